@@ -1,0 +1,129 @@
+"""Every option of the writer and the reader, with its default."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeVar
+
+from fermion.errors import InvalidArgumentError
+
+Profile = Literal["balanced", "compact", "fast", "random"]
+PROFILES: tuple[Profile, ...] = ("balanced", "compact", "fast", "random")
+
+MIB = 1024 * 1024
+
+_Options = TypeVar("_Options", "WriteOptions", "ReadOptions")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """How a file is written.
+
+    Attributes
+    ----------
+    profile
+        ``balanced`` (size and speed), ``compact`` (size), ``fast`` (no entropy coding),
+        ``random`` (small blocks for point reads).
+    stripe_bytes, stripe_rows
+        A stripe closes at the first of: raw Arrow bytes, rows.
+    page_bytes, page_rows_max
+        A page closes at the first of: raw bytes of its own stream, slots.
+    compression_level
+        zstd level; None takes the profile's.
+    encodings
+        Forced encoding by column name (``"s.a"`` for a nested leaf).
+    bloom_filters
+        Columns that get a bloom filter per chunk.
+    statistics
+        False writes no bounds; a sequence of names limits them to these columns.
+    checksum
+        Checksum of pages: ``crc32c``, ``crc32`` or ``none``. Metadata always has CRC32C.
+    threads
+        Threads that encode columns; None takes the number of processors.
+    durable
+        Whether a local file is synchronised to disk before it gets its name.
+    """
+
+    profile: Profile = "balanced"
+    stripe_bytes: int = 128 * MIB
+    stripe_rows: int = 1024 * 1024
+    page_bytes: int = 512 * 1024
+    page_rows_max: int = 131_072
+    compression_level: int | None = None
+    encodings: Mapping[str, str] = field(default_factory=dict)
+    bloom_filters: Sequence[str] = ()
+    statistics: bool | Sequence[str] = True
+    checksum: Literal["crc32c", "crc32", "none"] = "crc32c"
+    threads: int | None = None
+    durable: bool = True
+
+    def __post_init__(self) -> None:
+        if self.profile not in PROFILES:
+            raise InvalidArgumentError(f"profile={self.profile!r}: expected one of {PROFILES}")
+        if self.checksum not in ("crc32c", "crc32", "none"):
+            raise InvalidArgumentError(
+                f"checksum={self.checksum!r}: expected 'crc32c', 'crc32' or 'none'"
+            )
+        for name in ("stripe_bytes", "stripe_rows", "page_bytes", "page_rows_max"):
+            if getattr(self, name) < 1:
+                raise InvalidArgumentError(f"{name}={getattr(self, name)}: expected at least 1")
+
+    def with_overrides(self, overrides: Mapping[str, Any]) -> WriteOptions:
+        """These options with some replaced."""
+        return _replaced(self, overrides)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """How a file is read.
+
+    Attributes
+    ----------
+    threads
+        Threads that decode columns; None takes the number of processors.
+    prefetch_bytes
+        Bytes read from the end at open; None takes 64 KiB for local files, 512 KiB for others.
+    eager_load_threshold
+        A CMB area up to this many bytes is read at once when that saves requests.
+    coalesce_gap_bytes, coalesce_span_bytes
+        Ranges nearer than the gap become one request, up to the span. None takes 64 KiB and
+        4 MiB for local files, 1 MiB and 16 MiB for others.
+    keep_dictionaries
+        Give dictionary-encoded columns back as Arrow dictionaries.
+    verify_checksums
+        Verify page checksums before decoding.
+    use_statistics
+        Prune by statistics; False reads everything (for tests and for doubt).
+    """
+
+    threads: int | None = None
+    prefetch_bytes: int | None = None
+    eager_load_threshold: int = 8 * MIB
+    coalesce_gap_bytes: int | None = None
+    coalesce_span_bytes: int | None = None
+    keep_dictionaries: bool = False
+    verify_checksums: bool = True
+    use_statistics: bool = True
+
+    def with_overrides(self, overrides: Mapping[str, Any]) -> ReadOptions:
+        """These options with some replaced."""
+        return _replaced(self, overrides)
+
+
+def _replaced(
+    options: _Options, overrides: Mapping[str, Any]
+) -> _Options:
+    known = type(options).__dataclass_fields__
+    unknown = [name for name in overrides if name not in known]
+    if unknown:
+        raise InvalidArgumentError(
+            f"unknown option {unknown[0]!r}; expected one of {', '.join(known)}"
+        )
+    return replace(options, **overrides)
+
+
+def thread_count(requested: int | None) -> int:
+    """The threads to use: what was asked for, or one a processor."""
+    return requested if requested is not None else (os.cpu_count() or 1)
