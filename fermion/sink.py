@@ -1,0 +1,138 @@
+"""Where a writer's bytes go. A file gets its name only when it is complete.
+
+Only ``write()`` is asked of the target; the position is counted here, never asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from typing import Any, Protocol
+
+import fsspec
+
+from fermion.source import PathLike, resolve
+
+BUFFER_BYTES = 4 * 1024 * 1024
+
+
+class Sink(Protocol):
+    """An append-only target for one file."""
+
+    name: str
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Append bytes."""
+
+    def commit(self) -> None:
+        """Make the file visible under its name."""
+
+    def abort(self) -> None:
+        """Leave nothing behind; never raises."""
+
+
+class LocalSink:
+    """A local file: written beside its final place, synchronised, renamed, directory synchronised."""
+
+    def __init__(self, path: PathLike, *, durable: bool = True) -> None:
+        self.name = os.fspath(path)
+        self._durable = durable
+        folder, base = os.path.split(self.name)
+        self._folder = folder or "."
+        self._temporary = os.path.join(self._folder, f".{base}.{uuid.uuid4().hex}.tmp")
+        self._file = open(self._temporary, "xb", buffering=BUFFER_BYTES)  # noqa: SIM115
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Append bytes, through a buffer of 4 MiB."""
+        self._file.write(data)
+
+    def commit(self) -> None:
+        """Flush, synchronise and rename to the final name (replacing what was there)."""
+        self._file.flush()
+        if self._durable:
+            os.fsync(self._file.fileno())
+        self._file.close()
+        os.replace(self._temporary, self.name)
+        if self._durable:
+            _synchronise_folder(self._folder)
+
+    def abort(self) -> None:
+        """Remove the temporary file."""
+        with contextlib.suppress(OSError):
+            self._file.close()
+        with contextlib.suppress(OSError):
+            os.unlink(self._temporary)
+
+
+def _synchronise_folder(folder: str) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class FilesystemSink:
+    """A file of any fsspec file system, written under its final name when it is closed.
+
+    Object stores show an object only once its upload is complete. Elsewhere a half-written file
+    has no footer and is removed by `abort`.
+    """
+
+    def __init__(self, filesystem: fsspec.AbstractFileSystem, path: str) -> None:
+        self.name = filesystem.unstrip_protocol(path)
+        self._filesystem = filesystem
+        self._path = path
+        self._file = filesystem.open(path, "wb", block_size=max(BUFFER_BYTES, 5 * 2**20))
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Append bytes."""
+        self._file.write(data)
+
+    def commit(self) -> None:
+        """Finish the upload."""
+        self._file.close()
+
+    def abort(self) -> None:
+        """Discard the upload and whatever became visible of it."""
+        with contextlib.suppress(Exception):  # nothing may hide the error that led here
+            discard = getattr(self._file, "discard", None)
+            if discard is not None:
+                discard()
+        with contextlib.suppress(Exception):  # the same
+            if self._filesystem.exists(self._path):
+                self._filesystem.rm_file(self._path)
+
+
+class StreamSink:
+    """Any object with ``write()``: a pipe, a socket, a ``BytesIO``. The caller closes it."""
+
+    def __init__(self, stream: Any) -> None:
+        self.name = str(getattr(stream, "name", "<stream>"))
+        self._stream = stream
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Append bytes."""
+        self._stream.write(data)
+
+    def commit(self) -> None:
+        """Flush where the object can."""
+        flush = getattr(self._stream, "flush", None)
+        if flush is not None:
+            flush()
+
+    def abort(self) -> None:
+        """Nothing can be taken back; the bytes lack a footer and are no valid file."""
+
+
+def open_sink(
+    target: Any, *, durable: bool = True, storage_options: dict[str, Any] | None = None
+) -> Sink:
+    """A sink for a path, an fsspec URL, or an object with ``write()``."""
+    if not isinstance(target, (str, os.PathLike)):
+        return StreamSink(target)
+    filesystem, inner = resolve(target, storage_options)
+    if filesystem is None:
+        return LocalSink(inner, durable=durable)
+    return FilesystemSink(filesystem, inner)

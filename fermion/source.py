@@ -1,0 +1,237 @@
+"""Where a file's bytes come from: local files by pread, everything else through fsspec.
+
+A source knows bytes, not columns. It counts what it was asked for in `IoStats`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+from fermion.coalesce import Request, coalesce
+from fermion.errors import TruncatedFileError
+
+PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class IoStats:
+    """What was read since the file was opened.
+
+    Attributes
+    ----------
+    requests
+        Reads sent to the storage.
+    bytes_requested
+        Bytes of those reads.
+    bytes_used
+        Bytes of the ranges that were wanted; the rest bridged gaps.
+    """
+
+    requests: int = 0
+    bytes_requested: int = 0
+    bytes_used: int = 0
+
+
+class Source(Protocol):
+    """Random-access bytes of one immutable file."""
+
+    name: str
+    size: int
+    is_local: bool
+
+    def read(self, offset: int, length: int) -> memoryview:
+        """Exactly ``length`` bytes from ``offset``; raises TruncatedFileError otherwise."""
+
+    def close(self) -> None:
+        """Release the handle; reading afterwards is an error."""
+
+
+class LocalSource:
+    """A file of the local file system, read with pread (thread-safe, no shared position)."""
+
+    is_local = True
+
+    def __init__(self, path: PathLike) -> None:
+        self.name = os.fspath(path)
+        self._descriptor = os.open(self.name, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        self.size = os.fstat(self._descriptor).st_size
+
+    def read(self, offset: int, length: int) -> memoryview:
+        """Exactly ``length`` bytes from ``offset``; a new buffer."""
+        check_range(self.name, self.size, offset, length)
+        data = os.pread(self._descriptor, length, offset)
+        while len(data) < length:
+            more = os.pread(self._descriptor, length - len(data), offset + len(data))
+            if not more:
+                raise short_read(self.name, offset, length, len(data))
+            data += more
+        return memoryview(data)
+
+    def close(self) -> None:
+        """Close the descriptor; a second call does nothing."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        if getattr(self, "_descriptor", -1) >= 0:
+            self.close()
+
+
+class FilesystemSource:
+    """A file of any fsspec file system, read by ranges."""
+
+    is_local = False
+
+    def __init__(self, filesystem: fsspec.AbstractFileSystem, path: str) -> None:
+        self.name = filesystem.unstrip_protocol(path)
+        self._filesystem = filesystem
+        self._path = path
+        self.size = int(filesystem.size(path) or 0)
+
+    def read(self, offset: int, length: int) -> memoryview:
+        """Exactly ``length`` bytes from ``offset``; a new buffer."""
+        check_range(self.name, self.size, offset, length)
+        data = self._filesystem.cat_file(self._path, start=offset, end=offset + length)
+        if len(data) != length:
+            raise short_read(self.name, offset, length, len(data))
+        return memoryview(data)
+
+    def close(self) -> None:
+        """Nothing is held open between reads."""
+
+
+class BufferSource:
+    """A file that lies in memory: any object with the buffer protocol."""
+
+    is_local = True
+
+    def __init__(self, buffer: Any, name: str = "<buffer>") -> None:
+        self.name = name
+        self._view = memoryview(buffer).cast("B")
+        self.size = len(self._view)
+
+    def read(self, offset: int, length: int) -> memoryview:
+        """``length`` bytes from ``offset``; a view."""
+        check_range(self.name, self.size, offset, length)
+        return self._view[offset : offset + length]
+
+    def close(self) -> None:
+        """The buffer is the caller's."""
+
+
+def check_range(name: str, size: int, offset: int, length: int) -> None:
+    """Raise TruncatedFileError unless the range lies inside the file."""
+    if offset < 0 or length < 0 or offset + length > size:
+        raise TruncatedFileError(
+            f"{name}: range {offset}+{length} ends past the end of the file ({size} bytes)"
+        )
+
+
+def short_read(name: str, offset: int, expected: int, found: int) -> TruncatedFileError:
+    """The error for a read that came back shorter than the file's size promised."""
+    return TruncatedFileError(
+        f"{name}: offset {offset}: expected {expected} bytes, the storage returned {found}"
+    )
+
+
+def resolve(
+    path: PathLike, storage_options: dict[str, Any] | None = None
+) -> tuple[fsspec.AbstractFileSystem | None, str]:
+    """Take a path or URL apart into a file system (None: local) and a path on it."""
+    text = os.fspath(path)
+    if isinstance(path, Path) or ("://" not in text and "::" not in text):
+        return None, text
+    filesystem, inner = fsspec.core.url_to_fs(text, **(storage_options or {}))
+    if isinstance(filesystem, LocalFileSystem):
+        return None, inner
+    return filesystem, inner
+
+
+def open_source(path: Any, storage_options: dict[str, Any] | None = None) -> Source:
+    """Open a path, an fsspec URL, or an object with the buffer protocol.
+
+    Raises
+    ------
+    FileNotFoundError, PermissionError
+        As the storage says.
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        return BufferSource(path)
+    filesystem, inner = resolve(path, storage_options)
+    if filesystem is None:
+        return LocalSource(inner)
+    return FilesystemSource(filesystem, inner)
+
+
+class CountingSource:
+    """A source's coalesced reads, counted; safe to share between threads."""
+
+    def __init__(self, source: Source, *, gap_bytes_max: int, span_bytes_max: int) -> None:
+        self.source = source
+        self.gap_bytes_max = gap_bytes_max
+        self.span_bytes_max = span_bytes_max
+        self._lock = threading.Lock()
+        self._stats = IoStats()
+
+    @property
+    def stats(self) -> IoStats:
+        """What was read so far; a value that does not change any more."""
+        return self._stats
+
+    def read(self, offset: int, length: int) -> memoryview:
+        """One counted read."""
+        data = self.source.read(offset, length)
+        self._count(1, length, length)
+        return data
+
+    def read_many(
+        self, ranges: Sequence[tuple[int, int]], executor: Executor | None = None
+    ) -> list[memoryview]:
+        """The bytes of every range, in the order given, in as few requests as the limits allow.
+
+        Parameters
+        ----------
+        ranges
+            (offset, length) pairs; an empty one gives an empty view without a request.
+        executor
+            Runs the requests side by side where there is more than one.
+        """
+        requests = coalesce(
+            ranges, gap_bytes_max=self.gap_bytes_max, span_bytes_max=self.span_bytes_max
+        )
+        if executor is not None and len(requests) > 1:
+            buffers = list(executor.map(self._perform, requests))
+        else:
+            buffers = [self._perform(request) for request in requests]
+        parts = [memoryview(b"")] * len(ranges)
+        used = 0
+        for request, buffer in zip(requests, buffers, strict=True):
+            for index in request.members:
+                offset, length = ranges[index]
+                begin = offset - request.offset
+                parts[index] = buffer[begin : begin + length]
+                used += length
+        self._count(len(requests), sum(request.length for request in requests), used)
+        return parts
+
+    def _perform(self, request: Request) -> memoryview:
+        return self.source.read(request.offset, request.length)
+
+    def _count(self, requests: int, requested: int, used: int) -> None:
+        with self._lock:
+            stats = self._stats
+            self._stats = IoStats(
+                stats.requests + requests,
+                stats.bytes_requested + requested,
+                stats.bytes_used + used,
+            )
