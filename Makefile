@@ -1,0 +1,61 @@
+# make demo    the whole path on real data, in about a minute after the first set-up
+# make test    style, types, import contracts and every test but the slow ones
+# make lint    style, types and import contracts alone
+# make soak    the slow tests: long fuzzing, crowds of writers
+# make clean   removes what the others made
+#
+# Each sets up .venv by itself; the second run finds it ready. PYTHON, CC and JAVA_HOME choose
+# other programs than the ones found on the path; TABLE=directory is where the demo puts its table.
+
+VENV := .venv
+RUN := $(VENV)/bin
+READY := $(VENV)/ready
+PACKAGES := fermion fermion_table spark_ext
+EXTRAS := spark,polars,duckdb,pandas,cli
+KERNELS := $(wildcard $(addprefix fermion/kernels/*., pyx pxi pxd h))
+
+.PHONY: help demo test lint soak clean setup java
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n 's/^# //p' Makefile | head -n 5
+
+demo: java setup
+	@$(RUN)/python examples/quickstart.py $(TABLE)
+
+# Spark gets one process, as it brings its own threads; the rest share two.
+test: java lint
+	@failed=0; \
+	$(RUN)/python -m pytest -q -m "not spark and not slow" -n 2 tests || failed=1; \
+	$(RUN)/python -m pytest -q -m "spark and not slow" tests || failed=1; \
+	exit $$failed
+
+lint: setup
+	@$(RUN)/ruff check .
+	@$(RUN)/ruff format --check .
+	@$(RUN)/mypy
+	@$(RUN)/lint-imports
+
+soak: java setup
+	@HYPOTHESIS_PROFILE=soak $(RUN)/python -m pytest -q -m slow tests
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .import_linter_cache spark-warehouse metastore_db derby.log
+	rm -f fermion/kernels/*.so fermion/kernels/_compiled.c
+	find $(PACKAGES) tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+setup: $(READY)
+
+java:
+	@tools/prerequisites java
+
+# The stamp is touched last: a set-up that was interrupted starts again.
+$(READY): pyproject.toml setup.py $(KERNELS)
+	@python=$$(tools/prerequisites python) && \
+	tools/prerequisites compiler "$$python" && \
+	echo "Setting up $(VENV) with $$python; the first time takes a few minutes" && \
+	{ [ -x $(RUN)/python ] || "$$python" -m venv $(VENV); }
+	@$(RUN)/python -m pip install -q --disable-pip-version-check --upgrade "pip>=25.1"
+	@$(RUN)/python -m pip install -q --disable-pip-version-check --editable ".[$(EXTRAS)]" --group dev
+	@touch $@
