@@ -127,6 +127,30 @@ SECTION_ENTRY = _struct(
     ("offset", "<u8", 8),
     ("length", "<u8", 16),
 )
+SECTIONS_HEADER = _struct(8, ("numSections", "<u4", 0), ("numBlocks", "<u4", 4))
+SCHEMA_HEADER = _struct(
+    32,
+    ("numColumns", "<u4", 0),
+    ("numShapes", "<u4", 4),
+    ("metadataLength", "<u4", 8),
+    ("idKind", "<u4", 12),
+    ("numRuns", "<u4", 16),
+    ("numBlocks", "<u4", 20),
+    ("reserved", "<u8", 24),
+)
+SHAPE_RUN = _struct(8, ("start", "<u4", 0), ("shape", "<u4", 4))
+SHAPE_BLOCK = _struct(
+    16, ("offset", "<u4", 0), ("length", "<u4", 4), ("rawLength", "<u4", 8), ("reserved", "<u4", 12)
+)
+SHAPES_PER_BLOCK = 64
+NAME_INDEX_HEADER = _struct(
+    16,
+    ("numNames", "<u4", 0),
+    ("restartInterval", "<u4", 4),
+    ("numRestarts", "<u4", 8),
+    ("reserved", "<u4", 12),
+)
+RESTART_INTERVAL = 16
 STRIPE_ENTRY = _struct(16, ("firstRow", "<u8", 0), ("rowCount", "<u4", 8), ("reserved", "<u4", 12))
 FILE_STATISTICS_ENTRY = _struct(
     32,
@@ -223,6 +247,16 @@ class ExtTag(enum.IntEnum):
     SUM = 10
 
 
+class ShapeIds(enum.IntEnum):
+    """How the schema area maps columns to shapes, persisted in ``SCHEMA_HEADER.idKind``."""
+
+    ONE = 0
+    U8 = 1
+    U16 = 2
+    U32 = 4
+    RUNS = 8
+
+
 class SectionKind(enum.IntEnum):
     """Kinds in the section directory."""
 
@@ -233,7 +267,6 @@ class SectionKind(enum.IntEnum):
     SORT_ORDER = 5
     ENCRYPTION = 6
     FIELD_IDS = 7
-    BLOCK_CHECKSUMS = 8
 
 
 class Setting(enum.IntFlag):

@@ -1,0 +1,299 @@
+"""The last 256 bytes of a file, its head, and the section directory they point to."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fermion.checksum import crc32c
+from fermion.errors import ChecksumError, InvalidFileError, UnsupportedVersionError
+from fermion.layout import (
+    CMB_LENGTH_MAX,
+    COLUMNS_MAX,
+    FOOTER,
+    FOOTER_CRC_SPAN,
+    FULL_CHUNK_DESC,
+    HEAD,
+    INT64_MAX,
+    MAGIC,
+    PAGE_META,
+    SECTION_ENTRY,
+    SECTIONS_HEADER,
+    SETTING_CHECKSUM_MASK,
+    SETTING_CHECKSUM_SHIFT,
+    SIMPLE_CHUNK_DESC,
+    STREAM_META,
+    STRIPE_META,
+    STRIPES_MAX,
+    TAIL_BLOCK_BYTES,
+    VERSION_MAJOR,
+    VERSION_MINOR,
+    ChecksumKind,
+    Incompat,
+    SectionKind,
+    Setting,
+)
+
+_HEAD = struct.Struct("<8sHHI")
+_FOOTER = struct.Struct("<QQQQQQQIIQIIQQQIIHHHHH6xQII64s32xIHH8s")
+_SECTION = struct.Struct("<IIQQ")
+_SECTIONS = struct.Struct("<II")
+assert _HEAD.size == HEAD.itemsize
+assert _FOOTER.size == FOOTER.itemsize
+assert _SECTION.size == SECTION_ENTRY.itemsize
+assert _SECTIONS.size == SECTIONS_HEADER.itemsize
+
+KNOWN_SIZES = tuple(
+    struct_type.itemsize
+    for struct_type in (STRIPE_META, STREAM_META, SIMPLE_CHUNK_DESC, FULL_CHUNK_DESC, PAGE_META)
+)
+SIZE_MIN = HEAD.itemsize + FOOTER.itemsize
+SUPPORTED_INCOMPAT = Incompat(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """What a footer says; offsets and lengths in bytes from the start of the file."""
+
+    schema_offset: int
+    schema_length: int
+    cit_offset: int
+    cit_length: int
+    cmb_offset: int
+    cmb_length: int
+    sections_offset: int
+    sections_length: int
+    num_columns: int
+    num_rows: int
+    num_stripes: int
+    num_system_columns: int
+    file_length: int
+    settings: int
+    crc_sections: int
+    created_by: str
+    previous_footer_offset: int = 0
+    compat: int = 0
+    incompat: int = 0
+    sizes: tuple[int, ...] = KNOWN_SIZES
+    major: int = VERSION_MAJOR
+    minor: int = VERSION_MINOR
+
+    @property
+    def checksum_kind(self) -> ChecksumKind:
+        """The checksum of pages."""
+        return ChecksumKind((self.settings & SETTING_CHECKSUM_MASK) >> SETTING_CHECKSUM_SHIFT)
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether the file was written in batch mode."""
+        return bool(self.settings & Setting.BATCH)
+
+    @property
+    def tail_offset(self) -> int:
+        """Where the checksummed tail region starts: the end of the CMB area."""
+        return self.cmb_offset + self.cmb_length
+
+
+def build_head() -> bytes:
+    """The first 16 bytes."""
+    return _HEAD.pack(MAGIC, VERSION_MAJOR, VERSION_MINOR, 0)
+
+
+def build_footer(footer: Footer) -> bytes:
+    """The last 256 bytes."""
+    data = _FOOTER.pack(
+        footer.schema_offset,
+        footer.schema_length,
+        footer.cit_offset,
+        footer.cit_length,
+        footer.cmb_offset,
+        footer.cmb_length,
+        footer.sections_offset,
+        footer.sections_length,
+        footer.num_columns,
+        footer.num_rows,
+        footer.num_stripes,
+        footer.num_system_columns,
+        footer.file_length,
+        footer.previous_footer_offset,
+        footer.settings,
+        footer.compat,
+        footer.incompat,
+        *footer.sizes,
+        0,
+        footer.crc_sections,
+        0,
+        footer.created_by.encode()[:64],
+        0,
+        footer.major,
+        footer.minor,
+        MAGIC,
+    )
+    crc = crc32c(data[:FOOTER_CRC_SPAN])
+    return data[:FOOTER_CRC_SPAN] + struct.pack("<I", crc) + data[FOOTER_CRC_SPAN + 4 :]
+
+
+def parse_footer(data: memoryview, *, file_size: int, where: str) -> Footer:
+    """Parse and check the last 256 bytes of a file of ``file_size`` bytes.
+
+    Raises
+    ------
+    InvalidFileError, ChecksumError
+        Wrong magic, checksum, or regions that do not lie where a writer puts them.
+    UnsupportedVersionError
+        A newer major version, an unknown feature bit, or smaller structs than this version's.
+    """
+    at = file_size - FOOTER.itemsize
+    if bytes(data[248:256]) != MAGIC:
+        raise InvalidFileError(
+            f"{where}: offset {at + 248}: expected magic {MAGIC!r}, found {bytes(data[248:256])!r}"
+        )
+    values = _FOOTER.unpack(data)
+    crc, major, minor = values[-4:-1]
+    found = crc32c(data[:FOOTER_CRC_SPAN])
+    if crc != found:
+        raise ChecksumError(
+            f"{where}: offset {at}: footer checksum: expected {crc:#010x}, found {found:#010x}"
+        )
+    if major != VERSION_MAJOR:
+        raise UnsupportedVersionError(
+            f"{where}: format version {major}.{minor}; this reader knows {VERSION_MAJOR}.x"
+        )
+    footer = Footer(
+        *values[:13],
+        previous_footer_offset=values[13],
+        settings=values[14],
+        compat=values[15],
+        incompat=values[16],
+        sizes=values[17:22],
+        crc_sections=values[23],
+        created_by=values[25].rstrip(b"\0").decode(errors="replace"),
+        major=major,
+        minor=minor,
+    )
+    _check_features(footer, where)
+    _check_regions(footer, file_size, where)
+    return footer
+
+
+def _check_features(footer: Footer, where: str) -> None:
+    unknown = footer.incompat & ~SUPPORTED_INCOMPAT
+    if unknown:
+        bit = (unknown & -unknown).bit_length() - 1
+        name = next((each.name for each in Incompat if each == 1 << bit), "unknown")
+        raise UnsupportedVersionError(
+            f"{where}: needs feature bit {bit} ({name}), which this reader does not have"
+        )
+    for size, known in zip(footer.sizes, KNOWN_SIZES, strict=True):
+        if size < known or size % 4:
+            raise UnsupportedVersionError(
+                f"{where}: struct sizes {footer.sizes}; this reader needs at least {KNOWN_SIZES}"
+            )
+    kind = (footer.settings & SETTING_CHECKSUM_MASK) >> SETTING_CHECKSUM_SHIFT
+    if kind not in set(ChecksumKind):
+        raise UnsupportedVersionError(f"{where}: unknown checksum kind {kind}")
+    if footer.settings & Setting.NO_CIT:
+        raise UnsupportedVersionError(f"{where}: files without a CIT are not supported yet")
+
+
+def _check_regions(footer: Footer, file_size: int, where: str) -> None:
+    if footer.file_length != file_size:
+        raise InvalidFileError(
+            f"{where}: expected {footer.file_length} bytes by the footer, found {file_size}"
+        )
+    num_cmbs = footer.num_columns + footer.num_system_columns
+    tail, end = footer.tail_offset, footer.sections_offset
+    checks = (
+        (footer.num_columns <= COLUMNS_MAX and footer.num_stripes <= STRIPES_MAX, "counts"),
+        (footer.num_rows <= INT64_MAX, "row count"),
+        (footer.num_system_columns == int(footer.is_batch), "number of system columns"),
+        (HEAD.itemsize <= footer.cmb_offset <= tail <= end, "CMB area"),
+        (footer.cmb_length <= CMB_LENGTH_MAX * max(num_cmbs, 1), "length of the CMB area"),
+        (tail <= footer.schema_offset, "schema area"),
+        (footer.schema_offset + footer.schema_length <= end, "length of the schema area"),
+        (tail <= footer.cit_offset and footer.cit_offset + footer.cit_length <= end, "CIT"),
+        (footer.cit_length == 8 * (num_cmbs + 1), "length of the CIT"),
+        (end + footer.sections_length == file_size - FOOTER.itemsize, "section directory"),
+    )
+    for holds, what in checks:
+        if not holds:
+            raise InvalidFileError(
+                f"{where}: offset {file_size - FOOTER.itemsize}: footer: wrong {what}: {footer}"
+            )
+
+
+def parse_head(data: memoryview, *, where: str) -> None:
+    """Check the first 16 bytes.
+
+    Raises
+    ------
+    InvalidFileError, UnsupportedVersionError
+    """
+    magic, major, _, _ = _HEAD.unpack(data)
+    if magic != MAGIC:
+        raise InvalidFileError(f"{where}: offset 0: expected magic {MAGIC!r}, found {magic!r}")
+    if major != VERSION_MAJOR:
+        raise UnsupportedVersionError(
+            f"{where}: format version {major}; this reader knows {VERSION_MAJOR}.x"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SectionDirectory:
+    """Sections by kind, and the checksum of every 64 KiB block of the tail region."""
+
+    sections: Mapping[int, tuple[int, int]]
+    block_checksums: Sequence[int]
+
+
+def build_sections(sections: Mapping[SectionKind, tuple[int, int]], tail: bytes) -> bytes:
+    """The section directory for a tail region (from the end of the CMBs to this directory)."""
+    checksums = [
+        crc32c(tail[start : start + TAIL_BLOCK_BYTES])
+        for start in range(0, len(tail), TAIL_BLOCK_BYTES)
+    ]
+    data = _SECTIONS.pack(len(sections), len(checksums))
+    for kind, (offset, length) in sections.items():
+        data += _SECTION.pack(kind, 0, offset, length)
+    data += np.array(checksums, dtype="<u4").tobytes()
+    return data + bytes(-len(data) % 8)
+
+
+def parse_sections(data: memoryview, footer: Footer, where: str) -> SectionDirectory:
+    """Parse and check the section directory.
+
+    Raises
+    ------
+    ChecksumError, InvalidFileError
+    """
+    found = crc32c(data)
+    if found != footer.crc_sections:
+        raise ChecksumError(
+            f"{where}: offset {footer.sections_offset}: section directory checksum: "
+            f"expected {footer.crc_sections:#010x}, found {found:#010x}"
+        )
+    if len(data) < _SECTIONS.size:
+        raise InvalidFileError(f"{where}: section directory of {len(data)} bytes")
+    num_sections, num_blocks = _SECTIONS.unpack_from(data)
+    tail, end = footer.tail_offset, footer.sections_offset
+    wanted_blocks = -(-(end - tail) // TAIL_BLOCK_BYTES)
+    size = _SECTIONS.size + _SECTION.size * num_sections + 4 * num_blocks
+    if num_blocks != wanted_blocks or not size <= len(data) < size + 8:
+        raise InvalidFileError(
+            f"{where}: offset {end}: section directory of {num_sections} sections and "
+            f"{num_blocks} blocks (expected {wanted_blocks}) does not fit {len(data)} bytes"
+        )
+    sections: dict[int, tuple[int, int]] = {}
+    for index in range(num_sections):
+        kind, _, offset, length = _SECTION.unpack_from(data, _SECTIONS.size + _SECTION.size * index)
+        if not tail <= offset <= offset + length <= end:
+            raise InvalidFileError(
+                f"{where}: section {kind} at {offset}+{length} lies outside {tail} to {end}"
+            )
+        sections[kind] = (offset, length)
+    at = _SECTIONS.size + _SECTION.size * num_sections
+    checksums = np.frombuffer(data[at : at + 4 * num_blocks], "<u4").tolist()
+    return SectionDirectory(sections, checksums)

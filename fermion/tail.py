@@ -1,0 +1,102 @@
+"""The tail region of an open file: read on demand in 64 KiB blocks, each verified once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from fermion.checksum import crc32c
+from fermion.errors import ChecksumError, InvalidFileError
+from fermion.footer import Footer, SectionDirectory
+from fermion.layout import TAIL_BLOCK_BYTES
+from fermion.source import CountingSource
+
+
+class TailRegion:
+    """Bytes between the end of the CMB area and the section directory.
+
+    Parameters
+    ----------
+    source
+        Where missing blocks come from.
+    footer, directory
+        Say where the region lies and what its blocks' checksums are.
+    prefetched, prefetched_offset
+        Bytes from the end of the file that are there already.
+    """
+
+    def __init__(
+        self,
+        source: CountingSource,
+        footer: Footer,
+        directory: SectionDirectory,
+        prefetched: memoryview,
+        prefetched_offset: int,
+    ) -> None:
+        self._source = source
+        self._start = footer.tail_offset
+        self._length = footer.sections_offset - footer.tail_offset
+        self._checksums = directory.block_checksums
+        self._buffer = np.empty(self._length, np.uint8)
+        self._bytes = memoryview(self._buffer)
+        self._loaded = bytearray(len(self._checksums))
+        self._verified = bytearray(len(self._checksums))
+        self._keep(prefetched, prefetched_offset)
+
+    def _keep(self, data: memoryview, offset: int) -> None:
+        begin = max(offset - self._start, 0)
+        first = -(-begin // TAIL_BLOCK_BYTES)
+        if first < len(self._checksums):
+            at = first * TAIL_BLOCK_BYTES
+            source_at = self._start + at - offset
+            self._bytes[at:] = data[source_at : source_at + self._length - at]
+            self._loaded[first:] = b"\1" * (len(self._checksums) - first)
+
+    def view(self, offset: int, length: int) -> memoryview:
+        """``length`` verified bytes from ``offset`` (in the file) on; a view.
+
+        Raises
+        ------
+        ChecksumError, TruncatedFileError, InvalidFileError
+        """
+        begin = offset - self._start
+        if begin < 0 or length < 0 or begin + length > self._length:
+            raise InvalidFileError(
+                f"{self._source.source.name}: range {offset}+{length} lies outside the tail region"
+            )
+        if length:
+            first, last = begin // TAIL_BLOCK_BYTES, (begin + length - 1) // TAIL_BLOCK_BYTES
+            if self._verified.find(0, first, last + 1) >= 0:
+                self._load(first, last + 1)
+        return self._bytes[begin : begin + length]
+
+    def section_view(self, offset: int) -> Callable[[int, int], memoryview]:
+        """`view`, with offsets counted from the start of a section."""
+        return lambda start, length: self.view(offset + start, length)
+
+    def _load(self, first: int, stop: int) -> None:
+        missing = [block for block in range(first, stop) if not self._loaded[block]]
+        if missing:
+            at = missing[0] * TAIL_BLOCK_BYTES
+            end = min((missing[-1] + 1) * TAIL_BLOCK_BYTES, self._length)
+            self._bytes[at:end] = self._source.read(self._start + at, end - at)
+            self._loaded[missing[0] : missing[-1] + 1] = b"\1" * (missing[-1] + 1 - missing[0])
+        for block in range(first, stop):
+            if not self._verified[block]:
+                self._verify(block)
+
+    def _verify(self, block: int) -> None:
+        at = block * TAIL_BLOCK_BYTES
+        found = crc32c(self._bytes[at : min(at + TAIL_BLOCK_BYTES, self._length)])
+        if found != self._checksums[block]:
+            raise ChecksumError(
+                f"{self._source.source.name}: offset {self._start + at}: checksum of a metadata "
+                f"block: expected {self._checksums[block]:#010x}, found {found:#010x}"
+            )
+        self._verified[block] = 1
+
+    def verify_all(self) -> None:
+        """Read and verify every block."""
+        if self._checksums:
+            self._load(0, len(self._checksums))
