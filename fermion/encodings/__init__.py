@@ -1,1 +1,5 @@
 """Public names only."""
+
+from fermion.encodings.selection import ChoiceMemory
+
+__all__ = ["ChoiceMemory"]

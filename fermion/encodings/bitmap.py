@@ -1,0 +1,55 @@
+"""BITMAP: booleans, one bit a slot, least significant bit first, unused bits zero."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fermion import kernels
+from fermion.encodings.protocol import (
+    Buffer,
+    DecodeContext,
+    EncodeSettings,
+    Encoding,
+    Node,
+    Recipe,
+    node_parts,
+)
+from fermion.errors import InvalidArgumentError
+from fermion.layout import EncodingId
+from fermion.values import Bits, PhysicalType, Values
+
+
+class Bitmap(Encoding):
+    """Packed booleans."""
+
+    id = EncodingId.BITMAP
+
+    def encode(
+        self, values: Values, physical: PhysicalType, recipe: Recipe, settings: EncodeSettings
+    ) -> list[Buffer]:
+        """See `Encoding.encode`; fails for anything but booleans."""
+        if not isinstance(values, Bits):
+            raise InvalidArgumentError("encoding bitmap can only hold booleans")
+        full, rest = divmod(values.length, 8)
+        parts: list[Buffer] = [np.ascontiguousarray(values.data[:full])]
+        if rest:
+            parts.append(bytes([int(values.data[full]) & ((1 << rest) - 1)]))
+        return node_parts(self.id, parts)
+
+    def view_bits(self, node: Node, count: int) -> np.ndarray | None:
+        """See `Encoding.view_bits`."""
+        return node.array(np.uint8, (count + 7) // 8, node.start)
+
+    def read_bits(
+        self,
+        node: Node,
+        count: int,
+        start: int,
+        stop: int,
+        out: np.ndarray,
+        out_bit: int,
+        context: DecodeContext,
+    ) -> None:
+        """See `Encoding.read_bits`."""
+        source = node.array(np.uint8, (count + 7) // 8, node.start)
+        kernels.copy_bits(source, start, out, out_bit, stop - start)

@@ -1,0 +1,84 @@
+"""PLAIN: values as they are.
+
+Numbers and fixed-width bytes: ``count * width`` bytes. Strings: ``count`` lengths (``uint32``),
+zero padding to 8 bytes, then all bytes. Booleans have BITMAP instead.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fermion import kernels
+from fermion.encodings.protocol import (
+    BinaryPlan,
+    Buffer,
+    DecodeContext,
+    EncodeSettings,
+    Encoding,
+    Node,
+    Recipe,
+    node_parts,
+)
+from fermion.errors import InvalidArgumentError, InvalidFileError
+from fermion.layout import EncodingId, align
+from fermion.values import BinaryValues, Bits, PhysicalType, Values
+
+_VALUE_BYTES_MAX = 0xFFFF_FFFF
+
+
+class Plain(Encoding):
+    """Values without any encoding."""
+
+    id = EncodingId.PLAIN
+
+    def encode(
+        self, values: Values, physical: PhysicalType, recipe: Recipe, settings: EncodeSettings
+    ) -> list[Buffer]:
+        """See `Encoding.encode`; fails for booleans and for single values of 4 GiB."""
+        if isinstance(values, Bits):
+            raise InvalidArgumentError("encoding plain cannot hold booleans; use bitmap")
+        if isinstance(values, BinaryValues):
+            lengths = values.lengths
+            if len(lengths) and int(lengths.max()) > _VALUE_BYTES_MAX:
+                raise InvalidArgumentError(
+                    f"a value of {lengths.max()} bytes: expected at most {_VALUE_BYTES_MAX}"
+                )
+            narrow = lengths.astype("<u4").view(np.uint8)
+            gap = align(narrow.size) - narrow.size
+            data = values.data[: int(values.offsets[-1])]
+            return node_parts(self.id, [narrow, b"\0" * gap, data])
+        return node_parts(self.id, [np.ascontiguousarray(values).view(np.uint8)])
+
+    def view_fixed(self, node: Node, count: int, dtype: np.dtype) -> np.ndarray | None:
+        """See `Encoding.view_fixed`."""
+        view = node.array(dtype, count, node.start)
+        return view if view.flags.aligned else None
+
+    def read_fixed(
+        self, node: Node, count: int, start: int, stop: int, out: np.ndarray, context: DecodeContext
+    ) -> None:
+        """See `Encoding.read_fixed`."""
+        node.check(node.start, count * out.dtype.itemsize)
+        at = node.start + start * out.dtype.itemsize
+        out[:] = np.frombuffer(node.buffer, out.dtype, stop - start, at)
+
+    def plan_binary(
+        self,
+        node: Node,
+        count: int,
+        start: int,
+        stop: int,
+        offsets: np.ndarray,
+        context: DecodeContext,
+    ) -> BinaryPlan:
+        """See `Encoding.plan_binary`; the bytes are always a view."""
+        lengths = node.array("<u4", count, node.start)
+        data_start = node.start + align(count * 4)
+        total = kernels.lengths_to_offsets(lengths[start:stop], offsets)
+        before = int(lengths[:start].sum(dtype=np.int64)) if start else 0
+        if data_start + before + total > node.stop:
+            raise InvalidFileError(
+                f"plain node: expected {before + total} bytes of strings, "
+                f"found {node.stop - data_start}"
+            )
+        return BinaryPlan(total, node.array(np.uint8, total, data_start + before))
