@@ -1,1 +1,41 @@
 """Public names only."""
+
+from fermion.kernels._compiled import (
+    build_dictionary,
+    build_dictionary_binary,
+    copy_bits,
+    count_bits,
+    count_runs,
+    crc32c,
+    fill_nulls,
+    gather_binary,
+    gather_binary_data,
+    gather_fixed,
+    gather_ranges,
+    gather_ranges_bits,
+    lengths_to_offsets,
+    narrow_fixed,
+    page_bounds,
+    page_bounds_binary,
+    widen_fixed,
+)
+
+__all__ = [
+    "build_dictionary",
+    "build_dictionary_binary",
+    "copy_bits",
+    "count_bits",
+    "count_runs",
+    "crc32c",
+    "fill_nulls",
+    "gather_binary",
+    "gather_binary_data",
+    "gather_fixed",
+    "gather_ranges",
+    "gather_ranges_bits",
+    "lengths_to_offsets",
+    "narrow_fixed",
+    "page_bounds",
+    "page_bounds_binary",
+    "widen_fixed",
+]

@@ -1,0 +1,202 @@
+"""Signatures and contracts of the compiled kernels.
+
+Inputs may be read-only, empty, strided or unaligned (a copy is made for the latter two). Outputs
+must be writable, contiguous and aligned. Every function raises ValueError, before it writes
+anything, when lengths disagree or a range, offset or code lies outside of what it indexes, and
+TypeError or ValueError for a dtype it has no loop for. Loops run without the GIL.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from typing_extensions import Buffer
+
+def crc32c(data: Buffer, seed: int = 0, *, portable: bool = False) -> int:
+    """CRC-32C (Castagnoli) of a contiguous buffer.
+
+    Parameters
+    ----------
+    data
+        Any contiguous buffer.
+    seed
+        The checksum of the bytes before these: ``crc32c(b, crc32c(a)) == crc32c(a + b)``.
+    portable
+        Use the table even where the processor has an instruction (for tests).
+    """
+
+def count_bits(data: np.ndarray, start: int, count: int) -> int:
+    """How many of the bits ``start`` to ``start + count`` (exclusive) are set.
+
+    Parameters
+    ----------
+    data
+        ``uint8``, least significant bit first.
+    """
+
+def copy_bits(
+    source: np.ndarray, source_bit: int, out: np.ndarray, out_bit: int, count: int
+) -> None:
+    """Copy ``count`` bits from one bit position to another; other bits of ``out`` stay.
+
+    Parameters
+    ----------
+    source, out
+        ``uint8``, least significant bit first; they must not overlap.
+    """
+
+def page_bounds(
+    values: np.ndarray,
+    bits: np.ndarray | None,
+    cuts: np.ndarray,
+    mins: np.ndarray,
+    maxs: np.ndarray,
+    nulls: np.ndarray,
+    nans: np.ndarray,
+) -> None:
+    """Order-preserving bounds, nulls and NaNs of each page.
+
+    Signed numbers and dates are extended; ``uint64`` is taken XOR 2**63; floats are widened to
+    float64 and mapped to their place in its total order, a zero as -0.0 for a minimum and +0.0
+    for a maximum. NaNs and null slots do not take part.
+
+    Parameters
+    ----------
+    values
+        Any number dtype, float16 and datetime64 included, shape (n,).
+    bits
+        ``uint8``, packed, 1 is valid; None where all are valid.
+    cuts
+        ``int64``, shape (pages + 1,): page p holds slots ``cuts[p]`` to ``cuts[p + 1]``.
+    mins, maxs
+        ``int64``, shape (pages,), written: the bounds, or 2**63 - 1 and -2**63 for a page without
+        any comparable value.
+    nulls, nans
+        ``int64``, shape (pages,), written: slots that are null; valid slots that are NaN.
+    """
+
+def page_bounds_binary(
+    offsets: np.ndarray,
+    data: np.ndarray,
+    bits: np.ndarray | None,
+    cuts: np.ndarray,
+    min_index: np.ndarray,
+    max_index: np.ndarray,
+    nulls: np.ndarray,
+) -> None:
+    """The first smallest and first greatest byte string of each page.
+
+    Parameters
+    ----------
+    offsets, data
+        ``int64`` of shape (n + 1,), and ``uint8``: value i is ``data[offsets[i]:offsets[i + 1]]``.
+    bits, cuts, nulls
+        As in `page_bounds`.
+    min_index, max_index
+        ``int64``, shape (pages,), written: slot numbers, -1 where all slots are null.
+    """
+
+def build_dictionary(values: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """Distinct values and their codes; equal means equal bytes.
+
+    Parameters
+    ----------
+    values
+        Any dtype of fixed width, shape (n,).
+    limit
+        Give up at the first value beyond this many distinct ones.
+
+    Returns
+    -------
+    codes, first
+        ``uint32`` of shape (n,), and ``int64`` of shape (distinct,): where each value appeared
+        first, in order; so ``values[first][codes]`` is ``values``. None over the limit.
+    """
+
+def build_dictionary_binary(
+    offsets: np.ndarray, data: np.ndarray, limit: int
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """As `build_dictionary`, for byte strings given by ``int64`` offsets and ``uint8`` data."""
+
+def gather_fixed(dictionary: np.ndarray, codes: np.ndarray, out: np.ndarray) -> None:
+    """``out[:] = dictionary[codes]``.
+
+    Parameters
+    ----------
+    dictionary, out
+        Arrays of one item size.
+    codes
+        ``uint32``, shape (n,), each below ``len(dictionary)``.
+    """
+
+def gather_binary(
+    dict_offsets: np.ndarray, dict_data: np.ndarray, codes: np.ndarray, out_offsets: np.ndarray
+) -> int:
+    """Offsets of the byte strings that codes stand for.
+
+    Parameters
+    ----------
+    dict_offsets, dict_data
+        The dictionary: ``int64`` offsets and ``uint8`` bytes.
+    codes
+        ``uint32``, shape (n,).
+    out_offsets
+        ``int64``, shape (n + 1,), written.
+
+    Returns
+    -------
+    int
+        Total bytes: the size of the array to give to `gather_binary_data`.
+    """
+
+def gather_binary_data(
+    dict_offsets: np.ndarray,
+    dict_data: np.ndarray,
+    codes: np.ndarray,
+    out_offsets: np.ndarray,
+    out_data: np.ndarray,
+) -> None:
+    """Bytes of the byte strings that codes stand for; ``out_data`` must fit exactly."""
+
+def lengths_to_offsets(lengths: np.ndarray, out: np.ndarray) -> int:
+    """Running total of lengths, starting at 0.
+
+    Parameters
+    ----------
+    lengths
+        Any integer dtype, shape (n,).
+    out
+        ``int64``, shape (n + 1,), written; its content is unspecified after an error.
+
+    Raises
+    ------
+    ValueError
+        For a negative length, or a total of 2**63 or more.
+    """
+
+def count_runs(values: np.ndarray) -> int:
+    """How many runs of equal bytes there are; 0 for no values."""
+
+def fill_nulls(values: np.ndarray, bits: np.ndarray) -> None:
+    """Overwrite null slots with the last valid value before them, or zero bytes, in place."""
+
+def narrow_fixed(values: np.ndarray, out: np.ndarray) -> bool:
+    """Low 8 bytes of two's-complement integers of 16 or 32 bytes.
+
+    Returns
+    -------
+    bool
+        Whether every value fits ``int64``; ``out`` (``int64``) is of no use otherwise.
+    """
+
+def widen_fixed(values: np.ndarray, out: np.ndarray) -> None:
+    """Sign-extend ``int64`` to items of 16 or 32 bytes."""
+
+def gather_ranges(
+    values: np.ndarray, starts: np.ndarray, stops: np.ndarray, out: np.ndarray
+) -> None:
+    """Join ``values[starts[i]:stops[i]]`` of all i; ``out`` must fit exactly."""
+
+def gather_ranges_bits(
+    data: np.ndarray, starts: np.ndarray, stops: np.ndarray, out: np.ndarray
+) -> None:
+    """Join bit ranges, from bit 0 of ``out`` on."""
