@@ -1,0 +1,189 @@
+"""Every file name of a table's directory.
+
+Names are relative to the table, with ``/`` between segments::
+
+    snapshot/00000000000000000007.json     commit slot of branch main
+    snapshot/LATEST                        hint: an id that existed
+    branch/<name>/snapshot/...             the same for another branch
+    tags/<name>.json                       a tag
+    schema/<id>-<unique>.json[.zst]        one schema version
+    manifest/<unique>.json[.zst]           a loose manifest, or a packed one's entry point
+    manifest/<unique>.index.fermion        a packed manifest's columns
+    deletion/<unique>.dv                   packed deletion vectors
+    data/[k=v/...][bucket-n/]<unique>.fermion
+
+Slots, tags and hints are never compressed: a slot must have exactly one name.
+All functions but `unique_name` are pure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import uuid
+from collections.abc import Sequence
+from urllib.parse import quote
+
+from fermion.errors import InvalidArgumentError
+from fermion_table.errors import UnsafeStorage
+
+MAIN = "main"
+SNAPSHOT_ID_DIGITS = 20
+SNAPSHOT_ID_MAX = 2**63 - 1
+PATH_CHARACTERS_MAX = 4096
+SEGMENT_CHARACTERS_MAX = 200
+NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+TEMPORARY_SUFFIX = ".tmp"
+
+SCHEMA_DIRECTORY = "schema"
+MANIFEST_DIRECTORY = "manifest"
+DELETION_DIRECTORY = "deletion"
+DATA_DIRECTORY = "data"
+TAG_DIRECTORY = "tags"
+BRANCH_DIRECTORY = "branch"
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}")
+_SAFE_SEGMENT = r"(?!\.{1,2}(?:/|\Z))[^/\\:\x00-\x1f]+"
+_SAFE_PATH = re.compile(f"{_SAFE_SEGMENT}(?:/{_SAFE_SEGMENT})*")
+_SNAPSHOT_FILE = re.compile(rf"(\d{{{SNAPSHOT_ID_DIGITS}}})\.json")
+
+
+def unique_name() -> str:
+    """A name that no other writer uses: 32 hexadecimal digits."""
+    return uuid.uuid4().hex
+
+
+def snapshot_directory(branch: str = MAIN) -> str:
+    """The directory of a branch's commit slots."""
+    if branch == MAIN:
+        return "snapshot"
+    return f"{BRANCH_DIRECTORY}/{check_name(branch, 'branch')}/snapshot"
+
+
+def snapshot_path(snapshot_id: int, branch: str = MAIN) -> str:
+    """The commit slot of a snapshot id."""
+    if not 0 <= snapshot_id <= SNAPSHOT_ID_MAX:
+        raise InvalidArgumentError(f"snapshot id {snapshot_id}: expected 0 to {SNAPSHOT_ID_MAX}")
+    return f"{snapshot_directory(branch)}/{snapshot_id:0{SNAPSHOT_ID_DIGITS}d}.json"
+
+
+def snapshot_id_of(file_name: str) -> int | None:
+    """The id of a commit slot's file name (its last segment), None for any other file."""
+    match = _SNAPSHOT_FILE.fullmatch(file_name)
+    if match is None or int(match[1]) > SNAPSHOT_ID_MAX:
+        return None
+    return int(match[1])
+
+
+def latest_hint_path(branch: str = MAIN) -> str:
+    """The hint at the latest snapshot: may be stale or missing."""
+    return f"{snapshot_directory(branch)}/LATEST"
+
+
+def tag_path(name: str) -> str:
+    """The file of a tag."""
+    return f"{TAG_DIRECTORY}/{check_name(name, 'tag')}.json"
+
+
+def schema_path(schema_id: int, unique: str, *, compressed: bool = False) -> str:
+    """The file of one schema version."""
+    return f"{SCHEMA_DIRECTORY}/{schema_id}-{unique}.json{'.zst' if compressed else ''}"
+
+
+def manifest_path(unique: str, *, compressed: bool = False) -> str:
+    """The file of a manifest."""
+    return f"{MANIFEST_DIRECTORY}/{unique}.json{'.zst' if compressed else ''}"
+
+
+def manifest_index_path(unique: str) -> str:
+    """The Fermion file that holds a packed manifest's columns."""
+    return f"{MANIFEST_DIRECTORY}/{unique}.index.fermion"
+
+
+def deletion_path(unique: str) -> str:
+    """The file of packed deletion vectors."""
+    return f"{DELETION_DIRECTORY}/{unique}.dv"
+
+
+def data_path(
+    unique: str,
+    partition: Sequence[tuple[str, str | None]] = (),
+    bucket: int | None = None,
+) -> str:
+    """The file of rows.
+
+    Parameters
+    ----------
+    unique
+        A name from `unique_name`.
+    partition
+        Names and values as text, None for null. They make the directory readable and are
+        never parsed back: the values themselves are in the manifest entry.
+    bucket
+        Bucket number, if the table has buckets.
+    """
+    segments = [DATA_DIRECTORY]
+    segments += [partition_segment(name, value) for name, value in partition]
+    if bucket is not None:
+        segments.append(f"bucket-{bucket}")
+    segments.append(f"{unique}.fermion")
+    return check_path("/".join(segments))
+
+
+def partition_segment(name: str, value: str | None) -> str:
+    """``name=value`` with everything escaped that a file system or URL could misread."""
+    text = NULL_PARTITION if value is None else value
+    return f"{_escaped(name)}={_escaped(text)}"
+
+
+def check_name(name: str, what: str) -> str:
+    """The name of a tag or branch, checked.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Not 1 to 128 letters, digits and ``_ . -``, or digits only (that is a snapshot id), or
+        ending in ``.tmp``.
+    """
+    if _NAME.fullmatch(name) is None or name.isdigit() or name.endswith(TEMPORARY_SUFFIX):
+        raise InvalidArgumentError(
+            f"{what} name {name!r}: expected 1 to 128 letters, digits, '_', '.' or '-', "
+            f"the first a letter, digit or '_', and not digits only"
+        )
+    return name
+
+
+def check_path(path: str) -> str:
+    """A path relative to the table, checked not to leave it.
+
+    Raises
+    ------
+    UnsafeStorage
+        Empty, absolute, too long, with a drive, a backslash, a control character, or a
+        segment that is empty, ``.`` or ``..``.
+    """
+    if not path or len(path) > PATH_CHARACTERS_MAX:
+        raise UnsafeStorage(f"path of {len(path)} characters: expected 1 to {PATH_CHARACTERS_MAX}")
+    if _SAFE_PATH.fullmatch(path) is None:
+        raise UnsafeStorage(f"path {path[:200]!r}: expected a name within the table's directory")
+    return path
+
+
+def is_temporary(path: str) -> bool:
+    """Whether a path is a writer's temporary file, never part of a table."""
+    return path.endswith(TEMPORARY_SUFFIX)
+
+
+def temporary_name(file_name: str, unique: str) -> str:
+    """The temporary file, in the same directory, from which `file_name` is made."""
+    return f".{file_name[:SEGMENT_CHARACTERS_MAX]}.{unique}{TEMPORARY_SUFFIX}"
+
+
+def _escaped(text: str) -> str:
+    escaped = quote(text, safe="", errors="surrogatepass").replace("~", "%7E")
+    if escaped in (".", ".."):
+        escaped = escaped.replace(".", "%2E")
+    if len(escaped) <= SEGMENT_CHARACTERS_MAX // 2:
+        return escaped
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    return f"{escaped[: SEGMENT_CHARACTERS_MAX // 2 - 20]}...{digest}"

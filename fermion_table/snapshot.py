@@ -1,0 +1,252 @@
+"""The snapshot: a table's whole state, one immutable file per commit.
+
+A snapshot names the schema and the manifests, and holds the entries of recent commits itself
+(`tail`). `delta` says what its commit changed. Its hash, over the stored bytes, is what the
+next snapshot's `parent` holds: history is a chain.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Literal
+
+import msgspec
+
+from fermion_table import json_codec
+from fermion_table.errors import CorruptMetadata, UnsupportedFeature
+from fermion_table.manifest import Entry, ManifestReference
+from fermion_table.paths import MAIN
+
+SNAPSHOT_FORMAT = "fermion-table"
+SNAPSHOT_FORMAT_VERSION = 1
+SNAPSHOT_BYTES_MAX = 256 * 1024 * 1024
+
+KNOWN_READER_FEATURES: frozenset[str] = frozenset()
+KNOWN_WRITER_FEATURES: frozenset[str] = frozenset()
+
+Kind = Literal["create", "append", "overwrite", "delete", "compact", "schema", "restore", "upsert"]
+
+
+class SnapshotReference(msgspec.Struct, frozen=True):
+    """A snapshot by id, and the hash of its stored bytes."""
+
+    id: int
+    hash: str
+
+
+class SchemaReference(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored schema version: its id, file, BLAKE2b hash and stored size in bytes."""
+
+    id: int
+    path: str
+    hash: str
+    size: int
+
+
+class Totals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is live: files, rows stored, data bytes, rows of them that are deleted."""
+
+    files: int = 0
+    rows: int = 0
+    bytes: int = 0
+    rows_deleted: int = 0
+
+
+class Deltas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one commit added and removed, in numbers."""
+
+    files_added: int = 0
+    rows_added: int = 0
+    bytes_added: int = 0
+    files_removed: int = 0
+    rows_removed: int = 0
+    bytes_removed: int = 0
+
+
+class Delta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one commit added and removed, by itself.
+
+    Attributes
+    ----------
+    tail_entries
+        The last so many entries of the snapshot's tail were added.
+    added
+        Manifests whose entries were added (instead, when there are many).
+    removed
+        Entries removed, without statistics.
+    removed_manifests
+        Manifests whose entries were removed (instead, when there are many).
+    sequence_start, row_id_start
+        What entries of this commit inherit.
+    """
+
+    tail_entries: int = 0
+    added: tuple[ManifestReference, ...] = ()
+    removed: tuple[Entry, ...] = ()
+    removed_manifests: tuple[ManifestReference, ...] = ()
+    sequence_start: int = 0
+    row_id_start: int = 0
+
+
+class Touched(msgspec.Struct, frozen=True):
+    """The partitions that a commit added files to or removed files from."""
+
+    partitions: tuple[tuple[Any, ...], ...] | Literal["many"] = ()
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One commit's result, and through `manifests` and `tail` the whole table's state.
+
+    Attributes
+    ----------
+    table_uuid
+        The table's identity, the same in all its snapshots.
+    id, branch
+        Place in history, and the branch the commit was made on.
+    uuid
+        The commit's own identity: tells a writer whether a slot holds its snapshot.
+    parent
+        The snapshot before, None for snapshot 0.
+    kind
+        What the commit did.
+    time_ms
+        Milliseconds since 1970 UTC, greater than the parent's.
+    author, message, properties
+        Who, why, and the caller's own words; `properties` are the commit's, not the table's.
+    schema
+        The table schema of this snapshot.
+    manifests, tail
+        The live files: those of the manifests (without dead ordinals) and those listed here.
+    delta, deltas
+        What the commit changed, file by file and in numbers.
+    totals
+        What is live after it.
+    row_id_next, sequence_next
+        The first row id and sequence number that the next commit uses.
+    commit_user, commit_identifier
+        The same pair twice is one commit.
+    touched
+        Partitions changed.
+    reader_features, writer_features
+        Names that a reader or a writer must know, or refuse the table.
+    hash
+        BLAKE2b of the stored bytes; known once stored, never stored itself.
+    """
+
+    format: str
+    format_version: int
+    table_uuid: str
+    id: int
+    uuid: str
+    branch: str = MAIN
+    parent: SnapshotReference | None
+    kind: Kind
+    time_ms: int
+    author: str = ""
+    message: str | None = None
+    properties: dict[str, str] = {}
+    schema: SchemaReference
+    manifests: tuple[ManifestReference, ...] = ()
+    tail: tuple[Entry, ...] = ()
+    delta: Delta = Delta()
+    totals: Totals = Totals()
+    deltas: Deltas = Deltas()
+    row_id_next: int = 0
+    sequence_next: int = 1
+    commit_user: str | None = None
+    commit_identifier: int | str | None = None
+    touched: Touched = Touched()
+    reader_features: tuple[str, ...] = ()
+    writer_features: tuple[str, ...] = ()
+    unknown: dict[str, Any] = msgspec.field(default_factory=dict, name=json_codec.UNKNOWN_KEYS)
+    hash: str = msgspec.field(default="", name="#hash")
+
+    @property
+    def reference(self) -> SnapshotReference:
+        """This snapshot as a child's parent."""
+        return SnapshotReference(self.id, self.hash)
+
+
+def encode_snapshot(snapshot: Snapshot) -> bytes:
+    """A snapshot's stored bytes: JSON, never compressed (a slot has one name)."""
+    return json_codec.encode(msgspec.structs.replace(snapshot, hash="", unknown={}))
+
+
+def decode_snapshot(data: bytes, path: str) -> Snapshot:
+    """A snapshot from its stored bytes, with its hash.
+
+    Parameters
+    ----------
+    data
+        Stored bytes.
+    path
+        Names the object in messages.
+
+    Raises
+    ------
+    CorruptMetadata
+        Not a snapshot, or one that contradicts itself.
+    UnsupportedFeature
+        A newer format version, or a reader feature that is not known here.
+    """
+    snapshot = json_codec.decode_keeping(data, Snapshot, path)
+    if snapshot.format != SNAPSHOT_FORMAT:
+        raise CorruptMetadata(path, f"format {SNAPSHOT_FORMAT!r}", repr(snapshot.format))
+    if snapshot.format_version > SNAPSHOT_FORMAT_VERSION:
+        raise UnsupportedFeature(
+            f"{path}: table format version {snapshot.format_version}; "
+            f"this reader knows up to {SNAPSHOT_FORMAT_VERSION}"
+        )
+    _refuse_unknown(snapshot.reader_features, KNOWN_READER_FEATURES, path, "reader")
+    _check(snapshot, path)
+    return msgspec.structs.replace(snapshot, hash=json_codec.content_hash(data))
+
+
+def check_writable(snapshot: Snapshot, path: str) -> None:
+    """Refuse to write to a table that needs a writer feature unknown here.
+
+    Raises
+    ------
+    UnsupportedFeature
+        Names the features.
+    """
+    _refuse_unknown(snapshot.writer_features, KNOWN_WRITER_FEATURES, path, "writer")
+
+
+def _refuse_unknown(features: tuple[str, ...], known: frozenset[str], path: str, role: str) -> None:
+    unknown = [name for name in features if name not in known]
+    if unknown:
+        raise UnsupportedFeature(
+            f"{path}: needs {role} feature {', '.join(map(repr, unknown))}; "
+            f"this version knows {', '.join(map(repr, sorted(known))) or 'none'}"
+        )
+
+
+def _check(snapshot: Snapshot, path: str) -> None:
+    """Invariants that hold before writing and after reading."""
+    if (snapshot.parent is None) != (snapshot.id == 0):
+        raise CorruptMetadata(path, "a parent unless the id is 0", f"id {snapshot.id}")
+    if snapshot.parent is not None and snapshot.parent.id != snapshot.id - 1:
+        raise CorruptMetadata(path, f"parent {snapshot.id - 1}", f"parent {snapshot.parent.id}")
+    if not 0 <= snapshot.delta.tail_entries <= len(snapshot.tail):
+        raise CorruptMetadata(
+            path,
+            f"at most {len(snapshot.tail)} tail entries in the delta",
+            str(snapshot.delta.tail_entries),
+        )
+    for entry in snapshot.tail:
+        if entry.added_snapshot is None:
+            raise CorruptMetadata(path, "tail entries with added_snapshot", entry.file)
+    for reference in snapshot.manifests:
+        _check_dead(reference, path)
+
+
+def _check_dead(reference: ManifestReference, path: str) -> None:
+    dead = reference.dead
+    ascending = all(a < b for a, b in itertools.pairwise(dead))
+    if dead and not (ascending and dead[0] >= 0 and dead[-1] < reference.entries):
+        raise CorruptMetadata(
+            path,
+            f"dead ordinals of {reference.path} ascending, below {reference.entries}",
+            f"{dead[0]} to {dead[-1]}",
+        )
