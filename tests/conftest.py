@@ -9,6 +9,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 PROJECT = Path(__file__).resolve().parent.parent
+# A folder per origin (`parquet-testing`, `arrow-testing`, ...); not part of the project.
+SHARED_DATA = Path(os.environ.get("FERMION_TEST_DATA") or PROJECT.parent / "shared" / "data")
 ON_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 
 # Examples are random in every profile, so that each run looks somewhere new; the blob that is
@@ -35,24 +37,20 @@ def project() -> Path:
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """The directory of real data files written by other programs.
+    """The directory of real data files that other programs wrote.
 
-    A folder per origin (`parquet-testing`, `arrow-testing`, `babynames`, ...). It is not part of
-    the project: it is taken from the environment variable FERMION_TEST_DATA, else from
-    `../shared/data` beside the project. Without it the tests that need it fail on CI, where a
-    skip would hide them, and are skipped elsewhere.
+    Without it the tests that need it fail on CI, and wherever FERMION_TEST_DATA names a directory,
+    as a skip would hide them there; elsewhere they are skipped.
     """
-    named = os.environ.get("FERMION_TEST_DATA")
-    directory = Path(named) if named else PROJECT.parent / "shared" / "data"
-    if not directory.is_dir():
+    if not SHARED_DATA.is_dir():
         reason = (
-            f"no test data at {directory}: set FERMION_TEST_DATA to a directory that holds "
+            f"no test data at {SHARED_DATA}: set FERMION_TEST_DATA to a directory that holds "
             "parquet-testing, arrow-testing, ... (the files of those public repositories)"
         )
-        if ON_CI or named:
+        if ON_CI or "FERMION_TEST_DATA" in os.environ:
             pytest.fail(reason, pytrace=False)
         pytest.skip(reason)
-    return directory
+    return SHARED_DATA
 
 
 @pytest.fixture

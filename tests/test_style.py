@@ -1,0 +1,229 @@
+"""The house rules that a program can check: floors, length, names, docstrings, exports."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from importlinter import cli as import_linter
+
+PROJECT = Path(__file__).resolve().parent.parent
+PACKAGES = ("fermion", "fermion_table", "spark_ext")
+LINES_MAX = 500
+BANNED_WORDS = {"util", "utils", "common", "core", "helper", "helpers", "manager"}
+SOURCE_SUFFIXES = {".py", ".pyi", ".pyx", ".pxd", ".pxi", ".h", ".c"}
+# Modules that another package may import from, besides the package itself.
+PUBLIC_MODULES = {f"{package}.errors" for package in PACKAGES}
+# Spelled in two pieces, so that this file does not match itself.
+MACHINE_PATHS = re.compile(r"(?<![\w.~-])/(?:" + r"work|home|root|Users|tmp)/" + r"\w")
+
+
+def tracked_files() -> list[Path]:
+    """Return the files that belong to the project: what Git tracks, else what a release holds."""
+    listing = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=PROJECT, capture_output=True, text=True, check=False
+    )
+    if listing.returncode == 0 and listing.stdout:
+        files = [PROJECT / name for name in listing.stdout.split("\0") if name]
+    else:
+        folders = [*PACKAGES, "tests", "examples", "benchmarks", "docs", "tools"]
+        files = [file for folder in folders for file in (PROJECT / folder).rglob("*")]
+    return sorted(file for file in files if file.is_file() and "__pycache__" not in file.parts)
+
+
+FILES = tracked_files()
+SOURCES = [file for file in FILES if file.suffix in SOURCE_SUFFIXES]
+MODULES = [file for file in SOURCES if file.suffix == ".py"]
+PACKAGE_MODULES = [file for file in MODULES if file.relative_to(PROJECT).parts[0] in PACKAGES]
+
+
+def name_of(file: Path) -> str:
+    """Return a file's path within the project, for messages."""
+    return file.relative_to(PROJECT).as_posix()
+
+
+def module_of(file: Path) -> str:
+    """Return a module's dotted name."""
+    parts = file.relative_to(PROJECT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def parse(file: Path) -> ast.Module:
+    """Return a module's syntax tree."""
+    return ast.parse(file.read_text(encoding="utf-8"), filename=name_of(file))
+
+
+def words_of(name: str) -> set[str]:
+    """Split a snake_case or CamelCase name into lower-case words."""
+    return {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)}
+
+
+def imports_of(tree: ast.AST) -> Iterator[tuple[str, str | None, int]]:
+    """Yield (module, name or None, line) of every import, those inside functions included."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, None, node.lineno
+        elif isinstance(node, ast.ImportFrom) and node.module is not None and node.level == 0:
+            for alias in node.names:
+                yield node.module, alias.name, node.lineno
+
+
+def contracts() -> list[dict]:
+    """Return the import contracts of pyproject.toml."""
+    with (PROJECT / "pyproject.toml").open("rb") as stream:
+        return tomllib.load(stream)["tool"]["importlinter"]["contracts"]
+
+
+def test_the_project_has_files_to_check():
+    """A listing gone wrong would make every other test here pass."""
+    assert len(PACKAGE_MODULES) > 10
+    assert {file.relative_to(PROJECT).parts[0] for file in PACKAGE_MODULES} == set(PACKAGES)
+
+
+def test_no_source_file_is_longer_than_five_hundred_lines():
+    lengths = {name_of(file): len(file.read_text().splitlines()) for file in SOURCES}
+    assert {name: lines for name, lines in lengths.items() if lines > LINES_MAX} == {}
+
+
+def test_no_module_or_class_has_a_name_that_says_nothing():
+    """Folders, modules and classes, split into words."""
+    found = []
+    for file in MODULES:
+        for part in file.relative_to(PROJECT).with_suffix("").parts:
+            found += [f"{name_of(file)}: {part}"] if words_of(part) & BANNED_WORDS else []
+        for node in ast.walk(parse(file)):
+            if isinstance(node, ast.ClassDef) and words_of(node.name) & BANNED_WORDS:
+                found.append(f"{name_of(file)}:{node.lineno}: class {node.name}")
+    assert found == []
+
+
+def test_every_module_says_on_its_first_line_what_it_holds():
+    """The first statement is a docstring that begins on the line of its quotes."""
+    silent = []
+    for file in MODULES:
+        if not file.read_text().strip():
+            continue  # an empty __init__.py
+        docstring = ast.get_docstring(parse(file), clean=False)
+        if not (docstring and docstring.splitlines()[0].strip()):
+            silent.append(name_of(file))
+    assert silent == []
+
+
+def test_package_inits_export_and_do_nothing_else():
+    """Imports, the docstring, and assignments to dunder names such as `__all__`."""
+    busy = []
+    for file in PACKAGE_MODULES:
+        if file.name != "__init__.py":
+            continue
+        for node in parse(file).body:
+            exports = isinstance(node, ast.Import | ast.ImportFrom)
+            says = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+            names = isinstance(node, ast.Assign) and all(
+                isinstance(target, ast.Name) and target.id.startswith("__")
+                for target in node.targets
+            )
+            if not (exports or says or names):
+                busy.append(f"{name_of(file)}:{node.lineno}: {ast.unparse(node)[:60]}")
+    assert busy == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_exported_name_exists_and_has_a_docstring(package):
+    module = importlib.import_module(package)
+    exported = module.__all__
+    assert len(set(exported)) == len(exported)
+    undocumented = [
+        name
+        for name in exported
+        if not name.startswith("__") and not (getattr(module, name).__doc__ or "").strip()
+    ]
+    assert undocumented == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_everything_that_a_package_imports_is_exported(package):
+    """`__all__` is the whole list: an import that is not in it was forgotten, or is not public."""
+    module = importlib.import_module(package)
+    imported = [
+        name
+        for source, name, _ in imports_of(parse(PROJECT / package / "__init__.py"))
+        if name is not None and source != "__future__"
+    ]
+    assert sorted(set(imported) - set(module.__all__)) == []
+
+
+def test_imports_go_down_the_floors(monkeypatch, capsys):
+    """The import contracts of pyproject.toml, as `make lint` checks them."""
+    monkeypatch.chdir(PROJECT)
+    status = import_linter.lint_imports(cache_dir=None, no_cache=True)
+    assert status == 0, capsys.readouterr().out
+
+
+def test_every_package_has_an_exhaustive_contract():
+    """So that a new module, in a package within a package too, has to choose its floor."""
+    listed = {
+        container
+        for contract in contracts()
+        if contract["type"] == "layers" and contract.get("exhaustive")
+        for container in contract.get("containers", [])
+    }
+    packages = {module_of(file) for file in PACKAGE_MODULES if file.name == "__init__.py"}
+    assert sorted(packages - listed) == []
+
+
+def test_packages_use_only_the_public_names_of_the_packages_below():
+    """What is imported from another package is in its `__all__`, or in a public module of it."""
+    private = []
+    for file in PACKAGE_MODULES:
+        own = file.relative_to(PROJECT).parts[0]
+        for source, name, line in imports_of(parse(file)):
+            package = source.partition(".")[0]
+            if package not in PACKAGES or package == own:
+                continue
+            public = source in PUBLIC_MODULES or (
+                source == package
+                and (
+                    name is None
+                    or name in importlib.import_module(package).__all__
+                    or f"{package}.{name}" in PUBLIC_MODULES
+                )
+            )
+            if not public:
+                private.append(f"{name_of(file)}:{line}: {source}{f'.{name}' if name else ''}")
+    assert private == []
+
+
+def test_no_module_imports_its_own_package_from_above():
+    """`from fermion import X` within `fermion` is fine for a module X, and a cycle for a name."""
+    cycles = []
+    for file in PACKAGE_MODULES:
+        own = file.relative_to(PROJECT).parts[0]
+        if file.name in {"cli.py", "__main__.py"} or "jobs" in file.parts:
+            continue  # programs, which nothing imports: they may use what users use
+        for source, name, line in imports_of(parse(file)):
+            if source != own:
+                continue
+            submodule = PROJECT / own / (name or "")
+            if not (submodule.with_suffix(".py").exists() or (submodule / "__init__.py").exists()):
+                cycles.append(f"{name_of(file)}:{line}: {source} import {name}")
+    assert cycles == []
+
+
+def test_no_file_names_a_path_of_one_machine():
+    found = []
+    for file in FILES:
+        try:
+            text = file.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue  # data
+        for number, line in enumerate(text.splitlines(), start=1):
+            if MACHINE_PATHS.search(line):
+                found.append(f"{name_of(file)}:{number}: {line.strip()[:80]}")
+    assert found == []
