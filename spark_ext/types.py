@@ -1,0 +1,251 @@
+"""Arrow types ⇄ Spark's: which Spark type holds a column, and the exact Arrow type Spark takes.
+
+===============================================  ==================================================
+Arrow                                            Spark
+===============================================  ==================================================
+bool, int8-64, float32/64, date32                the same
+uint8, uint16, uint32                            short, int, long
+uint64                                           decimal(20, 0)
+float16                                          float
+date64                                           date
+decimal32/64/128, decimal256 of 38 digits        decimal(p, s)
+timestamp without, with a zone                   timestamp_ntz, timestamp; microseconds
+duration                                         interval day to second; microseconds
+time32, time64                                   time(6), where Spark has it switched on
+string, large_string, string_view                string
+binary, large_binary, binary_view, fixed-size    binary
+list in every form                               array
+map, struct, null                                map, struct, void
+dictionary, run-end encoded, extension           as what they hold
+===============================================  ==================================================
+
+Units finer than microseconds are rounded down. Everything else is refused by name.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.types as pat
+from pyspark.errors import PySparkException
+from pyspark.sql import types as st
+from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
+
+from fermion.arrow_types import strip_wrappers
+from spark_ext.errors import UnsupportedBySpark
+
+DECIMAL_DIGITS_MAX = 38
+TIME_DIGITS = 6
+TIME_SETTING = "spark.sql.timeType.enabled"
+
+_SAME: dict[pa.DataType, st.DataType] = {
+    pa.bool_(): st.BooleanType(),
+    pa.int8(): st.ByteType(),
+    pa.int16(): st.ShortType(),
+    pa.int32(): st.IntegerType(),
+    pa.int64(): st.LongType(),
+    pa.uint8(): st.ShortType(),
+    pa.uint16(): st.IntegerType(),
+    pa.uint32(): st.LongType(),
+    pa.uint64(): st.DecimalType(20, 0),
+    pa.float16(): st.FloatType(),
+    pa.float32(): st.FloatType(),
+    pa.float64(): st.DoubleType(),
+    pa.date32(): st.DateType(),
+    pa.date64(): st.DateType(),
+    pa.null(): st.NullType(),
+    pa.string(): st.StringType(),
+    pa.large_string(): st.StringType(),
+    pa.string_view(): st.StringType(),
+    pa.binary(): st.BinaryType(),
+    pa.large_binary(): st.BinaryType(),
+    pa.binary_view(): st.BinaryType(),
+}
+
+
+def spark_schema(schema: pa.Schema, *, time_enabled: bool = True, where: str) -> st.StructType:
+    """The Spark schema that holds every column of an Arrow schema.
+
+    Parameters
+    ----------
+    schema
+        A table's schema, or the part of it that is read.
+    time_enabled
+        Whether Spark's TIME type may be used (setting ``spark.sql.timeType.enabled``).
+    where
+        The table, for messages.
+
+    Raises
+    ------
+    UnsupportedBySpark
+        A column's type has no place in Spark; the message names the column.
+    """
+    return st.StructType(
+        [
+            st.StructField(
+                field.name,
+                _spark_type(field.type, time_enabled, f"{where}: column {field.name!r}"),
+                field.nullable,
+            )
+            for field in schema
+        ]
+    )
+
+
+def exchange_schema(schema: st.StructType) -> pa.Schema:
+    """The exact Arrow schema, nullability included, that Spark takes for a Spark schema.
+
+    Raises
+    ------
+    UnsupportedBySpark
+        Spark itself cannot exchange a column's type through Arrow (calendar intervals).
+    """
+    try:
+        return to_arrow_schema(schema, timezone="UTC")
+    except PySparkException:
+        for field in schema:
+            arrow_type(field.dataType, f"column {field.name!r}")
+        raise
+
+
+def arrow_type(dtype: st.DataType, where: str) -> pa.DataType:
+    """The Arrow type in which Spark hands a column over.
+
+    Raises
+    ------
+    UnsupportedBySpark
+        Spark cannot exchange the type through Arrow, or (variant, geometry) only in a form of
+        its own that other readers would take for a plain struct.
+    """
+    if isinstance(dtype, (st.VariantType, st.GeometryType, st.GeographyType)):
+        raise UnsupportedBySpark(
+            f"{where}: Spark's type {dtype.simpleString()} has no Arrow type; "
+            "convert the column first (to_json, st_asbinary)"
+        )
+    try:
+        return to_arrow_type(dtype, timezone="UTC")
+    except PySparkException as error:
+        raise UnsupportedBySpark(
+            f"{where}: Spark cannot hand type {dtype.simpleString()} over as Arrow; "
+            "cast the column to another type first"
+        ) from error
+
+
+def arriving_schema(schema: st.StructType, table: pa.Schema) -> pa.Schema:
+    """The Arrow schema in which a data frame's rows reach a table's writer.
+
+    A column whose Spark type is the one that the table's type is read as takes the table's exact
+    type (the way back of `spark_schema`, through structs, lists and maps); any other keeps
+    Spark's own Arrow type, for the table's writer to widen, add or refuse.
+
+    Parameters
+    ----------
+    schema
+        Of the data frame.
+    table
+        Of the table.
+
+    Raises
+    ------
+    UnsupportedBySpark
+        As `arrow_type`.
+    """
+    fields = []
+    for column in schema:
+        where = f"column {column.name!r}"
+        arrives = pa.field(column.name, arrow_type(column.dataType, where), column.nullable)
+        index = table.get_field_index(column.name)
+        fields.append(arrives if index < 0 else _matched(arrives, table.field(index)))
+    return pa.schema(fields)
+
+
+def _matched(arrives: pa.Field, stored: pa.Field) -> pa.Field:
+    dtype = _matched_type(arrives.type, stored.type)
+    # Spark calls nearly every column nullable; a null that the table forbids is found on writing.
+    return pa.field(arrives.name, dtype, stored.nullable)
+
+
+def _matched_type(arrives: pa.DataType, stored: pa.DataType) -> pa.DataType:
+    bare = strip_wrappers(stored)
+    if pat.is_struct(arrives) and pat.is_struct(bare):
+        return _matched_struct(arrives, stored, bare)
+    if pat.is_map(arrives) and pat.is_map(bare):
+        key = _matched(arrives.key_field, bare.key_field)
+        item = _matched(arrives.item_field, bare.item_field)
+        same = (key.type, item.type) == (bare.key_type, bare.item_type)
+        return stored if same else pa.map_(key, item)
+    if pat.is_list(arrives) and hasattr(bare, "value_field"):
+        value = _matched(arrives.value_field, bare.value_field)
+        return stored if value.type == bare.value_type else pa.list_(value)
+    try:
+        read_as = arrow_type(_spark_type(stored, True, ""), "")
+    except UnsupportedBySpark:
+        return arrives
+    return stored if read_as == arrives else arrives
+
+
+def _matched_struct(
+    arrives: pa.StructType, stored: pa.DataType, bare: pa.StructType
+) -> pa.DataType:
+    children = []
+    for child in arrives:
+        index = bare.get_field_index(child.name)
+        children.append(child if index < 0 else _matched(child, bare.field(index)))
+    matched = pa.struct(children)
+    return stored if matched == bare else matched
+
+
+def _spark_type(dtype: pa.DataType, time_enabled: bool, where: str) -> st.DataType:
+    dtype = strip_wrappers(dtype)
+    if dtype in _SAME:
+        return _SAME[dtype]
+    if pat.is_timestamp(dtype):
+        return st.TimestampNTZType() if dtype.tz is None else st.TimestampType()
+    if pat.is_duration(dtype):
+        return st.DayTimeIntervalType()
+    if pat.is_fixed_size_binary(dtype):
+        return st.BinaryType()
+    if pat.is_decimal(dtype):
+        return _decimal(dtype, where)
+    if pat.is_time(dtype):
+        if time_enabled:
+            return st.TimeType(TIME_DIGITS)
+        raise UnsupportedBySpark(
+            f"{where}: Arrow type {dtype} is Spark's TIME, which this session has switched off; "
+            f"set {TIME_SETTING}=true or leave the column out with columns="
+        )
+    if pat.is_struct(dtype):
+        return st.StructType(
+            [
+                st.StructField(
+                    child.name,
+                    _spark_type(child.type, time_enabled, f"{where}.{child.name}"),
+                    child.nullable,
+                )
+                for child in dtype
+            ]
+        )
+    if pat.is_map(dtype):
+        return st.MapType(
+            _spark_type(dtype.key_type, time_enabled, f"{where}.key"),
+            _spark_type(dtype.item_type, time_enabled, f"{where}.value"),
+            dtype.item_field.nullable,
+        )
+    if hasattr(dtype, "value_field"):
+        element = _spark_type(dtype.value_type, time_enabled, f"{where}.element")
+        return st.ArrayType(element, dtype.value_field.nullable)
+    raise UnsupportedBySpark(
+        f"{where}: Spark has no type for Arrow's {dtype}; leave the column out with columns="
+    )
+
+
+def _decimal(dtype: pa.DataType, where: str) -> st.DecimalType:
+    digits, scale = dtype.precision, dtype.scale
+    if scale < 0:  # 12 * 10**2 needs two more digits when written without an exponent
+        digits, scale = digits - scale, 0
+    digits = max(digits, scale)
+    if digits > DECIMAL_DIGITS_MAX:
+        raise UnsupportedBySpark(
+            f"{where}: Spark's decimals have at most {DECIMAL_DIGITS_MAX} digits, {dtype} needs "
+            f"{digits}; leave the column out with columns="
+        )
+    return st.DecimalType(digits, scale)
