@@ -1,0 +1,215 @@
+"""A table on any fsspec file system whose create-if-absent can be trusted."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import logging
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import Any
+
+import fsspec
+from fsspec.asyn import AsyncFileSystem
+from fsspec.implementations.dirfs import DirFileSystem
+
+from fermion_table.errors import UnsafeStorage
+from fermion_table.paths import TEMPORARY_SUFFIX, check_path, unique_name
+from fermion_table.storage import CreateResult, StoredObject
+
+_log = logging.getLogger(__name__)
+
+PROBE_THREADS = 8
+PROBE_KEYS = 50
+
+_memory_lock = threading.Lock()
+"""fsspec's memory file system looks, then stores: this makes the two one step."""
+
+
+class FsspecStore:
+    """A table behind an fsspec URL.
+
+    ``memory://`` is trusted. Any other file system is probed before its first commit, and
+    refused if it has no conditional create of its own or the probe finds two winners.
+
+    Parameters
+    ----------
+    url
+        The table's directory.
+    storage_options
+        For fsspec.
+    """
+
+    def __init__(self, url: str, *, storage_options: dict[str, Any] | None = None) -> None:
+        self.location = url.rstrip("/")
+        self.storage_options = storage_options
+        self._connect()
+
+    def _connect(self) -> None:
+        filesystem, root = fsspec.core.url_to_fs(self.location, **(self.storage_options or {}))
+        self.filesystem: fsspec.AbstractFileSystem = filesystem
+        self._root = root.rstrip("/")
+        self._trusted = _protocol(filesystem) == "memory"
+
+    def __repr__(self) -> str:
+        return f"FsspecStore({self.location!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"location": self.location, "storage_options": self.storage_options}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.location = state["location"]
+        self.storage_options = state["storage_options"]
+        self._connect()
+
+    def read(self, path: str) -> bytes:
+        """All bytes of an object."""
+        return bytes(self.filesystem.cat_file(self._inside(path)))
+
+    def exists(self, path: str) -> bool:
+        """Whether the object exists."""
+        self.filesystem.invalidate_cache()
+        return bool(self.filesystem.isfile(self._inside(path)))
+
+    def size(self, path: str) -> int:
+        """Bytes of an object."""
+        self.filesystem.invalidate_cache()
+        return int(self.filesystem.size(self._inside(path)))
+
+    def list(self, directory: str = "") -> Iterator[StoredObject]:
+        """Every object below a directory."""
+        self.filesystem.invalidate_cache()
+        top = self._inside(directory) if directory else self._root
+        try:
+            found = self.filesystem.find(top, detail=True)
+        except FileNotFoundError:
+            return
+        for full, details in sorted(found.items()):
+            relative = full[len(self._root) :].lstrip("/")
+            yield StoredObject(relative, int(details.get("size") or 0), _modified_ms(details))
+
+    def write(self, path: str, data: bytes) -> None:
+        """Store a new object."""
+        self.filesystem.pipe_file(self._inside(path), data)
+
+    def create_if_absent(self, path: str, data: bytes) -> CreateResult:
+        """The file system's own conditional create, after the probe."""
+        if not self._trusted:
+            self._probe()
+            self._trusted = True
+        return self._create(self._inside(path), data)
+
+    def overwrite_hint(self, path: str, data: bytes) -> None:
+        """Store a hint."""
+        self.filesystem.pipe_file(self._inside(path), data)
+
+    def delete(self, path: str) -> None:
+        """Delete an object if it exists."""
+        with contextlib.suppress(FileNotFoundError):
+            self.filesystem.rm_file(self._inside(path))
+
+    def synchronise(self, paths: Iterable[str]) -> None:
+        """Nothing to do: these storages acknowledge what is durable."""
+
+    def locate(self, path: str, *, for_writing: bool = False) -> str:
+        """The URL of an object."""
+        full = self._inside(path)
+        if for_writing:
+            with contextlib.suppress(NotImplementedError):  # object stores have no directories
+                self.filesystem.makedirs(full.rsplit("/", 1)[0], exist_ok=True)
+        return str(self.filesystem.unstrip_protocol(full))
+
+    def _inside(self, path: str) -> str:
+        return f"{self._root}/{check_path(path)}"
+
+    def _create(self, full: str, data: bytes) -> CreateResult:
+        guard: contextlib.AbstractContextManager[Any] = (
+            _memory_lock if _protocol(self.filesystem) == "memory" else contextlib.nullcontext()
+        )
+        try:
+            with guard:
+                self.filesystem.pipe_file(full, data, mode="create")
+        except FileExistsError:
+            return CreateResult.EXISTS
+        except (PermissionError, FileNotFoundError, NotImplementedError, TypeError):
+            raise
+        except Exception as error:  # noqa: BLE001 - any other failure may follow success
+            _log.warning("%s: create failed (%r), the outcome is unknown", full, error)
+            return CreateResult.UNKNOWN
+        return CreateResult.CREATED
+
+    def _probe(self) -> None:
+        """Let threads race for keys; refuse the storage unless each key has one winner.
+
+        Raises
+        ------
+        UnsafeStorage
+            Creating is look-then-write, is not offered, or had two winners or a wrong one.
+        """
+        refuse_look_then_write(self.filesystem, self.location)
+        directory = f"{self._root}/probe-{unique_name()}"
+        with ThreadPoolExecutor(PROBE_THREADS) as executor:
+            for key in range(PROBE_KEYS):
+                full = f"{directory}/{key}{TEMPORARY_SUFFIX}"
+                contents = [b"%d" % thread for thread in range(PROBE_THREADS)]
+                try:
+                    results = list(executor.map(self._create, [full] * len(contents), contents))
+                    self._check_one_winner(full, contents, results)
+                finally:
+                    with contextlib.suppress(Exception):  # must not hide the probe's verdict
+                        self.filesystem.rm_file(full)
+
+    def _check_one_winner(
+        self, full: str, contents: Sequence[bytes], results: Sequence[CreateResult]
+    ) -> None:
+        winners = [
+            content
+            for content, result in zip(contents, results, strict=True)
+            if result is CreateResult.CREATED
+        ]
+        if winners != [self.filesystem.cat_file(full)]:
+            raise UnsafeStorage(
+                f"{self.location}: {len(winners)} of {PROBE_THREADS} writers were told that they "
+                f"created the same file; commits would be lost. Keep the table on a local disk "
+                f"or on an object store with conditional writes"
+            )
+
+
+def refuse_look_then_write(filesystem: fsspec.AbstractFileSystem, location: str) -> None:
+    """Refuse a file system that has fsspec's generic create: it looks, and then writes.
+
+    Raises
+    ------
+    UnsafeStorage
+        Whatever a probe would find, two writers could both succeed.
+    """
+    while isinstance(filesystem, DirFileSystem):
+        filesystem = filesystem.fs
+    implementation = type(filesystem)
+    if issubclass(implementation, AsyncFileSystem):
+        own = "mode" in inspect.signature(implementation._pipe_file).parameters
+    else:
+        own = implementation.pipe_file is not fsspec.AbstractFileSystem.pipe_file
+    if not own:
+        raise UnsafeStorage(
+            f"{location}: {implementation.__name__} has no conditional create: it looks "
+            f"whether a file exists and then writes it, so two writers could both succeed; such a "
+            f"table can be read but not written"
+        )
+
+
+def _protocol(filesystem: fsspec.AbstractFileSystem) -> str:
+    protocol = filesystem.protocol
+    return protocol if isinstance(protocol, str) else protocol[0]
+
+
+def _modified_ms(details: dict[str, Any]) -> int | None:
+    for key in ("mtime", "LastModified", "last_modified", "modified", "created"):
+        value = details.get(key)
+        if isinstance(value, datetime):
+            return int(value.timestamp() * 1000)
+        if isinstance(value, (int, float)):
+            return int(value * 1000)
+    return None

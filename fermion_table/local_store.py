@@ -1,0 +1,202 @@
+"""A table in a directory of the local file system."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from fermion_table.errors import CommitStateUnknown, CorruptMetadata, UnsafeStorage
+from fermion_table.paths import check_path, temporary_name, unique_name
+from fermion_table.storage import METADATA_BYTES_MAX, CreateResult, Durability, StoredObject
+
+_log = logging.getLogger(__name__)
+
+_NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV}
+
+
+class LocalStore:
+    """A table in a local directory; slots are made by hard link, which never overwrites.
+
+    Parameters
+    ----------
+    location
+        The table's directory; need not exist yet.
+    durability
+        ``full`` synchronises files and directories to disk before going on; ``fast`` does not:
+        a power failure may take back recent commits, or leave a slot broken.
+    """
+
+    storage_options: dict[str, Any] | None = None
+
+    def __init__(
+        self, location: str | os.PathLike[str], *, durability: Durability = "full"
+    ) -> None:
+        self.location = os.path.realpath(os.fspath(location))
+        self.durability = durability
+
+    def __repr__(self) -> str:
+        return f"LocalStore({self.location!r}, durability={self.durability!r})"
+
+    def read(self, path: str) -> bytes:
+        """All bytes of an object."""
+        with open(self._inside(path), "rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > METADATA_BYTES_MAX:
+                raise CorruptMetadata(
+                    path, f"at most {METADATA_BYTES_MAX} bytes of metadata", f"{size} bytes"
+                )
+            return file.readall()
+
+    def exists(self, path: str) -> bool:
+        """Whether the object exists."""
+        return os.path.exists(self._inside(path))
+
+    def size(self, path: str) -> int:
+        """Bytes of an object."""
+        return os.stat(self._inside(path)).st_size
+
+    def list(self, directory: str = "") -> Iterator[StoredObject]:
+        """Every file below a directory; links are not followed."""
+        top = self._inside(directory) if directory else self.location
+        for folder, _, names in os.walk(top, onerror=_raise_unless_missing):
+            for name in names:
+                full = os.path.join(folder, name)
+                with contextlib.suppress(FileNotFoundError):  # deleted while listing
+                    status = os.stat(full, follow_symlinks=False)
+                    relative = os.path.relpath(full, self.location).replace(os.sep, "/")
+                    yield StoredObject(relative, status.st_size, status.st_mtime_ns // 1_000_000)
+
+    def write(self, path: str, data: bytes) -> None:
+        """Store a new object; its name must be unused."""
+        target = self._inside(path)
+        self._make_directories(os.path.dirname(target))
+        self._write_file(target, data)
+        self._synchronise_directory(os.path.dirname(target))
+
+    def create_if_absent(self, path: str, data: bytes) -> CreateResult:
+        """Write a temporary file beside the slot and link it to the slot's name."""
+        target = self._inside(path)
+        if os.path.lexists(target):
+            return CreateResult.EXISTS
+        directory, name = os.path.split(target)
+        self._make_directories(directory)
+        temporary = os.path.join(directory, temporary_name(name, unique_name()))
+        try:
+            self._write_file(temporary, data)
+            result = self._link(temporary, target)
+        finally:
+            with contextlib.suppress(OSError):  # left over: removed with the orphan files
+                os.unlink(temporary)
+        if result is CreateResult.CREATED:
+            self._synchronise_slot(directory, path)
+        return result
+
+    def overwrite_hint(self, path: str, data: bytes) -> None:
+        """Replace a hint by rename: overwriting is what a hint is for, a slot never."""
+        target = self._inside(path)
+        directory, name = os.path.split(target)
+        temporary = os.path.join(directory, temporary_name(name, unique_name()))
+        try:
+            with open(temporary, "xb", buffering=0) as file:
+                file.write(data)
+            os.replace(temporary, target)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+
+    def delete(self, path: str) -> None:
+        """Delete an object if it exists."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._inside(path))
+
+    def synchronise(self, paths: Iterable[str]) -> None:
+        """Synchronise every directory between the table's and these files."""
+        if self.durability == "fast":
+            return
+        directories = set()
+        for path in paths:
+            directory = os.path.dirname(self._inside(path))
+            while directory not in directories and len(directory) >= len(self.location):
+                directories.add(directory)
+                directory = os.path.dirname(directory)
+        for directory in sorted(directories, reverse=True):
+            self._synchronise_directory(directory)
+
+    def locate(self, path: str, *, for_writing: bool = False) -> str:
+        """The absolute path of an object."""
+        target = self._inside(path)
+        if for_writing:
+            self._make_directories(os.path.dirname(target))
+        return target
+
+    def _inside(self, path: str) -> str:
+        """The absolute path, with links resolved, of a name within the table."""
+        target = os.path.realpath(os.path.join(self.location, *check_path(path).split("/")))
+        if not target.startswith(self.location.rstrip(os.sep) + os.sep):
+            raise UnsafeStorage(f"path {path!r}: a link leads out of the table, to {target!r}")
+        return target
+
+    def _make_directories(self, directory: str) -> None:
+        """Make a directory and those above it, each durable before a file goes into it."""
+        if os.path.isdir(directory):
+            return
+        parent = os.path.dirname(directory)
+        self._make_directories(parent)
+        with contextlib.suppress(FileExistsError):  # another writer was faster
+            os.mkdir(directory)
+        self._synchronise_directory(parent)
+
+    def _write_file(self, target: str, data: bytes) -> None:
+        with open(target, "xb", buffering=0) as file:
+            view = memoryview(data)
+            while len(view):
+                view = view[file.write(view) :]
+            if self.durability == "full":
+                os.fsync(file.fileno())
+
+    def _link(self, temporary: str, target: str) -> CreateResult:
+        try:
+            os.link(temporary, target)
+        except FileExistsError:
+            return CreateResult.EXISTS
+        except OSError as error:
+            if os.stat(temporary).st_nlink == 2:  # a network file system lost the reply
+                return CreateResult.CREATED
+            if error.errno in _NO_HARD_LINKS:
+                raise UnsafeStorage(
+                    f"{self.location}: the file system makes no hard links ({error}), which "
+                    f"creating a snapshot without overwriting another one needs"
+                ) from error
+            if error.errno in (errno.EIO, errno.ETIMEDOUT, errno.ESTALE):
+                _log.warning("%s: link failed (%s), the outcome is unknown", target, error)
+                return CreateResult.UNKNOWN
+            raise
+        return CreateResult.CREATED
+
+    def _synchronise_slot(self, directory: str, path: str) -> None:
+        try:
+            self._synchronise_directory(directory)
+        except OSError as error:
+            raise CommitStateUnknown(
+                f"{path}: created, but its directory could not be synchronised to disk "
+                f"({error}); a power failure may take it back"
+            ) from error
+
+    def _synchronise_directory(self, directory: str) -> None:
+        if self.durability == "fast" or os.name == "nt":  # Windows opens no directories
+            return
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _raise_unless_missing(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
