@@ -56,6 +56,6 @@ $(READY): pyproject.toml setup.py $(KERNELS)
 	tools/prerequisites compiler "$$python" && \
 	echo "Setting up $(VENV) with $$python; the first time takes a few minutes" && \
 	{ [ -x $(RUN)/python ] || "$$python" -m venv $(VENV); }
-	@$(RUN)/python -m pip install -q --disable-pip-version-check --upgrade "pip>=25.1"
-	@$(RUN)/python -m pip install -q --disable-pip-version-check --editable ".[$(EXTRAS)]" --group dev
+	@$(RUN)/python -m pip install -qq --disable-pip-version-check --upgrade "pip>=25.1"
+	@$(RUN)/python -m pip install -qq --disable-pip-version-check --editable ".[$(EXTRAS)]" --group dev
 	@touch $@
