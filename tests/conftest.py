@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,3 +58,13 @@ def shared_data() -> Path:
 def table_path(tmp_path: Path) -> Path:
     """A path in a fresh directory where no table exists yet."""
     return tmp_path / "table"
+
+
+@pytest.fixture(scope="session")
+def project_environment(project: Path) -> dict[str, str]:
+    """The environment of a child interpreter that imports this checkout, installed or not."""
+    environment = dict(os.environ)
+    paths = [str(project), environment.get("PYTHONPATH", "")]
+    environment["PYSPARK_PYTHON"] = environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+    return environment

@@ -1,0 +1,46 @@
+"""Every example runs, and its data is what its origin gave."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+DATA = EXAMPLES / "data"
+PROGRAMS = sorted(file.name for file in EXAMPLES.glob("*.py"))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_example_runs_and_finds_nothing_wrong(name, tmp_path, project_environment):
+    """Each takes a directory for what it makes, and exits with 0 when all its checks hold."""
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / name), str(tmp_path / "made")],
+        cwd=tmp_path,
+        env=project_environment,
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "WRONG" not in done.stdout
+
+
+def test_there_is_a_quickstart():
+    assert "quickstart.py" in PROGRAMS
+
+
+def test_the_data_of_the_examples_has_the_checksums_written_beside_it():
+    lines = (DATA / "SHA256SUMS").read_text().splitlines()
+    stated = {name: digest for digest, name in (line.split() for line in lines)}
+    found = {
+        file.relative_to(DATA).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in DATA.glob("*/*")
+    }
+    assert len(found) == 30
+    assert found == stated

@@ -1,0 +1,54 @@
+"""What the README promises: its code runs, its links lead somewhere, its commands exist."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).resolve().parent.parent / "README.md"
+BLOCKS = re.findall(
+    r"^```python(?P<mark>[^\n]*)\n(?P<code>.*?)^```$", README.read_text(), re.M | re.S
+)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param(code, id=f"block{number}", marks=[pytest.mark.spark] if mark.strip() else [])
+        for number, (mark, code) in enumerate(BLOCKS, start=1)
+    ],
+)
+def test_the_code_in_the_readme_runs(code, tmp_path, project_environment):
+    """Each block alone, in an empty directory; its own assertions say what should come out."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=project_environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_readme_has_code_for_each_package():
+    """The pattern that finds the blocks may break; then the test above would check nothing."""
+    for package in ("fermion", "fermion_table", "spark_ext"):
+        assert any(re.search(rf"\b(import|from) {package}\b", code) for _, code in BLOCKS)
+
+
+def test_the_links_of_the_readme_lead_to_files_of_the_project():
+    targets = re.findall(r"\]\((?!https?://)([^)#]+)", README.read_text())
+    assert len(targets) > 3
+    assert [target for target in targets if not (README.parent / target).exists()] == []
+
+
+def test_the_commands_of_the_readme_are_targets_of_the_makefile():
+    targets = re.findall(r"^([a-z]+):", (README.parent / "Makefile").read_text(), re.M)
+    for command in re.findall(r"\bmake ([a-z]+)", README.read_text()):
+        assert command in targets
