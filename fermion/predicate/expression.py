@@ -1,0 +1,431 @@
+"""The filter expression: an immutable tree over columns and literals, and how one is written.
+
+Build one with `col`; the other forms that a ``filter=`` takes become the same tree. The meaning
+is SQL's three-valued logic: a comparison with NULL is NULL, and only rows where the whole is TRUE
+are selected.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, NoReturn
+
+import pyarrow as pa
+
+from fermion.errors import InvalidArgumentError
+from fermion.predicate.literals import normalize
+
+Path = tuple[str, ...]
+
+NEGATED = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+OPERATORS = tuple(NEGATED)
+
+
+class Expression:
+    """A filter: combine with ``&``, ``|`` and ``~``; `columns` tells what it reads."""
+
+    __slots__ = ()
+
+    def __and__(self, other: Expression | bool) -> Expression:
+        return conjunction((self, other))
+
+    def __rand__(self, other: bool) -> Expression:
+        return conjunction((other, self))
+
+    def __or__(self, other: Expression | bool) -> Expression:
+        return disjunction((self, other))
+
+    def __ror__(self, other: bool) -> Expression:
+        return disjunction((other, self))
+
+    def __invert__(self) -> Expression:
+        operand = as_predicate(self)
+        return operand.operand if isinstance(operand, Not) else Not(operand)
+
+    def __bool__(self) -> NoReturn:
+        raise InvalidArgumentError(
+            f"the filter {self.to_sql()} has no truth value of its own: combine filters with "
+            "& | ~ instead of and, or, not, put parentheses around each comparison, and use "
+            ".between() instead of a chained comparison"
+        )
+
+    def children(self) -> tuple[Expression, ...]:
+        """The filters this one is made of."""
+        return ()
+
+    def walk(self) -> Iterator[Expression]:
+        """This filter and all below it, depth first."""
+        yield self
+        for child in self.children():
+            yield from child.walk()
+
+    def columns(self) -> set[Path]:
+        """The paths of the columns it reads; unresolved ones as they were written."""
+        found: set[Path] = set()
+        for node in self.walk():
+            path = getattr(node, "path", None)
+            if path is not None:
+                found.add(path)
+            found.update(getattr(node, "paths", ()))
+        return found
+
+    def to_sql(self) -> str:
+        """The filter as SQL text, in the dialect that filter strings are read in."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return self.to_sql()
+
+    def __repr__(self) -> str:
+        return f"<fermion filter {self.to_sql()}>"
+
+
+class Column(Expression):
+    """A column to compare; by itself, in a filter, it stands for a boolean column being true."""
+
+    __slots__ = ("path",)
+    path: Path
+
+    def __init__(self, path: Path) -> None:
+        object.__setattr__(self, "path", path)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"filters are immutable: cannot set {name!r}")
+
+    def __reduce__(self) -> tuple[type[Column], tuple[Path]]:
+        return Column, (self.path,)
+
+    def __hash__(self) -> int:
+        return hash(self.path)
+
+    def __eq__(self, other: object) -> Expression:  # type: ignore[override]
+        return self._compare("==", other)
+
+    def __ne__(self, other: object) -> Expression:  # type: ignore[override]
+        return self._compare("!=", other)
+
+    def __lt__(self, other: object) -> Expression:
+        return self._compare("<", other)
+
+    def __le__(self, other: object) -> Expression:
+        return self._compare("<=", other)
+
+    def __gt__(self, other: object) -> Expression:
+        return self._compare(">", other)
+
+    def __ge__(self, other: object) -> Expression:
+        return self._compare(">=", other)
+
+    def _compare(self, operator: str, other: object) -> Expression:
+        if isinstance(other, Expression):
+            raise InvalidArgumentError(
+                f"{self.to_sql()} {operator} {other.to_sql()}: a filter compares a column with a "
+                "literal; for two columns pass a pyarrow.compute.Expression"
+            )
+        return Comparison(self.path, operator, normalize(other))
+
+    def isin(self, values: Iterable[Any]) -> Expression:
+        """True where the column equals one of the values (a NaN among them matches NaN)."""
+        return IsIn(self.path, literal_set(values))
+
+    def between(self, low: Any, high: Any) -> Expression:
+        """True where ``low <= column <= high``."""
+        return (self >= low) & (self <= high)
+
+    def is_null(self) -> Expression:
+        """True where the column is NULL."""
+        return IsNull(self.path)
+
+    def is_valid(self) -> Expression:
+        """True where the column is not NULL."""
+        return Not(IsNull(self.path))
+
+    is_not_null = is_valid
+
+    def is_nan(self) -> Expression:
+        """True where the column is NaN; NULL where it is NULL."""
+        return IsNan(self.path)
+
+    def starts_with(self, prefix: str | bytes) -> Expression:
+        """True where a string or binary column starts with ``prefix``."""
+        if not isinstance(prefix, (str, bytes)):
+            raise InvalidArgumentError(
+                f"starts_with({prefix!r}): expected str or bytes, got {type(prefix).__name__}"
+            )
+        return StartsWith(self.path, prefix)
+
+    def to_sql(self) -> str:
+        """The column's name, quoted where SQL wants it."""
+        return column_text(self.path)
+
+
+def col(*path: str) -> Column:
+    """A column by name, or by its path into structs.
+
+    ``col("s", "b")`` is field ``b`` of column ``s``. ``col("s.b")`` is the column of that very
+    name if there is one, and that path otherwise.
+    """
+    if len(path) == 1 and isinstance(path[0], tuple):
+        path = path[0]
+    if not path or not all(isinstance(name, str) for name in path):
+        raise InvalidArgumentError(f"col{path!r}: expected names, as in col('a') or col('s', 'b')")
+    return Column(path)
+
+
+def literal_set(values: Iterable[Any]) -> tuple[Any, ...]:
+    """The values of an IN list, normalized, each once, in their order."""
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise InvalidArgumentError(f"isin({values!r}): expected a collection of values")
+    if isinstance(values, (set, frozenset)):
+        values = sorted(values, key=lambda value: (type(value).__name__, repr(value)))
+    unique = {(type(value), value): value for value in map(normalize, values)}
+    return tuple(unique.values())
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Constant(Expression):
+    """TRUE, FALSE or, as None, NULL for every row."""
+
+    value: bool | None
+
+    def to_sql(self) -> str:
+        """``TRUE``, ``FALSE`` or ``NULL``."""
+        return "NULL" if self.value is None else str(self.value).upper()
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class BooleanColumn(Expression):
+    """A boolean column as it is."""
+
+    path: Path
+
+    def to_sql(self) -> str:
+        """The column's name."""
+        return column_text(self.path)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Comparison(Expression):
+    """A column compared with a literal; operator is one of ``== != < <= > >=``."""
+
+    path: Path
+    operator: str
+    value: Any
+
+    def to_sql(self) -> str:
+        """``column operator literal``."""
+        operator = {"==": "=", "!=": "<>"}.get(self.operator, self.operator)
+        return f"{column_text(self.path)} {operator} {literal_text(self.value)}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class IsIn(Expression):
+    """A column equals one of the literals; with NULL among them it is never FALSE."""
+
+    path: Path
+    values: tuple[Any, ...]
+
+    def to_sql(self) -> str:
+        """``column IN (...)``."""
+        return _in_text(self, "IN") if self.values else "FALSE"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class IsNull(Expression):
+    """A column is NULL; never NULL itself."""
+
+    path: Path
+
+    def to_sql(self) -> str:
+        """``column IS NULL``."""
+        return f"{column_text(self.path)} IS NULL"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class IsNan(Expression):
+    """A column is NaN; FALSE for types that have none."""
+
+    path: Path
+
+    def to_sql(self) -> str:
+        """``ISNAN(column)``."""
+        return f"ISNAN({column_text(self.path)})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class StartsWith(Expression):
+    """A string or binary column starts with a prefix."""
+
+    path: Path
+    prefix: str | bytes
+
+    def to_sql(self) -> str:
+        """``STARTS_WITH(column, prefix)``."""
+        return f"STARTS_WITH({column_text(self.path)}, {literal_text(self.prefix)})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Not(Expression):
+    """The operand negated; NULL stays NULL."""
+
+    operand: Expression
+
+    def children(self) -> tuple[Expression, ...]:
+        """The operand."""
+        return (self.operand,)
+
+    def to_sql(self) -> str:
+        """``NOT operand``, with SQL's shorthands."""
+        inner = self.operand
+        if isinstance(inner, IsNull):
+            return f"{column_text(inner.path)} IS NOT NULL"
+        if isinstance(inner, IsIn) and inner.values:
+            return _in_text(inner, "NOT IN")
+        return f"NOT ({inner.to_sql()})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class And(Expression):
+    """All operands: FALSE if one is FALSE, else NULL if one is NULL, else TRUE."""
+
+    operands: tuple[Expression, ...]
+
+    def children(self) -> tuple[Expression, ...]:
+        """The operands."""
+        return self.operands
+
+    def to_sql(self) -> str:
+        """``a AND b AND ...``."""
+        return " AND ".join(
+            f"({child.to_sql()})" if isinstance(child, Or) else child.to_sql()
+            for child in self.operands
+        )
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Or(Expression):
+    """Any operand: TRUE if one is TRUE, else NULL if one is NULL, else FALSE."""
+
+    operands: tuple[Expression, ...]
+
+    def children(self) -> tuple[Expression, ...]:
+        """The operands."""
+        return self.operands
+
+    def to_sql(self) -> str:
+        """``a OR b OR ...``."""
+        return " OR ".join(child.to_sql() for child in self.operands)
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Opaque(Expression):
+    """A pyarrow expression that only pyarrow can evaluate; statistics never settle it.
+
+    Attributes
+    ----------
+    expression
+        The ``pyarrow.compute.Expression``.
+    paths
+        The columns it names.
+    positional
+        Whether it names columns by position, so that it needs every column of the schema, in
+        order.
+    """
+
+    expression: Any
+    paths: tuple[Path, ...] = ()
+    positional: bool = field(default=False)
+
+    def to_sql(self) -> str:
+        """Pyarrow's text of the expression; not SQL."""
+        return f"pyarrow({self.expression})"
+
+
+def as_predicate(value: Expression | bool | None) -> Expression:
+    """An operand of a filter: a bare column becomes a boolean column, a bool a constant."""
+    if isinstance(value, Column):
+        return BooleanColumn(value.path)
+    if isinstance(value, Expression):
+        return value
+    if value is None or isinstance(value, bool):
+        return Constant(value)
+    raise InvalidArgumentError(
+        f"cannot combine a filter with {value!r} of type {type(value).__name__}; put parentheses "
+        "around each comparison: (col('a') > 1) & (col('b') < 2)"
+    )
+
+
+def conjunction(operands: Iterable[Expression | bool]) -> Expression:
+    """All of the operands, nested ANDs made flat."""
+    return _combined(And, operands)
+
+
+def disjunction(operands: Iterable[Expression | bool]) -> Expression:
+    """Any of the operands, nested ORs made flat."""
+    return _combined(Or, operands)
+
+
+def _combined(kind: type[And] | type[Or], operands: Iterable[Expression | bool]) -> Expression:
+    flat: list[Expression] = []
+    for operand in map(as_predicate, operands):
+        flat.extend(operand.children() if isinstance(operand, kind) else (operand,))
+    if not flat:
+        return Constant(kind is And)
+    return flat[0] if len(flat) == 1 else kind(tuple(flat))
+
+
+def column_text(path: Path) -> str:
+    """A path as SQL: names joined by dots, always in quotes but for plain lower-case words."""
+    return ".".join(map(_name_text, path))
+
+
+def _in_text(node: IsIn, operator: str) -> str:
+    return f"{column_text(node.path)} {operator} ({', '.join(map(literal_text, node.values))})"
+
+
+def _name_text(name: str) -> str:
+    if name.isidentifier() and name.isascii() and name.upper() not in _RESERVED:
+        return name
+    return '"' + name.replace('"', '""') + '"'
+
+
+_RESERVED_WORDS = """
+ALL AND ANY ARRAY AS BETWEEN BY CASE CAST CROSS DATE DISTINCT ELSE END ESCAPE EXCEPT EXISTS FALSE
+FROM GROUP HAVING IF IN INTERVAL INTO IS JOIN LEFT LIKE LIMIT MAP NOT NULL ON OR ORDER OUTER RIGHT
+ROW SELECT SET SOME STRUCT TABLE THEN TIME TIMESTAMP TRUE UNION UNIQUE USING VALUES WHEN WHERE WITH
+"""
+_RESERVED = frozenset(_RESERVED_WORDS.split())
+
+
+def literal_text(value: Any) -> str:
+    """A literal as SQL."""
+    if value is None or isinstance(value, bool):
+        return Constant(value).to_sql()
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"CAST('{value}' AS DOUBLE)"
+    if isinstance(value, Decimal):
+        return format(value, "f") if -100 < value.adjusted() < 100 else str(value)
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    if isinstance(value, bytes):
+        return f"X'{value.hex()}'"
+    if isinstance(value, datetime.datetime):
+        return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
+    if isinstance(value, datetime.date):
+        return f"DATE '{value.isoformat()}'"
+    if isinstance(value, datetime.time):
+        return f"TIME '{value.isoformat()}'"
+    if isinstance(value, datetime.timedelta):
+        return f"INTERVAL '{value.total_seconds()}' SECOND"
+    return _scalar_text(value) if isinstance(value, pa.Scalar) else str(value)
+
+
+def _scalar_text(scalar: pa.Scalar) -> str:
+    if isinstance(scalar, pa.DurationScalar):
+        return f"INTERVAL '{scalar.value}' {scalar.type.unit}"
+    text = str(scalar.cast(pa.string()))
+    return f"{'TIMESTAMP' if isinstance(scalar, pa.TimestampScalar) else 'TIME'} '{text}'"

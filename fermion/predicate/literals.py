@@ -1,0 +1,414 @@
+"""Filter literals: what a Python, NumPy or Arrow value means, and where it lies in a column's type.
+
+Comparisons are exact: a literal that the column's type cannot hold (1.5 for integers, a later
+digit for decimals, a finer unit for timestamps) is placed between two values it can hold, and the
+comparison is rewritten. So pruning and row filtering follow one rule, and never round.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pat
+
+from fermion.arrow_types import is_string_like, strip_wrappers
+from fermion.errors import InvalidArgumentError
+from fermion.statistics import raw_decimal
+
+_EXPONENT_MAX = 5000
+_NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+_DAY = 86_400 * 10**9
+_EPOCH = datetime.datetime(1970, 1, 1)
+_EPOCH_UTC = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+class TimestampText(str):
+    """A SQL ``TIMESTAMP '...'`` without a zone: read in the zone of the column it meets."""
+
+    __slots__ = ()
+
+
+class Resolved(NamedTuple):
+    """A comparison with its literal placed in the column's type.
+
+    Attributes
+    ----------
+    operator
+        One of ``== != < <= > >=``, or ``always`` (true for every value), ``never``, ``null``.
+    raw
+        The literal in the column's raw domain: int for integers, booleans, temporal values (ticks)
+        and decimals (unscaled); float; bytes. None where the operator needs none.
+    """
+
+    operator: str
+    raw: Any = None
+
+
+def normalize(value: Any) -> Any:
+    """A literal as a plain Python value; Arrow scalars only for what Python cannot hold.
+
+    Raises
+    ------
+    InvalidArgumentError
+        For values that no column can be compared with.
+    """
+    if isinstance(value, np.generic):
+        value = _from_numpy(value)
+    if isinstance(value, pa.Scalar):
+        value = _from_arrow(value)
+    if type(value).__module__.startswith("pandas"):
+        value = _from_pandas(value)
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(value)
+    if isinstance(value, bool) or value is None or isinstance(value, TimestampText):
+        return value
+    for kind in (int, float, str, bytes):
+        if isinstance(value, kind):
+            return kind(value)  # a subclass (an enum, say) becomes the plain type
+    if isinstance(value, Decimal):
+        return float(value) if not value.is_finite() else value
+    plain = (datetime.date, datetime.time, datetime.timedelta, pa.Scalar)
+    if isinstance(value, plain):
+        return value
+    raise InvalidArgumentError(
+        f"a filter cannot compare with {value!r} of type {type(value).__name__}; expected a "
+        "number, string, bytes, bool, date, datetime, time, timedelta, Decimal, None, or a scalar of "
+        "NumPy or Arrow"
+    )
+
+
+def _from_numpy(value: np.generic) -> Any:
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        if np.isnat(value):
+            return None
+        return pa.scalar(value)
+    return value.item()
+
+
+def _from_pandas(value: Any) -> Any:
+    try:
+        return pa.scalar(value, from_pandas=True) if value == value else None
+    except (pa.ArrowException, TypeError, ValueError):
+        return None if str(value) in ("NaT", "<NA>") else value
+
+
+def _from_arrow(scalar: pa.Scalar) -> Any:
+    while isinstance(scalar, (pa.DictionaryScalar, pa.ExtensionScalar)):
+        scalar = scalar.as_py() if isinstance(scalar, pa.DictionaryScalar) else scalar.value
+        if not isinstance(scalar, pa.Scalar):
+            return scalar
+    if not scalar.is_valid:
+        return None
+    if pat.is_nested(scalar.type) or pat.is_interval(scalar.type):
+        raise InvalidArgumentError(f"a filter cannot compare with a value of type {scalar.type}")
+    if pat.is_timestamp(scalar.type) or pat.is_duration(scalar.type) or pat.is_time64(scalar.type):
+        return scalar
+    return scalar.as_py()
+
+
+def family(dtype: pa.DataType) -> str:
+    """What a column's values can be compared with: a word that error messages can use."""
+    storage = strip_wrappers(dtype)
+    if pat.is_boolean(storage):
+        return "boolean"
+    if pat.is_integer(storage) or pat.is_floating(storage) or pat.is_decimal(storage):
+        return "number"
+    if is_string_like(storage) or pat.is_fixed_size_binary(storage):
+        return "string"
+    if pat.is_timestamp(storage):
+        return "instant" if storage.tz is not None else "timestamp"
+    if pat.is_date(storage):
+        return "timestamp"
+    if pat.is_time(storage):
+        return "time"
+    if pat.is_duration(storage):
+        return "duration"
+    return "null" if pat.is_null(storage) else "none"
+
+
+def describe(value: Any) -> str:
+    """A literal's type, for messages."""
+    if isinstance(value, pa.Scalar):
+        return str(value.type)
+    if isinstance(value, datetime.datetime):
+        return "datetime with a time zone" if value.tzinfo else "datetime without a time zone"
+    return type(value).__name__
+
+
+def bind_literal(value: Any, dtype: pa.DataType, where: str) -> Any:
+    """Check a literal against a column's type; texts of dates and times become dates and times.
+
+    Parameters
+    ----------
+    value
+        A normalized literal.
+    dtype
+        The column's Arrow type.
+    where
+        The column, for messages.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Naming both types, where they cannot be compared.
+    """
+    wanted = family(dtype)
+    if value is None or wanted == "null":
+        return value
+    if wanted == "none":
+        raise InvalidArgumentError(
+            f"column {where} is {dtype}, which has no order; compare one of its fields, "
+            "or ask is_null()"
+        )
+    if isinstance(value, str) and wanted in ("instant", "timestamp", "time"):
+        return _parse_text(value, dtype, where)
+    if (
+        wanted == "instant"
+        and isinstance(value, datetime.date)
+        and not isinstance(value, datetime.datetime)
+    ):
+        return _localize(value.isoformat(), strip_wrappers(dtype).tz, where)
+    if literal_family(value) != wanted or (isinstance(value, TimestampText) and wanted == "string"):
+        raise InvalidArgumentError(
+            f"column {where} is {dtype}, but the literal {value!r} is {describe(value)}: "
+            f"they cannot be compared{_advice(value, wanted)}"
+        )
+    return value
+
+
+def _advice(value: Any, wanted: str) -> str:
+    if wanted == "instant":
+        return "; give the literal a time zone (tzinfo=datetime.timezone.utc)"
+    if literal_family(value) == "instant" and wanted == "timestamp":
+        return "; drop the literal's time zone"
+    if isinstance(value, str):
+        return "; write the literal without quotes"
+    return ""
+
+
+def literal_family(value: Any) -> str:
+    """The family of columns that a literal can be compared with."""
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, (int, float, Decimal)):
+        return "number"
+    if isinstance(value, (str, bytes)):
+        return "string"
+    if isinstance(value, datetime.datetime):
+        return "instant" if value.tzinfo is not None else "timestamp"
+    if isinstance(value, datetime.date):
+        return "timestamp"
+    if isinstance(value, datetime.time):
+        return "time"
+    if isinstance(value, datetime.timedelta):
+        return "duration"
+    return family(value.type) if isinstance(value, pa.Scalar) else "null"
+
+
+def _parse_text(text: str, dtype: pa.DataType, where: str) -> Any:
+    storage = strip_wrappers(dtype)
+    try:
+        if pat.is_time(storage):
+            return datetime.time.fromisoformat(text.strip())
+        moment = _parse_moment(text.strip())
+    except (ValueError, pa.ArrowException) as error:
+        raise InvalidArgumentError(
+            f"column {where} is {dtype}, but the literal {text!r} is not an ISO 8601 "
+            f"{'time' if pat.is_time(storage) else 'date or timestamp'}: {error}"
+        ) from None
+    zoned = literal_family(moment) == "instant"
+    if pat.is_timestamp(storage) and storage.tz is not None:
+        return moment if zoned else _localize(text.strip(), storage.tz, where)
+    if zoned:
+        raise InvalidArgumentError(
+            f"column {where} is {dtype}, but the literal {text!r} has a time zone; drop it"
+        )
+    return moment
+
+
+def _parse_moment(text: str) -> Any:
+    """A date, datetime, or, for digits below the microsecond, an Arrow timestamp."""
+    try:
+        if len(text) == 10:
+            return datetime.date.fromisoformat(text)
+        fraction = text.partition(".")[2]
+        if sum(1 for _ in _leading_digits(fraction)) <= 6:
+            return datetime.datetime.fromisoformat(text)
+    except ValueError:
+        pass
+    try:
+        return pa.scalar(text).cast(pa.timestamp("ns"))
+    except pa.ArrowException:
+        return pa.scalar(text).cast(pa.timestamp("ns", "UTC"))
+
+
+def _leading_digits(text: str) -> Any:
+    for character in text:
+        if not character.isdigit():
+            return
+        yield character
+
+
+def _localize(text: str, zone: str, where: str) -> Any:
+    """A wall-clock text as an instant, read in a column's own zone."""
+    unit = "ns" if len(text.partition(".")[2]) > 6 else "us"
+    try:
+        naive = pa.scalar(text).cast(pa.timestamp(unit))
+        return pc.assume_timezone(naive, zone)
+    except pa.ArrowException as error:
+        raise InvalidArgumentError(
+            f"column {where} has time zone {zone}, where {text!r} is not one moment: {error}; "
+            "write it with an offset, as in '2024-01-01 00:00:00+00:00'"
+        ) from None
+
+
+def resolve(operator: str, value: Any, dtype: pa.DataType) -> Resolved:
+    """Place a literal in a column's type and rewrite the comparison accordingly.
+
+    Parameters
+    ----------
+    operator
+        One of ``== != < <= > >=``.
+    value
+        A literal that `bind_literal` accepted, for this type or for one it was widened from.
+    dtype
+        The type of the column's values.
+    """
+    return _resolve(operator, value, strip_wrappers(dtype))
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _resolve(operator: str, value: Any, storage: pa.DataType) -> Resolved:
+    if value is None or pat.is_null(storage):
+        return Resolved("null")
+    if isinstance(value, float) and math.isnan(value):
+        return Resolved("always" if operator == "!=" else "never")
+    floor, exact = _place(value, storage)
+    if exact:
+        return Resolved(operator, floor)
+    if operator == "==":
+        return Resolved("never")
+    if operator == "!=":
+        return Resolved("always")
+    below = operator in ("<", "<=")
+    if floor is None:
+        return Resolved("never" if below else "always")
+    if floor == math.inf and not pat.is_floating(storage):
+        return Resolved("always" if below else "never")
+    return Resolved("<=" if below else ">", floor)
+
+
+def _place(value: Any, storage: pa.DataType) -> tuple[Any, bool]:
+    """The greatest raw value not above the literal (None: there is none), and whether it equals.
+
+    ``inf`` for a type without infinities means that every value is below the literal.
+    """
+    if family(storage) == "string":
+        return (value.encode() if isinstance(value, str) else value), True
+    if pat.is_floating(storage):
+        return _place_float(value, storage)
+    low, high = _raw_limits(storage)
+    if isinstance(value, float) and math.isinf(value):
+        return (math.inf if value > 0 else None), False
+    scaled = _position(value, storage)
+    raw = math.floor(scaled)
+    if raw < low:
+        return None, False
+    if raw > high:
+        return math.inf, False
+    return raw, raw == scaled
+
+
+def _place_float(value: Any, storage: pa.DataType) -> tuple[float, bool]:
+    width = storage.bit_width // 8
+    kind = np.dtype(f"f{width}").type
+    if isinstance(value, Decimal):
+        value = float(value)
+    if isinstance(value, float) and (width == 8 or math.isinf(value)):
+        return value, True
+    exact = Fraction(value)
+    with np.errstate(over="ignore"):
+        try:
+            near = kind(value)
+        except OverflowError:
+            near = kind(math.copysign(math.inf, value))
+    if not math.isinf(near) and Fraction(float(near)) == exact:
+        return float(near), True
+    if near == math.inf or (near != -math.inf and Fraction(float(near)) > exact):
+        near = np.nextafter(near, kind(-math.inf), dtype=kind)
+    return float(near), False
+
+
+def _position(value: Any, storage: pa.DataType) -> int | Fraction:
+    """Where a literal lies on the raw axis of an integer, decimal, boolean or temporal type."""
+    if pat.is_decimal(storage):
+        return _rational(value) * Fraction(10) ** storage.scale
+    if pat.is_integer(storage) or pat.is_boolean(storage):
+        return _rational(value)
+    return Fraction(_nanoseconds(value), _tick(storage))
+
+
+def _rational(value: Any) -> int | Fraction:
+    if isinstance(value, float):
+        # The shortest digits that give the float: 0.1 means one tenth, as in a decimal column.
+        value = Decimal(repr(value))
+    if isinstance(value, Decimal):
+        sign = -1 if value.is_signed() else 1
+        if value and value.adjusted() > _EXPONENT_MAX:
+            return sign * 10**_EXPONENT_MAX
+        if value and value.adjusted() < -_EXPONENT_MAX:
+            return Fraction(sign, 10**_EXPONENT_MAX)
+        return Fraction(value)
+    return int(value)
+
+
+def _nanoseconds(value: Any) -> int:
+    if isinstance(value, pa.Scalar):
+        return value.value * _NANOSECONDS[value.type.unit]
+    if isinstance(value, datetime.timedelta):
+        return _exact_nanoseconds(value)
+    if isinstance(value, datetime.datetime):
+        return _exact_nanoseconds(value - (_EPOCH_UTC if value.tzinfo else _EPOCH))
+    if isinstance(value, datetime.date):
+        return (value.toordinal() - _EPOCH.toordinal()) * _DAY
+    clock = datetime.timedelta(
+        hours=value.hour, minutes=value.minute, seconds=value.second, microseconds=value.microsecond
+    )
+    return _exact_nanoseconds(clock)
+
+
+def _exact_nanoseconds(value: datetime.timedelta) -> int:
+    return ((value.days * 86_400 + value.seconds) * 10**6 + value.microseconds) * 1000
+
+
+def _tick(storage: pa.DataType) -> int:
+    if pat.is_date32(storage):
+        return _DAY
+    return 10**6 if pat.is_date64(storage) else _NANOSECONDS[storage.unit]
+
+
+def _raw_limits(storage: pa.DataType) -> tuple[int, int]:
+    if pat.is_boolean(storage):
+        return 0, 1
+    if pat.is_decimal(storage):
+        return 1 - 10**storage.precision, 10**storage.precision - 1
+    if pat.is_unsigned_integer(storage):
+        return 0, 2**storage.bit_width - 1
+    return -(2 ** (storage.bit_width - 1)), 2 ** (storage.bit_width - 1) - 1
+
+
+def raw_scalar(raw: Any, storage: pa.DataType) -> pa.Scalar:
+    """A raw value as an Arrow scalar of a type without wrappers."""
+    if pat.is_decimal(storage):
+        return raw_decimal(raw, storage)
+    if pat.is_boolean(storage):
+        return pa.scalar(bool(raw))
+    return pa.scalar(raw, storage)

@@ -1,0 +1,176 @@
+"""Sets of rows as sorted ranges, with the algebra that pruning needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from fermion.errors import InvalidArgumentError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowRanges:
+    """A set of row numbers: half-open ranges, sorted, disjoint, not touching, none empty.
+
+    Build one with the class methods, which bring any input into that form.
+
+    Attributes
+    ----------
+    starts
+        ``int64``, shape (r,): first row of each range, inclusive.
+    stops
+        ``int64``, shape (r,): one past the last row of each range.
+    """
+
+    starts: np.ndarray
+    stops: np.ndarray
+
+    @classmethod
+    def empty(cls) -> RowRanges:
+        """No rows."""
+        return cls(np.empty(0, np.int64), np.empty(0, np.int64))
+
+    @classmethod
+    def all(cls, num_rows: int) -> RowRanges:
+        """Rows 0 to ``num_rows``, exclusive."""
+        return cls.from_bounds([0], [num_rows])
+
+    @classmethod
+    def from_bounds(cls, starts: object, stops: object) -> RowRanges:
+        """The union of ranges in any order; empty ones are dropped, touching ones joined.
+
+        Parameters
+        ----------
+        starts, stops
+            Anything ``np.asarray`` takes, shape (n,): inclusive starts, exclusive stops.
+        """
+        first = np.asarray(starts, np.int64)
+        last = np.asarray(stops, np.int64)
+        if first.shape != last.shape or first.ndim != 1:
+            raise InvalidArgumentError(
+                f"row ranges: {first.shape} starts but {last.shape} stops; expected equal lengths"
+            )
+        filled = first < last
+        first, last = first[filled], last[filled]
+        if len(first) < 2:
+            return cls(first, last)
+        if np.any(first[1:] < first[:-1]):
+            order = np.argsort(first, kind="stable")
+            first, last = first[order], last[order]
+        reach = np.maximum.accumulate(last)
+        begins = np.empty(len(first), bool)
+        begins[0] = True
+        np.greater(first[1:], reach[:-1], out=begins[1:])
+        ends = np.append(np.flatnonzero(begins)[1:] - 1, len(first) - 1)
+        return cls(first[begins], reach[ends])
+
+    @classmethod
+    def from_units(cls, boundaries: np.ndarray, wanted: np.ndarray) -> RowRanges:
+        """The rows of some units (pages, chunks, files).
+
+        Parameters
+        ----------
+        boundaries
+            ``int64``, shape (u + 1,): unit i is rows ``boundaries[i]`` to ``boundaries[i + 1]``.
+        wanted
+            ``bool``, shape (u,).
+        """
+        if wanted.all():
+            return cls.from_bounds(boundaries[:1], boundaries[-1:])
+        return cls.from_bounds(boundaries[:-1][wanted], boundaries[1:][wanted])
+
+    @classmethod
+    def from_mask(cls, mask: np.ndarray, start: int = 0) -> RowRanges:
+        """The rows where ``mask``, ``bool`` of shape (n,), is true; its slot 0 is row ``start``."""
+        edges = np.flatnonzero(np.diff(np.asarray(mask, bool).view(np.int8), prepend=0, append=0))
+        return cls(edges[::2].astype(np.int64) + start, edges[1::2].astype(np.int64) + start)
+
+    @classmethod
+    def from_indices(cls, indices: np.ndarray) -> RowRanges:
+        """The rows listed, in any order, repeats allowed."""
+        rows = np.asarray(indices, np.int64)
+        return cls.from_bounds(rows, rows + 1)
+
+    def to_mask(self, num_rows: int) -> np.ndarray:
+        """``bool``, shape (num_rows,): which rows are in the set; rows past the end are dropped."""
+        steps = np.zeros(num_rows + 1, np.int8)
+        inside = self.clip(0, num_rows)
+        steps[inside.starts] = 1
+        steps[inside.stops] = -1
+        return np.cumsum(steps[:-1], dtype=np.int8).view(bool)
+
+    def to_indices(self) -> np.ndarray:
+        """``int64``, shape (total,): the row numbers in ascending order."""
+        lengths = self.stops - self.starts
+        before = np.cumsum(lengths) - lengths
+        return np.repeat(self.starts - before, lengths) + np.arange(lengths.sum(), dtype=np.int64)
+
+    @property
+    def total(self) -> int:
+        """How many rows are in the set."""
+        return int(np.sum(self.stops - self.starts))
+
+    def intersect(self, other: RowRanges) -> RowRanges:
+        """Rows in both."""
+        low = np.searchsorted(other.stops, self.starts, side="right")
+        high = np.searchsorted(other.starts, self.stops, side="left")
+        counts = np.maximum(high - low, 0)
+        mine = np.repeat(np.arange(len(self.starts)), counts)
+        theirs = np.arange(len(mine)) + np.repeat(low - (np.cumsum(counts) - counts), counts)
+        return RowRanges(
+            np.maximum(self.starts[mine], other.starts[theirs]),
+            np.minimum(self.stops[mine], other.stops[theirs]),
+        )
+
+    def union(self, other: RowRanges) -> RowRanges:
+        """Rows in either."""
+        return RowRanges.from_bounds(
+            np.concatenate((self.starts, other.starts)), np.concatenate((self.stops, other.stops))
+        )
+
+    def complement(self, num_rows: int) -> RowRanges:
+        """Rows of 0 to ``num_rows``, exclusive, that are not in the set."""
+        inside = self.clip(0, num_rows)
+        return RowRanges.from_bounds(
+            np.concatenate(([0], inside.stops)), np.concatenate((inside.starts, [num_rows]))
+        )
+
+    def clip(self, start: int, stop: int) -> RowRanges:
+        """Rows of the set from ``start`` to ``stop``, exclusive; row numbers are kept."""
+        first = np.maximum(self.starts, start)
+        last = np.minimum(self.stops, stop)
+        filled = first < last
+        return RowRanges(first[filled], last[filled])
+
+    def shift(self, delta: int) -> RowRanges:
+        """Every row number plus ``delta``."""
+        return RowRanges(self.starts + delta, self.stops + delta)
+
+    def __and__(self, other: RowRanges) -> RowRanges:
+        return self.intersect(other)
+
+    def __or__(self, other: RowRanges) -> RowRanges:
+        return self.union(other)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __bool__(self) -> bool:
+        return len(self.starts) > 0
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return iter(zip(self.starts.tolist(), self.stops.tolist(), strict=True))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RowRanges):
+            return NotImplemented
+        return np.array_equal(self.starts, other.starts) and np.array_equal(self.stops, other.stops)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{start}:{stop}" for start, stop in list(self)[:8])
+        more = ", ..." if len(self) > 8 else ""
+        return f"RowRanges([{shown}{more}], total={self.total})"

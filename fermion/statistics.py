@@ -1,0 +1,464 @@
+"""Bounds and counts of a column's values, as the format keeps them: order-preserving int64.
+
+Each type maps to int64 so that greater values never get smaller keys (docs/format.md):
+
+========================  =====================================================================
+signed, temporal, bool    the value itself (temporal: ticks)
+uint8 to uint32           the value itself
+uint64                    the value XOR 2**63
+floats                    widened to float64; bits b become b ^ ((b >> 63) & (2**63 - 1))
+decimals                  the unscaled value, saturated at the ends of int64
+strings, binary           the first 8 bytes, big-endian, XOR 2**63; a shorter minimum is padded
+                          with 0x00, a shorter maximum with 0xFF
+intervals, nested         none
+========================  =====================================================================
+
+NaN and NULL never enter bounds. A zero counts as -0.0 in a minimum and as +0.0 in a maximum.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pat
+
+from fermion import kernels
+from fermion.arrow_types import Node, Order, leaf_type, strip_wrappers
+from fermion.layout import INT64_MAX, INT64_MIN, ChunkFlag
+from fermion.values import BinaryValues, Bits, PhysicalKind, Values
+
+KEY_BYTES = 8
+_SIGN = 1 << 63
+_FLOAT_MASK = (1 << 63) - 1
+_BOUNDS_EXACT = ChunkFlag.MIN_EXACT | ChunkFlag.MAX_EXACT
+_NO_BOUNDS = int(ChunkFlag.NAN_KNOWN)
+_EMPTY_BOUNDS = int(ChunkFlag.HAS_MINMAX | ChunkFlag.NAN_KNOWN)
+_EXACT_BOUNDS = int(ChunkFlag.HAS_MINMAX | ChunkFlag.NAN_KNOWN | _BOUNDS_EXACT)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PageStatistics:
+    """Statistics of each page of a chunk.
+
+    Attributes
+    ----------
+    order
+        How the column's values compare.
+    min, max
+        ``int64``, shape (p,): keys of the bounds. ``min > max``: the page has no comparable value.
+        Without HAS_MINMAX they are -2**63 and 2**63 - 1: unknown.
+    null_count, nan_count
+        ``int64``, shape (p,).
+    flags
+        ``uint32``, shape (p,): `ChunkFlag` bits.
+    """
+
+    order: Order
+    min: np.ndarray
+    max: np.ndarray
+    null_count: np.ndarray
+    nan_count: np.ndarray
+    flags: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.min)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnStatistics:
+    """Statistics of one column over a chunk, a file, or more.
+
+    Attributes
+    ----------
+    min, max
+        Keys of the bounds, as in `PageStatistics`.
+    flags
+        HAS_MINMAX, MIN_EXACT, MAX_EXACT, HAS_NAN, NAN_KNOWN, SORTED_ASC, SORTED_DESC.
+    null_count
+        NULLs; -1 where that is not known.
+    nan_count
+        NaNs; None where that is not known.
+    rows
+        Values counted, NULLs included.
+    order
+        How the column's values compare.
+    """
+
+    min: int
+    max: int
+    flags: ChunkFlag
+    null_count: int
+    nan_count: int | None
+    rows: int
+    order: Order
+
+    @property
+    def has_values(self) -> bool:
+        """Whether the bounds are known and belong to at least one value."""
+        return bool(self.flags & ChunkFlag.HAS_MINMAX) and self.min <= self.max
+
+    def min_value(self, dtype: pa.DataType, *, exact: bool = False) -> pa.Scalar | None:
+        """The minimum as a value of the column's type.
+
+        Parameters
+        ----------
+        exact
+            Only give the true minimum. Otherwise a lower bound will do: strings longer than 7
+            bytes come back as their first bytes.
+
+        Returns
+        -------
+        pa.Scalar or None
+            None where there is no such value, or it is not known.
+        """
+        wanted = ChunkFlag.MIN_EXACT
+        if not self.has_values or (exact and not self.flags & wanted):
+            return None
+        return key_value(self.min, dtype, pad=0x00)
+
+    def max_value(self, dtype: pa.DataType, *, exact: bool = False) -> pa.Scalar | None:
+        """The maximum, as `min_value`; an inexact string is the prefix of an upper bound."""
+        wanted = ChunkFlag.MAX_EXACT
+        if not self.has_values or (exact and not self.flags & wanted):
+            return None
+        return key_value(self.max, dtype, pad=0xFF)
+
+
+def unknown(rows: int, order: Order = Order.NONE) -> ColumnStatistics:
+    """Statistics that say nothing but the number of values."""
+    return ColumnStatistics(
+        min=INT64_MIN,
+        max=INT64_MAX,
+        flags=ChunkFlag(0),
+        null_count=-1,
+        nan_count=None,
+        rows=rows,
+        order=order,
+    )
+
+
+def page_statistics(
+    values: Values,
+    validity: Bits | bool | None,
+    cuts: np.ndarray,
+    node: Node,
+    *,
+    sortedness: bool = False,
+) -> PageStatistics:
+    """Statistics of a chunk's pages.
+
+    Parameters
+    ----------
+    values
+        Physical values of the DATA stream.
+    validity
+        1 = valid; None where every slot is valid, False where none is.
+    cuts
+        ``int64``, shape (p + 1,): page i holds slots ``cuts[i]`` to ``cuts[i + 1]``, exclusive.
+    node
+        The leaf.
+    sortedness
+        Whether to look if values are sorted, for SORTED_ASC and SORTED_DESC (numbers without NULL
+        and NaN only; one more pass).
+    """
+    count = len(cuts) - 1
+    order = node.order
+    rows = np.empty((4, count), np.int64)
+    minimums, maximums, nulls, nans = rows
+    flags = np.empty(count, np.uint32)
+    result = PageStatistics(order, minimums, maximums, nulls, nans, flags)
+    if validity is False or order is Order.NONE:
+        _count_nulls(validity, cuts, nulls)
+        nans[:] = 0
+        no_values = validity is False and order is not Order.NONE
+        minimums[:], maximums[:] = (INT64_MAX, INT64_MIN) if no_values else (INT64_MIN, INT64_MAX)
+        flags[:] = _EMPTY_BOUNDS if no_values else _NO_BOUNDS
+        return result
+    bits = validity.data if isinstance(validity, Bits) else None
+    flags[:] = _EXACT_BOUNDS
+    if order is Order.BYTES:
+        nans[:] = 0
+        _binary_bounds(values, bits, cuts, result)
+    else:
+        numbers, saturated = _comparable(values, order)
+        kernels.page_bounds(numbers, bits, cuts, minimums, maximums, nulls, nans)
+        if saturated:
+            _clear_saturated(result)
+        if order is Order.FLOAT:
+            flags[nans > 0] |= np.uint32(ChunkFlag.HAS_NAN)
+        if sortedness:
+            _mark_sorted(numbers, cuts, result)
+    empty = minimums > maximums
+    if empty.any():
+        flags[empty] &= ~np.uint32(_BOUNDS_EXACT)
+    return result
+
+
+def _count_nulls(validity: Bits | bool | None, cuts: np.ndarray, nulls: np.ndarray) -> None:
+    np.subtract(cuts[1:], cuts[:-1], out=nulls)
+    if validity is None:
+        nulls[:] = 0
+    elif isinstance(validity, Bits):
+        for page, (start, slots) in enumerate(zip(cuts.tolist(), nulls.tolist(), strict=False)):
+            nulls[page] -= kernels.count_bits(validity.data, start, slots)
+
+
+def _comparable(values: Values, order: Order) -> tuple[np.ndarray, bool]:
+    """Values as numbers that `page_bounds` orders, and whether any was saturated."""
+    if isinstance(values, Bits):
+        return values.unpack().view(np.uint8), False
+    assert isinstance(values, np.ndarray)
+    if order is not Order.DECIMAL or values.dtype.kind != "V":
+        return values, False
+    narrow = np.empty(len(values), np.int64)
+    if kernels.narrow_fixed(values, narrow):
+        return narrow, False
+    return _saturate(values), True
+
+
+def _saturate(values: np.ndarray) -> np.ndarray:
+    """Little-endian two's complement of 16 or 32 bytes, clamped to int64; a copy."""
+    words = np.ascontiguousarray(values).view("<i8").reshape(len(values), -1)
+    low = words[:, 0]
+    fits = np.all(words[:, 1:] == (low >> 63)[:, None], axis=1)
+    ends = np.where(words[:, -1] < 0, np.int64(INT64_MIN), np.int64(INT64_MAX))
+    return np.where(fits, low, ends)
+
+
+def _clear_saturated(pages: PageStatistics) -> None:
+    for bounds, flag in ((pages.min, ChunkFlag.MIN_EXACT), (pages.max, ChunkFlag.MAX_EXACT)):
+        ends = (bounds == INT64_MIN) | (bounds == INT64_MAX)
+        pages.flags[ends] &= ~np.uint32(flag)
+
+
+def _binary_bounds(
+    values: Values, bits: np.ndarray | None, cuts: np.ndarray, pages: PageStatistics
+) -> None:
+    if isinstance(values, BinaryValues):
+        offsets, data = values.offsets, values.data
+    else:
+        assert isinstance(values, np.ndarray)
+        offsets = np.arange(len(values) + 1, dtype=np.int64) * values.dtype.itemsize
+        data = np.ascontiguousarray(values).view(np.uint8)
+    count = len(cuts) - 1
+    low, high = np.empty(count, np.int64), np.empty(count, np.int64)
+    kernels.page_bounds_binary(offsets, data, bits, cuts, low, high, pages.null_count)
+    for page, (first, last) in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
+        if first < 0:
+            pages.min[page], pages.max[page] = INT64_MAX, INT64_MIN
+            continue
+        least = data[offsets[first] : min(offsets[first] + KEY_BYTES, offsets[first + 1])].tobytes()
+        most = data[offsets[last] : min(offsets[last] + KEY_BYTES, offsets[last + 1])].tobytes()
+        pages.min[page] = bytes_key(least, 0x00)
+        pages.max[page] = bytes_key(most, 0xFF)
+        exact = _EXACT_BOUNDS
+        if not is_unambiguous(least):
+            exact &= ~ChunkFlag.MIN_EXACT
+        if not is_unambiguous(most):
+            exact &= ~ChunkFlag.MAX_EXACT
+        pages.flags[page] = exact
+
+
+def _mark_sorted(numbers: np.ndarray, cuts: np.ndarray, pages: PageStatistics) -> None:
+    dense = (pages.null_count == 0) & (pages.nan_count == 0)
+    if not dense.any():
+        return
+    rises = numbers[1:] > numbers[:-1]
+    falls = numbers[1:] < numbers[:-1]
+    for page, (start, stop) in enumerate(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)):
+        if not dense[page]:
+            continue
+        inner = slice(start, max(stop - 1, start))
+        if not falls[inner].any():
+            pages.flags[page] |= np.uint32(ChunkFlag.SORTED_ASC)
+        if not rises[inner].any():
+            pages.flags[page] |= np.uint32(ChunkFlag.SORTED_DESC)
+
+
+def merge(pages: PageStatistics, rows: int) -> ColumnStatistics:
+    """A chunk's statistics from those of its pages; ``rows`` is its number of slots."""
+    if len(pages) == 1:
+        minimum, maximum = int(pages.min[0]), int(pages.max[0])
+        flags = int(pages.flags[0])
+    else:
+        minimum, maximum, flags = _merged(pages.order, pages.min, pages.max, pages.flags)
+    return ColumnStatistics(
+        min=minimum,
+        max=maximum,
+        flags=ChunkFlag(flags),
+        null_count=int(pages.null_count.sum()),
+        nan_count=int(pages.nan_count.sum()),
+        rows=rows,
+        order=pages.order,
+    )
+
+
+def merge_columns(parts: Sequence[ColumnStatistics]) -> ColumnStatistics:
+    """Statistics of several runs of rows of one column, in row order, taken together."""
+    if not parts:
+        return unknown(0)
+    if len(parts) == 1:
+        return parts[0]
+    minimum, maximum, flags = _merged(
+        parts[0].order,
+        np.array([part.min for part in parts], np.int64),
+        np.array([part.max for part in parts], np.int64),
+        np.array([part.flags for part in parts], np.uint32),
+    )
+    nans = [part.nan_count for part in parts]
+    nulls = [part.null_count for part in parts]
+    return ColumnStatistics(
+        min=minimum,
+        max=maximum,
+        flags=ChunkFlag(flags),
+        null_count=-1 if min(nulls) < 0 else sum(nulls),
+        nan_count=None if None in nans else sum(count for count in nans if count is not None),
+        rows=sum(part.rows for part in parts),
+        order=parts[0].order,
+    )
+
+
+def _merged(
+    order: Order, minimums: np.ndarray, maximums: np.ndarray, flags: np.ndarray
+) -> tuple[int, int, int]:
+    """Bounds and flags of units taken together."""
+    if not len(flags):
+        return INT64_MAX, INT64_MIN, _EMPTY_BOUNDS
+    every = int(np.bitwise_and.reduce(flags))
+    some = int(np.bitwise_or.reduce(flags))
+    nan_flags = (every & ChunkFlag.NAN_KNOWN) | (some & ChunkFlag.HAS_NAN)
+    if not every & ChunkFlag.HAS_MINMAX:
+        return INT64_MIN, INT64_MAX, nan_flags
+    filled = minimums <= maximums
+    if not filled.any():
+        return INT64_MAX, INT64_MIN, nan_flags | ChunkFlag.HAS_MINMAX
+    low, high, known = minimums[filled], maximums[filled], flags[filled]
+    minimum = int(low.min())
+    maximum, max_exact = _merged_maximum(order, high, (known & ChunkFlag.MAX_EXACT) != 0)
+    result = nan_flags | ChunkFlag.HAS_MINMAX
+    if np.all(known[low == minimum] & ChunkFlag.MIN_EXACT):
+        result |= ChunkFlag.MIN_EXACT
+    if max_exact:
+        result |= ChunkFlag.MAX_EXACT
+    if filled.all() and order is not Order.BYTES:
+        if every & ChunkFlag.SORTED_ASC and np.all(low[1:] >= high[:-1]):
+            result |= ChunkFlag.SORTED_ASC
+        if every & ChunkFlag.SORTED_DESC and np.all(high[1:] <= low[:-1]):
+            result |= ChunkFlag.SORTED_DESC
+    return minimum, maximum, int(result)
+
+
+def _merged_maximum(order: Order, maximums: np.ndarray, exact: np.ndarray) -> tuple[int, bool]:
+    """The greatest maximum, and whether it is exact.
+
+    Padding with 0xFF puts "a" above "ab", so exact byte maximums are compared without it.
+    """
+    plain = exact_maximums(maximums, exact) if order is Order.BYTES else maximums
+    greatest = plain.max()
+    at = plain == greatest
+    if exact[at].all():
+        return int(maximums[at].max()), True
+    return int(maximums.max()), False
+
+
+def exact_maximums(maximums: np.ndarray, exact: np.ndarray) -> np.ndarray:
+    """Byte-string maximums with the 0xFF padding of exact ones replaced by 0x00; a copy.
+
+    Parameters
+    ----------
+    maximums
+        ``int64``, shape (u,): keys.
+    exact
+        ``bool``, shape (u,): whether MAX_EXACT is set.
+    """
+    keys = maximums.view(np.uint64) ^ np.uint64(_SIGN)
+    stripped = keys.copy()
+    for count in range(1, KEY_BYTES + 1):
+        mask = np.uint64((1 << 8 * count) - 1)
+        stripped = np.where(keys & mask == mask, keys & ~mask, stripped)
+    return np.where(exact, (stripped ^ np.uint64(_SIGN)).view(np.int64), maximums)
+
+
+def is_unambiguous(prefix: bytes) -> bool:
+    """Whether a byte string is short enough, and ends so, that its key tells it exactly."""
+    return len(prefix) < KEY_BYTES and (not prefix or prefix[-1] not in (0x00, 0xFF))
+
+
+def bytes_key(value: bytes, pad: int) -> int:
+    """The key of a byte string: its first 8 bytes, padded with ``pad`` (0x00 or 0xFF)."""
+    padded = value[:KEY_BYTES].ljust(KEY_BYTES, bytes((pad,)))
+    return int.from_bytes(padded, "big") - _SIGN
+
+
+def float_key(value: float) -> int:
+    """The key of a float: its place in the total order of float64."""
+    (bits,) = struct.unpack("<q", struct.pack("<d", value))
+    return bits ^ ((bits >> 63) & _FLOAT_MASK)
+
+
+def value_key(raw: Any, order: Order, *, is_uint64: bool = False) -> int:
+    """The key of a raw value: int, float or bytes (padded with 0x00); ints are saturated."""
+    if order is Order.BYTES:
+        return bytes_key(raw, 0x00)
+    if order is Order.FLOAT:
+        return float_key(raw)
+    return min(max(raw - _SIGN if is_uint64 else raw, INT64_MIN), INT64_MAX)
+
+
+def key_value(key: int, dtype: pa.DataType, *, pad: int) -> pa.Scalar | None:
+    """The value behind a key.
+
+    Parameters
+    ----------
+    key
+        A bound.
+    dtype
+        The column's type; the result has it, without dictionary and extension wrappers.
+    pad
+        The byte that short strings were padded with: 0x00 for a minimum, 0xFF for a maximum.
+
+    Returns
+    -------
+    pa.Scalar or None
+        Strings and binary lose their padding, and what follows the last whole character. None for
+        types without an order, and for a saturated decimal.
+    """
+    storage = strip_wrappers(dtype)
+    leaf = leaf_type(storage)
+    if leaf is None or leaf[1] is Order.NONE:
+        return None
+    physical, order = leaf
+    if order is Order.BYTES:
+        return _bytes_value(key, storage, pad)
+    if order is Order.FLOAT:
+        bits = key ^ ((key >> 63) & _FLOAT_MASK)
+        (number,) = struct.unpack("<d", struct.pack("<q", bits))
+        return pa.scalar(number, storage)
+    if physical.kind is PhysicalKind.UINT64:
+        return pa.scalar(key + _SIGN, storage)
+    if order is Order.DECIMAL:
+        return raw_decimal(key, storage)
+    return pa.scalar(bool(key)) if pat.is_boolean(storage) else pa.scalar(key, storage)
+
+
+def raw_decimal(raw: int, storage: pa.DataType) -> pa.Scalar | None:
+    """An unscaled integer as a decimal scalar; None if it has more digits than the type."""
+    if abs(raw) >= 10**storage.precision:
+        return None
+    digits = tuple(map(int, str(abs(raw))))
+    return pa.scalar(Decimal((int(raw < 0), digits, -storage.scale)), storage)
+
+
+def _bytes_value(key: int, storage: pa.DataType, pad: int) -> pa.Scalar:
+    prefix = (key + _SIGN).to_bytes(KEY_BYTES, "big").rstrip(bytes((pad,)))
+    if pat.is_fixed_size_binary(storage):
+        return pa.scalar(prefix, storage if len(prefix) == storage.byte_width else pa.binary())
+    if pat.is_string(storage) or pat.is_large_string(storage) or pat.is_string_view(storage):
+        return pa.scalar(prefix.decode("utf-8", "ignore"), storage)
+    return pa.scalar(prefix, storage)
