@@ -1,6 +1,9 @@
 """Public names only."""
 
 from fermion.kernels._compiled import (
+    bitpack_decode,
+    bitpack_encode,
+    bitpack_size,
     build_dictionary,
     build_dictionary_binary,
     copy_bits,
@@ -21,6 +24,9 @@ from fermion.kernels._compiled import (
 )
 
 __all__ = [
+    "bitpack_decode",
+    "bitpack_encode",
+    "bitpack_size",
     "build_dictionary",
     "build_dictionary_binary",
     "copy_bits",

@@ -200,3 +200,32 @@ def gather_ranges_bits(
     data: np.ndarray, starts: np.ndarray, stops: np.ndarray, out: np.ndarray
 ) -> None:
     """Join bit ranges, from bit 0 of ``out`` on."""
+
+def bitpack_size(values: np.ndarray) -> int:
+    """Bytes that `bitpack_encode` would make of whole numbers, shape (n,)."""
+
+def bitpack_encode(values: np.ndarray) -> np.ndarray:
+    """Whole numbers as a payload of `fermion.encodings.bitpack`; ``uint8``, a new array.
+
+    Raises
+    ------
+    ValueError
+        The payload could pass 4 GiB.
+    """
+
+def bitpack_decode(payload: np.ndarray, count: int, start: int, stop: int, out: np.ndarray) -> None:
+    """Decode values ``start`` to ``stop`` (exclusive) of a payload of ``count`` values.
+
+    Parameters
+    ----------
+    payload
+        ``uint8``, untrusted: everything is checked before it is used.
+    out
+        Whole numbers of the encoded width, shape (stop - start,), written; unspecified after an
+        error.
+
+    Raises
+    ------
+    ValueError
+        The payload is malformed; the message says what and in which block.
+    """

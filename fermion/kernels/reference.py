@@ -155,7 +155,7 @@ def _build(items: Sequence[bytes], limit: int) -> tuple[np.ndarray, np.ndarray] 
     if limit < 0:
         raise ValueError(f"limit is {limit}, expected at least 0")
     codes_by_item: dict[bytes, int] = {}
-    first = []
+    first: list[int] = []
     codes = np.empty(len(items), np.uint32)
     for i, item in enumerate(items):
         code = codes_by_item.setdefault(item, len(first))
