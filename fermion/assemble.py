@@ -149,12 +149,12 @@ def _build_wrapped(node: Node, streams: ColumnStreams, slots: int, dtype: pa.Dat
         return pa.ExtensionArray.from_storage(dtype, storage)
     if pat.is_dictionary(dtype):
         codes, first = distinct.codes(node, streams, slots)
-        distinct_values = rearrange.select(node, streams, first, first + 1)
+        distinct_values = rearrange.take(node, streams, first)
         dictionary = _build_wrapped(node, distinct_values, len(first), dtype.value_type)
         return _dictionary(dtype, codes, dictionary)
     if pat.is_run_end_encoded(dtype):
         starts = distinct.run_starts(node, streams, slots)
-        run_values = rearrange.select(node, streams, starts, starts + 1)
+        run_values = rearrange.take(node, streams, starts)
         values = _build_wrapped(node, run_values, len(starts), dtype.value_type)
         return _run_end_encoded(dtype, np.append(starts[1:], slots)[: len(starts)], values)
     return _build_storage(node, streams, slots)

@@ -94,6 +94,39 @@ def select(
     return out
 
 
+def take(node: Node, source: ColumnStreams, indices: np.ndarray) -> ColumnStreams:
+    """The slots with some indices (``int64``, each within ``node``'s slots), in order; a copy."""
+    valid = source.validity.get(node.validity)
+    if node.kind is not NodeKind.LEAF or valid is False or len(indices) == 0:
+        return select(node, source, indices, indices + 1)
+    slots = len(indices)
+    out = ColumnStreams(slots)
+    if isinstance(valid, Bits):
+        valid = validity.settled(Bits.pack(valid.unpack()[indices]))
+    values = take_values(source.data[node.stream], indices)
+    fill_nulls(values, valid)
+    out.slots[node.validity] = out.slots[node.stream] = slots
+    out.validity[node.validity] = valid
+    out.data[node.stream] = values
+    return out
+
+
+def take_values(values: Values, indices: np.ndarray) -> Values:
+    """The values with some indices; a copy."""
+    if isinstance(values, Bits):
+        return Bits.pack(values.unpack()[indices])
+    codes = indices.astype(np.uint32)
+    if isinstance(values, BinaryValues):
+        offsets = np.empty(len(codes) + 1, np.int64)
+        total = kernels.gather_binary(values.offsets, values.data, codes, offsets)
+        data = np.empty(total, np.uint8)
+        kernels.gather_binary_data(values.offsets, values.data, codes, offsets, data)
+        return BinaryValues(offsets, data)
+    out = np.empty(len(codes), values.dtype)
+    kernels.gather_fixed(values, codes, out)
+    return out
+
+
 def _select(
     node: Node,
     source: ColumnStreams,

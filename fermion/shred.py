@@ -11,16 +11,14 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.types as pat
 
-from fermion import kernels, rearrange, validity
+from fermion import arrow_buffers, kernels, rearrange, validity
 from fermion.arrow_types import Node, NodeKind
 from fermion.errors import InvalidArgumentError
 from fermion.streams import ColumnStreams
 from fermion.validity import Validity
-from fermion.values import BinaryValues, Bits, PhysicalKind
+from fermion.values import BinaryValues, Bits, PhysicalKind, Values
 
-_WRAPPED = (pa.ExtensionArray, pa.DictionaryArray, pa.RunEndEncodedArray)
 _CHUNK_ROWS_SMALL = 4096
 
 
@@ -123,16 +121,19 @@ def _shred_node(node: Node, array: pa.Array, needed: Validity, out: ColumnStream
     if slots == 0 or needed is False:
         rearrange.blank(node, slots, out)
     elif isinstance(array, pa.DictionaryArray):
-        _shred_gathered(node, array.dictionary, _dictionary_indices(array), needed, out)
+        _shred_gathered(
+            node, array.dictionary, arrow_buffers.dictionary_indices(array), needed, out
+        )
     elif isinstance(array, pa.RunEndEncodedArray):
-        _shred_gathered(node, array.values, _run_indices(array), needed, out)
+        indices = arrow_buffers.run_indices(array)
+        _shred_gathered(node, array.values, indices, needed, out)
     else:
         _shred_storage(node, array, needed, out)
 
 
 def _shred_storage(node: Node, array: pa.Array, needed: Validity, out: ColumnStreams) -> None:
     slots = len(array)
-    own = _own_validity(node, array)
+    own = False if node.kind is NodeKind.NULL else arrow_buffers.own_validity(array)
     visible = _visible(node, own, needed, slots)
     if visible is False:
         rearrange.blank(node, slots, out)
@@ -151,21 +152,6 @@ def _shred_storage(node: Node, array: pa.Array, needed: Validity, out: ColumnStr
         _shred_struct(node, array, visible, out)
 
 
-def _own_validity(node: Node, array: pa.Array) -> Validity:
-    if node.kind is NodeKind.NULL:
-        return False
-    null_count = array.null_count
-    if null_count == 0:
-        return None
-    if null_count == len(array):
-        return False
-    if node.kind is NodeKind.LEAF:
-        return validity.bits_from_arrow(array.buffers()[0], array.offset, len(array))
-    # buffers() of a nested array lists those of all its descendants; is_valid() has just this one.
-    bits = array.is_valid()
-    return validity.bits_from_arrow(bits.buffers()[1], bits.offset, len(bits))
-
-
 def _visible(node: Node, own: Validity, needed: Validity, slots: int) -> Validity:
     """The slots that hold a value to be seen; a null that must not be is an error."""
     if not node.nullable:
@@ -177,74 +163,40 @@ def _visible(node: Node, own: Validity, needed: Validity, slots: int) -> Validit
 
 def _shred_leaf(node: Node, array: pa.Array, visible: Validity, out: ColumnStreams) -> None:
     assert node.physical is not None
-    slots = len(array)
-    if node.physical.kind is PhysicalKind.BINARY:
-        out.data[node.stream] = _binary(array, visible)
-        return
-    if node.physical.kind is PhysicalKind.BITS:
-        bits = validity.bits_from_arrow(array.buffers()[1], array.offset, slots)
-        if isinstance(visible, Bits):
-            bits = Bits(bits.data[: (slots + 7) // 8].copy(), slots)
-            rearrange.fill_nulls(bits, visible)
-        out.data[node.stream] = bits
-        return
-    width = node.physical.width
-    if width == 0:
-        out.data[node.stream] = np.zeros(slots, node.physical.dtype)
-        return
-    values = np.frombuffer(
-        array.buffers()[1], node.physical.dtype, count=slots, offset=array.offset * width
-    )
+    kind = node.physical.kind
+    values: Values
+    if kind is PhysicalKind.BINARY:
+        values = arrow_buffers.binary(array)
+    elif kind is PhysicalKind.BITS:
+        values = arrow_buffers.booleans(array)
+    else:
+        values = arrow_buffers.fixed_width(array, node.physical)
     if isinstance(visible, Bits):
-        values = values.copy()
-        if node.nullable:
-            rearrange.fill_nulls(values, visible)
-        else:
-            values[~visible.unpack()] = np.zeros((), values.dtype)
-    out.data[node.stream] = values if values.flags.aligned else values.copy()
+        values = _without_hidden(values, visible, forward=node.nullable)
+    out.data[node.stream] = values
 
 
-def _binary(array: pa.Array, visible: Validity) -> BinaryValues:
-    """Strings or binary of any form; values that are not visible become empty."""
-    dtype = array.type
-    if pat.is_string_view(dtype):
-        array = array.cast(pa.large_string())
-    elif pat.is_binary_view(dtype):
-        array = array.cast(pa.large_binary())
-    dtype = array.type
-    wide = pat.is_large_string(dtype) or pat.is_large_binary(dtype)
-    slots = len(array)
-    _, offsets_buffer, data_buffer = array.buffers()
-    offsets = np.frombuffer(
-        offsets_buffer,
-        np.int64 if wide else np.int32,
-        count=slots + 1,
-        offset=array.offset * (8 if wide else 4),
-    )
-    data = np.empty(0, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
-    offsets, base = _rebased(offsets, len(data))
-    values = BinaryValues(offsets, data[base : base + int(offsets[-1])])
-    if isinstance(visible, Bits):
+def _without_hidden(values: Values, visible: Bits, *, forward: bool) -> Values:
+    """The values with a filler in slots that are not visible; a copy where it has to be.
+
+    ``forward`` fills with the value before, as suits null slots; otherwise with zero.
+    """
+    if isinstance(values, BinaryValues):
         seen = visible.unpack()
-        if np.any(np.diff(offsets)[~seen]):
-            return _without_hidden(values, seen)
+        return values if not np.any(values.lengths[~seen]) else _compacted(values, seen)
+    if isinstance(values, Bits):
+        values = Bits(values.data.copy(), values.length)
+        rearrange.fill_nulls(values, visible)
+        return values
+    values = values.copy()
+    if forward:
+        rearrange.fill_nulls(values, visible)
+    else:
+        values[~visible.unpack()] = np.zeros((), values.dtype)
     return values
 
 
-def _rebased(offsets: np.ndarray, size: int) -> tuple[np.ndarray, int]:
-    """Offsets as int64 from 0 (a view where they are so already), and what they started at."""
-    base, end = int(offsets[0]), int(offsets[-1])
-    if base < 0 or end > size or np.any(offsets[1:] < offsets[:-1]):
-        raise InvalidArgumentError(
-            f"offsets {base} to {end} decrease or are outside of {size} values"
-        )
-    wide = offsets.astype(np.int64, copy=False)
-    if base:
-        wide = wide - base
-    return (wide if wide.flags.aligned else wide.copy()), base
-
-
-def _without_hidden(values: BinaryValues, seen: np.ndarray) -> BinaryValues:
+def _compacted(values: BinaryValues, seen: np.ndarray) -> BinaryValues:
     lengths = np.where(seen, values.lengths, 0)
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
@@ -274,18 +226,20 @@ def _shred_fixed_list(node: Node, array: pa.Array, visible: Validity, out: Colum
 
 
 def _shred_list(node: Node, array: pa.Array, visible: Validity, out: ColumnStreams) -> None:
-    values = array.values
-    starts, lengths = _list_ranges(node, array)
+    if visible is None and not arrow_buffers.is_list_view(node.storage):
+        _shred_plain_list(node, array, out)
+        return
+    starts, lengths = arrow_buffers.list_ranges(array)
     if isinstance(visible, Bits):
         lengths = np.where(visible.unpack(), lengths, 0)
     offsets = np.zeros(len(starts) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     out.offsets[node.stream] = offsets
+    values, child = array.values, node.children[0]
     filled = np.flatnonzero(lengths)
     first, last = starts[filled], (starts + lengths)[filled]
     if len(filled) and (np.any(first < 0) or np.any(last > len(values)) or np.any(lengths < 0)):
         raise InvalidArgumentError(f"lists point outside of their {len(values)} values")
-    child = node.children[0]
     try:
         if len(filled) == 0:
             rearrange.blank(child, 0, out)
@@ -299,12 +253,15 @@ def _shred_list(node: Node, array: pa.Array, visible: Validity, out: ColumnStrea
         raise
 
 
-def _list_ranges(node: Node, array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """First slot and length of each list."""
-    offsets = array.offsets.to_numpy().astype(np.int64, copy=False)
-    if pat.is_list_view(node.storage) or pat.is_large_list_view(node.storage):
-        return offsets, array.sizes.to_numpy().astype(np.int64, copy=False)
-    return offsets[:-1], np.diff(offsets)
+def _shred_plain_list(node: Node, array: pa.Array, out: ColumnStreams) -> None:
+    """Shred lists without nulls, whose elements lie in order."""
+    offsets, base = arrow_buffers.list_offsets(array)
+    out.offsets[node.stream] = offsets
+    try:
+        _shred_node(node.children[0], array.values.slice(base, int(offsets[-1])), None, out)
+    except _MissingValueError as missing:
+        missing.climb(node, int(np.searchsorted(offsets, missing.slot, side="right")) - 1)
+        raise
 
 
 def _list_of(starts: np.ndarray, lengths: np.ndarray, slot: int) -> int:
@@ -336,37 +293,6 @@ def _adopt(source: ColumnStreams, out: ColumnStreams) -> None:
     out.data.update(source.data)
 
 
-def _dictionary_indices(array: pa.DictionaryArray) -> np.ndarray:
-    """``int64``: which dictionary value each slot has; -1 for null."""
-    indices = array.indices
-    size = len(array.dictionary)
-    codes = np.frombuffer(
-        indices.buffers()[1],
-        indices.type.to_pandas_dtype(),
-        count=len(indices),
-        offset=indices.offset * indices.type.byte_width,
-    ).astype(np.int64)
-    if indices.null_count:
-        codes[~indices.is_valid().to_numpy(zero_copy_only=False)] = -1
-        wrong = codes < -1
-    else:
-        wrong = codes < 0
-    wrong |= codes >= size
-    if np.any(wrong):
-        at = int(np.argmax(wrong))
-        raise InvalidArgumentError(
-            f"index {codes[at]} at row {at} is outside of a dictionary of {size} values"
-        )
-    return codes
-
-
-def _run_indices(array: pa.RunEndEncodedArray) -> np.ndarray:
-    """``int64``: which run each slot belongs to."""
-    ends = array.run_ends.to_numpy().astype(np.int64) - array.offset
-    lengths = np.diff(np.clip(ends, 0, len(array)), prepend=0)
-    return np.repeat(np.arange(len(ends)), lengths)
-
-
 def _shred_gathered(
     node: Node, values: pa.Array, indices: np.ndarray, needed: Validity, out: ColumnStreams
 ) -> None:
@@ -374,31 +300,44 @@ def _shred_gathered(
 
     The values get one blank slot more, which stands for every null.
     """
-    slots = len(indices)
-    size = len(values)
+    slots, size = len(indices), len(values)
     if isinstance(needed, Bits):
         indices = np.where(needed.unpack(), indices, -1)
-    used = np.zeros(size + 1, bool)
-    used[indices] = True
-    used[size] = False
     source = ColumnStreams(size)
-    optional = replace(node, nullable=True)
-    reached = validity.settled(Bits.pack(used[:size])) if size else None
     try:
-        _shred_node(optional, values, reached, source)
+        _shred_node(replace(node, nullable=True), values, _used(node, indices, size), source)
     except _MissingValueError as missing:
         missing.slot = int(np.argmax(indices == missing.slot))
         raise
-    own = np.append(validity.to_flags(source.validity[node.validity], size), False)[indices]
-    visible = _visible(node, validity.settled(Bits.pack(own)), needed, slots)
+    own = _validity_at(source.validity[node.validity], indices)
+    visible = _visible(node, own, needed, slots)
     if visible is False:
         rearrange.blank(node, slots, out)
         return
     if not node.nullable:
         source.validity[node.validity] = None
     if isinstance(visible, Bits):
-        indices = np.where(own, indices, size)
+        indices = np.where(visible.unpack(), indices, size)
         padding = ColumnStreams(1)
         rearrange.blank(node, 1, padding)
         source = rearrange.concatenate(node, [source, padding])
-    _adopt(rearrange.select(node, source, indices, indices + 1), out)
+    _adopt(rearrange.take(node, source, indices), out)
+
+
+def _used(node: Node, indices: np.ndarray, size: int) -> Validity:
+    """The values that indices refer to, for only in those a null can be an error."""
+    if node.kind is NodeKind.LEAF or size == 0:
+        return None
+    used = np.zeros(size + 1, bool)
+    used[indices] = True
+    return validity.settled(Bits.pack(used[:size]))
+
+
+def _validity_at(valid: Validity, indices: np.ndarray) -> Validity:
+    """The validity of slots that refer to others by index, -1 for null."""
+    present = indices >= 0
+    if isinstance(valid, Bits):
+        present &= np.append(valid.unpack(), False)[indices]
+    elif valid is False:
+        return False
+    return validity.settled(Bits.pack(present))

@@ -1,4 +1,4 @@
-"""Validity of slots: Arrow's bitmaps and null counts ⇄ what a VALIDITY stream holds.
+"""Validity of slots: what a VALIDITY stream holds, and what can be done with it.
 
 A validity is ``None`` where every slot is valid (or there are none), ``False`` where every slot
 is null, and `Bits` (1 = valid, from bit 0) where both occur.
@@ -9,34 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import pyarrow as pa
 
 from fermion import kernels
 from fermion.values import Bits
 
 Validity = Bits | None | bool
-
-
-def from_arrow(buffer: pa.Buffer | None, start: int, slots: int, null_count: int) -> Validity:
-    """The validity of ``slots`` slots from bit ``start`` of an Arrow bitmap.
-
-    A view, but for bitmaps that start inside a byte.
-    """
-    if null_count == 0 or buffer is None or slots == 0:
-        return None
-    if null_count == slots:
-        return False
-    return bits_from_arrow(buffer, start, slots)
-
-
-def bits_from_arrow(buffer: pa.Buffer, start: int, slots: int) -> Bits:
-    """Bits ``start`` to ``start + slots`` (exclusive), moved to bit 0 where that is needed."""
-    data = np.frombuffer(buffer, np.uint8)
-    if start % 8 == 0:
-        return Bits(data[start // 8 : (start + slots + 7) // 8], slots)
-    out = np.zeros((slots + 7) // 8, np.uint8)
-    kernels.copy_bits(data, start, out, 0, slots)
-    return Bits(out, slots)
 
 
 def settled(bits: Bits) -> Validity:
