@@ -251,7 +251,7 @@ class ColumnBlock:
         self._check_frame()
         num_streams, stripes = _HEADER.unpack_from(data)
         if num_streams != len(stream_types) or stripes != num_stripes:
-            raise self._invalid(
+            raise self.error(
                 f"expected {len(stream_types)} streams and {num_stripes} stripes, "
                 f"found {num_streams} and {stripes}"
             )
@@ -259,19 +259,20 @@ class ColumnBlock:
         directory = align(_HEADER.size + self._stripe_size * num_stripes)
         self._end = len(data) - _HEADER.size
         if directory + stream_size * num_streams > self._end:
-            raise self._invalid(f"{num_streams} streams and {stripes} stripes do not fit")
+            raise self.error(f"{num_streams} streams and {stripes} stripes do not fit")
         self._streams = [
             self._stream(directory + stream_size * index, index, wanted)
             for index, wanted in enumerate(stream_types)
         ]
 
-    def _invalid(self, what: str) -> InvalidFileError:
+    def error(self, what: str) -> InvalidFileError:
+        """An error that names the file and the column."""
         return InvalidFileError(f"{self._where}: CMB: {what}")
 
     def _check_frame(self) -> None:
         length = len(self._data)
         if length < 2 * _HEADER.size:
-            raise self._invalid(f"expected at least 16 bytes, found {length}")
+            raise self.error(f"expected at least 16 bytes, found {length}")
         crc, stored = _HEADER.unpack_from(self._data, length - _HEADER.size)
         found = crc32c(self._data[: length - _HEADER.size])
         if crc != found:
@@ -279,12 +280,12 @@ class ColumnBlock:
                 f"{self._where}: CMB checksum: expected {crc:#010x}, found {found:#010x}"
             )
         if stored != length:
-            raise self._invalid(f"expected {stored} bytes by its trailer, found {length}")
+            raise self.error(f"expected {stored} bytes by its trailer, found {length}")
 
     def _stream(self, at: int, index: int, wanted: StreamType) -> tuple[DescType, int]:
         kind, stream_type, _, offset = _STREAM.unpack_from(self._data, at)
         if stream_type != wanted:
-            raise self._invalid(
+            raise self.error(
                 f"stream {index}: expected type {wanted.name} by the schema, found {stream_type}"
             )
         if kind > DescType.FORCE_NULL:
@@ -293,13 +294,13 @@ class ColumnBlock:
             )
         if kind in (DescType.USE_DEFAULT, DescType.FORCE_NULL):
             if offset or (kind == DescType.FORCE_NULL and wanted is not StreamType.VALIDITY):
-                raise self._invalid(f"stream {index}: {DescType(kind).name} at offset {offset}")
+                raise self.error(f"stream {index}: {DescType(kind).name} at offset {offset}")
             return DescType(kind), 0
         if offset == 0:
             return DescType.USE_DEFAULT, 0
         size = self._simple_size if kind == DescType.SIMPLE else self._full_size
         if offset % 8 or offset + size * self.num_stripes > self._end:
-            raise self._invalid(f"stream {index}: descriptors at {offset} do not fit")
+            raise self.error(f"stream {index}: descriptors at {offset} do not fit")
         return DescType(kind), offset
 
     def stripe_rows(self) -> np.ndarray:
@@ -320,14 +321,16 @@ class ColumnBlock:
         if kind is DescType.FORCE_NULL:
             return _ALL_NULL
         if kind is DescType.SIMPLE:
-            offset, length, flags = _SIMPLE.unpack_from(self._data, base + stripe * self._simple_size)
+            offset, length, flags = _SIMPLE.unpack_from(
+                self._data, base + stripe * self._simple_size
+            )
             chunk = Chunk(offset, length, flags, INT64_MIN, INT64_MAX, 0, 1, 0, 0)
         else:
             chunk = Chunk(*self._full_fields(base + stripe * self._full_size))
         if chunk.length == 0 or chunk.length == ALL_NULL_LENGTH:
             return chunk._replace(num_pages=0)
         if chunk.offset < HEAD.itemsize or chunk.offset + chunk.length > self._chunk_stop:
-            raise self._invalid(
+            raise self.error(
                 f"stream {stream}, stripe {stripe}: chunk at {chunk.offset}+{chunk.length}, "
                 f"data ends at {self._chunk_stop}"
             )
@@ -345,12 +348,12 @@ class ColumnBlock:
             return None
         at, size = chunk.page_offset, self._page_size
         if at % 8 or at < _HEADER.size or at + size * chunk.num_pages > self._end:
-            raise self._invalid(f"{chunk.num_pages} pages at {at} do not fit")
+            raise self.error(f"{chunk.num_pages} pages at {at} do not fit")
         data = np.frombuffer(self._data, np.uint8, size * chunk.num_pages, at)
         records = np.ascontiguousarray(data.reshape(-1, size)[:, : PAGE_META.itemsize])
         metas = records.view(PAGE_META)[:, 0]
         if int(metas["pageSize"].sum(dtype=np.int64)) != chunk.length:
-            raise self._invalid(
+            raise self.error(
                 f"pages of the chunk at {chunk.offset} do not add up to its {chunk.length} bytes"
             )
         return metas
@@ -363,12 +366,12 @@ class ColumnBlock:
             return records
         while True:
             if at % 8 or at < _HEADER.size or at + _EXT.size > self._end:
-                raise self._invalid(f"an extension record at {at} does not fit")
+                raise self.error(f"an extension record at {at} does not fit")
             tag, _, length = _EXT.unpack_from(self._data, at)
             if tag == ExtTag.END:
                 return records
             at += _EXT.size
             if at + length > self._end:
-                raise self._invalid(f"an extension record at {at} of {length} bytes does not fit")
+                raise self.error(f"an extension record at {at} of {length} bytes does not fit")
             records[tag] = bytes(self._data[at : at + length])
             at = align(at + length)

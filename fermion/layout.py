@@ -83,12 +83,8 @@ FOOTER_CRC_SPAN = 240
 
 CMB_HEADER = _struct(8, ("numStreams", "<u4", 0), ("numStripes", "<u4", 4))
 STRIPE_META = _struct(4, ("rowCount", "<u4", 0))
-STREAM_META = _struct(
-    8, ("descType", "u1", 0), ("streamType", "u1", 1), ("chunksOffset", "<u4", 4)
-)
-SIMPLE_CHUNK_DESC = _struct(
-    16, ("offset", "<u8", 0), ("length", "<u4", 8), ("flags", "<u4", 12)
-)
+STREAM_META = _struct(8, ("descType", "u1", 0), ("streamType", "u1", 1), ("chunksOffset", "<u4", 4))
+SIMPLE_CHUNK_DESC = _struct(16, ("offset", "<u8", 0), ("length", "<u4", 8), ("flags", "<u4", 12))
 FULL_CHUNK_DESC = _struct(
     48,
     ("offset", "<u8", 0),

@@ -112,9 +112,7 @@ class ReadOptions:
         return _replaced(self, overrides)
 
 
-def _replaced(
-    options: _Options, overrides: Mapping[str, Any]
-) -> _Options:
+def _replaced(options: _Options, overrides: Mapping[str, Any]) -> _Options:
     known = type(options).__dataclass_fields__
     unknown = [name for name in overrides if name not in known]
     if unknown:

@@ -33,6 +33,6 @@ class ColumnStreams:
 
     length: int
     slots: dict[int, int] = field(default_factory=dict)
-    validity: dict[int, Bits | None | bool] = field(default_factory=dict)
+    validity: dict[int, Bits | bool | None] = field(default_factory=dict)
     offsets: dict[int, np.ndarray] = field(default_factory=dict)
     data: dict[int, Values] = field(default_factory=dict)

@@ -193,9 +193,18 @@ def encoding_name(encoding: int) -> str:
 
 
 def node_parts(
-    encoding: EncodingId, parameters: Sequence[Buffer], children: Sequence[list[Buffer]] = ()
+    encoding: EncodingId,
+    parameters: Sequence[Buffer],
+    children: Sequence[list[Buffer]] = (),
+    *,
+    num_children: int | None = None,
 ) -> list[Buffer]:
     """A node as buffers to be joined: header, parameters, padding, children.
+
+    Parameters
+    ----------
+    num_children
+        For a node whose parameters hold its children in another form.
 
     Raises
     ------
@@ -211,7 +220,9 @@ def node_parts(
         raise InvalidArgumentError(
             f"a page of {length} bytes: expected at most {NODE_LENGTH_MAX}; use smaller pages"
         )
-    parts: list[Buffer] = [_HEADER.pack(encoding, len(children), 0, length), *parameters]
+    parts: list[Buffer] = [_HEADER.pack(
+            encoding, len(children) if num_children is None else num_children, 0, length
+        ), *parameters]
     if padding:
         parts.append(padding)
     for child in children:
@@ -329,6 +340,10 @@ class BinaryPlan:
             self.fill(out, base)
 
 
+Child = tuple[str, Node, int]
+"""A child's role, the child, and its slots."""
+
+
 class Encoding:
     """One encoding, both directions; subclasses override what they can hold.
 
@@ -393,8 +408,8 @@ class Encoding:
         """
         raise self._mismatch("binary")
 
-    def children(self, node: Node, count: int) -> list[tuple[str, Node, int]]:
-        """The children of a node as (role, node, slots), for inspection."""
+    def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
+        """The children of a node, for inspection."""
         return []
 
     def _mismatch(self, what: str) -> InvalidFileError:

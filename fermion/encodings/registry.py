@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 from fermion.encodings.bitmap import Bitmap
+from fermion.encodings.byte_stream_split import ByteStreamSplit
 from fermion.encodings.constant import Constant
+from fermion.encodings.delta import Delta
+from fermion.encodings.dictionary import Dictionary, DictionaryLocal
+from fermion.encodings.narrow import Narrow
+from fermion.encodings.pcodec_blocks import PcodecBlocks
 from fermion.encodings.plain import Plain
 from fermion.encodings.protocol import Encoding
+from fermion.encodings.run_length import RunLength
+from fermion.encodings.split_lengths import SplitLengths
+from fermion.encodings.zstd_node import ZstdNode
 from fermion.layout import EncodingId
 
 ENCODINGS: dict[int, Encoding] = {
     EncodingId.PLAIN: Plain(),
     EncodingId.CONSTANT: Constant(),
     EncodingId.BITMAP: Bitmap(),
+    EncodingId.DICTIONARY: Dictionary(),
+    EncodingId.PCODEC: PcodecBlocks(),
+    EncodingId.SPLIT_LENGTHS: SplitLengths(),
+    EncodingId.ZSTD: ZstdNode(),
+    EncodingId.NARROW: Narrow(),
+    EncodingId.DICTIONARY_LOCAL: DictionaryLocal(),
+    EncodingId.DELTA: Delta(),
+    EncodingId.RLE: RunLength(),
+    EncodingId.BYTE_STREAM_SPLIT: ByteStreamSplit(),
 }

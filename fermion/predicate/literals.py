@@ -70,18 +70,18 @@ def normalize(value: Any) -> Any:
         return bytes(value)
     if isinstance(value, bool) or value is None or isinstance(value, TimestampText):
         return value
-    for kind in (int, float, str, bytes):
+    plain: tuple[Any, ...] = (int, float, str, bytes)
+    for kind in plain:
         if isinstance(value, kind):
             return kind(value)  # a subclass (an enum, say) becomes the plain type
     if isinstance(value, Decimal):
         return float(value) if not value.is_finite() else value
-    plain = (datetime.date, datetime.time, datetime.timedelta, pa.Scalar)
-    if isinstance(value, plain):
+    if isinstance(value, (datetime.date, datetime.time, datetime.timedelta, pa.Scalar)):
         return value
     raise InvalidArgumentError(
         f"a filter cannot compare with {value!r} of type {type(value).__name__}; expected a "
-        "number, string, bytes, bool, date, datetime, time, timedelta, Decimal, None, or a scalar of "
-        "NumPy or Arrow"
+        "number, string, bytes, bool, date, datetime, time, timedelta, Decimal, None, or a "
+        "scalar of NumPy or Arrow"
     )
 
 

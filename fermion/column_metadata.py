@@ -1,0 +1,200 @@
+"""What a file says of one column: streams, stripes, pages, encodings, statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from fermion.arrow_types import Node, NodeKind
+from fermion.cmb import Chunk, ColumnBlock
+from fermion.file_index import FileIndex
+from fermion.layout import PAGE_HEADER, ChunkFlag, DescType, EncodingId, StreamType
+from fermion.projection import Projected
+from fermion.statistics import ColumnStatistics
+
+
+@dataclass(frozen=True, slots=True)
+class PageMetadata:
+    """One page: where it lies, its slots (0: a dictionary), its root encoding, its bounds' keys."""
+
+    offset: int
+    length: int
+    slots: int
+    encoding: str
+    min: int | None = None
+    max: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkMetadata:
+    """One stream in one stripe.
+
+    Attributes
+    ----------
+    state
+        ``default`` (nothing stored), ``all_null`` (nothing stored) or ``stored``.
+    statistics
+        Of a scalar leaf's DATA; None elsewhere.
+    """
+
+    stripe: int
+    state: str
+    offset: int
+    length: int
+    pages: tuple[PageMetadata, ...]
+    statistics: ColumnStatistics | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamMetadata:
+    """One stream of a column, over all stripes."""
+
+    ordinal: int
+    type: StreamType
+    path: tuple[str, ...]
+    desc_type: DescType
+    chunks: tuple[ChunkMetadata, ...]
+
+    @property
+    def length(self) -> int:
+        """Stored bytes."""
+        return sum(chunk.length for chunk in self.chunks if chunk.state == "stored")
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnMetadata:
+    """A top-level column.
+
+    Attributes
+    ----------
+    cmb_length
+        Bytes of its metadata block; 0 for a column that is null in every row.
+    streams
+        Depth first; empty without a CMB.
+    """
+
+    name: str
+    ordinal: int
+    type: pa.DataType
+    nullable: bool
+    cmb_length: int
+    stripe_rows: tuple[int, ...]
+    streams: tuple[StreamMetadata, ...]
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of all pages."""
+        return sum(stream.length for stream in self.streams)
+
+    @property
+    def encodings(self) -> tuple[str, ...]:
+        """Names of the root encodings of its pages, each once."""
+        names = (
+            page.encoding
+            for stream in self.streams
+            for chunk in stream.chunks
+            for page in chunk.pages
+        )
+        return tuple(dict.fromkeys(names))
+
+
+def describe_column(index: FileIndex, column: Projected) -> ColumnMetadata:
+    """Read a column's CMB, and the headers of its pages for their encodings."""
+    ordinal, field = column.ordinal, column.field
+    (block,) = index.blocks([ordinal])
+    ((_, cmb_length),) = index.cit.ranges([ordinal])
+    streams: tuple[StreamMetadata, ...] = ()
+    if block is not None:
+        node = index.node(ordinal)
+        streams = tuple(_stream(index, block, *each) for each in stream_paths(node, (node.name,)))
+    return ColumnMetadata(
+        field.name,
+        ordinal,
+        field.type,
+        field.nullable,
+        cmb_length,
+        tuple(index.stripe_rows.tolist()),
+        streams,
+    )
+
+
+def stream_paths(
+    node: Node, path: tuple[str, ...]
+) -> Iterator[tuple[int, StreamType, tuple[str, ...], Node]]:
+    """(ordinal, type, path, node) of every stream of a tree, in ordinal order."""
+    yield node.validity, StreamType.VALIDITY, path, node
+    if node.kind is NodeKind.LEAF:
+        yield node.stream, StreamType.DATA, path, node
+    elif node.kind is NodeKind.LIST:
+        yield node.stream, StreamType.OFFSETS, path, node
+    for child in node.children:
+        yield from stream_paths(child, (*path, child.name))
+
+
+def _stream(
+    index: FileIndex,
+    block: ColumnBlock,
+    ordinal: int,
+    stream_type: StreamType,
+    path: tuple[str, ...],
+    node: Node,
+) -> StreamMetadata:
+    chunks = tuple(
+        _chunk(index, block, block.chunk(ordinal, stripe), stripe, stream_type, node)
+        for stripe in range(block.num_stripes)
+    )
+    return StreamMetadata(ordinal, stream_type, path, block.desc_type(ordinal), chunks)
+
+
+def _chunk(
+    index: FileIndex,
+    block: ColumnBlock,
+    chunk: Chunk,
+    stripe: int,
+    stream_type: StreamType,
+    node: Node,
+) -> ChunkMetadata:
+    if chunk.is_empty:
+        state = "default" if chunk.length == 0 else "all_null"
+        return ChunkMetadata(stripe, state, 0, 0, ())
+    pages = tuple(_pages(index, block, chunk))
+    statistics = None
+    if stream_type is StreamType.DATA and chunk.flags & ChunkFlag.HAS_MINMAX:
+        statistics = ColumnStatistics(
+            min=chunk.minimum,
+            max=chunk.maximum,
+            flags=ChunkFlag(chunk.flags),
+            null_count=chunk.null_count,
+            nan_count=None,
+            rows=sum(page.slots for page in pages),
+            order=node.order,
+        )
+    return ChunkMetadata(stripe, "stored", chunk.offset, chunk.length, pages, statistics)
+
+
+def _pages(index: FileIndex, block: ColumnBlock, chunk: Chunk) -> Iterator[PageMetadata]:
+    metas = block.pages(chunk)
+    sizes = [chunk.length] if metas is None else metas["pageSize"].tolist()
+    at, places = chunk.offset, []
+    for size in sizes:
+        places.append((at, min(size, PAGE_HEADER.itemsize)))
+        at += size
+    headers = index.source.read_many(places)
+    dictionary = bool(chunk.flags & ChunkFlag.FIRST_PAGE_IS_DICT)
+    for page, (header, size) in enumerate(zip(headers, sizes, strict=True)):
+        slots = int.from_bytes(header[4:8], "little")
+        encoding = encoding_label(int.from_bytes(header[2:4], "little"))
+        low = high = None
+        if metas is not None:
+            low, high = int(metas["minVal"][page]), int(metas["maxVal"][page])
+        if dictionary and page == 0:
+            slots, encoding = 0, f"dictionary page: {encoding}"
+        yield PageMetadata(places[page][0], size, slots, encoding, low, high)
+
+
+def encoding_label(encoding: int) -> str:
+    """The name of an encoding id, for people."""
+    known = {each.value: each.name.lower() for each in EncodingId}
+    return known.get(encoding, f"unknown {encoding}")

@@ -1,0 +1,414 @@
+"""Columns of one stripe: plan pages, fetch them together, decode them, assemble Arrow arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from fermion import kernels
+from fermion.arrow_types import Node, NodeKind
+from fermion.assemble import assemble
+from fermion.cmb import Chunk, ColumnBlock
+from fermion.column_plan import PageSpan, StreamPlan, plan_stream, positions, times
+from fermion.errors import InvalidFileError
+from fermion.layout import ALL_NULL_LENGTH, ChecksumKind
+from fermion.pages import PageSlice, decode_pages
+from fermion.predicate.ranges import RowRanges
+from fermion.source import CountingSource
+from fermion.streams import ColumnStreams
+from fermion.values import (
+    BITS,
+    UINT32,
+    BinaryValues,
+    Bits,
+    PhysicalKind,
+    PhysicalType,
+    Values,
+    concatenate,
+    slice_values,
+)
+
+SLICES_MAX = 16
+COLUMNS_PER_TASK = 32
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeOptions:
+    """What decoding needs to know of the file."""
+
+    checksum: ChecksumKind
+    verify: bool
+    where: str
+
+
+class ColumnTask:
+    """Reads one column of one stripe in rounds: plan, fetch, decode, until every level is there.
+
+    One round is enough for all rows, and for flat columns; a part of a nested column takes one
+    more for each list level whose offsets have to be seen before its children's slots are known.
+    """
+
+    __slots__ = ("_frontier", "_options", "_planned", "block", "node", "rows", "streams", "stripe")
+
+    def __init__(
+        self,
+        node: Node,
+        block: ColumnBlock | None,
+        stripe: int,
+        rows: int,
+        ranges: RowRanges | None,
+        options: DecodeOptions,
+    ) -> None:
+        wanted = rows if ranges is None else ranges.total
+        self.node, self.block, self.stripe, self.rows = node, block, stripe, wanted
+        self.streams = ColumnStreams(wanted)
+        self._options = options
+        self._frontier = [(node, ranges, rows)] if block is not None else []
+        self._planned: dict[int, StreamPlan | Chunk] = {}
+
+    def plan(self) -> list[tuple[int, int]]:
+        """The byte ranges that the next round needs; empty when none does."""
+        requests: list[tuple[int, int]] = []
+        for node, ranges, slots in self._frontier:
+            self._plan_node(node, ranges, slots, requests)
+        return requests
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every level was decoded."""
+        return not self._frontier
+
+    def _plan_node(
+        self, node: Node, ranges: RowRanges | None, slots: int, requests: list[tuple[int, int]]
+    ) -> None:
+        self._plan_stream(node.validity, ranges, slots, requests)
+        if node.kind is NodeKind.LEAF:
+            self._plan_stream(node.stream, ranges, slots, requests)
+        elif node.kind is NodeKind.LIST:
+            self._plan_stream(node.stream, ranges, slots, requests, from_page_start=True)
+            if ranges is None:
+                self._plan_node(node.children[0], None, -1, requests)
+        elif node.kind is NodeKind.FIXED_LIST:
+            size = node.storage.list_size
+            below = slots * size if slots >= 0 else -1
+            self._plan_node(node.children[0], times(ranges, size), below, requests)
+        else:
+            for child in node.children:
+                self._plan_node(child, ranges, slots, requests)
+
+    def _plan_stream(
+        self,
+        ordinal: int,
+        ranges: RowRanges | None,
+        slots: int,
+        requests: list[tuple[int, int]],
+        *,
+        from_page_start: bool = False,
+    ) -> None:
+        assert self.block is not None
+        chunk = self.block.chunk(ordinal, self.stripe)
+        if chunk.is_empty:
+            self._planned[ordinal] = chunk
+            return
+        plan = plan_stream(self.block, chunk, ranges, slots, from_page_start=from_page_start)
+        self._planned[ordinal] = plan
+        if plan.dictionary is not None:
+            requests.append(plan.dictionary)
+        requests.extend((span.offset, span.length) for span in plan.spans)
+
+    def feed(self, buffers: Sequence[memoryview]) -> None:
+        """Decode what `plan` asked for, in its order."""
+        frontier, self._frontier = self._frontier, []
+        supply = iter(buffers)
+        taken: dict[int, list[memoryview]] = {}
+        for ordinal, plan in self._planned.items():
+            if isinstance(plan, StreamPlan):
+                count = len(plan.spans) + (plan.dictionary is not None)
+                taken[ordinal] = [next(supply) for _ in range(count)]
+        for node, ranges, slots in frontier:
+            self._decode_node(node, ranges, slots, taken)
+        self._planned = {}
+
+    def _decode_node(
+        self, node: Node, ranges: RowRanges | None, slots: int, taken: dict[int, list[memoryview]]
+    ) -> None:
+        wanted = slots if ranges is None else ranges.total
+        streams = self.streams
+        streams.slots[node.validity] = wanted
+        streams.validity[node.validity] = self._validity(node, ranges, slots, wanted, taken)
+        if node.stream >= 0:
+            streams.slots[node.stream] = wanted
+        if node.kind is NodeKind.LEAF:
+            streams.data[node.stream] = self._data(node, ranges, slots, wanted, taken)
+        elif node.kind is NodeKind.LIST:
+            self._decode_list(node, ranges, slots, wanted, taken)
+        elif node.kind is NodeKind.FIXED_LIST:
+            size = node.storage.list_size
+            below = slots * size if slots >= 0 else -1
+            self._decode_node(node.children[0], times(ranges, size), below, taken)
+        else:
+            for child in node.children:
+                self._decode_node(child, ranges, slots, taken)
+
+    def _validity(
+        self,
+        node: Node,
+        ranges: RowRanges | None,
+        slots: int,
+        wanted: int,
+        taken: dict[int, list[memoryview]],
+    ) -> Bits | bool | None:
+        plan = self._planned[node.validity]
+        if isinstance(plan, Chunk):
+            if plan.length == ALL_NULL_LENGTH and wanted:
+                return False
+            return False if node.kind is NodeKind.NULL and wanted else None
+        bits = self._values(node.validity, BITS, ranges, slots, taken)
+        assert isinstance(bits, Bits)
+        ones = bits.count()
+        if ones == wanted:
+            return None
+        return bits if ones else False
+
+    def _data(
+        self,
+        node: Node,
+        ranges: RowRanges | None,
+        slots: int,
+        wanted: int,
+        taken: dict[int, list[memoryview]],
+    ) -> Values:
+        assert node.physical is not None
+        if isinstance(self._planned[node.stream], Chunk):
+            validity = self.streams.validity[node.validity]
+            if validity is not False and wanted:
+                raise self._error(f"stream {node.stream} has no data for {wanted} slots")
+            return _filler(node.physical, wanted)
+        return self._values(node.stream, node.physical, ranges, slots, taken)
+
+    def _error(self, what: str) -> InvalidFileError:
+        return InvalidFileError(
+            f"{self._options.where}: column {self.node.name!r}, stripe {self.stripe}: {what}"
+        )
+
+    def _values(
+        self,
+        ordinal: int,
+        physical: PhysicalType,
+        ranges: RowRanges | None,
+        slots: int,
+        taken: dict[int, list[memoryview]],
+    ) -> Values:
+        plan = self._planned[ordinal]
+        assert isinstance(plan, StreamPlan)
+        spans = tuple(_closed(span, slots) for span in plan.spans)
+        values = self._decode(spans, plan.dictionary, physical, taken[ordinal])
+        if ranges is None:
+            if len(values) != slots:
+                raise self._error(f"stream {ordinal}: expected {slots} slots, found {len(values)}")
+            return values
+        if not spans:
+            return values
+        return _select(values, RowRanges.from_bounds(*positions(spans, ranges)), physical)
+
+    def _decode(
+        self,
+        spans: tuple[PageSpan, ...],
+        dictionary: tuple[int, int] | None,
+        physical: PhysicalType,
+        buffers: list[memoryview],
+    ) -> Values:
+        options = self._options
+        page = None
+        if dictionary is not None:
+            page, buffers = PageSlice(buffers[0], dictionary[0], 0, 0, 0), buffers[1:]
+        slices = [
+            PageSlice(buffer, span.offset, span.slots if span.slots >= 0 else None, *span.wanted)
+            for span, buffer in zip(spans, buffers, strict=True)
+        ]
+        return decode_pages(
+            slices,
+            physical,
+            dictionary=page,
+            verify=options.verify,
+            checksum=options.checksum,
+            where=options.where,
+        )
+
+    def _decode_list(
+        self,
+        node: Node,
+        ranges: RowRanges | None,
+        slots: int,
+        wanted: int,
+        taken: dict[int, list[memoryview]],
+    ) -> None:
+        plan = self._planned[node.stream]
+        child = node.children[0]
+        if isinstance(plan, Chunk):
+            self.streams.offsets[node.stream] = np.zeros(wanted + 1, np.int64)
+            below: RowRanges | None = RowRanges.empty()
+            offsets = None
+        else:
+            spans = tuple(_closed(span, slots) for span in plan.spans)
+            lengths = self._decode(spans, plan.dictionary, UINT32, taken[node.stream])
+            assert isinstance(lengths, np.ndarray)
+            offsets = self._child_offsets(spans, lengths)
+            below = self._child_ranges(node, spans, ranges, offsets, lengths)
+        if ranges is None:
+            below_slots = int(offsets[-1]) if offsets is not None and len(offsets) else 0
+            self._decode_node(child, None, below_slots, taken)
+        else:
+            total = self._child_slots(node)
+            self._frontier.append((child, below, total))
+
+    def _child_offsets(self, spans: tuple[PageSpan, ...], lengths: np.ndarray) -> np.ndarray:
+        """First child slot of every decoded list and one past the last: int64, per span closed."""
+        parts, at = [], 0
+        for span in spans:
+            count = span.stop - span.start
+            own = np.empty(count + 1, np.int64)
+            own[0] = span.child_base
+            np.cumsum(lengths[at : at + count], dtype=np.int64, out=own[1:])
+            own[1:] += span.child_base
+            if span.child_stop >= 0 and own[-1] > span.child_stop:
+                raise self._error(
+                    f"lists of the page at {span.offset} reach child slot {own[-1]}, "
+                    f"expected at most {span.child_stop}"
+                )
+            parts.append(own if len(spans) == 1 else own[:-1])
+            at += count
+        if len(spans) > 1:
+            parts.append(own[-1:])
+        return np.concatenate(parts) if parts else np.zeros(1, np.int64)
+
+    def _child_ranges(
+        self,
+        node: Node,
+        spans: tuple[PageSpan, ...],
+        ranges: RowRanges | None,
+        offsets: np.ndarray,
+        lengths: np.ndarray,
+    ) -> RowRanges | None:
+        if ranges is None:
+            if len(lengths) != self.streams.slots[node.stream] or offsets[0]:
+                raise self._error(
+                    f"stream {node.stream}: expected {self.streams.slots[node.stream]} lists from "
+                    f"child slot 0 on, found {len(lengths)} from {offsets[0]}"
+                )
+            self.streams.offsets[node.stream] = offsets
+            return None
+        if not spans:
+            self.streams.offsets[node.stream] = np.zeros(1, np.int64)
+            return RowRanges.empty()
+        starts, stops = positions(spans, ranges)
+        chosen = lengths[RowRanges.from_bounds(starts, stops).to_indices()]
+        own = np.zeros(len(chosen) + 1, np.int64)
+        np.cumsum(chosen, dtype=np.int64, out=own[1:])
+        self.streams.offsets[node.stream] = own
+        # Ranges that touch among the decoded lists may be far apart among the children.
+        return RowRanges.from_bounds(offsets[starts], offsets[stops - 1] + lengths[stops - 1])
+
+    def _child_slots(self, node: Node) -> int:
+        assert self.block is not None
+        chunk = self.block.chunk(node.stream, self.stripe)
+        pages = self.block.pages(chunk)
+        if chunk.is_empty:
+            return 0
+        return int(pages["maxVal"][-1]) if pages is not None else -1
+
+    def array(self) -> pa.Array:
+        """The rows as an Arrow array of the column's exact type."""
+        if self.block is None:
+            return null_array(self.node.type, self.rows)
+        return assemble(self.node, self.streams)
+
+
+def _closed(span: PageSpan, slots: int) -> PageSpan:
+    """A span whose slot count the levels above know by now."""
+    if span.slots >= 0 and span.stop >= 0:
+        return span
+    count = span.slots if span.slots >= 0 else slots
+    return PageSpan(
+        span.offset,
+        span.length,
+        count,
+        span.start,
+        span.stop if span.stop >= 0 else count,
+        span.first_slot,
+        span.child_base,
+        span.child_stop,
+    )
+
+
+def _filler(physical: PhysicalType, slots: int) -> Values:
+    if physical.kind is PhysicalKind.BITS:
+        return Bits(np.zeros((slots + 7) // 8, np.uint8), slots)
+    if physical.kind is PhysicalKind.BINARY:
+        return BinaryValues(np.zeros(slots + 1, np.int64), np.empty(0, np.uint8))
+    return np.zeros(slots, physical.dtype)
+
+
+def _select(values: Values, places: RowRanges, physical: PhysicalType) -> Values:
+    """The slots of some ranges, end to end."""
+    if places.total == len(values):
+        return values
+    if len(places) <= SLICES_MAX:
+        return concatenate([slice_values(values, *place) for place in places], physical)
+    indices = places.to_indices()
+    if isinstance(values, Bits):
+        return Bits.pack(values.unpack()[indices])
+    if isinstance(values, BinaryValues):
+        codes = indices.astype(np.uint32)
+        offsets = np.empty(len(codes) + 1, np.int64)
+        total = kernels.gather_binary(values.offsets, values.data, codes, offsets)
+        data = np.empty(total, np.uint8)
+        kernels.gather_binary_data(values.offsets, values.data, codes, offsets, data)
+        return BinaryValues(offsets, data)
+    return values[indices]
+
+
+def null_array(dtype: pa.DataType, length: int) -> pa.Array:
+    """Nothing but nulls, of any type."""
+    if isinstance(dtype, pa.BaseExtensionType):
+        storage = null_array(dtype.storage_type, length)
+        return pa.ExtensionArray.from_storage(dtype, storage)
+    return pa.nulls(length, dtype)
+
+
+def read_columns(
+    source: CountingSource, tasks: Sequence[ColumnTask], executor: Executor | None
+) -> list[pa.Array]:
+    """Fetch, decode and assemble some columns of one stripe.
+
+    Pages of all columns are fetched together, so that neighbours share requests; columns are
+    decoded side by side where there is an executor.
+    """
+    pending = list(tasks)
+    while pending := [task for task in pending if not task.is_done]:
+        wanted = [task.plan() for task in pending]
+        flat = [each for ranges in wanted for each in ranges]
+        buffers = source.read_many(flat, executor if not source.source.is_local else None)
+        supplied, at = [], 0
+        for ranges in wanted:
+            supplied.append(buffers[at : at + len(ranges)])
+            at += len(ranges)
+        _run(executor, ColumnTask.feed, pending, supplied)
+    return _run(executor, ColumnTask.array, tasks)
+
+
+def _run(executor: Executor | None, function, *columns):  # type: ignore[no-untyped-def]
+    count = len(columns[0])
+    if executor is None or count < 2:
+        return [function(*arguments) for arguments in zip(*columns, strict=True)]
+    step = COLUMNS_PER_TASK if count > 4 * COLUMNS_PER_TASK else 1
+
+    def run(start: int) -> list:  # type: ignore[type-arg]
+        parts = [column[start : start + step] for column in columns]
+        return [function(*arguments) for arguments in zip(*parts, strict=True)]
+
+    return [each for part in executor.map(run, range(0, count, step)) for each in part]

@@ -1,0 +1,323 @@
+"""One column of one stripe → encoded pages and what the CMB must say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from fermion.arrow_types import Node, NodeKind, Order
+from fermion.cmb import ALL_NULL_CHUNK, DEFAULT_CHUNK, ChunkRecord
+from fermion.encodings.selection import ChoiceMemory
+from fermion.errors import InvalidArgumentError
+from fermion.layout import (
+    CHUNK_LENGTH_MAX,
+    CHUNK_SLOTS_MAX,
+    INT64_MAX,
+    INT64_MIN,
+    ChunkFlag,
+)
+from fermion.options import WriteOptions
+from fermion.pages import EncodedChunk, encode_chunk
+from fermion.paging import cut_batches, cut_fixed, cut_offsets
+from fermion.shred import shred
+from fermion.statistics import ColumnStatistics, merge, page_statistics
+from fermion.streams import ColumnStreams
+from fermion.values import BITS, UINT32, BinaryValues, Bits, PhysicalKind, PhysicalType, Values
+
+OFFSET_BYTES = 4
+VALIDITY_BYTES = 1 / 8
+
+
+@dataclass(slots=True)
+class EncodedStream:
+    """Pages of one stream's chunk, and its record, which lacks only the file offset."""
+
+    record: ChunkRecord
+    pages: list[bytes] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class EncodedColumn:
+    """All streams of one column in one stripe, by ordinal, and the statistics of its leaves."""
+
+    streams: list[EncodedStream]
+    statistics: dict[tuple[str, ...], ColumnStatistics]
+    all_null: bool
+
+
+@dataclass(slots=True)
+class ColumnPlan:
+    """What stays the same for a column from stripe to stripe.
+
+    Attributes
+    ----------
+    paths
+        Path of each DATA stream by ordinal; None below a list.
+    memories
+        What was chosen for each stream in the stripe before.
+    """
+
+    node: Node
+    options: WriteOptions
+    paths: dict[int, tuple[str, ...]]
+    memories: dict[int, ChoiceMemory] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, node: Node, options: WriteOptions) -> ColumnPlan:
+        """The plan of a top-level column."""
+        return cls(node, options, dict(_leaf_paths(node, (node.name,))))
+
+    def forced(self, ordinal: int) -> str | None:
+        """The encoding that the options force for a leaf, None for a free choice."""
+        if not self.options.encodings:
+            return None
+        name = ".".join(self.paths.get(ordinal, (self.node.name,)))
+        return self.options.encodings.get(name)
+
+    def wants_statistics(self, ordinal: int) -> bool:
+        """Whether bounds are kept for a leaf."""
+        wanted = self.options.statistics
+        if isinstance(wanted, bool):
+            return wanted
+        return ".".join(self.paths.get(ordinal, (self.node.name,))) in wanted
+
+    def memory(self, ordinal: int) -> ChoiceMemory:
+        """The memory of a stream's choices."""
+        if ordinal not in self.memories:
+            self.memories[ordinal] = ChoiceMemory()
+        return self.memories[ordinal]
+
+
+def _leaf_paths(node: Node, path: tuple[str, ...]) -> Iterator[tuple[int, tuple[str, ...]]]:
+    if node.kind is NodeKind.LEAF:
+        yield node.stream, path
+    elif node.kind is NodeKind.STRUCT:
+        for child in node.children:
+            yield from _leaf_paths(child, (*path, child.name))
+
+
+def encode_column(
+    plan: ColumnPlan, array: pa.ChunkedArray, batch_ends: np.ndarray | None
+) -> EncodedColumn:
+    """Shred, cut, describe and encode one column of one stripe.
+
+    Parameters
+    ----------
+    plan
+        The column's plan; its memories are updated.
+    array
+        The stripe's rows.
+    batch_ends
+        In batch mode ``int64``, shape (batches,): rows up to the end of each batch.
+
+    Raises
+    ------
+    InvalidArgumentError
+        For nulls in a non-nullable field, or a chunk larger than the format allows.
+    """
+    streams = shred(array, plan.node)
+    encoder = _Encoder(plan, streams)
+    encoder.encode(plan.node, batch_ends)
+    top = streams.validity.get(plan.node.validity)
+    return EncodedColumn(
+        [encoder.encoded[ordinal] for ordinal in range(plan.node.stop)],
+        encoder.statistics,
+        top is False,
+    )
+
+
+class _Encoder:
+    """Walks a column's tree once, filling in every stream."""
+
+    def __init__(self, plan: ColumnPlan, streams: ColumnStreams) -> None:
+        self._plan, self._streams = plan, streams
+        self.encoded: dict[int, EncodedStream] = {}
+        self.statistics: dict[tuple[str, ...], ColumnStatistics] = {}
+
+    def encode(self, node: Node, batch_ends: np.ndarray | None) -> None:
+        """Encode the streams of a node and of all below it."""
+        validity = self._streams.validity.get(node.validity)
+        self.encoded[node.validity] = self._validity(node, validity, batch_ends)
+        if node.kind is NodeKind.LEAF:
+            self.encoded[node.stream] = self._data(node, validity, batch_ends)
+            return
+        if node.kind is NodeKind.LIST:
+            offsets = self._streams.offsets[node.stream]
+            self.encoded[node.stream] = self._offsets(node, offsets, batch_ends)
+            if batch_ends is not None:
+                batch_ends = offsets[batch_ends]
+        elif node.kind is NodeKind.FIXED_LIST and batch_ends is not None:
+            batch_ends = batch_ends * node.storage.list_size
+        for child in node.children:
+            self.encode(child, batch_ends)
+
+    def _cuts(self, slots: int, slot_bytes: float, batch_ends: np.ndarray | None) -> np.ndarray:
+        options = self._plan.options
+        limits = {"page_bytes": options.page_bytes, "page_rows_max": options.page_rows_max}
+        if batch_ends is None:
+            return cut_fixed(slots, slot_bytes, **limits)
+        return cut_batches(batch_ends, batch_ends * slot_bytes, **limits)
+
+    def _validity(
+        self, node: Node, validity: Bits | bool | None, batch_ends: np.ndarray | None
+    ) -> EncodedStream:
+        if validity is None:
+            return EncodedStream(DEFAULT_CHUNK)
+        if not isinstance(validity, Bits):
+            return EncodedStream(ALL_NULL_CHUNK)
+        cuts = self._cuts(len(validity), VALIDITY_BYTES, batch_ends)
+        ones = np.add.reduceat(validity.unpack(), cuts[:-1], dtype=np.int64)
+        nulls = np.diff(cuts) - ones
+        chunk = self._pages(node.validity, validity, BITS, cuts, None)
+        return encoded_stream(chunk, cuts, nulls, np.zeros_like(nulls), null_count=int(nulls.sum()))
+
+    def _offsets(
+        self, node: Node, offsets: np.ndarray, batch_ends: np.ndarray | None
+    ) -> EncodedStream:
+        children = int(offsets[-1])
+        if children == 0:
+            return EncodedStream(DEFAULT_CHUNK)
+        cuts = self._cuts(len(offsets) - 1, OFFSET_BYTES, batch_ends)
+        lengths = np.diff(offsets).astype(np.uint32)
+        chunk = self._pages(node.stream, lengths, UINT32, cuts, None)
+        ends = offsets[cuts]
+        return encoded_stream(chunk, cuts, ends[:-1], ends[1:], minimum=0, maximum=children)
+
+    def _data(
+        self, node: Node, validity: Bits | bool | None, batch_ends: np.ndarray | None
+    ) -> EncodedStream:
+        physical = node.physical
+        assert physical is not None
+        values = self._streams.data.get(node.stream)
+        if values is None or len(values) == 0 or validity is False:
+            self._empty_statistics(node, validity)
+            return EncodedStream(DEFAULT_CHUNK)
+        cuts = self._data_cuts(values, physical, batch_ends)
+        plan = self._plan
+        chunk = self._pages(
+            node.stream, values, physical, cuts, validity if isinstance(validity, Bits) else None
+        )
+        if node.order is Order.NONE or not plan.wants_statistics(node.stream):
+            unknown = np.full(len(cuts) - 1, INT64_MIN), np.full(len(cuts) - 1, INT64_MAX)
+            nulls = len(values) - validity.count() if isinstance(validity, Bits) else 0
+            return encoded_stream(chunk, cuts, *unknown, null_count=nulls)
+        pages = page_statistics(values, validity, cuts, node)
+        merged = merge(pages, len(values))
+        if node.stream in plan.paths:
+            self.statistics[plan.paths[node.stream]] = merged
+        return encoded_stream(
+            chunk,
+            cuts,
+            pages.min,
+            pages.max,
+            minimum=merged.min,
+            maximum=merged.max,
+            flags=int(merged.flags),
+            null_count=merged.null_count,
+        )
+
+    def _empty_statistics(self, node: Node, validity: Bits | bool | None) -> None:
+        path = self._plan.paths.get(node.stream)
+        if path is None or node.order is Order.NONE:
+            return
+        if self._plan.wants_statistics(node.stream):
+            slots = self._streams.slots.get(node.validity, self._streams.length)
+            self.statistics[path] = ColumnStatistics(
+                min=INT64_MAX,
+                max=INT64_MIN,
+                flags=ChunkFlag.HAS_MINMAX
+                | ChunkFlag.MIN_EXACT
+                | ChunkFlag.MAX_EXACT
+                | ChunkFlag.NAN_KNOWN,
+                null_count=slots if validity is False else 0,
+                nan_count=0,
+                rows=slots,
+                order=node.order,
+            )
+
+    def _data_cuts(
+        self, values: Values, physical: PhysicalType, batch_ends: np.ndarray | None
+    ) -> np.ndarray:
+        if not isinstance(values, BinaryValues):
+            slot_bytes = 1 / 8 if physical.kind is PhysicalKind.BITS else physical.width
+            return self._cuts(len(values), slot_bytes, batch_ends)
+        options = self._plan.options
+        limits = {"page_bytes": options.page_bytes, "page_rows_max": options.page_rows_max}
+        if batch_ends is None:
+            sizes = values.offsets + OFFSET_BYTES * np.arange(len(values.offsets))
+            return cut_offsets(sizes, **limits)
+        sizes = values.offsets[batch_ends] + OFFSET_BYTES * batch_ends
+        return cut_batches(batch_ends, sizes, **limits)
+
+    def _pages(
+        self,
+        ordinal: int,
+        values: Values,
+        physical: PhysicalType,
+        cuts: np.ndarray,
+        validity: Bits | None,
+    ) -> EncodedChunk:
+        plan = self._plan
+        is_data = ordinal in self._streams.data
+        if len(values) > CHUNK_SLOTS_MAX:
+            raise InvalidArgumentError(
+                f"column {plan.node.name!r}: {len(values)} slots in one stripe; at most "
+                f"{CHUNK_SLOTS_MAX} fit: lower stripe_rows"
+            )
+        return encode_chunk(
+            values,
+            physical,
+            cuts,
+            options=plan.options,
+            validity=validity,
+            forced=plan.forced(ordinal) if is_data else None,
+            memory=plan.memory(ordinal),
+        )
+
+
+def encoded_stream(
+    chunk: EncodedChunk,
+    cuts: np.ndarray,
+    mins: np.ndarray,
+    maxs: np.ndarray,
+    *,
+    minimum: int = INT64_MAX,
+    maximum: int = INT64_MIN,
+    flags: int = 0,
+    null_count: int = 0,
+) -> EncodedStream:
+    """Put a chunk's pages together with the record that describes them.
+
+    Parameters
+    ----------
+    cuts
+        ``int64``, shape (pages + 1,): slots at which pages begin and end, without a dictionary.
+    mins, maxs
+        ``int64``, shape (pages,): PAGE_META bounds.
+    minimum, maximum, flags, null_count
+        Of the chunk.
+    """
+    sizes = [len(page) for page in chunk.pages]
+    rows, lows, highs = np.diff(cuts).tolist(), mins.tolist(), maxs.tolist()
+    if chunk.has_dictionary:
+        rows, lows, highs = [0, *rows], [INT64_MIN, *lows], [INT64_MAX, *highs]
+        flags |= ChunkFlag.FIRST_PAGE_IS_DICT
+    if sum(sizes) > CHUNK_LENGTH_MAX:
+        raise InvalidArgumentError(
+            f"a chunk of {sum(sizes)} bytes; at most {CHUNK_LENGTH_MAX} fit: lower stripe_bytes"
+        )
+    record = ChunkRecord(
+        length=sum(sizes),
+        flags=int(flags),
+        minimum=minimum,
+        maximum=maximum,
+        null_count=null_count,
+        page_sizes=sizes,
+        page_rows=rows,
+        page_mins=lows,
+        page_maxs=highs,
+    )
+    return EncodedStream(record, list(chunk.pages))

@@ -1,0 +1,77 @@
+"""BYTE_STREAM_SPLIT: first all values' byte 0, then all bytes 1, and so on.
+
+Parameters: the width of a value (``uint32``), 4 zero bytes. Child 0: ``count * width`` bytes as
+``uint8``. Makes zstd find what neighbouring floats and hashes share.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+
+from fermion.encodings.protocol import (
+    Buffer,
+    Child,
+    DecodeContext,
+    EncodeSettings,
+    Encoding,
+    Node,
+    Recipe,
+    node_parts,
+)
+from fermion.encodings.unsigned import UNSIGNED
+from fermion.errors import InvalidArgumentError, InvalidFileError
+from fermion.layout import EncodingId
+from fermion.values import PhysicalType, Values
+
+_WIDTH = struct.Struct("<I4x")
+
+
+class ByteStreamSplit(Encoding):
+    """Transposed bytes of fixed-width values."""
+
+    id = EncodingId.BYTE_STREAM_SPLIT
+
+    def encode(
+        self, values: Values, physical: PhysicalType, recipe: Recipe, settings: EncodeSettings
+    ) -> list[Buffer]:
+        """See `Encoding.encode`; fails for booleans and strings."""
+        if not isinstance(values, np.ndarray):
+            raise InvalidArgumentError(
+                "encoding byte_stream_split can only hold numbers and fixed-width values"
+            )
+        planes = split_bytes(values)
+        child = settings.encode(planes, UNSIGNED[1], recipe.children[0])
+        return node_parts(self.id, [_WIDTH.pack(values.dtype.itemsize)], [child])
+
+    def read_fixed(
+        self, node: Node, count: int, start: int, stop: int, out: np.ndarray, context: DecodeContext
+    ) -> None:
+        """See `Encoding.read_fixed`."""
+        width, child = self._open(node)
+        if width != out.dtype.itemsize:
+            raise InvalidFileError(
+                f"byte_stream_split node: expected values of {out.dtype.itemsize} bytes, "
+                f"found {width}"
+            )
+        context.check_output(count * width)
+        planes = context.numbers(child, count * width, 0, count * width, np.uint8)
+        out.view(np.uint8).reshape(-1, width)[:] = planes.reshape(width, count)[:, start:stop].T
+
+    def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
+        """See `Encoding.children`."""
+        width, child = self._open(node)
+        return [("bytes", child, count * width)]
+
+    def _open(self, node: Node) -> tuple[int, Node]:
+        node.expect_children(1)
+        (width,) = node.unpack(_WIDTH)
+        return width, node.child(node.start + _WIDTH.size)
+
+
+def split_bytes(values: np.ndarray) -> np.ndarray:
+    """All bytes 0, then all bytes 1, and so on: ``uint8``, shape (count * width,)."""
+    width = values.dtype.itemsize
+    rows = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), width)
+    return np.ascontiguousarray(rows.T).reshape(-1)

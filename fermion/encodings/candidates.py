@@ -1,0 +1,250 @@
+"""Candidates for a chunk's encoding and the bytes each would need.
+
+Light encodings are estimated in closed form, pcodec and zstd by a trial on a sample. A heavy one
+has to be smaller than the best light one by what the policy asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fermion import kernels
+from fermion.encodings.byte_stream_split import split_bytes
+from fermion.encodings.delta import BLOCK_SLOTS, block_differences
+from fermion.encodings.dictionary import build_dictionary
+from fermion.encodings.narrow import WIDTHS
+from fermion.encodings.policy import Policy
+from fermion.encodings.protocol import BITMAP, NODE_HEADER_SIZE, PLAIN, Recipe
+from fermion.encodings.run_length import run_starts
+from fermion.encodings.sampling import (
+    pcodec_size,
+    sample_blocks,
+    sample_contiguous,
+    zstd_ratio,
+)
+from fermion.encodings.unsigned import UNSIGNED, narrowest
+from fermion.layout import EncodingId
+from fermion.values import INT64, BinaryValues, Bits, PhysicalKind, PhysicalType, Values
+
+TRIAL_BYTES_MIN = 4096
+DICTIONARY_ENTRIES_MAX = 65_536
+DICTIONARY_BYTES_MAX = 1024 * 1024
+# Fewer slots a distinct value than this do not make a dictionary.
+_SLOTS_PER_ENTRY_MIN = 4
+_RUN_SLOTS_MIN = 4
+# Delta decodes more slowly than frames of reference and has to be this much smaller.
+_DELTA_RATIO = 0.9
+_LOOKUP_BITS_MIN = 3
+
+FOR_BITPACK = Recipe(EncodingId.FOR_BITPACK)
+PCODEC = Recipe(EncodingId.PCODEC)
+ZSTD_PLAIN = Recipe(EncodingId.ZSTD, (PLAIN,))
+ZSTD_SPLIT = Recipe(EncodingId.ZSTD, (Recipe(EncodingId.BYTE_STREAM_SPLIT, (PLAIN,)),))
+DELTA_FOR = Recipe(EncodingId.DELTA, (FOR_BITPACK,))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """A way to encode a chunk.
+
+    Attributes
+    ----------
+    size
+        Bytes of all pages, estimated.
+    recipe
+        How; with ``codes`` its children are for (codes, dictionary).
+    compress_page
+        Whether whole pages go through zstd.
+    codes, dictionary
+        The chunk's dictionary and the ``uint32`` code of each slot, where it has one.
+    """
+
+    size: float
+    recipe: Recipe
+    compress_page: bool = False
+    codes: np.ndarray | None = None
+    dictionary: Values | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Looks for the best candidate for one chunk.
+
+    Attributes
+    ----------
+    pages
+        Pages that the chunk is cut into.
+    nested
+        Whether the values are a child of another encoding, which then bars dictionaries and
+        runs: trees stay shallow.
+    """
+
+    policy: Policy
+    pages: int
+    nested: bool = False
+
+    def best(self, values: Values, physical: PhysicalType) -> Candidate:
+        """The best candidate for values that are not constant."""
+        if isinstance(values, Bits):
+            return self.bits(values)
+        if isinstance(values, BinaryValues):
+            return self.strings(values)
+        if physical.kind is PhysicalKind.FIXED:
+            return self.fixed(values, physical)
+        return self.numbers(values, physical)
+
+    def child(self) -> Search:
+        """The search for a child's values."""
+        return replace(self, nested=True)
+
+    def numbers(self, values: np.ndarray, physical: PhysicalType) -> Candidate:
+        """The best candidate for integers or floats."""
+        light = self._light_numbers(values)
+        heavy: list[tuple[float, Candidate]] = []
+        if values.nbytes >= TRIAL_BYTES_MIN:
+            if self.policy.entropy_ratio:
+                size = pcodec_size(values, self.pages, self.policy.settings.block_slots)
+                heavy.append((self.policy.entropy_ratio, Candidate(size, PCODEC)))
+            if self.policy.numbers_lz_ratio:
+                heavy.append((self.policy.numbers_lz_ratio, self._zstd(values, ZSTD_PLAIN)))
+        best = _pick(light, heavy)
+        if self.nested or best.size * 8 < _LOOKUP_BITS_MIN * len(values):
+            return best
+        return self._with_dictionary(values, physical, best)
+
+    def _light_numbers(self, values: np.ndarray) -> list[Candidate]:
+        found = [Candidate(values.nbytes + self._overhead(), PLAIN)]
+        integers = values.dtype.kind in "iu"
+        if integers:
+            found.append(Candidate(for_size(values) + self._overhead(), FOR_BITPACK))
+            best = found[-1].size
+            if best * 8 >= _LOOKUP_BITS_MIN * len(values):
+                blocks = sample_blocks(values, BLOCK_SLOTS)
+                size = kernels.bitpack_size(block_differences(blocks, BLOCK_SLOTS))
+                size *= len(values) / len(blocks)
+                size += len(values) / BLOCK_SLOTS * values.dtype.itemsize
+                if size < _DELTA_RATIO * best:
+                    found.append(Candidate(size + 2 * self._overhead(), DELTA_FOR))
+        if not self.nested and kernels.count_runs(values) * _RUN_SLOTS_MIN <= len(values):
+            found.append(self._runs(values, integers))
+        return found
+
+    def _runs(self, values: np.ndarray, integers: bool) -> Candidate:
+        starts = run_starts(values)
+        lengths = narrowest(np.diff(starts, append=len(values)))
+        size = for_size(lengths) + 3 * self._overhead()
+        child = PLAIN
+        plain = len(starts) * values.dtype.itemsize
+        packed = for_size(values[starts]) if integers else plain
+        if packed < plain:
+            plain, child = packed, FOR_BITPACK
+        return Candidate(size + plain, Recipe(EncodingId.RLE, (FOR_BITPACK, child)))
+
+    def fixed(self, values: np.ndarray, physical: PhysicalType) -> Candidate:
+        """The best candidate for fixed-width bytes, among them wide decimals."""
+        light = [Candidate(values.nbytes + self._overhead(), PLAIN)]
+        narrow = np.empty(len(values), np.int64)
+        if values.dtype.itemsize in WIDTHS and kernels.narrow_fixed(values, narrow):
+            best = self.child().numbers(narrow, INT64)
+            recipe = Recipe(EncodingId.NARROW, (best.recipe,))
+            light.append(Candidate(best.size + self._overhead(), recipe))
+        heavy = []
+        if values.nbytes >= TRIAL_BYTES_MIN and self.policy.numbers_lz_ratio and len(light) == 1:
+            ratio = self.policy.numbers_lz_ratio
+            heavy = [(ratio, self._zstd(values, it)) for it in (ZSTD_PLAIN, ZSTD_SPLIT)]
+        if not self.nested and kernels.count_runs(values) * _RUN_SLOTS_MIN <= len(values):
+            light.append(self._runs(values, integers=False))
+        best = _pick(light, heavy)
+        return best if self.nested else self._with_dictionary(values, physical, best)
+
+    def bits(self, values: Bits) -> Candidate:
+        """The best candidate for booleans."""
+        size = values.length / 8 + self._overhead()
+        plain = Candidate(size, BITMAP)
+        if not self.policy.numbers_lz_ratio or size < TRIAL_BYTES_MIN:
+            return plain
+        sample = sample_contiguous(values)
+        assert isinstance(sample, Bits)
+        ratio = zstd_ratio(sample.data, self.policy.settings.zstd_level)
+        packed = Candidate(size * ratio, BITMAP, compress_page=True)
+        return _pick([plain], [(self.policy.numbers_lz_ratio, packed)])
+
+    def strings(self, values: BinaryValues) -> Candidate:
+        """The best candidate for strings."""
+        total = int(values.offsets[-1])
+        lengths = self.child().numbers(narrowest(values.lengths), UNSIGNED[4])
+        size = lengths.size + total + 2 * self._overhead()
+        plain = Candidate(size, Recipe(EncodingId.SPLIT_LENGTHS, (lengths.recipe, PLAIN)))
+        heavy = []
+        if self.policy.strings_lz_ratio and total >= TRIAL_BYTES_MIN:
+            sample = sample_contiguous(values)
+            assert isinstance(sample, BinaryValues)
+            ratio = zstd_ratio(
+                sample.data[: int(sample.offsets[-1])], self.policy.settings.zstd_level
+            )
+            recipe = Recipe(EncodingId.SPLIT_LENGTHS, (lengths.recipe, ZSTD_PLAIN))
+            # The ratio is asked of the bytes, as lengths cost the same either way.
+            if ratio <= self.policy.strings_lz_ratio:
+                heavy.append((1.0, Candidate(size - total * (1 - ratio), recipe)))
+        best = _pick([plain], heavy)
+        return best if self.nested else self._with_dictionary(values, BINARY_TYPE, best)
+
+    def _with_dictionary(
+        self, values: Values, physical: PhysicalType, best: Candidate
+    ) -> Candidate:
+        """The better of ``best`` and a dictionary, where a dictionary is possible at all."""
+        limit = min(DICTIONARY_ENTRIES_MAX, len(values) // _SLOTS_PER_ENTRY_MIN)
+        built = build_dictionary(values, limit) if limit else None
+        if built is None:
+            return best
+        codes, dictionary = built
+        if _values_bytes(dictionary) > DICTIONARY_BYTES_MAX:
+            return best
+        inner = replace(self.child(), pages=1).best(dictionary, physical)
+        narrow = narrowest(codes)
+        coded = self.child().numbers(narrow, UNSIGNED[narrow.dtype.itemsize])
+        size = inner.size + coded.size + self._overhead()
+        if size >= best.size:
+            return best
+        recipes = (coded.recipe, inner.recipe)
+        if self.pages == 1:
+            return Candidate(size, Recipe(EncodingId.DICTIONARY_LOCAL, recipes))
+        return Candidate(
+            size, Recipe(EncodingId.DICTIONARY, recipes), codes=codes, dictionary=dictionary
+        )
+
+    def _zstd(self, values: np.ndarray, recipe: Recipe) -> Candidate:
+        sample = sample_contiguous(values)
+        assert isinstance(sample, np.ndarray)
+        if recipe is ZSTD_SPLIT:
+            data = split_bytes(sample)
+        else:
+            data = np.ascontiguousarray(sample).view(np.uint8)
+        ratio = zstd_ratio(data, self.policy.settings.zstd_level)
+        return Candidate(values.nbytes * ratio + 2 * self._overhead(), recipe)
+
+    def _overhead(self) -> int:
+        return NODE_HEADER_SIZE * self.pages
+
+
+BINARY_TYPE = PhysicalType(PhysicalKind.BINARY)
+
+
+def for_size(values: np.ndarray) -> float:
+    """Bytes of integers as frames of reference: exact for 64 blocks, by a sample beyond."""
+    blocks = sample_blocks(values, 1024)
+    return kernels.bitpack_size(blocks) * (len(values) / max(len(blocks), 1))
+
+
+def _values_bytes(values: Values) -> int:
+    return int(values.offsets[-1]) if isinstance(values, BinaryValues) else values.nbytes
+
+
+def _pick(light: Sequence[Candidate], heavy: Sequence[tuple[float, Candidate]]) -> Candidate:
+    """The smallest light candidate, or the smallest heavy one that is small enough beside it."""
+    best = min(light, key=lambda candidate: candidate.size)
+    allowed = [candidate for ratio, candidate in heavy if candidate.size <= ratio * best.size]
+    return min([*allowed, best], key=lambda candidate: candidate.size)

@@ -1,0 +1,178 @@
+"""DICTIONARY and DICTIONARY_LOCAL: each slot a code, the place of its value in a dictionary.
+
+DICTIONARY refers to the chunk's dictionary page, DICTIONARY_LOCAL holds the dictionary itself:
+
+====== ==== ========== ====================================================
+offset size name       meaning
+====== ==== ========== ====================================================
+0      4    entries    values of the local dictionary; 0 for DICTIONARY
+4      1    code_width bytes of a code in child 0: 1, 2 or 4
+5      3    reserved   0
+====== ==== ========== ====================================================
+
+Child 0: the codes, unsigned integers. Child 1, local only: the dictionary's values, distinct, in
+the order of their first appearance.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+
+from fermion import kernels
+from fermion.encodings.protocol import (
+    BinaryPlan,
+    Buffer,
+    Child,
+    DecodeContext,
+    EncodeSettings,
+    Encoding,
+    Node,
+    Recipe,
+    node_parts,
+)
+from fermion.encodings.unsigned import UNSIGNED, narrowest, unsigned_dtype
+from fermion.errors import InvalidArgumentError, InvalidFileError
+from fermion.layout import EncodingId
+from fermion.values import BinaryValues, Bits, PhysicalType, Values
+
+_PARAMETERS = struct.Struct("<IB3x")
+
+
+class Dictionary(Encoding):
+    """Codes into the chunk's dictionary; `encode` takes the codes as values."""
+
+    id = EncodingId.DICTIONARY
+
+    def encode(
+        self, values: Values, physical: PhysicalType, recipe: Recipe, settings: EncodeSettings
+    ) -> list[Buffer]:
+        """See `Encoding.encode`; ``values`` are the slots' codes, ``uint32``."""
+        if not isinstance(values, np.ndarray) or values.dtype != np.uint32:
+            raise InvalidArgumentError("encoding dictionary takes the codes of a dictionary")
+        width, codes = _encode_codes(values, recipe.children[0], settings)
+        return node_parts(self.id, [_PARAMETERS.pack(0, width)], [codes])
+
+    def dictionary(self, node: Node, dtype: np.dtype | None, context: DecodeContext) -> Values:
+        """The dictionary that a node refers to: of this dtype, or of strings for None."""
+        if context.dictionary is None:
+            raise InvalidFileError("dictionary node: the chunk has no dictionary page")
+        return context.dictionary
+
+    def codes(
+        self, node: Node, count: int, start: int, stop: int, context: DecodeContext
+    ) -> np.ndarray:
+        """The codes of slots ``start`` to ``stop``, ``uint32``."""
+        _, width = node.unpack(_PARAMETERS)
+        child = node.child(node.start + _PARAMETERS.size)
+        codes = context.numbers(child, count, start, stop, unsigned_dtype(width))
+        return codes.astype(np.uint32, copy=False)
+
+    def read_fixed(
+        self, node: Node, count: int, start: int, stop: int, out: np.ndarray, context: DecodeContext
+    ) -> None:
+        """See `Encoding.read_fixed`."""
+        dictionary = self.dictionary(node, out.dtype, context)
+        if not isinstance(dictionary, np.ndarray):
+            raise self._mismatch(str(out.dtype))
+        kernels.gather_fixed(dictionary, self.codes(node, count, start, stop, context), out)
+
+    def plan_binary(
+        self,
+        node: Node,
+        count: int,
+        start: int,
+        stop: int,
+        offsets: np.ndarray,
+        context: DecodeContext,
+    ) -> BinaryPlan:
+        """See `Encoding.plan_binary`."""
+        dictionary = self.dictionary(node, None, context)
+        if not isinstance(dictionary, BinaryValues):
+            raise self._mismatch("binary")
+        codes = self.codes(node, count, start, stop, context)
+        total = kernels.gather_binary(dictionary.offsets, dictionary.data, codes, offsets)
+
+        def fill(out: np.ndarray, base: int) -> None:
+            kernels.gather_binary_data(
+                dictionary.offsets, dictionary.data, codes, offsets, out[base : base + total]
+            )
+
+        return BinaryPlan(total, fill=fill)
+
+    def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
+        """See `Encoding.children`."""
+        return [("codes", node.child(node.start + _PARAMETERS.size), count)]
+
+
+class DictionaryLocal(Dictionary):
+    """Codes and their dictionary in one node."""
+
+    id = EncodingId.DICTIONARY_LOCAL
+
+    def encode(
+        self, values: Values, physical: PhysicalType, recipe: Recipe, settings: EncodeSettings
+    ) -> list[Buffer]:
+        """See `Encoding.encode`; fails for booleans and where more than half the values differ."""
+        built = build_dictionary(values, max(len(values) // 2, 1))
+        if built is None:
+            raise InvalidArgumentError(
+                "encoding dictionary cannot hold values of which more than half are distinct"
+            )
+        codes, dictionary = built
+        width, coded = _encode_codes(codes, recipe.children[0], settings)
+        entries = settings.encode(dictionary, physical, recipe.children[1])
+        return node_parts(self.id, [_PARAMETERS.pack(len(dictionary), width)], [coded, entries])
+
+    def dictionary(self, node: Node, dtype: np.dtype | None, context: DecodeContext) -> Values:
+        """See `Dictionary.dictionary`."""
+        entries, child = self._entries(node)
+        context.check_output(entries * (8 if dtype is None else dtype.itemsize))
+        if dtype is None:
+            return context.strings(child, entries, 0, entries)
+        return context.numbers(child, entries, 0, entries, dtype)
+
+    def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
+        """See `Encoding.children`."""
+        entries, child = self._entries(node)
+        return [*super().children(node, count, context), ("dictionary", child, entries)]
+
+    def _entries(self, node: Node) -> tuple[int, Node]:
+        node.expect_children(2)
+        entries, _ = node.unpack(_PARAMETERS)
+        codes = node.child(node.start + _PARAMETERS.size)
+        return entries, node.child(codes.stop)
+
+
+def build_dictionary(values: Values, limit: int) -> tuple[np.ndarray, Values] | None:
+    """Codes (``uint32``) and distinct values in order of first appearance.
+
+    None for booleans, for no values, and for more than ``limit`` distinct ones.
+    """
+    if isinstance(values, Bits) or not len(values):
+        return None
+    if isinstance(values, BinaryValues):
+        built = kernels.build_dictionary_binary(values.offsets, values.data, limit)
+        return built and (built[0], _take_strings(values, built[1]))
+    built = kernels.build_dictionary(values, limit)
+    return built and (built[0], values[built[1]])
+
+
+def _take_strings(values: BinaryValues, indices: np.ndarray) -> BinaryValues:
+    codes = indices.astype(np.uint32)
+    offsets = np.empty(len(codes) + 1, np.int64)
+    data = np.empty(
+        kernels.gather_binary(values.offsets, values.data, codes, offsets), np.uint8
+    )
+    kernels.gather_binary_data(values.offsets, values.data, codes, offsets, data)
+    return BinaryValues(offsets, data)
+
+
+def _encode_codes(
+    codes: np.ndarray, recipe: Recipe, settings: EncodeSettings
+) -> tuple[int, list[Buffer]]:
+    """Codes at the smallest width that holds them: that width, and their node."""
+    narrow = narrowest(codes)
+    width = narrow.dtype.itemsize
+    return width, settings.encode(narrow, UNSIGNED[width], recipe)

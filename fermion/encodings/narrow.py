@@ -1,0 +1,60 @@
+"""NARROW: little-endian two's-complement integers of 16 or 32 bytes that all fit in ``int64``.
+
+No parameters; child 0 holds the values as ``int64``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fermion import kernels
+from fermion.encodings.protocol import (
+    Buffer,
+    Child,
+    DecodeContext,
+    EncodeSettings,
+    Encoding,
+    Node,
+    Recipe,
+    node_parts,
+)
+from fermion.errors import InvalidArgumentError, InvalidFileError
+from fermion.layout import EncodingId
+from fermion.values import INT64, PhysicalType, Values
+
+WIDTHS = (16, 32)
+
+
+class Narrow(Encoding):
+    """Wide integers (decimals) as 64-bit ones."""
+
+    id = EncodingId.NARROW
+
+    def encode(
+        self, values: Values, physical: PhysicalType, recipe: Recipe, settings: EncodeSettings
+    ) -> list[Buffer]:
+        """See `Encoding.encode`; fails where a value does not fit in 64 bits."""
+        if not isinstance(values, np.ndarray) or values.dtype.itemsize not in WIDTHS:
+            raise InvalidArgumentError(
+                "encoding narrow can only hold values that are 16 or 32 bytes wide"
+            )
+        narrow = np.empty(len(values), np.int64)
+        if not kernels.narrow_fixed(values, narrow):
+            raise InvalidArgumentError(
+                "encoding narrow cannot hold integers that do not fit in 64 bits"
+            )
+        return node_parts(self.id, [], [settings.encode(narrow, INT64, recipe.children[0])])
+
+    def read_fixed(
+        self, node: Node, count: int, start: int, stop: int, out: np.ndarray, context: DecodeContext
+    ) -> None:
+        """See `Encoding.read_fixed`."""
+        if out.dtype.itemsize not in WIDTHS:
+            raise InvalidFileError(f"narrow node cannot hold values of type {out.dtype}")
+        node.expect_children(1)
+        narrow = context.numbers(node.child(node.start), count, start, stop, np.int64)
+        kernels.widen_fixed(narrow, out)
+
+    def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
+        """See `Encoding.children`."""
+        return [("int64", node.child(node.start), count)]

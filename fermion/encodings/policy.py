@@ -1,0 +1,59 @@
+"""What each profile asks of the choice of encodings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from fermion.encodings.protocol import EncodeSettings
+from fermion.encodings.registry import ENCODINGS
+from fermion.options import Profile, WriteOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Numbers of one profile.
+
+    Attributes
+    ----------
+    entropy_ratio
+        pcodec is taken where it needs at most this part of the best light encoding's bytes;
+        0 never takes it.
+    numbers_lz_ratio, strings_lz_ratio
+        The same for zstd, over numbers and bits, and over the bytes of strings.
+    settings
+        What encoders need.
+    """
+
+    entropy_ratio: float
+    numbers_lz_ratio: float
+    strings_lz_ratio: float
+    settings: EncodeSettings
+
+
+_WHOLE_PAGE = 2**40
+_POLICIES: dict[Profile, Policy] = {
+    "balanced": Policy(0.92, 0.92, 0.92, EncodeSettings(ENCODINGS, 3, 4096, 64 * 1024)),
+    "compact": Policy(1.0, 1.0, 1.0, EncodeSettings(ENCODINGS, 9, 4096, _WHOLE_PAGE)),
+    "fast": Policy(0, 0, 0, EncodeSettings(ENCODINGS, 1, 4096, 64 * 1024)),
+    "random": Policy(0.92, 0, 0.75, EncodeSettings(ENCODINGS, 3, 1024, 16 * 1024)),
+}
+
+
+def policy_for(options: WriteOptions) -> Policy:
+    """The policy of these options."""
+    return _policy(options.profile, options.compression_level)
+
+
+@lru_cache(maxsize=64)
+def _policy(profile: Profile, level: int | None) -> Policy:
+    found = _POLICIES[profile]
+    if level is None:
+        return found
+    settings = found.settings
+    return Policy(
+        found.entropy_ratio,
+        found.numbers_lz_ratio,
+        found.strings_lz_ratio,
+        EncodeSettings(ENCODINGS, level, settings.block_slots, settings.frame_bytes),
+    )

@@ -1,0 +1,77 @@
+"""Samples of a chunk, and trials on them: what pcodec and zstd would make of the whole."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fermion.compression import compress
+from fermion.encodings.pcodec_blocks import compress_blocks
+from fermion.errors import InvalidArgumentError
+from fermion.values import BinaryValues, Bits, Values, slice_values
+
+RUNS = 16
+RUN_VALUES = 64
+SAMPLE_FRACTION = 100
+LZ_RUN_BYTES = 64 * 1024
+BLOCKS_SAMPLED = 64
+# Bytes that one more pcodec block costs, beside its share of the values.
+_BLOCK_OVERHEAD = 8
+
+
+def sample_runs(values: np.ndarray) -> np.ndarray:
+    """About 1 % of an array, at least 1,024 values, as 16 runs spread evenly; always the same ones.
+
+    A view where that is everything, else a copy.
+    """
+    count = len(values)
+    run = max(RUN_VALUES, count // (SAMPLE_FRACTION * RUNS))
+    if count <= RUNS * run * 2:
+        return values
+    starts = (np.arange(RUNS) * (count - run)) // (RUNS - 1)
+    return values[(starts[:, None] + np.arange(run)).reshape(-1)]
+
+
+def sample_contiguous(values: Values) -> Values:
+    """About 64 KiB of neighbouring values, from the middle: repeats show only among neighbours."""
+    count = len(values)
+    if isinstance(values, BinaryValues):
+        total = int(values.offsets[-1])
+        if total <= LZ_RUN_BYTES:
+            return values
+        start = int(values.offsets.searchsorted((total - LZ_RUN_BYTES) // 2))
+        stop = int(values.offsets.searchsorted(values.offsets[start] + LZ_RUN_BYTES))
+        return slice_values(values, start, max(min(stop, count), min(start + 1, count)))
+    per_byte = 8 if isinstance(values, Bits) else 1 / values.dtype.itemsize
+    slots = max(int(LZ_RUN_BYTES * per_byte), 1)
+    if count <= slots:
+        return values
+    start = (count - slots) // 2 // 8 * 8
+    return slice_values(values, start, start + slots)
+
+
+def pcodec_size(values: np.ndarray, pages: int, block_slots: int) -> float:
+    """Bytes that pcodec would make of ``values`` in ``pages`` pages, by a trial on a sample."""
+    sample = sample_runs(values)
+    try:
+        meta, blocks = compress_blocks(sample, len(sample))
+    except (RuntimeError, InvalidArgumentError):
+        return float("inf")
+    body = len(blocks[0]) * len(values) / len(sample)
+    return body + len(meta) * pages + _BLOCK_OVERHEAD * (len(values) / block_slots)
+
+
+def zstd_ratio(data: np.ndarray, level: int) -> float:
+    """Compressed bytes over raw bytes, for ``uint8`` bytes that are a contiguous run."""
+    return len(compress(data, level)) / data.size if data.size else 1.0
+
+
+def sample_blocks(values: np.ndarray, block: int) -> np.ndarray:
+    """Up to 64 whole blocks of neighbouring values, spread evenly; everything where there are fewer.
+
+    A view where that is everything, else a copy.
+    """
+    blocks = len(values) // block
+    if blocks <= BLOCKS_SAMPLED:
+        return values
+    rows = values[: blocks * block].reshape(blocks, block)
+    return rows[(np.arange(BLOCKS_SAMPLED) * (blocks - 1)) // (BLOCKS_SAMPLED - 1)].reshape(-1)

@@ -1,0 +1,227 @@
+"""SPLIT_LENGTHS: strings as their lengths and their bytes, apart.
+
+====== ========== ============ ======================================================
+offset size       name         meaning
+====== ========== ============ ======================================================
+0      4          frames       pieces that the bytes are cut into, at value bounds
+4      1          codec        `Codec` of each piece: none or zstd
+5      1          length_width bytes of a length in child 0: 1, 2 or 4
+6      2          reserved     0
+8      4 * frames slot_ends    slots up to the end of each piece
+...    4 * frames raw_ends     bytes up to the end of each piece, decompressed
+...    4 * frames stored_ends  the same as stored; with codec zstd only
+...    ...        bytes        the pieces
+====== ========== ============ ======================================================
+
+Zero padding to 8 bytes, then child 0: the lengths, unsigned integers. A slot is found by
+decompressing one piece and the lengths from that piece's first slot on.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+
+from fermion import kernels
+from fermion.compression import compress, decompress
+from fermion.encodings.protocol import (
+    BinaryPlan,
+    Buffer,
+    Child,
+    DecodeContext,
+    EncodeSettings,
+    Encoding,
+    Node,
+    Recipe,
+    node_parts,
+)
+from fermion.encodings.unsigned import UNSIGNED, narrowest, unsigned_dtype
+from fermion.errors import InvalidArgumentError, InvalidFileError, UnsupportedEncodingError
+from fermion.layout import Codec, EncodingId, align
+from fermion.values import BinaryValues, PhysicalType, Values
+
+_PARAMETERS = struct.Struct("<IBB2x")
+_BYTES_MAX = 0xFFFF_FFFF
+# A piece that zstd does not make this much smaller is not worth decompressing.
+_WORTHWHILE = 0.95
+
+
+class SplitLengths(Encoding):
+    """Lengths through a child, bytes as they are or in zstd frames that decompress alone."""
+
+    id = EncodingId.SPLIT_LENGTHS
+
+    def encode(
+        self, values: Values, physical: PhysicalType, recipe: Recipe, settings: EncodeSettings
+    ) -> list[Buffer]:
+        """See `Encoding.encode`; ``recipe`` has children for the lengths and for the bytes."""
+        if not isinstance(values, BinaryValues):
+            raise InvalidArgumentError("encoding split_lengths can only hold strings and binary")
+        total = int(values.offsets[-1])
+        if total > _BYTES_MAX:
+            raise InvalidArgumentError(f"a page of {total} bytes: expected at most {_BYTES_MAX}")
+        slot_ends = frame_slot_ends(values.offsets, settings.frame_bytes)
+        raw_ends = values.offsets[slot_ends]
+        tables = [slot_ends.astype("<u4"), raw_ends.astype("<u4")]
+        codec, pieces = Codec.NONE, [values.data[:total]]
+        if recipe.children[1].encoding == EncodingId.ZSTD:
+            frames = _compress_frames(values.data, raw_ends, settings.zstd_level)
+            sizes = np.cumsum([len(frame) for frame in frames], dtype=np.int64)
+            if sizes[-1] <= total * _WORTHWHILE:
+                codec, pieces = Codec.ZSTD, frames
+                tables.append(sizes.astype("<u4"))
+        lengths = narrowest(values.lengths)
+        width = lengths.dtype.itemsize
+        parameters = _PARAMETERS.pack(len(slot_ends), codec, width)
+        child = settings.encode(lengths, UNSIGNED[width], recipe.children[0])
+        return node_parts(self.id, [parameters, *tables, *pieces], [child])
+
+    def plan_binary(
+        self,
+        node: Node,
+        count: int,
+        start: int,
+        stop: int,
+        offsets: np.ndarray,
+        context: DecodeContext,
+    ) -> BinaryPlan:
+        """See `Encoding.plan_binary`."""
+        layout = _Layout(node)
+        frames = layout.frames_of(start, stop, count)
+        lengths = context.numbers(layout.child, count, frames.slot, stop, layout.length_dtype)
+        before = frames.raw_ends[0] + int(lengths[: start - frames.slot].sum(dtype=np.int64))
+        total = kernels.lengths_to_offsets(lengths[start - frames.slot :], offsets)
+        end = before + total
+        if end > frames.raw_ends[-1] or (frames.ends_at_stop and end != frames.raw_ends[-1]):
+            raise InvalidFileError(
+                f"split_lengths node: expected lengths up to byte {frames.raw_ends[-1]}, "
+                f"found {end}"
+            )
+        if layout.codec == Codec.NONE:
+            return BinaryPlan(total, node.array(np.uint8, total, layout.bytes_start + before))
+
+        def fill(out: np.ndarray, base: int) -> None:
+            source = memoryview(node.buffer)
+            for piece, raw_start in enumerate(frames.raw_ends[:-1]):
+                raw_stop = frames.raw_ends[piece + 1]
+                low, high = max(before, raw_start), min(end, raw_stop)
+                if low >= high:
+                    continue
+                context.check_output(raw_stop - raw_start)
+                at = layout.bytes_start + frames.stored_ends[piece]
+                stored_stop = layout.bytes_start + frames.stored_ends[piece + 1]
+                raw = decompress(source[at:stored_stop], raw_stop - raw_start)
+                out[base + low - before : base + high - before] = np.frombuffer(
+                    raw, np.uint8, high - low, low - raw_start
+                )
+
+        return BinaryPlan(total, fill=fill)
+
+    def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
+        """See `Encoding.children`."""
+        return [("lengths", _Layout(node).child, count)]
+
+
+class _Frames:
+    """The pieces that hold some slots.
+
+    Attributes
+    ----------
+    slot
+        First slot of the first piece.
+    raw_ends, stored_ends
+        Byte positions: start of the first piece, then the end of each.
+    ends_at_stop
+        Whether the last piece ends with the last slot wanted.
+    """
+
+    __slots__ = ("ends_at_stop", "raw_ends", "slot", "stored_ends")
+
+    def __init__(
+        self, slot: int, raw_ends: list[int], stored_ends: list[int], ends_at_stop: bool
+    ) -> None:
+        self.slot, self.raw_ends, self.stored_ends = slot, raw_ends, stored_ends
+        self.ends_at_stop = ends_at_stop
+
+
+class _Layout:
+    """Where the parts of a node lie."""
+
+    def __init__(self, node: Node) -> None:
+        node.expect_children(1)
+        frames, self.codec, width = node.unpack(_PARAMETERS)
+        if self.codec not in (Codec.NONE, Codec.ZSTD):
+            raise UnsupportedEncodingError(f"split_lengths node: codec id {self.codec} is unknown")
+        if not frames:
+            raise InvalidFileError("split_lengths node: expected at least 1 piece, found 0")
+        self.length_dtype = unsigned_dtype(width)
+        at = node.start + _PARAMETERS.size
+        self._slot_ends = node.array("<u4", frames, at)
+        self._raw_ends = node.array("<u4", frames, at + 4 * frames)
+        at += 8 * frames
+        self._stored_ends = self._raw_ends
+        if self.codec == Codec.ZSTD:
+            self._stored_ends = node.array("<u4", frames, at)
+            at += 4 * frames
+        self.bytes_start = at
+        stored = int(self._stored_ends[-1])
+        node.check(at, stored)
+        self.child = node.child(node.start + align(at + stored - node.start))
+        self._stored = stored
+
+    def frames_of(self, start: int, stop: int, count: int) -> _Frames:
+        """The pieces that hold slots ``start`` to ``stop`` (exclusive)."""
+        ends = self._slot_ends
+        first, last = (
+            (0, 0) if len(ends) == 1 else ends.searchsorted((start, stop - 1), "right").tolist()
+        )
+        before = slice(first - 1, last + 1) if first else slice(0, last + 1)
+        head = [] if first else [0]
+        slots = head + ends[before].tolist()
+        raw = head + self._raw_ends[before].tolist()
+        stored = head + self._stored_ends[before].tolist()
+        if (
+            not first <= last < len(ends)
+            or not slots[0] <= start < stop <= slots[-1] <= count
+            or raw != sorted(raw)
+            or stored != sorted(stored)
+            or stored[-1] > self._stored
+        ):
+            raise InvalidFileError(
+                f"split_lengths node: the table of {len(ends)} pieces does not hold slots "
+                f"{start} to {stop} of {count}"
+            )
+        return _Frames(slots[0], raw, stored, stop == slots[-1])
+
+
+def frame_slot_ends(offsets: np.ndarray, frame_bytes: int) -> np.ndarray:
+    """Where to cut strings into pieces of nearly equal bytes, about ``frame_bytes`` at most.
+
+    Parameters
+    ----------
+    offsets
+        ``int64``, shape (n + 1,), from 0.
+
+    Returns
+    -------
+    np.ndarray
+        ``int64``: slot after the last of each piece, increasing, ending with n.
+    """
+    count, total = len(offsets) - 1, int(offsets[-1])
+    frames = -(-total // frame_bytes)
+    if frames <= 1:
+        return np.array([count])
+    targets = np.arange(1, frames, dtype=np.int64) * total // frames
+    cuts = offsets.searchsorted(targets, "right") - 1
+    # A value longer than a piece makes cuts fall together or at the start.
+    cuts = np.unique(cuts)
+    return np.append(cuts[(cuts > 0) & (cuts < count)], count)
+
+
+def _compress_frames(data: np.ndarray, ends: np.ndarray, level: int) -> list[bytes]:
+    start, frames = 0, []
+    for end in ends.tolist():
+        frames.append(compress(data[start:end], level))
+        start = end
+    return frames

@@ -1,0 +1,389 @@
+"""An open Fermion file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fermion.column_metadata import ColumnMetadata, describe_column
+from fermion.errors import InvalidArgumentError
+from fermion.file_index import FileIndex
+from fermion.file_info import VIRTUAL_COLUMNS
+from fermion.options import ReadOptions, thread_count
+from fermion.predicate import Expression, bind, parse_filter
+from fermion.predicate.ranges import RowRanges
+from fermion.projection import ColumnName, Projected, project
+from fermion.source import CountingSource, IoStats, PathLike, open_source
+from fermion.stripe_reader import StripeReader, empty_columns
+from fermion.verify import VerifyReport, verify_file
+
+LOCAL_GAP_BYTES, LOCAL_SPAN_BYTES = 64 * 1024, 4 * 1024 * 1024
+REMOTE_GAP_BYTES, REMOTE_SPAN_BYTES = 1024 * 1024, 16 * 1024 * 1024
+WINDOW_ROWS = 131_072
+REMOTE_THREADS = 16
+
+
+class FermionFile:
+    """One open file: immutable, safe to share between threads, a context manager.
+
+    Opening reads the end of the file; everything else is read when asked for. Results are new
+    Arrow tables; only plain, uncompressed pages are views of the bytes read.
+    """
+
+    def __init__(
+        self,
+        path: PathLike | Any,
+        *,
+        options: ReadOptions | None = None,
+        storage_options: dict[str, Any] | None = None,
+    ) -> None:
+        self.options = options or ReadOptions()
+        source = open_source(path, storage_options)
+        local = source.is_local
+        gap, span = self.options.coalesce_gap_bytes, self.options.coalesce_span_bytes
+        counting = CountingSource(
+            source,
+            gap_bytes_max=gap
+            if gap is not None
+            else (LOCAL_GAP_BYTES if local else REMOTE_GAP_BYTES),
+            span_bytes_max=span or (LOCAL_SPAN_BYTES if local else REMOTE_SPAN_BYTES),
+        )
+        try:
+            self._index = FileIndex(counting, self.options)
+        except BaseException:
+            source.close()
+            raise
+        threads = thread_count(self.options.threads)
+        if not local:
+            threads = max(threads, REMOTE_THREADS) if self.options.threads is None else threads
+        self._executor = ThreadPoolExecutor(threads) if threads > 1 else None
+        self._stripes = StripeReader(self._index, self._executor)
+
+    def __enter__(self) -> FermionFile:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the file and its threads; a second call does nothing."""
+        if self._executor is not None:
+            self._executor.shutdown(wait=False)
+        self._index.source.source.close()
+
+    def __repr__(self) -> str:
+        return (
+            f"<FermionFile {self._index.where!r}: {self.num_rows} rows, {self.num_columns} "
+            f"columns, {self.num_stripes} stripes>"
+        )
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The exact Arrow schema, parsed on first use."""
+        return self._index.schema
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the file."""
+        return self._index.footer.num_rows
+
+    @property
+    def num_columns(self) -> int:
+        """Top-level columns, without the batch column."""
+        return self._index.footer.num_columns
+
+    @property
+    def num_stripes(self) -> int:
+        """Stripes of the file."""
+        return self._index.footer.num_stripes
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Major and minor version of the format that the file was written in."""
+        return self._index.footer.major, self._index.footer.minor
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the footer's settings say, by name."""
+        footer = self._index.footer
+        return {"batch": footer.is_batch, "checksum": footer.checksum_kind.name.lower()}
+
+    @property
+    def created_by(self) -> str:
+        """The program that wrote the file."""
+        return self._index.footer.created_by
+
+    @property
+    def key_value_metadata(self) -> dict[str, str]:
+        """The user's metadata; a copy."""
+        return dict(self._index.key_value_metadata)
+
+    @property
+    def io_stats(self) -> IoStats:
+        """Requests and bytes since `open`."""
+        return self._index.source.stats
+
+    @property
+    def stripe_rows(self) -> tuple[int, ...]:
+        """Rows of each stripe."""
+        return tuple(self._index.stripe_rows.tolist())
+
+    def column(self, name: ColumnName) -> ColumnMetadata:
+        """Streams, stripes, pages, encodings and statistics of a column; reads its CMB.
+
+        Raises
+        ------
+        ColumnNotFoundError
+        """
+        (projected,) = project(self._index, [name])
+        return describe_column(self._index, projected)
+
+    def verify(self) -> VerifyReport:
+        """Check every checksum and every invariant; reads the whole file."""
+        return verify_file(self._index)
+
+    def read(
+        self,
+        columns: Sequence[ColumnName] | None = None,
+        *,
+        filter: Any = None,
+        rows: tuple[int, int] | None = None,
+    ) -> pa.Table:
+        """Read rows as a table.
+
+        Parameters
+        ----------
+        columns
+            Names, paths into structs (``"s.a"`` or tuples), ordinals; None: all. In batch mode
+            also ``batch_id`` and ``index_in_batch``. An empty list gives the row count alone.
+        filter
+            Rows to keep: `fermion.col` expressions, SQL text, tuples, or a pyarrow expression.
+        rows
+            (start, stop), stop exclusive, before filtering.
+
+        Raises
+        ------
+        ColumnNotFoundError, InvalidArgumentError, InvalidFileError, TruncatedFileError
+        """
+        projected = project(self._index, columns)
+        batches = list(self._batches(projected, filter, rows, whole_stripes=True))
+        if not projected:
+            return pa.Table.from_batches([empty_columns(sum(each.num_rows for each in batches))])
+        schema = self._result_schema(projected, columns is None)
+        return pa.Table.from_batches([_renamed(each, schema) for each in batches], schema=schema)
+
+    def iter_batches(
+        self,
+        columns: Sequence[ColumnName] | None = None,
+        *,
+        filter: Any = None,
+        batch_size: int = 65_536,
+    ) -> Iterator[pa.RecordBatch]:
+        """Read in record batches of at most ``batch_size`` rows; holds a window of rows at a time.
+
+        Parameters and errors are those of `read`.
+        """
+        if batch_size < 1:
+            raise InvalidArgumentError(f"batch_size={batch_size}: expected at least 1")
+        projected = project(self._index, columns)
+        schema = self._result_schema(projected, columns is None)
+        for window in self._batches(projected, filter, None, whole_stripes=False):
+            for start in range(0, window.num_rows, batch_size):
+                piece = window.slice(start, batch_size)
+                yield _renamed(piece, schema) if projected else piece
+
+    def _result_schema(self, projected: Sequence[Projected], everything: bool) -> pa.Schema:
+        if everything:
+            return self.schema
+        return pa.schema(
+            [column.field for column in projected], metadata=self._index.schema_area.metadata()
+        )
+
+    def _batches(
+        self,
+        projected: Sequence[Projected],
+        filter_given: Any,
+        rows: tuple[int, int] | None,
+        *,
+        whole_stripes: bool,
+    ) -> Iterator[pa.RecordBatch]:
+        expression, filter_columns = self._bound_filter(filter_given)
+        for stripe, ranges in self._stripe_ranges(rows):
+            if expression is None and whole_stripes:
+                yield self._stripes.batch(projected, stripe, ranges)
+            elif expression is None:
+                yield from self._windows(projected, stripe)
+            else:
+                found = self._stripes.filtered(
+                    expression, filter_columns, projected, stripe, ranges
+                )
+                if found is not None:
+                    yield found
+
+    def _windows(self, projected: Sequence[Projected], stripe: int) -> Iterator[pa.RecordBatch]:
+        total = int(self._index.stripe_rows[stripe])
+        if total <= WINDOW_ROWS or not self._index.source.source.is_local:
+            yield self._stripes.batch(projected, stripe, None)
+            return
+        for start in range(0, total, WINDOW_ROWS):
+            window = RowRanges.from_bounds([start], [min(start + WINDOW_ROWS, total)])
+            yield self._stripes.batch(projected, stripe, window)
+
+    def _stripe_ranges(
+        self, rows: tuple[int, int] | None
+    ) -> Iterator[tuple[int, RowRanges | None]]:
+        starts = self._index.stripe_starts
+        if rows is None:
+            yield from ((stripe, None) for stripe in range(self.num_stripes))
+            return
+        start, stop = rows
+        if not 0 <= start <= stop <= self.num_rows:
+            raise InvalidArgumentError(
+                f"{self._index.where}: rows={rows}: expected 0 <= start <= stop <= {self.num_rows}"
+            )
+        for stripe in range(self.num_stripes):
+            low, high = int(starts[stripe]), int(starts[stripe + 1])
+            first, last = max(start, low), min(stop, high)
+            if first < last:
+                whole = first == low and last == high
+                yield stripe, None if whole else RowRanges.from_bounds([first - low], [last - low])
+
+    def _bound_filter(self, given: Any) -> tuple[Expression | None, list[Projected]]:
+        """A filter resolved against only the columns that it names."""
+        expression = parse_filter(given)
+        if expression is None:
+            return None, []
+        names: list[ColumnName] = []
+        for path in expression.columns():
+            head = path[0]
+            virtual = self._index.footer.is_batch and head in VIRTUAL_COLUMNS
+            if not virtual and "." in head and not self._index.names.find(head):
+                head = project(self._index, [head])[0].field.name
+            if head not in names:
+                names.append(head)
+        columns = project(
+            self._index, [(name,) if name not in VIRTUAL_COLUMNS else name for name in names]
+        )
+        schema = pa.schema([column.field for column in columns])
+        return bind(expression, schema), columns
+
+    def count(self, filter: Any = None) -> int:
+        """How many rows a filter selects; without one no data is read."""
+        expression, columns = self._bound_filter(filter)
+        if expression is None:
+            return self.num_rows
+        total = 0
+        for stripe in range(self.num_stripes):
+            mask, _, _ = self._stripes.matching(expression, columns, stripe)
+            total += int(mask.sum())
+        return total
+
+    def take(
+        self,
+        indices: Sequence[int] | np.ndarray | pa.Array,
+        *,
+        columns: Sequence[ColumnName] | None = None,
+    ) -> pa.Table:
+        """Rows by number, in any order, repeats allowed; reads only pages that hold some.
+
+        Raises
+        ------
+        InvalidArgumentError
+            For a number outside 0 to ``num_rows``.
+        """
+        wanted = np.asarray(indices, dtype=np.int64)
+        if wanted.ndim != 1:
+            raise InvalidArgumentError(f"indices: expected one dimension, found {wanted.ndim}")
+        outside = wanted[(wanted < 0) | (wanted >= self.num_rows)]
+        if len(outside):
+            raise InvalidArgumentError(
+                f"{self._index.where}: row {outside[0]} of {self.num_rows} rows"
+            )
+        unique, places = np.unique(wanted, return_inverse=True)
+        starts = self._index.stripe_starts
+        projected = project(self._index, columns)
+        batches = []
+        for stripe in range(self.num_stripes):
+            low, high = np.searchsorted(unique, starts[stripe : stripe + 2])
+            if low < high:
+                ranges = RowRanges.from_indices(unique[low:high] - starts[stripe])
+                batches.append(self._stripes.batch(projected, stripe, ranges))
+        if not projected:
+            return pa.Table.from_batches([empty_columns(len(wanted))])
+        schema = self._result_schema(projected, columns is None)
+        found = pa.Table.from_batches([_renamed(each, schema) for each in batches], schema=schema)
+        if np.array_equal(places, np.arange(len(unique))):
+            return found
+        return found.take(pa.array(places))
+
+    def read_batch(self, batch_id: int, *, columns: Sequence[ColumnName] | None = None) -> pa.Table:
+        """All rows of the batches with this id, in file order; none when there is no such batch.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When the file was not written in batch mode.
+        """
+        if not self._index.footer.is_batch:
+            raise InvalidArgumentError(f"{self._index.where}: not written in batch mode")
+        projected = project(self._index, columns)
+        batches = [
+            self._stripes.batch(projected, stripe, ranges)
+            for stripe, ranges in self._stripes.batches.rows_of(batch_id)
+        ]
+        if not projected:
+            return pa.Table.from_batches([empty_columns(sum(each.num_rows for each in batches))])
+        schema = self._result_schema(projected, columns is None)
+        return pa.Table.from_batches([_renamed(each, schema) for each in batches], schema=schema)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The whole file as an Arrow C stream."""
+        reader = pa.RecordBatchReader.from_batches(self.schema, self.iter_batches())
+        return reader.__arrow_c_stream__(requested_schema)
+
+
+def _renamed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+
+def open_file(
+    path: PathLike | Any,
+    *,
+    storage_options: dict[str, Any] | None = None,
+    options: ReadOptions | None = None,
+) -> FermionFile:
+    """Open a file for reading; use it as a context manager.
+
+    Parameters
+    ----------
+    path
+        A path, an fsspec URL, or an object with the buffer protocol.
+
+    Raises
+    ------
+    InvalidFileError, ChecksumError, TruncatedFileError, UnsupportedVersionError
+    FileNotFoundError, PermissionError
+    """
+    return FermionFile(path, options=options, storage_options=storage_options)
+
+
+def read_table(
+    path: PathLike | Any,
+    *,
+    columns: Sequence[ColumnName] | None = None,
+    filter: Any = None,
+    storage_options: dict[str, Any] | None = None,
+) -> pa.Table:
+    """Read a file as a table; parameters and errors are those of `FermionFile.read`."""
+    with open_file(path, storage_options=storage_options) as file:
+        return file.read(columns, filter=filter)

@@ -1,0 +1,467 @@
+"""Writes a Fermion file: data first, metadata last, nothing at all after an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from fermion.arrow_input import record_batch_reader
+from fermion.arrow_types import column_node
+from fermion.batch_meta import STREAM_TYPES, BatchLog, encode_batches
+from fermion.checksum import crc32c
+from fermion.cit import build_cit
+from fermion.cmb import ChunkRecord, build_cmb
+from fermion.column_writer import ColumnPlan, EncodedColumn, EncodedStream, encode_column
+from fermion.errors import InvalidArgumentError
+from fermion.file_info import VIRTUAL_COLUMNS, FileInfo
+from fermion.footer import Footer, build_footer, build_head, build_sections
+from fermion.layout import (
+    FILE_STATISTICS_ENTRY,
+    FOOTER,
+    INT64_MAX,
+    INT64_MIN,
+    SETTING_CHECKSUM_SHIFT,
+    STRIPE_ENTRY,
+    ChecksumKind,
+    SectionKind,
+    Setting,
+    align,
+)
+from fermion.name_index import build_name_index
+from fermion.options import WriteOptions, thread_count
+from fermion.schema_area import build_field_ids, build_schema_area
+from fermion.sink import open_sink
+from fermion.source import PathLike
+from fermion.statistics import ColumnStatistics, merge_columns
+from fermion.version import CREATED_BY
+
+FILE_STATISTICS_COLUMNS_MAX = 1000
+COLUMNS_PER_TASK = 32
+
+
+class _ColumnLog:
+    """Chunk records of one column, stripe by stripe."""
+
+    __slots__ = ("has_data", "statistics", "streams")
+
+    def __init__(self, num_streams: int) -> None:
+        self.streams: list[list[ChunkRecord]] = [[] for _ in range(num_streams)]
+        self.statistics: dict[tuple[str, ...], list[ColumnStatistics]] = {}
+        self.has_data = False
+
+    def add(self, column: EncodedColumn) -> None:
+        for records, stream in zip(self.streams, column.streams, strict=True):
+            records.append(stream.record)
+        for path, statistics in column.statistics.items():
+            self.statistics.setdefault(path, []).append(statistics)
+        self.has_data |= not column.all_null
+
+
+class Writer:
+    """Writes one file, stripe by stripe. Use it as a context manager; an exception leaves no file.
+
+    Parameters
+    ----------
+    path
+        A path, an fsspec URL, or any object with ``write()``.
+    schema
+        The Arrow schema; what is written must have its names and types, in its order.
+    options
+        How to write; `WriteOptions`.
+    key_value_metadata
+        The user's own metadata, kept beside the schema's.
+    storage_options
+        For fsspec.
+
+    Raises
+    ------
+    UnsupportedTypeError
+        At once, for a type that the format cannot hold.
+    """
+
+    def __init__(
+        self,
+        path: PathLike | Any,
+        schema: pa.Schema,
+        *,
+        options: WriteOptions | None = None,
+        key_value_metadata: Mapping[str, str] | None = None,
+        storage_options: dict[str, Any] | None = None,
+    ) -> None:
+        self.options = options or WriteOptions()
+        self.schema = schema
+        self.info: FileInfo | None = None
+        where = str(path)
+        plans = [ColumnPlan.of(column_node(field, where=where), self.options) for field in schema]
+        _check_option_columns(self.options, plans)
+        self._plans = plans
+        self._key_values = dict(key_value_metadata or {})
+        self._logs = [_ColumnLog(plan.node.stop) for plan in plans]
+        self._batch_records: list[list[ChunkRecord]] = [[], []]
+        self._batches: BatchLog | None = None
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_rows = self._pending_bytes = self._rows = 0
+        self._stripe_rows: list[int] = []
+        self._position = 0
+        self._state = "open"
+        threads = thread_count(self.options.threads)
+        self._executor = ThreadPoolExecutor(threads) if threads > 1 and len(plans) > 1 else None
+        self._path = where
+        self._sink = open_sink(path, durable=self.options.durable, storage_options=storage_options)
+        self._put(build_head())
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is None and self._state == "open":
+            self.close()
+        elif kind is not None:
+            self.abort()
+
+    def write(self, data: Any) -> None:
+        """Append rows from any Arrow producer.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When names or types differ from the schema, or the file is in batch mode.
+        """
+        self._check_open()
+        if self._batches is not None:
+            raise InvalidArgumentError(
+                f"{self._path}: write() after append_batch(): a file holds batches or plain rows"
+            )
+        try:
+            for batch in self._checked(data):
+                self._add(batch)
+        except BaseException:
+            self.abort()
+            raise
+
+    def append_batch(self, batch_id: int | None, data: Any) -> None:
+        """Append one batch, which no page boundary will cross.
+
+        Parameters
+        ----------
+        batch_id
+            Any int64, in any order, repeated or not; None takes the next free number.
+        data
+            All rows of the batch, from any Arrow producer; none at all is a legal batch.
+
+        Raises
+        ------
+        InvalidArgumentError
+            After `write`, for an id that is no int64, or a user column with a virtual one's name.
+        """
+        self._check_open()
+        if self._batches is None:
+            self._start_batch_mode()
+        assert self._batches is not None
+        number = self._batches.next_id if batch_id is None else int(batch_id)
+        if not INT64_MIN <= number <= INT64_MAX:
+            raise InvalidArgumentError(f"{self._path}: batch_id {number} is not an int64")
+        try:
+            batches = [batch for batch in self._checked(data) if batch.num_rows]
+            rows = sum(batch.num_rows for batch in batches)
+            size = sum(batch.nbytes for batch in batches)
+            if self._pending_rows and not self._fits(rows, size):
+                self._flush()
+            for batch in batches:
+                self._keep(batch)
+            self._batches.add(number, rows)
+        except BaseException:
+            self.abort()
+            raise
+
+    def _start_batch_mode(self) -> None:
+        if self._rows or self._pending_rows:
+            raise InvalidArgumentError(
+                f"{self._path}: append_batch() after write(): a file holds batches or plain rows"
+            )
+        for name in VIRTUAL_COLUMNS:
+            if name in self.schema.names:
+                raise InvalidArgumentError(
+                    f"{self._path}: column {name!r} has the name of a virtual column of batch mode"
+                )
+        self._batches = BatchLog()
+
+    def _check_open(self) -> None:
+        if self._state != "open":
+            raise InvalidArgumentError(f"{self._path}: the writer is {self._state}")
+
+    def _checked(self, data: Any) -> Iterator[pa.RecordBatch]:
+        reader = record_batch_reader(data, schema=self.schema)
+        if not reader.schema.equals(self.schema, check_metadata=False):
+            raise InvalidArgumentError(
+                f"{self._path}: the data's schema differs from the file's: "
+                f"{_difference(self.schema, reader.schema)}"
+            )
+        return iter(reader)
+
+    def _fits(self, rows: int, size: int) -> bool:
+        return (
+            self._pending_rows + rows <= self.options.stripe_rows
+            and self._pending_bytes + size <= self.options.stripe_bytes
+        )
+
+    def _keep(self, batch: pa.RecordBatch) -> None:
+        self._pending.append(batch)
+        self._pending_rows += batch.num_rows
+        self._pending_bytes += batch.nbytes
+
+    def _add(self, batch: pa.RecordBatch) -> None:
+        while batch.num_rows:
+            row_bytes = max(batch.nbytes / batch.num_rows, 1 / 8)
+            room = min(
+                self.options.stripe_rows - self._pending_rows,
+                int((self.options.stripe_bytes - self._pending_bytes) / row_bytes),
+            )
+            if room <= 0 and self._pending_rows:
+                self._flush()
+                continue
+            head = batch.slice(0, max(room, 1))
+            self._keep(head)
+            batch = batch.slice(head.num_rows)
+
+    def _flush(self) -> None:
+        batches = self._batches
+        if not self._pending_rows and not (batches and batches.ids):
+            return
+        table = pa.Table.from_batches(self._pending, schema=self.schema)
+        self._pending = []
+        ends = batches.ends() if batches is not None else None
+        for log, column in zip(self._logs, self._encode(table, ends), strict=True):
+            self._place(column.streams)
+            log.add(column)
+        if batches is not None:
+            streams = encode_batches(batches.ids, batches.lengths, self.options)
+            self._place(streams)
+            for records, stream in zip(self._batch_records, streams, strict=True):
+                records.append(stream.record)
+            batches.clear()
+        self._stripe_rows.append(self._pending_rows)
+        self._rows += self._pending_rows
+        self._pending_rows = self._pending_bytes = 0
+
+    def _encode(self, table: pa.Table, ends: np.ndarray | None) -> Iterator[EncodedColumn]:
+        columns = table.columns
+
+        def encode_run(start: int) -> list[EncodedColumn]:
+            stop = min(start + step, len(columns))
+            return [encode_column(self._plans[i], columns[i], ends) for i in range(start, stop)]
+
+        step = COLUMNS_PER_TASK if len(columns) > 4 * COLUMNS_PER_TASK else 1
+        starts = range(0, len(columns), step)
+        runs = map if self._executor is None else self._executor.map
+        for run in runs(encode_run, starts):
+            yield from run
+
+    def _place(self, streams: Sequence[EncodedStream]) -> None:
+        for stream in streams:
+            if stream.pages:
+                stream.record.offset = self._position
+                for page in stream.pages:
+                    self._put(page)
+
+    def _put(self, data: bytes) -> None:
+        self._sink.write(data)
+        self._position += len(data)
+
+    def abort(self) -> None:
+        """Give up: the file does not appear. A second call does nothing."""
+        if self._state == "open":
+            self._state = "aborted"
+            self._release()
+            self._sink.abort()
+
+    def _release(self) -> None:
+        if self._executor is not None:
+            self._executor.shutdown(wait=True, cancel_futures=True)
+
+    def close(self) -> FileInfo:
+        """Write the metadata and make the file visible.
+
+        Returns
+        -------
+        What was written. A second call returns it again.
+        """
+        if self.info is not None:
+            return self.info
+        self._check_open()
+        try:
+            self._flush()
+            self._release()
+            info = self._finish()
+            self._sink.commit()
+        except BaseException:
+            self.abort()
+            raise
+        self._state, self.info = "closed", info
+        return info
+
+    def _finish(self) -> FileInfo:
+        self._put(bytes(align(self._position) - self._position))
+        cmb_offset = self._position
+        lengths = [
+            self._put_cmb(log, plan) for log, plan in zip(self._logs, self._plans, strict=True)
+        ]
+        if self._batches is not None:
+            cmb = build_cmb(STREAM_TYPES, self._stripe_rows, self._batch_records)
+            self._put(cmb)
+            lengths.append(len(cmb))
+        tail_offset = self._position
+        tail, sections = bytearray(), {}
+        schema_area = build_schema_area(self.schema)
+        tail += _padded(schema_area)
+        statistics = [
+            {path: merge_columns(parts) for path, parts in log.statistics.items()}
+            for log in self._logs
+        ]
+        for kind, data in self._sections(statistics):
+            sections[kind] = (tail_offset + len(tail), len(data))
+            tail += _padded(data)
+        cit_offset = tail_offset + len(tail)
+        tail += build_cit(cmb_offset, lengths)
+        directory = build_sections(sections, bytes(tail))
+        footer = Footer(
+            schema_offset=tail_offset,
+            schema_length=len(schema_area),
+            cit_offset=cit_offset,
+            cit_length=8 * (len(lengths) + 1),
+            cmb_offset=cmb_offset,
+            cmb_length=tail_offset - cmb_offset,
+            sections_offset=tail_offset + len(tail),
+            sections_length=len(directory),
+            num_columns=len(self._plans),
+            num_rows=self._rows,
+            num_stripes=len(self._stripe_rows),
+            num_system_columns=int(self._batches is not None),
+            file_length=tail_offset + len(tail) + len(directory) + FOOTER.itemsize,
+            settings=self._settings(),
+            crc_sections=crc32c(directory),
+            created_by=CREATED_BY,
+        )
+        for part in (bytes(tail), directory, build_footer(footer)):
+            self._put(part)
+        return FileInfo(
+            path=self._path,
+            size=self._position,
+            tail_length=self._position - tail_offset,
+            num_rows=self._rows,
+            num_columns=len(self._plans),
+            num_stripes=len(self._stripe_rows),
+            columns_with_data=frozenset(
+                ordinal for ordinal, log in enumerate(self._logs) if log.has_data
+            ),
+            statistics={path: found for each in statistics for path, found in each.items()},
+            batch=self._batches.range if self._batches is not None else None,
+        )
+
+    def _put_cmb(self, log: _ColumnLog, plan: ColumnPlan) -> int:
+        if not log.has_data:
+            return 0
+        cmb = build_cmb(plan.node.stream_types(), self._stripe_rows, log.streams)
+        self._put(cmb)
+        return len(cmb)
+
+    def _settings(self) -> int:
+        settings = Setting.BATCH if self._batches is not None else Setting(0)
+        kind = ChecksumKind[self.options.checksum.upper()]
+        return int(settings) | kind << SETTING_CHECKSUM_SHIFT
+
+    def _sections(
+        self, statistics: Sequence[Mapping[tuple[str, ...], ColumnStatistics]]
+    ) -> Iterator[tuple[SectionKind, bytes]]:
+        ids = build_field_ids(self.schema)
+        if ids is not None:
+            yield SectionKind.FIELD_IDS, ids
+        if self._key_values:
+            yield SectionKind.KEY_VALUE, msgspec.json.encode(self._key_values)
+        if any(statistics) and len(self._plans) <= FILE_STATISTICS_COLUMNS_MAX:
+            yield SectionKind.FILE_STATISTICS, self._file_statistics(statistics)
+        stripes = np.zeros(len(self._stripe_rows), STRIPE_ENTRY)
+        stripes["rowCount"] = self._stripe_rows
+        stripes["firstRow"][1:] = np.cumsum(self._stripe_rows)[:-1]
+        yield SectionKind.STRIPE_TABLE, stripes.tobytes()
+        yield SectionKind.NAME_INDEX, build_name_index(self.schema.names)
+
+    def _file_statistics(
+        self, statistics: Sequence[Mapping[tuple[str, ...], ColumnStatistics]]
+    ) -> bytes:
+        entries = [
+            (ordinal, int(found.flags), found.min, found.max, found.null_count)
+            for ordinal, plan in enumerate(self._plans)
+            if (found := statistics[ordinal].get((plan.node.name,))) is not None
+        ]
+        return np.array(entries, FILE_STATISTICS_ENTRY).tobytes()
+
+
+def _padded(data: bytes) -> bytes:
+    return data + bytes(align(len(data)) - len(data))
+
+
+def _difference(expected: pa.Schema, found: pa.Schema) -> str:
+    for wanted, given in zip(expected, found, strict=False):
+        if not wanted.equals(given):
+            return f"expected {wanted}, found {given}"
+    return f"expected {len(expected)} columns, found {len(found)}"
+
+
+def _check_option_columns(options: WriteOptions, plans: Iterable[ColumnPlan]) -> None:
+    named = [*options.encodings, *options.bloom_filters]
+    if not isinstance(options.statistics, bool):
+        named += options.statistics
+    if not named:
+        return
+    known = {".".join(path) for plan in plans for path in plan.paths.values()}
+    known |= {plan.node.name for plan in plans}
+    for name in named:
+        if name not in known:
+            raise InvalidArgumentError(f"options name column {name!r}, which the schema lacks")
+
+
+def write_table(
+    data: Any,
+    path: PathLike | Any,
+    *,
+    options: WriteOptions | None = None,
+    storage_options: dict[str, Any] | None = None,
+    **overrides: Any,
+) -> FileInfo:
+    """Write any Arrow producer to one file.
+
+    Parameters
+    ----------
+    data
+        A table, batch, reader, iterable of batches, data frame or ``__arrow_c_stream__`` object.
+    path
+        A path, an fsspec URL, or any object with ``write()``.
+    options, overrides
+        `WriteOptions`, and single options that replace theirs: ``profile="compact"``.
+
+    Returns
+    -------
+    What was written.
+
+    Raises
+    ------
+    UnsupportedTypeError, InvalidArgumentError
+        Nothing is left at ``path`` then.
+    """
+    chosen = (options or WriteOptions()).with_overrides(overrides)
+    reader = record_batch_reader(data)
+    with Writer(path, reader.schema, options=chosen, storage_options=storage_options) as writer:
+        writer.write(reader)
+        return writer.close()

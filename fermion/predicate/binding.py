@@ -1,0 +1,236 @@
+"""Binding a filter to a schema: paths are resolved, literals checked, columns renamed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import pyarrow as pa
+import pyarrow.types as pat
+
+from fermion.arrow_types import is_list, strip_wrappers
+from fermion.errors import ColumnNotFoundError, InvalidArgumentError, column_not_found
+from fermion.predicate import arrow_expression
+from fermion.predicate.expression import (
+    And,
+    BooleanColumn,
+    Comparison,
+    Constant,
+    Expression,
+    IsIn,
+    IsNan,
+    IsNull,
+    Not,
+    Opaque,
+    Or,
+    Path,
+    StartsWith,
+    as_predicate,
+    column_text,
+    conjunction,
+    disjunction,
+)
+from fermion.predicate.literals import bind_literal, family
+
+
+def bind(
+    expression: Expression,
+    schema: pa.Schema,
+    *,
+    where: str = "filter",
+    known: Iterable[str] | None = None,
+) -> Expression:
+    """Resolve a filter's columns against a schema and check its literals against their types.
+
+    Parameters
+    ----------
+    where
+        The file or table, for messages.
+    known
+        Names to suggest for a missing column, where ``schema`` holds only some columns.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        For a missing column, naming the closest ones.
+    InvalidArgumentError
+        For an ambiguous name, and for a literal that the column's type cannot be compared with
+        (both types are named).
+    """
+    names = schema.names if known is None else known
+
+    def leaf(node: Expression) -> Expression:
+        if isinstance(node, Constant):
+            return node
+        if isinstance(node, Opaque):
+            return _bind_opaque(node, schema, where, names)
+        path: Path = node.path  # type: ignore[attr-defined]
+        resolved, dtype = resolve_path(path, schema, where=where, known=names)
+        return _bind_leaf(node, resolved, dtype)
+
+    return transform(as_predicate(expression), leaf)
+
+
+def transform(expression: Expression, leaf: Callable[[Expression], Expression]) -> Expression:
+    """The same tree with every leaf replaced by what ``leaf`` makes of it."""
+    if isinstance(expression, And):
+        return conjunction(transform(child, leaf) for child in expression.operands)
+    if isinstance(expression, Or):
+        return disjunction(transform(child, leaf) for child in expression.operands)
+    if isinstance(expression, Not):
+        return Not(transform(expression.operand, leaf))
+    return leaf(as_predicate(expression))
+
+
+def _bind_leaf(node: Expression, path: Path, dtype: pa.DataType) -> Expression:
+    where = column_text(path)
+    kind = family(dtype)
+    match node:
+        case Comparison(operator=operator, value=value):
+            return Comparison(path, operator, bind_literal(value, dtype, where))
+        case IsIn(values=values):
+            if not values:
+                return Constant(False)
+            return IsIn(path, tuple(bind_literal(value, dtype, where) for value in values))
+        case IsNull():
+            return IsNull(path)
+        case BooleanColumn():
+            _expect(kind, ("boolean",), where, dtype, "a bare column has to be boolean; compare it")
+            return BooleanColumn(path)
+        case IsNan():
+            _expect(kind, ("number",), where, dtype, "is_nan() needs a number")
+            return IsNan(path)
+        case StartsWith(prefix=prefix):
+            _expect(kind, ("string",), where, dtype, "starts_with() needs strings or binary")
+            return StartsWith(path, prefix)
+    raise InvalidArgumentError(f"{node!r} cannot be bound to a schema")
+
+
+def _expect(
+    kind: str, wanted: tuple[str, ...], where: str, dtype: pa.DataType, advice: str
+) -> None:
+    if kind not in (*wanted, "null"):
+        raise InvalidArgumentError(f"column {where} is {dtype}: {advice}")
+
+
+def _bind_opaque(node: Opaque, schema: pa.Schema, where: str, known: Iterable[str]) -> Opaque:
+    if node.positional:
+        return Opaque(node.expression, tuple((name,) for name in schema.names), positional=True)
+    for path in node.paths:
+        _walk(path, schema, where, known)
+    return node
+
+
+def resolve_path(
+    path: Path, schema: pa.Schema, *, where: str = "schema", known: Iterable[str] | None = None
+) -> tuple[Path, pa.DataType]:
+    """The path that a name or path means, and its type.
+
+    A single name is first looked for as it is, then, if it holds dots, as a path into structs.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        If there is no such column.
+    InvalidArgumentError
+        If several columns have the name, or the path leads into something that is no struct.
+    """
+    names = schema.names if known is None else known
+    if len(path) == 1 and "." in path[0] and not schema.get_all_field_indices(path[0]):
+        found = next(_dotted(path[0], schema), None)
+        if found is None:
+            raise column_not_found(path[0], names, where=where)
+        path = found
+    return path, _walk(path, schema, where, names)
+
+
+def _dotted(text: str, fields: Iterable[pa.Field]) -> Iterator[Path]:
+    """Paths that a dotted text can mean; names that hold dots themselves are tried too."""
+    fields = list(fields)
+    for item in fields:
+        if item.name == text:
+            yield (text,)
+    for item in fields:
+        storage = strip_wrappers(item.type)
+        if pat.is_struct(storage) and text.startswith(item.name + "."):
+            for rest in _dotted(text[len(item.name) + 1 :], storage):
+                yield (item.name, *rest)
+
+
+def _walk(path: Path, schema: pa.Schema, where: str, known: Iterable[str]) -> pa.DataType:
+    container: pa.Schema | pa.StructType = schema
+    for depth, name in enumerate(path):
+        ordinals = container.get_all_field_indices(name)
+        shown = column_text(path[: depth + 1])
+        if not ordinals:
+            inside = known if depth == 0 else [item.name for item in container]
+            raise column_not_found(".".join(path[: depth + 1]), inside, where=where)
+        if len(ordinals) > 1:
+            raise InvalidArgumentError(
+                f"{where}: {len(ordinals)} columns are named {shown}; a filter needs one: "
+                "rename the others"
+            )
+        dtype = container.field(ordinals[0]).type
+        if depth + 1 == len(path):
+            return dtype
+        container = strip_wrappers(dtype)
+        if not pat.is_struct(container):
+            kind = "a list or map" if is_list(container) or pat.is_map(container) else str(dtype)
+            raise ColumnNotFoundError(
+                f"{where}: no column {column_text(path)}: {shown} is {kind}, not a struct"
+            )
+    raise InvalidArgumentError(f"{where}: an empty path names no column")
+
+
+def candidate_names(expression: Expression) -> set[str] | None:
+    """Top-level names that an unbound filter may mean; None where it may need every column.
+
+    With the fields of these names alone, as far as they exist, `bind` works as with all.
+    """
+    found: set[str] = set()
+    for node in expression.walk():
+        if isinstance(node, Opaque) and node.positional:
+            return None
+    for path in expression.columns():
+        found.add(path[0])
+        if len(path) == 1:
+            parts = path[0].split(".")
+            found.update(".".join(parts[:count]) for count in range(1, len(parts)))
+    return found
+
+
+def rename_columns(expression: Expression, mapping: Mapping[Path, Path]) -> Expression:
+    """A bound filter over other names: each path, or the longest prefix of it, is replaced.
+
+    Parameters
+    ----------
+    mapping
+        From path to path; paths that are not in it stay.
+
+    Raises
+    ------
+    InvalidArgumentError
+        For a pyarrow expression that names columns by position.
+    """
+
+    def renamed(path: Path) -> Path:
+        for length in range(len(path), 0, -1):
+            target = mapping.get(path[:length])
+            if target is not None:
+                return (*target, *path[length:])
+        return path
+
+    def leaf(node: Expression) -> Expression:
+        match node:
+            case Comparison(path=path, operator=operator, value=value):
+                return Comparison(renamed(path), operator, value)
+            case IsIn(path=path, values=values):
+                return IsIn(renamed(path), values)
+            case StartsWith(path=path, prefix=prefix):
+                return StartsWith(renamed(path), prefix)
+            case IsNull(path=path) | IsNan(path=path) | BooleanColumn(path=path):
+                return type(node)(renamed(path))
+            case Opaque():
+                return arrow_expression.rename(node, renamed)
+        return node
+
+    return transform(expression, leaf)

@@ -1,0 +1,176 @@
+"""Filtering rows: a filter over record batches, in SQL's three-valued logic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pat
+
+from fermion.arrow_types import strip_wrappers
+from fermion.errors import InvalidArgumentError
+from fermion.predicate.expression import (
+    And,
+    BooleanColumn,
+    Comparison,
+    Constant,
+    Expression,
+    IsIn,
+    IsNan,
+    IsNull,
+    Not,
+    Opaque,
+    Or,
+    Path,
+    StartsWith,
+    as_predicate,
+)
+from fermion.predicate.literals import raw_scalar, resolve
+
+Data = pa.RecordBatch | pa.Table
+Mask = pa.BooleanArray | pa.ChunkedArray
+
+_NULL = pa.scalar(None, pa.bool_())
+_COMPARE: dict[str, Callable[..., Mask]] = {
+    "==": pc.equal,
+    "!=": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+
+
+def evaluate(expression: Expression, data: Data) -> Mask:
+    """Whether each row matches a bound filter: TRUE, FALSE or NULL.
+
+    Parameters
+    ----------
+    expression
+        Bound to a schema that has the columns of ``data`` it reads.
+    data
+        Holds at least the filter's columns, under the names it uses.
+
+    Returns
+    -------
+    pa.BooleanArray or pa.ChunkedArray
+        One value a row; an array for a record batch, chunked for a table. A filter selects the
+        rows that are TRUE (``data.filter(mask)`` does).
+    """
+    mask = _Evaluation(data).mask(as_predicate(expression))
+    if isinstance(data, pa.Table):
+        return mask if isinstance(mask, pa.ChunkedArray) else pa.chunked_array([mask])
+    return mask.combine_chunks() if isinstance(mask, pa.ChunkedArray) else mask
+
+
+class _Evaluation:
+    """One pass over one batch; columns are looked up once."""
+
+    def __init__(self, data: Data) -> None:
+        self.data = data
+        self.columns: dict[Path, Any] = {}
+
+    def mask(self, node: Expression) -> Mask:
+        match node:
+            case And(operands=operands):
+                return reduce(pc.and_kleene, map(self.mask, operands))
+            case Or(operands=operands):
+                return reduce(pc.or_kleene, map(self.mask, operands))
+            case Not(operand=operand):
+                return pc.invert(self.mask(operand))
+            case Constant(value=value):
+                return pa.repeat(pa.scalar(value, pa.bool_()), self.data.num_rows)
+            case Opaque():
+                return _evaluate_opaque(node, self.data)
+            case _:
+                return _leaf(node, self.column(node.path))  # type: ignore[attr-defined]
+
+    def column(self, path: Path) -> Any:
+        if path not in self.columns:
+            self.columns[path] = column_of(self.data, path)
+        return self.columns[path]
+
+
+def column_of(data: Data, path: Path) -> pa.Array | pa.ChunkedArray:
+    """The column at a path; a field of a struct is null where the struct is."""
+    ordinals = data.schema.get_all_field_indices(path[0])
+    if len(ordinals) != 1:
+        raise InvalidArgumentError(
+            f"{len(ordinals)} columns are named {path[0]!r} in the rows to filter; expected one"
+        )
+    column = data.column(ordinals[0])
+    for name in path[1:]:
+        column = pc.struct_field(_unwrapped(column), [name])
+    return column
+
+
+def _unwrapped(column: Any) -> Any:
+    """A column without extension, run-end and, where it matters, dictionary wrappers."""
+    if isinstance(column, pa.ChunkedArray):
+        if column.type == strip_wrappers(column.type):
+            return column
+        return pa.chunked_array(
+            [_unwrapped(chunk) for chunk in column.chunks], strip_wrappers(column.type)
+        )
+    if isinstance(column.type, pa.BaseExtensionType):
+        return _unwrapped(column.storage)
+    if pat.is_run_end_encoded(column.type):
+        return _unwrapped(pc.run_end_decode(column))
+    if pat.is_dictionary(column.type):
+        return _unwrapped(column.dictionary_decode())
+    return column
+
+
+def _leaf(node: Expression, column: Any) -> Mask:
+    if isinstance(column, pa.ChunkedArray):
+        if column.type != strip_wrappers(column.type):
+            return pa.chunked_array([_leaf(node, chunk) for chunk in column.chunks], pa.bool_())
+    elif pat.is_dictionary(column.type) and len(column.dictionary) <= len(column):
+        matches = _leaf(node, column.dictionary).take(column.indices)
+        return matches.fill_null(True) if isinstance(node, IsNull) else matches
+    values = _unwrapped(column)
+    if pat.is_null(values.type) and not isinstance(node, IsNull):
+        return pa.nulls(len(values), pa.bool_())
+    match node:
+        case IsNull():
+            return pc.is_null(values)
+        case BooleanColumn():
+            return values
+        case Comparison(operator=operator, value=value):
+            return _compare(values, operator, value)
+        case IsIn(values=literals):
+            return _is_in(values, literals)
+        case IsNan():
+            return _is_nan(values)
+        case StartsWith(prefix=prefix):
+            text = prefix.encode() if isinstance(prefix, str) else prefix
+            return pc.starts_with(_as_binary(values), pattern=text)
+    raise InvalidArgumentError(f"{node!r} cannot be evaluated")
+
+
+def _constant(values: Any, truth: bool) -> Mask:
+    """``truth`` where a value is, NULL where none is."""
+    return pc.if_else(pc.is_valid(values), pa.scalar(truth), _NULL)
+
+
+def _compare(values: Any, operator: str, value: Any) -> Mask:
+    resolved = resolve(operator, value, values.type)
+    if resolved.operator == "null":
+        return _constant(values, False) if False else pa.nulls(len(values), pa.bool_())
+    if resolved.operator in ("always", "never"):
+        return _constant(values, resolved.operator == "always")
+    values, scalar = _operands(values, resolved.raw)
+    return _COMPARE[resolved.operator](values, scalar)
+
+
+def _operands(values: Any, raw: Any) -> tuple[Any, pa.Scalar]:
+    """Values and literal in one type that pyarrow's kernels compare."""
+    storage = values.type
+    if isinstance(raw, bytes):
+        return _as_binary(values), pa.scalar(raw, pa.large_binary())
+    if pat.is_float16(storage):
+        return values.cast(pa.float32()), pa.scalar(raw, pa.float32())
+    return values, raw_scalar(raw, storage)

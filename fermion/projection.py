@@ -1,0 +1,126 @@
+"""Which columns a caller asked for: names and paths → column trees, pruned below structs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.types as pat
+
+from fermion.arrow_types import Node, NodeKind
+from fermion.errors import ColumnNotFoundError, InvalidArgumentError, column_not_found
+from fermion.file_index import FileIndex
+from fermion.file_info import VIRTUAL_COLUMNS
+
+ColumnName = str | tuple[str, ...] | int
+
+
+@dataclass(frozen=True, slots=True)
+class Projected:
+    """One column of a result.
+
+    Attributes
+    ----------
+    ordinal
+        The column's ordinal; -1 for a virtual column of batch mode.
+    node
+        Its tree without the fields that nobody asked for; None for a virtual column.
+    field
+        The field of the result.
+    """
+
+    ordinal: int
+    field: pa.Field
+    node: Node | None = None
+
+
+def project(index: FileIndex, columns: Sequence[ColumnName] | None) -> list[Projected]:
+    """Resolve what a caller asked for, in the order asked.
+
+    Parameters
+    ----------
+    columns
+        Names, ordinals, dotted paths into structs (where no column has the whole name), or tuples
+        of names; None for every column. Several paths into one struct give one column.
+
+    Raises
+    ------
+    ColumnNotFoundError, InvalidArgumentError
+    """
+    if columns is None:
+        names = index.all_names
+        return [
+            Projected(ordinal, index.field(ordinal, names[ordinal]), index.node(ordinal))
+            for ordinal in range(index.footer.num_columns)
+        ]
+    if isinstance(columns, str):
+        raise InvalidArgumentError(f"columns={columns!r}: expected a list of names")
+    wanted: dict[int | str, list[tuple[str, ...]]] = {}
+    for column in columns:
+        if index.footer.is_batch and column in VIRTUAL_COLUMNS:
+            wanted.setdefault(str(column), []).append(())
+            continue
+        ordinal, below = _resolve(index, column)
+        wanted.setdefault(ordinal, []).append(below)
+    return [_projected(index, key, paths) for key, paths in wanted.items()]
+
+
+def _projected(index: FileIndex, key: int | str, paths: list[tuple[str, ...]]) -> Projected:
+    if isinstance(key, str):
+        return Projected(-1, pa.field(key, pa.int64(), nullable=False))
+    node, field = index.node(key), index.field(key)
+    if () in paths:
+        return Projected(key, field, node)
+    pruned = _prune(node, paths, index.where)
+    return Projected(key, field.with_type(pruned.type), pruned)
+
+
+def _resolve(index: FileIndex, column: ColumnName) -> tuple[int, tuple[str, ...]]:
+    if isinstance(column, int):
+        if not 0 <= column < index.footer.num_columns:
+            raise column_not_found(column, index.all_names, where=index.where)
+        return column, ()
+    if isinstance(column, tuple):
+        return _named(index, column[0]), column[1:]
+    if "." in column and not index.names.find(column):
+        parts = column.split(".")
+        for split in range(len(parts) - 1, 0, -1):
+            head = ".".join(parts[:split])
+            if index.names.find(head):
+                return index.find(head), tuple(parts[split:])
+    return _named(index, column), ()
+
+
+def _named(index: FileIndex, name: str) -> int:
+    ordinal = index.find(name)
+    index.field(ordinal, name)
+    return ordinal
+
+
+def _prune(node: Node, paths: list[tuple[str, ...]], where: str) -> Node:
+    """The tree with only the fields that the paths name; stream ordinals stay what they are."""
+    if any(not path for path in paths):
+        return node
+    if node.kind is not NodeKind.STRUCT or not pat.is_struct(node.type):
+        raise ColumnNotFoundError(
+            f"{where}: column {node.name!r} is {node.type}, which has no field {paths[0][0]!r}"
+        )
+    wanted: dict[str, list[tuple[str, ...]]] = {}
+    for path in paths:
+        wanted.setdefault(path[0], []).append(path[1:])
+    known = {child.name: child for child in node.children}
+    for name in wanted:
+        if name not in known:
+            raise column_not_found(name, known, where=f"{where}: column {node.name!r}")
+    children = [
+        _prune(child, wanted[child.name], where) for child in node.children if child.name in wanted
+    ]
+    fields = [
+        node.type.field(child.name).with_type(pruned.type)
+        for child, pruned in zip(
+            (child for child in node.children if child.name in wanted), children, strict=True
+        )
+    ]
+    dtype = pa.struct(fields)
+    return replace(node, type=dtype, storage=dtype, children=tuple(children))

@@ -1,0 +1,268 @@
+"""Rows of one stripe: prune, read what a filter needs, then only the rows that survive it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Executor
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fermion.arrow_types import Node, NodeKind
+from fermion.batch_lookup import BatchLookup
+from fermion.column_reader import ColumnTask, DecodeOptions, read_columns
+from fermion.file_index import FileIndex
+from fermion.file_info import BATCH_ID
+from fermion.layout import ALL_NULL_LENGTH, INT64_MAX, INT64_MIN, ChunkFlag, DescType
+from fermion.predicate import Bounds, Expression, evaluate, ranges_that_may_match
+from fermion.predicate.ranges import RowRanges
+from fermion.projection import Projected
+
+DENSE_FRACTION = 0.25
+JOIN_ROWS = 512
+EXACT = ChunkFlag.HAS_MINMAX | ChunkFlag.MIN_EXACT | ChunkFlag.MAX_EXACT | ChunkFlag.NAN_KNOWN
+
+
+class StripeReader:
+    """Reads columns of a file stripe by stripe.
+
+    Parameters
+    ----------
+    index
+        The open file.
+    executor
+        Decodes columns side by side; None: one after the other.
+    """
+
+    def __init__(self, index: FileIndex, executor: Executor | None) -> None:
+        self._index, self._executor = index, executor
+        checksum, verify = index.footer.checksum_kind, index.options.verify_checksums
+        self._decode = DecodeOptions(checksum, verify, index.where)
+        self.batches = BatchLookup(index, verify=verify, checksum=checksum)
+
+    def arrays(
+        self, columns: Sequence[Projected], stripe: int, ranges: RowRanges | None
+    ) -> list[pa.Array]:
+        """Some rows (None: all) of some columns, in the columns' order."""
+        rows = int(self._index.stripe_rows[stripe])
+        stored = [column for column in columns if column.node is not None]
+        blocks = self._index.blocks(column.ordinal for column in stored)
+        tasks = [
+            ColumnTask(column.node, block, stripe, rows, ranges, self._decode)
+            for column, block in zip(stored, blocks, strict=True)
+            if column.node is not None
+        ]
+        found = iter(read_columns(self._index.source, tasks, self._executor))
+        return [
+            next(found)
+            if column.node is not None
+            else self.batches.column(column.field.name, stripe, ranges)
+            for column in columns
+        ]
+
+    def batch(
+        self, columns: Sequence[Projected], stripe: int, ranges: RowRanges | None
+    ) -> pa.RecordBatch:
+        """The same as a record batch, which knows its length without any column."""
+        if not columns:
+            rows = int(self._index.stripe_rows[stripe]) if ranges is None else ranges.total
+            return empty_columns(rows)
+        schema = pa.schema([column.field for column in columns])
+        return pa.RecordBatch.from_arrays(self.arrays(columns, stripe, ranges), schema=schema)
+
+    def candidates(
+        self, expression: Expression, columns: Sequence[Projected], stripe: int
+    ) -> RowRanges | None:
+        """Rows of a stripe that statistics leave in question; None: all of them."""
+        rows = int(self._index.stripe_rows[stripe])
+        if not self._index.options.use_statistics:
+            return None
+        by_name = {column.field.name: column for column in columns}
+
+        def lookup(path: tuple[str, ...]) -> Bounds | None:
+            column = by_name.get(path[0])
+            return self._bounds(column, path, stripe, rows) if column is not None else None
+
+        found = ranges_that_may_match(expression, lookup, rows)
+        return None if found.total == rows else found
+
+    def _bounds(
+        self, column: Projected, path: tuple[str, ...], stripe: int, rows: int
+    ) -> Bounds | None:
+        if column.node is None:
+            return self._batch_bounds(path[0], stripe)
+        (block,) = self._index.blocks([column.ordinal])
+        node, hidden = column.node, False
+        for name in path[1:]:
+            if block is not None:
+                hidden |= block.desc_type(node.validity) is not DescType.USE_DEFAULT
+            node = _child(node, name)
+        if node.kind is not NodeKind.LEAF:
+            return None
+        if block is None:
+            return _unit_bounds(node, rows, INT64_MAX, INT64_MIN, rows, EXACT)
+        chunk = block.chunk(node.stream, stripe)
+        if chunk.is_empty:
+            validity = block.chunk(node.validity, stripe)
+            if hidden or validity.length != ALL_NULL_LENGTH:
+                return None
+            return _unit_bounds(node, rows, INT64_MAX, INT64_MIN, rows, EXACT)
+        nulls = -1 if hidden else chunk.null_count
+        pages = block.pages(chunk)
+        if pages is None:
+            return _unit_bounds(node, rows, chunk.minimum, chunk.maximum, nulls, chunk.flags)
+        if not chunk.flags & ChunkFlag.HAS_MINMAX:
+            return None
+        pages = pages[1:] if chunk.flags & ChunkFlag.FIRST_PAGE_IS_DICT else pages
+        boundaries = np.concatenate(([0], np.cumsum(pages["rowCount"], dtype=np.int64)))
+        count = len(pages)
+        return Bounds(
+            boundaries=boundaries,
+            min=pages["minVal"].astype(np.int64),
+            max=pages["maxVal"].astype(np.int64),
+            null_count=np.full(count, 0 if nulls == 0 else -1, np.int64),
+            flags=np.full(count, chunk.flags, np.uint32),
+            type=node.storage,
+        )
+
+    def _batch_bounds(self, name: str, stripe: int) -> Bounds | None:
+        if name != BATCH_ID:
+            return None
+        ids, ends = self.batches.stripe(stripe)
+        return Bounds(
+            boundaries=ends,
+            min=ids,
+            max=ids,
+            null_count=np.zeros(len(ids), np.int64),
+            flags=np.full(len(ids), EXACT, np.uint32),
+            type=pa.int64(),
+        )
+
+    def matching(
+        self,
+        expression: Expression,
+        columns: Sequence[Projected],
+        stripe: int,
+        within: RowRanges | None = None,
+    ) -> tuple[np.ndarray, RowRanges | None, list[pa.Array]]:
+        """Rows that a filter selects, among those of ``within`` (None: all).
+
+        Returns
+        -------
+        mask
+            ``bool``, one for each candidate row.
+        candidates
+            The rows that the mask speaks of; None: all of the stripe's.
+        arrays
+            The filter's columns over the candidates.
+        """
+        ranges = self.candidates(expression, columns, stripe)
+        if within is not None:
+            ranges = within if ranges is None else ranges & within
+        if ranges is not None and not ranges:
+            return np.zeros(0, bool), ranges, []
+        batch = self.batch(columns, stripe, ranges)
+        mask = evaluate(expression, batch)
+        selected = pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
+        return np.asarray(selected, bool), ranges, batch.columns
+
+    def filtered(
+        self,
+        expression: Expression,
+        filter_columns: Sequence[Projected],
+        columns: Sequence[Projected],
+        stripe: int,
+        within: RowRanges | None = None,
+    ) -> pa.RecordBatch | None:
+        """The rows of a stripe that a filter selects; None where there are none.
+
+        Parameters
+        ----------
+        within
+            Rows of the stripe to look at; None: all.
+        """
+        mask, candidates, read = self.matching(expression, filter_columns, stripe, within)
+        if not mask.any():
+            return None
+        have = {
+            column.ordinal if column.node is not None else column.field.name: array
+            for column, array in zip(filter_columns, read, strict=True)
+        }
+        keys = [each.ordinal if each.node is not None else each.field.name for each in columns]
+        reusable = [
+            key in have and have[key].type == column.field.type
+            for key, column in zip(keys, columns, strict=True)
+        ]
+        others = [column for column, known in zip(columns, reusable, strict=True) if not known]
+        rest = iter(self._survivors(others, stripe, mask, candidates) if others else ())
+        selection = pa.array(mask)
+        arrays = [
+            have[key].filter(selection) if known else next(rest)
+            for key, known in zip(keys, reusable, strict=True)
+        ]
+        if not columns:
+            return empty_columns(int(mask.sum()))
+        schema = pa.schema([column.field for column in columns])
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _survivors(
+        self,
+        columns: Sequence[Projected],
+        stripe: int,
+        mask: np.ndarray,
+        candidates: RowRanges | None,
+    ) -> list[pa.Array]:
+        """Columns the filter did not read: only pages with selected rows, unless most have some."""
+        rows = int(self._index.stripe_rows[stripe])
+        if mask.mean() > DENSE_FRACTION:
+            selection = pa.array(mask)
+            return [
+                array if mask.all() else array.filter(selection)
+                for array in self.arrays(columns, stripe, candidates)
+            ]
+        wanted = np.flatnonzero(mask)
+        if candidates is not None:
+            wanted = candidates.to_indices()[wanted]
+        chosen = RowRanges.from_indices(wanted)
+        ranges = join_near(chosen, JOIN_ROWS)
+        arrays = self.arrays(columns, stripe, ranges)
+        if ranges.total == len(wanted):
+            return arrays
+        selection = pa.array(chosen.to_mask(rows)[ranges.to_indices()])
+        return [array.filter(selection) for array in arrays]
+
+
+def _child(node: Node, name: str) -> Node:
+    return next(child for child in node.children if child.name == name)
+
+
+def _unit_bounds(node: Node, rows: int, low: int, high: int, nulls: int, flags: int) -> Bounds:
+    return Bounds(
+        boundaries=np.array([0, rows], np.int64),
+        min=np.array([low], np.int64),
+        max=np.array([high], np.int64),
+        null_count=np.array([nulls], np.int64),
+        flags=np.array([flags], np.uint32),
+        type=node.storage,
+    )
+
+
+def join_near(ranges: RowRanges, gap_rows_max: int) -> RowRanges:
+    """The same rows and the gaps of at most so many rows between them."""
+    if len(ranges) < 2:
+        return ranges
+    return RowRanges.from_bounds(
+        ranges.starts, np.append(_bridged(ranges, gap_rows_max), ranges.stops[-1])
+    )
+
+
+def _bridged(ranges: RowRanges, gap_rows_max: int) -> np.ndarray:
+    near = ranges.starts[1:] - ranges.stops[:-1] <= gap_rows_max
+    return np.where(near, ranges.starts[1:], ranges.stops[:-1])
+
+
+def empty_columns(rows: int) -> pa.RecordBatch:
+    """A record batch without columns that has so many rows."""
+    struct = pa.StructArray.from_buffers(pa.struct([]), rows, [None])
+    return pa.RecordBatch.from_struct_array(struct)
