@@ -30,7 +30,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import types as st
 from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 
-from fermion.arrow_types import strip_wrappers
 from spark_ext.errors import UnsupportedBySpark
 
 DECIMAL_DIGITS_MAX = 38
@@ -158,6 +157,17 @@ def arriving_schema(schema: st.StructType, table: pa.Schema) -> pa.Schema:
     return pa.schema(fields)
 
 
+def held_type(dtype: pa.DataType) -> pa.DataType:
+    """The type of the values: without extension, dictionary and run-end wrappers."""
+    while True:
+        if isinstance(dtype, pa.BaseExtensionType):
+            dtype = dtype.storage_type
+        elif pat.is_dictionary(dtype) or pat.is_run_end_encoded(dtype):
+            dtype = dtype.value_type
+        else:
+            return dtype
+
+
 def _matched(arrives: pa.Field, stored: pa.Field) -> pa.Field:
     dtype = _matched_type(arrives.type, stored.type)
     # Spark calls nearly every column nullable; a null that the table forbids is found on writing.
@@ -165,7 +175,7 @@ def _matched(arrives: pa.Field, stored: pa.Field) -> pa.Field:
 
 
 def _matched_type(arrives: pa.DataType, stored: pa.DataType) -> pa.DataType:
-    bare = strip_wrappers(stored)
+    bare = held_type(stored)
     if pat.is_struct(arrives) and pat.is_struct(bare):
         return _matched_struct(arrives, stored, bare)
     if pat.is_map(arrives) and pat.is_map(bare):
@@ -195,7 +205,7 @@ def _matched_struct(
 
 
 def _spark_type(dtype: pa.DataType, time_enabled: bool, where: str) -> st.DataType:
-    dtype = strip_wrappers(dtype)
+    dtype = held_type(dtype)
     if dtype in _SAME:
         return _SAME[dtype]
     if pat.is_timestamp(dtype):

@@ -1,0 +1,165 @@
+"""Spark sessions: the settings that Arrow exchange wants, Java, and the workers' interpreter."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pat
+from pyspark.sql import SparkSession
+
+from spark_ext.errors import JavaNotFound, UnsupportedBySpark
+
+BATCH_ROWS_SETTING = "spark.sql.execution.arrow.maxRecordsPerBatch"
+BATCH_BYTES_SETTING = "spark.sql.execution.arrow.maxBytesPerBatch"
+BATCH_BYTES_DEFAULT = 64 * 1024 * 1024
+BATCH_BYTES_UNLIMITED = 2**31 - 1
+
+BATCH_ROWS = 16_384
+"""Rows that Spark hands to Python at a time, unless columns are many or all of fixed width."""
+BATCH_ROWS_FIXED_WIDTH = 65_536
+BATCH_ROWS_MIN = 64
+VARIABLE_WIDTH_GUESS = 64
+"""Bytes of a string or list, for choosing how many rows make a batch."""
+
+WORKER_INTERPRETER = "PYSPARK_PYTHON"
+_DEFAULT_INTERPRETER = "python3"
+
+
+def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
+    """Give a session builder the settings that this package likes.
+
+    - Batches of 16,384 rows between Spark and Python, measured in rows alone: Spark's limit in
+      bytes makes it measure every column after every row, which doubles the cost of handing
+      rows over. Lower `spark.sql.execution.arrow.maxRecordsPerBatch` for rows of 100 KB and more.
+    - On one machine, workers run the interpreter of the driver (`PYSPARK_PYTHON`), unless the
+      environment says otherwise.
+
+    Settings made after this call win.
+
+    Parameters
+    ----------
+    builder
+        ``SparkSession.builder``, perhaps with settings already.
+
+    Returns
+    -------
+    pyspark.sql.SparkSession.Builder
+        The same builder.
+
+    Raises
+    ------
+    JavaNotFound
+        A session cannot start on this machine.
+    """
+    check_java()
+    if WORKER_INTERPRETER not in os.environ and not _is_submitted():
+        os.environ[WORKER_INTERPRETER] = sys.executable
+    builder.config(BATCH_ROWS_SETTING, BATCH_ROWS)
+    builder.config(BATCH_BYTES_SETTING, BATCH_BYTES_UNLIMITED)
+    return builder
+
+
+def check_java() -> None:
+    """Make sure that a Java runtime is there to start Spark with.
+
+    Nothing is checked under ``spark-submit`` or for a remote session, where Spark runs already.
+
+    Raises
+    ------
+    JavaNotFound
+        Neither ``JAVA_HOME`` nor the path has one.
+    """
+    if _is_submitted() or "SPARK_REMOTE" in os.environ:
+        return
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        if shutil.which("java", path=str(Path(home) / "bin")):
+            return
+        raise JavaNotFound(f"JAVA_HOME is {home}, but there is no bin/java in it; Spark needs Java")
+    if not shutil.which("java"):
+        raise JavaNotFound(
+            "Spark needs a Java runtime (17 or later), and there is no java on the path; "
+            "install one or set JAVA_HOME"
+        )
+
+
+def classic(spark: SparkSession, what: str) -> SparkSession:
+    """Check that a session has its driver in this process, and prepare it for our tasks.
+
+    Where nothing chose an interpreter for the workers of this machine, they get this one.
+
+    Raises
+    ------
+    UnsupportedBySpark
+        The session is a Spark Connect client.
+    """
+    if "connect" in type(spark).__module__.split("."):
+        raise UnsupportedBySpark(
+            f"{what} needs a classic Spark session, this one is a Spark Connect client; "
+            'read and write with format("fermion") there'
+        )
+    context = spark.sparkContext
+    unset = WORKER_INTERPRETER not in os.environ and context.pythonExec == _DEFAULT_INTERPRETER
+    if unset and (context.master or "").startswith("local"):
+        context.pythonExec = sys.executable
+    return spark
+
+
+@contextmanager
+def settings(spark: SparkSession, values: Mapping[str, Any]) -> Iterator[None]:
+    """Set some of a session's settings for the jobs of a block."""
+    before = {name: spark.conf.get(name, None) for name in values}
+    for name, value in values.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, value)
+
+
+def batch_settings(spark: SparkSession, schema: pa.Schema) -> dict[str, Any]:
+    """Settings under which Spark hands rows of a schema over to Python.
+
+    A number of rows that the session has below what fits is left alone, and so is a limit in
+    bytes that is not Spark's default.
+    """
+    rows = min(batch_rows(schema), int(spark.conf.get(BATCH_ROWS_SETTING) or BATCH_ROWS))
+    chosen: dict[str, Any] = {BATCH_ROWS_SETTING: rows}
+    if (spark.conf.get(BATCH_BYTES_SETTING) or "").rstrip("b") == str(BATCH_BYTES_DEFAULT):
+        chosen[BATCH_BYTES_SETTING] = BATCH_BYTES_UNLIMITED
+    return chosen
+
+
+def batch_rows(schema: pa.Schema) -> int:
+    """Rows of a schema that make a batch of at most about 64 MiB."""
+    width = sum(_width(field.type) for field in schema)
+    fixed = all(_is_fixed_width(field.type) for field in schema)
+    rows_max = BATCH_ROWS_FIXED_WIDTH if fixed else BATCH_ROWS
+    return max(BATCH_ROWS_MIN, min(rows_max, BATCH_BYTES_DEFAULT // max(width, 1)))
+
+
+def _is_fixed_width(dtype: pa.DataType) -> bool:
+    return pat.is_primitive(dtype) or pat.is_decimal(dtype)
+
+
+def _width(dtype: pa.DataType) -> int:
+    if _is_fixed_width(dtype):
+        return max(1, dtype.bit_width // 8)
+    if pat.is_struct(dtype):
+        return sum(_width(child.type) for child in dtype)
+    return VARIABLE_WIDTH_GUESS
+
+
+def _is_submitted() -> bool:
+    return "PYSPARK_GATEWAY_PORT" in os.environ

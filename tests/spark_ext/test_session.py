@@ -1,0 +1,81 @@
+"""Java, the workers' interpreter and the size of batches are settled before Spark starts."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pyarrow as pa
+import pytest
+
+from spark_ext import session
+from spark_ext.errors import JavaNotFound, UnsupportedBySpark
+
+
+class Builder:
+    """Records what a session builder is told."""
+
+    def __init__(self):
+        self.told = {}
+
+    def config(self, name, value):
+        self.told[name] = value
+        return self
+
+
+@pytest.fixture
+def no_submit(monkeypatch):
+    """An environment that nothing has touched yet."""
+    for name in ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "PYSPARK_PYTHON"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_a_missing_java_is_said_in_one_line(no_submit, monkeypatch, tmp_path):
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(JavaNotFound) as caught:
+        session.configure(Builder())
+    assert "set JAVA_HOME" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_java_home_without_java_is_named(no_submit, monkeypatch, tmp_path):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(JavaNotFound, match=str(tmp_path)):
+        session.configure(Builder())
+
+
+def test_workers_run_the_interpreter_of_the_driver_unless_told_otherwise(no_submit, monkeypatch):
+    monkeypatch.setattr(session, "check_java", lambda: None)
+    session.configure(Builder())
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    monkeypatch.setenv("PYSPARK_PYTHON", "python-of-the-cluster")
+    session.configure(Builder())
+    assert os.environ["PYSPARK_PYTHON"] == "python-of-the-cluster"
+
+
+def test_batches_are_measured_in_rows_alone(no_submit, monkeypatch):
+    monkeypatch.setattr(session, "check_java", lambda: None)
+    builder = Builder()
+    assert session.configure(builder) is builder
+    assert builder.told[session.BATCH_BYTES_SETTING] == session.BATCH_BYTES_UNLIMITED
+
+
+@pytest.mark.parametrize(
+    ("schema", "rows"),
+    [
+        (pa.schema([("a", pa.int64())]), 65_536),
+        (pa.schema([("a", pa.int64()), ("s", pa.string())]), 16_384),
+        (pa.schema([(f"c{i}", pa.float64()) for i in range(10_000)]), 838),
+        (pa.schema([(f"c{i}", pa.string()) for i in range(100_000)]), 64),
+        (pa.schema([]), 65_536),
+    ],
+)
+def test_wider_rows_make_smaller_batches(schema, rows):
+    assert session.batch_rows(schema) == rows
+
+
+def test_a_spark_connect_client_is_refused_with_the_way_out():
+    client = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+    with pytest.raises(UnsupportedBySpark, match=r'format\("fermion"\)'):
+        session.classic(client, "append")
