@@ -1,0 +1,108 @@
+"""What a caller asks `commit` to publish."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fermion.errors import InvalidArgumentError
+from fermion_table.conflict import Mine, Partitions
+from fermion_table.manifest import Entry
+from fermion_table.snapshot import Kind, SchemaReference, Snapshot
+
+RemovedFile = Entry | str
+
+
+@dataclass(frozen=True, slots=True)
+class NewSchema:
+    """A schema version to store: its id (greater than any before) and its JSON."""
+
+    id: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileGroup:
+    """One unit of a compaction: these files in place of those."""
+
+    added: tuple[Entry, ...]
+    removed: tuple[RemovedFile, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRequest:
+    """One commit.
+
+    Attributes
+    ----------
+    kind
+        What it does.
+    added
+        Entries of new files. What they inherit stays None; `sequence_offset` and `row_offset`
+        count within this commit.
+    removed
+        Entries as `live_entries` gave them, or (slower) names of files. A file in both
+        `removed` and `added` is replaced (a new deletion vector).
+    groups
+        Of a compaction, instead of `added` and `removed`: units that may be left out.
+    schema
+        A schema change, alone or together with files.
+    base
+        The snapshot that the operation was decided on; None for a blind append, which is
+        then based on the latest.
+    scope, depends_on, accepts_schema
+        What the operation rests on: see `conflict.Mine`.
+    message, author, properties
+        For the history.
+    commit_user, commit_identifier
+        The same pair is committed once.
+    reader_features, writer_features
+        Features that the table needs from this commit on.
+    """
+
+    kind: Kind
+    added: Sequence[Entry] = ()
+    removed: Sequence[RemovedFile] = ()
+    groups: Sequence[FileGroup] = ()
+    schema: NewSchema | None = None
+    base: Snapshot | None = None
+    scope: Partitions | None = None
+    depends_on: Callable[[Entry], bool] | None = None
+    accepts_schema: Callable[[SchemaReference], str | None] | None = None
+    message: str | None = None
+    author: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    commit_user: str | None = None
+    commit_identifier: int | str | None = None
+    reader_features: Sequence[str] = ()
+    writer_features: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if self.groups and (self.added or self.removed or self.kind != "compact"):
+            raise InvalidArgumentError("groups belong to a compaction, without added and removed")
+        if self.kind == "append" and self.removed:
+            raise InvalidArgumentError("an append removes no files; use kind 'overwrite'")
+        if (self.commit_user is None) != (self.commit_identifier is None):
+            raise InvalidArgumentError("commit_user and commit_identifier come together")
+
+    @property
+    def is_identified(self) -> bool:
+        """Whether repeating this commit must not publish it twice."""
+        return self.commit_user is not None
+
+    def as_mine(self) -> Mine:
+        """This request as the conflict matrix sees it."""
+        return Mine(
+            kind=self.kind,
+            scope=self.scope,
+            removed=frozenset(file_name(item) for item in self.removed),
+            groups=[frozenset(file_name(item) for item in group.removed) for group in self.groups],
+            changes_schema=self.schema is not None,
+            depends_on=self.depends_on,
+            accepts_schema=self.accepts_schema,
+        )
+
+
+def file_name(item: RemovedFile) -> str:
+    """The data file that an item of `CommitRequest.removed` names."""
+    return item if isinstance(item, str) else item.file

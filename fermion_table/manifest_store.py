@@ -1,0 +1,204 @@
+"""Manifests in a store: write them, read them through the cache, list a snapshot's live entries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fermion_table import json_codec
+from fermion_table.errors import CorruptMetadata
+from fermion_table.manifest import (
+    Entry,
+    Manifest,
+    ManifestReference,
+    decode_manifest,
+    encode_manifest,
+)
+from fermion_table.metadata_cache import shared_cache
+from fermion_table.paths import manifest_path, unique_name
+from fermion_table.snapshot import Delta, Snapshot
+from fermion_table.storage import AtomicStore
+
+_ABSENT: Any = object()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredManifest:
+    """A manifest object just written: its path, and hash and size of its stored bytes."""
+
+    path: str
+    hash: str
+    size: int
+
+
+@dataclass(slots=True)
+class Located:
+    """Where files that a commit removes stand in its parent.
+
+    Attributes
+    ----------
+    entries
+        Their entries, as they were.
+    tail
+        Those in the tail.
+    ordinals
+        Ordinals within manifests, by position in `Snapshot.manifests`.
+    missing
+        Files that are not live.
+    """
+
+    entries: list[Entry] = field(default_factory=list)
+    tail: set[str] = field(default_factory=set)
+    ordinals: dict[int, list[int]] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+
+
+def write_manifest(store: AtomicStore, entries: Sequence[Entry]) -> StoredManifest:
+    """Store entries as a loose manifest under a new name."""
+    data, compressed = json_codec.stored(encode_manifest(entries))
+    path = manifest_path(unique_name(), compressed=compressed)
+    store.write(path, data)
+    return StoredManifest(path, json_codec.content_hash(data), len(data))
+
+
+def read_stored(store: AtomicStore, path: str, hash: str, size: int) -> bytes:
+    """The stored bytes of an object, checked against what its referrer says.
+
+    Raises
+    ------
+    CorruptMetadata
+        Missing, of another size, or of another hash.
+    """
+    try:
+        data = store.read(path)
+    except FileNotFoundError as error:
+        raise CorruptMetadata(path, f"an object of {size} bytes", "no such object") from error
+    if len(data) != size:
+        raise CorruptMetadata(path, f"{size} bytes", f"{len(data)} bytes")
+    found = json_codec.content_hash(data)
+    if found != hash:
+        raise CorruptMetadata(path, f"hash {hash}", f"hash {found}")
+    return data
+
+
+def read_manifest(
+    store: AtomicStore, reference: ManifestReference, *, keep_unknown: bool = False
+) -> Manifest:
+    """A manifest as stored, dead entries included, nothing inherited yet.
+
+    Raises
+    ------
+    CorruptMetadata
+        Not what the reference says.
+    """
+    cached: Manifest | None = None if keep_unknown else shared_cache.get(reference.hash)
+    if cached is not None:
+        return cached
+    data = read_stored(store, reference.path, reference.hash, reference.size)
+    manifest = decode_manifest(data, reference.path, keep_unknown=keep_unknown)
+    if len(manifest.entries) != reference.entries:
+        raise CorruptMetadata(
+            reference.path, f"{reference.entries} entries", f"{len(manifest.entries)}"
+        )
+    if not keep_unknown:
+        shared_cache.put(reference.hash, manifest, len(data))
+    return manifest
+
+
+def manifest_entries(
+    store: AtomicStore, reference: ManifestReference, *, keep_unknown: bool = False
+) -> list[Entry]:
+    """The live entries of a manifest, in its order, with what they inherit."""
+    manifest = read_manifest(store, reference, keep_unknown=keep_unknown)
+    dead = set(reference.dead)
+    return [
+        _inherited(entry, reference)
+        for ordinal, entry in enumerate(manifest.entries)
+        if ordinal not in dead
+    ]
+
+
+def live_entries(store: AtomicStore, snapshot: Snapshot) -> list[Entry]:
+    """Every live file of a snapshot, in the order in which its rows are read.
+
+    The order is that of sequence numbers, and within one that of row ids.
+    """
+    entries = list(snapshot.tail)
+    for reference in snapshot.manifests:
+        entries += manifest_entries(store, reference)
+    return sorted(entries, key=scan_order)
+
+
+def scan_order(entry: Entry) -> tuple[int, int, str]:
+    """The key by which live entries are ordered."""
+    return entry.sequence_number, entry.row_id_base or 0, entry.file
+
+
+def added_entries(store: AtomicStore, snapshot: Snapshot) -> list[Entry]:
+    """The entries that a snapshot's commit added, with what they inherit."""
+    delta = snapshot.delta
+    entries = list(snapshot.tail[len(snapshot.tail) - delta.tail_entries :])
+    for reference in delta.added:
+        entries += manifest_entries(store, reference)
+    return entries
+
+
+def removed_entries(store: AtomicStore, snapshot: Snapshot) -> list[Entry]:
+    """The entries that a snapshot's commit removed, without statistics."""
+    return list(_removed(store, snapshot.delta))
+
+
+def locate(store: AtomicStore, snapshot: Snapshot, files: Iterable[Entry | str]) -> Located:
+    """Find files in a snapshot's tail and manifests.
+
+    Parameters
+    ----------
+    store
+        Of the table.
+    snapshot
+        Where to look.
+    files
+        Entries as `live_entries` gave them, or names of files. For an entry only manifests
+        are opened that may hold it; a name means opening all.
+    """
+    located = Located()
+    wanted = {_file(item): _hint(item) for item in files}
+    for entry in snapshot.tail:
+        if wanted.pop(entry.file, _ABSENT) is not _ABSENT:
+            located.entries.append(entry)
+            located.tail.add(entry.file)
+    for position, reference in enumerate(snapshot.manifests):
+        low, high = reference.added_snapshot
+        if not any(hint is None or low <= hint <= high for hint in wanted.values()):
+            continue
+        dead = set(reference.dead)
+        for ordinal, entry in enumerate(read_manifest(store, reference).entries):
+            if entry.file in wanted and ordinal not in dead:
+                del wanted[entry.file]
+                located.entries.append(_inherited(entry, reference))
+                located.ordinals.setdefault(position, []).append(ordinal)
+    located.missing = sorted(wanted)
+    return located
+
+
+def _removed(store: AtomicStore, delta: Delta) -> Iterator[Entry]:
+    yield from delta.removed
+    for reference in delta.removed_manifests:
+        yield from manifest_entries(store, reference)
+
+
+def _inherited(entry: Entry, reference: ManifestReference) -> Entry:
+    return entry.inherit(
+        snapshot_id=reference.added_snapshot[0],
+        sequence_start=reference.sequence_start,
+        row_id_start=reference.row_id_start,
+    )
+
+
+def _file(item: Entry | str) -> str:
+    return item if isinstance(item, str) else item.file
+
+
+def _hint(item: Entry | str) -> int | None:
+    return None if isinstance(item, str) else item.added_snapshot

@@ -1,0 +1,47 @@
+"""Every default and limit of the table layer's metadata, and the options of a commit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KIB = 1024
+MIB = 1024 * KIB
+
+TAIL_ENTRIES_MAX = 64
+"""Entries of recent commits that a snapshot holds itself."""
+TAIL_BYTES_MAX = 64 * KIB
+"""Bytes of JSON of those entries."""
+TOUCHED_PARTITIONS_MAX = 64
+"""Partitions that a snapshot names as touched; above that it says "many"."""
+
+MERGE_FANOUT = 8
+"""Manifests of one size class that are merged into one."""
+MERGE_INPUT_ENTRIES_MAX = 8_192
+"""A loose manifest of more live entries than this is not merged any more."""
+REWRITE_DEAD_FRACTION = 0.3
+"""A manifest is rewritten when more of its entries than this are dead."""
+
+METADATA_CACHE_BYTES = 64 * MIB
+"""Stored bytes of immutable metadata objects that a process keeps decoded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitOptions:
+    """How hard a commit tries.
+
+    Attributes
+    ----------
+    timeout_s
+        Seconds after which a commit that keeps losing gives up. Slots must outlive the
+        data they point to by longer than this.
+    backoff_s_min, backoff_s_max
+        After each loss a commit waits a random time up to a bound that doubles from one to
+        the other.
+    unknown_tries
+        How often the outcome of a lost reply is looked up before it counts as unknown.
+    """
+
+    timeout_s: float = 600.0
+    backoff_s_min: float = 0.005
+    backoff_s_max: float = 1.0
+    unknown_tries: int = 5
