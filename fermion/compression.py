@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
-import numpy as np
 import zstandard
 
 from fermion.errors import InvalidFileError
 
-Buffer = bytes | bytearray | memoryview | np.ndarray
+Buffer = Any
+"""Anything that gives bytes without copying; typing has no name for it before Python 3.12."""
 
 LEVEL_MIN = -7
 LEVEL_MAX = 19
@@ -44,7 +45,7 @@ def compress(data: Buffer, level: int) -> bytes:
             level=level, write_content_size=True, write_checksum=False
         )
         _contexts.compressors[level] = compressor
-    return compressor.compress(data)
+    return compressor.compress(memoryview(data))
 
 
 def decompress(data: Buffer, raw_length: int, *, padded: bool = False, where: str = "") -> bytes:
@@ -68,13 +69,14 @@ def decompress(data: Buffer, raw_length: int, *, padded: bool = False, where: st
         The frame is damaged, or holds another number of bytes.
     """
     prefix = f"{where}: " if where else ""
+    frame = memoryview(data)
     try:
-        stored = zstandard.frame_content_size(data)
+        stored = zstandard.frame_content_size(frame)
         if stored != raw_length:
             raise InvalidFileError(
                 f"{prefix}zstd frame: expected {raw_length} bytes of content, found {stored}"
             )
-        raw = _contexts.decompressor.decompress(data, raw_length, allow_extra_data=padded)
+        raw = _contexts.decompressor.decompress(frame, raw_length, allow_extra_data=padded)
     except zstandard.ZstdError as error:
         raise InvalidFileError(f"{prefix}zstd frame: {error}") from error
     if len(raw) != raw_length:

@@ -16,27 +16,35 @@ offset size name       meaning
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
-from fermion import kernels
+from fermion.checksum import checksum as checksum_of
 from fermion.compression import compress, decompress
+from fermion.encodings.policy import policy_for
 from fermion.encodings.protocol import (
     BinaryPlan,
     Buffer,
     DecodeContext,
     EncodeSettings,
     Node,
+    PageBuffer,
     Recipe,
     buffers_size,
     encoding_name,
     parse_node,
 )
 from fermion.encodings.registry import ENCODINGS
-from fermion.encodings.selection import ChoiceMemory, choose, plain_recipe, plain_size, settings_for
+from fermion.encodings.selection import (
+    ChoiceMemory,
+    choose,
+    describe_recipe,
+    plain_recipe,
+    plain_size,
+)
 from fermion.errors import (
     ChecksumError,
     FermionError,
@@ -72,12 +80,6 @@ _HEADER = struct.Struct("<BBHIII")
 _HEADER_START = struct.Struct("<BBHII")
 _CRC = struct.Struct("<I")
 _CRC_OFFSET = 12
-
-
-def _checksum(kind: ChecksumKind, data: Buffer, seed: int = 0) -> int:
-    if kind is ChecksumKind.CRC32C:
-        return kernels.crc32c(data, seed)
-    return zlib.crc32(data, seed) if kind is ChecksumKind.CRC32 else 0
 
 
 _KINDS = {
@@ -122,7 +124,7 @@ class PageSlice:
         Slots wanted (stop exclusive).
     """
 
-    buffer: Buffer
+    buffer: PageBuffer
     offset: int
     slot_count: int
     start: int
@@ -169,27 +171,32 @@ def encode_chunk(
     InvalidArgumentError
         ``forced`` names no encoding, or one that cannot hold the values; a page passes 4 GiB.
     """
-    settings = settings_for(options)
-    kind = _KINDS[options.checksum]
-    choice = choose(values, physical, cuts, options=options, forced=forced, memory=memory)
-    writer = _PageWriter(physical, settings, kind, choice.compress_page, forced is not None)
     bounds = [int(cut) for cut in cuts]
+    choice = choose(
+        values, physical, len(bounds) - 1, options=options, forced=forced, memory=memory
+    )
+    writer = _PageWriter(
+        physical,
+        policy_for(options).settings,
+        _KINDS[options.checksum],
+        choice.compress_page,
+        forced is not None,
+    )
+    codes, dictionary = choice.codes, choice.dictionary
     pages: list[bytes] = []
-    if choice.codes is not None and choice.dictionary is not None:
-        codes_recipe, dictionary_recipe = choice.recipe.children
-        pages.append(writer.page(choice.dictionary, dictionary_recipe))
-        pages.extend(
-            writer.page(slice_values(values, start, stop), choice.recipe, choice.codes[start:stop])
-            for start, stop in zip(bounds, bounds[1:], strict=False)
-        )
-    else:
-        pages.extend(
-            writer.page(slice_values(values, start, stop), choice.recipe)
-            for start, stop in zip(bounds, bounds[1:], strict=False)
+    if dictionary is not None:
+        pages.append(writer.page(dictionary, choice.recipe.children[1]))
+    for start, stop in pairwise(bounds):
+        pages.append(
+            writer.page(
+                slice_values(values, start, stop),
+                choice.recipe,
+                None if codes is None else codes[start:stop],
+            )
         )
     if memory is not None:
-        memory.record(choice, sum(map(len, pages)), values, physical)
-    return EncodedChunk(pages, choice.codes is not None, choice.describe())
+        memory.record(choice, sum(map(len, pages)), plain_size(values, physical))
+    return EncodedChunk(pages, dictionary is not None, describe_recipe(choice.recipe))
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +216,8 @@ class _PageWriter:
         plain is smaller, and where the page would expand by more than readers allow.
         """
         plain = plain_recipe(self.physical)
+        if not len(values):
+            recipe = plain
         limit = plain_size(values, self.physical)
         try:
             parts = self.settings.encode(values if codes is None else codes, self.physical, recipe)
@@ -240,7 +249,7 @@ class _PageWriter:
         start = _HEADER_START.pack(PAGE_VERSION, codec, encoding, slots, raw)
         crc = 0
         for part in (start, *parts):
-            crc = _checksum(self.kind, part, crc)
+            crc = checksum_of(self.kind, part, crc)
         return b"".join((start, _CRC.pack(crc), *parts))
 
 
@@ -347,7 +356,7 @@ def _open(page: PageSlice, verify: bool, kind: ChecksumKind, slot_count: int | N
         raise InvalidFileError(f"expected a page of at least {HEADER_SIZE} bytes, found {size}")
     version, codec, encoding, slots, raw_length, crc = _HEADER.unpack_from(buffer, 0)
     if verify and kind is not ChecksumKind.NONE:
-        found = _checksum(kind, buffer[HEADER_SIZE:], _checksum(kind, buffer[:_CRC_OFFSET]))
+        found = checksum_of(kind, buffer[HEADER_SIZE:], checksum_of(kind, buffer[:_CRC_OFFSET]))
         if found != crc:
             raise ChecksumError(f"checksum: stored {crc:#010x}, computed {found:#010x}")
     if version != PAGE_VERSION:

@@ -27,7 +27,7 @@ from fermion.encodings.sampling import (
 )
 from fermion.encodings.unsigned import UNSIGNED, narrowest
 from fermion.layout import EncodingId
-from fermion.values import INT64, BinaryValues, Bits, PhysicalKind, PhysicalType, Values
+from fermion.values import BINARY, INT64, BinaryValues, Bits, PhysicalKind, PhysicalType, Values
 
 TRIAL_BYTES_MIN = 4096
 DICTIONARY_ENTRIES_MAX = 65_536
@@ -123,8 +123,8 @@ class Search:
             best = found[-1].size
             if best * 8 >= _LOOKUP_BITS_MIN * len(values):
                 blocks = sample_blocks(values, BLOCK_SLOTS)
-                size = kernels.bitpack_size(block_differences(blocks, BLOCK_SLOTS))
-                size *= len(values) / len(blocks)
+                packed = kernels.bitpack_size(block_differences(blocks, BLOCK_SLOTS))
+                size = packed * (len(values) / len(blocks))
                 size += len(values) / BLOCK_SLOTS * values.dtype.itemsize
                 if size < _DELTA_RATIO * best:
                     found.append(Candidate(size + 2 * self._overhead(), DELTA_FOR))
@@ -136,12 +136,10 @@ class Search:
         starts = run_starts(values)
         lengths = narrowest(np.diff(starts, append=len(values)))
         size = for_size(lengths) + 3 * self._overhead()
-        child = PLAIN
         plain = len(starts) * values.dtype.itemsize
         packed = for_size(values[starts]) if integers else plain
-        if packed < plain:
-            plain, child = packed, FOR_BITPACK
-        return Candidate(size + plain, Recipe(EncodingId.RLE, (FOR_BITPACK, child)))
+        child = FOR_BITPACK if packed < plain else PLAIN
+        return Candidate(size + min(packed, plain), Recipe(EncodingId.RLE, (FOR_BITPACK, child)))
 
     def fixed(self, values: np.ndarray, physical: PhysicalType) -> Candidate:
         """The best candidate for fixed-width bytes, among them wide decimals."""
@@ -174,23 +172,42 @@ class Search:
 
     def strings(self, values: BinaryValues) -> Candidate:
         """The best candidate for strings."""
+        best = self.split_lengths(values)
+        return best if self.nested else self._with_dictionary(values, BINARY, best)
+
+    def split_lengths(self, values: BinaryValues) -> Candidate:
+        """Lengths and bytes apart: how to encode the lengths, and whether zstd helps the bytes."""
         total = int(values.offsets[-1])
-        lengths = self.child().numbers(narrowest(values.lengths), UNSIGNED[4])
+        widths = narrowest(values.lengths)
+        lengths = self.child().numbers(widths, UNSIGNED[widths.dtype.itemsize])
         size = lengths.size + total + 2 * self._overhead()
         plain = Candidate(size, Recipe(EncodingId.SPLIT_LENGTHS, (lengths.recipe, PLAIN)))
-        heavy = []
-        if self.policy.strings_lz_ratio and total >= TRIAL_BYTES_MIN:
-            sample = sample_contiguous(values)
-            assert isinstance(sample, BinaryValues)
-            ratio = zstd_ratio(
-                sample.data[: int(sample.offsets[-1])], self.policy.settings.zstd_level
-            )
-            recipe = Recipe(EncodingId.SPLIT_LENGTHS, (lengths.recipe, ZSTD_PLAIN))
-            # The ratio is asked of the bytes, as lengths cost the same either way.
-            if ratio <= self.policy.strings_lz_ratio:
-                heavy.append((1.0, Candidate(size - total * (1 - ratio), recipe)))
-        best = _pick([plain], heavy)
-        return best if self.nested else self._with_dictionary(values, BINARY_TYPE, best)
+        if not self.policy.strings_lz_ratio or total < TRIAL_BYTES_MIN:
+            return plain
+        sample = sample_contiguous(values)
+        assert isinstance(sample, BinaryValues)
+        data = sample.data[: int(sample.offsets[-1])]
+        ratio = zstd_ratio(data, self.policy.settings.zstd_level)
+        # The ratio is asked of the bytes alone, as lengths cost the same either way.
+        if ratio > self.policy.strings_lz_ratio:
+            return plain
+        recipe = Recipe(EncodingId.SPLIT_LENGTHS, (lengths.recipe, ZSTD_PLAIN))
+        return Candidate(size - total * (1 - ratio), recipe)
+
+    def dictionary(
+        self, codes: np.ndarray, dictionary: Values, physical: PhysicalType
+    ) -> Candidate:
+        """A dictionary, with the best encodings for its codes and its values."""
+        inner = replace(self.child(), pages=1).best(dictionary, physical)
+        narrow = narrowest(codes)
+        coded = self.child().numbers(narrow, UNSIGNED[narrow.dtype.itemsize])
+        size = inner.size + coded.size + self._overhead()
+        recipes = (coded.recipe, inner.recipe)
+        if self.pages == 1:
+            return Candidate(size, Recipe(EncodingId.DICTIONARY_LOCAL, recipes))
+        return Candidate(
+            size, Recipe(EncodingId.DICTIONARY, recipes), codes=codes, dictionary=dictionary
+        )
 
     def _with_dictionary(
         self, values: Values, physical: PhysicalType, best: Candidate
@@ -198,23 +215,10 @@ class Search:
         """The better of ``best`` and a dictionary, where a dictionary is possible at all."""
         limit = min(DICTIONARY_ENTRIES_MAX, len(values) // _SLOTS_PER_ENTRY_MIN)
         built = build_dictionary(values, limit) if limit else None
-        if built is None:
+        if built is None or values_bytes(built[1]) > DICTIONARY_BYTES_MAX:
             return best
-        codes, dictionary = built
-        if _values_bytes(dictionary) > DICTIONARY_BYTES_MAX:
-            return best
-        inner = replace(self.child(), pages=1).best(dictionary, physical)
-        narrow = narrowest(codes)
-        coded = self.child().numbers(narrow, UNSIGNED[narrow.dtype.itemsize])
-        size = inner.size + coded.size + self._overhead()
-        if size >= best.size:
-            return best
-        recipes = (coded.recipe, inner.recipe)
-        if self.pages == 1:
-            return Candidate(size, Recipe(EncodingId.DICTIONARY_LOCAL, recipes))
-        return Candidate(
-            size, Recipe(EncodingId.DICTIONARY, recipes), codes=codes, dictionary=dictionary
-        )
+        found = self.dictionary(*built, physical)
+        return found if found.size < best.size else best
 
     def _zstd(self, values: np.ndarray, recipe: Recipe) -> Candidate:
         sample = sample_contiguous(values)
@@ -230,16 +234,15 @@ class Search:
         return NODE_HEADER_SIZE * self.pages
 
 
-BINARY_TYPE = PhysicalType(PhysicalKind.BINARY)
-
-
 def for_size(values: np.ndarray) -> float:
     """Bytes of integers as frames of reference: exact for 64 blocks, by a sample beyond."""
     blocks = sample_blocks(values, 1024)
     return kernels.bitpack_size(blocks) * (len(values) / max(len(blocks), 1))
 
 
-def _values_bytes(values: Values) -> int:
+def values_bytes(values: Values) -> int:
+    """Bytes of fixed-width values, or of all strings together."""
+    assert not isinstance(values, Bits)
     return int(values.offsets[-1]) if isinstance(values, BinaryValues) else values.nbytes
 
 

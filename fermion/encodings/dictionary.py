@@ -162,9 +162,7 @@ def build_dictionary(values: Values, limit: int) -> tuple[np.ndarray, Values] | 
 def _take_strings(values: BinaryValues, indices: np.ndarray) -> BinaryValues:
     codes = indices.astype(np.uint32)
     offsets = np.empty(len(codes) + 1, np.int64)
-    data = np.empty(
-        kernels.gather_binary(values.offsets, values.data, codes, offsets), np.uint8
-    )
+    data = np.empty(kernels.gather_binary(values.offsets, values.data, codes, offsets), np.uint8)
     kernels.gather_binary_data(values.offsets, values.data, codes, offsets, data)
     return BinaryValues(offsets, data)
 

@@ -16,6 +16,7 @@ offset size       name           meaning
 from __future__ import annotations
 
 import struct
+from itertools import pairwise
 
 import numpy as np
 from pcodec import ChunkConfig, PagingSpec
@@ -122,7 +123,7 @@ def compress_blocks(values: np.ndarray, block_slots: int) -> tuple[bytes, list[b
 
 
 def _check_positions(positions: list[int], node: Node, base: int) -> None:
-    for low, high in zip(positions, positions[1:], strict=False):
+    for low, high in pairwise(positions):
         if high < low or base + high > node.stop:
             raise InvalidFileError(
                 f"pcodec node: expected block ends from {low} to {node.stop - base}, found {high}"
@@ -141,9 +142,7 @@ def _open(meta: bytes, dtype: np.dtype) -> ChunkDecompressor:
     return chunk
 
 
-def _read_block(
-    decompressor: ChunkDecompressor, data: bytes, slots: int, out: np.ndarray
-) -> None:
+def _read_block(decompressor: ChunkDecompressor, data: bytes, slots: int, out: np.ndarray) -> None:
     try:
         progress, _ = decompressor.read_page_into(data, slots, out)
     except BaseException as error:

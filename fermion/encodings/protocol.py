@@ -22,14 +22,20 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from fermion.errors import InvalidArgumentError, InvalidFileError, UnsupportedEncodingError
 from fermion.layout import NODE_DEPTH_MAX, NODE_HEADER, EncodingId
 from fermion.values import BinaryValues, PhysicalKind, PhysicalType, Values
 
-Buffer = bytes | bytearray | memoryview | np.ndarray
+Buffer = Any
+"""Anything that gives bytes without copying; typing has no name for it before Python 3.12."""
+
+PageBuffer = bytes | bytearray | memoryview
+"""What a page is read from."""
 
 NODE_HEADER_SIZE = NODE_HEADER.itemsize
 NODE_LENGTH_MAX = 0xFFFF_FFF8
@@ -103,12 +109,12 @@ class Node:
     encoding: int
     num_children: int
     flags: int
-    buffer: Buffer
+    buffer: PageBuffer
     start: int
     stop: int
     depth: int
 
-    def array(self, dtype: np.dtype | str, count: int, start: int) -> np.ndarray:
+    def array(self, dtype: DTypeLike, count: int, start: int) -> np.ndarray:
         """A view of ``count`` values at position ``start`` of the buffer.
 
         Raises
@@ -116,9 +122,9 @@ class Node:
         InvalidFileError
             They do not lie within this node.
         """
-        dtype = np.dtype(dtype)
-        self.check(start, count * dtype.itemsize)
-        return np.frombuffer(self.buffer, dtype, count, start) if count else np.empty(0, dtype)
+        found = np.dtype(dtype)
+        self.check(start, count * found.itemsize)
+        return np.frombuffer(self.buffer, found, count, start) if count else np.empty(0, found)
 
     def unpack(self, layout: struct.Struct) -> tuple:
         """The parameters at the node's start.
@@ -153,7 +159,7 @@ class Node:
             )
 
 
-def parse_node(buffer: Buffer, start: int, stop: int, depth: int) -> Node:
+def parse_node(buffer: PageBuffer, start: int, stop: int, depth: int) -> Node:
     """Read the node header at ``start``; the node must end at or before ``stop``.
 
     Raises
@@ -220,9 +226,10 @@ def node_parts(
         raise InvalidArgumentError(
             f"a page of {length} bytes: expected at most {NODE_LENGTH_MAX}; use smaller pages"
         )
-    parts: list[Buffer] = [_HEADER.pack(
-            encoding, len(children) if num_children is None else num_children, 0, length
-        ), *parameters]
+    parts: list[Buffer] = [
+        _HEADER.pack(encoding, len(children) if num_children is None else num_children, 0, length),
+        *parameters,
+    ]
     if padding:
         parts.append(padding)
     for child in children:
@@ -230,9 +237,9 @@ def node_parts(
     return parts
 
 
-def buffers_size(parts: Sequence[Buffer]) -> int:
-    """Bytes of all buffers together."""
-    return sum([part.nbytes if hasattr(part, "nbytes") else len(part) for part in parts])
+def buffers_size(parts: Sequence[Any]) -> int:
+    """Bytes of all buffers together: arrays, or bytes."""
+    return sum([part.nbytes if isinstance(part, np.ndarray) else len(part) for part in parts])
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,18 +277,18 @@ class DecodeContext:
         return found
 
     def numbers(
-        self, node: Node, count: int, start: int, stop: int, dtype: np.dtype | str
+        self, node: Node, count: int, start: int, stop: int, dtype: DTypeLike
     ) -> np.ndarray:
         """Slots ``start`` to ``stop`` of a node of numbers or fixed-width bytes.
 
         A view of the page where the values lie there as they are, else a new array.
         """
         encoding = self.encoding(node)
-        dtype = np.dtype(dtype)
-        view = encoding.view_fixed(node, count, dtype)
+        wanted = np.dtype(dtype)
+        view = encoding.view_fixed(node, count, wanted)
         if view is not None:
             return view[start:stop]
-        out = np.empty(stop - start, dtype)
+        out = np.empty(stop - start, wanted)
         if stop > start:
             encoding.read_fixed(node, count, start, stop, out, self)
         return out

@@ -7,6 +7,7 @@ from fermion.encodings.byte_stream_split import ByteStreamSplit
 from fermion.encodings.constant import Constant
 from fermion.encodings.delta import Delta
 from fermion.encodings.dictionary import Dictionary, DictionaryLocal
+from fermion.encodings.for_bitpack import ForBitpack
 from fermion.encodings.narrow import Narrow
 from fermion.encodings.pcodec_blocks import PcodecBlocks
 from fermion.encodings.plain import Plain
@@ -21,6 +22,7 @@ ENCODINGS: dict[int, Encoding] = {
     EncodingId.CONSTANT: Constant(),
     EncodingId.BITMAP: Bitmap(),
     EncodingId.DICTIONARY: Dictionary(),
+    EncodingId.FOR_BITPACK: ForBitpack(),
     EncodingId.PCODEC: PcodecBlocks(),
     EncodingId.SPLIT_LENGTHS: SplitLengths(),
     EncodingId.ZSTD: ZstdNode(),

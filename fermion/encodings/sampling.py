@@ -66,7 +66,7 @@ def zstd_ratio(data: np.ndarray, level: int) -> float:
 
 
 def sample_blocks(values: np.ndarray, block: int) -> np.ndarray:
-    """Up to 64 whole blocks of neighbouring values, spread evenly; everything where there are fewer.
+    """Up to 64 whole blocks of neighbouring values, spread evenly; else all values.
 
     A view where that is everything, else a copy.
     """

@@ -1,75 +1,224 @@
-"""Which encoding a chunk gets: statistics first, trials on samples where they pay."""
+"""Which encoding a chunk gets: the forced one, the last stripe's, or the best found."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
 
-import numpy as np
-
+from fermion.encodings.candidates import (
+    DELTA_FOR,
+    DICTIONARY_BYTES_MAX,
+    DICTIONARY_ENTRIES_MAX,
+    FOR_BITPACK,
+    PCODEC,
+    TRIAL_BYTES_MIN,
+    ZSTD_PLAIN,
+    Candidate,
+    Search,
+    values_bytes,
+)
 from fermion.encodings.constant import is_constant
+from fermion.encodings.dictionary import build_dictionary
+from fermion.encodings.narrow import WIDTHS
+from fermion.encodings.policy import Policy, policy_for
 from fermion.encodings.protocol import (
     BITMAP,
     CONSTANT,
     NODE_HEADER_SIZE,
     PLAIN,
-    EncodeSettings,
     Recipe,
     encoding_name,
 )
-from fermion.encodings.registry import ENCODINGS
 from fermion.errors import InvalidArgumentError
-from fermion.layout import align
+from fermion.layout import EncodingId, align
 from fermion.options import WriteOptions
 from fermion.values import BinaryValues, Bits, PhysicalKind, PhysicalType, Values
 
+REUSED_STRIPES_MAX = 16
+DRIFT_MAX = 0.1
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Choice:
-    """How a chunk is encoded.
+_SMALL_LZ_BYTES_MIN = 512
+_SMALL_SPLIT_SLOTS_MIN = 32
+_SMALL_STRINGS = Recipe(EncodingId.SPLIT_LENGTHS, (FOR_BITPACK, PLAIN))
 
-    Attributes
-    ----------
-    recipe
-        For every page, or, with ``codes``, (codes, dictionary values).
-    compress_page
-        Whether pages go through zstd as a whole, where that saves 5 %.
-    codes, dictionary
-        The chunk's dictionary and the ``uint32`` code of each slot, where it has one.
-    """
+FORCED = (
+    "plain",
+    "constant",
+    "bitmap",
+    "dictionary",
+    "for_bitpack",
+    "pcodec",
+    "split_lengths",
+    "zstd",
+    "narrow",
+    "delta",
+    "rle",
+    "byte_stream_split",
+)
+"""Names of encodings that a writer may be told to use."""
 
-    recipe: Recipe
-    compress_page: bool = False
-    codes: np.ndarray | None = None
-    dictionary: Values | None = None
-
-    def describe(self) -> str:
-        """The choice for people."""
-        return ("zstd page of " if self.compress_page else "") + describe_recipe(self.recipe)
+Choice = Candidate
 
 
 @dataclass(slots=True)
 class ChoiceMemory:
-    """What was chosen for one stream in earlier stripes."""
+    """What was chosen for one stream in earlier stripes.
+
+    Attributes
+    ----------
+    choice
+        The last choice, without its dictionary; None before the first.
+    ratio
+        Encoded bytes over plain bytes when it was chosen.
+    age
+        Stripes encoded with it.
+    """
 
     choice: Choice | None = None
     ratio: float = 0.0
-    age: int = field(default=0)
+    age: int = 0
 
-    def record(self, choice: Choice, size: int, values: Values, physical: PhysicalType) -> None:
-        """Remember a choice and the bytes it led to."""
+    def recall(self, values: Values, physical: PhysicalType) -> Choice | None:
+        """The last choice, made fit for these values; None where a new one is due."""
+        choice = self.choice
+        if choice is None or self.age >= REUSED_STRIPES_MAX:
+            return None
+        if choice.recipe.encoding == EncodingId.CONSTANT:
+            return None
+        if choice.recipe.encoding != EncodingId.DICTIONARY:
+            return choice
+        built = build_dictionary(values, min(DICTIONARY_ENTRIES_MAX, len(values) // 2))
+        if built is None or values_bytes(built[1]) > DICTIONARY_BYTES_MAX:
+            return None
+        return Choice(choice.size, choice.recipe, codes=built[0], dictionary=built[1])
+
+    def record(self, choice: Choice, encoded_bytes: int, plain_bytes: int) -> None:
+        """Note what a choice achieved; forget it where that drifted from what it achieved first."""
+        ratio = encoded_bytes / max(plain_bytes, 1)
+        if self.choice is not None and self.choice.recipe == choice.recipe and self.age:
+            self.age += 1
+            if abs(ratio - self.ratio) > DRIFT_MAX * self.ratio or self.age >= REUSED_STRIPES_MAX:
+                self.choice = None
+            return
+        self.choice = Choice(choice.size, choice.recipe, choice.compress_page)
+        self.ratio, self.age = ratio, 1
 
 
-def describe_recipe(recipe: Recipe) -> str:
-    """A recipe for people: ``split_lengths(for_bitpack)``."""
-    name = encoding_name(recipe.encoding)
-    if not recipe.children:
-        return name
-    return f"{name}({', '.join(map(describe_recipe, recipe.children))})"
+def choose(
+    values: Values,
+    physical: PhysicalType,
+    pages: int,
+    *,
+    options: WriteOptions,
+    forced: str | None = None,
+    memory: ChoiceMemory | None = None,
+) -> Choice:
+    """Choose how to encode a chunk; the same input gives the same choice.
+
+    Parameters
+    ----------
+    values
+        All values of the chunk.
+    pages
+        Pages that it will be cut into.
+    forced
+        One of `FORCED`; None for a free choice.
+    memory
+        The stream's earlier choices, asked but not updated.
+
+    Raises
+    ------
+    InvalidArgumentError
+        ``forced`` is not a name, or not one for such values.
+    """
+    policy = policy_for(options)
+    if forced is not None:
+        return _forced(forced, values, physical, Search(policy, pages))
+    if not len(values):
+        return Choice(0, plain_recipe(physical))
+    if is_constant(values):
+        return Choice(0, CONSTANT)
+    size = plain_size(values, physical)
+    if size < TRIAL_BYTES_MIN:
+        return _small(values, physical, size, policy, pages)
+    recalled = memory.recall(values, physical) if memory is not None else None
+    return recalled or Search(policy, pages).best(values, physical)
 
 
-def settings_for(options: WriteOptions) -> EncodeSettings:
-    """The numbers that encoders need, by profile."""
-    return EncodeSettings(ENCODINGS)
+def _small(values: Values, physical: PhysicalType, size: int, policy: Policy, pages: int) -> Choice:
+    """The choice for a chunk so small that looking at it closely costs more than it saves."""
+    lz = policy.numbers_lz_ratio > 0 and size >= _SMALL_LZ_BYTES_MIN * pages
+    if isinstance(values, Bits):
+        return Choice(size, BITMAP)
+    if isinstance(values, BinaryValues):
+        return _small_strings(values, size, lz, pages)
+    if values.dtype.kind in "iu" and values.dtype.itemsize > 1:
+        return Choice(size, FOR_BITPACK)
+    return Choice(size, PLAIN, compress_page=lz)
+
+
+def _small_strings(values: BinaryValues, size: int, lz: bool, pages: int) -> Choice:
+    slots = len(values) // max(pages, 1)
+    if slots < _SMALL_SPLIT_SLOTS_MIN:
+        return Choice(size, PLAIN, compress_page=lz)
+    if pages == 1 and build_dictionary(values, slots // 2) is not None:
+        recipe = Recipe(EncodingId.DICTIONARY_LOCAL, (FOR_BITPACK, _SMALL_STRINGS))
+        return Choice(size, recipe, compress_page=lz)
+    return Choice(size, _SMALL_STRINGS, compress_page=lz)
+
+
+def _forced(name: str, values: Values, physical: PhysicalType, search: Search) -> Choice:
+    """The choice for an encoding by name; the children of strings are chosen freely."""
+    if name not in FORCED:
+        raise InvalidArgumentError(f"encoding {name!r}: expected one of {', '.join(FORCED)}")
+    if not _can_hold(name, physical):
+        raise InvalidArgumentError(
+            f"encoding {name} cannot hold values of type {physical.kind.name.lower()}"
+        )
+    plain = plain_recipe(physical)
+    if not len(values):
+        return Choice(0, plain)
+    if name == "dictionary":
+        return _forced_dictionary(values, physical, search)
+    if isinstance(values, BinaryValues) and name == "split_lengths":
+        return Choice(0, search.split_lengths(values).recipe)
+    recipe = {
+        "plain": plain,
+        "constant": CONSTANT,
+        "bitmap": BITMAP,
+        "for_bitpack": FOR_BITPACK,
+        "pcodec": PCODEC,
+        "zstd": Recipe(EncodingId.ZSTD, (plain,)),
+        "delta": DELTA_FOR,
+        "narrow": Recipe(EncodingId.NARROW, (FOR_BITPACK,)),
+        "rle": Recipe(EncodingId.RLE, (FOR_BITPACK, PLAIN)),
+        "byte_stream_split": Recipe(EncodingId.BYTE_STREAM_SPLIT, (ZSTD_PLAIN,)),
+    }[name]
+    if physical.kind is PhysicalKind.FIXED and name in ("for_bitpack", "pcodec", "delta"):
+        recipe = Recipe(EncodingId.NARROW, (recipe,))
+    return Choice(0, recipe)
+
+
+def _can_hold(name: str, physical: PhysicalType) -> bool:
+    kind = physical.kind
+    if name in ("plain", "constant", "zstd"):
+        return True
+    if kind is PhysicalKind.BITS:
+        return name == "bitmap"
+    if kind is PhysicalKind.BINARY:
+        return name in ("dictionary", "split_lengths")
+    if name in ("dictionary", "rle", "byte_stream_split"):
+        return True
+    if kind is PhysicalKind.FIXED:
+        return physical.width in WIDTHS and name in ("narrow", "for_bitpack", "pcodec", "delta")
+    return name == "pcodec" or (physical.dtype.kind in "iu" and name in ("for_bitpack", "delta"))
+
+
+def _forced_dictionary(values: Values, physical: PhysicalType, search: Search) -> Choice:
+    built = build_dictionary(values, 0xFFFF_FFFF)
+    assert built is not None
+    codes, dictionary = built
+    return search.dictionary(codes, dictionary, physical)
 
 
 def plain_recipe(physical: PhysicalType) -> Recipe:
@@ -82,22 +231,14 @@ def plain_size(values: Values, physical: PhysicalType) -> int:
     if isinstance(values, Bits):
         return NODE_HEADER_SIZE + align((values.length + 7) // 8)
     if isinstance(values, BinaryValues):
-        return NODE_HEADER_SIZE + align(4 * len(values)) + align(int(values.offsets[-1]))
+        return NODE_HEADER_SIZE + align(align(4 * len(values)) + int(values.offsets[-1]))
     return NODE_HEADER_SIZE + align(values.nbytes)
 
 
-def choose(
-    values: Values,
-    physical: PhysicalType,
-    cuts: np.ndarray,
-    *,
-    options: WriteOptions,
-    forced: str | None = None,
-    memory: ChoiceMemory | None = None,
-) -> Choice:
-    """Choose how to encode a chunk."""
-    if forced not in (None, "plain", "constant", "bitmap"):
-        raise InvalidArgumentError(f"encoding {forced!r} is not known")
-    if forced != "plain" and is_constant(values):
-        return Choice(CONSTANT)
-    return Choice(plain_recipe(physical))
+@lru_cache(maxsize=1024)
+def describe_recipe(recipe: Recipe) -> str:
+    """A recipe for people: ``split_lengths(for_bitpack, plain)``."""
+    name = encoding_name(recipe.encoding)
+    if not recipe.children:
+        return name
+    return f"{name}({', '.join(map(describe_recipe, recipe.children))})"

@@ -64,12 +64,13 @@ class SplitLengths(Encoding):
         slot_ends = frame_slot_ends(values.offsets, settings.frame_bytes)
         raw_ends = values.offsets[slot_ends]
         tables = [slot_ends.astype("<u4"), raw_ends.astype("<u4")]
-        codec, pieces = Codec.NONE, [values.data[:total]]
+        codec = Codec.NONE
+        pieces: list[Buffer] = [values.data[:total]]
         if recipe.children[1].encoding == EncodingId.ZSTD:
             frames = _compress_frames(values.data, raw_ends, settings.zstd_level)
             sizes = np.cumsum([len(frame) for frame in frames], dtype=np.int64)
             if sizes[-1] <= total * _WORTHWHILE:
-                codec, pieces = Codec.ZSTD, frames
+                codec, pieces = Codec.ZSTD, list(frames)
                 tables.append(sizes.astype("<u4"))
         lengths = narrowest(values.lengths)
         width = lengths.dtype.itemsize

@@ -38,5 +38,7 @@ def unsigned_dtype(width: int) -> np.dtype:
         No such width.
     """
     if width not in _DTYPES:
-        raise InvalidFileError(f"encoding tree: expected integers of 1, 2 or 4 bytes, found {width}")
+        raise InvalidFileError(
+            f"encoding tree: expected integers of 1, 2 or 4 bytes, found {width}"
+        )
     return _DTYPES[width]

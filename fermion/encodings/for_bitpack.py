@@ -1,0 +1,42 @@
+"""FOR_BITPACK as a node: integers as `fermion.encodings.bitpack` lays them out."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fermion.encodings import bitpack
+from fermion.encodings.protocol import (
+    Buffer,
+    DecodeContext,
+    EncodeSettings,
+    Encoding,
+    Node,
+    Recipe,
+    node_parts,
+)
+from fermion.errors import InvalidArgumentError
+from fermion.layout import EncodingId
+from fermion.values import PhysicalType, Values
+
+
+class ForBitpack(Encoding):
+    """Integers as frames of reference; blocks of 1,024 decode alone."""
+
+    id = EncodingId.FOR_BITPACK
+
+    def encode(
+        self, values: Values, physical: PhysicalType, recipe: Recipe, settings: EncodeSettings
+    ) -> list[Buffer]:
+        """See `Encoding.encode`; fails for anything but integers."""
+        if not isinstance(values, np.ndarray) or values.dtype.kind not in "iu":
+            raise InvalidArgumentError("encoding for_bitpack can only hold integers")
+        return node_parts(self.id, [bitpack.encode(values)])
+
+    def read_fixed(
+        self, node: Node, count: int, start: int, stop: int, out: np.ndarray, context: DecodeContext
+    ) -> None:
+        """See `Encoding.read_fixed`; decodes only the blocks that hold the slots."""
+        if out.dtype.kind not in "iu":
+            raise self._mismatch(str(out.dtype))
+        payload = node.array(np.uint8, node.stop - node.start, node.start)
+        bitpack.decode(payload, out.dtype, count, start, stop, out)
