@@ -229,3 +229,58 @@ def bitpack_decode(payload: np.ndarray, count: int, start: int, stop: int, out: 
     ValueError
         The payload is malformed; the message says what and in which block.
     """
+
+def delta_encode(values: np.ndarray, out: np.ndarray, bases: np.ndarray) -> None:
+    """Differences of neighbours, modulo the width, restarted every 1,024 values.
+
+    Parameters
+    ----------
+    values
+        Whole numbers, shape (n,).
+    out
+        Written, shape (n,), same width: ``values[i] - values[i - 1]``; at the start of a block the
+        difference after it again, so that it does not widen the block (zero if there is none).
+    bases
+        Written, shape (ceil(n / 1024),), same width: the first value of each block.
+    """
+
+def delta_decode(deltas: np.ndarray, bases: np.ndarray, out: np.ndarray) -> None:
+    """Undo `delta_encode`; the arrays may begin at any block."""
+
+def zigzag_encode(values: np.ndarray, out: np.ndarray) -> None:
+    """Fold signs into the lowest bit: 0, -1, 1, -2 become 0, 1, 2, 3; any width, same for both."""
+
+def zigzag_decode(values: np.ndarray, out: np.ndarray) -> None:
+    """Undo `zigzag_encode`."""
+
+def run_starts(values: np.ndarray, out: np.ndarray) -> None:
+    """Where each run of equal bytes starts; ``out`` is ``int64``, shape (count_runs(values),)."""
+
+def expand_runs(
+    values: np.ndarray, ends: np.ndarray, start: int, stop: int, out: np.ndarray
+) -> None:
+    """Slots ``start`` to ``stop`` (exclusive) of repeated values.
+
+    Parameters
+    ----------
+    values
+        One value a run, any dtype of fixed width, shape (runs,).
+    ends
+        ``int64``, shape (runs,): where each run ends, exclusive; never decreasing.
+    out
+        Same item size, shape (stop - start,), written.
+    """
+
+def byte_stream_split(values: np.ndarray, out: np.ndarray) -> None:
+    """First bytes of all values, then all second bytes...; ``out`` is ``uint8``."""
+
+def byte_stream_merge(data: np.ndarray, count: int, start: int, stop: int, out: np.ndarray) -> None:
+    """Values ``start`` to ``stop`` (exclusive) of ``count`` split ones.
+
+    Parameters
+    ----------
+    data
+        ``uint8``, shape (count × item size of out,).
+    out
+        Shape (stop - start,), written.
+    """

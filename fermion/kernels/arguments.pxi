@@ -16,7 +16,7 @@ ctypedef fused integer:
     uint32_t
     uint64_t
 
-ctypedef fused unsigned_integer:
+ctypedef fused word_type:
     uint8_t
     uint16_t
     uint32_t
@@ -57,6 +57,20 @@ cdef char _letter(cnp.ndarray array) noexcept:
     """NumPy's letter for the kind of number: i, u, f, V ...; dates count as signed."""
     cdef char letter = array.descr.kind
     return c'i' if letter == c'M' or letter == c'm' else letter
+
+
+cdef inline uint64_t _load_prefix(
+    const uint8_t* value, int64_t length, int64_t readable
+) noexcept nogil:
+    """The first 8 bytes of a byte string, zeros after its end; ``readable`` bytes may be read."""
+    cdef uint64_t word = 0
+    if readable >= 8:
+        memcpy(&word, value, 8)
+        if length < 8:
+            word &= ((<uint64_t>1) << (8 * length)) - 1
+    else:
+        memcpy(&word, value, min(length, readable))
+    return word
 
 
 cdef int _same_length(Py_ssize_t length, Py_ssize_t expected, str name) except -1:

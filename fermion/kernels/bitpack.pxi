@@ -52,6 +52,11 @@ cdef void _choose_width(
     plan.patch_bytes = 0
     if width_max < PATCH_SAVES_MIN:
         return
+    for i in range(count):
+        above += <word_type>(values[i] - <word_type>plan.base) >> (width_max - PATCH_SAVES_MIN) != 0
+    if above > PATCHES_MAX:
+        return
+    above = 0
     memset(histogram, 0, sizeof(histogram))
     for i in range(count):
         histogram[i & 3][_bit_length(<word_type>(values[i] - <word_type>plan.base))] += 1

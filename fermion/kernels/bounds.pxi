@@ -236,20 +236,12 @@ cdef cnp.ndarray _widen_half(cnp.ndarray array):
     return out
 
 
-cdef inline uint64_t _prefix(const uint8_t* value, int64_t length) noexcept nogil:
-    """The first 8 bytes as a big-endian number, so that numbers compare as bytes do."""
-    cdef uint64_t word = 0
-    if length >= 8:
-        memcpy(&word, value, 8)
-    else:
-        memcpy(&word, value, length)
-    return fermion_byte_swap64(word)
-
-
-cdef inline int _compare_bytes(
+cdef inline int _compare_rest(
     const uint8_t* left, int64_t left_length, const uint8_t* right, int64_t right_length
 ) noexcept nogil:
-    cdef int order = memcmp(left, right, min(left_length, right_length))
+    """Compare byte strings that agree in their first 8 bytes, or in all if they have fewer."""
+    cdef int64_t shorter = min(left_length, right_length)
+    cdef int order = memcmp(left + 8, right + 8, shorter - 8) if shorter > 8 else 0
     if order:
         return order
     return (left_length > right_length) - (left_length < right_length)
@@ -258,6 +250,7 @@ cdef inline int _compare_bytes(
 cdef void _page_extremes_binary(
     const int64_t* offsets,
     const uint8_t* data,
+    int64_t data_size,
     const uint8_t* bits,
     int64_t start,
     int64_t stop,
@@ -277,7 +270,8 @@ cdef void _page_extremes_binary(
             continue
         value = data + offsets[i]
         length = offsets[i + 1] - offsets[i]
-        prefix = _prefix(value, length)
+        # The first 8 bytes as a big-endian number, so that numbers compare as bytes do.
+        prefix = fermion_byte_swap64(_load_prefix(value, length, data_size - offsets[i]))
         if low[0] < 0:
             low[0] = i
             high[0] = i
@@ -286,7 +280,7 @@ cdef void _page_extremes_binary(
             continue
         if prefix < low_prefix or (
             prefix == low_prefix
-            and _compare_bytes(
+            and _compare_rest(
                 value, length, data + offsets[low[0]], offsets[low[0] + 1] - offsets[low[0]]
             ) < 0
         ):
@@ -294,7 +288,7 @@ cdef void _page_extremes_binary(
             low_prefix = prefix
         if prefix > high_prefix or (
             prefix == high_prefix
-            and _compare_bytes(
+            and _compare_rest(
                 value, length, data + offsets[high[0]], offsets[high[0] + 1] - offsets[high[0]]
             ) > 0
         ):
@@ -313,7 +307,8 @@ def page_bounds_binary(
 ):
     cdef const int64_t[::1] ends = _input(offsets)
     cdef Py_ssize_t page, pages = cuts.shape[0] - 1
-    cdef const uint8_t* text = NULL
+    cdef uint8_t nothing = 0
+    cdef const uint8_t* text = &data[0] if data.shape[0] else &nothing
     cdef const uint8_t* mask = NULL
     _check_offsets(ends, data.shape[0])
     _check_cuts(cuts, ends.shape[0] - 1)
@@ -323,11 +318,9 @@ def page_bounds_binary(
     if bits is not None and cuts[pages]:
         _bit_range(bits.shape[0], 0, cuts[pages], "bits")
         mask = &bits[0]
-    if data.shape[0]:
-        text = &data[0]
     with nogil:
         for page in range(pages):
             _page_extremes_binary(
-                &ends[0], text, mask, cuts[page], cuts[page + 1],
+                &ends[0], text, data.shape[0], mask, cuts[page], cuts[page + 1],
                 &min_index[page], &max_index[page], &nulls[page],
             )

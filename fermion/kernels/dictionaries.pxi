@@ -21,19 +21,40 @@ cdef inline uint64_t _mix(uint64_t word) noexcept nogil:
     return word
 
 
-cdef inline uint64_t _hash_bytes(const uint8_t* value, int64_t length) noexcept nogil:
-    cdef uint64_t state = _mix(<uint64_t>length + 1), word
-    while length > 8:
+cdef inline uint64_t _hash_bytes(
+    const uint8_t* value, int64_t length, int64_t readable
+) noexcept nogil:
+    """For up to 8 bytes, equal lengths and hashes mean equal bytes: every step is 1:1."""
+    cdef uint64_t left = <uint64_t>length * <uint64_t>0x9E3779B97F4A7C15, right = 0, word
+    while length > 16:
         memcpy(&word, value, 8)
-        state = _mix(state ^ word)
+        left = (left ^ word) * <uint64_t>0xD6E8FEB86659FD93
+        left ^= left >> 29
+        memcpy(&word, value + 8, 8)
+        right = (right ^ word) * <uint64_t>0x9E3779B97F4A7C15
+        right ^= right >> 31
+        value += 16
+        length -= 16
+        readable -= 16
+    if length > 8:
+        memcpy(&word, value, 8)
+        right ^= _mix(word)
         value += 8
         length -= 8
-    word = 0
-    if length == 8:
-        memcpy(&word, value, 8)
-    else:
-        memcpy(&word, value, length)
-    return _mix(state ^ word)
+        readable -= 8
+    return _mix(left ^ (right << 1) ^ _load_prefix(value, length, readable))
+
+
+cdef inline bint _equal_bytes(const uint8_t* left, const uint8_t* right, int64_t length) noexcept nogil:
+    """Whether more than 8 bytes are equal; up to 16 by two overlapping words."""
+    cdef uint64_t a, b, c, d
+    if length > 16:
+        return memcmp(left, right, length) == 0
+    memcpy(&a, left, 8)
+    memcpy(&b, right, 8)
+    memcpy(&c, left + length - 8, 8)
+    memcpy(&d, right + length - 8, 8)
+    return ((a ^ b) | (c ^ d)) == 0
 
 
 cdef bint _table_open(HashTable* table, uint64_t size) noexcept nogil:
@@ -75,13 +96,6 @@ cdef inline int64_t _table_insert(
     return <int64_t>table.count - 1
 
 
-ctypedef fused word_type:
-    uint8_t
-    uint16_t
-    uint32_t
-    uint64_t
-
-
 cdef int64_t _encode_words(
     const word_type* values,
     Py_ssize_t count,
@@ -111,6 +125,7 @@ cdef int64_t _encode_words(
 
 cdef int64_t _encode_bytes(
     const uint8_t* data,
+    int64_t data_size,
     const int64_t* offsets,
     int64_t width,
     Py_ssize_t count,
@@ -122,29 +137,27 @@ cdef int64_t _encode_bytes(
     """Codes of byte strings: ``width`` bytes each, or between offsets where those are given."""
     cdef Py_ssize_t i
     cdef uint64_t at, hash
-    cdef int64_t code, other, start, length = width
+    cdef int64_t code, other, start, other_start, length = width, other_length = width
     for i in range(count):
         start = i * width
         if offsets is not NULL:
             start = offsets[i]
             length = offsets[i + 1] - start
-        hash = _hash_bytes(data + start, length)
+        hash = _hash_bytes(data + start, length, data_size - start)
         at = hash & table.mask
-        while True:
-            code = <int64_t>table.slots[at].code - 1
-            if code < 0:
-                break
+        while table.slots[at].code:
             if table.slots[at].hash == hash:
-                other = first[code]
-                if offsets is NULL:
-                    if memcmp(data + other * width, data + start, length) == 0:
-                        break
-                elif (
-                    offsets[other + 1] - offsets[other] == length
-                    and memcmp(data + offsets[other], data + start, length) == 0
+                other = first[table.slots[at].code - 1]
+                other_start = other * width
+                if offsets is not NULL:
+                    other_start = offsets[other]
+                    other_length = offsets[other + 1] - other_start
+                if length == other_length and (
+                    length <= 8 or _equal_bytes(data + start, data + other_start, length)
                 ):
                     break
             at = (at + 1) & table.mask
+        code = <int64_t>table.slots[at].code - 1
         if code < 0:
             code = _table_insert(table, at, hash, limit)
             if code < 0:
@@ -155,7 +168,12 @@ cdef int64_t _encode_bytes(
 
 
 cdef object _build_dictionary(
-    const uint8_t* data, const int64_t* offsets, int64_t width, Py_ssize_t count, int64_t limit
+    const uint8_t* data,
+    int64_t data_size,
+    const int64_t* offsets,
+    int64_t width,
+    Py_ssize_t count,
+    int64_t limit,
 ):
     if limit < 0:
         raise ValueError(f"limit is {limit}, expected at least 0")
@@ -179,7 +197,9 @@ cdef object _build_dictionary(
             elif offsets is NULL and width == 8:
                 size = _encode_words(<const uint64_t*>data, count, limit, &table, codes, first)
             else:
-                size = _encode_bytes(data, offsets, width, count, limit, &table, codes, first)
+                size = _encode_bytes(
+                    data, data_size, offsets, width, count, limit, &table, codes, first
+                )
     finally:
         free(table.slots)
     if size == -2:
@@ -191,10 +211,11 @@ def build_dictionary(values, int64_t limit):
     cdef cnp.ndarray array = _input(values)
     if array.dtype.hasobject:
         raise TypeError(f"expected fixed-width values, got {array.dtype}")
-    # NumPy calls void and odd arrays aligned; words must be.
-    if array.itemsize in (2, 4, 8) and <uintptr_t>cnp.PyArray_DATA(array) % array.itemsize:
+    if array.itemsize in (2, 4, 8) and not _is_aligned(array):
         array = array.copy()
-    return _build_dictionary(_bytes_in(array), NULL, array.itemsize, array.shape[0], limit)
+    return _build_dictionary(
+        _bytes_in(array), cnp.PyArray_NBYTES(array), NULL, array.itemsize, array.shape[0], limit
+    )
 
 
 def build_dictionary_binary(offsets, const uint8_t[::1] data, int64_t limit):
@@ -202,7 +223,8 @@ def build_dictionary_binary(offsets, const uint8_t[::1] data, int64_t limit):
     cdef uint8_t nothing = 0
     _check_offsets(ends, data.shape[0])
     return _build_dictionary(
-        &data[0] if data.shape[0] else &nothing, &ends[0], 0, ends.shape[0] - 1, limit
+        &data[0] if data.shape[0] else &nothing,
+        data.shape[0], &ends[0], 0, ends.shape[0] - 1, limit,
     )
 
 
@@ -267,7 +289,7 @@ def gather_binary(dict_offsets, const uint8_t[::1] dict_data, codes, int64_t[::1
     return total
 
 
-cdef void _gather_strings(
+cdef bint _gather_strings(
     const int64_t* ends,
     const uint8_t* data,
     int64_t data_size,
@@ -276,6 +298,7 @@ cdef void _gather_strings(
     uint8_t* out,
     int64_t out_size,
 ) noexcept nogil:
+    """False, and no byte written past the end, where the strings do not fill ``out`` exactly."""
     cdef Py_ssize_t i
     cdef int64_t start, length, to = 0
     for i in range(count):
@@ -283,32 +306,36 @@ cdef void _gather_strings(
         length = ends[<size_t>codes[i] + 1] - start
         # Short values are copied as 16 bytes where there is room: what lies beyond is
         # overwritten by the next value.
-        if length <= 16 and start + 16 <= data_size and to + 16 <= out_size:
+        if length <= 16 and start <= data_size - 16 and to <= out_size - 16:
             memcpy(out + to, data + start, 16)
+        elif length > out_size - to:
+            return False
         else:
             memcpy(out + to, data + start, length)
         to += length
+    return to == out_size
 
 
-def gather_binary_data(dict_offsets, const uint8_t[::1] dict_data, codes, out_offsets, uint8_t[::1] out_data):
+def gather_binary_data(
+    dict_offsets, const uint8_t[::1] dict_data, codes, out_offsets, uint8_t[::1] out_data
+):
     cdef const int64_t[::1] ends = _input(dict_offsets)
     cdef const uint32_t[::1] indices = _input(codes)
     cdef const int64_t[::1] to = _input(out_offsets)
-    cdef Py_ssize_t i
-    cdef uint64_t total = 0
+    cdef uint8_t nothing = 0
+    cdef const uint8_t* source = &dict_data[0] if dict_data.shape[0] else &nothing
+    cdef uint8_t* target = &out_data[0] if out_data.shape[0] else &nothing
+    cdef bint fits = out_data.shape[0] == 0
     _check_offsets(ends, dict_data.shape[0])
     _same_length(to.shape[0], indices.shape[0] + 1, "out_offsets")
     _check_codes(indices, ends.shape[0] - 1)
-    with nogil:
-        for i in range(indices.shape[0]):
-            total += <uint64_t>(ends[<size_t>indices[i] + 1] - ends[indices[i]])
-            if total > <uint64_t>out_data.shape[0]:
-                break
-    if total != <uint64_t>out_data.shape[0]:
-        raise ValueError(f"out_data has {out_data.shape[0]} bytes, expected {total}")
-    if total:
+    if indices.shape[0]:
         with nogil:
-            _gather_strings(
-                &ends[0], &dict_data[0], dict_data.shape[0],
-                &indices[0], indices.shape[0], &out_data[0], out_data.shape[0],
+            fits = _gather_strings(
+                &ends[0], source, dict_data.shape[0],
+                &indices[0], indices.shape[0], target, out_data.shape[0],
             )
+    if not fits:
+        raise ValueError(
+            f"out_data has {out_data.shape[0]} bytes, which the gathered values do not fill exactly"
+        )

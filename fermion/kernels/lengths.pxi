@@ -1,4 +1,4 @@
-# Lengths to offsets, runs, and ranges of slots.
+# Lengths to offsets, and ranges of slots.
 
 
 cdef uint64_t _prefix_sum(const integer* lengths, Py_ssize_t count, int64_t* out) noexcept nogil:
@@ -45,37 +45,6 @@ def lengths_to_offsets(lengths, int64_t[::1] out):
     if seen >> 63:
         raise ValueError("a length is negative, or the lengths add up to 2**63 or more")
     return out[count]
-
-
-cdef int64_t _count_changes(const unsigned_integer* values, Py_ssize_t count) noexcept nogil:
-    cdef Py_ssize_t i
-    cdef int64_t changes = 0
-    for i in range(1, count):
-        changes += values[i] != values[i - 1]
-    return changes
-
-
-def count_runs(values):
-    cdef cnp.ndarray array = _input(values)
-    cdef const uint8_t* data = _bytes_in(array)
-    cdef Py_ssize_t i, width = array.itemsize, count = array.shape[0]
-    cdef int64_t changes = 0
-    cdef bint aligned = <uintptr_t>data % max(width, 1) == 0
-    if count == 0:
-        return 0
-    with nogil:
-        if width == 1:
-            changes = _count_changes(<const uint8_t*>data, count)
-        elif width == 2 and aligned:
-            changes = _count_changes(<const uint16_t*>data, count)
-        elif width == 4 and aligned:
-            changes = _count_changes(<const uint32_t*>data, count)
-        elif width == 8 and aligned:
-            changes = _count_changes(<const uint64_t*>data, count)
-        else:
-            for i in range(1, count):
-                changes += memcmp(data + i * width, data + (i - 1) * width, width) != 0
-    return changes + 1
 
 
 cdef int64_t _check_ranges(

@@ -7,6 +7,7 @@ Written to be read and believed, not to be fast. Signatures, results and errors 
 from __future__ import annotations
 
 import itertools
+import struct
 from collections.abc import Sequence
 
 import numpy as np
@@ -295,3 +296,196 @@ def gather_ranges_bits(
     slots = _range_slots(starts, stops, 8 * len(data))
     joined = np.packbits(np.unpackbits(data, bitorder="little")[slots], bitorder="little")
     copy_bits(joined, 0, out, 0, len(slots))
+
+
+_BLOCK = 1024
+
+
+def _check_integers(values: np.ndarray) -> None:
+    if values.dtype.kind not in "iumM":
+        raise TypeError(f"expected whole numbers, got {values.dtype}")
+
+
+def _bit_places(bits: int, width: int, count: int) -> np.ndarray:
+    """Where bit k of packed offset i lies, shape (count, width)."""
+    slots, each = np.arange(count)[:, None], np.arange(width)[None, :]
+    if count < _BLOCK:
+        return slots * width + each
+    lanes = _BLOCK // bits
+    in_lane = slots // lanes * width + each
+    return (in_lane // bits * lanes + slots % lanes) * bits + in_lane % bits
+
+
+def _encode_block(values: np.ndarray) -> bytes:
+    bits, count = 8 * values.itemsize, len(values)
+    base = int(values.min())
+    offsets = [value - base for value in values.tolist()]
+    needed = [offset.bit_length() for offset in offsets]
+    top = max(needed)
+    best = (count * top + 7) // 8, top, 0
+    for width in range(top - 4, -1, -1):
+        patches = sum(need > width for need in needed)
+        size = (count * width + 7) // 8 + patches * (2 + (top - width + 7) // 8)
+        if patches <= 255 and size < best[0]:
+            best = size, width, (top - width + 7) // 8
+    _, width, patch_bytes = best
+    patched = [i for i, need in enumerate(needed) if need > width]
+    flags = np.zeros((count * width + 7) // 8 * 8, np.uint8)
+    binary = np.array([[offset >> k & 1 for k in range(width)] for offset in offsets], np.uint8)
+    flags[_bit_places(bits, width, count)] = binary.reshape(count, width)
+    parts = [bytes([width, len(patched), patch_bytes, 0])]
+    parts += [(base % 2**bits).to_bytes(bits // 8, "little")]
+    parts += [np.packbits(flags, bitorder="little").tobytes()]
+    parts += [np.array(patched, "<u2").tobytes()]
+    parts += [(offsets[i] >> width).to_bytes(patch_bytes, "little") for i in patched]
+    return b"".join(parts)
+
+
+def bitpack_encode(values: np.ndarray) -> np.ndarray:
+    """A frame of reference and offsets of few bits, per block."""
+    _check_integers(values)
+    blocks = [_encode_block(values[i : i + _BLOCK]) for i in range(0, len(values), _BLOCK)]
+    ends = np.cumsum([len(block) for block in blocks]).astype("<u4").tobytes()
+    header = struct.pack("<B3xI", 8 * values.itemsize, len(values))
+    payload = b"".join([header, ends, *blocks])
+    return np.frombuffer(payload + b"\0" * (-len(payload) % 8), np.uint8)
+
+
+def bitpack_size(values: np.ndarray) -> int:
+    """Length of the payload."""
+    return len(bitpack_encode(values))
+
+
+def _decode_block(block: bytes, bits: int, count: int) -> list[int]:
+    start = 4 + bits // 8
+    if len(block) < start:
+        raise ValueError("its size is not what its header says")
+    width, patches, patch_bytes, reserved = block[:4]
+    if width > bits or reserved:
+        raise ValueError("its width is more than the type has bits, or a reserved byte is set")
+    if patches and (not 1 <= patch_bytes <= bits // 8 or width == bits):
+        raise ValueError("a patch is too wide")
+    packed_size = (count * width + 7) // 8
+    if len(block) != start + packed_size + patches * (2 + patch_bytes):
+        raise ValueError("its size is not what its header says")
+    base = int.from_bytes(block[4:start], "little")
+    flags = np.unpackbits(
+        np.frombuffer(block[start : start + packed_size], np.uint8), bitorder="little"
+    )
+    offsets = [
+        sum(bit << k for k, bit in enumerate(row))
+        for row in flags[_bit_places(bits, width, count)].tolist()
+    ]
+    rest = block[start + packed_size :]
+    positions = [int.from_bytes(rest[2 * k : 2 * k + 2], "little") for k in range(patches)]
+    if positions != sorted(set(positions)) or max(positions, default=0) >= count:
+        raise ValueError("a patch lies outside of the block or out of order")
+    for k, position in enumerate(positions):
+        patch = rest[2 * patches + k * patch_bytes :][:patch_bytes]
+        offsets[position] += int.from_bytes(patch, "little") << width
+    return [(base + offset) % 2**bits for offset in offsets]
+
+
+def bitpack_decode(payload: np.ndarray, count: int, start: int, stop: int, out: np.ndarray) -> None:
+    """Decode a payload block by block."""
+    _check_integers(out)
+    if not 0 <= start <= stop <= count:
+        raise ValueError(f"slots {start} to {stop} are outside of {count} values")
+    _check_lengths(stop - start, out)
+    bits, data, blocks = 8 * out.itemsize, payload.tobytes(), -(-count // _BLOCK)
+    if len(data) < 8 + 4 * blocks or data[:8] != struct.pack("<B3xI", bits, count):
+        raise ValueError(f"expected {count} values of {bits} bits")
+    ends = [0, *struct.unpack_from(f"<{blocks}I", data, 8)]
+    body = data[8 + 4 * blocks :]
+    decoded = []
+    first = start // _BLOCK
+    for block in range(first, -(-stop // _BLOCK)):
+        if not ends[block] <= ends[block + 1] <= len(body):
+            raise ValueError(f"block {block}: its end offset decreases or lies outside")
+        size = min(_BLOCK, count - block * _BLOCK)
+        decoded += _decode_block(body[ends[block] : ends[block + 1]], bits, size)
+    wanted = decoded[start - first * _BLOCK :][: stop - start]
+    out[:] = np.array(wanted, f"<u{bits // 8}").view(out.dtype)
+
+
+def _check_delta(values: np.ndarray, bases: np.ndarray, out: np.ndarray) -> None:
+    _check_integers(values)
+    _check_widths(values, bases)
+    _check_widths(values, out)
+    _check_lengths(-(-len(values) // _BLOCK), bases)
+    _check_lengths(len(values), out)
+
+
+def delta_encode(values: np.ndarray, out: np.ndarray, bases: np.ndarray) -> None:
+    """Differences of neighbours, block by block."""
+    _check_delta(values, bases, out)
+    for block, first in enumerate(range(0, len(values), _BLOCK)):
+        part = values[first : first + _BLOCK]
+        bases[block] = part[0]
+        out[first + 1 : first + len(part)] = np.diff(part)
+        out[first] = out[first + 1] if len(part) > 1 else 0
+
+
+def delta_decode(deltas: np.ndarray, bases: np.ndarray, out: np.ndarray) -> None:
+    """Running totals, block by block."""
+    _check_delta(deltas, bases, out)
+    for block, first in enumerate(range(0, len(deltas), _BLOCK)):
+        part = deltas[first : first + _BLOCK].copy()
+        part[0] = bases[block]
+        out[first : first + len(part)] = np.cumsum(part, dtype=part.dtype)
+
+
+def _signed(values: np.ndarray, out: np.ndarray) -> np.ndarray:
+    _check_integers(values)
+    _check_widths(values, out)
+    _check_lengths(len(values), out)
+    return values.view(f"i{values.itemsize}")
+
+
+def zigzag_encode(values: np.ndarray, out: np.ndarray) -> None:
+    """Fold signs into the lowest bit."""
+    signed = _signed(values, out)
+    out[:] = ((signed << 1) ^ (signed >> (8 * signed.itemsize - 1))).view(out.dtype)
+
+
+def zigzag_decode(values: np.ndarray, out: np.ndarray) -> None:
+    """Unfold signs."""
+    unsigned = _signed(values, out).view(f"u{values.itemsize}")
+    out[:] = ((unsigned >> 1) ^ -(unsigned & 1)).view(out.dtype)
+
+
+def run_starts(values: np.ndarray, out: np.ndarray) -> None:
+    """Where each run of equal bytes starts."""
+    items = [value.tobytes() for value in values]
+    starts = [i for i in range(len(items)) if i == 0 or items[i] != items[i - 1]]
+    _check_lengths(len(starts), out)
+    out[:] = starts
+
+
+def expand_runs(
+    values: np.ndarray, ends: np.ndarray, start: int, stop: int, out: np.ndarray
+) -> None:
+    """Repeat values."""
+    _check_widths(values, out)
+    _check_lengths(len(values), ends)
+    lengths = np.diff(ends, prepend=0)
+    if np.any(lengths < 0) or not 0 <= start <= stop <= lengths.sum():
+        raise ValueError(f"slots {start} to {stop} are outside of the runs")
+    _check_lengths(stop - start, out)
+    out[:] = np.repeat(values.view(out.dtype), lengths)[start:stop]
+
+
+def byte_stream_split(values: np.ndarray, out: np.ndarray) -> None:
+    """Transpose bytes."""
+    _check_lengths(values.nbytes, out)
+    out[:] = np.frombuffer(values.tobytes(), np.uint8).reshape(-1, values.itemsize).T.ravel()
+
+
+def byte_stream_merge(data: np.ndarray, count: int, start: int, stop: int, out: np.ndarray) -> None:
+    """Transpose bytes back."""
+    if not 0 <= start <= stop <= count:
+        raise ValueError(f"slots {start} to {stop} are outside of {count} values")
+    _check_lengths(count * out.itemsize, data)
+    _check_lengths(stop - start, out)
+    rows = data.reshape(out.itemsize, count).T[start:stop]
+    out[:] = np.frombuffer(rows.tobytes(), out.dtype)
