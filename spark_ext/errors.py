@@ -3,8 +3,7 @@
 SparkIntegrationError (a fermion.FermionError)
 ├── JavaNotFound            Spark cannot start: there is no Java
 ├── UnsupportedBySpark      a type or a setting that Spark has no place for; also a TypeError
-├── ConversionError         a value that the other side's type cannot hold; also a ValueError
-└── JobFailed               the Spark job failed; nothing was published
+└── ConversionError         a value that the other side's type cannot hold; also a ValueError
 
 What is wrong with a table or with data is said in `fermion_table.errors`; a call that could
 never succeed raises `fermion.errors.InvalidArgumentError`.
@@ -29,7 +28,3 @@ class UnsupportedBySpark(SparkIntegrationError, TypeError):
 
 class ConversionError(SparkIntegrationError, ValueError):
     """A value does not fit the type on the other side; the message names the column."""
-
-
-class JobFailed(SparkIntegrationError):
-    """A Spark job failed in its tasks. Nothing was published; the cause holds Spark's error."""

@@ -59,7 +59,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
         A session cannot start on this machine.
     """
     check_java()
-    if WORKER_INTERPRETER not in os.environ and not _is_submitted():
+    if WORKER_INTERPRETER not in os.environ and not is_submitted():
         os.environ[WORKER_INTERPRETER] = sys.executable
     builder.config(BATCH_ROWS_SETTING, BATCH_ROWS)
     builder.config(BATCH_BYTES_SETTING, BATCH_BYTES_UNLIMITED)
@@ -76,7 +76,7 @@ def check_java() -> None:
     JavaNotFound
         Neither ``JAVA_HOME`` nor the path has one.
     """
-    if _is_submitted() or "SPARK_REMOTE" in os.environ:
+    if is_submitted() or "SPARK_REMOTE" in os.environ:
         return
     home = os.environ.get("JAVA_HOME")
     if home:
@@ -161,5 +161,6 @@ def _width(dtype: pa.DataType) -> int:
     return VARIABLE_WIDTH_GUESS
 
 
-def _is_submitted() -> bool:
+def is_submitted() -> bool:
+    """Whether ``spark-submit`` runs this program: Spark is there, and its settings are made."""
     return "PYSPARK_GATEWAY_PORT" in os.environ

@@ -11,7 +11,7 @@ date64                                           date
 decimal32/64/128, decimal256 of 38 digits        decimal(p, s)
 timestamp without, with a zone                   timestamp_ntz, timestamp; microseconds
 duration                                         interval day to second; microseconds
-time32, time64                                   time(6), where Spark has it switched on
+time32, time64                                   time, where Spark has it switched on
 string, large_string, string_view                string
 binary, large_binary, binary_view, fixed-size    binary
 list in every form                               array
@@ -19,7 +19,8 @@ map, struct, null                                map, struct, void
 dictionary, run-end encoded, extension           as what they hold
 ===============================================  ==================================================
 
-Units finer than microseconds are rounded down. Everything else is refused by name.
+Timestamps and durations finer than microseconds are rounded down. Everything else is refused by
+name.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 from spark_ext.errors import UnsupportedBySpark
 
 DECIMAL_DIGITS_MAX = 38
-TIME_DIGITS = 6
+TIME_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 TIME_SETTING = "spark.sql.timeType.enabled"
 
 _SAME: dict[pa.DataType, st.DataType] = {
@@ -218,7 +219,7 @@ def _spark_type(dtype: pa.DataType, time_enabled: bool, where: str) -> st.DataTy
         return _decimal(dtype, where)
     if pat.is_time(dtype):
         if time_enabled:
-            return st.TimeType(TIME_DIGITS)
+            return st.TimeType(TIME_DIGITS[dtype.unit])
         raise UnsupportedBySpark(
             f"{where}: Arrow type {dtype} is Spark's TIME, which this session has switched off; "
             f"set {TIME_SETTING}=true or leave the column out with columns="

@@ -51,7 +51,7 @@ def test_a_type_without_a_place_in_spark_is_refused_by_column(dtype, said):
 
 def test_times_need_the_setting_that_switches_them_on():
     schema = pa.schema([("t", pa.time32("ms"))])
-    assert spark_schema(schema, where="t")["t"].dataType == st.TimeType(6)
+    assert spark_schema(schema, where="t")["t"].dataType == st.TimeType(3)
     with pytest.raises(UnsupportedBySpark, match=r"spark\.sql\.timeType\.enabled=true"):
         spark_schema(schema, time_enabled=False, where="t")
 

@@ -1,0 +1,174 @@
+"""What every job's program has: arguments, a session, a summary, an exit status."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from fermion.errors import FermionError, InvalidArgumentError
+from spark_ext import session
+
+SUCCEEDED, FAILED, WRONG_USAGE = 0, 1, 2
+
+_BYTES = {
+    "": 1,
+    "B": 1,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KIB": 2**10,
+    "MIB": 2**20,
+    "GIB": 2**30,
+    "TIB": 2**40,
+}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?I?B?)\s*", re.IGNORECASE)
+
+_RAISED = re.compile(r"[\w.]+(Error|Exception|NotFound|Mismatch|Conflict|Unknown)\b")
+
+Job = Callable[[SparkSession, argparse.Namespace], Mapping[str, Any]]
+
+
+def arguments(module: str, description: str, *, dry_run: str) -> argparse.ArgumentParser:
+    """A parser with the arguments that all jobs share.
+
+    Parameters
+    ----------
+    module
+        The job's module, which is its name in the usage line and in Spark.
+    description
+        What it does.
+    dry_run
+        What ``--dry-run`` does instead.
+    """
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {module}",
+        description=description,
+        epilog="Exit status: 0 done, 1 failed (nothing half-done is visible), 2 wrong usage.",
+    )
+    parser.add_argument("--dry-run", action="store_true", help=dry_run)
+    parser.add_argument("--json", action="store_true", help="print the summary as one JSON object")
+    parser.add_argument(
+        "--storage-option",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="an fsspec option of the table's storage; repeat for more",
+    )
+    parser.add_argument(
+        "--master", help="Spark master (default: what spark-submit says, else local[*])"
+    )
+    parser.add_argument(
+        "--conf",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="a Spark setting; repeat for more",
+    )
+    return parser
+
+
+def run(parser: argparse.ArgumentParser, job: Job, argv: Sequence[str] | None = None) -> int:
+    """Parse, start Spark, do the job, print its summary.
+
+    Returns
+    -------
+    int
+        The exit status.
+    """
+    options = parser.parse_args(argv)
+    started = time.monotonic()
+    try:
+        spark = _start(parser.prog.removeprefix("python -m "), options)
+        try:
+            summary = dict(job(spark, options))
+        finally:
+            spark.stop()
+    except InvalidArgumentError as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return WRONG_USAGE
+    except (FermionError, PySparkException, OSError) as error:
+        print(f"{parser.prog}: {_in_short(error)}", file=sys.stderr)
+        return FAILED
+    summary["seconds"] = round(time.monotonic() - started, 3)
+    print(json.dumps(summary, default=str) if options.json else _as_lines(summary))
+    return SUCCEEDED
+
+
+def byte_size(text: str) -> int:
+    """Bytes of a size like ``256MB`` (a million each) or ``256MiB`` (2**20), for ``type=``."""
+    match = _SIZE.fullmatch(text)
+    unit = match[2].upper() if match else ""
+    if unit and not unit.endswith("B"):
+        unit += "B"
+    if match is None or unit not in _BYTES:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a size like 256MB or 1GiB")
+    return int(float(match[1]) * _BYTES[unit])
+
+
+def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
+    """Split ``KEY=VALUE`` arguments.
+
+    Raises
+    ------
+    InvalidArgumentError
+        One has no ``=``.
+    """
+    for text in texts:
+        if "=" not in text:
+            raise InvalidArgumentError(f"{option} {text!r}: expected KEY=VALUE")
+    return {key: value for key, _, value in (text.partition("=") for text in texts)}
+
+
+def storage_options(options: argparse.Namespace) -> dict[str, str] | None:
+    """The fsspec options given, None without any."""
+    return pairs(options.storage_option, "--storage-option") or None
+
+
+def _start(name: str, options: argparse.Namespace) -> SparkSession:
+    builder = session.configure(SparkSession.builder.appName(name))
+    if options.master:
+        builder.master(options.master)
+    elif not session.is_submitted():
+        builder.master("local[*]").config("spark.ui.enabled", "false")
+    for key, value in pairs(options.conf, "--conf").items():
+        builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def _in_short(error: BaseException) -> str:
+    """Spark's errors carry the whole stack of the task: its last line says what happened."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    said = [
+        line for line in lines if re.match(r"[\w.]+(Error|Exception|NotFound|Mismatch)\b", line)
+    ]
+    return said[-1] if said and isinstance(error, PySparkException) else lines[0]
+
+
+def _as_lines(summary: Mapping[str, Any]) -> str:
+    width = max(map(len, summary), default=0) + 1
+    return "\n".join(
+        f"{key.replace('_', ' ') + ':':{width}} {_in_words(value)}"
+        for key, value in summary.items()
+        if value is not None
+    )
+
+
+def _in_words(value: Any) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return str(value)
