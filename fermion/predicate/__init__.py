@@ -1,6 +1,29 @@
 """Public names only."""
 
+from fermion.predicate.arrow_expression import from_pyarrow, to_pyarrow
+from fermion.predicate.binding import bind, candidate_names, rename_columns, resolve_path
+from fermion.predicate.evaluate import column_of, evaluate
 from fermion.predicate.expression import Expression, col
+from fermion.predicate.parse import parse_filter
+from fermion.predicate.prune import Bounds, ranges_that_may_match, ranges_that_must_match
 from fermion.predicate.ranges import RowRanges
+from fermion.predicate.sql import from_sql
 
-__all__ = ["Expression", "RowRanges", "col"]
+__all__ = [
+    "Bounds",
+    "Expression",
+    "RowRanges",
+    "bind",
+    "candidate_names",
+    "col",
+    "column_of",
+    "evaluate",
+    "from_pyarrow",
+    "from_sql",
+    "parse_filter",
+    "ranges_that_may_match",
+    "ranges_that_must_match",
+    "rename_columns",
+    "resolve_path",
+    "to_pyarrow",
+]

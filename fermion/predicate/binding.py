@@ -137,10 +137,14 @@ def resolve_path(
     names = schema.names if known is None else known
     if len(path) == 1 and "." in path[0] and not schema.get_all_field_indices(path[0]):
         found = next(_dotted(path[0], schema), None)
-        if found is None:
-            raise column_not_found(path[0], names, where=where)
-        path = found
+        path = found if found is not None else _best_effort(path[0], schema)
     return path, _walk(path, schema, where, names)
+
+
+def _best_effort(text: str, schema: pa.Schema) -> Path:
+    """The reading of a dotted text whose error message says most."""
+    first = text.partition(".")[0]
+    return tuple(text.split(".")) if schema.get_all_field_indices(first) else (text,)
 
 
 def _dotted(text: str, fields: Iterable[pa.Field]) -> Iterator[Path]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from functools import reduce
-from typing import Any
+from functools import lru_cache, reduce
+from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
+import pyarrow.acero as acero
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
@@ -30,8 +32,8 @@ from fermion.predicate.expression import (
 )
 from fermion.predicate.literals import raw_scalar, resolve
 
-Data = pa.RecordBatch | pa.Table
-Mask = pa.BooleanArray | pa.ChunkedArray
+Data: TypeAlias = "pa.RecordBatch | pa.Table"
+Mask: TypeAlias = "pa.BooleanArray | pa.ChunkedArray"
 
 _NULL = pa.scalar(None, pa.bool_())
 _COMPARE: dict[str, Callable[..., Mask]] = {
@@ -146,8 +148,7 @@ def _leaf(node: Expression, column: Any) -> Mask:
         case IsNan():
             return _is_nan(values)
         case StartsWith(prefix=prefix):
-            text = prefix.encode() if isinstance(prefix, str) else prefix
-            return pc.starts_with(_as_binary(values), pattern=text)
+            return pc.starts_with(_comparable(values), pattern=prefix)
     raise InvalidArgumentError(f"{node!r} cannot be evaluated")
 
 
@@ -159,18 +160,88 @@ def _constant(values: Any, truth: bool) -> Mask:
 def _compare(values: Any, operator: str, value: Any) -> Mask:
     resolved = resolve(operator, value, values.type)
     if resolved.operator == "null":
-        return _constant(values, False) if False else pa.nulls(len(values), pa.bool_())
+        return pa.nulls(len(values), pa.bool_())
     if resolved.operator in ("always", "never"):
         return _constant(values, resolved.operator == "always")
-    values, scalar = _operands(values, resolved.raw)
-    return _COMPARE[resolved.operator](values, scalar)
+    comparable = _comparable(values)
+    compare = _COMPARE[resolved.operator]
+    return compare(comparable, raw_scalar(resolved.raw, comparable.type))
 
 
-def _operands(values: Any, raw: Any) -> tuple[Any, pa.Scalar]:
-    """Values and literal in one type that pyarrow's kernels compare."""
+def _comparable(values: Any) -> Any:
+    """Values in a type that pyarrow's kernels compare and look up; a view where possible."""
     storage = values.type
-    if isinstance(raw, bytes):
-        return _as_binary(values), pa.scalar(raw, pa.large_binary())
     if pat.is_float16(storage):
-        return values.cast(pa.float32()), pa.scalar(raw, pa.float32())
-    return values, raw_scalar(raw, storage)
+        return values.cast(pa.float32())
+    if pat.is_string(storage) or pat.is_fixed_size_binary(storage):
+        return values.cast(pa.binary())
+    if pat.is_large_string(storage) or pat.is_string_view(storage) or pat.is_binary_view(storage):
+        return values.cast(pa.large_binary())
+    if pat.is_decimal32(storage) or pat.is_decimal64(storage):
+        return values.cast(pa.decimal128(storage.precision, storage.scale))
+    return values
+
+
+def _is_in(values: Any, literals: tuple[Any, ...]) -> Mask:
+    comparable = _comparable(values)
+    chosen = _value_set(literals, values.type, comparable.type)
+    matches = pc.is_in(comparable, value_set=chosen.values)
+    if chosen.has_nan and pat.is_floating(comparable.type):
+        matches = pc.or_(matches, pc.fill_null(pc.is_nan(comparable), False))
+    if chosen.has_null:
+        return pc.if_else(matches, pa.scalar(True), _NULL)
+    if values.null_count:
+        return pc.if_else(pc.is_valid(values), matches, _NULL)
+    return matches
+
+
+class _ValueSet(NamedTuple):
+    """The literals of an IN list that a column's type can hold, and those apart."""
+
+    values: pa.Array
+    has_null: bool
+    has_nan: bool
+
+
+@lru_cache(maxsize=64, typed=True)
+def _value_set(
+    literals: tuple[Any, ...], storage: pa.DataType, comparable: pa.DataType
+) -> _ValueSet:
+    raws = []
+    for literal in literals:
+        operator, raw = resolve("==", literal, storage)
+        if operator == "==":
+            # IN compares as = does, so both zeros match either.
+            raws += [0.0, -0.0] if isinstance(raw, float) and raw == 0 else [raw]
+    return _ValueSet(
+        pa.array([raw_scalar(raw, comparable) for raw in raws], comparable),
+        any(literal is None for literal in literals),
+        any(isinstance(literal, float) and math.isnan(literal) for literal in literals),
+    )
+
+
+def _is_nan(values: Any) -> Mask:
+    if not pat.is_floating(values.type):
+        return _constant(values, False)
+    return pc.is_nan(_comparable(values))
+
+
+def _evaluate_opaque(node: Opaque, data: Data) -> Mask:
+    names = list(dict.fromkeys(path[0] for path in node.paths))
+    columns = {name: column_of(data, (name,)) for name in names}
+    # Without any column a table would lose its number of rows.
+    table = pa.table(columns or {"": pa.nulls(data.num_rows)})
+    source = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
+    project = acero.ProjectNodeOptions([node.expression], ["match"])
+    plan = acero.Declaration.from_sequence([source, acero.Declaration("project", project)])
+    try:
+        mask = plan.to_table(use_threads=False).column("match")
+    except pa.ArrowException as error:
+        raise InvalidArgumentError(
+            f"pyarrow cannot evaluate the filter {node.expression}: {error}"
+        ) from error
+    if not pat.is_boolean(mask.type):
+        raise InvalidArgumentError(
+            f"the filter {node.expression} gives {mask.type}; a filter has to give booleans"
+        )
+    return mask

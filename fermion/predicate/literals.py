@@ -185,11 +185,11 @@ def bind_literal(value: Any, dtype: pa.DataType, where: str) -> Any:
 
 
 def _advice(value: Any, wanted: str) -> str:
-    if wanted == "instant":
+    if wanted == "instant" and literal_family(value) == "timestamp":
         return "; give the literal a time zone (tzinfo=datetime.timezone.utc)"
     if literal_family(value) == "instant" and wanted == "timestamp":
         return "; drop the literal's time zone"
-    if isinstance(value, str):
+    if isinstance(value, str) and wanted in ("number", "boolean"):
         return "; write the literal without quotes"
     return ""
 
@@ -218,7 +218,7 @@ def _parse_text(text: str, dtype: pa.DataType, where: str) -> Any:
     try:
         if pat.is_time(storage):
             return datetime.time.fromisoformat(text.strip())
-        moment = _parse_moment(text.strip())
+        moment = parse_moment(text.strip())
     except (ValueError, pa.ArrowException) as error:
         raise InvalidArgumentError(
             f"column {where} is {dtype}, but the literal {text!r} is not an ISO 8601 "
@@ -234,7 +234,7 @@ def _parse_text(text: str, dtype: pa.DataType, where: str) -> Any:
     return moment
 
 
-def _parse_moment(text: str) -> Any:
+def parse_moment(text: str) -> Any:
     """A date, datetime, or, for digits below the microsecond, an Arrow timestamp."""
     try:
         if len(text) == 10:

@@ -1,0 +1,391 @@
+"""Filters ⇄ ``pyarrow.compute.Expression``.
+
+Pyarrow shows no tree, but it pickles one: an Arrow IPC file whose schema metadata lists the calls
+in order and whose columns are the literals and options, with their exact types. That is read here.
+What cannot be understood stays a `Opaque` node, which pyarrow itself evaluates.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fermion.arrow_types import strip_wrappers
+from fermion.errors import InvalidArgumentError
+from fermion.predicate.expression import (
+    NEGATED,
+    And,
+    BooleanColumn,
+    Column,
+    Comparison,
+    Constant,
+    Expression,
+    IsIn,
+    IsNan,
+    IsNull,
+    Not,
+    Opaque,
+    Or,
+    Path,
+    StartsWith,
+    as_predicate,
+    conjunction,
+    disjunction,
+    literal_set,
+)
+from fermion.predicate.literals import normalize, raw_scalar, resolve
+
+Token = tuple[str, str]
+
+_COMPARISONS = {
+    "equal": "==",
+    "not_equal": "!=",
+    "less": "<",
+    "less_equal": "<=",
+    "greater": ">",
+    "greater_equal": ">=",
+}
+_MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+# arrow::compute::SetLookupOptions::NullMatchingBehavior
+_MATCH, _SKIP, _EMIT_NULL, _INCONCLUSIVE = range(4)
+
+
+class _Unknown(Exception):
+    """A call, or a use of one, that has no node of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Literal:
+    scalar: pa.Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call, spelled by tokens ``start`` to ``stop`` (exclusive) of the pickled form."""
+
+    name: str
+    arguments: tuple[Any, ...]
+    options: dict[str, Any]
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Pickled:
+    """A pyarrow expression in its pickled form."""
+
+    tokens: tuple[Token, ...]
+    batch: pa.RecordBatch
+    rebuild: Callable[[pa.Buffer], Any]
+
+    @classmethod
+    def of(cls, expression: pc.Expression) -> _Pickled | None:
+        """None for what pyarrow cannot pickle: columns by position, user-defined options."""
+        try:
+            rebuild, (buffer,) = expression.__reduce__()
+            batch = pa.ipc.open_file(buffer).get_batch(0)
+        except (pa.ArrowException, NotImplementedError, ValueError, TypeError):
+            return None
+        return cls(tuple(_ordered_metadata(batch.schema)), batch, rebuild)
+
+    def expression(self, tokens: tuple[Token, ...]) -> pc.Expression:
+        """The expression that some of the tokens spell."""
+        batch = self.batch.replace_schema_metadata(pa.KeyValueMetadata(list(tokens)))
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        return self.rebuild(sink.getvalue())
+
+
+def _ordered_metadata(schema: pa.Schema) -> list[Token]:
+    """Key-value metadata in order, with repeated keys; pyarrow's own accessor gives a dict."""
+    capsule = schema.__arrow_c_schema__()
+    pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer_of.restype = ctypes.c_void_p
+    pointer_of.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    # struct ArrowSchema of the Arrow C data interface: format, name, metadata, ...
+    fields = ctypes.cast(pointer_of(capsule, b"arrow_schema"), ctypes.POINTER(ctypes.c_void_p))
+    address = fields[2]
+    if not address:
+        return []
+
+    def take_int() -> int:
+        nonlocal address
+        value = ctypes.c_int32.from_address(address).value
+        address += 4
+        return value
+
+    def take_text() -> str:
+        nonlocal address
+        length = take_int()
+        text = ctypes.string_at(address, length).decode()
+        address += length
+        return text
+
+    return [(take_text(), take_text()) for _ in range(take_int())]
+
+
+def from_pyarrow(expression: pc.Expression) -> Expression:
+    """The same filter as a tree of ours, as far as it can be understood.
+
+    ``isin`` keeps pyarrow's meaning, which differs from SQL's IN: it is FALSE, not NULL, for NULL.
+    """
+    pickled = _Pickled.of(expression)
+    if pickled is None:
+        return Opaque(expression, positional=True)
+    try:
+        tree, _ = _parse(pickled, 0)
+        return _translate(tree, pickled)
+    except RecursionError:
+        return Opaque(expression, _paths(pickled.tokens))
+
+
+def _parse(pickled: _Pickled, at: int) -> tuple[Any, int]:
+    """The node (a column, literal or call) that starts at a token, and where the next one does."""
+    tokens = pickled.tokens
+    (kind, value), start = tokens[at], at
+    at += 1
+    if kind == "field_ref":
+        return Column((value,)), at
+    if kind == "nested_field_ref":
+        stop = at + int(value)
+        return Column(tuple(name for _, name in tokens[at:stop])), stop
+    if kind == "literal":
+        return _Literal(pickled.batch.column(int(value))[0]), at
+    if kind != "call":
+        raise InvalidArgumentError(f"pyarrow expression holds an unknown part {kind!r}")
+    arguments: list[Any] = []
+    options: dict[str, Any] = {}
+    while tokens[at][0] != "end":
+        if tokens[at][0] == "options":
+            options = _options(pickled.batch.column(int(tokens[at][1]))[0])
+            at += 1
+        else:
+            argument, at = _parse(pickled, at)
+            arguments.append(argument)
+    return _Call(value, tuple(arguments), options, start, at + 1), at + 1
+
+
+def _options(scalar: pa.StructScalar) -> dict[str, Any]:
+    return {name: scalar[name] for name in scalar}
+
+
+def _paths(tokens: tuple[Token, ...]) -> tuple[Path, ...]:
+    """The columns that tokens refer to."""
+    found: dict[Path, None] = {}
+    at = 0
+    while at < len(tokens):
+        kind, value = tokens[at]
+        count = int(value) if kind == "nested_field_ref" else 0
+        if count:
+            found[tuple(name for _, name in tokens[at + 1 : at + 1 + count])] = None
+        elif kind == "field_ref":
+            found[(value,)] = None
+        at += 1 + count
+    return tuple(found)
+
+
+def _translate(node: Any, pickled: _Pickled) -> Expression:
+    if isinstance(node, Column):
+        return as_predicate(node)
+    if isinstance(node, _Literal):
+        value = node.scalar.as_py()
+        if value is None or isinstance(value, bool):
+            return Constant(value)
+        raise InvalidArgumentError(f"the filter is the literal {value!r}; expected a condition")
+    match node.name:
+        case "and_kleene":
+            return conjunction(_translate(part, pickled) for part in node.arguments)
+        case "or_kleene":
+            return disjunction(_translate(part, pickled) for part in node.arguments)
+        case "invert":
+            return Not(_translate(node.arguments[0], pickled))
+    try:
+        return _leaf(node)
+    except _Unknown:
+        tokens = pickled.tokens[node.start : node.stop]
+        return Opaque(pickled.expression(tokens), _paths(tokens))
+
+
+def _leaf(call: _Call) -> Expression:
+    if call.name in _COMPARISONS:
+        return _comparison(call)
+    if not call.arguments or not isinstance(call.arguments[0], Column):
+        raise _Unknown
+    column = call.arguments[0]
+    match call.name:
+        case "is_valid":
+            return column.is_valid()
+        case "is_nan":
+            return column.is_nan()
+        case "is_null":
+            if call.options["nan_is_null"].as_py():
+                # is_nan() fails on types without NaN, where pyarrow's is_null() does not.
+                raise _Unknown
+            return column.is_null()
+        case "starts_with" if not call.options["ignore_case"].as_py():
+            return column.starts_with(call.options["pattern"].as_py())
+        case "is_in":
+            return _is_in(column, call.options)
+    raise _Unknown
+
+
+def _comparison(call: _Call) -> Expression:
+    left, right = call.arguments
+    operator = _COMPARISONS[call.name]
+    if isinstance(left, _Literal) and isinstance(right, Column):
+        left, right, operator = right, left, _MIRRORED[operator]
+    if not (isinstance(left, Column) and isinstance(right, _Literal)):
+        raise _Unknown
+    return Comparison(left.path, operator, normalize(right.scalar))
+
+
+def _is_in(column: Column, options: dict[str, Any]) -> Expression:
+    behavior = options["null_matching_behavior"].as_py()
+    given = literal_set(list(options["value_set"].values))
+    values = tuple(value for value in given if value is not None)
+    matches = IsIn(column.path, values)
+    if behavior == _INCONCLUSIVE:
+        return IsIn(column.path, given)
+    if behavior == _EMIT_NULL:
+        return matches
+    if behavior == _MATCH and len(values) < len(given):
+        return IsNull(column.path) | matches
+    if behavior in (_MATCH, _SKIP):
+        return column.is_valid() & matches
+    raise _Unknown
+
+
+def rename(node: Opaque, renamed: Callable[[Path], Path]) -> Opaque:
+    """An opaque filter over other names.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it names columns by position.
+    """
+    paths = tuple(map(renamed, node.paths))
+    if paths == node.paths and not node.positional:
+        return node
+    pickled = None if node.positional else _Pickled.of(node.expression)
+    if pickled is None:
+        raise InvalidArgumentError(
+            f"the filter {node.expression} names columns by position, which cannot follow renamed "
+            "columns; name them instead: pc.field('a')"
+        )
+    tokens: list[Token] = []
+    at = 0
+    while at < len(pickled.tokens):
+        kind, value = pickled.tokens[at]
+        count = int(value) if kind == "nested_field_ref" else 0
+        at += 1 + count
+        if kind not in ("field_ref", "nested_field_ref"):
+            tokens.append((kind, value))
+            continue
+        names = [name for _, name in pickled.tokens[at - count : at]] or [value]
+        target = renamed(tuple(names))
+        if len(target) > 1:
+            tokens.append(("nested_field_ref", str(len(target))))
+        tokens.extend(("field_ref", name) for name in target)
+    return Opaque(pickled.expression(tuple(tokens)), paths)
+
+
+def to_pyarrow(expression: Expression, schema: pa.Schema | None = None) -> pc.Expression:
+    """The filter as a pyarrow expression, for engines that take one.
+
+    Parameters
+    ----------
+    schema
+        The schema the filter is bound to. With it, literals get the columns' types, which spares
+        pyarrow casts that fail (a negative literal and ``uint64``, say).
+    """
+    node = as_predicate(expression)
+    match node:
+        case And(operands=operands):
+            parts = [to_pyarrow(operand, schema) for operand in operands]
+            result = parts[0]
+            for part in parts[1:]:
+                result = result & part
+            return result
+        case Or(operands=operands):
+            parts = [to_pyarrow(operand, schema) for operand in operands]
+            result = parts[0]
+            for part in parts[1:]:
+                result = result | part
+            return result
+        case Not(operand=operand):
+            return ~to_pyarrow(operand, schema)
+        case Constant(value=value):
+            return pc.scalar(pa.scalar(value, pa.bool_()))
+        case Opaque(expression=inner):
+            return inner
+    return _leaf_to_pyarrow(node, schema)
+
+
+def _leaf_to_pyarrow(node: Expression, schema: pa.Schema | None) -> pc.Expression:
+    path: Path = node.path  # type: ignore[attr-defined]
+    field = pc.field(*path)
+    null = pc.scalar(pa.scalar(None, pa.bool_()))
+    match node:
+        case BooleanColumn():
+            return field
+        case IsNull():
+            return field.is_null()
+        case IsNan():
+            return field.is_nan()
+        case StartsWith(prefix=prefix):
+            return pc.starts_with(field, pattern=prefix)
+        case IsIn(values=values):
+            known = [value for value in values if value is not None]
+            matches = field.isin(_value_array(known, path, schema))
+            if len(known) < len(values):
+                return pc.if_else(matches, pc.scalar(True), null)
+            return pc.if_else(field.is_valid(), matches, null)
+        case Comparison(operator=operator, value=value):
+            if schema is None:
+                return _apply(field, operator, pc.scalar(value))
+            storage = _type_at(path, schema)
+            placed = resolve(operator, value, storage)
+            if placed.operator in NEGATED:
+                return _apply(field, placed.operator, pc.scalar(raw_scalar(placed.raw, storage)))
+            if placed.operator == "null":
+                return null
+            return pc.if_else(field.is_valid(), pc.scalar(placed.operator == "always"), null)
+    raise InvalidArgumentError(f"{node!r} has no pyarrow form")
+
+
+def _apply(field: pc.Expression, operator: str, literal: pc.Expression) -> pc.Expression:
+    match operator:
+        case "==":
+            return field == literal
+        case "!=":
+            return field != literal
+        case "<":
+            return field < literal
+        case "<=":
+            return field <= literal
+        case ">":
+            return field > literal
+    return field >= literal
+
+
+def _type_at(path: Path, schema: pa.Schema) -> pa.DataType:
+    container: Any = schema
+    for name in path:
+        container = strip_wrappers(container.field(name).type)
+    return container
+
+
+def _value_array(values: list[Any], path: Path, schema: pa.Schema | None) -> pa.Array:
+    if schema is None:
+        return pa.array(values)
+    storage = _type_at(path, schema)
+    placed = [resolve("==", value, storage) for value in values]
+    nans = [value for value in values if isinstance(value, float) and value != value]
+    raws = [raw for operator, raw in placed if operator == "=="]
+    return pa.array([raw_scalar(raw, storage) for raw in [*raws, *nans[:1]]], storage)

@@ -1,0 +1,250 @@
+"""Filters from SQL text: the condition that would follow WHERE."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from functools import cache
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from fermion.errors import InvalidArgumentError
+from fermion.predicate.expression import (
+    BooleanColumn,
+    Comparison,
+    Constant,
+    Expression,
+    IsIn,
+    IsNan,
+    IsNull,
+    Not,
+    Path,
+    StartsWith,
+    conjunction,
+    disjunction,
+)
+from fermion.predicate.literals import TimestampText, literal_family, normalize, parse_moment
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+_SUPPORTED = (
+    "supported are comparisons of a column with a literal (= <> < <= > >=), AND, OR, NOT, "
+    "[NOT] IN (...), [NOT] BETWEEN, IS [NOT] NULL, IS [NOT] TRUE or FALSE, LIKE 'prefix%', "
+    "STARTS_WITH, ISNAN, boolean columns, and the literals 1, -1.5, 'text', X'00ff', TRUE, FALSE, "
+    "NULL, DATE '...', TIMESTAMP '...', TIME '...', INTERVAL '1' SECOND"
+)
+_COMPARISONS = {"EQ": "==", "NEQ": "!=", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
+_MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_SECONDS = {"DAY": 86_400, "HOUR": 3600, "MINUTE": 60, "SECOND": 1}
+
+
+def from_sql(text: str) -> Expression:
+    """A SQL condition as a filter.
+
+    Names are case-sensitive; quote those that are not plain words with ``"`` or backticks. Dots
+    lead into structs.
+
+    Raises
+    ------
+    InvalidArgumentError
+        For text that does not parse, and for constructs beyond those above, by name.
+    """
+    # sqlglot takes 0.2 s to import: too much for those who filter in other forms.
+    import sqlglot
+    from sqlglot import errors, exp
+
+    try:
+        tree = sqlglot.parse_one(text, into=exp.Condition, dialect=_dialect())
+        return _translate(tree, text)
+    except errors.SqlglotError as error:
+        reason = str(error).split("\n")[0]
+        raise InvalidArgumentError(
+            f"filter {text!r} is not a SQL condition: {reason}; {_SUPPORTED}"
+        ) from error
+    except RecursionError:
+        raise InvalidArgumentError(
+            "the SQL filter is nested too deep; use IN (...) for long lists of values"
+        ) from None
+
+
+@cache
+def _dialect() -> Any:
+    """The standard dialect with binary literals and backticks."""
+    from sqlglot import Dialect, tokens
+
+    class FermionFilter(Dialect):
+        class Tokenizer(tokens.Tokenizer):
+            IDENTIFIERS = ['"', "`"]  # noqa: RUF012
+            HEX_STRINGS = [("x'", "'"), ("X'", "'")]  # noqa: RUF012
+
+    return FermionFilter
+
+
+def _unsupported(node: exp.Expr, text: str) -> NoReturn:
+    raise InvalidArgumentError(
+        f"filter {text!r}: {type(node).__name__} ({node.sql()}) is not supported; {_SUPPORTED}"
+    )
+
+
+def _translate(node: exp.Expr, text: str) -> Expression:
+    from sqlglot import exp
+
+    name = type(node).__name__
+    if name in _COMPARISONS:
+        return _comparison(node, _COMPARISONS[name], text)
+    match node:
+        case exp.And():
+            return conjunction(_translate(part, text) for part in node.flatten())
+        case exp.Or():
+            return disjunction(_translate(part, text) for part in node.flatten())
+        case exp.Not():
+            return Not(_translate(node.this, text))
+        case exp.Paren():
+            return _translate(node.this, text)
+        case exp.Boolean() | exp.Null():
+            return Constant(None if isinstance(node, exp.Null) else bool(node.this))
+        case exp.Column() | exp.Dot():
+            return BooleanColumn(_path(node, text))
+        case exp.In():
+            if node.args.get("query") or node.args.get("unnest") or node.args.get("field"):
+                _unsupported(node, text)
+            values = tuple(_literal(value, text) for value in node.expressions)
+            return IsIn(_path(node.this, text), values)
+        case exp.Between():
+            path = _path(node.this, text)
+            low, high = _literal(node.args["low"], text), _literal(node.args["high"], text)
+            return conjunction((Comparison(path, ">=", low), Comparison(path, "<=", high)))
+        case exp.Is():
+            return _is(node, text)
+        case exp.Like() | exp.StartsWith():
+            return _prefix(node, text)
+        case exp.IsNan():
+            return IsNan(_path(node.this, text))
+    _unsupported(node, text)
+
+
+def _comparison(node: exp.Expr, operator: str, text: str) -> Expression:
+    left, right = node.this, node.expression
+    if not _is_column(left):
+        left, right, operator = right, left, _MIRRORED[operator]
+    if not _is_column(left) or _is_column(right):
+        _unsupported(node, text)
+    return Comparison(_path(left, text), operator, _literal(right, text))
+
+
+def _is(node: exp.Expr, text: str) -> Expression:
+    from sqlglot import exp
+
+    path = _path(node.this, text)
+    wanted = node.expression
+    if isinstance(wanted, exp.Null):
+        return IsNull(path)
+    if isinstance(wanted, exp.Boolean):
+        match = BooleanColumn(path) if wanted.this else Not(BooleanColumn(path))
+        return conjunction((Not(IsNull(path)), match))
+    _unsupported(node, text)
+
+
+def _prefix(node: exp.Expr, text: str) -> Expression:
+    from sqlglot import exp
+
+    pattern = _literal(node.expression, text)
+    if isinstance(node, exp.StartsWith) and isinstance(pattern, (str, bytes)):
+        return StartsWith(_path(node.this, text), pattern)
+    if not isinstance(pattern, str) or not isinstance(node, exp.Like):
+        _unsupported(node, text)
+    body = pattern.removesuffix("%")
+    if any(special in body for special in "%_\\"):
+        raise InvalidArgumentError(
+            f"filter {text!r}: LIKE {pattern!r} is not supported; only a prefix, as in "
+            "LIKE 'abc%', is (write STARTS_WITH(column, 'a_c') for a prefix that holds % or _)"
+        )
+    path = _path(node.this, text)
+    return Comparison(path, "==", body) if body == pattern else StartsWith(path, body)
+
+
+def _is_column(node: exp.Expr) -> bool:
+    from sqlglot import exp
+
+    return isinstance(node, (exp.Column, exp.Dot))
+
+
+def _path(node: exp.Expr, text: str) -> Path:
+    from sqlglot import exp
+
+    while isinstance(node, exp.Paren):
+        node = node.this
+    if isinstance(node, exp.Dot):
+        parts = list(node.flatten())
+        names = [*_path(parts[0], text), *(part.name for part in parts[1:])]
+    elif isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
+        names = [part.name for part in node.parts]
+    else:
+        _unsupported(node, text)
+    return tuple(names)
+
+
+def _literal(node: exp.Expr, text: str) -> Any:
+    from sqlglot import exp
+
+    match node:
+        case exp.Paren():
+            return _literal(node.this, text)
+        case exp.Neg():
+            value = _literal(node.this, text)
+            if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
+                return -value
+        case exp.Null():
+            return None
+        case exp.Boolean():
+            return bool(node.this)
+        case exp.Literal():
+            return node.this if node.is_string else _number(node.this)
+        case exp.HexString():
+            return _binary(node, text)
+        case exp.Cast() if isinstance(node.this, exp.Literal) and node.this.is_string:
+            return _typed(node, text)
+        case exp.Interval():
+            unit = str(node.args.get("unit") or "").upper().removesuffix("S")
+            if unit in _SECONDS and isinstance(node.this, exp.Literal):
+                return _interval(node.this.this, _SECONDS[unit])
+    _unsupported(node, text)
+
+
+def _number(digits: str) -> Any:
+    if "e" in digits.lower():
+        return float(digits)
+    return Decimal(digits) if "." in digits else int(digits)
+
+
+def _binary(node: exp.Expr, text: str) -> bytes:
+    try:
+        return bytes.fromhex(node.this)
+    except ValueError:
+        # sqlglot keeps the digits as they are, or as an integer literal.
+        return _unsupported(node, text)
+
+
+def _interval(amount: str, seconds: int) -> Any:
+    microseconds = Decimal(amount) * seconds * 10**6
+    return datetime.timedelta(microseconds=int(microseconds))
+
+
+def _typed(node: exp.Expr, text: str) -> Any:
+    """A typed literal: ``DATE '...'``, or ``CAST('...' AS DOUBLE)``."""
+    kind, value = node.args["to"].this.name, node.this.this
+    try:
+        if kind == "DATE":
+            return datetime.date.fromisoformat(value)
+        if kind.startswith("TIMESTAMP") or kind == "DATETIME":
+            moment = parse_moment(value)
+            return moment if literal_family(moment) == "instant" else TimestampText(value)
+        if kind == "TIME":
+            return datetime.time.fromisoformat(value)
+        if kind in ("DOUBLE", "FLOAT"):
+            return float(value)
+        if kind == "DECIMAL":
+            return normalize(Decimal(value))
+    except (ValueError, ArithmeticError) as error:
+        raise InvalidArgumentError(f"filter {text!r}: {kind} {value!r}: {error}") from None
+    _unsupported(node, text)
