@@ -218,6 +218,15 @@ def earliest_id(store: AtomicStore, latest_id: int, *, branch: str = MAIN) -> in
     return low
 
 
+def list_ids(store: AtomicStore, branch: str = MAIN) -> list[int]:
+    """The ids of all slots, ascending, by listing the directory."""
+    listed = [
+        snapshot_id_of(item.path.rsplit("/", 1)[-1])
+        for item in store.list(snapshot_directory(branch))
+    ]
+    return sorted(snapshot_id for snapshot_id in listed if snapshot_id is not None)
+
+
 def load_schema(store: AtomicStore, reference: SchemaReference) -> bytes:
     """The JSON of a schema version, checked against its reference.
 
@@ -256,11 +265,7 @@ def _latest_id(store: AtomicStore, branch: str, known: int | None) -> int | None
         newest = _probe_forward(store, branch, known)
         if newest > known or (known > 0 and store.exists(snapshot_path(known, branch))):
             return newest
-    listed = [
-        snapshot_id_of(item.path.rsplit("/", 1)[-1])
-        for item in store.list(snapshot_directory(branch))
-    ]
-    ids = [snapshot_id for snapshot_id in listed if snapshot_id is not None]
+    ids = list_ids(store, branch)
     return _probe_forward(store, branch, max(ids)) if ids else None
 
 

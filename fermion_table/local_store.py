@@ -125,7 +125,8 @@ class LocalStore:
                 directories.add(directory)
                 directory = os.path.dirname(directory)
         for directory in sorted(directories, reverse=True):
-            self._synchronise_directory(directory)
+            with contextlib.suppress(FileNotFoundError):  # what is not there needs no name
+                self._synchronise_directory(directory)
 
     def locate(self, path: str, *, for_writing: bool = False) -> str:
         """The absolute path of an object."""

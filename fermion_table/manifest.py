@@ -234,7 +234,7 @@ class ManifestReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
         Bounds of the partition values.
     sequence_start, row_id_start
         What entries of the manifest inherit that have no start of their own. They inherit
-        the snapshot ``added_snapshot[0]``.
+        the snapshot ``added_snapshot[1]``.
     unknown
         Keys this version does not know, kept when the reference is written again.
     """

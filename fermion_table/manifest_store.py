@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import contextlib
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,8 +17,8 @@ from fermion_table.manifest import (
     encode_manifest,
 )
 from fermion_table.metadata_cache import shared_cache
-from fermion_table.paths import manifest_path, unique_name
-from fermion_table.snapshot import Delta, Snapshot
+from fermion_table.paths import manifest_path, schema_path, unique_name
+from fermion_table.snapshot import Delta, SchemaReference, Snapshot
 from fermion_table.storage import AtomicStore
 
 _ABSENT: Any = object()
@@ -54,12 +55,53 @@ class Located:
     missing: list[str] = field(default_factory=list)
 
 
-def write_manifest(store: AtomicStore, entries: Sequence[Entry]) -> StoredManifest:
-    """Store entries as a loose manifest under a new name."""
-    data, compressed = json_codec.stored(encode_manifest(entries))
-    path = manifest_path(unique_name(), compressed=compressed)
-    store.write(path, data)
-    return StoredManifest(path, json_codec.content_hash(data), len(data))
+class MetadataWriter:
+    """Writes the metadata objects of one commit, each content once however often it is tried.
+
+    Parameters
+    ----------
+    store
+        Of the table.
+    """
+
+    def __init__(self, store: AtomicStore) -> None:
+        self._store = store
+        self._manifests: dict[str, StoredManifest] = {}
+        self._schemas: dict[str, SchemaReference] = {}
+
+    def write_manifest(self, entries: Sequence[Entry]) -> StoredManifest:
+        """Store entries as a loose manifest, unless this commit has done so already."""
+        data, compressed = json_codec.stored(encode_manifest(entries))
+        content = json_codec.content_hash(data)
+        if content not in self._manifests:
+            path = manifest_path(unique_name(), compressed=compressed)
+            self._manifests[content] = StoredManifest(path, content, len(data))
+            self._store.write(path, data)
+        return self._manifests[content]
+
+    def write_schema(self, schema_id: int, json: bytes) -> SchemaReference:
+        """Store a schema version, unless this commit has done so already."""
+        data, compressed = json_codec.stored(json)
+        content = json_codec.content_hash(data)
+        if content not in self._schemas:
+            path = schema_path(schema_id, unique_name(), compressed=compressed)
+            self._schemas[content] = SchemaReference(
+                id=schema_id, path=path, hash=content, size=len(data)
+            )
+            self._store.write(path, data)
+        return self._schemas[content]
+
+    def discard(self, keep: Container[str] = ()) -> None:
+        """Delete what was written, but for some paths. Only after a proven outcome.
+
+        An object that can't be deleted is left for the removal of orphan files.
+        """
+        written = [manifest.path for manifest in self._manifests.values()]
+        written += [schema.path for schema in self._schemas.values()]
+        for path in written:
+            if path not in keep:
+                with contextlib.suppress(OSError):
+                    self._store.delete(path)
 
 
 def read_stored(store: AtomicStore, path: str, hash: str, size: int) -> bytes:
@@ -190,7 +232,7 @@ def _removed(store: AtomicStore, delta: Delta) -> Iterator[Entry]:
 
 def _inherited(entry: Entry, reference: ManifestReference) -> Entry:
     return entry.inherit(
-        snapshot_id=reference.added_snapshot[0],
+        snapshot_id=reference.added_snapshot[1],
         sequence_start=reference.sequence_start,
         row_id_start=reference.row_id_start,
     )

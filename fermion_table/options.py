@@ -39,9 +39,13 @@ class CommitOptions:
         the other.
     unknown_tries
         How often the outcome of a lost reply is looked up before it counts as unknown.
+    fence_s
+        A try that took longer than this looks for later snapshots in a listing too, since
+        the one it was made on may have expired meanwhile.
     """
 
     timeout_s: float = 600.0
     backoff_s_min: float = 0.005
     backoff_s_max: float = 1.0
     unknown_tries: int = 5
+    fence_s: float = 60.0

@@ -169,6 +169,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
     """A snapshot's stored bytes: JSON, never compressed (a slot has one name)."""
+    _check(snapshot, f"snapshot {snapshot.id}, not stored yet")
     return json_codec.encode(msgspec.structs.replace(snapshot, hash="", unknown={}))
 
 
