@@ -7,7 +7,9 @@ written again loses nothing that a newer version added.
 
 from __future__ import annotations
 
+import functools
 import hashlib
+from dataclasses import dataclass
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -24,9 +26,9 @@ UNKNOWN_KEYS = ""
 
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _ZSTD_LEVEL = 3
-_LIST_ORIGINS = (list, tuple)
 
 _Decoded = TypeVar("_Decoded")
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
 def content_hash(data: bytes) -> str:
@@ -56,14 +58,14 @@ def decode(data: bytes, target: type[_Decoded], path: str) -> _Decoded:
         raise CorruptMetadata(path, f"JSON of a {target.__name__}", str(error)) from error
 
 
-def decode_keeping(data: bytes, target: type[_Decoded], path: str) -> _Decoded:
+def decode_keeping(data: bytes, target: type[_Struct], path: str) -> _Struct:
     """As `decode`, with unknown keys kept; slower, for objects that are written again."""
     plain = decompressed(data, path)
-    try:
-        raw = msgspec.json.decode(plain)
-        return msgspec.convert(_sunk(raw, target), type=target, str_keys=True)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise CorruptMetadata(path, f"JSON of a {target.__name__}", str(error)) from error
+    decoded = decode(plain, target, path)
+    raw = msgspec.json.decode(plain)
+    if not _has_unknown(raw, target):
+        return decoded
+    return msgspec.convert(_sunk(raw, target), type=target, str_keys=True)
 
 
 def stored(encoded: bytes) -> tuple[bytes, bool]:
@@ -105,40 +107,73 @@ def _hoisted(value: Any) -> Any:
     return {**unknown, **known} if isinstance(unknown, dict) else known
 
 
-def _sunk(value: Any, target: Any) -> Any:
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """Where unknown keys can be kept within a struct's JSON.
+
+    Attributes
+    ----------
+    known
+        Keys of the struct.
+    nested
+        The struct that each key holds, or holds a list of, if it can keep unknown keys too.
+    """
+
+    known: frozenset[str]
+    nested: tuple[tuple[str, type[msgspec.Struct]], ...]
+
+
+def _has_unknown(value: Any, struct: type[msgspec.Struct]) -> bool:
+    """Whether a value, or anything in it, has keys to keep."""
+    if isinstance(value, list):
+        return any(_has_unknown(item, struct) for item in value)
+    if not isinstance(value, dict):
+        return False
+    shape = _shape_of(struct)
+    if not value.keys() <= shape.known:
+        return True
+    return any(key in value and _has_unknown(value[key], inner) for key, inner in shape.nested)
+
+
+def _sunk(value: Any, struct: type[msgspec.Struct]) -> Any:
     """Builtins with the unknown keys of each struct moved into its ``""`` object."""
-    struct = _struct_of(target)
-    if struct is not None and isinstance(value, dict):
-        hints = _encoded_hints(struct)
-        known = {key: _sunk(value[key], hint) for key, hint in hints.items() if key in value}
-        unknown = {key: item for key, item in value.items() if key not in hints and key}
-        return {**known, UNKNOWN_KEYS: unknown} if unknown and UNKNOWN_KEYS in hints else known
-    item_type = _item_of(target)
-    if item_type is not None and isinstance(value, list):
-        return [_sunk(item, item_type) for item in value]
-    return value
+    if isinstance(value, list):
+        return [_sunk(item, struct) for item in value]
+    if not isinstance(value, dict):
+        return value
+    shape = _shape_of(struct)
+    known = {key: item for key, item in value.items() if key in shape.known}
+    unknown = {key: item for key, item in value.items() if key and key not in shape.known}
+    known |= {key: _sunk(known[key], inner) for key, inner in shape.nested if key in known}
+    return {**known, UNKNOWN_KEYS: unknown}
 
 
-def _struct_of(target: Any) -> type[msgspec.Struct] | None:
-    choices = get_args(target) if isinstance(target, UnionType) else (target,)
-    for choice in choices:
-        if isinstance(choice, type) and issubclass(choice, msgspec.Struct):
-            return choice
-    return None
-
-
-def _item_of(target: Any) -> Any:
-    arguments = get_args(target)
-    return arguments[0] if get_origin(target) in _LIST_ORIGINS and arguments else None
+@functools.cache
+def _shape_of(struct: type[msgspec.Struct]) -> _Shape:
+    names = struct.__struct_encode_fields__
+    nested = ((name, _struct_in(hint)) for name, hint in _encoded_hints(struct).items())
+    kept = ((name, inner) for name, inner in nested if inner is not None and _may_keep(inner))
+    return _Shape(frozenset(names) - {UNKNOWN_KEYS}, tuple(kept))
 
 
 def _encoded_hints(struct: type[msgspec.Struct]) -> dict[str, Any]:
-    cached = _HINTS.get(struct)
-    if cached is None:
-        hints = get_type_hints(struct)
-        names = zip(struct.__struct_fields__, struct.__struct_encode_fields__, strict=True)
-        cached = _HINTS[struct] = {encoded: hints[name] for name, encoded in names}
-    return cached
+    hints = get_type_hints(struct)
+    names = zip(struct.__struct_fields__, struct.__struct_encode_fields__, strict=True)
+    return {encoded: hints[name] for name, encoded in names}
 
 
-_HINTS: dict[type[msgspec.Struct], dict[str, Any]] = {}
+def _may_keep(struct: type[msgspec.Struct]) -> bool:
+    """Whether a struct keeps unknown keys, or holds structs that might."""
+    if UNKNOWN_KEYS in struct.__struct_encode_fields__:
+        return True
+    return any(_struct_in(hint) is not None for hint in _encoded_hints(struct).values())
+
+
+def _struct_in(hint: Any) -> type[msgspec.Struct] | None:
+    """The struct of a hint: itself, in a union, or in a list or tuple."""
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return None if hint.__struct_config__.array_like else hint
+    if isinstance(hint, UnionType) or get_origin(hint) in (list, tuple):
+        found = (_struct_in(argument) for argument in get_args(hint))
+        return next((struct for struct in found if struct is not None), None)
+    return None
