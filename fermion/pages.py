@@ -33,8 +33,8 @@ from fermion.encodings.protocol import (
     Node,
     PageBuffer,
     Recipe,
-    buffers_size,
     encoding_name,
+    node_size,
     parse_node,
 )
 from fermion.encodings.registry import ENCODINGS
@@ -73,8 +73,11 @@ from fermion.values import (
 )
 
 HEADER_SIZE = PAGE_HEADER.itemsize
+# A page may decode to 64 MiB, or to this many times its size: more is taken for an attack.
 EXPANSION_MAX = 256
 EXPANSION_FREE_BYTES = 64 * 1024 * 1024
+COMPRESSED_BYTES_MIN = 256
+WORTHWHILE_RATIO = 0.95
 
 _HEADER = struct.Struct("<BBHIII")
 _HEADER_START = struct.Struct("<BBHII")
@@ -171,7 +174,7 @@ def encode_chunk(
     InvalidArgumentError
         ``forced`` names no encoding, or one that cannot hold the values; a page passes 4 GiB.
     """
-    bounds = [int(cut) for cut in cuts]
+    bounds = np.asarray(cuts).tolist()
     choice = choose(
         values, physical, len(bounds) - 1, options=options, forced=forced, memory=memory
     )
@@ -221,7 +224,7 @@ class _PageWriter:
         limit = plain_size(values, self.physical)
         try:
             parts = self.settings.encode(values if codes is None else codes, self.physical, recipe)
-            size = buffers_size(parts)
+            size = node_size(parts)
         except InvalidArgumentError:
             if self.forced or recipe == plain:
                 raise
@@ -229,11 +232,13 @@ class _PageWriter:
         if size > limit or not self._expansion_allowed(values, size):
             recipe = plain
             parts = self.settings.encode(values, self.physical, plain)
-            size = buffers_size(parts)
+            size = node_size(parts)
         codec = Codec.NONE
-        if self.compress_page:
+        if self.compress_page and size >= COMPRESSED_BYTES_MIN:
             payload = compress(b"".join(parts), self.settings.zstd_level)
-            small = len(payload) <= size * 0.95 and size <= _expansion_limit(len(payload))
+            small = len(payload) <= size * WORTHWHILE_RATIO and size <= _expansion_limit(
+                len(payload)
+            )
             if small and self._expansion_allowed(values, len(payload)):
                 codec, parts = Codec.ZSTD, [payload, b"\0" * (-len(payload) % ALIGNMENT)]
         return self._assemble(parts, codec, recipe.encoding, len(values), size)
@@ -448,7 +453,7 @@ def _decode_binary(
     pages: list[tuple[PageSlice, _Page]], dictionary: Values | None, where: str
 ) -> BinaryValues:
     """Lengths of all pages first, then all bytes into one array."""
-    offsets = np.zeros(sum([part.stop - part.start for part, _ in pages]) + 1, np.int64)
+    offsets = np.empty(sum([part.stop - part.start for part, _ in pages]) + 1, np.int64)
     plans: list[tuple[int, BinaryPlan]] = []
     at = base = 0
     for part, page in pages:

@@ -10,6 +10,7 @@ import struct
 
 import numpy as np
 
+from fermion import kernels
 from fermion.encodings.protocol import (
     Buffer,
     Child,
@@ -57,7 +58,7 @@ class ByteStreamSplit(Encoding):
             )
         context.check_output(count * width)
         planes = context.numbers(child, count * width, 0, count * width, np.uint8)
-        out.view(np.uint8).reshape(-1, width)[:] = planes.reshape(width, count)[:, start:stop].T
+        kernels.byte_stream_merge(planes, count, start, stop, out)
 
     def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
         """See `Encoding.children`."""
@@ -72,6 +73,6 @@ class ByteStreamSplit(Encoding):
 
 def split_bytes(values: np.ndarray) -> np.ndarray:
     """All bytes 0, then all bytes 1, and so on: ``uint8``, shape (count * width,)."""
-    width = values.dtype.itemsize
-    rows = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), width)
-    return np.ascontiguousarray(rows.T).reshape(-1)
+    out = np.empty(values.nbytes, np.uint8)
+    kernels.byte_stream_split(values, out)
+    return out

@@ -13,7 +13,7 @@ import numpy as np
 
 from fermion import kernels
 from fermion.encodings.byte_stream_split import split_bytes
-from fermion.encodings.delta import BLOCK_SLOTS, block_differences
+from fermion.encodings.delta import BLOCK_SLOTS, differences
 from fermion.encodings.dictionary import build_dictionary
 from fermion.encodings.narrow import WIDTHS
 from fermion.encodings.policy import Policy
@@ -30,13 +30,17 @@ from fermion.layout import EncodingId
 from fermion.values import BINARY, INT64, BinaryValues, Bits, PhysicalKind, PhysicalType, Values
 
 TRIAL_BYTES_MIN = 4096
+STRINGS_TRIAL_BYTES_MIN = 1024
 DICTIONARY_ENTRIES_MAX = 65_536
 DICTIONARY_BYTES_MAX = 1024 * 1024
 # Fewer slots a distinct value than this do not make a dictionary.
 _SLOTS_PER_ENTRY_MIN = 4
 _RUN_SLOTS_MIN = 4
-# Delta decodes more slowly than frames of reference and has to be this much smaller.
-_DELTA_RATIO = 0.9
+# Delta and dictionaries of numbers decode more slowly than frames of reference.
+_DELTA_RATIO = 0.92
+_NUMBERS_DICTIONARY_RATIO = 0.92
+# Unlike pcodec, zstd decodes whole pages only.
+_LZ_OVER_ENTROPY_RATIO = 0.95
 _LOOKUP_BITS_MIN = 3
 
 FOR_BITPACK = Recipe(EncodingId.FOR_BITPACK)
@@ -103,33 +107,43 @@ class Search:
     def numbers(self, values: np.ndarray, physical: PhysicalType) -> Candidate:
         """The best candidate for integers or floats."""
         light = self._light_numbers(values)
+        compressible = min(light, key=_size).size * 8 >= _LOOKUP_BITS_MIN * len(values)
         heavy: list[tuple[float, Candidate]] = []
+        if compressible and values.dtype.kind in "iu":
+            heavy.append((_DELTA_RATIO, self._delta(values)))
         if values.nbytes >= TRIAL_BYTES_MIN:
-            if self.policy.entropy_ratio:
-                size = pcodec_size(values, self.pages, self.policy.settings.block_slots)
-                heavy.append((self.policy.entropy_ratio, Candidate(size, PCODEC)))
-            if self.policy.numbers_lz_ratio:
-                heavy.append((self.policy.numbers_lz_ratio, self._zstd(values, ZSTD_PLAIN)))
+            heavy.extend(self._trials(values))
         best = _pick(light, heavy)
-        if self.nested or best.size * 8 < _LOOKUP_BITS_MIN * len(values):
+        if self.nested or not compressible:
             return best
-        return self._with_dictionary(values, physical, best)
+        return self._with_dictionary(values, physical, best, _NUMBERS_DICTIONARY_RATIO)
 
     def _light_numbers(self, values: np.ndarray) -> list[Candidate]:
         found = [Candidate(values.nbytes + self._overhead(), PLAIN)]
         integers = values.dtype.kind in "iu"
         if integers:
             found.append(Candidate(for_size(values) + self._overhead(), FOR_BITPACK))
-            best = found[-1].size
-            if best * 8 >= _LOOKUP_BITS_MIN * len(values):
-                blocks = sample_blocks(values, BLOCK_SLOTS)
-                packed = kernels.bitpack_size(block_differences(blocks, BLOCK_SLOTS))
-                size = packed * (len(values) / len(blocks))
-                size += len(values) / BLOCK_SLOTS * values.dtype.itemsize
-                if size < _DELTA_RATIO * best:
-                    found.append(Candidate(size + 2 * self._overhead(), DELTA_FOR))
         if not self.nested and kernels.count_runs(values) * _RUN_SLOTS_MIN <= len(values):
             found.append(self._runs(values, integers))
+        return found
+
+    def _delta(self, values: np.ndarray) -> Candidate:
+        blocks = sample_blocks(values, BLOCK_SLOTS)
+        packed = kernels.bitpack_size(differences(blocks))
+        bases = len(values) / BLOCK_SLOTS * values.dtype.itemsize
+        size = packed * (len(values) / len(blocks)) + bases + 2 * self._overhead()
+        return Candidate(size, DELTA_FOR)
+
+    def _trials(self, values: np.ndarray) -> list[tuple[float, Candidate]]:
+        """pcodec and zstd, as far as the policy allows them."""
+        found = []
+        if self.policy.entropy_ratio:
+            size = pcodec_size(values, self.pages, self.policy.settings.block_slots)
+            found.append((self.policy.entropy_ratio, Candidate(size, PCODEC)))
+        if self.policy.numbers_lz_ratio:
+            packed = self._zstd(values, ZSTD_PLAIN)
+            if not found or packed.size <= _LZ_OVER_ENTROPY_RATIO * found[0][1].size:
+                found.append((self.policy.numbers_lz_ratio, packed))
         return found
 
     def _runs(self, values: np.ndarray, integers: bool) -> Candidate:
@@ -182,7 +196,7 @@ class Search:
         lengths = self.child().numbers(widths, UNSIGNED[widths.dtype.itemsize])
         size = lengths.size + total + 2 * self._overhead()
         plain = Candidate(size, Recipe(EncodingId.SPLIT_LENGTHS, (lengths.recipe, PLAIN)))
-        if not self.policy.strings_lz_ratio or total < TRIAL_BYTES_MIN:
+        if not self.policy.strings_lz_ratio or total < STRINGS_TRIAL_BYTES_MIN:
             return plain
         sample = sample_contiguous(values)
         assert isinstance(sample, BinaryValues)
@@ -210,15 +224,15 @@ class Search:
         )
 
     def _with_dictionary(
-        self, values: Values, physical: PhysicalType, best: Candidate
+        self, values: Values, physical: PhysicalType, best: Candidate, ratio: float = 1.0
     ) -> Candidate:
-        """The better of ``best`` and a dictionary, where a dictionary is possible at all."""
+        """A dictionary where one is possible and needs less than ``ratio`` of ``best``'s bytes."""
         limit = min(DICTIONARY_ENTRIES_MAX, len(values) // _SLOTS_PER_ENTRY_MIN)
         built = build_dictionary(values, limit) if limit else None
         if built is None or values_bytes(built[1]) > DICTIONARY_BYTES_MAX:
             return best
         found = self.dictionary(*built, physical)
-        return found if found.size < best.size else best
+        return found if found.size < ratio * best.size else best
 
     def _zstd(self, values: np.ndarray, recipe: Recipe) -> Candidate:
         sample = sample_contiguous(values)
@@ -246,8 +260,12 @@ def values_bytes(values: Values) -> int:
     return int(values.offsets[-1]) if isinstance(values, BinaryValues) else values.nbytes
 
 
+def _size(candidate: Candidate) -> float:
+    return candidate.size
+
+
 def _pick(light: Sequence[Candidate], heavy: Sequence[tuple[float, Candidate]]) -> Candidate:
     """The smallest light candidate, or the smallest heavy one that is small enough beside it."""
-    best = min(light, key=lambda candidate: candidate.size)
+    best = min(light, key=_size)
     allowed = [candidate for ratio, candidate in heavy if candidate.size <= ratio * best.size]
-    return min([*allowed, best], key=lambda candidate: candidate.size)
+    return min([*allowed, best], key=_size)

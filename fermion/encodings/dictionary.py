@@ -38,6 +38,10 @@ from fermion.layout import EncodingId
 from fermion.values import BinaryValues, Bits, PhysicalType, Values
 
 _PARAMETERS = struct.Struct("<IB3x")
+# The kernel copies short values in words of 16 bytes, but never past the dictionary's end, which
+# in a small dictionary would be most values.
+_SLACK = np.zeros(16, np.uint8)
+_PADDED_BYTES_MAX = 4096
 
 
 class Dictionary(Encoding):
@@ -92,12 +96,13 @@ class Dictionary(Encoding):
         if not isinstance(dictionary, BinaryValues):
             raise self._mismatch("binary")
         codes = self.codes(node, count, start, stop, context)
-        total = kernels.gather_binary(dictionary.offsets, dictionary.data, codes, offsets)
+        entries, data = dictionary.offsets, dictionary.data
+        if data.size < _PADDED_BYTES_MAX:
+            data = np.append(data, _SLACK)
+        total = kernels.gather_binary(entries, data, codes, offsets)
 
         def fill(out: np.ndarray, base: int) -> None:
-            kernels.gather_binary_data(
-                dictionary.offsets, dictionary.data, codes, offsets, out[base : base + total]
-            )
+            kernels.gather_binary_data(entries, data, codes, offsets, out[base : base + total])
 
         return BinaryPlan(total, fill=fill)
 

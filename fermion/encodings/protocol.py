@@ -217,11 +217,13 @@ def node_parts(
     InvalidArgumentError
         The node would pass 4 GiB.
     """
-    length = buffers_size(parameters)
+    length = 0
+    for part in parameters:
+        length += part.nbytes if isinstance(part, np.ndarray) else len(part)
     padding = _PADDING[length & 7]
     length += len(padding)
     for child in children:
-        length += buffers_size(child)
+        length += node_size(child)
     if length > NODE_LENGTH_MAX:
         raise InvalidArgumentError(
             f"a page of {length} bytes: expected at most {NODE_LENGTH_MAX}; use smaller pages"
@@ -237,9 +239,9 @@ def node_parts(
     return parts
 
 
-def buffers_size(parts: Sequence[Any]) -> int:
-    """Bytes of all buffers together: arrays, or bytes."""
-    return sum([part.nbytes if isinstance(part, np.ndarray) else len(part) for part in parts])
+def node_size(parts: Sequence[Any]) -> int:
+    """Bytes of a node that `node_parts` made, header included."""
+    return NODE_HEADER_SIZE + int.from_bytes(parts[0][4:8], "little")
 
 
 @dataclass(frozen=True, slots=True)

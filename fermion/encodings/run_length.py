@@ -68,14 +68,15 @@ class RunLength(Encoding):
         self, node: Node, count: int, start: int, stop: int, out: np.ndarray, context: DecodeContext
     ) -> None:
         """See `Encoding.read_fixed`."""
-        runs, width, children = self._open(node, count)
-        lengths = context.numbers(children[0], runs, 0, runs, unsigned_dtype(width))
+        runs, width, (lengths, values) = self._open(node, count)
         ends = np.empty(runs + 1, np.int64)
-        if kernels.lengths_to_offsets(lengths, ends) != count:
+        found = context.numbers(lengths, runs, 0, runs, unsigned_dtype(width))
+        if kernels.lengths_to_offsets(found, ends) != count:
             raise InvalidFileError(f"rle node: expected runs of {count} slots, found {ends[-1]}")
+        ends = ends[1:]
         first, last = ends.searchsorted((start, stop - 1), "right").tolist()
-        values = context.numbers(children[1], runs, first - 1, last, out.dtype)
-        out[:] = np.repeat(values, np.diff(ends[first - 1 : last + 1].clip(start, stop)))
+        part = context.numbers(values, runs, first, last + 1, out.dtype)
+        kernels.expand_runs(part, ends[first : last + 1], start, stop, out)
 
     def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
         """See `Encoding.children`."""
@@ -92,12 +93,7 @@ class RunLength(Encoding):
 
 
 def run_starts(values: np.ndarray) -> np.ndarray:
-    """``int64``: where runs of equal bytes start in a non-empty array of any fixed width."""
-    width = values.dtype.itemsize
-    if width in (1, 2, 4, 8):
-        bits = values.view(f"<u{width}")
-        changes = bits[1:] != bits[:-1]
-    else:
-        rows = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), width)
-        changes = (rows[1:] != rows[:-1]).any(axis=1)
-    return np.append(0, np.flatnonzero(changes) + 1)
+    """``int64``: where runs of equal bytes start."""
+    starts = np.empty(kernels.count_runs(values), np.int64)
+    kernels.run_starts(values, starts)
+    return starts

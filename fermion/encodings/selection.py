@@ -161,8 +161,10 @@ def _small_strings(values: BinaryValues, size: int, lz: bool, pages: int) -> Cho
     slots = len(values) // max(pages, 1)
     if slots < _SMALL_SPLIT_SLOTS_MIN:
         return Choice(size, PLAIN, compress_page=lz)
-    if pages == 1 and build_dictionary(values, slots // 2) is not None:
-        recipe = Recipe(EncodingId.DICTIONARY_LOCAL, (FOR_BITPACK, _SMALL_STRINGS))
+    built = build_dictionary(values, slots // 2) if pages == 1 else None
+    if built is not None:
+        entries = PLAIN if len(built[1]) < _SMALL_SPLIT_SLOTS_MIN else _SMALL_STRINGS
+        recipe = Recipe(EncodingId.DICTIONARY_LOCAL, (FOR_BITPACK, entries))
         return Choice(size, recipe, compress_page=lz)
     return Choice(size, _SMALL_STRINGS, compress_page=lz)
 

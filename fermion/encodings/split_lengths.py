@@ -91,8 +91,11 @@ class SplitLengths(Encoding):
         layout = _Layout(node)
         frames = layout.frames_of(start, stop, count)
         lengths = context.numbers(layout.child, count, frames.slot, stop, layout.length_dtype)
-        before = frames.raw_ends[0] + int(lengths[: start - frames.slot].sum(dtype=np.int64))
-        total = kernels.lengths_to_offsets(lengths[start - frames.slot :], offsets)
+        before, skipped = frames.raw_ends[0], start - frames.slot
+        if skipped:
+            before += int(lengths[:skipped].sum(dtype=np.int64))
+            lengths = lengths[skipped:]
+        total = kernels.lengths_to_offsets(lengths, offsets)
         end = before + total
         if end > frames.raw_ends[-1] or (frames.ends_at_stop and end != frames.raw_ends[-1]):
             raise InvalidFileError(
