@@ -1,0 +1,272 @@
+"""Verifying a table: every snapshot, its parent's hash, its manifests, its data files."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from fermion_table import json_codec
+from fermion_table.errors import CorruptMetadata, TableError, TableNotFound
+from fermion_table.history import list_ids
+from fermion_table.manifest import Entry, ManifestReference, decode_manifest
+from fermion_table.manifest_store import read_stored
+from fermion_table.paths import MAIN, snapshot_path
+from fermion_table.snapshot import SchemaReference, Snapshot, SnapshotReference, decode_snapshot
+from fermion_table.storage import AtomicStore
+
+CheckFile = Callable[[Entry], Iterable[str]]
+ManifestKey = tuple[str, str, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One object that is not what its referrer, or the format, says.
+
+    Attributes
+    ----------
+    path
+        The object, relative to the table.
+    expected, found
+        In words.
+    """
+
+    path: str
+    expected: str
+    found: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: expected {self.expected}, found {self.found}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyReport:
+    """What was looked at, and what does not match.
+
+    Attributes
+    ----------
+    snapshots, manifests, schemas, data_files
+        Objects checked, each once.
+    external_files
+        Data files of other tables (a clone's), which were not looked at.
+    data_bytes
+        Bytes of the data files.
+    problems
+        In the order found; empty if the table is sound.
+    """
+
+    snapshots: int
+    manifests: int
+    schemas: int
+    data_files: int
+    external_files: int
+    data_bytes: int
+    problems: tuple[Problem, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+    def __str__(self) -> str:
+        counts = (
+            f"{self.snapshots} snapshots, {self.manifests} manifests, {self.schemas} schemas, "
+            f"{self.data_files} data files ({self.data_bytes} bytes)"
+        )
+        if self.external_files:
+            counts += f", {self.external_files} files of other tables not looked at"
+        verdict = "sound" if self.ok else f"{len(self.problems)} problems"
+        return "\n".join([f"{counts}: {verdict}", *(f"  {problem}" for problem in self.problems)])
+
+
+def verify(
+    store: AtomicStore, *, branch: str = MAIN, check_file: CheckFile | None = None
+) -> VerifyReport:
+    """Check every snapshot that has not expired, and everything it refers to.
+
+    Nothing is taken from a cache. Each object is read once, data files only measured.
+
+    Parameters
+    ----------
+    store, branch
+        Of the table.
+    check_file
+        Looks into a data file and says what is wrong with it, in words.
+
+    Raises
+    ------
+    TableNotFound
+        No snapshot at all.
+    """
+    ids = list_ids(store, branch)
+    if not ids:
+        raise TableNotFound(f"{store.location}: no table here (no snapshot)")
+    walk = _Walk(store, branch, check_file)
+    walk.check_ids(ids)
+    for snapshot_id in reversed(ids):
+        walk.check_slot(snapshot_id)
+    return walk.report()
+
+
+@dataclass(slots=True)
+class _Walk:
+    store: AtomicStore
+    branch: str
+    check_file: CheckFile | None
+    problems: list[Problem] = field(default_factory=list)
+    snapshots: int = 0
+    child: Snapshot | None = None
+    manifests: dict[ManifestKey, tuple[Entry, ...] | None] = field(default_factory=dict)
+    schemas: set[SchemaReference] = field(default_factory=set)
+    files: dict[str, int] = field(default_factory=dict)
+    external: set[str] = field(default_factory=set)
+
+    def report(self) -> VerifyReport:
+        return VerifyReport(
+            snapshots=self.snapshots,
+            manifests=len(self.manifests),
+            schemas=len(self.schemas),
+            data_files=len(self.files),
+            external_files=len(self.external),
+            data_bytes=sum(self.files.values()),
+            problems=tuple(self.problems),
+        )
+
+    def check_ids(self, ids: list[int]) -> None:
+        """Ids are contiguous but for one gap, of what expired, after snapshot 0."""
+        if self.branch == MAIN and ids[0] != 0:
+            self._problem(snapshot_path(0), "the creation, which never expires", "no such object")
+        after_gap = ids[1:] if ids[0] == 0 else ids
+        for before, after in itertools.pairwise(after_gap):
+            for missing in range(before + 1, after):
+                path = snapshot_path(missing, self.branch)
+                self._problem(path, f"a snapshot (there is a later one, {after})", "no such object")
+
+    def check_slot(self, snapshot_id: int) -> None:
+        """One slot, newest first: its bytes against the child's parent hash, then its content."""
+        path = snapshot_path(snapshot_id, self.branch)
+        child, self.child = self.child, None
+        try:
+            data = self.store.read(path)
+            self._check_parent_of(
+                child, path, SnapshotReference(snapshot_id, json_codec.content_hash(data))
+            )
+            snapshot = decode_snapshot(data, path)
+        except (TableError, OSError) as error:
+            self._error(path, "a snapshot", error)
+            return
+        self.snapshots += 1
+        self.child = snapshot
+        if snapshot.id != snapshot_id:
+            self._problem(path, f"snapshot {snapshot_id}", f"snapshot {snapshot.id}")
+        if child is not None:
+            self._check_order(snapshot, child, path)
+        self._check_content(snapshot, path)
+
+    def _check_parent_of(self, child: Snapshot | None, path: str, found: SnapshotReference) -> None:
+        """The hash a child has for its parent; one that expired can't be checked."""
+        parent = child.parent if child is not None else None
+        if parent is not None and parent.id == found.id and parent.hash != found.hash:
+            by = f"hash {parent.hash} (the parent of snapshot {parent.id + 1})"
+            self._problem(path, by, f"hash {found.hash}")
+
+    def _check_order(self, snapshot: Snapshot, child: Snapshot, path: str) -> None:
+        if snapshot.table_uuid != child.table_uuid:
+            self._problem(path, f"table {child.table_uuid}", f"table {snapshot.table_uuid}")
+        for name in ("time_ms", "row_id_next", "sequence_next"):
+            mine, later = getattr(snapshot, name), getattr(child, name)
+            if mine > later:
+                self._problem(path, f"{name} up to {later} (snapshot {child.id})", str(mine))
+
+    def _check_content(self, snapshot: Snapshot, path: str) -> None:
+        self._check_schema(snapshot.schema)
+        delta = snapshot.delta
+        for reference in (*delta.added, *delta.removed_manifests):
+            self._manifest(reference)
+        entries = list(snapshot.tail)
+        whole = True
+        for reference in snapshot.manifests:
+            stored = self._manifest(reference)
+            whole = whole and stored is not None
+            dead = set(reference.dead)
+            entries += [entry for at, entry in enumerate(stored or ()) if at not in dead]
+        for entry in entries:
+            self._check_data_file(entry)
+        if whole:
+            self._check_totals(snapshot, entries, path)
+
+    def _check_totals(self, snapshot: Snapshot, entries: list[Entry], path: str) -> None:
+        totals = snapshot.totals
+        sums = {
+            "files": (totals.files, len({entry.file for entry in entries})),
+            "rows": (totals.rows, sum(entry.rows for entry in entries)),
+            "bytes": (totals.bytes, sum(entry.size for entry in entries)),
+            "rows_deleted": (totals.rows_deleted, sum(entry.delete_rows for entry in entries)),
+        }
+        for name, (said, counted) in sums.items():
+            if said != counted:
+                self._problem(path, f"{said} {name} in total, as it says", f"{counted}")
+
+    def _manifest(self, reference: ManifestReference) -> tuple[Entry, ...] | None:
+        key = (reference.path, reference.hash, reference.size, reference.entries)
+        if key not in self.manifests:
+            self.manifests[key] = self._read_manifest(reference)
+        return self.manifests[key]
+
+    def _read_manifest(self, reference: ManifestReference) -> tuple[Entry, ...] | None:
+        path = reference.path
+        try:
+            data = read_stored(self.store, path, reference.hash, reference.size)
+            entries = decode_manifest(data, path).entries
+        except (TableError, OSError) as error:
+            self._error(path, "a manifest", error)
+            return None
+        if len(entries) != reference.entries:
+            self._problem(path, f"{reference.entries} entries", str(len(entries)))
+            return None
+        return entries
+
+    def _check_schema(self, reference: SchemaReference) -> None:
+        if reference in self.schemas:
+            return
+        self.schemas.add(reference)
+        try:
+            read_stored(self.store, reference.path, reference.hash, reference.size)
+        except (TableError, OSError) as error:
+            self._error(reference.path, "a schema", error)
+
+    def _check_data_file(self, entry: Entry) -> None:
+        if entry.external_path is not None:
+            self.external.add(entry.external_path)
+            return
+        if entry.path in self.files:
+            return
+        self.files[entry.path] = entry.size
+        self._check_size(entry.path, entry.size)
+        vector = entry.deletion_vector
+        if vector is not None:
+            self._check_size(vector.path, vector.offset + vector.size, exact=False)
+        if self.check_file is not None:
+            for found in self.check_file(entry):
+                self._problem(entry.path, "a sound data file", found)
+
+    def _check_size(self, path: str, expected: int, *, exact: bool = True) -> None:
+        try:
+            found = self.store.size(path)
+        except (TableError, OSError) as error:
+            self._error(path, f"a file of {expected} bytes", error)
+            return
+        if found < expected or (exact and found != expected):
+            at_least = "" if exact else "at least "
+            self._problem(path, f"{at_least}{expected} bytes", f"{found} bytes")
+
+    def _error(self, path: str, expected: str, error: Exception) -> None:
+        if isinstance(error, CorruptMetadata):
+            self._problem(error.path, error.expected, error.found)
+        elif isinstance(error, FileNotFoundError):
+            self._problem(path, expected, "no such object")
+        else:
+            self._problem(path, expected, str(error))
+
+    def _problem(self, path: str, expected: str, found: str) -> None:
+        self.problems.append(Problem(path, expected, found))
