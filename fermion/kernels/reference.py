@@ -113,6 +113,8 @@ def page_bounds(
     """Order-preserving bounds of each page."""
     if values.dtype.kind not in "iufmM":
         raise TypeError(f"page_bounds has no order for {values.dtype}")
+    if values.dtype.kind in "mM":
+        values = values.view(np.int64)
     _check_cuts(cuts, len(values))
     _check_lengths(len(cuts) - 1, mins, maxs, nulls, nans)
     for page, (start, stop) in enumerate(itertools.pairwise(cuts)):
