@@ -1,45 +1,33 @@
 """Bounds and counts of a column's values, as the format keeps them: order-preserving int64.
 
-Each type maps to int64 so that greater values never get smaller keys (docs/format.md):
-
-========================  =====================================================================
-signed, temporal, bool    the value itself (temporal: ticks)
-uint8 to uint32           the value itself
-uint64                    the value XOR 2**63
-floats                    widened to float64; bits b become b ^ ((b >> 63) & (2**63 - 1))
-decimals                  the unscaled value, saturated at the ends of int64
-strings, binary           the first 8 bytes, big-endian, XOR 2**63; a shorter minimum is padded
-                          with 0x00, a shorter maximum with 0xFF
-intervals, nested         none
-========================  =====================================================================
-
-NaN and NULL never enter bounds. A zero counts as -0.0 in a minimum and as +0.0 in a maximum.
+`bound_keys` maps values to keys. NaN and NULL never enter bounds. A zero counts as -0.0 in a
+minimum and as +0.0 in a maximum.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
-from typing import Any
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.types as pat
 
 from fermion import kernels
-from fermion.arrow_types import Node, Order, leaf_type, strip_wrappers
+from fermion.arrow_types import Node, Order
+from fermion.bound_keys import KEY_BYTES, bytes_key, is_unambiguous, key_value, plain_maximums
 from fermion.layout import INT64_MAX, INT64_MIN, ChunkFlag
-from fermion.values import BinaryValues, Bits, PhysicalKind, Values
+from fermion.values import BinaryValues, Bits, Values
 
-KEY_BYTES = 8
-_SIGN = 1 << 63
-_FLOAT_MASK = (1 << 63) - 1
-_BOUNDS_EXACT = ChunkFlag.MIN_EXACT | ChunkFlag.MAX_EXACT
+# Plain integers: operations on enum flags cost more than the statistics of a small column.
+_MIN_EXACT = int(ChunkFlag.MIN_EXACT)
+_MAX_EXACT = int(ChunkFlag.MAX_EXACT)
+_HAS_NAN = np.uint32(ChunkFlag.HAS_NAN)
+_NOT_EXACT = np.uint32(0xFFFF_FFFF ^ _MIN_EXACT ^ _MAX_EXACT)
 _NO_BOUNDS = int(ChunkFlag.NAN_KNOWN)
 _EMPTY_BOUNDS = int(ChunkFlag.HAS_MINMAX | ChunkFlag.NAN_KNOWN)
-_EXACT_BOUNDS = int(ChunkFlag.HAS_MINMAX | ChunkFlag.NAN_KNOWN | _BOUNDS_EXACT)
+_EXACT_BOUNDS = _EMPTY_BOUNDS | _MIN_EXACT | _MAX_EXACT
+_chunk_flag = cache(ChunkFlag)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -191,12 +179,11 @@ def page_statistics(
         if saturated:
             _clear_saturated(result)
         if order is Order.FLOAT:
-            flags[nans > 0] |= np.uint32(ChunkFlag.HAS_NAN)
+            flags[nans > 0] |= _HAS_NAN
         if sortedness:
             _mark_sorted(numbers, cuts, result)
-    empty = minimums > maximums
-    if empty.any():
-        flags[empty] &= ~np.uint32(_BOUNDS_EXACT)
+    if order is not Order.BYTES:
+        flags[minimums > maximums] &= _NOT_EXACT
     return result
 
 
@@ -232,9 +219,9 @@ def _saturate(values: np.ndarray) -> np.ndarray:
 
 
 def _clear_saturated(pages: PageStatistics) -> None:
-    for bounds, flag in ((pages.min, ChunkFlag.MIN_EXACT), (pages.max, ChunkFlag.MAX_EXACT)):
+    for bounds, flag in ((pages.min, _MIN_EXACT), (pages.max, _MAX_EXACT)):
         ends = (bounds == INT64_MIN) | (bounds == INT64_MAX)
-        pages.flags[ends] &= ~np.uint32(flag)
+        pages.flags[ends] &= np.uint32(0xFFFF_FFFF ^ flag)
 
 
 def _binary_bounds(
@@ -247,22 +234,27 @@ def _binary_bounds(
         offsets = np.arange(len(values) + 1, dtype=np.int64) * values.dtype.itemsize
         data = np.ascontiguousarray(values).view(np.uint8)
     count = len(cuts) - 1
-    low, high = np.empty(count, np.int64), np.empty(count, np.int64)
+    low, high = np.empty((2, count), np.int64)
     kernels.page_bounds_binary(offsets, data, bits, cuts, low, high, pages.null_count)
     for page, (first, last) in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
         if first < 0:
             pages.min[page], pages.max[page] = INT64_MAX, INT64_MIN
+            pages.flags[page] = _EMPTY_BOUNDS
             continue
-        least = data[offsets[first] : min(offsets[first] + KEY_BYTES, offsets[first + 1])].tobytes()
-        most = data[offsets[last] : min(offsets[last] + KEY_BYTES, offsets[last + 1])].tobytes()
+        least, most = _prefix(offsets, data, first), _prefix(offsets, data, last)
         pages.min[page] = bytes_key(least, 0x00)
         pages.max[page] = bytes_key(most, 0xFF)
-        exact = _EXACT_BOUNDS
-        if not is_unambiguous(least):
-            exact &= ~ChunkFlag.MIN_EXACT
-        if not is_unambiguous(most):
-            exact &= ~ChunkFlag.MAX_EXACT
-        pages.flags[page] = exact
+        pages.flags[page] = (
+            _EMPTY_BOUNDS
+            | (_MIN_EXACT if is_unambiguous(least) else 0)
+            | (_MAX_EXACT if is_unambiguous(most) else 0)
+        )
+
+
+def _prefix(offsets: np.ndarray, data: np.ndarray, index: int) -> bytes:
+    """The first 8 bytes of a value."""
+    start, stop = offsets[index : index + 2].tolist()
+    return data[start : min(start + KEY_BYTES, stop)].tobytes()
 
 
 def _mark_sorted(numbers: np.ndarray, cuts: np.ndarray, pages: PageStatistics) -> None:
@@ -284,16 +276,17 @@ def _mark_sorted(numbers: np.ndarray, cuts: np.ndarray, pages: PageStatistics) -
 def merge(pages: PageStatistics, rows: int) -> ColumnStatistics:
     """A chunk's statistics from those of its pages; ``rows`` is its number of slots."""
     if len(pages) == 1:
-        minimum, maximum = int(pages.min[0]), int(pages.max[0])
-        flags = int(pages.flags[0])
+        minimum, maximum, flags = pages.min.item(), pages.max.item(), pages.flags.item()
+        nulls, nans = pages.null_count.item(), pages.nan_count.item()
     else:
         minimum, maximum, flags = _merged(pages.order, pages.min, pages.max, pages.flags)
+        nulls, nans = int(pages.null_count.sum()), int(pages.nan_count.sum())
     return ColumnStatistics(
         min=minimum,
         max=maximum,
-        flags=ChunkFlag(flags),
-        null_count=int(pages.null_count.sum()),
-        nan_count=int(pages.nan_count.sum()),
+        flags=_chunk_flag(flags),
+        null_count=nulls,
+        nan_count=nans,
         rows=rows,
         order=pages.order,
     )
@@ -316,7 +309,7 @@ def merge_columns(parts: Sequence[ColumnStatistics]) -> ColumnStatistics:
     return ColumnStatistics(
         min=minimum,
         max=maximum,
-        flags=ChunkFlag(flags),
+        flags=_chunk_flag(flags),
         null_count=-1 if min(nulls) < 0 else sum(nulls),
         nan_count=None if None in nans else sum(count for count in nans if count is not None),
         rows=sum(part.rows for part in parts),
@@ -359,7 +352,9 @@ def _merged_maximum(order: Order, maximums: np.ndarray, exact: np.ndarray) -> tu
 
     Padding with 0xFF puts "a" above "ab", so exact byte maximums are compared without it.
     """
-    plain = exact_maximums(maximums, exact) if order is Order.BYTES else maximums
+    plain = maximums
+    if order is Order.BYTES:
+        plain, exact = plain_maximums(maximums, exact)
     greatest = plain.max()
     at = plain == greatest
     if exact[at].all():
@@ -367,98 +362,28 @@ def _merged_maximum(order: Order, maximums: np.ndarray, exact: np.ndarray) -> tu
     return int(maximums.max()), False
 
 
-def exact_maximums(maximums: np.ndarray, exact: np.ndarray) -> np.ndarray:
-    """Byte-string maximums with the 0xFF padding of exact ones replaced by 0x00; a copy.
+def page_flags(
+    flags: int, chunk_min: int, chunk_max: int, minimums: np.ndarray, maximums: np.ndarray
+) -> np.ndarray:
+    """Flags of pages from those of their chunk, which is where they are stored.
+
+    A chunk's bound says nothing of the exactness of the pages that do not attain it.
 
     Parameters
     ----------
-    maximums
-        ``int64``, shape (u,): keys.
-    exact
-        ``bool``, shape (u,): whether MAX_EXACT is set.
-    """
-    keys = maximums.view(np.uint64) ^ np.uint64(_SIGN)
-    stripped = keys.copy()
-    for count in range(1, KEY_BYTES + 1):
-        mask = np.uint64((1 << 8 * count) - 1)
-        stripped = np.where(keys & mask == mask, keys & ~mask, stripped)
-    return np.where(exact, (stripped ^ np.uint64(_SIGN)).view(np.int64), maximums)
-
-
-def is_unambiguous(prefix: bytes) -> bool:
-    """Whether a byte string is short enough, and ends so, that its key tells it exactly."""
-    return len(prefix) < KEY_BYTES and (not prefix or prefix[-1] not in (0x00, 0xFF))
-
-
-def bytes_key(value: bytes, pad: int) -> int:
-    """The key of a byte string: its first 8 bytes, padded with ``pad`` (0x00 or 0xFF)."""
-    padded = value[:KEY_BYTES].ljust(KEY_BYTES, bytes((pad,)))
-    return int.from_bytes(padded, "big") - _SIGN
-
-
-def float_key(value: float) -> int:
-    """The key of a float: its place in the total order of float64."""
-    (bits,) = struct.unpack("<q", struct.pack("<d", value))
-    return bits ^ ((bits >> 63) & _FLOAT_MASK)
-
-
-def value_key(raw: Any, order: Order, *, is_uint64: bool = False) -> int:
-    """The key of a raw value: int, float or bytes (padded with 0x00); ints are saturated."""
-    if order is Order.BYTES:
-        return bytes_key(raw, 0x00)
-    if order is Order.FLOAT:
-        return float_key(raw)
-    return min(max(raw - _SIGN if is_uint64 else raw, INT64_MIN), INT64_MAX)
-
-
-def key_value(key: int, dtype: pa.DataType, *, pad: int) -> pa.Scalar | None:
-    """The value behind a key.
-
-    Parameters
-    ----------
-    key
-        A bound.
-    dtype
-        The column's type; the result has it, without dictionary and extension wrappers.
-    pad
-        The byte that short strings were padded with: 0x00 for a minimum, 0xFF for a maximum.
+    flags
+        The chunk's.
+    chunk_min, chunk_max
+        Keys of the chunk's bounds.
+    minimums, maximums
+        ``int64``, shape (p,): keys of the pages' bounds.
 
     Returns
     -------
-    pa.Scalar or None
-        Strings and binary lose their padding, and what follows the last whole character. None for
-        types without an order, and for a saturated decimal.
+    np.ndarray
+        ``uint32``, shape (p,).
     """
-    storage = strip_wrappers(dtype)
-    leaf = leaf_type(storage)
-    if leaf is None or leaf[1] is Order.NONE:
-        return None
-    physical, order = leaf
-    if order is Order.BYTES:
-        return _bytes_value(key, storage, pad)
-    if order is Order.FLOAT:
-        bits = key ^ ((key >> 63) & _FLOAT_MASK)
-        (number,) = struct.unpack("<d", struct.pack("<q", bits))
-        return pa.scalar(number, storage)
-    if physical.kind is PhysicalKind.UINT64:
-        return pa.scalar(key + _SIGN, storage)
-    if order is Order.DECIMAL:
-        return raw_decimal(key, storage)
-    return pa.scalar(bool(key)) if pat.is_boolean(storage) else pa.scalar(key, storage)
-
-
-def raw_decimal(raw: int, storage: pa.DataType) -> pa.Scalar | None:
-    """An unscaled integer as a decimal scalar; None if it has more digits than the type."""
-    if abs(raw) >= 10**storage.precision:
-        return None
-    digits = tuple(map(int, str(abs(raw))))
-    return pa.scalar(Decimal((int(raw < 0), digits, -storage.scale)), storage)
-
-
-def _bytes_value(key: int, storage: pa.DataType, pad: int) -> pa.Scalar:
-    prefix = (key + _SIGN).to_bytes(KEY_BYTES, "big").rstrip(bytes((pad,)))
-    if pat.is_fixed_size_binary(storage):
-        return pa.scalar(prefix, storage if len(prefix) == storage.byte_width else pa.binary())
-    if pat.is_string(storage) or pat.is_large_string(storage) or pat.is_string_view(storage):
-        return pa.scalar(prefix.decode("utf-8", "ignore"), storage)
-    return pa.scalar(prefix, storage)
+    result = np.full(len(minimums), flags, np.uint32)
+    result[minimums != chunk_min] &= np.uint32(0xFFFF_FFFF ^ _MIN_EXACT)
+    result[maximums != chunk_max] &= np.uint32(0xFFFF_FFFF ^ _MAX_EXACT)
+    return result

@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from fermion.arrow_types import is_string_like, strip_wrappers
+from fermion.bound_keys import raw_decimal
 from fermion.errors import InvalidArgumentError
-from fermion.statistics import raw_decimal
 
 _EXPONENT_MAX = 5000
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}

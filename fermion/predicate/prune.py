@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion.arrow_types import Order, leaf_type, strip_wrappers
+from fermion.bound_keys import KEY_BYTES, bytes_key, plain_maximums, value_key
 from fermion.errors import InvalidArgumentError
 from fermion.layout import INT64_MAX, INT64_MIN, ChunkFlag
 from fermion.predicate.expression import (
@@ -36,14 +37,7 @@ from fermion.predicate.expression import (
 )
 from fermion.predicate.literals import family, literal_family, resolve
 from fermion.predicate.ranges import RowRanges
-from fermion.statistics import (
-    KEY_BYTES,
-    ColumnStatistics,
-    PageStatistics,
-    bytes_key,
-    exact_maximums,
-    value_key,
-)
+from fermion.statistics import ColumnStatistics, PageStatistics
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,8 +133,9 @@ class _Units:
         self.filled = ~self.unknown & (low <= high)
         self.min_exact = (flags & ChunkFlag.MIN_EXACT) != 0
         self.max_exact = (flags & ChunkFlag.MAX_EXACT) != 0
-        self.low = low
-        self.high = exact_maximums(high, self.max_exact) if self.order is Order.BYTES else high
+        self.low, self.high = low, high
+        if self.order is Order.BYTES:
+            self.high, self.max_exact = plain_maximums(high, self.max_exact)
         if self.order is Order.FLOAT:
             nan_flags = flags & (ChunkFlag.HAS_NAN | ChunkFlag.NAN_KNOWN)
             self.nan_free = nan_flags == ChunkFlag.NAN_KNOWN
