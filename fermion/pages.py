@@ -24,20 +24,22 @@ import numpy as np
 
 from fermion.checksum import checksum as checksum_of
 from fermion.compression import compress, decompress
+from fermion.encodings.decoding import (
+    NodeDescription,
+    TreeSlice,
+    decode_trees,
+    describe_tree,
+)
 from fermion.encodings.policy import policy_for
 from fermion.encodings.protocol import (
-    BinaryPlan,
     Buffer,
-    DecodeContext,
     EncodeSettings,
-    Node,
     PageBuffer,
     Recipe,
     encoding_name,
     node_size,
     parse_node,
 )
-from fermion.encodings.registry import ENCODINGS
 from fermion.encodings.selection import (
     ChoiceMemory,
     choose,
@@ -68,7 +70,6 @@ from fermion.values import (
     PhysicalKind,
     PhysicalType,
     Values,
-    empty,
     slice_values,
 )
 
@@ -122,26 +123,39 @@ class PageSlice:
     offset
         Where the page starts in the file, for messages.
     slot_count
-        Slots it must hold, by the metadata; ignored for a dictionary page.
+        Slots it must hold, by the metadata; None where that does not say, and for a dictionary.
     start, stop
         Slots wanted (stop exclusive).
     """
 
     buffer: PageBuffer
     offset: int
-    slot_count: int
+    slot_count: int | None
     start: int
     stop: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Page:
-    """A page whose checksum and header were verified."""
+class PageDescription:
+    """What a page is made of, for people.
 
-    root: Node
-    codec: int
+    Attributes
+    ----------
+    slots
+        Slots; for a dictionary page, its entries.
+    codec
+        ``none`` or ``zstd``, over the whole tree.
+    size, raw_length
+        Bytes of the page, and of its tree without the codec.
+    tree
+        The encodings.
+    """
+
     slots: int
-    output_bytes_max: int
+    codec: str
+    size: int
+    raw_length: int
+    tree: NodeDescription
 
 
 def encode_chunk(
@@ -236,11 +250,10 @@ class _PageWriter:
         codec = Codec.NONE
         if self.compress_page and size >= COMPRESSED_BYTES_MIN:
             payload = compress(b"".join(parts), self.settings.zstd_level)
-            small = len(payload) <= size * WORTHWHILE_RATIO and size <= _expansion_limit(
-                len(payload)
-            )
-            if small and self._expansion_allowed(values, len(payload)):
-                codec, parts = Codec.ZSTD, [payload, b"\0" * (-len(payload) % ALIGNMENT)]
+            stored = len(payload)
+            worthwhile = stored <= size * WORTHWHILE_RATIO and size <= _expansion_limit(stored)
+            if worthwhile and self._expansion_allowed(values, stored):
+                codec, parts = Codec.ZSTD, [payload, b"\0" * (-stored % ALIGNMENT)]
         return self._assemble(parts, codec, recipe.encoding, len(values), size)
 
     def _expansion_allowed(self, values: Values, size: int) -> bool:
@@ -261,42 +274,6 @@ class _PageWriter:
 def _expansion_limit(stored: int) -> int:
     """Bytes that a page of ``stored`` bytes may decode to; writers and readers both check it."""
     return max(EXPANSION_FREE_BYTES, EXPANSION_MAX * stored)
-
-
-def decode_dictionary(
-    page: PageSlice,
-    physical: PhysicalType,
-    *,
-    verify: bool = True,
-    checksum: ChecksumKind = ChecksumKind.CRC32C,
-    where: str = "",
-) -> Values:
-    """Decode a chunk's dictionary page, to be given to `decode_pages` any number of times.
-
-    Raises
-    ------
-    InvalidFileError, ChecksumError, UnsupportedEncodingError, UnsupportedVersionError
-        As `decode_pages`.
-    """
-    try:
-        opened = _open(page, verify, checksum, None)
-        context = DecodeContext(ENCODINGS, None, opened.output_bytes_max)
-        if physical.kind is PhysicalKind.BITS:
-            raise InvalidFileError("booleans cannot have a dictionary")
-        _check_dictionary_size(opened, physical)
-        return context.values(opened.root, opened.slots, physical)
-    except (FermionError, ValueError) as error:
-        raise _located(error, where, page) from error
-
-
-def _check_dictionary_size(page: _Page, physical: PhysicalType) -> None:
-    """A dictionary's entries differ, so it cannot be much larger than its page."""
-    width = 8 if physical.kind is PhysicalKind.BINARY else physical.dtype.itemsize
-    if page.slots * width > page.output_bytes_max:
-        raise InvalidFileError(
-            f"dictionary page: expected at most {page.output_bytes_max} bytes of values, "
-            f"found {page.slots} entries"
-        )
 
 
 def decode_pages(
@@ -330,30 +307,79 @@ def decode_pages(
     UnsupportedEncodingError, UnsupportedVersionError
         A page needs a newer reader.
     """
-    pages = []
-    for part in slices:
-        if part.start == part.stop:
-            continue
+    wanted = [page for page in slices if page.start != page.stop]
+    trees = []
+    for page in wanted:
         try:
-            pages.append((part, _open(part, verify, checksum, part.slot_count)))
+            trees.append(_open(page, verify, checksum))
         except (FermionError, ValueError) as error:
-            raise _located(error, where, part) from error
-    if not pages:
-        return empty(physical)
+            raise _located(error, where, page) from error
     if isinstance(dictionary, PageSlice):
         dictionary = (
             decode_dictionary(dictionary, physical, verify=verify, checksum=checksum, where=where)
-            if any(page.root.encoding == EncodingId.DICTIONARY for _, page in pages)
+            if any(tree.root.encoding == EncodingId.DICTIONARY for tree in trees)
             else None
         )
-    if physical.kind is PhysicalKind.BITS:
-        return _decode_bits(pages, where)
-    if physical.kind is PhysicalKind.BINARY:
-        return _decode_binary(pages, dictionary, where)
-    return _decode_fixed(pages, physical, dictionary, where)
+    return decode_trees(
+        trees, physical, dictionary, lambda index, error: _located(error, where, wanted[index])
+    )
 
 
-def _open(page: PageSlice, verify: bool, kind: ChecksumKind, slot_count: int | None) -> _Page:
+def decode_dictionary(
+    page: PageSlice,
+    physical: PhysicalType,
+    *,
+    verify: bool = True,
+    checksum: ChecksumKind = ChecksumKind.CRC32C,
+    where: str = "",
+) -> Values:
+    """Decode a chunk's dictionary page, to be given to `decode_pages` any number of times.
+
+    Raises
+    ------
+    InvalidFileError, ChecksumError, UnsupportedEncodingError, UnsupportedVersionError
+        As `decode_pages`.
+    """
+    try:
+        tree = _open(page, verify, checksum, is_dictionary=True)
+        width = 8 if physical.kind is PhysicalKind.BINARY else physical.dtype.itemsize
+        # Entries differ from each other, so they cannot be much larger than their page.
+        if tree.slots * width > tree.output_bytes_max:
+            raise InvalidFileError(
+                f"dictionary page: expected at most {tree.output_bytes_max} bytes of values, "
+                f"found {tree.slots} entries"
+            )
+    except (FermionError, ValueError) as error:
+        raise _located(error, where, page) from error
+    trees = [tree] if tree.slots else []
+    return decode_trees(trees, physical, None, lambda _, error: _located(error, where, page))
+
+
+def describe_page(page: PageSlice, *, where: str = "") -> PageDescription:
+    """Names and sizes of a page's encodings; its checksum is not verified.
+
+    Parameters
+    ----------
+    page
+        The page; its slots and slice are ignored.
+
+    Raises
+    ------
+    InvalidFileError, UnsupportedEncodingError, UnsupportedVersionError
+        The page is not well-formed, or needs a newer reader.
+    """
+    try:
+        tree = _open(page, False, ChecksumKind.NONE, is_dictionary=True)
+        _, codec, _, _, raw_length, _ = _HEADER.unpack_from(page.buffer, 0)
+        name = Codec(codec).name.lower()
+        return PageDescription(tree.slots, name, len(page.buffer), raw_length, describe_tree(tree))
+    except (FermionError, ValueError) as error:
+        raise _located(error, where, page) from error
+
+
+def _open(
+    page: PageSlice, verify: bool, kind: ChecksumKind, *, is_dictionary: bool = False
+) -> TreeSlice:
     """Verify a page's checksum, then its header, and find the root of its tree."""
     buffer = page.buffer
     size = len(buffer)
@@ -361,35 +387,41 @@ def _open(page: PageSlice, verify: bool, kind: ChecksumKind, slot_count: int | N
         raise InvalidFileError(f"expected a page of at least {HEADER_SIZE} bytes, found {size}")
     version, codec, encoding, slots, raw_length, crc = _HEADER.unpack_from(buffer, 0)
     if verify and kind is not ChecksumKind.NONE:
-        found = checksum_of(kind, buffer[HEADER_SIZE:], checksum_of(kind, buffer[:_CRC_OFFSET]))
+        found = checksum_of(kind, buffer[:_CRC_OFFSET])
+        found = checksum_of(kind, buffer[HEADER_SIZE:], found)
         if found != crc:
             raise ChecksumError(f"checksum: stored {crc:#010x}, computed {found:#010x}")
     if version != PAGE_VERSION:
         raise UnsupportedVersionError(f"page version: expected {PAGE_VERSION}, found {version}")
-    if slot_count is not None and slots != slot_count:
-        raise InvalidFileError(f"expected {slot_count} slots, found {slots}")
-    if not 0 <= page.start <= page.stop <= slots:
-        raise InvalidFileError(f"expected slots {page.start} to {page.stop}, found {slots}")
+    start, stop = (0, slots) if is_dictionary else (page.start, page.stop)
+    if not is_dictionary and page.slot_count is not None and slots != page.slot_count:
+        raise InvalidFileError(f"expected {page.slot_count} slots, found {slots}")
+    if not 0 <= start <= stop <= slots:
+        raise InvalidFileError(f"expected slots {start} to {stop}, found {slots} slots")
     limit = _expansion_limit(size)
-    if codec == Codec.NONE:
-        if raw_length > size - HEADER_SIZE:
-            raise InvalidFileError(
-                f"raw length: expected at most {size - HEADER_SIZE}, found {raw_length}"
-            )
-        tree, start = buffer, HEADER_SIZE
-    elif codec == Codec.ZSTD:
-        if raw_length > limit:
-            raise InvalidFileError(f"raw length: expected at most {limit}, found {raw_length}")
-        tree, start = decompress(buffer[HEADER_SIZE:], raw_length, padded=True), 0
-    else:
-        raise UnsupportedEncodingError(f"codec id {codec} is not known to this reader")
-    root = parse_node(tree, start, start + raw_length, 1)
-    if root.encoding != encoding or root.stop != start + raw_length:
+    tree, at = _payload(buffer, codec, raw_length, limit)
+    root = parse_node(tree, at, at + raw_length, 1)
+    if root.encoding != encoding or root.stop != at + raw_length:
         raise InvalidFileError(
-            f"encoding tree: expected {encoding_name(encoding)} up to byte {start + raw_length}, "
+            f"encoding tree: expected {encoding_name(encoding)} up to byte {at + raw_length}, "
             f"found {encoding_name(root.encoding)} up to byte {root.stop}"
         )
-    return _Page(root, codec, slots, limit)
+    return TreeSlice(root, slots, start, stop, limit)
+
+
+def _payload(buffer: PageBuffer, codec: int, raw_length: int, limit: int) -> tuple[PageBuffer, int]:
+    """The buffer that holds a page's tree, and where the tree starts."""
+    if codec == Codec.NONE:
+        if raw_length > len(buffer) - HEADER_SIZE:
+            raise InvalidFileError(
+                f"raw length: expected at most {len(buffer) - HEADER_SIZE}, found {raw_length}"
+            )
+        return buffer, HEADER_SIZE
+    if codec == Codec.ZSTD:
+        if raw_length > limit:
+            raise InvalidFileError(f"raw length: expected at most {limit}, found {raw_length}")
+        return decompress(buffer[HEADER_SIZE:], raw_length, padded=True), 0
+    raise UnsupportedEncodingError(f"codec id {codec} is not known to this reader")
 
 
 def _located(error: Exception, where: str, page: PageSlice) -> FermionError:
@@ -397,87 +429,3 @@ def _located(error: Exception, where: str, page: PageSlice) -> FermionError:
     message = f"{where or 'page'}: page at offset {page.offset}: {error}"
     kind = type(error) if isinstance(error, FermionError) else InvalidFileError
     return kind(message)
-
-
-def _decode_fixed(
-    pages: list[tuple[PageSlice, _Page]],
-    physical: PhysicalType,
-    dictionary: Values | None,
-    where: str,
-) -> np.ndarray:
-    dtype = physical.dtype
-    out = None
-    at = 0
-    for part, page in pages:
-        context = DecodeContext(ENCODINGS, dictionary, page.output_bytes_max)
-        try:
-            encoding = context.encoding(page.root)
-            if out is None:
-                if len(pages) == 1 and part.stop - part.start == page.slots:
-                    view = encoding.view_fixed(page.root, page.slots, dtype)
-                    if view is not None:
-                        return view
-                out = np.empty(sum([part.stop - part.start for part, _ in pages]), dtype)
-            stop = at + part.stop - part.start
-            encoding.read_fixed(page.root, page.slots, part.start, part.stop, out[at:stop], context)
-            at = stop
-        except (FermionError, ValueError) as error:
-            raise _located(error, where, part) from error
-    assert out is not None
-    return out
-
-
-def _decode_bits(pages: list[tuple[PageSlice, _Page]], where: str) -> Bits:
-    total = sum([part.stop - part.start for part, _ in pages])
-    out = None
-    at = 0
-    for part, page in pages:
-        context = DecodeContext(ENCODINGS, None, page.output_bytes_max)
-        try:
-            encoding = context.encoding(page.root)
-            if out is None:
-                if len(pages) == 1 and total == page.slots:
-                    view = encoding.view_bits(page.root, page.slots)
-                    if view is not None:
-                        return Bits(view, total)
-                out = np.zeros((total + 7) // 8, np.uint8)
-            encoding.read_bits(page.root, page.slots, part.start, part.stop, out, at, context)
-            at += part.stop - part.start
-        except (FermionError, ValueError) as error:
-            raise _located(error, where, part) from error
-    assert out is not None
-    return Bits(out, total)
-
-
-def _decode_binary(
-    pages: list[tuple[PageSlice, _Page]], dictionary: Values | None, where: str
-) -> BinaryValues:
-    """Lengths of all pages first, then all bytes into one array."""
-    offsets = np.empty(sum([part.stop - part.start for part, _ in pages]) + 1, np.int64)
-    plans: list[tuple[int, BinaryPlan]] = []
-    at = base = 0
-    for part, page in pages:
-        context = DecodeContext(ENCODINGS, dictionary, page.output_bytes_max)
-        stop = at + part.stop - part.start
-        own = offsets[at : stop + 1]
-        try:
-            plan = context.encoding(page.root).plan_binary(
-                page.root, page.slots, part.start, part.stop, own, context
-            )
-            context.check_output(plan.total)
-        except (FermionError, ValueError) as error:
-            raise _located(error, where, part) from error
-        if base:
-            own += base
-        plans.append((base, plan))
-        base += plan.total
-        at = stop
-    if len(plans) == 1 and plans[0][1].data is not None:
-        return BinaryValues(offsets, plans[0][1].data)
-    data = np.empty(base, np.uint8)
-    for (start, plan), (part, _) in zip(plans, pages, strict=True):
-        try:
-            plan.write(data, start)
-        except (FermionError, ValueError) as error:
-            raise _located(error, where, part) from error
-    return BinaryValues(offsets, data)
