@@ -1,0 +1,65 @@
+"""Rows sorted by batch id → whole batches, one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from fermion.errors import InvalidArgumentError
+
+
+def batch_runs(
+    batches: Iterable[pa.RecordBatch], id_column: int
+) -> Iterator[tuple[int, list[pa.RecordBatch]]]:
+    """Cut a stream of sorted rows where the batch id changes.
+
+    Parameters
+    ----------
+    batches
+        Record batches of one schema, sorted by the id column.
+    id_column
+        Its index; integers without nulls.
+
+    Yields
+    ------
+    tuple
+        A batch id, and its rows as slices of the record batches; the id column is still there.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A null among the ids, or ids that descend.
+    """
+    current: int | None = None
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        ids = _ids(batch, id_column)
+        changes = np.flatnonzero(ids[1:] != ids[:-1]) + 1
+        for start, stop in pairwise([0, *changes.tolist(), batch.num_rows]):
+            number = int(ids[start])
+            if number != current:
+                if current is not None:
+                    if number < current:
+                        raise InvalidArgumentError(
+                            f"batch id {number} after {current}: expected rows sorted by batch id"
+                        )
+                    yield current, held
+                current, held = number, []
+            held.append(batch.slice(start, stop - start))
+    if current is not None:
+        yield current, held
+
+
+def _ids(batch: pa.RecordBatch, id_column: int) -> np.ndarray:
+    column = batch.column(id_column)
+    if column.null_count:
+        name = batch.schema.field(id_column).name
+        raise InvalidArgumentError(
+            f"batch id column {name!r} holds {column.null_count} nulls; every row needs a batch id"
+        )
+    return column.cast(pa.int64()).to_numpy()
