@@ -19,7 +19,8 @@ from fermion_table.paths import MAIN
 
 SNAPSHOT_FORMAT = "fermion-table"
 SNAPSHOT_FORMAT_VERSION = 1
-SNAPSHOT_BYTES_MAX = 256 * 1024 * 1024
+CHECKSUM_KEY = b',"checksum":"'
+CHECKSUM_END = b'"}'
 
 KNOWN_READER_FEATURES: frozenset[str] = frozenset()
 KNOWN_WRITER_FEATURES: frozenset[str] = frozenset()
@@ -168,9 +169,14 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
-    """A snapshot's stored bytes: JSON, never compressed (a slot has one name)."""
+    """A snapshot's stored bytes: JSON, never compressed (a slot has one name).
+
+    Its last key is ``checksum``, the BLAKE2b of all bytes before it: nothing else holds the
+    hash of the newest snapshot.
+    """
     _check(snapshot, f"snapshot {snapshot.id}, not stored yet")
-    return json_codec.encode(msgspec.structs.replace(snapshot, hash="", unknown={}))
+    body = json_codec.encode(msgspec.structs.replace(snapshot, hash="", unknown={}))[:-1]
+    return body + CHECKSUM_KEY + json_codec.content_hash(body).encode() + CHECKSUM_END
 
 
 def decode_snapshot(data: bytes, path: str) -> Snapshot:
@@ -190,7 +196,7 @@ def decode_snapshot(data: bytes, path: str) -> Snapshot:
     UnsupportedFeature
         A newer format version, or a reader feature that is not known here.
     """
-    snapshot = json_codec.decode_keeping(data, Snapshot, path)
+    snapshot = json_codec.decode_keeping(_checked_body(data, path) + b"}", Snapshot, path)
     if snapshot.format != SNAPSHOT_FORMAT:
         raise CorruptMetadata(path, f"format {SNAPSHOT_FORMAT!r}", repr(snapshot.format))
     if snapshot.format_version > SNAPSHOT_FORMAT_VERSION:
@@ -212,6 +218,20 @@ def check_writable(snapshot: Snapshot, path: str) -> None:
         Names the features.
     """
     _refuse_unknown(snapshot.writer_features, KNOWN_WRITER_FEATURES, path, "writer")
+
+
+def _checked_body(data: bytes, path: str) -> bytes:
+    """The bytes before the checksum, once it matches them."""
+    body, key, end = data.rpartition(CHECKSUM_KEY)
+    if not key or not end.endswith(CHECKSUM_END):
+        raise CorruptMetadata(
+            path, "a snapshot that ends with its checksum", f"{len(data)} bytes that do not"
+        )
+    said = end[: -len(CHECKSUM_END)].decode("ascii", "replace")
+    computed = json_codec.content_hash(body)
+    if said != computed:
+        raise CorruptMetadata(path, f"checksum {said}", f"bytes of checksum {computed}")
+    return body
 
 
 def _refuse_unknown(features: tuple[str, ...], known: frozenset[str], path: str, role: str) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from fermion_table import json_codec
 from fermion_table.errors import CorruptMetadata, TableError, TableNotFound
 from fermion_table.history import list_ids
-from fermion_table.manifest import Entry, ManifestReference, decode_manifest
+from fermion_table.manifest import DeletionVector, Entry, ManifestReference, decode_manifest
 from fermion_table.manifest_store import read_stored
 from fermion_table.paths import MAIN, snapshot_path
 from fermion_table.snapshot import SchemaReference, Snapshot, SnapshotReference, decode_snapshot
@@ -119,6 +119,7 @@ class _Walk:
     manifests: dict[ManifestKey, tuple[Entry, ...] | None] = field(default_factory=dict)
     schemas: set[SchemaReference] = field(default_factory=set)
     files: dict[str, int] = field(default_factory=dict)
+    vectors: set[DeletionVector] = field(default_factory=set)
     external: set[str] = field(default_factory=set)
 
     def report(self) -> VerifyReport:
@@ -239,13 +240,14 @@ class _Walk:
         if entry.external_path is not None:
             self.external.add(entry.external_path)
             return
+        vector = entry.deletion_vector
+        if vector is not None and vector not in self.vectors:
+            self.vectors.add(vector)
+            self._check_size(vector.path, vector.offset + vector.size, exact=False)
         if entry.path in self.files:
             return
         self.files[entry.path] = entry.size
         self._check_size(entry.path, entry.size)
-        vector = entry.deletion_vector
-        if vector is not None:
-            self._check_size(vector.path, vector.offset + vector.size, exact=False)
         if self.check_file is not None:
             for found in self.check_file(entry):
                 self._problem(entry.path, "a sound data file", found)
