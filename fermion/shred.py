@@ -314,8 +314,6 @@ def _shred_gathered(
     if visible is False:
         rearrange.blank(node, slots, out)
         return
-    if not node.nullable:
-        source.validity[node.validity] = None
     if isinstance(visible, Bits):
         indices = np.where(visible.unpack(), indices, size)
         padding = ColumnStreams(1)

@@ -56,7 +56,7 @@ def repeat(validity: Validity, times: int) -> Validity:
     """Each slot's validity ``times`` times in a row."""
     if not isinstance(validity, Bits):
         return validity
-    return Bits.pack(np.repeat(validity.unpack(), times)) if times else None
+    return Bits.pack(np.repeat(validity.unpack(), times))
 
 
 def concatenate(parts: Sequence[tuple[Validity, int]]) -> Validity:

@@ -36,6 +36,15 @@ def required(name: str, dtype: pa.DataType) -> pa.Field:
     return pa.field(name, dtype, nullable=False)
 
 
+def test_buffers_that_lie_askew_are_moved() -> None:
+    """Arrow's kernels may assume that buffers are aligned."""
+    askew = np.frombuffer(b"?" + np.arange(4, dtype=np.int64).tobytes(), np.int64, offset=1)
+    node = column_node(pa.field("column", pa.int64()))
+    result = assemble(node, ColumnStreams(4, validity={0: None}, data={1: askew}))
+    assert result.buffers()[1].address % 8 == 0
+    assert result.to_pylist() == [0, 1, 2, 3]
+
+
 def test_a_dictionary_keeps_every_bit_of_its_values() -> None:
     """Arrow's own dictionary encoding would merge these NaN."""
     bits = np.array([0x7FF8000000000000, 0x7FF8000000000001, 0x8000000000000000, 0, 0], np.uint64)

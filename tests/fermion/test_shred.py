@@ -93,6 +93,16 @@ def test_numbers_without_nulls_are_not_copied() -> None:
     assert result.buffers()[1].address == array.buffers()[1].address + 5 * 8
 
 
+def test_numbers_that_lie_askew_are_moved() -> None:
+    """Buffers of some producers, and of files that are mapped, start at any byte."""
+    askew = pa.py_buffer(b"?" + np.arange(4, dtype=np.int64).tobytes()).slice(1)
+    array = pa.Array.from_buffers(pa.int64(), 4, [None, askew])
+    values = shred(array, node_of(array)).data[1]
+    assert isinstance(values, np.ndarray)
+    assert values.flags.aligned
+    assert values.tolist() == [0, 1, 2, 3]
+
+
 def test_bytes_of_strings_are_not_copied() -> None:
     array = pa.array(["a", "bc", "def"], pa.large_string())
     node = node_of(array)
@@ -104,7 +114,12 @@ def test_bytes_of_strings_are_not_copied() -> None:
 
 MISSING = {
     "number": (pa.array([1, None, None]), "column", 1),
-    "second chunk": (pa.chunked_array([[1, 2], [3, None]]), "column", 3),
+    "second small chunk": (pa.chunked_array([[1, 2], [3, None]]), "column", 3),
+    "second large chunk": (
+        pa.chunked_array([np.arange(5000), pa.array([*range(4999), None])]),
+        "column",
+        9999,
+    ),
     "slice": (pa.array([None, 1, 2, None]).slice(1), "column", 2),
     "dictionary index": (pa.array(["a", None]).dictionary_encode(), "column", 1),
     "dictionary value": (
@@ -133,6 +148,16 @@ MISSING = {
             pa.array([3, 1, 0], pa.int32()),
             pa.array([1, 2, 1], pa.int32()),
             pa.array([1, 2, None, 4]),
+            type=pa.list_view(required("item", pa.int64())),
+        ),
+        "column.item",
+        1,
+    ),
+    "list view element behind others": (
+        pa.ListViewArray.from_arrays(
+            pa.array([4, 2], pa.int32()),
+            pa.array([1, 2], pa.int32()),
+            pa.array([0, 0, 1, None, 3]),
             type=pa.list_view(required("item", pa.int64())),
         ),
         "column.item",
@@ -190,7 +215,13 @@ def test_a_null_that_nothing_shows_is_no_error() -> None:
         [hidden, pa.py_buffer(np.array([1, 2, 3], "i4"))],
         children=[pa.array([None, 1, None, None])],
     )
-    for array in (struct, unused, lists):
+    keyed = pa.DictionaryArray.from_arrays(
+        pa.array([0, 1]), pa.array([{"a": 1}, {"a": None}], inner)
+    )
+    nested = pa.Array.from_buffers(
+        pa.struct([required("b", keyed.type)]), 2, [hidden], children=[keyed]
+    )
+    for array in (struct, unused, lists, nested):
         assert_logically_equal(round_trip(array), array)
 
 
