@@ -359,7 +359,7 @@ def _merged_maximum(order: Order, maximums: np.ndarray, exact: np.ndarray) -> tu
     at = plain == greatest
     if exact[at].all():
         return int(maximums[at].max()), True
-    return int(maximums.max()), False
+    return int(greatest), False
 
 
 def page_flags(
