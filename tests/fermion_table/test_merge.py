@@ -1,0 +1,111 @@
+"""Where entries go and which manifests merge: bounded, geometric, without loss."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fermion_table.manifest import ManifestReference
+from fermion_table.merge import TailPlan, fits_tail, needs_rewrite, plan_merges, plan_tail
+from fermion_table.options import (
+    MERGE_FANOUT,
+    MERGE_INPUT_ENTRIES_MAX,
+    TAIL_BYTES_MAX,
+    TAIL_ENTRIES_MAX,
+)
+from fermion_table.testing import made_up_entry
+
+ENTRY = made_up_entry("a")
+
+
+def reference(live: int, dead: int = 0) -> ManifestReference:
+    return ManifestReference(
+        path="m",
+        hash="h",
+        size=1,
+        entries=live + dead,
+        dead=tuple(range(dead)),
+        rows=live,
+        bytes=live,
+    )
+
+
+@pytest.mark.parametrize(
+    ("tail", "added", "plan"),
+    [
+        (0, 0, TailPlan(flush=False, inline=True)),
+        (0, TAIL_ENTRIES_MAX, TailPlan(flush=False, inline=True)),
+        (TAIL_ENTRIES_MAX - 1, 1, TailPlan(flush=False, inline=True)),
+        (TAIL_ENTRIES_MAX, 0, TailPlan(flush=False, inline=True)),
+        (TAIL_ENTRIES_MAX, 1, TailPlan(flush=True, inline=True)),
+        (1, TAIL_ENTRIES_MAX, TailPlan(flush=True, inline=True)),
+        (0, TAIL_ENTRIES_MAX + 1, TailPlan(flush=False, inline=False)),
+        (TAIL_ENTRIES_MAX, TAIL_ENTRIES_MAX + 1, TailPlan(flush=False, inline=False)),
+    ],
+)
+def test_a_full_tail_is_flushed_and_a_large_commit_bypasses_it(
+    tail: int, added: int, plan: TailPlan
+) -> None:
+    assert plan_tail([ENTRY] * tail, [ENTRY] * added) == plan
+
+
+def test_a_tail_is_bounded_in_bytes_too() -> None:
+    wide = made_up_entry("a" * (TAIL_BYTES_MAX // 3))
+    assert fits_tail([wide, wide])
+    assert not fits_tail([wide, wide, wide])
+    assert plan_tail([wide, wide], [wide]) == TailPlan(flush=True, inline=True)
+
+
+def test_as_many_manifests_of_one_class_become_one() -> None:
+    few = [reference(TAIL_ENTRIES_MAX)] * (MERGE_FANOUT - 1)
+    assert plan_merges(few) == []
+    assert plan_merges([*few, reference(1)]) == [tuple(range(MERGE_FANOUT))]
+    assert plan_merges([reference(5000), *few, reference(1)]) == [tuple(range(1, MERGE_FANOUT + 1))]
+
+
+def test_a_manifest_of_mostly_dead_entries_is_rewritten_alone() -> None:
+    assert not needs_rewrite(reference(70, 30))
+    assert needs_rewrite(reference(69, 31))
+    assert plan_merges([reference(100), reference(69, 31), reference(5, 1)]) == [(1,)]
+
+
+def test_packed_manifests_and_large_ones_are_left_alone() -> None:
+    packed = msgspec.structs.replace(reference(10, 90), kind="packed")
+    assert plan_merges([packed] * MERGE_FANOUT) == []
+    assert plan_merges([reference(MERGE_INPUT_ENTRIES_MAX + 1)] * MERGE_FANOUT) == []
+
+
+@given(st.lists(st.tuples(st.integers(1, 20_000), st.integers(0, 3000)), max_size=40))
+def test_groups_are_disjoint_and_each_is_worth_rewriting(sizes: list[tuple[int, int]]) -> None:
+    references = [reference(*size) for size in sizes]
+    groups = plan_merges(references)
+    members = [position for group in groups for position in group]
+    assert len(members) == len(set(members))
+    assert all(list(group) == sorted(group) for group in groups)
+    for group in groups:
+        assert len(group) >= MERGE_FANOUT or needs_rewrite(references[group[0]])
+    assert set(members) >= {at for at, each in enumerate(references) if needs_rewrite(each)}
+
+
+def test_an_entry_is_rewritten_logarithmically_often_and_manifests_stay_few() -> None:
+    """Flush after flush of 64 entries, merged as planned; entries are counted as they move."""
+    references: list[ManifestReference] = []
+    written = 0
+    flushes = 4000
+    for _ in range(flushes):
+        references.append(reference(TAIL_ENTRIES_MAX))
+        written += TAIL_ENTRIES_MAX
+        while groups := plan_merges(references):
+            merged = {position for group in groups for position in group}
+            sums = [sum(references[at].live_entries for at in group) for group in groups]
+            written += sum(sums)
+            references = [each for at, each in enumerate(references) if at not in merged]
+            references += [reference(size) for size in sums]
+    entries = flushes * TAIL_ENTRIES_MAX
+    assert sum(each.live_entries for each in references) == entries
+    assert written / entries <= 1 + math.log(MERGE_INPUT_ENTRIES_MAX, MERGE_FANOUT)
+    assert len(references) <= 4 * MERGE_FANOUT + entries / MERGE_INPUT_ENTRIES_MAX
