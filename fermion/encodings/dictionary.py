@@ -119,12 +119,10 @@ class DictionaryLocal(Dictionary):
     def encode(
         self, values: Values, physical: PhysicalType, recipe: Recipe, settings: EncodeSettings
     ) -> list[Buffer]:
-        """See `Encoding.encode`; fails for booleans and where more than half the values differ."""
-        built = build_dictionary(values, max(len(values) // 2, 1))
+        """See `Encoding.encode`; fails for booleans and for no values at all."""
+        built = build_dictionary(values, len(values))
         if built is None:
-            raise InvalidArgumentError(
-                "encoding dictionary cannot hold values of which more than half are distinct"
-            )
+            raise InvalidArgumentError("encoding dictionary cannot hold booleans or an empty page")
         codes, dictionary = built
         width, coded = _encode_codes(codes, recipe.children[0], settings)
         entries = settings.encode(dictionary, physical, recipe.children[1])
