@@ -24,7 +24,9 @@ cdef struct BlockPlan:
     int patch_bytes
 
 
-cdef inline int64_t _block_bytes(Py_ssize_t count, Py_ssize_t word_bytes, BlockPlan* plan) noexcept nogil:
+cdef inline int64_t _block_bytes(
+    Py_ssize_t count, Py_ssize_t word_bytes, BlockPlan* plan
+) noexcept nogil:
     return (
         BLOCK_HEADER
         + word_bytes
@@ -80,7 +82,9 @@ cdef void _choose_width(
             plan[0] = trial
 
 
-cdef void _plan_block(const word_type* values, Py_ssize_t count, bint signed, BlockPlan* plan) noexcept nogil:
+cdef void _plan_block(
+    const word_type* values, Py_ssize_t count, bint signed, BlockPlan* plan
+) noexcept nogil:
     cdef int8_t low8 = 127, high8 = -128
     cdef int16_t low16 = 32767, high16 = -32768
     cdef int32_t low32 = <int32_t>0x7FFFFFFF, high32 = -<int32_t>0x7FFFFFFF - 1
@@ -104,7 +108,9 @@ cdef void _plan_block(const word_type* values, Py_ssize_t count, bint signed, Bl
     _choose_width(values, count, plan, _bit_length(<word_type>(high - low)))
 
 
-cdef void _pack_lanes(const word_type* values, word_type base, int width, uint8_t* out) noexcept nogil:
+cdef void _pack_lanes(
+    const word_type* values, word_type base, int width, uint8_t* out
+) noexcept nogil:
     """A full block: value i lies in lane i % lanes, at bits width * (i // lanes) of that lane."""
     cdef int bits = 8 * sizeof(word_type), lanes = ROW_BYTES // sizeof(word_type)
     cdef int row, lane, shift
@@ -127,7 +133,9 @@ cdef void _pack_lanes(const word_type* values, word_type base, int width, uint8_
                     words[lane] = value >> (bits - shift)
 
 
-cdef void _unpack_lanes(const uint8_t* packed, word_type base, int width, word_type* out) noexcept nogil:
+cdef void _unpack_lanes(
+    const uint8_t* packed, word_type base, int width, word_type* out
+) noexcept nogil:
     cdef int bits = 8 * sizeof(word_type), lanes = ROW_BYTES // sizeof(word_type)
     cdef int row, lane, shift, rest
     cdef word_type mask = <word_type>(~<uint64_t>0 >> (64 - width))
@@ -428,7 +436,8 @@ def bitpack_decode(const uint8_t[::1] payload, int64_t count, int64_t start, int
     blocks = (count + BLOCK_VALUES - 1) // BLOCK_VALUES
     if size < PAYLOAD_HEADER + 4 * blocks:
         raise ValueError(
-            f"expected at least {PAYLOAD_HEADER + 4 * blocks} bytes for {count} values, found {size}"
+            f"expected at least {PAYLOAD_HEADER + 4 * blocks} bytes for {count} values, "
+            f"found {size}"
         )
     source = &payload[0]
     memcpy(&stored, source + 4, 4)

@@ -1,6 +1,8 @@
 # Packed booleans, least significant bit first.
 
-cdef inline uint64_t _load_bits(const uint8_t* bits, Py_ssize_t at, Py_ssize_t count) noexcept nogil:
+cdef inline uint64_t _load_bits(
+    const uint8_t* bits, Py_ssize_t at, Py_ssize_t count
+) noexcept nogil:
     """Bits ``at`` to ``at + count``, 1 <= count <= 64; reads no byte outside of them."""
     cdef Py_ssize_t byte = at >> 3, shift = at & 7
     cdef Py_ssize_t needed = (shift + count + 7) >> 3
@@ -17,7 +19,9 @@ cdef inline uint64_t _load_bits(const uint8_t* bits, Py_ssize_t at, Py_ssize_t c
     return word
 
 
-cdef inline int64_t _count_bits(const uint8_t* bits, Py_ssize_t at, Py_ssize_t count) noexcept nogil:
+cdef inline int64_t _count_bits(
+    const uint8_t* bits, Py_ssize_t at, Py_ssize_t count
+) noexcept nogil:
     cdef int64_t total = 0
     while count > 0:
         total += fermion_popcount64(_load_bits(bits, at, min(count, 64)))

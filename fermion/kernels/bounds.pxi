@@ -151,7 +151,7 @@ cdef void _page_bounds(
             maxs[page] = INT64_MIN
 
 
-cdef void _half_keys(const uint16_t* halves, Py_ssize_t count, float* out) noexcept nogil:
+cdef void _widen_halves(const uint16_t* halves, Py_ssize_t count, float* out) noexcept nogil:
     """float16 widened exactly to float32."""
     cdef Py_ssize_t i
     cdef uint32_t half, exponent, fraction, word
@@ -232,7 +232,7 @@ cdef cnp.ndarray _widen_half(cnp.ndarray array):
     cdef float* floats = <float*>cnp.PyArray_DATA(out)
     cdef Py_ssize_t count = array.shape[0]
     with nogil:
-        _half_keys(halves, count, floats)
+        _widen_halves(halves, count, floats)
     return out
 
 

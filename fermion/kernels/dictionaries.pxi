@@ -45,7 +45,9 @@ cdef inline uint64_t _hash_bytes(
     return _mix(left ^ (right << 1) ^ _load_prefix(value, length, readable))
 
 
-cdef inline bint _equal_bytes(const uint8_t* left, const uint8_t* right, int64_t length) noexcept nogil:
+cdef inline bint _equal_bytes(
+    const uint8_t* left, const uint8_t* right, int64_t length
+) noexcept nogil:
     """Whether more than 8 bytes are equal; up to 16 by two overlapping words."""
     cdef uint64_t a, b, c, d
     if length > 16:
@@ -184,8 +186,11 @@ cdef object _build_dictionary(
     cdef int64_t* first = <int64_t*>cnp.PyArray_DATA(first_array)
     cdef HashTable table
     cdef int64_t size
-    if not _table_open(&table, 1024):
-        raise MemoryError("no memory for a hash table of 1024 slots")
+    cdef uint64_t slots = 64
+    while slots < 1024 and slots < 2 * <uint64_t>limit:
+        slots *= 2
+    if not _table_open(&table, slots):
+        raise MemoryError(f"no memory for a hash table of {slots} slots")
     try:
         with nogil:
             if offsets is NULL and width == 1:
@@ -304,10 +309,10 @@ cdef bint _gather_strings(
     for i in range(count):
         start = ends[codes[i]]
         length = ends[<size_t>codes[i] + 1] - start
-        # Short values are copied as 16 bytes where there is room: what lies beyond is
+        # Short values are copied as 32 bytes where there is room: what lies beyond is
         # overwritten by the next value.
-        if length <= 16 and start <= data_size - 16 and to <= out_size - 16:
-            memcpy(out + to, data + start, 16)
+        if length <= 32 and start <= data_size - 32 and to <= out_size - 32:
+            memcpy(out + to, data + start, 32)
         elif length > out_size - to:
             return False
         else:

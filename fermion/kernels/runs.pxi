@@ -62,7 +62,9 @@ def run_starts(values, int64_t[::1] out):
                 run += memcmp(data + i * width, data + (i - 1) * width, width) != 0
 
 
-cdef void _fill(uint8_t* out, const uint8_t* value, Py_ssize_t count, Py_ssize_t width) noexcept nogil:
+cdef void _fill(
+    uint8_t* out, const uint8_t* value, Py_ssize_t count, Py_ssize_t width
+) noexcept nogil:
     """One value ``count`` times; long runs by doubling what is there."""
     cdef Py_ssize_t done = width, size = count * width
     if width == 1:
