@@ -372,6 +372,7 @@ cdef int64_t _bitpack_worst(int64_t count, int64_t width) noexcept:
 
 
 def bitpack_size(values):
+    """Bytes that `bitpack_encode` would make of whole numbers, shape (n,)."""
     cdef cnp.ndarray array = _input(values)
     cdef const void* data = cnp.PyArray_DATA(array)
     cdef Py_ssize_t width = array.itemsize, count = array.shape[0]
@@ -391,6 +392,7 @@ def bitpack_size(values):
 
 
 def bitpack_encode(values):
+    """Whole numbers as a payload of `fermion.encodings.bitpack`; ``uint8``, a new array."""
     cdef cnp.ndarray array = _input(values)
     cdef const void* data = cnp.PyArray_DATA(array)
     cdef Py_ssize_t width = array.itemsize, count = array.shape[0]
@@ -422,6 +424,7 @@ cdef dict _BLOCK_ERRORS = {
 
 
 def bitpack_decode(const uint8_t[::1] payload, int64_t count, int64_t start, int64_t stop, out):
+    """Decode values ``start`` to ``stop`` (exclusive) of a payload of ``count`` values."""
     cdef cnp.ndarray target = _output(out)
     cdef void* data = cnp.PyArray_DATA(target)
     cdef Py_ssize_t width = target.itemsize, block = 0

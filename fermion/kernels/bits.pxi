@@ -65,6 +65,7 @@ cdef void _copy_bits(
 
 
 def count_bits(const uint8_t[::1] data, int64_t start, int64_t count):
+    """How many of the bits ``start`` to ``start + count`` (exclusive) are set."""
     _bit_range(data.shape[0], start, count, "data")
     cdef int64_t total = 0
     if count:
@@ -80,6 +81,7 @@ def copy_bits(
     int64_t out_bit,
     int64_t count,
 ):
+    """Copy ``count`` bits from one bit position to another; other bits of ``out`` stay."""
     _bit_range(source.shape[0], source_bit, count, "source")
     _bit_range(out.shape[0], out_bit, count, "out")
     if count:

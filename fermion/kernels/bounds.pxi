@@ -182,6 +182,7 @@ def page_bounds(
     int64_t[::1] nulls,
     int64_t[::1] nans,
 ):
+    """Order-preserving bounds, nulls and NaNs of each page."""
     cdef cnp.ndarray array = _input(values)
     cdef char letter = _letter(array)
     cdef Py_ssize_t width = array.itemsize, pages = cuts.shape[0] - 1
@@ -305,6 +306,7 @@ def page_bounds_binary(
     int64_t[::1] max_index,
     int64_t[::1] nulls,
 ):
+    """The first smallest and first greatest byte string of each page."""
     cdef const int64_t[::1] ends = _input(offsets)
     cdef Py_ssize_t page, pages = cuts.shape[0] - 1
     cdef uint8_t nothing = 0

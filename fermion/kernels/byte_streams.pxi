@@ -28,6 +28,7 @@ cdef void _merge_bytes(
 
 
 def byte_stream_split(values, uint8_t[::1] out):
+    """First bytes of all values, then all second bytes...; ``out`` is ``uint8``."""
     cdef cnp.ndarray array = _input(values)
     cdef const uint8_t* data = _bytes_in(array)
     cdef Py_ssize_t width = array.itemsize, count = array.shape[0]
@@ -45,6 +46,7 @@ def byte_stream_split(values, uint8_t[::1] out):
 
 
 def byte_stream_merge(const uint8_t[::1] data, int64_t count, int64_t start, int64_t stop, out):
+    """Values ``start`` to ``stop`` (exclusive) of ``count`` split ones."""
     cdef cnp.ndarray target = _output(out)
     cdef uint8_t* to = _bytes_out(target)
     cdef Py_ssize_t width = target.itemsize

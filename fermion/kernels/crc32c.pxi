@@ -12,6 +12,7 @@ crc32c_initialise()
 
 
 def crc32c(data, uint32_t seed=0, *, bint portable=False):
+    """CRC-32C (Castagnoli) of a contiguous buffer."""
     cdef Py_buffer view
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:

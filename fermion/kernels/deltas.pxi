@@ -44,6 +44,7 @@ cdef int _check_delta(cnp.ndarray values, cnp.ndarray bases, cnp.ndarray out) ex
 
 
 def delta_encode(values, out, bases):
+    """Differences of neighbours, modulo the width, restarted every 1,024 values."""
     cdef cnp.ndarray source = _input(values), target = _output(out), starts = _output(bases)
     _check_delta(source, starts, target)
     cdef const void* data = cnp.PyArray_DATA(source)
@@ -62,6 +63,7 @@ def delta_encode(values, out, bases):
 
 
 def delta_decode(deltas, bases, out):
+    """Undo `delta_encode`; the arrays may begin at any block."""
     cdef cnp.ndarray source = _input(deltas), starts = _input(bases), target = _output(out)
     _check_delta(source, starts, target)
     cdef const void* data = cnp.PyArray_DATA(source)
@@ -121,8 +123,10 @@ cdef object _zigzag(object values, object out, bint encode):
 
 
 def zigzag_encode(values, out):
+    """Fold signs into the lowest bit: 0, -1, 1, -2 become 0, 1, 2, 3; any width, same for both."""
     _zigzag(values, out, True)
 
 
 def zigzag_decode(values, out):
+    """Undo `zigzag_encode`."""
     _zigzag(values, out, False)

@@ -213,6 +213,7 @@ cdef object _build_dictionary(
 
 
 def build_dictionary(values, int64_t limit):
+    """Distinct values and their codes; equal means equal bytes."""
     cdef cnp.ndarray array = _input(values)
     if array.dtype.hasobject:
         raise TypeError(f"expected fixed-width values, got {array.dtype}")
@@ -224,6 +225,7 @@ def build_dictionary(values, int64_t limit):
 
 
 def build_dictionary_binary(offsets, const uint8_t[::1] data, int64_t limit):
+    """As `build_dictionary`, for byte strings given by ``int64`` offsets and ``uint8`` data."""
     cdef const int64_t[::1] ends = _input(offsets)
     cdef uint8_t nothing = 0
     _check_offsets(ends, data.shape[0])
@@ -259,6 +261,7 @@ cdef void _gather_words(
 
 
 def gather_fixed(dictionary, codes, out):
+    """``out[:] = dictionary[codes]``."""
     cdef cnp.ndarray values = _input(dictionary)
     cdef const uint32_t[::1] indices = _input(codes)
     cdef cnp.ndarray target = _output(out)
@@ -275,6 +278,7 @@ def gather_fixed(dictionary, codes, out):
 
 
 def gather_binary(dict_offsets, const uint8_t[::1] dict_data, codes, int64_t[::1] out_offsets):
+    """Offsets of the byte strings that codes stand for."""
     cdef const int64_t[::1] ends = _input(dict_offsets)
     cdef const uint32_t[::1] indices = _input(codes)
     cdef Py_ssize_t i
@@ -324,6 +328,7 @@ cdef bint _gather_strings(
 def gather_binary_data(
     dict_offsets, const uint8_t[::1] dict_data, codes, out_offsets, uint8_t[::1] out_data
 ):
+    """Bytes of the byte strings that codes stand for; ``out_data`` must fit exactly."""
     cdef const int64_t[::1] ends = _input(dict_offsets)
     cdef const uint32_t[::1] indices = _input(codes)
     cdef const int64_t[::1] to = _input(out_offsets)

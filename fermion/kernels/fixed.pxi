@@ -2,6 +2,7 @@
 
 
 def fill_nulls(values, const uint8_t[::1] bits):
+    """Overwrite null slots with the last valid value before them, or zero bytes, in place."""
     cdef cnp.ndarray array = _output(values)
     cdef uint8_t* data = _bytes_out(array)
     cdef Py_ssize_t count = array.shape[0], width = array.itemsize, at = 0, size, slot
@@ -27,6 +28,7 @@ def fill_nulls(values, const uint8_t[::1] bits):
 
 
 def narrow_fixed(values, out):
+    """Low 8 bytes of two's-complement integers of 16 or 32 bytes."""
     cdef cnp.ndarray array = _input(values)
     cdef int64_t[::1] target = out
     cdef const uint8_t* data = _bytes_in(array)
@@ -47,6 +49,7 @@ def narrow_fixed(values, out):
 
 
 def widen_fixed(values, out):
+    """Sign-extend ``int64`` to items of 16 or 32 bytes."""
     cdef const int64_t[::1] source = _input(values)
     cdef cnp.ndarray target = _output(out)
     cdef uint8_t* data = _bytes_out(target)

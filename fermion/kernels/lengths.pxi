@@ -14,6 +14,7 @@ cdef uint64_t _prefix_sum(const integer* lengths, Py_ssize_t count, int64_t* out
 
 
 def lengths_to_offsets(lengths, int64_t[::1] out):
+    """Running total of lengths, starting at 0."""
     cdef cnp.ndarray array = _input(lengths)
     cdef const void* data = cnp.PyArray_DATA(array)
     cdef char letter = _letter(array)
@@ -62,6 +63,7 @@ cdef int64_t _check_ranges(
 
 
 def gather_ranges(values, starts, stops, out):
+    """Join ``values[starts[i]:stops[i]]`` of all i; ``out`` must fit exactly."""
     cdef cnp.ndarray array = _input(values)
     cdef cnp.ndarray target = _output(out)
     cdef const int64_t[::1] begin = _input(starts)
@@ -81,6 +83,7 @@ def gather_ranges(values, starts, stops, out):
 
 
 def gather_ranges_bits(const uint8_t[::1] data, starts, stops, uint8_t[::1] out):
+    """Join bit ranges, from bit 0 of ``out`` on."""
     cdef const int64_t[::1] begin = _input(starts)
     cdef const int64_t[::1] end = _input(stops)
     cdef int64_t total = _check_ranges(begin, end, 8 * data.shape[0])

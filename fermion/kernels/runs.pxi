@@ -37,10 +37,12 @@ cdef int64_t _runs(cnp.ndarray array):
 
 
 def count_runs(values):
+    """How many runs of equal bytes there are; 0 for no values."""
     return _runs(_input(values))
 
 
 def run_starts(values, int64_t[::1] out):
+    """Where each run of equal bytes starts; ``out`` is ``int64``, shape (count_runs(values),)."""
     cdef cnp.ndarray array = _input(values)
     cdef const uint8_t* data = _bytes_in(array)
     cdef Py_ssize_t i, run = 1, width = array.itemsize, count = array.shape[0]
@@ -89,6 +91,7 @@ cdef Py_ssize_t _first_run(const int64_t[::1] ends, int64_t slot) noexcept nogil
 
 
 def expand_runs(values, ends, int64_t start, int64_t stop, out):
+    """Slots ``start`` to ``stop`` (exclusive) of repeated values."""
     cdef cnp.ndarray array = _input(values), target = _output(out)
     cdef const int64_t[::1] bounds = _input(ends)
     cdef const uint8_t* source = _bytes_in(array)
