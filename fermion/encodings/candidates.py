@@ -23,6 +23,8 @@ from fermion.encodings.sampling import (
     pcodec_size,
     sample_blocks,
     sample_contiguous,
+    sample_middle,
+    sample_runs,
     zstd_ratio,
 )
 from fermion.encodings.unsigned import UNSIGNED, narrowest
@@ -109,10 +111,13 @@ class Search:
         light = self._light_numbers(values)
         compressible = min(light, key=_size).size * 8 >= _LOOKUP_BITS_MIN * len(values)
         heavy: list[tuple[float, Candidate]] = []
+        follows = False
         if compressible and values.dtype.kind in "iu":
-            heavy.append((_DELTA_RATIO, self._delta(values)))
+            delta = self._delta(values)
+            heavy.append((_DELTA_RATIO, delta))
+            follows = delta.size < min(light, key=_size).size
         if values.nbytes >= TRIAL_BYTES_MIN:
-            heavy.extend(self._trials(values))
+            heavy.extend(self._trials(values, follows))
         best = _pick(light, heavy)
         if self.nested or not compressible:
             return best
@@ -134,11 +139,15 @@ class Search:
         size = packed * (len(values) / len(blocks)) + bases + 2 * self._overhead()
         return Candidate(size, DELTA_FOR)
 
-    def _trials(self, values: np.ndarray) -> list[tuple[float, Candidate]]:
-        """pcodec and zstd, as far as the policy allows them."""
+    def _trials(self, values: np.ndarray, follows: bool) -> list[tuple[float, Candidate]]:
+        """pcodec and zstd, as far as the policy allows them.
+
+        ``follows``: whether a value tells something about the next.
+        """
         found = []
         if self.policy.entropy_ratio:
-            size = pcodec_size(values, self.pages, self.policy.settings.block_slots)
+            sample = sample_middle(values) if follows else sample_runs(values)
+            size = pcodec_size(values, sample, self.pages, self.policy.settings.block_slots)
             found.append((self.policy.entropy_ratio, Candidate(size, PCODEC)))
         if self.policy.numbers_lz_ratio:
             packed = self._zstd(values, ZSTD_PLAIN)

@@ -31,6 +31,16 @@ def sample_runs(values: np.ndarray) -> np.ndarray:
     return values[(starts[:, None] + np.arange(run)).reshape(-1)]
 
 
+def sample_middle(values: np.ndarray) -> np.ndarray:
+    """As many values as `sample_runs` takes, all neighbours, from the middle; a view.
+
+    For values that follow each other: every bound between runs would look like a leap.
+    """
+    size = max(RUN_VALUES, len(values) // (SAMPLE_FRACTION * RUNS)) * RUNS
+    start = max(len(values) - size, 0) // 2
+    return values[start : start + size]
+
+
 def sample_contiguous(values: Values) -> Values:
     """About 64 KiB of neighbouring values, from the middle: repeats show only among neighbours."""
     count = len(values)
@@ -49,9 +59,8 @@ def sample_contiguous(values: Values) -> Values:
     return slice_values(values, start, start + slots)
 
 
-def pcodec_size(values: np.ndarray, pages: int, block_slots: int) -> float:
+def pcodec_size(values: np.ndarray, sample: np.ndarray, pages: int, block_slots: int) -> float:
     """Bytes that pcodec would make of ``values`` in ``pages`` pages, by a trial on a sample."""
-    sample = sample_runs(values)
     try:
         meta, blocks = compress_blocks(sample, len(sample))
     except (RuntimeError, InvalidArgumentError):
