@@ -1,0 +1,852 @@
+"""Commits: they agree with a plain dict, lose nothing to races, and happen once."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fermion.errors import InvalidArgumentError
+from fermion_table import history, merge
+from fermion_table.commit import commit, create_table
+from fermion_table.commit_request import CommitRequest, FileGroup, NewSchema
+from fermion_table.conflict import Redo
+from fermion_table.errors import (
+    CommitConflict,
+    CommitStateUnknown,
+    CorruptMetadata,
+    TableExists,
+    TableNotFound,
+    UnsupportedFeature,
+)
+from fermion_table.history import latest, load_schema, load_snapshot, walk
+from fermion_table.local_store import LocalStore
+from fermion_table.location import open_store
+from fermion_table.manifest import DeletionVector, Entry
+from fermion_table.manifest_store import added_entries, live_entries, removed_entries
+from fermion_table.options import CommitOptions
+from fermion_table.paths import snapshot_path
+from fermion_table.snapshot import Snapshot
+from fermion_table.storage import AtomicStore, CreateResult
+from fermion_table.testing import (
+    Crash,
+    CrashingStore,
+    ForgetfulStore,
+    LostReplies,
+    MemoryStore,
+    WrappedStore,
+    made_up_entry,
+)
+from fermion_table.verify import verify
+
+FIRST_SCHEMA = NewSchema(0, b'{"fields":[]}')
+QUICK = CommitOptions(backoff_s_min=0.0001, backoff_s_max=0.01)
+SMALL_TAIL = 4
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_limits() -> Iterator[None]:
+    """Tails and merges so small that a few commits reach all of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(merge, "TAIL_ENTRIES_MAX", SMALL_TAIL)
+        patch.setattr(merge, "MERGE_FANOUT", 3)
+        yield
+
+
+def new_table() -> MemoryStore:
+    store = MemoryStore()
+    create_table(store, FIRST_SCHEMA)
+    return store
+
+
+def append(store: AtomicStore, *entries: Entry, **fields: Any) -> Snapshot:
+    request = CommitRequest(kind="append", added=entries, **fields)
+    return commit(store, request, options=QUICK)
+
+
+def names(store: AtomicStore, snapshot: Snapshot | None = None) -> list[str]:
+    """The live files' names, in the order in which they are read."""
+    entries = live_entries(store, snapshot or latest(store))
+    return [entry.path.removeprefix("data/").removesuffix(".fermion") for entry in entries]
+
+
+def entries_by_name(store: AtomicStore) -> dict[str, Entry]:
+    return dict(zip(names(store), live_entries(store, latest(store)), strict=True))
+
+
+def write_data(store: AtomicStore, *entries: Entry) -> None:
+    """Files of the right size, so that `verify` finds them."""
+    for entry in entries:
+        store.write(entry.path, b"." * entry.size)
+
+
+def metadata_objects(store: AtomicStore) -> set[str]:
+    return {item.path for item in store.list() if item.path.startswith(("manifest/", "schema/"))}
+
+
+def referenced_objects(store: AtomicStore) -> set[str]:
+    referenced = set()
+    for snapshot in walk(store, latest(store)):
+        delta = snapshot.delta
+        references = (*snapshot.manifests, *delta.added, *delta.removed_manifests)
+        referenced |= {snapshot.schema.path} | {reference.path for reference in references}
+    return referenced
+
+
+# Creation
+
+
+def test_a_new_table_is_snapshot_0_and_empty() -> None:
+    store = MemoryStore()
+    created = create_table(store, FIRST_SCHEMA, message="hello", properties={"k": "v"})
+    assert latest(store) == created
+    assert (created.id, created.kind, created.parent, created.branch) == (0, "create", None, "main")
+    assert (created.message, created.properties) == ("hello", {"k": "v"})
+    assert live_entries(store, created) == []
+    assert load_schema(store, created.schema) == FIRST_SCHEMA.data
+
+
+def test_of_two_creators_one_wins() -> None:
+    store = new_table()
+    before = dict(store.objects)
+    with pytest.raises(TableExists):
+        create_table(store, FIRST_SCHEMA)
+    assert store.objects == before
+
+
+def test_of_eight_creators_at_once_one_wins_and_the_others_leave_nothing(tmp_path: Path) -> None:
+    barrier = threading.Barrier(8)
+
+    def create(_: int) -> str:
+        barrier.wait()
+        try:
+            return create_table(LocalStore(tmp_path), FIRST_SCHEMA).table_uuid
+        except TableExists:
+            return ""
+
+    with ThreadPoolExecutor(8) as executor:
+        uuids = [uuid for uuid in executor.map(create, range(8)) if uuid]
+    store = LocalStore(tmp_path)
+    assert uuids == [latest(store).table_uuid]
+    assert metadata_objects(store) == referenced_objects(store)
+
+
+def test_a_commit_to_no_table_says_so(tmp_path: Path) -> None:
+    with pytest.raises(TableNotFound, match=str(tmp_path)):
+        append(LocalStore(tmp_path), made_up_entry("a"))
+
+
+# What a commit records
+
+
+def test_an_append_adds_its_files_and_records_itself() -> None:
+    store = new_table()
+    first = append(store, made_up_entry("a", rows=3), message="m", author="ann")
+    second = append(
+        store,
+        made_up_entry("b", rows=4, sequence_offset=0, partition=("x",)),
+        made_up_entry("c", rows=5, sequence_offset=1, partition=("y",), delete_rows=2),
+    )
+    assert names(store) == ["a", "b", "c"]
+    assert second.parent == first.reference
+    assert (first.message, first.author) == ("m", "ann")
+    assert second.time_ms > first.time_ms
+    assert second.touched.partitions == (("x",), ("y",))
+    totals, deltas = second.totals, second.deltas
+    assert (totals.files, totals.rows, totals.rows_deleted) == (3, 12, 2)
+    assert (deltas.files_added, deltas.rows_added, deltas.files_removed) == (2, 9, 0)
+    assert names(store, first) == ["a"]
+    assert [entry.path for entry in added_entries(store, second)] == [
+        "data/b.fermion",
+        "data/c.fermion",
+    ]
+
+
+def test_row_ids_and_sequence_numbers_are_dense_and_never_used_twice() -> None:
+    store = new_table()
+    append(store, made_up_entry("a", rows=3), made_up_entry("b", rows=4))
+    append(store, *(made_up_entry(f"{at}", rows=2, sequence_offset=at) for at in range(6)))
+    last = append(store, made_up_entry("z", rows=1))
+    entries = live_entries(store, last)
+    assert [entry.row_id_base for entry in entries] == [0, 3, 7, 9, 11, 13, 15, 17, 19]
+    assert [entry.sequence_number for entry in entries] == [1, 1, 2, 3, 4, 5, 6, 7, 8]
+    assert (last.row_id_next, last.sequence_next) == (20, 9)
+    assert [entry.added_snapshot for entry in entries] == [1, 1, *[2] * 6, 3]
+
+
+def test_a_compacted_file_can_keep_the_place_of_what_it_replaces() -> None:
+    store = new_table()
+    for name in "abc":
+        append(store, made_up_entry(name))
+    entries = entries_by_name(store)
+    merged = made_up_entry(
+        "ab", rows=20, source="compact", sequence_start=entries["a"].sequence_number
+    )
+    group = FileGroup(added=(merged,), removed=(entries["a"], entries["b"]))
+    commit(store, CommitRequest(kind="compact", groups=[group]))
+    assert names(store) == ["ab", "c"]
+
+
+def test_a_changed_entry_keeps_its_row_ids_and_place() -> None:
+    store = new_table()
+    append(store, made_up_entry("a"), made_up_entry("b"))
+    append(store, made_up_entry("c"))
+    old = entries_by_name(store)["a"]
+    vector = DeletionVector(path="deletion/v.dv", size=8, rows=2)
+    new = msgspec.structs.replace(old, deletion_vector=vector, delete_rows=2)
+    snapshot = commit(store, CommitRequest(kind="delete", removed=[old], added=[new]))
+    assert entries_by_name(store)["a"] == new
+    assert names(store) == ["a", "b", "c"]
+    assert (snapshot.totals.files, snapshot.totals.rows_deleted) == (3, 2)
+    assert [entry.deletion_vector for entry in removed_entries(store, snapshot)] == [None]
+
+
+def test_a_schema_change_is_a_snapshot_and_ids_only_grow() -> None:
+    store = new_table()
+    large = b'"' + b"x" * 100_000 + b'"'
+    changed = commit(store, CommitRequest(kind="schema", schema=NewSchema(1, large)))
+    assert changed.schema.path.endswith(".json.zst")
+    assert load_schema(store, changed.schema) == large
+    assert load_schema(store, load_snapshot(store, 0).schema) == FIRST_SCHEMA.data
+    assert append(store, made_up_entry("a"), base=changed).schema == changed.schema
+    with pytest.raises(CommitConflict, match="can't follow schema 1"):
+        commit(store, CommitRequest(kind="schema", schema=NewSchema(1, b"{}")))
+
+
+def test_features_accumulate_and_unknown_ones_stop_writers() -> None:
+    store = new_table()
+    append(store, made_up_entry("a"), writer_features=["rainbows"])
+    with pytest.raises(UnsupportedFeature, match="rainbows"):
+        append(store, made_up_entry("b"))
+    assert names(store) == ["a"]
+
+
+def test_many_partitions_are_not_listed() -> None:
+    store = new_table()
+    entries = [made_up_entry(f"{at}", partition=(at,)) for at in range(65)]
+    assert append(store, *entries).touched.partitions == "many"
+
+
+# Agreement with a plain dict
+
+operations = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(1, 9)),
+        st.tuples(st.just("delete"), st.integers(0, 6)),
+        st.tuples(st.just("compact"), st.integers(2, 9)),
+        st.tuples(st.just("mark"), st.integers(1, 3)),
+        st.tuples(st.just("schema"), st.just(0)),
+    ),
+    max_size=25,
+)
+
+
+class Model:
+    """The table as a plain dict of file name to (rows, deleted rows)."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, tuple[int, int]] = {}
+        self.names = 0
+
+    def new_entry(self, rows: int, **fields: Any) -> Entry:
+        self.names += 1
+        return made_up_entry(f"{self.names}", rows=rows, **fields)
+
+    def put(self, entry: Entry) -> None:
+        self.files[entry.path] = (entry.rows, entry.delete_rows)
+
+
+def carry_out(
+    store: AtomicStore, model: Model, operation: str, count: int, pick: st.DataObject
+) -> None:
+    """One commit on the table and on the model."""
+    live = {entry.path: entry for entry in live_entries(store, latest(store))}
+    chosen = [live[path] for path in pick.draw(st.permutations(sorted(live)))[:count]]
+    if operation == "append":
+        added = [model.new_entry(at, sequence_offset=at % 2) for at in range(count)]
+        request = CommitRequest(kind="append", added=added)
+    elif operation == "delete":
+        added = []
+        by_name = [entry.path if at % 2 else entry for at, entry in enumerate(chosen)]
+        request = CommitRequest(kind="delete", removed=by_name)
+    elif operation == "compact":
+        added = [model.new_entry(sum(entry.rows for entry in chosen), source="compact")]
+        group = FileGroup(added=tuple(added), removed=tuple(chosen))
+        request = CommitRequest(kind="compact", groups=[group])
+    elif operation == "mark":
+        added = [
+            msgspec.structs.replace(entry, delete_rows=entry.delete_rows + 1) for entry in chosen
+        ]
+        request = CommitRequest(kind="delete", added=added, removed=chosen)
+    else:
+        added, chosen = [], []
+        schema_id = latest(store).schema.id + 1
+        request = CommitRequest(kind="schema", schema=NewSchema(schema_id, b"%d" % schema_id))
+    commit(store, request)
+    if operation != "append":
+        for entry in chosen:
+            del model.files[entry.path]
+    for entry in added:
+        model.put(entry)
+
+
+@given(operations, st.data())
+def test_any_sequence_of_commits_agrees_with_a_dict_now_and_at_every_snapshot(
+    sequence: list[tuple[str, int]], pick: st.DataObject
+) -> None:
+    store, model = new_table(), Model()
+    states = [dict(model.files)]
+    for operation, count in sequence:
+        carry_out(store, model, operation, count, pick)
+        states.append(dict(model.files))
+    newest = latest(store)
+    assert newest.id == len(sequence)
+    for snapshot in walk(store, newest):
+        live = live_entries(store, snapshot)
+        expected = states[snapshot.id]
+        assert len(live) == len(expected)
+        assert {entry.path: (entry.rows, entry.delete_rows) for entry in live} == expected
+        assert snapshot.totals.files == len(expected)
+        assert snapshot.totals.rows == sum(rows for rows, _ in expected.values())
+        assert snapshot.totals.rows_deleted == sum(deleted for _, deleted in expected.values())
+        assert len(snapshot.tail) <= SMALL_TAIL
+        if snapshot.id:
+            check_delta(store, snapshot, states[snapshot.id - 1], expected)
+    row_ids = sorted((entry.row_id_base, entry.rows) for entry in live_entries(store, newest))
+    assert all(a[0] + a[1] <= b[0] for a, b in itertools.pairwise(row_ids))
+    assert metadata_objects(store) == referenced_objects(store)
+
+
+def check_delta(
+    store: AtomicStore, snapshot: Snapshot, before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    """The delta alone leads from one state to the next."""
+    state = dict(before)
+    for entry in removed_entries(store, snapshot):
+        assert state.pop(entry.path) == (entry.rows, entry.delete_rows)
+    for entry in added_entries(store, snapshot):
+        state[entry.path] = (entry.rows, entry.delete_rows)
+    assert state == after
+
+
+def test_the_tail_is_flushed_and_manifests_merge_and_die() -> None:
+    store = new_table()
+    for at in range(40):
+        append(store, made_up_entry(f"{at:02}"))
+    snapshot = latest(store)
+    assert len(snapshot.tail) <= SMALL_TAIL
+    assert max(reference.entries for reference in snapshot.manifests) > SMALL_TAIL
+    assert names(store) == [f"{at:02}" for at in range(40)]
+    entries = live_entries(store, snapshot)
+    few = commit(store, CommitRequest(kind="delete", removed=entries[:1]))
+    assert [reference.dead for reference in few.manifests if reference.dead] == [(0,)]
+    emptied = commit(store, CommitRequest(kind="delete", removed=entries[1:]))
+    assert (emptied.manifests, emptied.tail) == ((), ())
+    assert len(removed_entries(store, emptied)) == 39
+
+
+def test_keys_of_a_newer_version_survive_flushing_and_merging() -> None:
+    store = new_table()
+    for at in range(40):
+        append(store, made_up_entry(f"{at:02}", unknown={"future": at}))
+    latest_snapshot = latest(store)
+    raw = [
+        entry
+        for reference in latest_snapshot.manifests
+        for entry in msgspec.json.decode(store.read(reference.path))["entries"]
+    ] + msgspec.json.decode(store.read(snapshot_path(40)))["tail"]
+    assert sorted(entry["future"] for entry in raw) == list(range(40))
+
+
+# Conflicts
+
+
+def test_an_append_does_not_fail_because_of_others() -> None:
+    store = new_table()
+    base = append(store, made_up_entry("a"))
+    append(store, made_up_entry("b"))
+    commit(store, CommitRequest(kind="delete", removed=["data/a.fermion"]))
+    snapshot = append(store, made_up_entry("c"), base=base)
+    assert snapshot.id == 4
+    assert names(store) == ["b", "c"]
+
+
+def test_a_delete_whose_file_is_gone_is_a_conflict_that_names_it() -> None:
+    store = new_table()
+    base = append(store, made_up_entry("a"), made_up_entry("b"))
+    commit(store, CommitRequest(kind="delete", removed=["data/a.fermion"], base=base))
+    before = dict(store.objects)
+    with pytest.raises(CommitConflict) as caught:
+        commit(store, CommitRequest(kind="delete", removed=["data/a.fermion"], base=base))
+    assert caught.value.files == ("data/a.fermion",)
+    assert caught.value.mine == "delete"
+    assert caught.value.theirs == "delete (snapshot 2)"
+    assert store.objects == before
+
+
+def test_a_file_that_was_never_there_is_a_conflict_even_without_a_base() -> None:
+    store = new_table()
+    with pytest.raises(CommitConflict, match="not live"):
+        commit(store, CommitRequest(kind="delete", removed=["data/none.fermion"]))
+
+
+def test_an_operation_is_computed_again_on_the_snapshot_that_won() -> None:
+    store = new_table()
+    base = append(store, made_up_entry("a"))
+    winner = append(store, made_up_entry("b"))
+    seen: list[tuple[Snapshot, Redo]] = []
+
+    def redo(snapshot: Snapshot, verdict: Redo) -> CommitRequest:
+        seen.append((snapshot, verdict))
+        return CommitRequest(kind="overwrite", removed=live_entries(store, snapshot))
+
+    commit(
+        store,
+        CommitRequest(kind="overwrite", removed=["data/a.fermion"], base=base),
+        redo=redo,
+    )
+    assert [snapshot for snapshot, _ in seen] == [winner]
+    assert names(store) == []
+
+
+def test_an_operation_that_keeps_asking_for_files_that_are_gone_ends_in_a_conflict() -> None:
+    store = new_table()
+    request = CommitRequest(kind="delete", removed=["data/none.fermion"])
+    with pytest.raises(CommitConflict, match="not live"):
+        commit(store, request, redo=lambda snapshot, verdict: request)
+
+
+def test_a_compaction_publishes_the_groups_that_still_stand() -> None:
+    store = new_table()
+    base = append(store, *(made_up_entry(name) for name in "abcdef"))
+    groups = [
+        FileGroup(added=(made_up_entry(a + b),), removed=(f"data/{a}.fermion", f"data/{b}.fermion"))
+        for a, b in ("ab", "cd", "ef")
+    ]
+    commit(store, CommitRequest(kind="delete", removed=["data/d.fermion"], base=base))
+    append(store, made_up_entry("g"))
+    commit(store, CommitRequest(kind="compact", groups=groups, base=base))
+    assert set(names(store)) == {"ab", "c", "ef", "g"}
+    with pytest.raises(CommitConflict, match="every group"):
+        commit(store, CommitRequest(kind="compact", groups=groups[1:2], base=base))
+
+
+def test_appends_ask_whether_their_files_fit_a_new_schema() -> None:
+    store = new_table()
+    base = latest(store)
+    changed = commit(store, CommitRequest(kind="schema", schema=NewSchema(1, b"1")))
+    asked = []
+
+    def accepts(schema: Any) -> str | None:
+        asked.append(schema)
+        return None
+
+    append(store, made_up_entry("a"), base=base, accepts_schema=accepts)
+    assert asked == [changed.schema]
+    with pytest.raises(CommitConflict, match="no default"):
+        append(store, made_up_entry("b"), base=base, accepts_schema=lambda schema: "no default")
+    assert names(store) == ["a"]
+
+
+def test_a_table_replaced_by_another_is_not_appended_to() -> None:
+    store = new_table()
+    base = append(store, made_up_entry("a"))
+    store.objects.clear()
+    create_table(store, FIRST_SCHEMA)
+    append(store, made_up_entry("b"))
+    with pytest.raises(CommitConflict, match="replaced"):
+        append(store, made_up_entry("c"), base=base)
+
+
+def test_a_base_that_is_not_in_the_history_is_corrupt() -> None:
+    store = new_table()
+    base = append(store, made_up_entry("a"))
+    append(store, made_up_entry("b"))
+    forged = msgspec.structs.replace(base, hash="0" * 64)
+    with pytest.raises(CorruptMetadata, match="as it was read before"):
+        append(store, made_up_entry("c"), base=forged)
+
+
+def test_requests_that_make_no_sense_are_refused() -> None:
+    entry = made_up_entry("a")
+    group = FileGroup(added=(entry,), removed=("data/b.fermion",))
+    with pytest.raises(InvalidArgumentError, match="groups"):
+        CommitRequest(kind="append", groups=[group])
+    with pytest.raises(InvalidArgumentError, match="groups"):
+        CommitRequest(kind="compact", groups=[group], added=[entry])
+    with pytest.raises(InvalidArgumentError, match="append removes no files"):
+        CommitRequest(kind="append", removed=["data/b.fermion"])
+    with pytest.raises(InvalidArgumentError, match="come together"):
+        CommitRequest(kind="append", commit_user="job")
+
+
+# Once and only once
+
+
+def test_the_same_user_and_identifier_commit_once() -> None:
+    store = new_table()
+    first = append(store, made_up_entry("a"), commit_user="job", commit_identifier=1)
+    append(store, made_up_entry("b"), commit_user="job", commit_identifier=2)
+    append(store, made_up_entry("c"))
+    again = append(store, made_up_entry("d"), commit_user="job", commit_identifier=1)
+    assert again == first
+    assert names(store) == ["a", "b", "c"]
+    append(store, made_up_entry("e"), commit_user="other", commit_identifier=1)
+    append(store, made_up_entry("f"), commit_user="job", commit_identifier="1")
+    assert names(store) == ["a", "b", "c", "e", "f"]
+
+
+def test_an_identified_commit_reads_a_known_history_once() -> None:
+    store = WrappedStore(new_table())
+    for at in range(5):
+        append(store, made_up_entry(f"{at}"), commit_user="job", commit_identifier=at)
+    reads: list[str] = []
+    counted = CountingStore(store, reads)
+    append(counted, made_up_entry("x"), commit_user="job", commit_identifier=99)
+    slots = [path for path in reads if path.startswith("snapshot/0")]
+    assert len(slots) == len(set(slots))
+    assert set(slots) <= {snapshot_path(5), snapshot_path(7)}
+
+
+class CountingStore(WrappedStore):
+    """Notes what is read."""
+
+    def __init__(self, inner: AtomicStore, reads: list[str]) -> None:
+        super().__init__(inner)
+        self.reads = reads
+
+    def call(self, operation: str, *arguments: Any) -> Any:
+        if operation == "read":
+            self.reads.append(arguments[0])
+        return super().call(operation, *arguments)
+
+
+# Races
+
+
+class RacingStore(WrappedStore):
+    """Lets another writer commit right before each of my first creations."""
+
+    def __init__(self, inner: AtomicStore, winners: list[Entry]) -> None:
+        super().__init__(inner)
+        self.winners = winners
+        self.written: list[str] = []
+
+    def call(self, operation: str, *arguments: Any) -> Any:
+        if operation == "create_if_absent" and self.winners:
+            append(self.inner, self.winners.pop(0))
+        if operation == "write":
+            self.written.append(arguments[0])
+        return super().call(operation, *arguments)
+
+
+def test_a_retry_writes_nothing_again_but_the_slot() -> None:
+    store = new_table()
+    racing = RacingStore(store, [made_up_entry(f"w{at}") for at in range(5)])
+    large = [made_up_entry(f"{at}", rows=2, sequence_offset=at) for at in range(10)]
+    snapshot = append(racing, *large)
+    assert snapshot.id == 6
+    assert len(racing.written) == 1, "the manifest of the added files, once"
+    mine = added_entries(store, snapshot)
+    assert [entry.sequence_number for entry in mine] == list(range(6, 16))
+    assert [entry.row_id_base for entry in mine] == list(range(50, 70, 2))
+    assert {entry.added_snapshot for entry in mine} == {6}
+
+
+def test_metadata_of_lost_tries_is_deleted_once_the_loss_is_proven() -> None:
+    store = new_table()
+    for at in range(3):
+        append(store, made_up_entry(f"{at}"))
+    winners = [made_up_entry(f"w{at}") for at in range(3)]
+    append(RacingStore(store, winners), made_up_entry("a"), made_up_entry("b"))
+    assert metadata_objects(store) == referenced_objects(store)
+
+
+def test_a_commit_that_always_loses_gives_up_in_time() -> None:
+    store = new_table()
+    endless = RacingStore(store, [made_up_entry(f"w{at}") for at in range(1000)])
+    options = CommitOptions(timeout_s=0.05, backoff_s_min=0.001, backoff_s_max=0.01)
+    with pytest.raises(CommitConflict, match="lost"):
+        commit(endless, CommitRequest(kind="append", added=[made_up_entry("a")]), options=options)
+    assert "a" not in names(store)
+    assert metadata_objects(store) == referenced_objects(store)
+
+
+WRITER = """
+import sys
+from fermion_table.commit import commit
+from fermion_table.commit_request import CommitRequest
+from fermion_table.location import open_store
+from fermion_table.testing import made_up_entry
+
+store = open_store(sys.argv[1], durability="fast")
+for at in range(int(sys.argv[3])):
+    entry = made_up_entry(f"{sys.argv[2]}-{at}", rows=at)
+    store.write(entry.path, b"." * entry.size)
+    commit(store, CommitRequest(kind="append", added=[entry]))
+"""
+
+
+def append_many(location: str, writer: int, commits: int) -> None:
+    store = open_store(location, durability="fast")
+    for at in range(commits):
+        entry = made_up_entry(f"{writer}-{at}", rows=writer + 1)
+        write_data(store, entry)
+        append(store, entry, author=f"{writer}")
+
+
+def check_race(store: AtomicStore, writers: int, commits: int) -> None:
+    newest = latest(store)
+    assert newest.id == writers * commits
+    expected = {f"{writer}-{at}" for writer in range(writers) for at in range(commits)}
+    found = names(store)
+    assert len(found) == len(expected)
+    assert set(found) == expected
+    for writer in range(writers):
+        mine = [name for name in found if name.split("-")[0] == str(writer)]
+        assert mine == [f"{writer}-{at}" for at in range(commits)], "a writer's own order"
+    report = verify(store)
+    assert report.ok, report
+    assert report.snapshots == newest.id + 1
+    assert metadata_objects(store) == referenced_objects(store)
+
+
+def test_eight_threads_lose_no_commit(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path, durability="fast")
+    create_table(store, FIRST_SCHEMA)
+    with ThreadPoolExecutor(8) as executor:
+        list(executor.map(append_many, [store.location] * 8, range(8), [8] * 8))
+    check_race(store, 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("processes", "commits"), [(8, 10), pytest.param(16, 50, marks=pytest.mark.slow)]
+)
+def test_processes_lose_no_commit(tmp_path: Path, processes: int, commits: int) -> None:
+    store = LocalStore(tmp_path, durability="fast")
+    create_table(store, FIRST_SCHEMA)
+    running = [
+        subprocess.Popen([sys.executable, "-c", WRITER, store.location, str(writer), str(commits)])
+        for writer in range(processes)
+    ]
+    assert [process.wait(timeout=300) for process in running] == [0] * processes
+    check_race(store, processes, commits)
+
+
+# Crashes
+
+
+def crash_requests(store: AtomicStore) -> dict[str, CommitRequest]:
+    """One request of each kind, on a table whose tail is full."""
+    live = live_entries(store, latest(store))
+    compacted = made_up_entry("compacted", rows=20)
+    return {
+        "append": CommitRequest(kind="append", added=[made_up_entry("x"), made_up_entry("y")]),
+        "large append": CommitRequest(
+            kind="append", added=[made_up_entry(f"x{at}") for at in range(9)]
+        ),
+        "delete": CommitRequest(kind="delete", removed=live[:9]),
+        "compact": CommitRequest(
+            kind="compact",
+            groups=[FileGroup(added=(compacted,), removed=tuple(live[3:7]))],
+        ),
+        "schema": CommitRequest(kind="schema", schema=NewSchema(1, b"{}")),
+    }
+
+
+def full_table() -> MemoryStore:
+    store = new_table()
+    for at in range(12):
+        entry = made_up_entry(f"{at:02}")
+        append(store, entry)
+    return store
+
+
+@pytest.mark.parametrize("kind", ["append", "large append", "delete", "compact", "schema"])
+def test_a_crash_after_any_call_leaves_the_old_state_or_the_new(kind: str) -> None:
+    before = full_table()
+    old = names(before)
+    finished = MemoryStore()
+    finished.objects = dict(before.objects)
+    commit(finished, crash_requests(finished)[kind])
+    new = names(finished)
+    outcomes = []
+    for calls in range(1, 1000):
+        store = MemoryStore()
+        store.objects = dict(before.objects)
+        request = crash_requests(store)[kind]
+        try:
+            commit(CrashingStore(store, calls), request)
+        except Crash:
+            pass
+        else:
+            break
+        found = latest(store)
+        assert names(store, found) == (new if found.id == 13 else old)
+        outcomes.append(found.id)
+        after = append(store, made_up_entry("next"))
+        assert after.id == found.id + 1
+        assert "next" in names(store)
+        write_data(store, *(entry for s in walk(store, after) for entry in added_entries(store, s)))
+        report = verify(store)
+        assert report.ok, report
+    assert outcomes == sorted(outcomes)
+    assert set(outcomes) == {12, 13}
+
+
+def test_a_crash_while_creating_leaves_no_table_or_a_whole_one() -> None:
+    outcomes = []
+    for calls in range(1, 100):
+        store = MemoryStore()
+        try:
+            create_table(CrashingStore(store, calls), FIRST_SCHEMA)
+        except Crash:
+            pass
+        else:
+            break
+        outcomes.append(history.table_exists(store))
+        if not outcomes[-1]:
+            create_table(store, FIRST_SCHEMA)
+        append(store, made_up_entry("a"))
+        assert names(store) == ["a"]
+    assert outcomes == sorted(outcomes)
+    assert set(outcomes) == {False, True}
+
+
+# Lost replies
+
+
+@pytest.mark.parametrize("lost", ["after_success", "before_trying"])
+def test_a_lost_reply_is_resolved_by_reading_back(lost: str) -> None:
+    store = new_table()
+    forgetful = ForgetfulStore(store, LostReplies(**{lost: {1}}))
+    snapshot = append(forgetful, made_up_entry("a"))
+    assert snapshot == latest(store)
+    assert snapshot.id == 1
+    append(store, made_up_entry("b"))
+    assert names(store) == ["a", "b"]
+
+
+def test_a_lost_reply_to_a_race_that_was_lost_is_a_loss() -> None:
+    store = new_table()
+
+    class LosingStore(ForgetfulStore):
+        def call(self, operation: str, *arguments: Any) -> Any:
+            if operation == "create_if_absent" and self.creations == 0:
+                append(store, made_up_entry("winner"))
+            return super().call(operation, *arguments)
+
+    for lost in ("after_success", "before_trying"):
+        snapshot = append(LosingStore(store, LostReplies(**{lost: {1}})), made_up_entry(lost))
+        assert snapshot == latest(store)
+    assert sorted(names(store)) == ["after_success", "before_trying", "winner", "winner"]
+
+
+def test_a_storage_that_never_answers_leaves_the_state_unknown_and_deletes_nothing() -> None:
+    store = new_table()
+    always = LostReplies(before_trying=set(range(100)))
+    before = set(store.objects)
+    large = [made_up_entry(f"{at}") for at in range(9)]
+    with pytest.raises(CommitStateUnknown, match="commit_user"):
+        append(ForgetfulStore(store, always), *large)
+    assert set(store.objects) > before, "the manifest may be referred to, so it stays"
+
+
+@pytest.mark.parametrize("lost", ["after_success", "before_trying"])
+def test_an_unknown_commit_repeated_under_its_identity_is_published_once(lost: str) -> None:
+    store = new_table()
+    replies = LostReplies(**{lost: set(range(1, 100))})
+    silent = ForgetfulStore(store, replies, reads_fail=True)
+    identity = {"commit_user": "job", "commit_identifier": 1}
+    large = [made_up_entry(f"{at}") for at in range(9)]
+    with pytest.raises(CommitStateUnknown):
+        append(silent, *large, **identity)
+    append(store, made_up_entry("between"))
+    append(store, *large, **identity)
+    assert sorted(names(store)) == sorted([*(f"{at}" for at in range(9)), "between"])
+
+
+def test_an_error_that_proves_nothing_was_created_leaves_nothing() -> None:
+    store = new_table()
+
+    class FullStore(WrappedStore):
+        def call(self, operation: str, *arguments: Any) -> Any:
+            if operation == "create_if_absent":
+                raise OSError(28, "No space left on device")
+            return super().call(operation, *arguments)
+
+    before = dict(store.objects)
+    with pytest.raises(OSError, match="No space"):
+        append(FullStore(store), *(made_up_entry(f"{at}") for at in range(9)))
+    with pytest.raises(OSError, match="No space"):
+        create_table(FullStore(MemoryStore()), FIRST_SCHEMA)
+    assert store.objects == before
+
+
+# The fence
+
+
+class StallingStore(WrappedStore):
+    """Stalls before a creation; meanwhile `meanwhile` happens."""
+
+    def __init__(self, inner: MemoryStore, meanwhile: Any) -> None:
+        super().__init__(inner)
+        self.meanwhile = meanwhile
+
+    def call(self, operation: str, *arguments: Any) -> Any:
+        if operation == "create_if_absent" and self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            meanwhile()
+        return super().call(operation, *arguments)
+
+
+@pytest.mark.parametrize("expired", [3, 4, 5])
+@pytest.mark.parametrize("hint", ["current", "missing"])
+def test_a_slot_whose_id_had_expired_is_not_taken_for_a_commit(
+    expired: int, hint: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = new_table()
+    append(store, made_up_entry("a"))
+
+    def meanwhile() -> None:
+        for at in range(6):
+            append(store, made_up_entry(f"{at}"))
+        for snapshot_id in range(1, expired):
+            store.delete(snapshot_path(snapshot_id))
+        if hint == "missing":
+            store.delete("snapshot/LATEST")
+
+    slow = CommitOptions(fence_s=0.0 if hint == "missing" else 60.0)
+    request = CommitRequest(kind="append", added=[made_up_entry("late")])
+    with caplog.at_level(logging.WARNING):
+        snapshot = commit(StallingStore(store, meanwhile), request, options=slow)
+    assert "expired before" in caplog.text
+    assert snapshot.id == 8
+    assert names(store) == ["a", *map(str, range(6)), "late"]
+    assert not store.exists(snapshot_path(2))
+
+
+def test_the_fence_does_not_take_a_quick_follower_for_an_older_history() -> None:
+    store = new_table()
+
+    class FollowedStore(WrappedStore):
+        def call(self, operation: str, *arguments: Any) -> Any:
+            result = super().call(operation, *arguments)
+            if operation == "create_if_absent" and result is CreateResult.CREATED:
+                append(store, made_up_entry("follower"))
+            return result
+
+    snapshot = append(FollowedStore(store), made_up_entry("a"))
+    assert snapshot.id == 1
+    assert names(store) == ["a", "follower"]
