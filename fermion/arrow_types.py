@@ -117,13 +117,15 @@ def _build(field: pa.Field, ordinal: int, depth: int, where: str) -> Node:
         raise UnsupportedTypeError(f"{where}: nested deeper than {SCHEMA_DEPTH_MAX} levels")
     storage = strip_wrappers(field.type)
     leaf = leaf_type(storage)
+    below: tuple[pa.Field, ...] = ()
     if leaf is not None:
-        kind, own, below = NodeKind.LEAF, 2, ()
+        kind, own = NodeKind.LEAF, 2
     elif pat.is_null(storage):
-        kind, own, below = NodeKind.NULL, 1, ()
+        kind, own = NodeKind.NULL, 1
     else:
         kind, own, below = _nested(storage, where)
-    children, stop = [], ordinal + own
+    children: list[Node] = []
+    stop = ordinal + own
     for child in below:
         children.append(_build(child, stop, depth + 1, f"{where}.{child.name}"))
         stop = children[-1].stop

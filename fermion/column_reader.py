@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from fermion import kernels
+from fermion import rearrange
 from fermion.arrow_types import Node, NodeKind
 from fermion.assemble import assemble
 from fermion.cmb import Chunk, ColumnBlock
@@ -20,19 +20,8 @@ from fermion.pages import PageSlice, decode_pages
 from fermion.predicate.ranges import RowRanges
 from fermion.source import CountingSource
 from fermion.streams import ColumnStreams
-from fermion.values import (
-    BITS,
-    UINT32,
-    BinaryValues,
-    Bits,
-    PhysicalKind,
-    PhysicalType,
-    Values,
-    concatenate,
-    slice_values,
-)
+from fermion.values import BITS, UINT32, Bits, PhysicalType, Values
 
-SLICES_MAX = 16
 COLUMNS_PER_TASK = 32
 
 
@@ -187,7 +176,7 @@ class ColumnTask:
             validity = self.streams.validity[node.validity]
             if validity is not False and wanted:
                 raise self._error(f"stream {node.stream} has no data for {wanted} slots")
-            return _filler(node.physical, wanted)
+            return rearrange.blank_values(node.physical, wanted)
         return self._values(node.stream, node.physical, ranges, slots, taken)
 
     def _error(self, what: str) -> InvalidFileError:
@@ -213,7 +202,8 @@ class ColumnTask:
             return values
         if not spans:
             return values
-        return _select(values, RowRanges.from_bounds(*positions(spans, ranges)), physical)
+        starts, stops = positions(spans, ranges)
+        return rearrange.select_values(values, starts, stops, ranges.total)
 
     def _decode(
         self,
@@ -324,7 +314,7 @@ class ColumnTask:
     def array(self) -> pa.Array:
         """The rows as an Arrow array of the column's exact type."""
         if self.block is None:
-            return null_array(self.node.type, self.rows)
+            return null_column(self.node, self.rows, self._options.where)
         return assemble(self.node, self.streams)
 
 
@@ -345,39 +335,16 @@ def _closed(span: PageSpan, slots: int) -> PageSpan:
     )
 
 
-def _filler(physical: PhysicalType, slots: int) -> Values:
-    if physical.kind is PhysicalKind.BITS:
-        return Bits(np.zeros((slots + 7) // 8, np.uint8), slots)
-    if physical.kind is PhysicalKind.BINARY:
-        return BinaryValues(np.zeros(slots + 1, np.int64), np.empty(0, np.uint8))
-    return np.zeros(slots, physical.dtype)
-
-
-def _select(values: Values, places: RowRanges, physical: PhysicalType) -> Values:
-    """The slots of some ranges, end to end."""
-    if places.total == len(values):
-        return values
-    if len(places) <= SLICES_MAX:
-        return concatenate([slice_values(values, *place) for place in places], physical)
-    indices = places.to_indices()
-    if isinstance(values, Bits):
-        return Bits.pack(values.unpack()[indices])
-    if isinstance(values, BinaryValues):
-        codes = indices.astype(np.uint32)
-        offsets = np.empty(len(codes) + 1, np.int64)
-        total = kernels.gather_binary(values.offsets, values.data, codes, offsets)
-        data = np.empty(total, np.uint8)
-        kernels.gather_binary_data(values.offsets, values.data, codes, offsets, data)
-        return BinaryValues(offsets, data)
-    return values[indices]
-
-
-def null_array(dtype: pa.DataType, length: int) -> pa.Array:
-    """Nothing but nulls, of any type."""
-    if isinstance(dtype, pa.BaseExtensionType):
-        storage = null_array(dtype.storage_type, length)
-        return pa.ExtensionArray.from_storage(dtype, storage)
-    return pa.nulls(length, dtype)
+def null_column(node: Node, rows: int, where: str) -> pa.Array:
+    """The rows of a column that has no CMB: nothing but nulls."""
+    if rows and not node.nullable:
+        raise InvalidFileError(
+            f"{where}: column {node.name!r} has no CMB, which means null in every row, "
+            "but the field is not nullable"
+        )
+    streams = ColumnStreams(rows)
+    rearrange.blank(node, rows, streams)
+    return assemble(node, streams)
 
 
 def read_columns(

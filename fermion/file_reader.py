@@ -15,9 +15,10 @@ from fermion.errors import InvalidArgumentError
 from fermion.file_index import FileIndex
 from fermion.file_info import VIRTUAL_COLUMNS
 from fermion.options import ReadOptions, thread_count
-from fermion.predicate import Expression, bind, parse_filter
+from fermion.predicate import Expression, bind, candidate_names, parse_filter
 from fermion.predicate.ranges import RowRanges
 from fermion.projection import ColumnName, Projected, project
+from fermion.row_selection import take_rows
 from fermion.source import CountingSource, IoStats, PathLike, open_source
 from fermion.stripe_reader import StripeReader, empty_columns
 from fermion.verify import VerifyReport, verify_file
@@ -177,10 +178,7 @@ class FermionFile:
         """
         projected = project(self._index, columns)
         batches = list(self._batches(projected, filter, rows, whole_stripes=True))
-        if not projected:
-            return pa.Table.from_batches([empty_columns(sum(each.num_rows for each in batches))])
-        schema = self._result_schema(projected, columns is None)
-        return pa.Table.from_batches([_renamed(each, schema) for each in batches], schema=schema)
+        return self._table(projected, batches, columns is None)
 
     def iter_batches(
         self,
@@ -201,6 +199,15 @@ class FermionFile:
             for start in range(0, window.num_rows, batch_size):
                 piece = window.slice(start, batch_size)
                 yield _renamed(piece, schema) if projected else piece
+
+    def _table(
+        self, projected: Sequence[Projected], batches: Sequence[pa.RecordBatch], everything: bool
+    ) -> pa.Table:
+        schema = self._result_schema(projected, everything)
+        if not projected:
+            rows = empty_columns(sum(each.num_rows for each in batches))
+            return pa.Table.from_batches([rows.replace_schema_metadata(schema.metadata)])
+        return pa.Table.from_batches([_renamed(each, schema) for each in batches], schema=schema)
 
     def _result_schema(self, projected: Sequence[Projected], everything: bool) -> pa.Schema:
         if everything:
@@ -263,19 +270,19 @@ class FermionFile:
         expression = parse_filter(given)
         if expression is None:
             return None, []
-        names: list[ColumnName] = []
-        for path in expression.columns():
-            head = path[0]
-            virtual = self._index.footer.is_batch and head in VIRTUAL_COLUMNS
-            if not virtual and "." in head and not self._index.names.find(head):
-                head = project(self._index, [head])[0].field.name
-            if head not in names:
-                names.append(head)
-        columns = project(
-            self._index, [(name,) if name not in VIRTUAL_COLUMNS else name for name in names]
-        )
+        index = self._index
+        names = candidate_names(expression)
+        if names is None:
+            columns = project(index, None)
+        else:
+            batch = VIRTUAL_COLUMNS if index.footer.is_batch else ()
+            found: list[ColumnName] = [name for name in batch if name in names]
+            found += [(name,) for name in sorted(names.difference(batch)) if index.names.find(name)]
+            columns = project(index, found)
         schema = pa.schema([column.field for column in columns])
-        return bind(expression, schema), columns
+        bound = bind(expression, schema, where=index.where, known=_KnownNames(index))
+        used = {path[0] for path in bound.columns()} if names is not None else set(schema.names)
+        return bound, [column for column in columns if column.field.name in used]
 
     def count(self, filter: Any = None) -> int:
         """How many rows a filter selects; without one no data is read."""
@@ -319,12 +326,15 @@ class FermionFile:
                 ranges = RowRanges.from_indices(unique[low:high] - starts[stripe])
                 batches.append(self._stripes.batch(projected, stripe, ranges))
         if not projected:
-            return pa.Table.from_batches([empty_columns(len(wanted))])
-        schema = self._result_schema(projected, columns is None)
-        found = pa.Table.from_batches([_renamed(each, schema) for each in batches], schema=schema)
-        if np.array_equal(places, np.arange(len(unique))):
+            batches = [empty_columns(len(wanted))]
+        found = self._table(projected, batches, columns is None)
+        if not projected or np.array_equal(places, np.arange(len(unique))):
             return found
-        return found.take(pa.array(places))
+        columns_taken = [
+            take_rows(array, places, column.node)
+            for array, column in zip(found.columns, projected, strict=True)
+        ]
+        return pa.Table.from_arrays(columns_taken, schema=found.schema)
 
     def read_batch(self, batch_id: int, *, columns: Sequence[ColumnName] | None = None) -> pa.Table:
         """All rows of the batches with this id, in file order; none when there is no such batch.
@@ -341,15 +351,24 @@ class FermionFile:
             self._stripes.batch(projected, stripe, ranges)
             for stripe, ranges in self._stripes.batches.rows_of(batch_id)
         ]
-        if not projected:
-            return pa.Table.from_batches([empty_columns(sum(each.num_rows for each in batches))])
-        schema = self._result_schema(projected, columns is None)
-        return pa.Table.from_batches([_renamed(each, schema) for each in batches], schema=schema)
+        return self._table(projected, batches, columns is None)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The whole file as an Arrow C stream."""
         reader = pa.RecordBatchReader.from_batches(self.schema, self.iter_batches())
         return reader.__arrow_c_stream__(requested_schema)
+
+
+class _KnownNames:
+    """A file's column names, decoded only when an error message wants to suggest some."""
+
+    def __init__(self, index: FileIndex) -> None:
+        self._index = index
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._index.all_names
+        if self._index.footer.is_batch:
+            yield from VIRTUAL_COLUMNS
 
 
 def _renamed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -113,6 +113,7 @@ class Writer:
         threads = thread_count(self.options.threads)
         self._executor = ThreadPoolExecutor(threads) if threads > 1 and len(plans) > 1 else None
         self._path = where
+        self._schema_area = build_schema_area(schema)
         self._sink = open_sink(path, durable=self.options.durable, storage_options=storage_options)
         self._put(build_head())
 
@@ -323,8 +324,7 @@ class Writer:
             lengths.append(len(cmb))
         tail_offset = self._position
         tail, sections = bytearray(), {}
-        schema_area = build_schema_area(self.schema)
-        tail += _padded(schema_area)
+        tail += _padded(self._schema_area)
         statistics = [
             {path: merge_columns(parts) for path, parts in log.statistics.items()}
             for log in self._logs
@@ -337,7 +337,7 @@ class Writer:
         directory = build_sections(sections, bytes(tail))
         footer = Footer(
             schema_offset=tail_offset,
-            schema_length=len(schema_area),
+            schema_length=len(self._schema_area),
             cit_offset=cit_offset,
             cit_length=8 * (len(lengths) + 1),
             cmb_offset=cmb_offset,

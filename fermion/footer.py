@@ -162,8 +162,21 @@ def parse_footer(data: memoryview, *, file_size: int, where: str) -> Footer:
         raise UnsupportedVersionError(
             f"{where}: format version {major}.{minor}; this reader knows {VERSION_MAJOR}.x"
         )
+    schema_offset, schema_length, cit_offset, cit_length, cmb_offset, cmb_length = values[:6]
     footer = Footer(
-        *values[:13],
+        schema_offset=schema_offset,
+        schema_length=schema_length,
+        cit_offset=cit_offset,
+        cit_length=cit_length,
+        cmb_offset=cmb_offset,
+        cmb_length=cmb_length,
+        sections_offset=values[6],
+        sections_length=values[7],
+        num_columns=values[8],
+        num_rows=values[9],
+        num_stripes=values[10],
+        num_system_columns=values[11],
+        file_length=values[12],
         previous_footer_offset=values[13],
         settings=values[14],
         compat=values[15],

@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 import zstandard
 
-from fermion.errors import InvalidFileError
+from fermion.errors import InvalidFileError, UnsupportedTypeError
 from fermion.layout import (
     FIELD_ID_NONE,
     SCHEMA_HEADER,
@@ -59,7 +59,7 @@ def build_schema_area(schema: pa.Schema) -> bytes:
         key = _shape_key(nameless)
         if key not in shapes:
             shapes[key] = len(messages)
-            messages.append(pa.schema([nameless]).serialize().to_pybytes())
+            messages.append(_shape_message(nameless, field.name))
         ids[ordinal] = shapes[key]
     metadata = b""
     if schema.metadata is not None:
@@ -79,10 +79,32 @@ def build_schema_area(schema: pa.Schema) -> bytes:
     return head + directory + stored
 
 
+def _shape_message(field: pa.Field, name: str) -> bytes:
+    schema = pa.schema([field])
+    try:
+        message = schema.serialize().to_pybytes()
+        if _is_plain(field) or pa.ipc.read_schema(pa.py_buffer(message)).equals(schema, True):
+            return message
+        reason = "it comes back as another type"
+    except pa.ArrowException as error:
+        reason = str(error)
+    raise UnsupportedTypeError(
+        f"column {name!r}: Arrow's own schema message cannot hold {field.type}: {reason}"
+    )
+
+
+def _is_plain(field: pa.Field) -> bool:
+    dtype = field.type
+    return not dtype.num_fields and not isinstance(dtype, (pa.BaseExtensionType, pa.DictionaryType))
+
+
 def _shape_key(field: pa.Field) -> object:
     # Arrow's equality of types leaves out the metadata of nested fields; the message does not.
-    if field.type.num_fields or isinstance(field.type, pa.BaseExtensionType):
-        return pa.schema([field]).serialize().to_pybytes()
+    if not _is_plain(field):
+        try:
+            return pa.schema([field]).serialize().to_pybytes()
+        except pa.ArrowException:
+            return field
     metadata = field.metadata
     return field.type, field.nullable, tuple(sorted(metadata.items())) if metadata else None
 
@@ -118,7 +140,7 @@ def strip_field_id(field: pa.Field) -> pa.Field:
     if field_id(field) is None:
         return field
     rest = {key: value for key, value in field.metadata.items() if key != FIELD_ID_KEY}
-    return field.with_metadata(rest or None)
+    return field.with_metadata(rest) if rest else field.remove_metadata()
 
 
 def field_id(field: pa.Field) -> int | None:

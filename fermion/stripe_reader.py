@@ -18,6 +18,7 @@ from fermion.layout import ALL_NULL_LENGTH, INT64_MAX, INT64_MIN, ChunkFlag, Des
 from fermion.predicate import Bounds, Expression, evaluate, ranges_that_may_match
 from fermion.predicate.ranges import RowRanges
 from fermion.projection import Projected
+from fermion.row_selection import filter_rows
 
 DENSE_FRACTION = 0.25
 JOIN_ROWS = 512
@@ -196,10 +197,9 @@ class StripeReader:
         ]
         others = [column for column, known in zip(columns, reusable, strict=True) if not known]
         rest = iter(self._survivors(others, stripe, mask, candidates) if others else ())
-        selection = pa.array(mask)
         arrays = [
-            have[key].filter(selection) if known else next(rest)
-            for key, known in zip(keys, reusable, strict=True)
+            filter_rows(have[key], mask, column.node) if known else next(rest)
+            for key, known, column in zip(keys, reusable, columns, strict=True)
         ]
         if not columns:
             return empty_columns(int(mask.sum()))
@@ -216,11 +216,7 @@ class StripeReader:
         """Columns the filter did not read: only pages with selected rows, unless most have some."""
         rows = int(self._index.stripe_rows[stripe])
         if mask.mean() > DENSE_FRACTION:
-            selection = pa.array(mask)
-            return [
-                array if mask.all() else array.filter(selection)
-                for array in self.arrays(columns, stripe, candidates)
-            ]
+            return _filtered(columns, self.arrays(columns, stripe, candidates), mask)
         wanted = np.flatnonzero(mask)
         if candidates is not None:
             wanted = candidates.to_indices()[wanted]
@@ -229,8 +225,15 @@ class StripeReader:
         arrays = self.arrays(columns, stripe, ranges)
         if ranges.total == len(wanted):
             return arrays
-        selection = pa.array(chosen.to_mask(rows)[ranges.to_indices()])
-        return [array.filter(selection) for array in arrays]
+        return _filtered(columns, arrays, chosen.to_mask(rows)[ranges.to_indices()])
+
+
+def _filtered(
+    columns: Sequence[Projected], arrays: Sequence[pa.Array], mask: np.ndarray
+) -> list[pa.Array]:
+    return [
+        filter_rows(array, mask, column.node) for array, column in zip(arrays, columns, strict=True)
+    ]
 
 
 def _child(node: Node, name: str) -> Node:

@@ -39,7 +39,7 @@ class TailRegion:
         self._length = footer.sections_offset - footer.tail_offset
         self._checksums = directory.block_checksums
         self._buffer = np.empty(self._length, np.uint8)
-        self._bytes = memoryview(self._buffer)
+        self._bytes = self._buffer.data
         self._loaded = bytearray(len(self._checksums))
         self._verified = bytearray(len(self._checksums))
         self._keep(prefetched, prefetched_offset)

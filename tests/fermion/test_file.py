@@ -1,0 +1,327 @@
+"""Whole files: any table survives, any part of it can be read alone, damage is noticed."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+import fermion
+from tests.equality import assert_logically_equal
+from tests.strategies import message_can_hold
+from tests.strategies import tables as any_tables
+
+SMALL_PAGES = {"page_bytes": 64, "stripe_rows": 7}
+LAYOUTS = st.fixed_dictionaries(
+    {
+        "profile": st.sampled_from(["balanced", "compact", "fast", "random"]),
+        "page_bytes": st.sampled_from([16, 64, 1024, 512 * 1024]),
+        "stripe_rows": st.sampled_from([1, 7, 64, 10_000]),
+        "checksum": st.sampled_from(["crc32c", "crc32", "none"]),
+    }
+)
+
+
+def tables() -> st.SearchStrategy[pa.Table]:
+    return any_tables().filter(lambda table: message_can_hold(table.schema))
+
+
+def stored(table: pa.Table, **options: object) -> bytes:
+    sink = io.BytesIO()
+    fermion.write_table(table, sink, **options)
+    return sink.getvalue()
+
+
+@given(tables(), LAYOUTS)
+def test_any_table_survives_the_round_trip(table, layout):
+    """Exact schema with all metadata, equal values, in every profile, page and stripe size."""
+    with fermion.open(stored(table, **layout)) as file:
+        assert file.schema.equals(table.schema, check_metadata=True)
+        assert_logically_equal(file.read(), table)
+        assert file.verify().problems == ()
+
+
+@given(tables(), st.data())
+def test_any_run_of_rows_reads_as_a_slice(table, data):
+    start = data.draw(st.integers(0, table.num_rows))
+    stop = data.draw(st.integers(start, table.num_rows))
+    with fermion.open(stored(table, **SMALL_PAGES)) as file:
+        assert_logically_equal(file.read(rows=(start, stop)), table.slice(start, stop - start))
+
+
+@given(tables(), st.data())
+def test_taking_rows_agrees_with_arrow(table, data):
+    limit = max(table.num_rows - 1, 0)
+    count = st.integers(0, limit)
+    indices = data.draw(st.lists(count, max_size=30 if table.num_rows else 0))
+    with fermion.open(stored(table, **SMALL_PAGES)) as file:
+        expected = pa.concat_tables([table.slice(0, 0), *(table.slice(i, 1) for i in indices)])
+        assert_logically_equal(file.take(indices), expected)
+
+
+@given(tables(), st.integers(1, 20))
+def test_batches_put_together_are_the_table(table, size):
+    with fermion.open(stored(table, **SMALL_PAGES)) as file:
+        batches = list(file.iter_batches(batch_size=size))
+        assert all(batch.num_rows <= size for batch in batches)
+        assert_logically_equal(pa.Table.from_batches(batches, schema=file.schema), table)
+
+
+@given(tables(), st.data())
+def test_columns_come_in_the_order_asked(table, data):
+    ordinals = st.permutations(range(table.num_columns))
+    chosen = data.draw(ordinals)[: data.draw(st.integers(0, table.num_columns))]
+    with fermion.open(stored(table)) as file:
+        found = file.read(chosen)
+        assert found.num_rows == table.num_rows
+        assert_logically_equal(found, table.select(list(chosen)))
+
+
+@pytest.fixture(scope="module")
+def nested() -> pa.Table:
+    rows = range(5_000)
+    return pa.table(
+        {
+            "a": np.arange(5_000),
+            "s": pa.array(
+                [{"x": i, "y": {"z": str(i), "w": i / 2}} if i % 9 else None for i in rows]
+            ),
+            "l": pa.array([[{"k": j} for j in range(i % 5)] if i % 7 else None for i in rows]),
+            "dotted.name": pa.array([None if i % 3 else i for i in rows]),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def nested_file(nested: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("files") / "nested.fermion"
+    fermion.write_table(nested, path, page_bytes=2_000, stripe_rows=2_000)
+    return path
+
+
+def test_a_path_into_a_struct_reads_only_that_field(nested, nested_file):
+    """The other leaves' pages are not requested."""
+    with fermion.open(nested_file) as file:
+        found = file.read(["s.y.z", ("s", "x")])
+        parts = file.io_stats.bytes_used
+    with fermion.open(nested_file) as file:
+        file.read(["s"])
+        whole = file.io_stats.bytes_used
+    assert str(found.schema.field("s").type) == "struct<x: int64, y: struct<z: string>>"
+    expected = [
+        row and {"x": row["x"], "y": {"z": row["y"]["z"]}} for row in nested["s"].to_pylist()
+    ]
+    assert found["s"].to_pylist() == expected
+    assert parts < whole
+
+
+def test_a_dotted_name_is_a_column_before_it_is_a_path(nested, nested_file):
+    with fermion.open(nested_file) as file:
+        assert file.read(["dotted.name"]).column(0).equals(nested["dotted.name"])
+
+
+def test_no_columns_give_the_row_count(nested_file):
+    assert fermion.read_table(nested_file, columns=[]).num_rows == 5_000
+
+
+def test_a_missing_column_names_the_closest_matches(nested_file):
+    with fermion.open(nested_file) as file, pytest.raises(KeyError, match=r"'dotted\.name'"):
+        file.read(["dotted.nane"])
+
+
+def test_a_missing_struct_field_names_the_closest_matches(nested_file):
+    with fermion.open(nested_file) as file, pytest.raises(KeyError, match="'x'"):
+        file.read(["s.xx"])
+
+
+def test_a_duplicate_name_is_refused_but_its_ordinal_is_not():
+    table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
+    with fermion.open(stored(table)) as file:
+        assert file.read().equals(table)
+        assert file.read([1]).column(0).to_pylist() == [2]
+        with pytest.raises(fermion.InvalidArgumentError, match="2 columns are named 'a'"):
+            file.read(["a"])
+
+
+def test_rows_outside_the_file_are_refused(nested_file):
+    with fermion.open(nested_file) as file:
+        with pytest.raises(fermion.InvalidArgumentError, match="5001"):
+            file.read(rows=(0, 5_001))
+        with pytest.raises(fermion.InvalidArgumentError, match="row -1"):
+            file.take([-1])
+
+
+def test_an_all_null_column_has_no_metadata_block():
+    table = pa.table({"full": [1, 2], "nulls": pa.nulls(2, pa.list_(pa.int64()))})
+    sink = io.BytesIO()
+    info = fermion.write_table(table, sink)
+    assert info.columns_with_data == {0}
+    with fermion.open(sink.getvalue()) as file:
+        assert file.column("nulls").cmb_length == 0
+        before = file.io_stats
+        assert file.read(["nulls"]).equals(table.select(["nulls"]))
+        assert file.io_stats == before
+
+
+def test_ten_thousand_null_columns_cost_eight_bytes_and_their_name_each():
+    """Within 2 KiB + 8 bytes a column + names of the file with the one column alone."""
+    one = pa.table({"data": np.arange(100)})
+    names = [f"c{number}" for number in range(10_000)]
+    wide = pa.table(
+        {"data": np.arange(100), **{name: pa.nulls(100, pa.float64()) for name in names}}
+    )
+    budget = 2048 + 8 * len(names) + sum(map(len, names))
+    assert len(stored(wide)) <= len(stored(one)) + budget
+    with fermion.open(stored(wide)) as file:
+        assert len(file.schema) == 10_001
+        before = file.io_stats
+        file.read(names[5_000:5_010])
+        assert file.io_stats == before
+
+
+def test_the_same_input_gives_the_same_bytes(nested):
+    assert stored(nested) == stored(nested)
+
+
+def test_an_exception_leaves_no_file(tmp_path):
+    path = tmp_path / "x.fermion"
+    schema = pa.schema([("a", pa.int64())])
+    with pytest.raises(RuntimeError), fermion.Writer(path, schema) as writer:
+        writer.write(pa.table({"a": [1]}))
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "x.fermion"
+    fermion.write_table(pa.table({"a": [1]}), path)
+    bad = pa.table({"b": ["x"]})
+    with pytest.raises(fermion.InvalidArgumentError, match="schema differs"):
+        with fermion.Writer(path, pa.schema([("a", pa.int64())])) as writer:
+            writer.write(bad)
+    assert [each.name for each in tmp_path.iterdir()] == ["x.fermion"]
+    assert fermion.read_table(path).to_pydict() == {"a": [1]}
+
+
+def test_a_null_in_a_required_field_is_refused(tmp_path):
+    schema = pa.schema([pa.field("a", pa.int64(), nullable=False)])
+    batch = pa.RecordBatch.from_arrays([pa.array([1, None])], schema=schema)
+    with pytest.raises(fermion.InvalidArgumentError, match="'a'"):
+        fermion.write_table(batch, tmp_path / "x.fermion")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_unions_are_refused_when_the_writer_is_made(tmp_path):
+    schema = pa.schema([("u", pa.dense_union([pa.field("a", pa.int8())]))])
+    with pytest.raises(TypeError, match="'u'"):
+        fermion.Writer(tmp_path / "x.fermion", schema)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_arrow_producer_is_taken(tmp_path):
+    table = pa.table({"a": [1, 2, 3]})
+    producers = [
+        table,
+        table.to_batches()[0],
+        table.to_reader(),
+        iter(table.to_batches(max_chunksize=1)),
+        table.to_pandas(),
+        {"a": [1, 2, 3]},
+    ]
+    for producer in producers:
+        fermion.write_table(producer, tmp_path / "x.fermion")
+        assert fermion.read_table(tmp_path / "x.fermion").column("a").to_pylist() == [1, 2, 3]
+
+
+def test_key_value_metadata_and_settings_come_back(tmp_path):
+    path, schema = tmp_path / "x.fermion", pa.schema([("a", pa.int64())])
+    with fermion.Writer(path, schema, key_value_metadata={"origin": "here"}) as writer:
+        writer.write(pa.table({"a": [1]}))
+    with fermion.open(path) as file:
+        assert file.key_value_metadata == {"origin": "here"}
+        assert file.settings == {"batch": False, "checksum": "crc32c"}
+        assert file.version == (1, 0)
+        assert file.created_by.startswith("fermion ")
+
+
+def test_a_file_on_another_file_system_reads_the_same(nested):
+    """Through fsspec's memory file system, by ranges."""
+    fermion.write_table(nested, "memory://folder/x.fermion", page_bytes=4096)
+    with fermion.open("memory://folder/x.fermion") as file:
+        assert file.read().equals(nested)
+
+
+def test_opening_a_wide_file_and_reading_a_column_takes_few_requests(tmp_path):
+    """At most five local requests and 160 KiB of metadata for one of 10,000 columns."""
+    rng = np.random.default_rng(0)
+    path = tmp_path / "wide.fermion"
+    fermion.write_table({f"c{i}": rng.random(50) for i in range(10_000)}, path)
+    with fermion.open(path) as file:
+        assert file.read(["c777"]).num_rows == 50
+        assert file.io_stats.requests <= 5
+        assert file.io_stats.bytes_requested <= 64 * 1024 * 4
+
+
+def test_the_arrow_c_stream_gives_the_table(nested, nested_file):
+    with fermion.open(nested_file) as file:
+        assert pa.table(file).equals(nested)
+
+
+def test_every_form_of_filter_gives_the_same_rows(nested, nested_file):
+    """Compared with pyarrow's own filter, with and without statistics."""
+    import pyarrow.compute as pc
+
+    forms = [
+        (fermion.col("a") >= 10) & (fermion.col("a") < 20),
+        "a >= 10 AND a < 20",
+        [("a", ">=", 10), ("a", "<", 20)],
+        (pc.field("a") >= 10) & (pc.field("a") < 20),
+    ]
+    for form in forms:
+        for use in (True, False):
+            options = fermion.ReadOptions(use_statistics=use)
+            with fermion.open(nested_file, options=options) as file:
+                assert file.read(filter=form).equals(nested.slice(10, 10))
+                assert file.count(form) == 10
+                assert file.read(["l"], filter=form).equals(nested.slice(10, 10).select(["l"]))
+                assert file.read([], filter=form).num_rows == 10
+                pieces = list(file.iter_batches(["a"], filter=form, batch_size=3))
+                assert pa.Table.from_batches(pieces)["a"].to_pylist() == list(range(10, 20))
+
+
+def test_a_filter_reads_only_the_pages_that_may_match():
+    """One row touches one page of each column, once the metadata is there."""
+    rng = np.random.default_rng(1)
+    table = pa.table({"key": np.arange(100_000), "value": rng.random(100_000)})
+    with fermion.open(stored(table, page_bytes=8 * 1024)) as file:
+        pages = {name: file.column(name).streams[1].chunks[0].pages for name in ("key", "value")}
+        before = file.io_stats.bytes_used
+        found = file.read(filter="key = 43210")
+        used = file.io_stats.bytes_used - before
+    assert found.equals(table.slice(43_210, 1))
+    assert used == sum(pages[name][43_210 // 1024].length for name in pages)
+
+
+def is_null(value: pa.Scalar | None) -> bool:
+    """Whether a scalar is null, also inside a dictionary, a run or an extension type."""
+    while isinstance(value, (pa.DictionaryScalar, pa.RunEndEncodedScalar, pa.ExtensionScalar)):
+        value = value.value
+    return value is None or not value.is_valid
+
+
+@given(tables(), st.data())
+def test_a_filter_keeps_the_rows_that_arrow_keeps(table, data):
+    """IS NULL on any column that is no union or list, in tiny pages and stripes."""
+    names = [f.name for f in table.schema if table.schema.names.count(f.name) == 1]
+    assume(names)
+    name = data.draw(st.sampled_from(names))
+    kept = [i for i, value in enumerate(table.column(name)) if is_null(value)]
+    with fermion.open(stored(table, **SMALL_PAGES)) as file:
+        found = file.read(filter=fermion.col(name).is_null())
+    expected = pa.concat_tables([table.slice(0, 0), *(table.slice(i, 1) for i in kept)])
+    assert_logically_equal(found, expected)

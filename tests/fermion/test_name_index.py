@@ -1,0 +1,55 @@
+"""The name index finds exactly the names that were written, in place."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fermion.errors import FermionError
+from fermion.name_index import NameIndex, build_name_index
+
+NAMES = st.lists(st.text(max_size=40), max_size=80)
+
+
+def opened(data: bytes, count: int) -> NameIndex:
+    return NameIndex(lambda at, size: memoryview(data)[at : at + size], len(data), count, "file")
+
+
+@given(NAMES, st.text(max_size=5))
+def test_every_name_is_found_and_no_other(names, other):
+    """Compares with a plain scan, duplicates included."""
+    index = opened(build_name_index(names), len(names))
+    for name in [*names, other]:
+        assert index.find(name) == [i for i, each in enumerate(names) if each == name]
+    assert index.all() == names
+
+
+def test_long_names_with_long_common_prefixes_are_found():
+    names = [f"{'x' * 600}{number}" for number in range(100)]
+    index = opened(build_name_index(names), len(names))
+    assert [index.find(name) for name in names] == [[number] for number in range(100)]
+
+
+def test_ten_thousand_numbered_names_cost_less_than_their_characters():
+    names = [f"c{number}" for number in range(10_000)]
+    assert len(build_name_index(names)) < sum(map(len, names))
+
+
+@given(st.lists(st.text(max_size=20), min_size=1, max_size=40), st.data())
+def test_a_damaged_index_gives_names_or_an_error(names, data):
+    """Flips one byte: a lookup may miss, but nothing else than our errors comes out."""
+    stored = bytearray(build_name_index(names))
+    stored[data.draw(st.integers(0, len(stored) - 1))] ^= data.draw(st.integers(1, 255))
+    try:
+        index = opened(bytes(stored), len(names))
+        for name in names:
+            index.find(name)
+        index.all()
+    except FermionError:
+        pass
+
+
+def test_a_wrong_count_is_refused():
+    with pytest.raises(FermionError, match="expected 3 names, found 2"):
+        opened(build_name_index(["a", "b"]), 3)
