@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pat
 
 from fermion.arrow_types import strip_wrappers
 from fermion.errors import InvalidArgumentError
@@ -229,10 +230,19 @@ def _leaf(call: _Call) -> Expression:
                 raise _Unknown
             return column.is_null()
         case "starts_with" if not call.options["ignore_case"].as_py():
-            return column.starts_with(call.options["pattern"].as_py())
+            return column.starts_with(_text(call.options["pattern"]))
         case "is_in":
             return _is_in(column, call.options)
     raise _Unknown
+
+
+def _text(scalar: pa.StringScalar) -> str | bytes:
+    """An option's text, which for binary columns need not be UTF-8."""
+    text = scalar.as_buffer().to_pybytes()
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        return text
 
 
 def _comparison(call: _Call) -> Expression:
@@ -339,6 +349,10 @@ def _leaf_to_pyarrow(node: Expression, schema: pa.Schema | None) -> pc.Expressio
         case IsNan():
             return field.is_nan()
         case StartsWith(prefix=prefix):
+            storage = _type_at(path, schema) if schema is not None else None
+            if storage is not None and not pat.is_string(storage):
+                # Pyarrow has no kernel for dictionaries, views and fixed-width binary.
+                field = field.cast(pa.large_binary())
             return pc.starts_with(field, pattern=prefix)
         case IsIn(values=values):
             known = [value for value in values if value is not None]
@@ -352,6 +366,9 @@ def _leaf_to_pyarrow(node: Expression, schema: pa.Schema | None) -> pc.Expressio
             storage = _type_at(path, schema)
             placed = resolve(operator, value, storage)
             if placed.operator in NEGATED:
+                if pat.is_fixed_size_binary(storage):
+                    # A literal of another length is no value of the type, but has its place.
+                    field, storage = field.cast(pa.binary()), pa.binary()
                 return _apply(field, placed.operator, pc.scalar(raw_scalar(placed.raw, storage)))
             if placed.operator == "null":
                 return null
@@ -385,7 +402,14 @@ def _value_array(values: list[Any], path: Path, schema: pa.Schema | None) -> pa.
     if schema is None:
         return pa.array(values)
     storage = _type_at(path, schema)
-    placed = [resolve("==", value, storage) for value in values]
-    nans = [value for value in values if isinstance(value, float) and value != value]
-    raws = [raw for operator, raw in placed if operator == "=="]
-    return pa.array([raw_scalar(raw, storage) for raw in [*raws, *nans[:1]]], storage)
+    raws: list[Any] = []
+    for value in values:
+        operator, raw = resolve("==", value, storage)
+        if isinstance(value, float) and value != value:
+            raws.append(value)
+        elif operator == "==":
+            if pat.is_fixed_size_binary(storage) and len(raw) != storage.byte_width:
+                continue
+            # Pyarrow's isin() tells the zeros apart.
+            raws += [0.0, -0.0] if isinstance(raw, float) and raw == 0 else [raw]
+    return pa.array([raw_scalar(raw, storage) for raw in raws], storage)

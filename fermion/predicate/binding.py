@@ -166,7 +166,8 @@ def _walk(path: Path, schema: pa.Schema, where: str, known: Iterable[str]) -> pa
         ordinals = container.get_all_field_indices(name)
         shown = column_text(path[: depth + 1])
         if not ordinals:
-            inside = known if depth == 0 else [item.name for item in container]
+            above = path[:depth]
+            inside = [".".join((*above, item.name)) for item in container] if above else known
             raise column_not_found(".".join(path[: depth + 1]), inside, where=where)
         if len(ordinals) > 1:
             raise InvalidArgumentError(

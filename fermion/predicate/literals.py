@@ -339,7 +339,7 @@ def _place_float(value: Any, storage: pa.DataType) -> tuple[float, bool]:
         try:
             near = kind(value)
         except OverflowError:
-            near = kind(math.copysign(math.inf, value))
+            near = kind(math.inf if value > 0 else -math.inf)
     if not math.isinf(near) and Fraction(float(near)) == exact:
         return float(near), True
     if near == math.inf or (near != -math.inf and Fraction(float(near)) > exact):
