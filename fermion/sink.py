@@ -33,7 +33,7 @@ class Sink(Protocol):
 
 
 class LocalSink:
-    """A local file: written beside its final place, synchronised, renamed, directory synchronised."""
+    """A local file: written beside its final place, synchronised, then renamed."""
 
     def __init__(self, path: PathLike, *, durable: bool = True) -> None:
         self.name = os.fspath(path)

@@ -191,9 +191,14 @@ def test_the_same_input_gives_the_same_bytes(nested):
 def test_an_exception_leaves_no_file(tmp_path):
     path = tmp_path / "x.fermion"
     schema = pa.schema([("a", pa.int64())])
-    with pytest.raises(RuntimeError), fermion.Writer(path, schema) as writer:
-        writer.write(pa.table({"a": [1]}))
-        raise RuntimeError
+
+    def fail_halfway() -> None:
+        with fermion.Writer(path, schema) as writer:
+            writer.write(pa.table({"a": [1]}))
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_halfway()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -201,9 +206,9 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
     path = tmp_path / "x.fermion"
     fermion.write_table(pa.table({"a": [1]}), path)
     bad = pa.table({"b": ["x"]})
+    writer = fermion.Writer(path, pa.schema([("a", pa.int64())]))
     with pytest.raises(fermion.InvalidArgumentError, match="schema differs"):
-        with fermion.Writer(path, pa.schema([("a", pa.int64())])) as writer:
-            writer.write(bad)
+        writer.write(bad)
     assert [each.name for each in tmp_path.iterdir()] == ["x.fermion"]
     assert fermion.read_table(path).to_pydict() == {"a": [1]}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,7 +30,7 @@ def test_offset_cuts_cover_all_slots_within_the_limits(sizes):
     cuts = cut_offsets(offsets, **LIMITS)
     assert cuts[0] == 0
     assert cuts[-1] == len(sizes)
-    for start, stop in zip(cuts, cuts[1:], strict=False):
+    for start, stop in itertools.pairwise(cuts):
         assert 0 < stop - start <= 64
         assert offsets[stop] - offsets[start] <= 1000 or stop - start == 1
 
@@ -48,6 +50,6 @@ def test_batch_cuts_fall_only_where_a_batch_ends(lengths):
 def test_a_page_of_several_batches_keeps_to_the_limits(lengths):
     ends = np.cumsum(np.asarray(lengths, np.int64))
     cuts = cut_batches(ends, ends * 8, **LIMITS)
-    for start, stop in zip(cuts, cuts[1:], strict=False):
+    for start, stop in itertools.pairwise(cuts):
         batches = int(((ends > start) & (ends <= stop)).sum())
         assert batches == 1 or (stop - start <= 64 and (stop - start) * 8 <= 1000)
