@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from fermion_table.history import load_snapshot, walk
+import msgspec
+
+from fermion_table import json_codec
+from fermion_table.errors import CommitConflict, CorruptMetadata
+from fermion_table.history import try_load
+from fermion_table.paths import snapshot_path
 from fermion_table.snapshot import Snapshot, SnapshotReference
 from fermion_table.storage import AtomicStore
 
@@ -14,6 +20,14 @@ INDEXES_MAX = 64
 """Tables (and branches) whose index a process keeps."""
 
 Identity = tuple[str, int | str]
+
+
+class _Ancestor(msgspec.Struct, frozen=True, kw_only=True):
+    """What the index needs of a snapshot: decoding no more is much quicker."""
+
+    parent: SnapshotReference | None
+    commit_user: str | None = None
+    commit_identifier: int | str | None = None
 
 
 @dataclass(slots=True)
@@ -33,17 +47,36 @@ def committed_before(
 ) -> Snapshot | None:
     """The snapshot in the history of `base` that has this user and identifier.
 
-    The first call for a table reads its whole history, later ones only what is new.
+    The first call for a table reads its whole history (as far as it has not expired), later
+    ones only what is new.
+
+    Raises
+    ------
+    CommitConflict
+        It was committed, but its snapshot has expired since.
     """
+    found = _commits(store, base, branch).get((user, identifier))
+    if found is None:
+        return None
+    snapshot = try_load(store, found, branch=branch)
+    if snapshot is None:
+        raise CommitConflict(
+            f"{store.location}: {user!r} committed {identifier!r} before, as snapshot {found}, "
+            f"which has expired since"
+        )
+    return snapshot
+
+
+def _commits(store: AtomicStore, base: Snapshot, branch: str) -> dict[Identity, int]:
     key = (store.location, base.table_uuid, branch)
     with _lock:
         known = _indexes.get(key)
     newer: dict[Identity, int] = {}
-    for snapshot in walk(store, base, branch=branch):
-        if known is not None and snapshot.reference == known.newest:
+    for reference, ancestor in _ancestors(store, base, branch):
+        if known is not None and reference == known.newest:
             break
-        if snapshot.commit_user is not None and snapshot.commit_identifier is not None:
-            newer[snapshot.commit_user, snapshot.commit_identifier] = snapshot.id
+        if ancestor.commit_user is not None and ancestor.commit_identifier is not None:
+            newer[ancestor.commit_user, ancestor.commit_identifier] = reference.id
     else:
         known = None  # a history that does not lead to what is known, or nothing was known
     commits = {**(known.commits if known is not None else {}), **newer}
@@ -52,5 +85,28 @@ def committed_before(
         _indexes.move_to_end(key)
         while len(_indexes) > INDEXES_MAX:
             _indexes.popitem(last=False)
-    found = commits.get((user, identifier))
-    return None if found is None else load_snapshot(store, found, branch=branch)
+    return commits
+
+
+def _ancestors(
+    store: AtomicStore, base: Snapshot, branch: str
+) -> Iterator[tuple[SnapshotReference, _Ancestor]]:
+    """The base and all before it that have not expired, newest first."""
+    ancestor = _Ancestor(
+        parent=base.parent,
+        commit_user=base.commit_user,
+        commit_identifier=base.commit_identifier,
+    )
+    yield base.reference, ancestor
+    while ancestor.parent is not None:
+        reference = ancestor.parent
+        path = snapshot_path(reference.id, branch)
+        try:
+            data = store.read(path)
+        except FileNotFoundError:
+            return
+        found = json_codec.content_hash(data)
+        if found != reference.hash:
+            raise CorruptMetadata(path, f"hash {reference.hash}", f"hash {found}")
+        ancestor = json_codec.decode(data, _Ancestor, path)
+        yield reference, ancestor

@@ -212,6 +212,19 @@ def test_a_changed_entry_keeps_its_row_ids_and_place() -> None:
     assert [entry.deletion_vector for entry in removed_entries(store, snapshot)] == [None]
 
 
+def test_old_and_new_entries_of_one_large_commit_keep_apart() -> None:
+    store = new_table()
+    append(store, *(made_up_entry(f"{at}") for at in range(5)))
+    old = live_entries(store, latest(store))
+    changed = [msgspec.structs.replace(entry, delete_rows=1) for entry in old]
+    new = [made_up_entry(f"new-{at}", rows=3) for at in range(5)]
+    commit(store, CommitRequest(kind="upsert", removed=old, added=[*changed, *new]))
+    entries = live_entries(store, latest(store))
+    assert entries[:5] == changed
+    assert [entry.added_snapshot for entry in entries] == [1] * 5 + [2] * 5
+    assert [entry.row_id_base for entry in entries[5:]] == [50, 53, 56, 59, 62]
+
+
 def test_a_schema_change_is_a_snapshot_and_ids_only_grow() -> None:
     store = new_table()
     large = b'"' + b"x" * 100_000 + b'"'
@@ -505,6 +518,17 @@ def test_the_same_user_and_identifier_commit_once() -> None:
     append(store, made_up_entry("e"), commit_user="other", commit_identifier=1)
     append(store, made_up_entry("f"), commit_user="job", commit_identifier="1")
     assert names(store) == ["a", "b", "c", "e", "f"]
+
+
+def test_an_identity_whose_snapshot_has_expired_is_still_not_committed_twice() -> None:
+    store = new_table()
+    append(store, made_up_entry("a"), commit_user="job", commit_identifier=1)
+    append(store, made_up_entry("b"))
+    append(store, made_up_entry("c"), commit_user="job", commit_identifier=2)
+    store.delete(snapshot_path(1))
+    with pytest.raises(CommitConflict, match="before, as snapshot 1, which has expired"):
+        append(store, made_up_entry("d"), commit_user="job", commit_identifier=1)
+    assert names(store) == ["a", "b", "c"]
 
 
 def test_an_identified_commit_reads_a_known_history_once() -> None:
