@@ -13,6 +13,11 @@ import numpy as np
 
 from fermion import kernels
 from fermion.encodings.byte_stream_split import split_bytes
+from fermion.encodings.decimal_floats import (
+    EXCEPTIONS_PART_MAX,
+    decimal_exponent,
+    to_integers,
+)
 from fermion.encodings.delta import BLOCK_SLOTS, differences
 from fermion.encodings.dictionary import build_dictionary
 from fermion.encodings.narrow import WIDTHS
@@ -33,8 +38,7 @@ from fermion.values import BINARY, INT64, BinaryValues, Bits, PhysicalKind, Phys
 
 TRIAL_BYTES_MIN = 4096
 STRINGS_TRIAL_BYTES_MIN = 1024
-DICTIONARY_ENTRIES_MAX = 65_536
-DICTIONARY_BYTES_MAX = 1024 * 1024
+DICTIONARY_ENTRIES_MAX = 262_144
 # Fewer slots a distinct value than this do not make a dictionary.
 _SLOTS_PER_ENTRY_MIN = 4
 _RUN_SLOTS_MIN = 4
@@ -113,7 +117,8 @@ class Search:
         heavy: list[tuple[float, Candidate]] = []
         follows = False
         if compressible and values.dtype.kind in "iu":
-            delta = self._delta(values)
+            blocks = sample_blocks(values, BLOCK_SLOTS)
+            delta = self._delta(blocks, len(values) / len(blocks))
             heavy.append((_DELTA_RATIO, delta))
             follows = delta.size < min(light, key=_size).size
         if values.nbytes >= TRIAL_BYTES_MIN:
@@ -128,16 +133,33 @@ class Search:
         integers = values.dtype.kind in "iu"
         if integers:
             found.append(Candidate(for_size(values) + self._overhead(), FOR_BITPACK))
+        elif values.dtype.itemsize > 2:
+            found.extend(self._decimals(values))
         if not self.nested and kernels.count_runs(values) * _RUN_SLOTS_MIN <= len(values):
             found.append(self._runs(values, integers))
         return found
 
-    def _delta(self, values: np.ndarray) -> Candidate:
-        blocks = sample_blocks(values, BLOCK_SLOTS)
+    def _decimals(self, values: np.ndarray) -> list[Candidate]:
+        """Floats as decimals, where a sample says that they are."""
+        exponent = decimal_exponent(values)
+        if exponent is None:
+            return []
+        sample = sample_blocks(values, BLOCK_SLOTS)
+        integers, exceptions = to_integers(sample, exponent)
+        if len(exceptions) > EXCEPTIONS_PART_MAX * len(sample):
+            return []
+        scale = len(values) / len(sample)
+        extra = len(exceptions) * (4 + values.dtype.itemsize) * scale + 2 * self._overhead()
+        child = [Candidate(kernels.bitpack_size(integers) * scale, FOR_BITPACK)]
+        child.append(self._delta(integers, scale))
+        best = _pick(child[:1], [(_DELTA_RATIO, child[1])])
+        return [Candidate(best.size + extra, Recipe(EncodingId.ALP, (best.recipe,)))]
+
+    def _delta(self, blocks: np.ndarray, scale: float) -> Candidate:
+        """Differences; ``scale`` times as many values as in ``blocks``."""
         packed = kernels.bitpack_size(differences(blocks))
-        bases = len(values) / BLOCK_SLOTS * values.dtype.itemsize
-        size = packed * (len(values) / len(blocks)) + bases + 2 * self._overhead()
-        return Candidate(size, DELTA_FOR)
+        bases = len(blocks) / BLOCK_SLOTS * blocks.dtype.itemsize
+        return Candidate((packed + bases) * scale + 2 * self._overhead(), DELTA_FOR)
 
     def _trials(self, values: np.ndarray, follows: bool) -> list[tuple[float, Candidate]]:
         """pcodec and zstd, as far as the policy allows them.
@@ -238,7 +260,7 @@ class Search:
         """A dictionary where one is possible and needs less than ``ratio`` of ``best``'s bytes."""
         limit = min(DICTIONARY_ENTRIES_MAX, len(values) // _SLOTS_PER_ENTRY_MIN)
         built = build_dictionary(values, limit) if limit else None
-        if built is None or values_bytes(built[1]) > DICTIONARY_BYTES_MAX:
+        if built is None or values_bytes(built[1]) > self.policy.dictionary_bytes_max:
             return best
         found = self.dictionary(*built, physical)
         return found if found.size < ratio * best.size else best

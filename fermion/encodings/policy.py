@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from fermion.encodings.protocol import EncodeSettings
@@ -21,6 +21,8 @@ class Policy:
         0 never takes it.
     numbers_lz_ratio, strings_lz_ratio
         The same for zstd, over numbers and bits, and over the bytes of strings.
+    dictionary_bytes_max
+        Bytes of values that a chunk's dictionary may hold: readers need all of it for one slot.
     settings
         What encoders need.
     """
@@ -28,15 +30,19 @@ class Policy:
     entropy_ratio: float
     numbers_lz_ratio: float
     strings_lz_ratio: float
+    dictionary_bytes_max: int
     settings: EncodeSettings
 
 
 _WHOLE_PAGE = 2**40
+_KIB = 1024
 _POLICIES: dict[Profile, Policy] = {
-    "balanced": Policy(0.92, 0.92, 0.92, EncodeSettings(ENCODINGS, 3, 4096, 64 * 1024)),
-    "compact": Policy(1.0, 1.0, 1.0, EncodeSettings(ENCODINGS, 9, 4096, _WHOLE_PAGE)),
-    "fast": Policy(0, 0, 0, EncodeSettings(ENCODINGS, 1, 4096, 64 * 1024)),
-    "random": Policy(0.92, 0, 0.75, EncodeSettings(ENCODINGS, 3, 1024, 16 * 1024)),
+    "balanced": Policy(
+        0.92, 0.92, 0.92, 1024 * _KIB, EncodeSettings(ENCODINGS, 3, 4096, 64 * _KIB)
+    ),
+    "compact": Policy(1.0, 1.0, 1.0, 4096 * _KIB, EncodeSettings(ENCODINGS, 9, 4096, _WHOLE_PAGE)),
+    "fast": Policy(0, 0, 0, 1024 * _KIB, EncodeSettings(ENCODINGS, 1, 4096, 64 * _KIB)),
+    "random": Policy(0.92, 0, 0.75, 128 * _KIB, EncodeSettings(ENCODINGS, 3, 1024, 16 * _KIB)),
 }
 
 
@@ -50,10 +56,5 @@ def _policy(profile: Profile, level: int | None) -> Policy:
     found = _POLICIES[profile]
     if level is None:
         return found
-    settings = found.settings
-    return Policy(
-        found.entropy_ratio,
-        found.numbers_lz_ratio,
-        found.strings_lz_ratio,
-        EncodeSettings(ENCODINGS, level, settings.block_slots, settings.frame_bytes),
-    )
+    settings = replace(found.settings, zstd_level=level)
+    return replace(found, settings=settings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fermion.encodings.bitmap import Bitmap
 from fermion.encodings.byte_stream_split import ByteStreamSplit
 from fermion.encodings.constant import Constant
+from fermion.encodings.decimal_floats import DecimalFloats
 from fermion.encodings.delta import Delta
 from fermion.encodings.dictionary import Dictionary, DictionaryLocal
 from fermion.encodings.for_bitpack import ForBitpack
@@ -31,4 +32,5 @@ ENCODINGS: dict[int, Encoding] = {
     EncodingId.DELTA: Delta(),
     EncodingId.RLE: RunLength(),
     EncodingId.BYTE_STREAM_SPLIT: ByteStreamSplit(),
+    EncodingId.ALP: DecimalFloats(),
 }

@@ -7,7 +7,6 @@ from functools import lru_cache
 
 from fermion.encodings.candidates import (
     DELTA_FOR,
-    DICTIONARY_BYTES_MAX,
     DICTIONARY_ENTRIES_MAX,
     FOR_BITPACK,
     PCODEC,
@@ -18,6 +17,7 @@ from fermion.encodings.candidates import (
     values_bytes,
 )
 from fermion.encodings.constant import is_constant
+from fermion.encodings.decimal_floats import decimal_exponent
 from fermion.encodings.dictionary import build_dictionary
 from fermion.encodings.narrow import WIDTHS
 from fermion.encodings.policy import Policy, policy_for
@@ -39,6 +39,7 @@ DRIFT_MAX = 0.1
 
 _SMALL_LZ_BYTES_MIN = 512
 _SMALL_SPLIT_SLOTS_MIN = 32
+_DECIMALS = Recipe(EncodingId.ALP, (FOR_BITPACK,))
 _SMALL_STRINGS = Recipe(EncodingId.SPLIT_LENGTHS, (FOR_BITPACK, PLAIN))
 
 FORCED = (
@@ -54,6 +55,7 @@ FORCED = (
     "delta",
     "rle",
     "byte_stream_split",
+    "alp",
 )
 """Names of encodings that a writer may be told to use."""
 
@@ -78,7 +80,7 @@ class ChoiceMemory:
     ratio: float = 0.0
     age: int = 0
 
-    def recall(self, values: Values, physical: PhysicalType) -> Choice | None:
+    def recall(self, values: Values, policy: Policy) -> Choice | None:
         """The last choice, made fit for these values; None where a new one is due."""
         choice = self.choice
         if choice is None or self.age >= REUSED_STRIPES_MAX:
@@ -88,7 +90,7 @@ class ChoiceMemory:
         if choice.recipe.encoding != EncodingId.DICTIONARY:
             return choice
         built = build_dictionary(values, min(DICTIONARY_ENTRIES_MAX, len(values) // 2))
-        if built is None or values_bytes(built[1]) > DICTIONARY_BYTES_MAX:
+        if built is None or values_bytes(built[1]) > policy.dictionary_bytes_max:
             return None
         return Choice(choice.size, choice.recipe, codes=built[0], dictionary=built[1])
 
@@ -141,7 +143,7 @@ def choose(
     size = plain_size(values, physical)
     if size < TRIAL_BYTES_MIN:
         return _small(values, physical, size, policy, pages)
-    recalled = memory.recall(values, physical) if memory is not None else None
+    recalled = memory.recall(values, policy) if memory is not None else None
     return recalled or Search(policy, pages).best(values, physical)
 
 
@@ -154,6 +156,9 @@ def _small(values: Values, physical: PhysicalType, size: int, policy: Policy, pa
         return _small_strings(values, size, lz, pages)
     if values.dtype.kind in "iu" and values.dtype.itemsize > 1:
         return Choice(size, FOR_BITPACK)
+    if physical.kind in (PhysicalKind.FLOAT32, PhysicalKind.FLOAT64):
+        decimals = decimal_exponent(values) is not None
+        return Choice(size, _DECIMALS if decimals else PLAIN, compress_page=lz and not decimals)
     return Choice(size, PLAIN, compress_page=lz)
 
 
@@ -195,6 +200,7 @@ def _forced(name: str, values: Values, physical: PhysicalType, search: Search) -
         "narrow": Recipe(EncodingId.NARROW, (FOR_BITPACK,)),
         "rle": Recipe(EncodingId.RLE, (FOR_BITPACK, PLAIN)),
         "byte_stream_split": Recipe(EncodingId.BYTE_STREAM_SPLIT, (ZSTD_PLAIN,)),
+        "alp": _DECIMALS,
     }[name]
     if physical.kind is PhysicalKind.FIXED and name in ("for_bitpack", "pcodec", "delta"):
         recipe = Recipe(EncodingId.NARROW, (recipe,))
@@ -211,6 +217,8 @@ def _can_hold(name: str, physical: PhysicalType) -> bool:
         return name in ("dictionary", "split_lengths")
     if name in ("dictionary", "rle", "byte_stream_split"):
         return True
+    if name == "alp":
+        return kind in (PhysicalKind.FLOAT32, PhysicalKind.FLOAT64)
     if kind is PhysicalKind.FIXED:
         return physical.width in WIDTHS and name in ("narrow", "for_bitpack", "pcodec", "delta")
     return name == "pcodec" or (physical.dtype.kind in "iu" and name in ("for_bitpack", "delta"))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fermion.encodings import split_lengths
+from fermion.encodings import decimal_floats, split_lengths
 from fermion.encodings.decoding import TreeSlice, decode_trees
 from fermion.encodings.policy import policy_for
 from fermion.encodings.protocol import BITMAP, CONSTANT, PLAIN, Recipe, node_size, parse_node
@@ -58,6 +58,7 @@ RECIPES: dict[str, tuple[Recipe, list[PhysicalType]]] = {
     "byte_stream_split": (SPLIT, [*INTEGERS, *FLOATS, *FIXED]),
     "rle": (Recipe(EncodingId.RLE, (FOR, PLAIN)), [*INTEGERS, *FLOATS, *FIXED]),
     "rle over pcodec": (Recipe(EncodingId.RLE, (PCODEC, PCODEC)), [*INTEGERS, *FLOATS]),
+    "alp": (Recipe(EncodingId.ALP, (FOR,)), FLOATS[1:]),
     "zstd": (ZSTD, [*INTEGERS, *FLOATS, *FIXED, BINARY]),
     "zstd over bits": (Recipe(EncodingId.ZSTD, (BITMAP,)), [TYPES[0]]),
     "narrow": (Recipe(EncodingId.NARROW, (FOR,)), WIDE),
@@ -77,6 +78,7 @@ RECIPES: dict[str, tuple[Recipe, list[PhysicalType]]] = {
         [BINARY],
     ),
 }
+BIT_EXACT = [name for name, (_, types) in RECIPES.items() if FLOATS[0] in types]
 CASES = [
     pytest.param(recipe, physical, id=f"{name}-{physical.kind.name}{physical.width}")
     for name, (recipe, types) in RECIPES.items()
@@ -105,7 +107,7 @@ def test_every_encoding_gives_back_any_slice_of_any_values(
     recipe: Recipe, physical: PhysicalType, data: st.DataObject
 ) -> None:
     values = data.draw(values_of(physical))
-    if recipe.encoding == EncodingId.NARROW:
+    if recipe.encoding in (EncodingId.NARROW, EncodingId.ALP):
         shape = data.draw(
             st.sampled_from([shape for shape in SHAPES if shape not in ("random", "extremes")])
         )
@@ -139,6 +141,29 @@ def test_every_bit_of_a_float_survives(name: str, physical: PhysicalType) -> Non
     for values in (special, ordinary, np.repeat(special, 40)):
         tree = encode(values, physical, RECIPES[name][0])
         assert_same(decode(tree, physical, len(values), 0, len(values)), values)
+
+
+@pytest.mark.parametrize("physical", FLOATS[1:], ids=lambda it: it.kind.name)
+def test_floats_that_are_no_decimals_are_exceptions_among_decimals(physical: PhysicalType) -> None:
+    recipe = RECIPES["alp"][0]
+    rng = np.random.default_rng(0)
+    values = np.round(rng.normal(0, 100, 5000), 2).astype(physical.dtype)
+    values[100::37] = np.resize(special_floats(physical.dtype), len(values[100::37]))
+    tree = encode(values, physical, recipe)
+    assert len(tree) < values.nbytes / 1.5
+    for low, high in [(0, 5000), (99, 102), (101, 137), (4000, 4001), (136, 5000)]:
+        assert_same(decode(tree, physical, 5000, low, high), values[low:high])
+    with pytest.raises(InvalidArgumentError, match="not decimals"):
+        encode(special_floats(physical.dtype), physical, recipe)
+
+
+@pytest.mark.parametrize("exponent", range(16))
+def test_decimals_of_fifteen_digits_need_no_exceptions(exponent: int) -> None:
+    digits = np.random.default_rng(exponent).integers(-(10**15), 10**15, 1000)
+    values = np.array([float(f"{number}e-{exponent}") for number in digits.tolist()])
+    found = decimal_floats.decimal_exponent(values)
+    assert found == exponent
+    assert len(decimal_floats.to_integers(values, exponent)[1]) == 0
 
 
 @pytest.mark.parametrize(

@@ -222,7 +222,8 @@ SMALL_PAGES = {
     "rle": ("rle", FLOAT64, 90),
     "delta": ("delta", INT64, 60),
     "byte_stream_split": ("byte_stream_split", DECIMAL, 60),
-    "zstd page": (None, FLOAT64, 200),
+    "alp": ("alp", FLOAT64, 60),
+    "zstd page": (None, PhysicalType(PhysicalKind.FIXED, 12), 200),
 }
 
 

@@ -63,6 +63,7 @@ def typical(name: str, seed: int = 0) -> tuple[Values, PhysicalType]:
         "dates": (rng.integers(8000, 10_500, COUNT).astype(np.int32), INT32),
         "sorted dates": (np.sort(rng.integers(8000, 8100, COUNT)).astype(np.int32), INT32),
         "money": (cents / 100, FLOAT64),
+        "measures": (rng.normal(size=COUNT), FLOAT64),
         "decimals": (decimals(cents), DECIMAL),
         "hashes": (rng.integers(0, 2**63 - 1, 5000)[rng.integers(0, 5000, COUNT)], INT64),
         "noise": (rng.integers(0, 256, COUNT * 8, np.uint8).view(np.int64), INT64),
@@ -73,8 +74,8 @@ def typical(name: str, seed: int = 0) -> tuple[Values, PhysicalType]:
 
 
 COLUMNS = [
-    "keys", "sorted keys", "dates", "sorted dates", "money", "decimals", "hashes", "noise", "rare",
-    "coins", "comments", "modes",
+    "keys", "sorted keys", "dates", "sorted dates", "money", "measures", "decimals", "hashes",
+    "noise", "rare", "coins", "comments", "modes",
 ]  # fmt: skip
 
 
@@ -99,8 +100,10 @@ def encode(
         ("sorted keys", "fast", "delta(for_bitpack)"),
         ("dates", "balanced", "for_bitpack"),
         ("sorted dates", "fast", "rle(for_bitpack, for_bitpack)"),
-        ("money", "balanced", "pcodec"),
-        ("money", "fast", "plain"),
+        ("money", "balanced", "alp(for_bitpack)"),
+        ("money", "compact", "pcodec"),
+        ("measures", "balanced", "pcodec"),
+        ("measures", "fast", "plain"),
         ("decimals", "fast", "narrow(for_bitpack)"),
         ("hashes", "balanced", "dictionary_local(for_bitpack, for_bitpack)"),
         ("noise", "compact", "plain"),
