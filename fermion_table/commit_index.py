@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import msgspec
@@ -72,14 +71,21 @@ def _commits(store: AtomicStore, base: Snapshot, branch: str) -> dict[Identity, 
     with _lock:
         known = _indexes.get(key)
     newer: dict[Identity, int] = {}
-    for reference, ancestor in _ancestors(store, base, branch):
-        if known is not None and reference == known.newest:
+    reference: SnapshotReference | None = base.reference
+    while reference is not None and (known is None or reference != known.newest):
+        ancestor: Snapshot | _Ancestor | None = base
+        if reference.id != base.id:
+            ancestor = _read(store, reference, branch)
+        if ancestor is None:  # expired
+            reference = None
             break
         if ancestor.commit_user is not None and ancestor.commit_identifier is not None:
             newer[ancestor.commit_user, ancestor.commit_identifier] = reference.id
+        reference = ancestor.parent
+    if known is None or reference is None:  # what is known is of another history, or nothing
+        commits = newer
     else:
-        known = None  # a history that does not lead to what is known, or nothing was known
-    commits = {**(known.commits if known is not None else {}), **newer}
+        commits = {**known.commits, **newer}
     with _lock:
         _indexes[key] = _Index(base.reference, commits)
         _indexes.move_to_end(key)
@@ -88,25 +94,14 @@ def _commits(store: AtomicStore, base: Snapshot, branch: str) -> dict[Identity, 
     return commits
 
 
-def _ancestors(
-    store: AtomicStore, base: Snapshot, branch: str
-) -> Iterator[tuple[SnapshotReference, _Ancestor]]:
-    """The base and all before it that have not expired, newest first."""
-    ancestor = _Ancestor(
-        parent=base.parent,
-        commit_user=base.commit_user,
-        commit_identifier=base.commit_identifier,
-    )
-    yield base.reference, ancestor
-    while ancestor.parent is not None:
-        reference = ancestor.parent
-        path = snapshot_path(reference.id, branch)
-        try:
-            data = store.read(path)
-        except FileNotFoundError:
-            return
-        found = json_codec.content_hash(data)
-        if found != reference.hash:
-            raise CorruptMetadata(path, f"hash {reference.hash}", f"hash {found}")
-        ancestor = json_codec.decode(data, _Ancestor, path)
-        yield reference, ancestor
+def _read(store: AtomicStore, reference: SnapshotReference, branch: str) -> _Ancestor | None:
+    """What the index needs of a snapshot, None if it has expired."""
+    path = snapshot_path(reference.id, branch)
+    try:
+        data = store.read(path)
+    except FileNotFoundError:
+        return None
+    found = json_codec.content_hash(data)
+    if found != reference.hash:
+        raise CorruptMetadata(path, f"hash {reference.hash}", f"hash {found}")
+    return json_codec.decode(data, _Ancestor, path)
