@@ -284,3 +284,23 @@ def byte_stream_merge(data: np.ndarray, count: int, start: int, stop: int, out: 
     out
         Shape (stop - start,), written.
     """
+
+def hash_fixed(values: np.ndarray, out: np.ndarray) -> None:
+    """XXH64 (seed 0) of the bytes of each value; ``out`` is ``uint64``, shape (n,)."""
+
+def hash_binary(offsets: np.ndarray, data: np.ndarray, out: np.ndarray) -> None:
+    """XXH64 (seed 0) of each byte string; ``out`` is ``uint64``, shape (n,)."""
+
+def bloom_insert(hashes: np.ndarray, words: np.ndarray) -> None:
+    """Add hashes to a split-block bloom filter, as Parquet's format specifies it.
+
+    Parameters
+    ----------
+    hashes
+        ``uint64``, shape (n,).
+    words
+        ``uint32``, 8 a block, at least one block; written in place.
+    """
+
+def bloom_contains(hashes: np.ndarray, words: np.ndarray, out: np.ndarray) -> None:
+    """Whether each hash may have been added; ``out`` is ``uint8``, shape (n,): 1 or 0."""
