@@ -248,7 +248,8 @@ class _PageWriter:
             parts = self.settings.encode(values, self.physical, plain)
             size = node_size(parts)
         codec = Codec.NONE
-        if self.compress_page and size >= COMPRESSED_BYTES_MIN:
+        packed = recipe.encoding == EncodingId.ALP  # bits, in which zstd finds nothing
+        if self.compress_page and size >= COMPRESSED_BYTES_MIN and not packed:
             payload = compress(b"".join(parts), self.settings.zstd_level)
             stored = len(payload)
             worthwhile = stored <= size * WORTHWHILE_RATIO and size <= _expansion_limit(stored)

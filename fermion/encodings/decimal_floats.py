@@ -6,7 +6,7 @@ which is rounded correctly, so that every decimal of up to 15 digits comes back 
 ====== ============== ========== ===================================================
 offset size           name       meaning
 ====== ============== ========== ===================================================
-0      1              exponent   e, 0 to 18: a value is ``integer / 10**e``
+0      1              exponent   e, 0 to 15: a value is ``integer / 10**e``
 1      1              width      bytes of a value: 4 or 8
 2      2              reserved   0
 4      4              exceptions slots whose value is not that quotient, bit by bit
@@ -38,14 +38,13 @@ from fermion.errors import InvalidArgumentError, InvalidFileError
 from fermion.layout import EncodingId, align
 from fermion.values import INT64, PhysicalType, Values
 
-EXPONENT_MAX = 18
+EXPONENT_MAX = 15
 EXCEPTIONS_PART_MAX = 1 / 16
-SAMPLE_VALUES = 32
+SAMPLE_VALUES = 16
 
 _PARAMETERS = struct.Struct("<BB2xI")
 _POWERS = np.array([float(10**exponent) for exponent in range(EXPONENT_MAX + 1)])
-# Whole numbers beyond this have no exact float64.
-_INTEGER_MAX = 2.0**53
+_COLUMN = _POWERS[:, None]
 
 
 class DecimalFloats(Encoding):
@@ -123,16 +122,13 @@ def decimal_exponent(values: np.ndarray) -> int | None:
         ``float32`` or ``float64``, shape (n,).
     """
     sample = values[:: max(len(values) // SAMPLE_VALUES, 1)][:SAMPLE_VALUES]
-    if not len(sample):
-        return None
     with np.errstate(all="ignore"):
-        wide = sample.astype(np.float64)[:, None]
-        integers = np.rint(wide * _POWERS)
-        back = (integers / _POWERS).astype(sample.dtype)
-        exact = (back == sample[:, None]) & (np.abs(integers) <= _INTEGER_MAX)
-    hits = exact.sum(axis=0)
-    enough = np.flatnonzero(hits >= len(sample) * (1 - 2 * EXCEPTIONS_PART_MAX))
-    return int(enough[0]) if len(enough) else None
+        wide = sample.astype(np.float64, copy=False)
+        exact = (np.rint(wide * _COLUMN) / _COLUMN).astype(sample.dtype, copy=False) == sample
+    hits = np.add.reduce(exact, axis=1, dtype=np.int64)
+    enough = hits >= max(len(sample) * (1 - 2 * EXCEPTIONS_PART_MAX), 1)
+    first = int(enough.argmax())
+    return first if enough[first] else None
 
 
 def to_integers(values: np.ndarray, exponent: int) -> tuple[np.ndarray, np.ndarray]:
@@ -143,13 +139,12 @@ def to_integers(values: np.ndarray, exponent: int) -> tuple[np.ndarray, np.ndarr
     power = _POWERS[exponent]
     bits = f"<u{values.dtype.itemsize}"
     with np.errstate(all="ignore"):
-        scaled = np.rint(values.astype(np.float64) * power)
-        scaled[~(np.abs(scaled) <= _INTEGER_MAX)] = 0
-        integers = scaled.astype(np.int64)
-        back = (scaled / power).astype(values.dtype)
-        # Minus zero scaled is still minus zero, but no integer is.
-        same = (back.view(bits) == values.view(bits)) & ~(np.signbit(scaled) & (integers == 0))
+        # What is no number, or too large a one, becomes any integer, and then differs.
+        integers = np.rint(values.astype(np.float64, copy=False) * power).astype(np.int64)
+        back = (integers / power).astype(values.dtype, copy=False)
+    same = back.view(bits) == values.view(bits)
+    if same.all():
+        return integers, np.empty(0, np.int64)
     exceptions = np.flatnonzero(~same)
-    if len(exceptions):
-        integers[exceptions] = integers[same.argmax()]
+    integers[exceptions] = integers[same.argmax()]
     return integers, exceptions

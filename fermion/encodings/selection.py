@@ -17,7 +17,6 @@ from fermion.encodings.candidates import (
     values_bytes,
 )
 from fermion.encodings.constant import is_constant
-from fermion.encodings.decimal_floats import decimal_exponent
 from fermion.encodings.dictionary import build_dictionary
 from fermion.encodings.narrow import WIDTHS
 from fermion.encodings.policy import Policy, policy_for
@@ -157,8 +156,8 @@ def _small(values: Values, physical: PhysicalType, size: int, policy: Policy, pa
     if values.dtype.kind in "iu" and values.dtype.itemsize > 1:
         return Choice(size, FOR_BITPACK)
     if physical.kind in (PhysicalKind.FLOAT32, PhysicalKind.FLOAT64):
-        decimals = decimal_exponent(values) is not None
-        return Choice(size, _DECIMALS if decimals else PLAIN, compress_page=lz and not decimals)
+        # Where they are no decimals after all, each page falls back to plain.
+        return Choice(size, _DECIMALS, compress_page=lz)
     return Choice(size, PLAIN, compress_page=lz)
 
 
