@@ -1,1 +1,51 @@
-"""Public names only."""
+"""Fermion tables: snapshots, schemas with field ids, many writers, time travel."""
+
+from fermion_table.data_writer import DataWriter, WriterMessage, WriteSettings
+from fermion_table.errors import (
+    CommitConflict,
+    CommitStateUnknown,
+    CorruptMetadata,
+    SchemaMismatch,
+    TableError,
+    TableExists,
+    TableNotFound,
+    UnsafeStorage,
+    UnsupportedFeature,
+    VersionNotFound,
+)
+from fermion_table.scan import Scan
+from fermion_table.scan_plan import PruningStep, ScanPlan
+from fermion_table.schema import Field, TableSchema
+from fermion_table.schema_builder import SchemaUpdate
+from fermion_table.snapshot import Snapshot
+from fermion_table.split import Split
+from fermion_table.split_reader import SplitReader
+from fermion_table.table import Table
+from fermion_table.verify import VerifyReport
+
+__all__ = [
+    "CommitConflict",
+    "CommitStateUnknown",
+    "CorruptMetadata",
+    "DataWriter",
+    "Field",
+    "PruningStep",
+    "Scan",
+    "ScanPlan",
+    "SchemaMismatch",
+    "SchemaUpdate",
+    "Snapshot",
+    "Split",
+    "SplitReader",
+    "Table",
+    "TableError",
+    "TableExists",
+    "TableNotFound",
+    "TableSchema",
+    "UnsafeStorage",
+    "UnsupportedFeature",
+    "VerifyReport",
+    "VersionNotFound",
+    "WriteSettings",
+    "WriterMessage",
+]

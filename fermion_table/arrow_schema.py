@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion.errors import InvalidArgumentError, UnsupportedTypeError
-from fermion_table import type_codec
+from fermion_table import type_codec, value_codec
 from fermion_table.schema import (
     COMMENT_KEY,
     DEPTH_MAX,
@@ -170,9 +170,10 @@ def schema_from_arrow(
     partitions = [made.find((name,), where="partition_by") for name in _names(partition_by)]
     check_names([field.name for field in partitions], "partition_by")
     for field in partitions:
-        if type_codec.type_text(field.type) is None or pat.is_dictionary(field.type):
+        if not value_codec.has_plain_json(field.type):
             raise InvalidArgumentError(
-                f"partition_by: column {field.name!r} is {field.type}; expected a plain type"
+                f"partition_by: column {field.name!r} is {field.type}; expected booleans, numbers, "
+                "strings, binary, dates or times"
             )
     keys = [made.find((name,), where="primary_key").id for name in _names(primary_key)]
     return msgspec.structs.replace(

@@ -7,7 +7,7 @@ id, for files written under an older schema; `plan_writing` by name, for the dat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -187,7 +187,11 @@ def _rebuild_struct(children: Sequence[Conversion], array: pa.StructArray) -> pa
 
 
 def plan_reading(
-    targets: Iterable[Field], sources: Sequence[Field], *, field_ids: bool = False
+    targets: Iterable[Field],
+    sources: Sequence[Field],
+    *,
+    all_null: Collection[int] = (),
+    field_ids: bool = False,
 ) -> list[Conversion]:
     """How the columns of a query are made from those of a file, matched by id.
 
@@ -197,6 +201,8 @@ def plan_reading(
         Fields of the table's schema.
     sources
         Fields of the file, in the order of its batches.
+    all_null
+        Ids of fields that the file knows, and in which every row is null.
     field_ids
         Whether what is made has field ids in its metadata.
 
@@ -205,7 +211,12 @@ def plan_reading(
     One a target. A field that the file lacks is its initial default, or null.
     """
     ordinals = {source.id: ordinal for ordinal, source in enumerate(sources)}
-    return [_reading(target, sources, ordinals, field_ids) for target in targets]
+    return [
+        Conversion(field_to_arrow(target, field_ids=field_ids))
+        if target.id in all_null
+        else _reading(target, sources, ordinals, field_ids)
+        for target in targets
+    ]
 
 
 def _reading(

@@ -154,6 +154,15 @@ class PartitionField(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     transform: Transform = "identity"
 
 
+class SchemaVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an earlier version is stored: its id, file, BLAKE2b hash and stored size in bytes."""
+
+    id: int
+    path: str
+    hash: str
+    size: int
+
+
 class TableSchema(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
     """One version of a table's schema. Immutable: `schema_update` makes new ones.
 
@@ -173,6 +182,8 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
         The table's settings.
     stored_metadata
         Arrow's schema metadata.
+    ancestors
+        The versions before this one, oldest first: data files may have been written with any.
     time_ms
         When the version was made, milliseconds since 1970 UTC.
     unknown
@@ -189,6 +200,7 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     sort_by: tuple[int, ...] = ()
     properties: dict[str, str] = msgspec.field(default_factory=dict)
     stored_metadata: dict[str, str] = msgspec.field(name="metadata", default_factory=dict)
+    ancestors: tuple[SchemaVersion, ...] = ()
     time_ms: int = 0
     unknown: dict[str, Any] = msgspec.field(default_factory=dict, name=json_codec.UNKNOWN_KEYS)
 

@@ -47,7 +47,7 @@ def encode_value(scalar: pa.Scalar | None) -> Any:
         return int(scalar.as_py().scaleb(dtype.scale, _CONTEXT))
     if _is_binary(dtype):
         return scalar.as_py().hex()
-    batch = pa.record_batch([pa.array([scalar.as_py()], dtype)], names=[""])
+    batch = pa.record_batch([pa.array([scalar], dtype)], names=[""])
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
@@ -66,6 +66,19 @@ def decode_value(value: Any, dtype: pa.DataType) -> pa.Scalar:
         return _decode(value, dtype)
     except (pa.ArrowException, TypeError, OverflowError, ArithmeticError, OSError) as error:
         raise ValueError(f"{value!r} is not a value of {dtype}: {error}") from None
+
+
+def has_plain_json(dtype: pa.DataType) -> bool:
+    """Whether values of a type are plain JSON values, not Arrow streams."""
+    return (
+        pat.is_boolean(dtype)
+        or pat.is_integer(dtype)
+        or pat.is_floating(dtype)
+        or pat.is_decimal(dtype)
+        or _is_ticks(dtype)
+        or _is_string(dtype)
+        or _is_binary(dtype)
+    )
 
 
 def _decode(value: Any, dtype: pa.DataType) -> pa.Scalar:

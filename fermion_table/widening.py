@@ -143,3 +143,13 @@ _CHECKED = (
     (_is_bytes, _is_text),
     (pat.is_fixed_size_binary, _is_bytes),
 )
+
+
+def keeps_json(old: pa.DataType, new: pa.DataType) -> bool:
+    """Whether a value's JSON (`value_codec`) stays the same when a column's type widens.
+
+    Only then may a partition column change: manifests hold bounds over files of both types.
+    """
+    if pat.is_temporal(old) or pat.is_null(old) or pat.is_dictionary(old):
+        return old == new
+    return not pat.is_decimal(old) or old.scale == new.scale

@@ -1,0 +1,306 @@
+"""Writes rows as data files of a table, and describes them by manifest entries.
+
+Nothing it writes is visible before a commit names it: files have unique names, and
+`DataWriter.prepare_commit` gives the entries. Giving up deletes the files it made, no others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+import fermion
+from fermion.arrow_input import record_batch_reader
+from fermion.errors import InvalidArgumentError
+from fermion_table.conversion import Conversion, convert_batch, find_null, plan_writing
+from fermion_table.entries import EntryMaker
+from fermion_table.errors import SchemaMismatch
+from fermion_table.manifest import Entry, Source
+from fermion_table.partition import UNPARTITIONED, Partition, partition_columns, split_batch
+from fermion_table.paths import data_path, unique_name
+from fermion_table.properties import parse_properties
+from fermion_table.schema import TableSchema
+from fermion_table.storage import AtomicStore
+
+OPEN_FILES_MAX = 64
+"""Partitions that are written to at once; more close the one not written to for longest."""
+FIRST_RATIO = 0.4
+"""Bytes of a file for a byte of Arrow data, until a file has been closed."""
+
+
+class WriterMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one writer made: small, picklable, to be committed by `Table.commit`.
+
+    Attributes
+    ----------
+    entries
+        Its data files.
+    schema_id
+        The schema they were written with.
+    table_uuid
+        The table they belong to.
+    """
+
+    entries: tuple[Entry, ...] = ()
+    schema_id: int = 0
+    table_uuid: str = ""
+
+    @property
+    def rows(self) -> int:
+        """Rows in all files."""
+        return sum(entry.rows for entry in self.entries)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteSettings:
+    """How data files are written.
+
+    Attributes
+    ----------
+    target_file_bytes
+        A new file is begun when one has about this size; None takes the table's property.
+    file_options
+        Of every file; None takes the table's profile.
+    source
+        What the entries say wrote them.
+    """
+
+    target_file_bytes: int | None = None
+    file_options: fermion.WriteOptions | None = None
+    source: Source = "append"
+
+
+@dataclass(slots=True)
+class _OpenFile:
+    """A data file being written."""
+
+    writer: fermion.Writer
+    path: str
+    partition: Partition
+    raw_bytes: int = 0
+    rows: int = 0
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What a writer has done."""
+
+    entries: list[Entry] = field(default_factory=list)
+    raw_bytes: int = 0
+    file_bytes: int = 0
+
+    def ratio(self) -> float:
+        return self.file_bytes / self.raw_bytes if self.raw_bytes else FIRST_RATIO
+
+
+class DataWriter:
+    """Writes Arrow data to a table's files. A context manager: an error deletes what it wrote.
+
+    Parameters
+    ----------
+    store
+        Of the table.
+    schema
+        What the files are written with; data is matched by name.
+    settings
+        How.
+    table_uuid
+        Goes into the message.
+    """
+
+    def __init__(
+        self,
+        store: AtomicStore,
+        schema: TableSchema,
+        *,
+        settings: WriteSettings | None = None,
+        table_uuid: str = "",
+    ) -> None:
+        self.schema = schema
+        self._store = store
+        self._settings = settings or WriteSettings()
+        self._table_uuid = table_uuid
+        properties = parse_properties(schema.properties)
+        target = self._settings.target_file_bytes
+        self._target = properties.target_file_bytes if target is None else target
+        profile: Any = properties.profile
+        default = fermion.WriteOptions(profile=profile) if profile else fermion.WriteOptions()
+        self._options = self._settings.file_options or default
+        self._arrow = schema.to_arrow()
+        self._partitions = partition_columns(schema)
+        self._entries = EntryMaker(schema, properties.statistics_columns)
+        self._open: OrderedDict[tuple[Any, ...], _OpenFile] = OrderedDict()
+        self._progress = _Progress()
+        self._batch_mode: bool | None = None
+        self._plan: tuple[pa.Schema, list[Conversion]] | None = None
+        self._finished = False
+
+    def __enter__(self) -> DataWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is not None or not self._finished:
+            self.abort()
+
+    def write(self, data: Any) -> None:
+        """Append rows from any Arrow producer.
+
+        Raises
+        ------
+        SchemaMismatch
+            The data does not fit the table's schema, field by field; or one value does not.
+        InvalidArgumentError
+            After `append_batch`: a file holds batches or plain rows.
+        """
+        self._enter_mode(batches=False)
+        for batch in record_batch_reader(data, schema=self._schema_for(data)):
+            for partition, rows in split_batch(self._converted(batch), self._partitions):
+                self._write_rows(partition, rows)
+
+    def append_batch(self, batch_id: int, data: Any) -> None:
+        """Append one batch: its rows stay together, to be found again by their id.
+
+        In a partitioned table the rows of each partition are a batch of that id there.
+        """
+        self._enter_mode(batches=True)
+        reader = record_batch_reader(data, schema=self._schema_for(data))
+        table = pa.Table.from_batches(map(self._converted, reader), schema=self._arrow)
+        parts: dict[Partition, list[pa.RecordBatch]] = {}
+        for batch in table.to_batches():
+            for partition, rows in split_batch(batch, self._partitions):
+                parts.setdefault(partition, []).append(rows)
+        if not parts and not self._partitions:
+            parts[UNPARTITIONED] = []
+        for partition, batches in parts.items():
+            self._write_batch(partition, int(batch_id), batches)
+
+    def prepare_commit(self) -> list[WriterMessage]:
+        """Finish all files; the messages are what `Table.commit` takes."""
+        if not self._finished:
+            for key in list(self._open):
+                self._close(key)
+            self._finished = True
+        return [
+            WriterMessage(
+                entries=tuple(self._progress.entries),
+                schema_id=self.schema.id,
+                table_uuid=self._table_uuid,
+            )
+        ]
+
+    def abort(self) -> None:
+        """Delete every file of this writer; nothing of it may have been committed."""
+        self._finished = True
+        for file in self._open.values():
+            file.writer.abort()
+        self._open.clear()
+        delete_files(self._store, self._progress.entries)
+        self._progress.entries.clear()
+
+    def _schema_for(self, data: Any) -> pa.Schema | None:
+        """What a data set without types of its own (a dict, an empty iterable) is read as."""
+        untyped = isinstance(data, dict) or not hasattr(data, "__arrow_c_stream__")
+        known = isinstance(data, pa.RecordBatch | pa.RecordBatchReader)
+        if isinstance(data, dict):
+            return pa.schema([item for item in self._arrow if item.name in data])
+        return self._arrow if untyped and not known else None
+
+    def _enter_mode(self, *, batches: bool) -> None:
+        if self._finished:
+            raise InvalidArgumentError("the writer has finished: make another one")
+        if self._batch_mode is not None and self._batch_mode != batches:
+            raise InvalidArgumentError("a writer takes batches or plain rows, not both")
+        self._batch_mode = batches
+
+    def _converted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if self._plan is None or not self._plan[0].equals(batch.schema):
+            self._plan = batch.schema, plan_writing(self.schema, batch.schema)
+        converted = convert_batch(self._plan[1], batch, self._arrow)
+        for item, column in zip(self._arrow, converted.columns, strict=True):
+            found = find_null(item, column)
+            if found is not None:
+                raise SchemaMismatch(f"column {found!r} is NOT NULL, but the data holds nulls")
+        return converted
+
+    def _write_rows(self, partition: Partition, rows: pa.RecordBatch) -> None:
+        while rows.num_rows:
+            file = self._file(partition)
+            row_bytes = max(rows.nbytes / rows.num_rows, 1.0) * self._progress.ratio()
+            room = max(1, int((self._target - self._size(file)) / row_bytes))
+            head = rows.slice(0, room)
+            file.writer.write(head)
+            self._count(file, head.num_rows, head.nbytes)
+            rows = rows.slice(head.num_rows)
+
+    def _write_batch(
+        self, partition: Partition, batch_id: int, batches: Sequence[pa.RecordBatch]
+    ) -> None:
+        size = sum(batch.nbytes for batch in batches)
+        file = self._file(partition)
+        if file.rows and self._size(file) + size * self._progress.ratio() > self._target:
+            self._close(partition.values)
+            file = self._file(partition)
+        file.writer.append_batch(batch_id, pa.Table.from_batches(batches, schema=self._arrow))
+        self._count(file, sum(batch.num_rows for batch in batches), size)
+
+    def _size(self, file: _OpenFile) -> float:
+        return file.raw_bytes * self._progress.ratio()
+
+    def _count(self, file: _OpenFile, rows: int, raw_bytes: int) -> None:
+        file.rows += rows
+        file.raw_bytes += raw_bytes
+        if self._size(file) >= self._target:
+            self._close(file.partition.values)
+
+    def _file(self, partition: Partition) -> _OpenFile:
+        """The file that a partition's rows go to now."""
+        file = self._open.get(partition.values)
+        if file is None:
+            if len(self._open) >= OPEN_FILES_MAX:
+                self._close(next(iter(self._open)))
+            path = data_path(unique_name(), partition.segments)
+            writer = fermion.Writer(
+                self._store.locate(path, for_writing=True),
+                self._arrow,
+                options=self._options,
+                storage_options=self._store.storage_options,
+            )
+            file = self._open[partition.values] = _OpenFile(writer, path, partition)
+        self._open.move_to_end(partition.values)
+        return file
+
+    def _close(self, key: tuple[Any, ...]) -> None:
+        file = self._open.pop(key)
+        info = file.writer.close()
+        self._progress.raw_bytes += file.raw_bytes
+        self._progress.file_bytes += info.size
+        self._progress.entries.append(
+            self._entries.entry(
+                info,
+                file.path,
+                partition=file.partition.values,
+                source=self._settings.source,
+                created_ms=time.time_ns() // 1_000_000,
+            )
+        )
+
+
+def delete_files(store: AtomicStore, entries: Iterable[Entry]) -> None:
+    """Delete data files that nothing refers to; what can't be deleted is left as an orphan."""
+    for entry in entries:
+        if entry.path:
+            with contextlib.suppress(OSError):
+                store.delete(entry.path)

@@ -1,0 +1,71 @@
+"""Settings kept in a table's schema: their names, defaults and how their texts are read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fermion.errors import InvalidArgumentError
+
+TARGET_FILE_SIZE = "target_file_size"
+STATISTICS_COLUMNS = "statistics_columns"
+PROFILE = "file.profile"
+
+TARGET_FILE_BYTES = 256 * 1024 * 1024
+STATISTICS_COLUMNS_MAX = 32
+"""Leaf columns, beside partition, key and sort columns, whose statistics entries keep."""
+
+_SIZE = re.compile(r"\s*(\d{1,18})\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableProperties:
+    """What a table's settings say.
+
+    Attributes
+    ----------
+    target_file_bytes
+        Size that data files should have.
+    statistics_columns
+        Columns whose statistics entries keep beyond the usual ones.
+    profile
+        Of `fermion.WriteOptions`; None for its default.
+    """
+
+    target_file_bytes: int = TARGET_FILE_BYTES
+    statistics_columns: tuple[str, ...] = ()
+    profile: str | None = None
+
+
+def parse_properties(properties: Mapping[str, str]) -> TableProperties:
+    """Read the settings; names that are not known here are left alone.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A value that is not of its setting's form.
+    """
+    columns = properties.get(STATISTICS_COLUMNS, "")
+    return TableProperties(
+        target_file_bytes=parse_size(properties.get(TARGET_FILE_SIZE, TARGET_FILE_BYTES)),
+        statistics_columns=tuple(name.strip() for name in columns.split(",") if name.strip()),
+        profile=properties.get(PROFILE),
+    )
+
+
+def parse_size(size: int | str) -> int:
+    """Bytes from a number or a text such as ``256MB`` (powers of 1024).
+
+    Raises
+    ------
+    InvalidArgumentError
+        Not a size, or not above 0.
+    """
+    count = size if isinstance(size, int) else 0
+    if isinstance(size, str) and (match := _SIZE.fullmatch(size)):
+        count = int(match[1]) * 1024 ** _POWERS[match[2].lower()]
+    if count < 1:
+        raise InvalidArgumentError(f"{size!r} is not a size: expected bytes, or as in '256MB'")
+    return count

@@ -1,0 +1,288 @@
+"""What an append, a schema change or a compaction publishes, in terms of `commit`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from fermion_table.commit import commit
+from fermion_table.commit_request import CommitRequest, NewSchema
+from fermion_table.conflict import Redo
+from fermion_table.data_writer import delete_files
+from fermion_table.errors import CommitConflict, CommitStateUnknown
+from fermion_table.history import latest
+from fermion_table.manifest import Entry, field_id_runs
+from fermion_table.manifest_store import added_entries
+from fermion_table.paths import MAIN
+from fermion_table.schema import TableSchema, encode_schema
+from fermion_table.schema_store import load_table_schema, version_of
+from fermion_table.schema_update import Change, apply_changes
+from fermion_table.snapshot import SchemaReference, Snapshot
+from fermion_table.storage import AtomicStore
+
+ChangesFor = Callable[[Snapshot, TableSchema], Sequence[Change]]
+"""The changes to make to a snapshot's schema."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitWords:
+    """What the caller says about a commit."""
+
+    message: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    commit_user: str | None = None
+    commit_identifier: int | str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Publisher:
+    """Publishes to one branch of a table.
+
+    Parameters
+    ----------
+    store, branch
+        Where.
+    """
+
+    store: AtomicStore
+    branch: str = MAIN
+
+    def latest(self, known: Snapshot) -> Snapshot:
+        """The newest snapshot of the table that `known` belongs to."""
+        newest = latest(self.store, branch=self.branch, start=known.id)
+        if newest.table_uuid != known.table_uuid:
+            raise CommitConflict(
+                f"{self.store.location}: the table was replaced by another one; open it again",
+                theirs=f"create (table {newest.table_uuid})",
+            )
+        return newest
+
+    def append(
+        self, known: Snapshot, written: TableSchema, entries: Sequence[Entry], words: CommitWords
+    ) -> Snapshot:
+        """Publish new files.
+
+        Parameters
+        ----------
+        known
+            A snapshot of the table.
+        written
+            The schema of the files.
+        entries
+            The files; deleted if they are proven not to be published.
+
+        Raises
+        ------
+        CommitConflict
+            The files do not fit the table's schema any more.
+        """
+
+        def reason(reference: SchemaReference) -> str | None:
+            return misfit(written, load_table_schema(self.store, reference), entries)
+
+        with_schema = replace(_request("append", words), accepts_schema=reason, added=entries)
+        try:
+            base = self.latest(known)
+            why = reason(base.schema) if base.schema.id != written.id else None
+            if why is not None:
+                raise CommitConflict(
+                    f"{self.store.location}: append can't follow snapshot {base.id}: {why}",
+                    mine="append",
+                    theirs=f"schema {base.schema.id}",
+                )
+            return self._published(replace(with_schema, base=base), entries)
+        except CommitStateUnknown:
+            raise
+        except BaseException:
+            delete_files(self.store, entries)
+            raise
+
+    def append_merging(
+        self,
+        base: Snapshot,
+        written: TableSchema,
+        entries: Sequence[Entry],
+        changes: Sequence[Change],
+        words: CommitWords,
+    ) -> Snapshot:
+        """Publish new files together with the columns that they add to the schema.
+
+        Parameters
+        ----------
+        base
+            The snapshot whose schema `written` was made from by the changes.
+        """
+
+        def redo(newer: Snapshot, verdict: Redo) -> CommitRequest:
+            schema = self.changed_schema(newer, changes)
+            current = schema or load_table_schema(self.store, newer.schema)
+            return made(newer, schema, restated(written, current, entries))
+
+        def made(on: Snapshot, schema: TableSchema | None, added: Sequence[Entry]) -> CommitRequest:
+            return replace(_request("append", words), base=on, schema=_new(schema), added=added)
+
+        try:
+            request = made(base, written, entries)
+            return self._published(request, entries, redo)
+        except CommitStateUnknown:
+            raise
+        except BaseException:
+            delete_files(self.store, entries)
+            raise
+
+    def change_schema(
+        self, known: Snapshot, changes_for: ChangesFor, words: CommitWords
+    ) -> Snapshot:
+        """Publish a new schema version; the latest snapshot comes back if nothing changes."""
+
+        def request_on(base: Snapshot) -> CommitRequest | None:
+            current = load_table_schema(self.store, base.schema)
+            schema = self.changed_schema(base, changes_for(base, current))
+            if schema is None:
+                return None
+            return replace(
+                _request("schema", words),
+                base=base,
+                schema=_new(schema),
+                depends_on=_always if _requires_more(current, schema) else None,
+            )
+
+        def redo(base: Snapshot, verdict: Redo) -> CommitRequest:
+            request = request_on(base)
+            if request is None:
+                raise _NothingToDo(base)
+            return request
+
+        base = self.latest(known)
+        first = request_on(base)
+        if first is None:
+            return base
+        try:
+            return commit(self.store, first, branch=self.branch, redo=redo)
+        except _NothingToDo as done:
+            return done.base
+
+    def changed_schema(self, base: Snapshot, changes: Sequence[Change]) -> TableSchema | None:
+        """The next version of a snapshot's schema; None if the changes change nothing."""
+        current = load_table_schema(self.store, base.schema)
+        schema = apply_changes(current, changes, time_ms=time.time_ns() // 1_000_000)
+        if schema is current:
+            return None
+        ancestors = (*current.ancestors, version_of(base.schema))
+        return msgspec.structs.replace(schema, ancestors=ancestors)
+
+    def _published(
+        self,
+        request: CommitRequest,
+        entries: Sequence[Entry],
+        redo: Callable[[Snapshot, Redo], CommitRequest] | None = None,
+    ) -> Snapshot:
+        snapshot = commit(self.store, request, branch=self.branch, redo=redo)
+        if request.is_identified and entries:
+            mine = {entry.file for entry in entries}
+            if mine.isdisjoint(each.file for each in added_entries(self.store, snapshot)):
+                delete_files(self.store, entries)  # an earlier try of the same commit is there
+        return snapshot
+
+
+class _NothingToDo(Exception):
+    """Another commit has made the same change."""
+
+    def __init__(self, base: Snapshot) -> None:
+        super().__init__()
+        self.base = base
+
+
+def _request(kind: str, words: CommitWords) -> CommitRequest:
+    return CommitRequest(
+        kind=kind,  # type: ignore[arg-type]
+        message=words.message,
+        properties=words.properties,
+        commit_user=words.commit_user,
+        commit_identifier=words.commit_identifier,
+    )
+
+
+def _new(schema: TableSchema | None) -> NewSchema | None:
+    return None if schema is None else NewSchema(schema.id, encode_schema(schema))
+
+
+def _always(entry: Entry) -> bool:
+    return True
+
+
+def _requires_more(old: TableSchema, new: TableSchema) -> bool:
+    """Whether a field that could be null must not be any more."""
+    nullable = {each.id for top in old.fields for _, each in top.walk() if each.nullable}
+    return any(
+        not each.nullable and each.id in nullable for top in new.fields for _, each in top.walk()
+    )
+
+
+def misfit(written: TableSchema, schema: TableSchema, entries: Sequence[Entry]) -> str | None:
+    """Why files written with one version can't live under a later one; None if they can."""
+    if written.partition_by != schema.partition_by:
+        return "the table is partitioned otherwise now"
+    nullable = {each.id: each.nullable for top in written.fields for _, each in top.walk()}
+    for top in schema.fields:
+        for path, each in top.walk():
+            if each.nullable:
+                continue
+            name = ".".join(path)
+            if each.id not in nullable:
+                if len(path) == 1 and each.stored_initial_default is None:
+                    return f"column {name!r} was added as NOT NULL without a default"
+            elif nullable[each.id] and not all(_has_no_null(entry, each.id) for entry in entries):
+                return f"column {name!r} is NOT NULL now, and the new files may hold nulls"
+    return None
+
+
+def _has_no_null(entry: Entry, field_id: int) -> bool:
+    statistics = entry.stats.get(field_id)
+    return entry.rows == 0 or (statistics is not None and statistics.null_count == 0)
+
+
+def restated(written: TableSchema, schema: TableSchema, entries: Sequence[Entry]) -> list[Entry]:
+    """Entries of files written with one version, as if written with another.
+
+    Another commit took the version that the files were written with. Files are read by the names
+    that their schema version gives to ids, so equal names and types are all that is needed.
+
+    Raises
+    ------
+    CommitConflict
+        A column of the files is not in the other version, or has another type there.
+    """
+    ids: dict[int, int] = {}
+    for top in written.fields:
+        match = schema.by_name.get(top.name)
+        if match is None or not match.type.equals(top.type):
+            raise CommitConflict(
+                f"append: column {top.name!r} was changed by another commit; try again",
+                mine="append",
+                theirs=f"schema {schema.id}",
+            )
+        pairs = zip(top.walk(), match.walk(), strict=True)
+        ids.update({mine.id: theirs.id for (_, mine), (_, theirs) in pairs})
+    known = written.by_name
+    for top in schema.fields:
+        if top.name not in known and top.stored_initial_default is not None:
+            raise CommitConflict(
+                f"append: column {top.name!r}, which has a default, was added by another commit; "
+                "try again",
+                mine="append",
+                theirs=f"schema {schema.id}",
+            )
+    present = [top.id for top in written.fields]
+    return [
+        msgspec.structs.replace(
+            entry,
+            schema_id=schema.id,
+            columns=field_id_runs(ids[each] for each in present if entry.has_column(each)),
+            stats={ids[each]: statistics for each, statistics in entry.stats.items()},
+        )
+        for entry in entries
+    ]

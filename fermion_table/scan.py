@@ -1,0 +1,268 @@
+"""A scan: a question to one snapshot, planned from metadata and read by threads over files."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+
+from fermion.errors import InvalidArgumentError
+from fermion_table import type_codec
+from fermion_table.column_selection import queryable_fields, select_columns
+from fermion_table.conversion import empty_columns
+from fermion_table.errors import UnsupportedFeature
+from fermion_table.filters import TableFilter
+from fermion_table.manifest import Entry
+from fermion_table.manifest_store import manifest_entries, scan_order
+from fermion_table.scan_plan import PruningStep, ScanPlan, plan_scan, prune_manifests, splits_of
+from fermion_table.schema import PathLike, TableSchema
+from fermion_table.snapshot import Snapshot
+from fermion_table.split import Split
+from fermion_table.split_reader import BATCH_ROWS, ReadRequest, SplitReader
+from fermion_table.storage import AtomicStore
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas
+    import polars
+
+_Result = TypeVar("_Result")
+
+FILES_AHEAD = 2
+"""Files that are read ahead of what the threads are busy with."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scan:
+    """Rows of one snapshot: some columns, filtered. Nothing is read before a result is asked for.
+
+    Make one with `Table.scan`. It stays what it is when the table moves on.
+    """
+
+    store: AtomicStore
+    snapshot: Snapshot
+    schemas: Mapping[int, TableSchema]
+    table_schema: TableSchema
+    columns: tuple[PathLike, ...] | None = None
+    filter: TableFilter | None = None
+    limit: int | None = None
+    threads: int | None = None
+    batch_rows: int = BATCH_ROWS
+
+    def __post_init__(self) -> None:
+        if self.limit is not None and self.limit < 0:
+            raise InvalidArgumentError(f"limit={self.limit}: expected at least 0")
+        _ = self.schema  # a column that does not exist is an error now, not when reading
+
+    @cached_property
+    def _request(self) -> ReadRequest:
+        fields = select_columns(self.table_schema, self.columns, where=self.store.location)
+        paths = self.filter.paths if self.filter is not None else []
+        names = {each.name for each in fields} | {path[0] for path in paths}
+        metadata = type_codec.decode_metadata(self.table_schema.stored_metadata)
+        return ReadRequest(
+            fields=fields,
+            table_fields=tuple(
+                each for each in queryable_fields(self.table_schema) if each.name in names
+            ),
+            file_fields={},
+            filter=self.filter,
+            metadata=metadata or None,
+            storage_options=self.store.storage_options,
+            batch_rows=self.batch_rows,
+        )
+
+    @cached_property
+    def reader(self) -> SplitReader:
+        """What reads the splits of `plan`: picklable, for engines."""
+        request = self._request
+        ids = {each.id for each in request.table_fields}
+        return SplitReader(
+            replace(
+                request,
+                file_fields={
+                    schema_id: tuple(
+                        each for each in self.schemas[schema_id].fields if each.id in ids
+                    )
+                    for schema_id in {split.schema_id for split in self.plan().splits}
+                },
+            )
+        )
+
+    @property
+    def _threads(self) -> int:
+        return self.threads or os.cpu_count() or 1
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the result."""
+        return self._request.arrow_schema()
+
+    @cached_property
+    def entries(self) -> tuple[list[Entry], list[PruningStep]]:
+        """The files that may hold rows, and how they were found."""
+        snapshot = self.snapshot
+        references, step = prune_manifests(snapshot.manifests, self.filter, self.table_schema)
+        live = list(snapshot.tail)
+        for reference in references:
+            live += manifest_entries(self.store, reference)
+        live.sort(key=scan_order)
+        kept, steps = plan_scan(live, self.schemas, self.table_schema, self.filter)
+        return kept, [step, *steps] if snapshot.manifests else steps
+
+    @cached_property
+    def _plan(self) -> ScanPlan:
+        kept, steps = self.entries
+        for entry in kept:
+            if entry.deletion_vector is not None:
+                raise UnsupportedFeature(f"{entry.file}: deletion vectors can't be read yet")
+        return ScanPlan(
+            snapshot_id=self.snapshot.id,
+            splits=splits_of(kept, self.store.locate),
+            steps=tuple(steps),
+        )
+
+    def plan(self) -> ScanPlan:
+        """Which files are read, and how planning got there."""
+        return self._plan
+
+    def explain(self) -> str:
+        """What is read and why, in words: a funnel from the table to the files."""
+        columns = ", ".join(self.schema.names)
+        lines = [f"scan of {self.store.location}: {columns}"]
+        if self.filter is not None:
+            lines.append(f"filter: {self.filter.to_sql()}")
+        return "\n".join([*lines, self.plan().explain()])
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows as record batches, a few files read ahead."""
+        rows_left = self.limit
+        if rows_left == 0:
+            return
+        for batch in _read_all(self.reader, self.plan().splits, self._threads):
+            if rows_left is not None:
+                batch = batch.slice(0, rows_left)
+                rows_left -= batch.num_rows
+            yield batch
+            if rows_left == 0:
+                return
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The rows as a stream."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as a table."""
+        if len(self.schema):
+            return pa.Table.from_batches(self.to_batches(), schema=self.schema)
+        rows = self.count()
+        return pa.Table.from_batches([empty_columns(self.schema, rows)])
+
+    def to_pandas(self, **options: Any) -> pandas.DataFrame:
+        """The rows as a pandas frame; options are those of `pyarrow.Table.to_pandas`."""
+        return self.to_arrow().to_pandas(**options)
+
+    def to_polars(self, *, lazy: bool = False) -> polars.DataFrame | polars.LazyFrame:
+        """The rows as a polars frame; a lazy one reads only the columns that it uses."""
+        import polars  # optional, and slow to import
+        from polars.io.plugins import register_io_source
+
+        if not lazy:
+            return polars.DataFrame(polars.from_arrow(self.to_arrow()))
+
+        def source(
+            with_columns: list[str] | None,
+            predicate: polars.Expr | None,
+            n_rows: int | None,
+            batch_size: int | None,
+        ) -> Iterator[polars.DataFrame]:
+            chosen = self if with_columns is None else self.select(with_columns)
+            for batch in chosen.head_scan(n_rows).to_batches():
+                frame = polars.DataFrame(polars.from_arrow(batch))
+                yield frame if predicate is None else frame.filter(predicate)
+
+        empty = polars.DataFrame(polars.from_arrow(self.schema.empty_table()))
+        return register_io_source(source, schema=empty.schema)
+
+    def to_duckdb(
+        self, connection: duckdb.DuckDBPyConnection | None = None
+    ) -> duckdb.DuckDBPyRelation:
+        """The rows as a relation of DuckDB."""
+        import duckdb  # optional
+
+        return (connection or duckdb.default_connection()).from_arrow(self.to_arrow())
+
+    def count(self) -> int:
+        """How many rows there are; without a filter no file is opened."""
+        plan = self.plan()
+        if self.filter is None:
+            total = sum(entry.live_rows for entry in self.entries[0])
+        else:
+            reader = self.reader
+            total = sum(
+                _map_ordered(
+                    lambda split: reader.count(split, threads=1), plan.splits, self._threads
+                )
+            )
+        return total if self.limit is None else min(total, self.limit)
+
+    def head(self, n: int = 10) -> pa.Table:
+        """The first rows."""
+        return self.head_scan(n).to_arrow()
+
+    def head_scan(self, n: int | None) -> Scan:
+        """The same with at most ``n`` rows."""
+        limits = [limit for limit in (n, self.limit) if limit is not None]
+        return replace(self, limit=min(limits, default=None))
+
+    def select(self, columns: Sequence[PathLike]) -> Scan:
+        """The same with other columns."""
+        return replace(self, columns=tuple(columns))
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The rows as an Arrow C stream."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        return f"<Scan of {self.store.location!r}, snapshot {self.snapshot.id}>"
+
+
+def _read_all(
+    reader: SplitReader, splits: Sequence[Split], threads: int
+) -> Iterator[pa.RecordBatch]:
+    """The batches of all splits in order; one big file is decoded by several threads."""
+    if threads == 1 or len(splits) < 2:
+        for split in splits:
+            yield from reader.read(split, threads=threads)
+        return
+
+    def read(split: Split) -> list[pa.RecordBatch]:
+        return list(reader.read(split, threads=1))
+
+    for batches in _map_ordered(read, splits, threads):
+        yield from batches
+
+
+def _map_ordered(
+    function: Callable[[Split], _Result], splits: Sequence[Split], threads: int
+) -> Iterator[_Result]:
+    """The results in order, computed by threads, only a few ahead of the one that is wanted."""
+    with ThreadPoolExecutor(threads) as executor:
+        ahead: deque[Future[_Result]] = deque()
+        rest = iter(splits)
+        try:
+            for split in rest:
+                ahead.append(executor.submit(function, split))
+                if len(ahead) > threads + FILES_AHEAD:
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
+        finally:
+            for future in ahead:
+                future.cancel()

@@ -1,0 +1,403 @@
+"""Changes to a table's schema, as functions from one version to the next.
+
+Each function returns the schema changed, under the same version id; `apply_changes` gives the
+result of several the next id. A change names fields by path, so that it can be applied again to
+a schema that another commit has changed meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+import pyarrow as pa
+
+from fermion.errors import InvalidArgumentError, column_not_found
+from fermion_table import value_codec
+from fermion_table.arrow_schema import fields_from_arrow
+from fermion_table.schema import KEY, Field, Path, TableSchema
+from fermion_table.widening import can_widen, keeps_json
+
+Change = Callable[[TableSchema], TableSchema]
+HasNulls = Callable[[TableSchema, Path], bool]
+"""Whether any live row is null at a path of a schema."""
+Place = Literal["first", "last", "before", "after"]
+
+_UNSET: Any = object()
+
+
+def apply_changes(schema: TableSchema, changes: Sequence[Change], *, time_ms: int) -> TableSchema:
+    """The schema after all changes, with the next id; the schema itself if nothing changed."""
+    changed = schema
+    for change in changes:
+        changed = change(changed)
+    if changed == schema:
+        return schema
+    return msgspec.structs.replace(changed, id=schema.id + 1, time_ms=time_ms)
+
+
+def add_column(
+    schema: TableSchema,
+    path: Path,
+    field: pa.Field,
+    *,
+    default: Any = None,
+    place: Place = "last",
+    other: str | None = None,
+) -> TableSchema:
+    """Add a field, at any depth of structs; it gets ids that were never used.
+
+    Parameters
+    ----------
+    path
+        Where; the last name is the new field's.
+    field
+        Type, nullability and metadata.
+    default
+        What rows hold that were written before, and rows written without it from now on.
+    place, other
+        Where among its siblings.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The name is taken, the parent is no struct, or NOT NULL comes without a default.
+    """
+    name = path[-1]
+    made, last = fields_from_arrow([field.with_name(name)], schema.last_field_id)
+    new = made[0]
+    if default is not None:
+        stored = value_codec.encode_value(_scalar(default, field.type, path))
+        new = msgspec.structs.replace(
+            new, stored_initial_default=stored, stored_write_default=stored
+        )
+    elif not field.nullable:
+        raise InvalidArgumentError(
+            f"add column {_text(path)!r}: NOT NULL needs a default, for the rows written before it"
+        )
+
+    def edit(siblings: tuple[Field, ...]) -> tuple[Field, ...]:
+        if any(sibling.name == name for sibling in siblings):
+            raise InvalidArgumentError(f"add column {_text(path)!r}: the name is taken")
+        return _placed(siblings, new, place, other, path)
+
+    changed = _edit_siblings(schema, path, edit, "add column")
+    return msgspec.structs.replace(changed, last_field_id=last)
+
+
+def drop_column(schema: TableSchema, path: Path) -> TableSchema:
+    """Drop a field; its id is never used again.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A partition, key or sort column, or the last of its siblings.
+    """
+    field = schema.find(path)
+    _refuse_role(schema, field, path, "drop column")
+
+    def edit(siblings: tuple[Field, ...]) -> tuple[Field, ...]:
+        if len(siblings) == 1:
+            where = f"struct {_text(path[:-1])!r}" if path[1:] else "the table"
+            raise InvalidArgumentError(f"drop column {_text(path)!r}: it is the last of {where}")
+        return tuple(sibling for sibling in siblings if sibling.id != field.id)
+
+    return _edit_siblings(schema, path, edit, "drop column")
+
+
+def rename_column(schema: TableSchema, path: Path, name: str) -> TableSchema:
+    """Give a field another name; files keep the old one, which the id makes harmless.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The name is taken, or the field is a list's element or a map's key or value.
+    """
+    field = schema.find(path)
+
+    def edit(siblings: tuple[Field, ...]) -> tuple[Field, ...]:
+        if any(sibling.name == name and sibling.id != field.id for sibling in siblings):
+            raise InvalidArgumentError(
+                f"rename column {_text(path)!r} to {name!r}: the name is taken"
+            )
+        return tuple(
+            msgspec.structs.replace(sibling, name=name) if sibling.id == field.id else sibling
+            for sibling in siblings
+        )
+
+    return _edit_siblings(schema, path, edit, "rename column")
+
+
+def move_column(
+    schema: TableSchema, path: Path, place: Place, other: str | None = None
+) -> TableSchema:
+    """Change a field's place among its siblings."""
+    field = schema.find(path)
+
+    def edit(siblings: tuple[Field, ...]) -> tuple[Field, ...]:
+        rest = tuple(sibling for sibling in siblings if sibling.id != field.id)
+        return _placed(rest, field, place, other, path)
+
+    return _edit_siblings(schema, path, edit, "move column")
+
+
+def alter_column(
+    schema: TableSchema,
+    path: Path,
+    *,
+    type: pa.DataType | None = None,
+    nullable: bool | None = None,
+    comment: str | None = _UNSET,
+    default: Any = _UNSET,
+    has_nulls: HasNulls | None = None,
+) -> TableSchema:
+    """Change a field's type, nullability, comment or write default.
+
+    Parameters
+    ----------
+    type
+        A type that every value of the old one fits (`widening`); nested types may get new fields.
+    nullable
+        False only if no live row is null there.
+    comment
+        None takes it away.
+    default
+        What rows written without the field hold from now on; None is null.
+    has_nulls
+        Tells whether a live row is null; without it NOT NULL is refused.
+
+    Raises
+    ------
+    InvalidArgumentError
+    """
+    field = schema.find(path)
+    last = schema.last_field_id
+    if type is not None:
+        widened, last = _widened(field, type, last, path, is_key=False)
+        if _has_role(schema, field) and not keeps_json(field.type, type):
+            raise _refused(path, field.type, type, "the column is a partition or key column")
+        field = widened
+    if nullable is not None and nullable != field.nullable:
+        _check_nullable(schema, field, path, nullable, has_nulls)
+        field = msgspec.structs.replace(field, nullable=nullable)
+    if comment is not _UNSET:
+        field = msgspec.structs.replace(field, comment=comment)
+    if default is not _UNSET:
+        scalar = None if default is None else _scalar(default, field.type, path)
+        field = msgspec.structs.replace(
+            field, stored_write_default=value_codec.encode_value(scalar)
+        )
+    changed = _replace(schema, path, field)
+    return msgspec.structs.replace(changed, last_field_id=last)
+
+
+def set_properties(
+    schema: TableSchema, updates: Mapping[str, str], removed: Sequence[str] = ()
+) -> TableSchema:
+    """Change the table's settings."""
+    kept = {key: value for key, value in schema.properties.items() if key not in removed}
+    return msgspec.structs.replace(schema, properties=kept | dict(updates))
+
+
+def merge_columns(schema: TableSchema, data: pa.Schema) -> list[Change]:
+    """What adds to a schema, as nullable columns, those of the data's fields that it lacks."""
+    return _merged(schema.fields, list(data), ())
+
+
+def _merged(fields: Sequence[Field], found: Sequence[pa.Field], path: Path) -> list[Change]:
+    known = {field.name: field for field in fields}
+    changes: list[Change] = []
+    for item in found:
+        field = known.get(item.name)
+        if field is None:
+            changes.append(_adding((*path, item.name), item))
+        elif field.kind == "struct" and pa.types.is_struct(item.type):
+            changes += _merged(field.children, list(item.type), (*path, item.name))
+    return changes
+
+
+def _adding(path: Path, item: pa.Field) -> Change:
+    nullable = item.with_nullable(True)
+
+    def change(schema: TableSchema) -> TableSchema:
+        siblings = schema.fields if not path[1:] else schema.find(path[:-1]).children
+        if any(sibling.name == path[-1] for sibling in siblings):
+            return schema  # another commit has added it meanwhile
+        return add_column(schema, path, nullable)
+
+    return change
+
+
+def _widened(
+    field: Field, dtype: pa.DataType, last: int, path: Path, *, is_key: bool
+) -> tuple[Field, int]:
+    """A field under a wider type, and the greatest id in use then."""
+    old = field.type
+    if old.equals(dtype):
+        return field, last
+    ((target,), fresh) = fields_from_arrow([pa.field(field.name, dtype)], last)
+    if pa.types.is_null(old):
+        return msgspec.structs.replace(field, stored_type=target.stored_type), fresh
+    if not field.children:
+        if target.children or not can_widen(old, dtype):
+            raise _refused(path, old, dtype, "not every value would stay the same")
+        return _with_plain_type(field, target), last
+    same_kind = target.kind == field.kind and len(target.children) > 0
+    if not same_kind or not _same_shape(field, target):
+        raise _refused(path, old, dtype, "the kind of nesting differs")
+    if field.kind == "struct":
+        return _widened_struct(field, dtype, last, path, is_key=is_key)
+    children = []
+    for name, child, new in zip(field.child_names(), field.children, target.children, strict=True):
+        below, key = (*path, name), is_key or name == KEY
+        widened, last = _widened(child, new.type, last, below, is_key=key)
+        children.append(widened)
+    return field.with_children(children), last
+
+
+def _with_plain_type(field: Field, target: Field) -> Field:
+    """A field under a wider type; its defaults are spelled anew."""
+    dtype = target.type
+
+    def respelled(scalar: pa.Scalar | None) -> Any:
+        return None if scalar is None else value_codec.encode_value(scalar.cast(dtype))
+
+    return msgspec.structs.replace(
+        field,
+        stored_type=target.stored_type,
+        stored_initial_default=respelled(field.initial_default),
+        stored_write_default=respelled(field.write_default),
+    )
+
+
+def _same_shape(field: Field, target: Field) -> bool:
+    one, other = field.stored_type, target.stored_type
+    assert not isinstance(one, str)
+    assert not isinstance(other, str)
+    return (one.length, one.keys_sorted) == (other.length, other.keys_sorted)
+
+
+def _widened_struct(
+    field: Field, dtype: pa.StructType, last: int, path: Path, *, is_key: bool
+) -> tuple[Field, int]:
+    wanted = {item.name: item for item in dtype}
+    children = []
+    for child in field.children:
+        item = wanted.pop(child.name, None)
+        if item is None:
+            raise _refused(path, field.type, dtype, f"field {child.name!r} is missing: drop it")
+        widened, last = _widened(child, item.type, last, (*path, child.name), is_key=is_key)
+        children.append(widened)
+    if wanted and is_key:
+        raise _refused(path, field.type, dtype, "a map's keys get no new fields")
+    if any(not item.nullable for item in wanted.values()):
+        raise _refused(path, field.type, dtype, "a new field must be nullable: add it by itself")
+    added, last = fields_from_arrow(wanted.values(), last)
+    return field.with_children((*children, *added)), last
+
+
+def _refused(path: Path, old: pa.DataType, new: pa.DataType, why: str) -> InvalidArgumentError:
+    return InvalidArgumentError(f"column {_text(path)!r} can't change from {old} to {new}: {why}")
+
+
+def _check_nullable(
+    schema: TableSchema, field: Field, path: Path, nullable: bool, has_nulls: HasNulls | None
+) -> None:
+    parents = [schema.find(path[:count]) for count in range(1, len(path))]
+    if nullable and parents and parents[-1].kind == "map" and path[-1] == KEY:
+        raise InvalidArgumentError(f"column {_text(path)!r}: a map's keys are never null")
+    if nullable:
+        if field.id in schema.primary_key:
+            raise InvalidArgumentError(f"column {_text(path)!r} is a key column: it stays NOT NULL")
+        return
+    if any(parent.kind != "struct" for parent in parents):
+        raise InvalidArgumentError(
+            f"column {_text(path)!r}: nothing can prove that no row is null inside a list or map"
+        )
+    if has_nulls is None or has_nulls(schema, path):
+        raise InvalidArgumentError(
+            f"column {_text(path)!r} can't become NOT NULL: live rows are null there"
+        )
+
+
+def _has_role(schema: TableSchema, field: Field) -> bool:
+    partitions = {partition.source_id for partition in schema.partition_by}
+    return field.id in partitions.union(schema.primary_key, schema.sort_by)
+
+
+def _refuse_role(schema: TableSchema, field: Field, path: Path, action: str) -> None:
+    if _has_role(schema, field):
+        raise InvalidArgumentError(
+            f"{action} {_text(path)!r}: it is a partition, key or sort column"
+        )
+
+
+def _scalar(value: Any, dtype: pa.DataType, path: Path) -> pa.Scalar:
+    if pa.types.is_nested(dtype):
+        raise InvalidArgumentError(f"column {_text(path)!r}: {dtype} can't have a default")
+    try:
+        if isinstance(value, pa.Scalar):
+            return value if value.type == dtype else value.cast(dtype)
+        if isinstance(dtype, pa.BaseExtensionType):
+            return pa.array([value], dtype.storage_type).cast(dtype)[0]
+        return pa.array([value], dtype)[0]
+    except (pa.ArrowException, TypeError, OverflowError) as error:
+        raise InvalidArgumentError(
+            f"column {_text(path)!r}: the default {value!r} is no {dtype}: {error}"
+        ) from None
+
+
+def _placed(
+    siblings: tuple[Field, ...], field: Field, place: Place, other: str | None, path: Path
+) -> tuple[Field, ...]:
+    if place in ("first", "last"):
+        return (field, *siblings) if place == "first" else (*siblings, field)
+    names = [sibling.name for sibling in siblings]
+    if other not in names:
+        raise column_not_found(other, names, where=f"move {_text(path)!r} {place} another column")
+    at = names.index(other) + (place == "after")
+    return (*siblings[:at], field, *siblings[at:])
+
+
+def _edit_siblings(
+    schema: TableSchema,
+    path: Path,
+    edit: Callable[[tuple[Field, ...]], tuple[Field, ...]],
+    action: str,
+) -> TableSchema:
+    """The schema with the fields beside and at a path edited."""
+    parent = path[:-1]
+    if not parent:
+        return msgspec.structs.replace(schema, fields=edit(schema.fields))
+    field = schema.find(parent)
+    if field.kind != "struct":
+        raise InvalidArgumentError(f"{action} {_text(path)!r}: {_text(parent)!r} is no struct")
+    if any(
+        name == KEY and schema.find(path[:count]).kind == "map"
+        for count, name in enumerate(parent)
+        if count
+    ):
+        raise InvalidArgumentError(f"{action} {_text(path)!r}: a map's keys only widen")
+    return _replace(schema, parent, field.with_children(edit(field.children)))
+
+
+def _replace(schema: TableSchema, path: Path, field: Field) -> TableSchema:
+    """The schema with another field at a path."""
+    return msgspec.structs.replace(schema, fields=_replaced(schema.fields, path, field, None))
+
+
+def _replaced(
+    fields: tuple[Field, ...], path: Path, field: Field, parent: Field | None
+) -> tuple[Field, ...]:
+    names = [each.name for each in fields] if parent is None else list(parent.child_names())
+    at = names.index(path[0])
+    new = field
+    if path[1:]:
+        old = fields[at]
+        new = old.with_children(_replaced(old.children, path[1:], field, old))
+    return (*fields[:at], new, *fields[at + 1 :])
+
+
+def _text(path: Path) -> str:
+    return ".".join(path)

@@ -1,0 +1,213 @@
+"""Reads a split as record batches of the schema that a query asked for.
+
+A file is read under its own names and types; what it lacks costs no request. The plan for it
+depends on the schema it was written with and on which of its columns hold data, so files alike
+share one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+import fermion
+from fermion.predicate import Expression
+from fermion_table.column_selection import (
+    BATCH_COLUMNS,
+    file_columns,
+    select_paths,
+)
+from fermion_table.conversion import Conversion, convert_batch, empty_columns, plan_reading
+from fermion_table.filters import TableFilter, conjunction, push_down, selected
+from fermion_table.row_selection import filter_rows
+from fermion_table.schema import Field, Path, field_to_arrow
+from fermion_table.split import Split
+
+BATCH_ROWS = 65_536
+REMOTE_PREFETCH_BYTES = 512 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadRequest:
+    """What a query wants of every split. Picklable.
+
+    Attributes
+    ----------
+    fields
+        Fields to give back, pruned below structs.
+    table_fields
+        Top-level fields, whole, that `fields` and the filter come from.
+    file_fields
+        Of each schema that files were written with, by its id: the top-level fields with ids of
+        `table_fields`.
+    filter
+        Rows to give back; None: all.
+    metadata
+        Of the schema given back.
+    storage_options
+        For `fermion.open`.
+    batch_rows
+        Rows a batch, at most.
+    """
+
+    fields: tuple[Field, ...]
+    table_fields: tuple[Field, ...]
+    file_fields: Mapping[int, tuple[Field, ...]]
+    filter: TableFilter | None = None
+    metadata: Mapping[bytes, bytes] | None = None
+    storage_options: dict[str, Any] | None = None
+    batch_rows: int = BATCH_ROWS
+
+    def arrow_schema(self) -> pa.Schema:
+        """The schema given back."""
+        fields = [field_to_arrow(each, field_ids=False) for each in self.fields]
+        return pa.schema(fields, metadata=dict(self.metadata) if self.metadata else None)
+
+
+@dataclass(frozen=True, slots=True)
+class FilePlan:
+    """How files of one kind are read.
+
+    Attributes
+    ----------
+    columns
+        What their reader is asked for.
+    pushed
+        The filter that their reader applies.
+    schema, conversions
+        What its batches become.
+    residual
+        The filter that is applied then.
+    final
+        What becomes of that; None: it is what the query wants.
+    """
+
+    columns: list[str | Path]
+    pushed: Expression | None
+    schema: pa.Schema
+    conversions: list[Conversion]
+    residual: Expression | None
+    final: list[Conversion] | None
+
+    @property
+    def needs_file(self) -> bool:
+        """Whether a file has to be opened at all."""
+        return bool(self.columns) or self.pushed is not None
+
+
+@dataclass(slots=True)
+class SplitReader:
+    """Reads splits of one query; holds no open files, and may be used by many threads."""
+
+    request: ReadRequest
+    schema: pa.Schema = field(init=False)
+    _plans: dict[Any, FilePlan] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.schema = self.request.arrow_schema()
+
+    def plan(self, split: Split) -> FilePlan:
+        """How a split is read."""
+        key = split.schema_id, split.columns, split.in_batches
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans[key] = _plan(self.request, self.schema, split)
+        return plan
+
+    def read(self, split: Split, *, threads: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows of a split that the query wants, in the file's order.
+
+        Parameters
+        ----------
+        threads
+            For decoding the file; None takes the number of processors.
+        """
+        plan = self.plan(split)
+        for batch in self._file_batches(split, plan, threads):
+            converted = convert_batch(plan.conversions, batch, plan.schema)
+            if plan.residual is not None:
+                converted = filter_rows(converted, selected(plan.residual, converted))
+            if plan.final is not None:
+                converted = convert_batch(plan.final, converted, self.schema)
+            if converted.num_rows:
+                yield converted
+
+    def count(self, split: Split, *, threads: int | None = None) -> int:
+        """How many rows of a split the filter selects."""
+        plan = self.plan(split)
+        if plan.residual is None and split.row_range is None:
+            if plan.pushed is None:
+                return split.rows
+            with self._open(split, threads) as file:
+                return file.count(plan.pushed)
+        return sum(batch.num_rows for batch in self.read(split, threads=threads))
+
+    def _file_batches(
+        self, split: Split, plan: FilePlan, threads: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        rows = self.request.batch_rows
+        if not plan.needs_file:
+            for start in range(0, split.rows_wanted, rows):
+                count = min(rows, split.rows_wanted - start)
+                yield empty_columns(pa.schema([]), count)
+            return
+        with self._open(split, threads) as file:
+            if split.row_range is None:
+                yield from file.iter_batches(plan.columns, filter=plan.pushed, batch_size=rows)
+            else:
+                table = file.read(plan.columns, filter=plan.pushed, rows=split.row_range)
+                yield from table.to_batches(max_chunksize=rows)
+
+    def _open(self, split: Split, threads: int | None) -> fermion.FermionFile:
+        prefetch = None
+        if "://" in split.location and split.tail_length:
+            prefetch = max(split.tail_length, REMOTE_PREFETCH_BYTES)
+        return fermion.open(
+            split.location,
+            storage_options=self.request.storage_options,
+            options=fermion.ReadOptions(threads=threads, prefetch_bytes=prefetch),
+        )
+
+
+def _plan(request: ReadRequest, schema: pa.Schema, split: Split) -> FilePlan:
+    known = request.file_fields[split.schema_id]
+    sources = [each for each in known if split.has_data(each.id)]
+    if split.in_batches:
+        sources += BATCH_COLUMNS
+    all_null = {each.id for each in known}.difference(each.id for each in sources)
+    pushed: list[Expression] = []
+    residual: list[Expression] = []
+    for part in request.filter.parts if request.filter is not None else ():
+        inside = push_down(part, request.table_fields, sources)
+        (residual if inside is None else pushed).append(part if inside is None else inside)
+    fields = request.fields
+    for part in residual:
+        fields = _with_paths(fields, part, request.table_fields)
+    paths, found = file_columns(fields, sources)
+    arrow = [field_to_arrow(each, field_ids=False) for each in fields]
+    same = fields == request.fields
+    return FilePlan(
+        columns=[path[0] if path[0] in _VIRTUAL else path for path in paths],
+        pushed=conjunction(pushed),
+        schema=schema if same else pa.schema(arrow),
+        conversions=plan_reading(fields, found, all_null=all_null),
+        residual=conjunction(residual),
+        final=None if same else plan_reading(request.fields, fields),
+    )
+
+
+_VIRTUAL = {each.name for each in BATCH_COLUMNS}
+
+
+def _with_paths(
+    fields: tuple[Field, ...], part: Expression, table_fields: tuple[Field, ...]
+) -> tuple[Field, ...]:
+    """Fields and what a part of a filter reads besides; a struct it reads from becomes whole."""
+    have = {each.id: each for each in fields}
+    for path in sorted(part.columns()):
+        (wanted,) = select_paths(table_fields, [path[:1]], where="filter")
+        have[wanted.id] = wanted
+    return tuple(have.values())
