@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.arrow_types import Node, NodeKind, Order
+from fermion.bloom import build_bloom
 from fermion.cmb import ALL_NULL_CHUNK, DEFAULT_CHUNK, ChunkRecord
 from fermion.encodings.selection import ChoiceMemory
 from fermion.errors import InvalidArgumentError
@@ -33,10 +34,11 @@ VALIDITY_BYTES = 1 / 8
 
 @dataclass(slots=True)
 class EncodedStream:
-    """Pages of one stream's chunk, and its record, which lacks only the file offset."""
+    """Pages of one stream's chunk, its bloom filter, and its record, which lacks only offsets."""
 
     record: ChunkRecord
     pages: list[bytes] = field(default_factory=list)
+    bloom: bytes | None = None
 
 
 @dataclass(slots=True)
@@ -83,6 +85,11 @@ class ColumnPlan:
         if isinstance(wanted, bool):
             return wanted
         return ".".join(self.paths.get(ordinal, (self.node.name,))) in wanted
+
+    def wants_bloom(self, ordinal: int) -> bool:
+        """Whether a leaf gets a bloom filter."""
+        path = self.paths.get(ordinal)
+        return path is not None and ".".join(path) in self.options.bloom_filters
 
     def memory(self, ordinal: int) -> ChoiceMemory:
         """The memory of a stream's choices."""
@@ -196,10 +203,17 @@ class _Encoder:
             self._empty_statistics(node, validity)
             return EncodedStream(DEFAULT_CHUNK)
         cuts = self._data_cuts(values, physical, batch_ends)
-        plan = self._plan
-        chunk = self._pages(
-            node.stream, values, physical, cuts, validity if isinstance(validity, Bits) else None
-        )
+        stream = self._described(node, values, validity, cuts)
+        if self._plan.wants_bloom(node.stream):
+            stream.bloom = build_bloom(values, validity, node)
+        return stream
+
+    def _described(
+        self, node: Node, values: Values, validity: Bits | None, cuts: np.ndarray
+    ) -> EncodedStream:
+        plan, physical = self._plan, node.physical
+        assert physical is not None
+        chunk = self._pages(node.stream, values, physical, cuts, validity)
         if node.order is Order.NONE or not plan.wants_statistics(node.stream):
             unknown = np.full(len(cuts) - 1, INT64_MIN), np.full(len(cuts) - 1, INT64_MAX)
             nulls = len(values) - validity.count() if isinstance(validity, Bits) else 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any
@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.arrow_input import record_batch_reader
-from fermion.arrow_types import column_node
+from fermion.arrow_types import NodeKind, Order, column_node
 from fermion.batch_meta import STREAM_TYPES, BatchLog, encode_batches
+from fermion.bloom import bloom_record
 from fermion.checksum import crc32c
 from fermion.cit import build_cit
 from fermion.cmb import ChunkRecord, build_cmb
@@ -29,6 +30,7 @@ from fermion.layout import (
     SETTING_CHECKSUM_SHIFT,
     STRIPE_ENTRY,
     ChecksumKind,
+    ExtTag,
     SectionKind,
     Setting,
     align,
@@ -105,6 +107,7 @@ class Writer:
         self._logs = [_ColumnLog(plan.node.stop) for plan in plans]
         self._batch_records: list[list[ChunkRecord]] = [[], []]
         self._batches: BatchLog | None = None
+        self._blooms: list[tuple[ChunkRecord, bytes]] = []
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = self._pending_bytes = self._rows = 0
         self._stripe_rows: list[int] = []
@@ -273,6 +276,8 @@ class Writer:
         for stream in streams:
             if stream.pages:
                 stream.record.offset = self._position
+                if stream.bloom is not None:
+                    self._blooms.append((stream.record, stream.bloom))
                 for page in stream.pages:
                     self._put(page)
 
@@ -314,6 +319,9 @@ class Writer:
 
     def _finish(self) -> FileInfo:
         self._put(bytes(align(self._position) - self._position))
+        for record, bloom in self._blooms:
+            record.extension[ExtTag.BLOOM] = bloom_record(self._position, bloom)
+            self._put(bloom)
         cmb_offset = self._position
         lengths = [
             self._put_cmb(log, plan) for log, plan in zip(self._logs, self._plans, strict=True)
@@ -378,6 +386,8 @@ class Writer:
 
     def _settings(self) -> int:
         settings = Setting.BATCH if self._batches is not None else Setting(0)
+        if self._blooms:
+            settings |= Setting.HAS_INDEX_AREA
         kind = ChecksumKind[self.options.checksum.upper()]
         return int(settings) | kind << SETTING_CHECKSUM_SHIFT
 
@@ -419,7 +429,7 @@ def _difference(expected: pa.Schema, found: pa.Schema) -> str:
     return f"expected {len(expected)} columns, found {len(found)}"
 
 
-def _check_option_columns(options: WriteOptions, plans: Iterable[ColumnPlan]) -> None:
+def _check_option_columns(options: WriteOptions, plans: Sequence[ColumnPlan]) -> None:
     named = [*options.encodings, *options.bloom_filters]
     if not isinstance(options.statistics, bool):
         named += options.statistics
@@ -430,6 +440,17 @@ def _check_option_columns(options: WriteOptions, plans: Iterable[ColumnPlan]) ->
     for name in named:
         if name not in known:
             raise InvalidArgumentError(f"options name column {name!r}, which the schema lacks")
+    for name in options.bloom_filters:
+        leaves = {
+            ".".join(plan.paths[node.stream]): node
+            for plan in plans
+            for node in plan.node.walk()
+            if node.stream in plan.paths and node.kind is NodeKind.LEAF
+        }
+        if name not in leaves or leaves[name].order is Order.NONE:
+            raise InvalidArgumentError(
+                f"bloom_filters: column {name!r} is no scalar of a type with equality"
+            )
 
 
 def write_table(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,10 +13,12 @@ import pyarrow.compute as pc
 
 from fermion.arrow_types import Node, NodeKind
 from fermion.batch_lookup import BatchLookup
+from fermion.bloom import BloomFilter, parse_bloom_record
+from fermion.cmb import Chunk, ColumnBlock
 from fermion.column_reader import ColumnTask, DecodeOptions, read_columns
 from fermion.file_index import FileIndex
 from fermion.file_info import BATCH_ID
-from fermion.layout import ALL_NULL_LENGTH, INT64_MAX, INT64_MIN, ChunkFlag, DescType
+from fermion.layout import ALL_NULL_LENGTH, INT64_MAX, INT64_MIN, ChunkFlag, DescType, ExtTag
 from fermion.predicate import Bounds, Expression, evaluate, ranges_that_may_match
 from fermion.predicate.ranges import RowRanges
 from fermion.projection import Projected
@@ -39,6 +43,7 @@ class StripeReader:
     def __init__(self, index: FileIndex, executor: Executor | None) -> None:
         self._index, self._executor = index, executor
         checksum, verify = index.footer.checksum_kind, index.options.verify_checksums
+        self._blooms: dict[int, BloomFilter] = {}
         self._decode = DecodeOptions(checksum, verify, index.where)
         self.batches = BatchLookup(index, verify=verify, checksum=checksum)
 
@@ -110,11 +115,15 @@ class StripeReader:
                 return None
             return _unit_bounds(node, rows, INT64_MAX, INT64_MIN, rows, EXACT)
         nulls = -1 if hidden else chunk.null_count
+        found = self._page_bounds(block, chunk, node, rows, nulls)
+        return replace(found, may_contain=self._may_contain(block, chunk, node))
+
+    def _page_bounds(
+        self, block: ColumnBlock, chunk: Chunk, node: Node, rows: int, nulls: int
+    ) -> Bounds:
         pages = block.pages(chunk)
-        if pages is None:
+        if pages is None or not chunk.flags & ChunkFlag.HAS_MINMAX:
             return _unit_bounds(node, rows, chunk.minimum, chunk.maximum, nulls, chunk.flags)
-        if not chunk.flags & ChunkFlag.HAS_MINMAX:
-            return None
         pages = pages[1:] if chunk.flags & ChunkFlag.FIRST_PAGE_IS_DICT else pages
         boundaries = np.concatenate(([0], np.cumsum(pages["rowCount"], dtype=np.int64)))
         count = len(pages)
@@ -126,6 +135,28 @@ class StripeReader:
             flags=np.full(count, chunk.flags, np.uint32),
             type=node.storage,
         )
+
+    def _may_contain(
+        self, block: ColumnBlock, chunk: Chunk, node: Node
+    ) -> Callable[[Sequence[Any]], np.ndarray] | None:
+        """The chunk's bloom filter, read when it is first asked; None where it has none."""
+        if not chunk.extension_offset:
+            return None
+        record = block.extension(chunk).get(ExtTag.BLOOM)
+        if record is None:
+            return None
+
+        def ask(raws: Sequence[Any]) -> np.ndarray:
+            bloom = self._blooms.get(chunk.offset)
+            if bloom is None:
+                index = self._index
+                stop = index.footer.cmb_offset
+                offset, length, crc = parse_bloom_record(record, stop, index.where)
+                bloom = BloomFilter(index.source.read(offset, length), crc, index.where)
+                self._blooms[chunk.offset] = bloom
+            return bloom.may_contain(raws, node.storage)
+
+        return ask
 
     def _batch_bounds(self, name: str, stripe: int) -> Bounds | None:
         if name != BATCH_ID:

@@ -68,7 +68,8 @@ def hash_fixed(values: np.ndarray, out: np.ndarray) -> None:
 def hash_binary(offsets: np.ndarray, data: np.ndarray, out: np.ndarray) -> None:
     """XXH64 of each byte string."""
     _check_length(out, len(offsets) - 1)
-    if len(offsets) < 1 or offsets[0] < 0 or offsets[-1] > len(data) or (np.diff(offsets) < 0).any():
+    outside = len(offsets) < 1 or offsets[0] < 0 or offsets[-1] > len(data)
+    if outside or (np.diff(offsets) < 0).any():
         raise ValueError("offsets decrease or are outside of the bytes")
     out[:] = [_xxh64(data[a:b].tobytes()) for a, b in itertools.pairwise(offsets.tolist())]
 

@@ -57,6 +57,9 @@ class Bounds:
         ``uint32``, shape (u,): `ChunkFlag` bits. Without HAS_MINMAX the bounds are unknown.
     type
         The type of the column's values in these units.
+    may_contain
+        Asked whether raw values (see `literals.Resolved`) may be in any of the units: bool, shape
+        (values,). A bloom filter, say; None where nothing of the kind is known.
     """
 
     boundaries: np.ndarray
@@ -65,6 +68,7 @@ class Bounds:
     null_count: np.ndarray
     flags: np.ndarray
     type: pa.DataType
+    may_contain: Callable[[Sequence[Any]], np.ndarray] | None = None
 
     @classmethod
     def of_units(cls, parts: Sequence[ColumnStatistics], dtype: pa.DataType) -> Bounds:
@@ -153,6 +157,13 @@ class _Units:
             must_true=all_true & self.no_null,
             must_false=~any_true & self.no_null,
         )
+
+    def contain(self, some: np.ndarray, raws: list[Any]) -> np.ndarray:
+        """``some``, or False throughout where none of the raw values is in the units."""
+        ask = self.bounds.may_contain
+        if ask is None or not some.any() or ask(raws).any():
+            return some
+        return np.zeros_like(some)
 
     def constant(self, truth: bool) -> _Settled:
         """A leaf that is the same for every value, and NULL where the column is."""
@@ -297,7 +308,7 @@ def _comparison(units: _Units, operator: str, value: Any) -> _Settled:
         some = units.unknown | (units.filled & (low <= key.high) & (high >= key.low))
         every = _all_equal(units, key)
         if operator == "==":
-            return units.settle(some, every)
+            return units.settle(units.contain(some, [raw]), every)
         return units.settle(~every, ~some & units.filled & units.nan_free)
     some, every = _ordered(units, operator, key)
     return units.settle(
@@ -329,7 +340,7 @@ def _ordered(units: _Units, operator: str, key: _Key) -> tuple[np.ndarray, np.nd
 
 
 def _is_in(units: _Units, values: tuple[Any, ...]) -> _Settled:
-    keys, has_null, has_nan = [], False, False
+    keys, raws, has_null, has_nan = [], [], False, False
     for value in values:
         if value is not None and literal_family(value) != family(units.storage):
             return units.never() if pat.is_null(units.storage) else units.nothing_known()
@@ -338,6 +349,7 @@ def _is_in(units: _Units, values: tuple[Any, ...]) -> _Settled:
         operator, raw = resolve("==", value, units.storage)
         if operator == "==":
             keys.append(_key(raw, units))
+            raws.append(raw)
     if pat.is_null(units.storage):
         return units.never()
     some = units.unknown.copy()
@@ -350,6 +362,7 @@ def _is_in(units: _Units, values: tuple[Any, ...]) -> _Settled:
         some |= units.filled & within
         every = units.min_exact & units.max_exact & units.filled & units.nan_free
         every &= (units.low >= lows[at]) & (units.high <= highs[at]) & crisp[at]
+        some = units.contain(some, raws)
     if has_nan:
         some |= ~units.nan_free
     settled = units.settle(some, every)
