@@ -114,7 +114,7 @@ class DecimalFloats(Encoding):
 
 
 def decimal_exponent(values: np.ndarray) -> int | None:
-    """The smallest exponent that makes nearly all of a sample integers; None where none does.
+    """The smallest exponent that makes most of a sample integers; None where that is not enough.
 
     Parameters
     ----------
@@ -126,9 +126,8 @@ def decimal_exponent(values: np.ndarray) -> int | None:
         wide = sample.astype(np.float64, copy=False)
         exact = (np.rint(wide * _COLUMN) / _COLUMN).astype(sample.dtype, copy=False) == sample
     hits = np.add.reduce(exact, axis=1, dtype=np.int64)
-    enough = hits >= max(len(sample) * (1 - 2 * EXCEPTIONS_PART_MAX), 1)
-    first = int(enough.argmax())
-    return first if enough[first] else None
+    best = int(hits.argmax())
+    return best if hits[best] >= max(len(sample) * (1 - 2 * EXCEPTIONS_PART_MAX), 1) else None
 
 
 def to_integers(values: np.ndarray, exponent: int) -> tuple[np.ndarray, np.ndarray]:
