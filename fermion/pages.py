@@ -27,6 +27,7 @@ from fermion.compression import compress, decompress
 from fermion.encodings.decoding import (
     NodeDescription,
     TreeSlice,
+    decode_tree_codes,
     decode_trees,
     describe_tree,
 )
@@ -309,12 +310,7 @@ def decode_pages(
         A page needs a newer reader.
     """
     wanted = [page for page in slices if page.start != page.stop]
-    trees = []
-    for page in wanted:
-        try:
-            trees.append(_open(page, verify, checksum))
-        except (FermionError, ValueError) as error:
-            raise _located(error, where, page) from error
+    trees = _open_all(wanted, verify, checksum, where)
     if isinstance(dictionary, PageSlice):
         dictionary = (
             decode_dictionary(dictionary, physical, verify=verify, checksum=checksum, where=where)
@@ -322,6 +318,36 @@ def decode_pages(
             else None
         )
     return decode_trees(
+        trees, physical, dictionary, lambda index, error: _located(error, where, wanted[index])
+    )
+
+
+def decode_codes(
+    slices: Sequence[PageSlice],
+    physical: PhysicalType,
+    *,
+    dictionary: PageSlice | Values | None = None,
+    verify: bool = True,
+    checksum: ChecksumKind = ChecksumKind.CRC32C,
+    where: str = "",
+) -> tuple[np.ndarray, Values] | None:
+    """Decode pages to codes and a dictionary, where they are stored so.
+
+    Parameters and errors are those of `decode_pages`.
+
+    Returns
+    -------
+    codes, values
+        ``uint32``, one a slot, each below the number of values; and the distinct values in the
+        order in which they first appear. None where not all pages share one dictionary.
+    """
+    wanted = [page for page in slices if page.start != page.stop]
+    trees = _open_all(wanted, verify, checksum, where)
+    if isinstance(dictionary, PageSlice):
+        dictionary = decode_dictionary(
+            dictionary, physical, verify=verify, checksum=checksum, where=where
+        )
+    return decode_tree_codes(
         trees, physical, dictionary, lambda index, error: _located(error, where, wanted[index])
     )
 
@@ -376,6 +402,18 @@ def describe_page(page: PageSlice, *, where: str = "") -> PageDescription:
         return PageDescription(tree.slots, name, len(page.buffer), raw_length, describe_tree(tree))
     except (FermionError, ValueError) as error:
         raise _located(error, where, page) from error
+
+
+def _open_all(
+    pages: Sequence[PageSlice], verify: bool, kind: ChecksumKind, where: str
+) -> list[TreeSlice]:
+    trees = []
+    for page in pages:
+        try:
+            trees.append(_open(page, verify, kind))
+        except (FermionError, ValueError) as error:
+            raise _located(error, where, page) from error
+    return trees
 
 
 def _open(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fermion.encodings.dictionary import Dictionary
 from fermion.encodings.protocol import (
     NODE_HEADER_SIZE,
     BinaryPlan,
@@ -15,7 +16,8 @@ from fermion.encodings.protocol import (
     encoding_name,
 )
 from fermion.encodings.registry import ENCODINGS
-from fermion.errors import FermionError
+from fermion.errors import FermionError, InvalidFileError
+from fermion.layout import EncodingId
 from fermion.values import BinaryValues, Bits, PhysicalKind, PhysicalType, Values, empty
 
 Locate = Callable[[int, Exception], FermionError]
@@ -155,6 +157,38 @@ def _decode_binary(
         except (FermionError, ValueError) as error:
             raise locate(index, error) from error
     return BinaryValues(offsets, data)
+
+
+def decode_tree_codes(
+    trees: Sequence[TreeSlice], physical: PhysicalType, dictionary: Values | None, locate: Locate
+) -> tuple[np.ndarray, Values] | None:
+    """The wanted slots of all trees as codes (``uint32``) and the one dictionary they share.
+
+    None where there is none, or more than one.
+    """
+    kinds = {tree.root.encoding for tree in trees}
+    local = kinds == {EncodingId.DICTIONARY_LOCAL} and len(trees) == 1
+    if not local and kinds != {EncodingId.DICTIONARY}:
+        return None
+    dtype = None if physical.kind is PhysicalKind.BINARY else physical.dtype
+    parts = []
+    values = dictionary
+    for index, tree in enumerate(trees):
+        context = tree.context(dictionary)
+        try:
+            encoding = context.encoding(tree.root)
+            assert isinstance(encoding, Dictionary)
+            values = encoding.dictionary(tree.root, dtype, context)
+            codes = encoding.codes(tree.root, tree.slots, tree.start, tree.stop, context)
+            if int(codes.max()) >= len(values):
+                raise InvalidFileError(
+                    f"dictionary node: expected codes below {len(values)}, found {codes.max()}"
+                )
+            parts.append(codes)
+        except (FermionError, ValueError) as error:
+            raise locate(index, error) from error
+    assert values is not None
+    return np.concatenate(parts), values
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -28,6 +29,7 @@ from fermion.options import PROFILES, WriteOptions
 from fermion.pages import (
     HEADER_SIZE,
     PageSlice,
+    decode_codes,
     decode_dictionary,
     decode_pages,
     describe_page,
@@ -177,14 +179,42 @@ def test_a_dictionary_page_comes_first_and_holds_each_value_once() -> None:
     assert dictionary is not None
     entries = decode_dictionary(dictionary, BINARY)
     assert isinstance(entries, BinaryValues)
-    texts = [values.data[low:high].tobytes() for low, high in pairwise(values.offsets.tolist())]
-    found = [entries.data[low:high].tobytes() for low, high in pairwise(entries.offsets.tolist())]
-    assert found == list(dict.fromkeys(texts))
+    assert items_of(entries) == list(dict.fromkeys(items_of(values)))
     expected = decode_pages(slices, BINARY, dictionary=dictionary)
     assert_same(decode_pages(slices, BINARY, dictionary=entries), expected)
     assert_same(expected, values)
     with pytest.raises(InvalidFileError, match="no dictionary page"):
         decode_pages(slices, BINARY)
+
+
+@pytest.mark.parametrize("physical", [BINARY, DECIMAL, FLOAT64])
+@pytest.mark.parametrize("pages", [1, 4])
+def test_codes_and_dictionary_stand_for_the_values(physical: PhysicalType, pages: int) -> None:
+    values = make_values(physical, 9000, "few", 3)
+    cuts = cuts_of(9000, pages)
+    chunk = encode_chunk(values, physical, cuts, options=WriteOptions(), forced="dictionary")
+    slices, dictionary = page_slices(chunk, cuts)
+    found = decode_codes(slices, physical, dictionary=dictionary)
+    assert found is not None
+    codes, entries = found
+    assert codes.dtype == np.uint32
+    texts = items_of(entries)
+    assert [texts[code] for code in codes.tolist()] == items_of(values)
+    plain = encode_chunk(values, physical, cuts, options=WriteOptions(), forced="plain")
+    assert decode_codes(page_slices(plain, cuts)[0], physical) is None
+    damaged = bytearray(chunk.pages[-1])
+    damaged[HEADER_SIZE + 12] = 3
+    part = replace(slices[-1], buffer=seal(damaged))
+    with pytest.raises(InvalidFileError, match=r"a\.fermion: page at offset .* 1, 2 or 4"):
+        decode_codes([part], physical, dictionary=dictionary, where="a.fermion")
+
+
+def items_of(values: Values) -> list[bytes]:
+    """Each value's bytes."""
+    if isinstance(values, BinaryValues):
+        return [values.data[low:high].tobytes() for low, high in pairwise(values.offsets.tolist())]
+    assert isinstance(values, np.ndarray)
+    return [values[slot : slot + 1].tobytes() for slot in range(len(values))]
 
 
 @pytest.mark.parametrize("physical", TYPES, ids=lambda it: f"{it.kind.name}{it.width}")
