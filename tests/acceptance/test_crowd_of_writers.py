@@ -6,10 +6,10 @@ import subprocess
 import sys
 
 import pyarrow as pa
-import pytest
 
 from fermion_table import Table
 
+WRITERS, COMMITS = 16, 20
 SCHEMA = pa.schema([("writer", pa.int32()), ("commit", pa.int32())])
 WRITER = """
 import sys
@@ -29,28 +29,19 @@ for commit in range(commits):
 """
 
 
-@pytest.mark.parametrize(
-    ("writers", "commits"),
-    [
-        pytest.param(4, 10, id="4x10"),
-        pytest.param(16, 20, id="16x20", marks=pytest.mark.slow),
-    ],
-)
-def test_every_commit_of_every_process_is_there_once(
-    table_path, project_environment, writers, commits
-):
+def test_every_commit_of_every_process_is_there_once(table_path, project_environment):
     """Separate interpreters that start together; then history, rows and the chain of hashes."""
     Table.create(table_path, SCHEMA)
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(table_path), str(writer), str(commits)],
+            [sys.executable, "-c", WRITER, str(table_path), str(writer), str(COMMITS)],
             env=project_environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
-        for writer in range(writers)
+        for writer in range(WRITERS)
     ]
     for process in processes:
         assert process.stdout.readline() == "ready\n", process.communicate()
@@ -58,16 +49,16 @@ def test_every_commit_of_every_process_is_there_once(
         process.stdin.write("go\n")
         process.stdin.flush()
     ends = [(process.communicate(timeout=500)[1], process.returncode) for process in processes]
-    assert ends == [("", 0)] * writers
+    assert ends == [("", 0)] * WRITERS
 
     table = Table.open(table_path)
-    assert table.snapshot.id == writers * commits
-    assert [snapshot.id for snapshot in table.snapshots()] == list(range(writers * commits + 1))
+    assert table.snapshot.id == WRITERS * COMMITS
+    assert [snapshot.id for snapshot in table.snapshots()] == list(range(WRITERS * COMMITS + 1))
 
     rows = table.scan().to_arrow().sort_by([("writer", "ascending"), ("commit", "ascending")])
     assert rows.to_pylist() == [
         {"writer": writer, "commit": commit}
-        for writer in range(writers)
-        for commit in range(commits)
+        for writer in range(WRITERS)
+        for commit in range(COMMITS)
     ]
     assert table.verify().ok
