@@ -1,5 +1,12 @@
 """Fermion tables: snapshots, schemas with field ids, many writers, time travel."""
 
+from fermion_table.compaction import (
+    CompactionGroup,
+    CompactionMessage,
+    CompactionResult,
+    CompactionTask,
+    compact_group,
+)
 from fermion_table.data_writer import DataWriter, WriterMessage, WriteSettings
 from fermion_table.errors import (
     CommitConflict,
@@ -26,6 +33,10 @@ from fermion_table.verify import VerifyReport
 __all__ = [
     "CommitConflict",
     "CommitStateUnknown",
+    "CompactionGroup",
+    "CompactionMessage",
+    "CompactionResult",
+    "CompactionTask",
     "CorruptMetadata",
     "DataWriter",
     "Field",
@@ -48,4 +59,5 @@ __all__ = [
     "VersionNotFound",
     "WriteSettings",
     "WriterMessage",
+    "compact_group",
 ]

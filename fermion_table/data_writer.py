@@ -102,7 +102,9 @@ class _Progress:
 
 
 class DataWriter:
-    """Writes Arrow data to a table's files. A context manager: an error deletes what it wrote.
+    """Writes Arrow data to a table's files.
+
+    As a context manager it deletes what it wrote unless the block reaches `prepare_commit`.
 
     Parameters
     ----------
@@ -152,7 +154,7 @@ class DataWriter:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if kind is not None or not self._finished:
+        if not self._finished:  # once there are messages, a commit may have named the files
             self.abort()
 
     def write(self, data: Any) -> None:
@@ -202,7 +204,7 @@ class DataWriter:
         ]
 
     def abort(self) -> None:
-        """Delete every file of this writer; nothing of it may have been committed."""
+        """Delete every file of this writer. Not once a commit of its messages has been tried."""
         self._finished = True
         for file in self._open.values():
             file.writer.abort()

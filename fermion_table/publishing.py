@@ -12,7 +12,7 @@ from fermion_table.commit import commit
 from fermion_table.commit_request import CommitRequest, NewSchema
 from fermion_table.conflict import Redo
 from fermion_table.data_writer import delete_files
-from fermion_table.errors import CommitConflict, CommitStateUnknown
+from fermion_table.errors import CommitConflict
 from fermion_table.history import latest
 from fermion_table.manifest import Entry, field_id_runs
 from fermion_table.manifest_store import added_entries
@@ -83,22 +83,19 @@ class Publisher:
         def reason(reference: SchemaReference) -> str | None:
             return misfit(written, load_table_schema(self.store, reference), entries)
 
-        with_schema = replace(_request("append", words), accepts_schema=reason, added=entries)
-        try:
-            base = self.latest(known)
-            why = reason(base.schema) if base.schema.id != written.id else None
-            if why is not None:
-                raise CommitConflict(
-                    f"{self.store.location}: append can't follow snapshot {base.id}: {why}",
-                    mine="append",
-                    theirs=f"schema {base.schema.id}",
-                )
-            return self._published(replace(with_schema, base=base), entries)
-        except CommitStateUnknown:
-            raise
-        except BaseException:
+        base = self.latest(known)
+        why = reason(base.schema) if base.schema.id != written.id else None
+        if why is not None:
             delete_files(self.store, entries)
-            raise
+            raise CommitConflict(
+                f"{self.store.location}: append can't follow snapshot {base.id}: {why}",
+                mine="append",
+                theirs=f"schema {base.schema.id}",
+            )
+        request = _request("append", words)
+        return self._published(
+            replace(request, base=base, accepts_schema=reason, added=entries), entries
+        )
 
     def append_merging(
         self,
@@ -124,14 +121,7 @@ class Publisher:
         def made(on: Snapshot, schema: TableSchema | None, added: Sequence[Entry]) -> CommitRequest:
             return replace(_request("append", words), base=on, schema=_new(schema), added=added)
 
-        try:
-            request = made(base, written, entries)
-            return self._published(request, entries, redo)
-        except CommitStateUnknown:
-            raise
-        except BaseException:
-            delete_files(self.store, entries)
-            raise
+        return self._published(made(base, written, entries), entries, redo)
 
     def change_schema(
         self, known: Snapshot, changes_for: ChangesFor, words: CommitWords
@@ -180,7 +170,11 @@ class Publisher:
         entries: Sequence[Entry],
         redo: Callable[[Snapshot, Redo], CommitRequest] | None = None,
     ) -> Snapshot:
-        snapshot = commit(self.store, request, branch=self.branch, redo=redo)
+        try:
+            snapshot = commit(self.store, request, branch=self.branch, redo=redo)
+        except CommitConflict:  # proven: nothing was published. Any other error proves nothing
+            delete_files(self.store, entries)
+            raise
         if request.is_identified and entries:
             mine = {entry.file for entry in entries}
             if mine.isdisjoint(each.file for each in added_entries(self.store, snapshot)):

@@ -4,43 +4,42 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-import msgspec
 import pyarrow as pa
 
-import fermion
-from fermion import col
 from fermion.arrow_input import record_batch_reader
-from fermion.errors import FermionError, InvalidArgumentError
+from fermion.errors import InvalidArgumentError
 from fermion_table import history, schema_update
 from fermion_table.arrow_schema import schema_from_arrow
-from fermion_table.column_selection import BATCH_ID
 from fermion_table.commit import create_table
 from fermion_table.commit_request import NewSchema
+from fermion_table.compaction import (
+    CompactionMessage,
+    CompactionResult,
+    CompactionTask,
+    compaction_tasks,
+    plan_compaction,
+)
+from fermion_table.compaction_run import commit_groups, run_compaction
 from fermion_table.data_writer import DataWriter, WriterMessage, WriteSettings
 from fermion_table.errors import TableExists
-from fermion_table.filters import TableFilter, both, table_filter
 from fermion_table.location import open_store
 from fermion_table.manifest import Entry
 from fermion_table.paths import MAIN
-from fermion_table.properties import parse_properties
-from fermion_table.publishing import CommitWords, Publisher
-from fermion_table.scan import Scan
+from fermion_table.properties import parse_properties, parse_size
+from fermion_table.publishing import CommitWords
 from fermion_table.schema import Path, PathLike, TableSchema, encode_schema
 from fermion_table.schema_builder import SchemaUpdate
-from fermion_table.schema_store import SchemaVersions
 from fermion_table.snapshot import Snapshot
-from fermion_table.storage import AtomicStore, Durability
-from fermion_table.verify import VerifyReport, verify
+from fermion_table.storage import Durability
+from fermion_table.table_view import TableView
 
 Location = str | os.PathLike[str]
 
 
-class Table:
+class Table(TableView):
     """A table at one of its snapshots.
 
     It sees the snapshot it was opened at until it commits itself or `refresh` is called; other
@@ -51,12 +50,6 @@ class Table:
     store, snapshot, branch
         Use `Table.open` and `Table.create`.
     """
-
-    def __init__(self, store: AtomicStore, snapshot: Snapshot, *, branch: str = MAIN) -> None:
-        self._store = store
-        self._branch = branch
-        self._publisher = Publisher(store, branch)
-        self._move_to(snapshot)
 
     @classmethod
     def create(
@@ -138,134 +131,6 @@ class Table:
         """Whether there is a table."""
         return history.table_exists(open_store(path, storage_options=storage_options))
 
-    def __repr__(self) -> str:
-        return (
-            f"<Table {self.location!r}, snapshot {self.snapshot.id}: "
-            f"{self.snapshot.totals.rows:,} rows in {self.snapshot.totals.files:,} files>"
-        )
-
-    @property
-    def location(self) -> str:
-        """Where the table lies."""
-        return self._store.location
-
-    @property
-    def store(self) -> AtomicStore:
-        """The table's objects; for engines."""
-        return self._store
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """The snapshot that this object sees."""
-        return self._snapshot
-
-    @property
-    def schema(self) -> TableSchema:
-        """The schema of `snapshot`."""
-        return self._schemas.current
-
-    @property
-    def properties(self) -> dict[str, str]:
-        """The table's settings; a copy."""
-        return dict(self.schema.properties)
-
-    def _move_to(self, snapshot: Snapshot) -> Snapshot:
-        self._snapshot = snapshot
-        self._schemas = SchemaVersions(self._store, snapshot)
-        return snapshot
-
-    def refresh(self) -> Snapshot:
-        """Move to the latest snapshot."""
-        return self._move_to(self._publisher.latest(self._snapshot))
-
-    def schemas(self) -> list[TableSchema]:
-        """Every version of the schema up to this snapshot's, oldest first."""
-        return [self._schemas[number] for number in self._schemas]
-
-    def snapshots(self) -> list[Snapshot]:
-        """Every snapshot up to this one that has not expired, oldest first."""
-        walked = history.walk(self._store, self._snapshot, branch=self._branch)
-        return list(walked)[::-1]
-
-    def history(self) -> list[dict[str, Any]]:
-        """What happened, newest first: a row for each snapshot."""
-        return [_history_row(snapshot) for snapshot in reversed(self.snapshots())]
-
-    def scan(
-        self,
-        *,
-        columns: Sequence[PathLike] | None = None,
-        filter: Any = None,
-        snapshot_id: int | None = None,
-        as_of: datetime | str | None = None,
-        branch: str | None = None,
-        batch_id: int | Iterable[int] | None = None,
-        limit: int | None = None,
-        threads: int | None = None,
-    ) -> Scan:
-        """Ask for rows; nothing is read before the scan is asked for a result.
-
-        Parameters
-        ----------
-        columns
-            Names, names joined by dots, or sequences of names; ``batch_id`` and
-            ``index_in_batch`` for files in batch mode. None: every column.
-        filter
-            Anything that `fermion` takes as a filter. The result is exact.
-        snapshot_id, as_of, branch
-            Another snapshot, with its own schema: by id, by time (the latest then), or the
-            latest of a branch.
-        batch_id
-            Only rows of this batch, or of these.
-        limit
-            At most so many rows.
-        threads
-            For reading files side by side; None takes the number of processors.
-
-        Raises
-        ------
-        ColumnNotFoundError, InvalidArgumentError, VersionNotFound
-        """
-        snapshot = self._version(snapshot_id, as_of, branch)
-        same = snapshot is self._snapshot
-        schemas = self._schemas if same else SchemaVersions(self._store, snapshot)
-        schema = schemas.current
-        chosen = table_filter(filter, schema, where=self.location)
-        if batch_id is not None:
-            chosen = both(chosen, _batch_filter(batch_id, schema, self.location))
-        return Scan(
-            store=self._store,
-            snapshot=snapshot,
-            schemas=schemas,
-            table_schema=schema,
-            columns=None if columns is None else _column_list(columns),
-            filter=chosen,
-            limit=limit,
-            threads=threads,
-        )
-
-    def _version(
-        self, snapshot_id: int | None, as_of: datetime | str | None, branch: str | None
-    ) -> Snapshot:
-        named = [each for each in (snapshot_id, as_of) if each is not None]
-        if len(named) > 1:
-            raise InvalidArgumentError("snapshot_id and as_of: expected one of them")
-        where = branch or self._branch
-        if snapshot_id is not None:
-            if where == self._branch and snapshot_id == self._snapshot.id:
-                return self._snapshot
-            return history.load_snapshot(self._store, snapshot_id, branch=where)
-        if as_of is not None:
-            moment = datetime.fromisoformat(as_of) if isinstance(as_of, str) else as_of
-            return history.snapshot_at(self._store, moment, branch=where)
-        if where != self._branch:
-            return history.latest(self._store, branch=where)
-        return self._snapshot
-
-    def lookup_batch(self, batch_id: int, *, columns: Sequence[PathLike] | None = None) -> pa.Table:
-        """All rows of a batch, in their order; none if there is no such batch."""
-        return self.scan(batch_id=batch_id, columns=columns).to_arrow()
-
     def append(
         self,
         data: Any,
@@ -308,7 +173,8 @@ class Table:
             return self._append_merging(data, words)
         with self.writer() as writer:
             writer.write(data)
-            return self._commit_entries(writer.prepare_commit(), words)
+            messages = writer.prepare_commit()
+        return self._commit_entries(messages, words)
 
     def _append_merging(self, data: Any, words: CommitWords) -> Snapshot:
         reader = record_batch_reader(data)
@@ -346,7 +212,8 @@ class Table:
         with self.writer() as writer:
             for batch_id, data in batches:
                 writer.append_batch(batch_id, data)
-            return self._commit_entries(writer.prepare_commit(), words)
+            messages = writer.prepare_commit()
+        return self._commit_entries(messages, words)
 
     def writer(self, *, settings: WriteSettings | None = None) -> DataWriter:
         """A writer of data files, for engines: its messages are given to `commit`."""
@@ -409,25 +276,6 @@ class Table:
 
         return SchemaUpdate(self.schema, publish, has_nulls)
 
-    def _has_nulls(self, snapshot: Snapshot, schema: TableSchema, path: Path) -> bool:
-        """Whether a live row is null at a path of a schema that may not be published yet."""
-        field = schema.find(path)
-        schemas = SchemaVersions(self._store, snapshot)
-        known = schemas.current.paths.get(field.id)
-        if known is None:
-            return False  # added in the same update, with a default
-        null = table_filter(col(*known).is_null(), schemas.current, where=self.location)
-        scan = Scan(
-            store=self._store,
-            snapshot=snapshot,
-            schemas=schemas,
-            table_schema=schemas.current,
-            columns=(),
-            filter=null,
-            limit=1,
-        )
-        return scan.count() > 0
-
     def add_columns(
         self,
         columns: Mapping[str, pa.DataType] | pa.Schema,
@@ -467,10 +315,105 @@ class Table:
             update.set_properties(updates, remove=remove)
         return self._snapshot
 
-    def verify(self, *, data: bool = False) -> VerifyReport:
-        """Check the whole history: hashes, parents, files; with ``data`` every checksum."""
-        check = partial(_check_file, self._store) if data else None
-        return verify(self._store, branch=self._branch, check_file=check)
+    def plan_compaction(
+        self,
+        *,
+        filter: Any = None,
+        target_size: int | str | None = None,
+        min_input_files: int = 2,
+        sort_by: Sequence[str] | None = None,
+    ) -> list[CompactionTask]:
+        """The groups of small files of this snapshot, as tasks for `compaction.compact_group`."""
+        target = self._target_bytes(target_size)
+        entries, _ = self.scan(filter=filter).entries
+        return compaction_tasks(
+            plan_compaction(entries, target_bytes=target, min_input_files=min_input_files),
+            store=self._store,
+            schema=self.schema,
+            schemas=self._schemas,
+            target_bytes=target,
+            sort_by=sort_by or (),
+        )
+
+    def _target_bytes(self, target_size: int | str | None) -> int:
+        if target_size is not None:
+            return parse_size(target_size)
+        return parse_properties(self.schema.properties).target_file_bytes
+
+    def compact(
+        self,
+        *,
+        filter: Any = None,
+        target_size: int | str | None = None,
+        min_input_files: int = 2,
+        sort_by: Sequence[str] | None = None,
+        max_groups_per_commit: int | None = None,
+        dry_run: bool = False,
+        threads: int | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> CompactionResult:
+        """Rewrite small files as few; rows, their order and batches stay as they are.
+
+        Parameters
+        ----------
+        filter
+            Only files that may hold such rows.
+        target_size
+            Of a file: bytes, or as in ``"256MB"``; None takes the table's property.
+        min_input_files
+            Fewer are left alone.
+        sort_by
+            Columns to sort each new file's rows by.
+        max_groups_per_commit
+            Publish progress after so many groups; None: one snapshot at the end.
+        dry_run
+            Only say what would be done.
+        progress
+            Called with the groups done and the groups in all.
+        """
+        base = self.refresh()
+        tasks = self.plan_compaction(
+            filter=filter,
+            target_size=target_size,
+            min_input_files=min_input_files,
+            sort_by=sort_by,
+        )
+        if dry_run:
+            groups = [task.group for task in tasks]
+            return CompactionResult(
+                dry_run=True,
+                groups=len(groups),
+                files_before=sum(len(group.entries) for group in groups),
+                bytes_before=sum(group.bytes for group in groups),
+                rows=sum(group.rows for group in groups),
+            )
+        result = run_compaction(
+            tasks,
+            base,
+            store=self._store,
+            branch=self._branch,
+            max_groups_per_commit=max_groups_per_commit,
+            threads=threads,
+            progress=progress,
+        )
+        self.refresh()
+        return result
+
+    def commit_compaction(
+        self, messages: Iterable[CompactionMessage], base: Snapshot
+    ) -> CompactionResult:
+        """Publish groups that tasks have rewritten.
+
+        Parameters
+        ----------
+        base
+            The snapshot that `plan_compaction` planned on.
+        """
+        listed = list(messages)
+        result = CompactionResult(groups=len(listed))
+        commit_groups(listed, base, store=self._store, branch=self._branch, result=result)
+        self.refresh()
+        return result
 
 
 def _first_schema(
@@ -490,47 +433,5 @@ def _first_schema(
     )
 
 
-def _column_list(columns: Sequence[PathLike]) -> tuple[PathLike, ...]:
-    if isinstance(columns, str):
-        raise InvalidArgumentError(f"columns={columns!r}: expected a list of names")
-    return tuple(columns)
-
-
-def _batch_filter(
-    batch_id: int | Iterable[int], schema: TableSchema, where: str
-) -> TableFilter | None:
-    if BATCH_ID.name in schema.by_name:
-        raise InvalidArgumentError(
-            f"{where}: column {BATCH_ID.name!r} hides the batch ids; filter by it instead"
-        )
-    ids = [batch_id] if isinstance(batch_id, int) else list(batch_id)
-    return table_filter(col(BATCH_ID.name).isin(ids), schema, where=where)
-
-
 def _entries_of(messages: Iterable[WriterMessage]) -> list[Entry]:
     return [entry for message in messages for entry in message.entries]
-
-
-def _history_row(snapshot: Snapshot) -> dict[str, Any]:
-    return {
-        "id": snapshot.id,
-        "time": datetime.fromtimestamp(snapshot.time_ms / 1000, UTC),
-        "kind": snapshot.kind,
-        "author": snapshot.author,
-        "message": snapshot.message,
-        "schema_id": snapshot.schema.id,
-        **msgspec.structs.asdict(snapshot.deltas),
-        "files": snapshot.totals.files,
-        "rows": snapshot.totals.rows,
-    }
-
-
-def _check_file(store: AtomicStore, entry: Entry) -> list[str]:
-    """What is wrong with a data file, in words."""
-    try:
-        with fermion.open(store.locate(entry.path), storage_options=store.storage_options) as file:
-            if file.num_rows != entry.rows:
-                return [f"{file.num_rows} rows, the entry says {entry.rows}"]
-            return [str(problem) for problem in file.verify().problems]
-    except (FermionError, OSError) as error:
-        return [str(error)]

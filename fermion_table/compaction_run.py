@@ -1,0 +1,130 @@
+"""Carries out a compaction: groups on threads, and commits that publish what is done."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+
+from fermion_table.commit import commit
+from fermion_table.commit_request import CommitRequest
+from fermion_table.compaction import (
+    CompactionMessage,
+    CompactionResult,
+    CompactionTask,
+    compact_group,
+)
+from fermion_table.data_writer import delete_files
+from fermion_table.errors import CommitConflict
+from fermion_table.manifest_store import added_entries
+from fermion_table.paths import MAIN
+from fermion_table.snapshot import Snapshot
+from fermion_table.storage import AtomicStore
+
+Progress = Callable[[int, int], None]
+"""Called with the groups done and the groups in all."""
+
+
+def run_compaction(
+    tasks: Sequence[CompactionTask],
+    base: Snapshot,
+    *,
+    store: AtomicStore,
+    branch: str = MAIN,
+    max_groups_per_commit: int | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> CompactionResult:
+    """Rewrite all groups, and commit them as they come.
+
+    Parameters
+    ----------
+    base
+        The snapshot that the groups were planned on.
+    max_groups_per_commit
+        Publishes after so many groups; None: all at once, at the end.
+    threads
+        Groups rewritten side by side; None takes the number of processors.
+    """
+    started = time.monotonic()
+    result = CompactionResult(groups=len(tasks))
+    waiting: list[CompactionMessage] = []
+    rewritten = _rewritten(tasks, threads or os.cpu_count() or 1)
+    for done, message in enumerate(rewritten, start=1):
+        waiting.append(message)
+        if max_groups_per_commit is not None and len(waiting) >= max_groups_per_commit:
+            commit_groups(waiting, base, store=store, branch=branch, result=result)
+            waiting = []
+        if progress is not None:
+            progress(done, len(tasks))
+    if waiting:
+        commit_groups(waiting, base, store=store, branch=branch, result=result)
+    result.seconds = time.monotonic() - started
+    return result
+
+
+def _rewritten(tasks: Sequence[CompactionTask], threads: int) -> Iterator[CompactionMessage]:
+    if threads == 1 or len(tasks) < 2:
+        yield from map(compact_group, tasks)
+        return
+    with ThreadPoolExecutor(threads) as executor:
+        futures = [executor.submit(compact_group, task) for task in tasks]
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+        finally:
+            for future in futures:
+                future.cancel()
+
+
+def commit_groups(
+    messages: Iterable[CompactionMessage],
+    base: Snapshot,
+    *,
+    store: AtomicStore,
+    result: CompactionResult,
+    branch: str = MAIN,
+) -> Snapshot | None:
+    """Publish rewritten groups as one snapshot; add to `result` what became of them.
+
+    Groups whose inputs another commit removed are left out, and their new files deleted.
+
+    Parameters
+    ----------
+    base
+        The snapshot that the groups were planned on.
+
+    Returns
+    -------
+    The snapshot; None if every group was left out.
+    """
+    listed = list(messages)
+    if not listed:
+        return None
+    request = CommitRequest(
+        kind="compact",
+        groups=[message.file_group() for message in listed],
+        base=base,
+        message=f"compact {sum(len(message.removed) for message in listed)} files",
+    )
+    try:
+        snapshot = commit(store, request, branch=branch)
+    except CommitConflict:
+        for message in listed:
+            delete_files(store, message.added)
+        result.groups_dropped += len(listed)
+        return None
+    published = {entry.file for entry in added_entries(store, snapshot)}
+    for message in listed:
+        if message.added and message.added[0].file not in published:
+            delete_files(store, message.added)
+            result.groups_dropped += 1
+            continue
+        result.files_before += len(message.removed)
+        result.files_after += len(message.added)
+        result.bytes_before += sum(entry.size for entry in message.removed)
+        result.bytes_after += sum(entry.size for entry in message.added)
+        result.rows += sum(entry.rows for entry in message.added)
+    result.snapshots.append(snapshot.id)
+    return snapshot

@@ -1,0 +1,239 @@
+"""The reading side of a table: one snapshot, its schema, its history, and scans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+import fermion
+from fermion import col
+from fermion.errors import FermionError, InvalidArgumentError
+from fermion_table import history
+from fermion_table.column_selection import BATCH_ID
+from fermion_table.filters import TableFilter, both, table_filter
+from fermion_table.manifest import Entry
+from fermion_table.paths import MAIN
+from fermion_table.publishing import Publisher
+from fermion_table.scan import Scan
+from fermion_table.schema import Path, PathLike, TableSchema
+from fermion_table.schema_store import SchemaVersions
+from fermion_table.snapshot import Snapshot
+from fermion_table.storage import AtomicStore
+from fermion_table.verify import VerifyReport, verify
+
+
+class TableView:
+    """A table at one of its snapshots, to be read.
+
+    Parameters
+    ----------
+    store, branch
+        Where it lies.
+    snapshot
+        What it sees.
+    """
+
+    def __init__(self, store: AtomicStore, snapshot: Snapshot, *, branch: str = MAIN) -> None:
+        self._store = store
+        self._branch = branch
+        self._publisher = Publisher(store, branch)
+        self._move_to(snapshot)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Table {self.location!r}, snapshot {self.snapshot.id}: "
+            f"{self.snapshot.totals.rows:,} rows in {self.snapshot.totals.files:,} files>"
+        )
+
+    @property
+    def location(self) -> str:
+        """Where the table lies."""
+        return self._store.location
+
+    @property
+    def store(self) -> AtomicStore:
+        """The table's objects; for engines."""
+        return self._store
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The snapshot that this object sees."""
+        return self._snapshot
+
+    @property
+    def schema(self) -> TableSchema:
+        """The schema of `snapshot`."""
+        return self._schemas.current
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The table's settings; a copy."""
+        return dict(self.schema.properties)
+
+    def _move_to(self, snapshot: Snapshot) -> Snapshot:
+        self._snapshot = snapshot
+        self._schemas = SchemaVersions(self._store, snapshot)
+        return snapshot
+
+    def refresh(self) -> Snapshot:
+        """Move to the latest snapshot."""
+        return self._move_to(self._publisher.latest(self._snapshot))
+
+    def schemas(self) -> list[TableSchema]:
+        """Every version of the schema up to this snapshot's, oldest first."""
+        return [self._schemas[number] for number in self._schemas]
+
+    def snapshots(self) -> list[Snapshot]:
+        """Every snapshot up to this one that has not expired, oldest first."""
+        walked = history.walk(self._store, self._snapshot, branch=self._branch)
+        return list(walked)[::-1]
+
+    def history(self) -> list[dict[str, Any]]:
+        """What happened, newest first: a row for each snapshot."""
+        return [_history_row(snapshot) for snapshot in reversed(self.snapshots())]
+
+    def scan(
+        self,
+        *,
+        columns: Sequence[PathLike] | None = None,
+        filter: Any = None,
+        snapshot_id: int | None = None,
+        as_of: datetime | str | None = None,
+        branch: str | None = None,
+        batch_id: int | Iterable[int] | None = None,
+        limit: int | None = None,
+        threads: int | None = None,
+    ) -> Scan:
+        """Ask for rows; nothing is read before the scan is asked for a result.
+
+        Parameters
+        ----------
+        columns
+            Names, names joined by dots, or sequences of names; ``batch_id`` and
+            ``index_in_batch`` for files in batch mode. None: every column.
+        filter
+            Anything that `fermion` takes as a filter. The result is exact.
+        snapshot_id, as_of, branch
+            Another snapshot, with its own schema: by id, by time (the latest then), or the
+            latest of a branch.
+        batch_id
+            Only rows of this batch, or of these.
+        limit
+            At most so many rows.
+        threads
+            For reading files side by side; None takes the number of processors.
+
+        Raises
+        ------
+        ColumnNotFoundError, InvalidArgumentError, VersionNotFound
+        """
+        snapshot = self._version(snapshot_id, as_of, branch)
+        same = snapshot is self._snapshot
+        schemas = self._schemas if same else SchemaVersions(self._store, snapshot)
+        schema = schemas.current
+        chosen = table_filter(filter, schema, where=self.location)
+        if batch_id is not None:
+            chosen = both(chosen, _batch_filter(batch_id, schema, self.location))
+        return Scan(
+            store=self._store,
+            snapshot=snapshot,
+            schemas=schemas,
+            table_schema=schema,
+            columns=None if columns is None else _column_list(columns),
+            filter=chosen,
+            limit=limit,
+            threads=threads,
+        )
+
+    def _version(
+        self, snapshot_id: int | None, as_of: datetime | str | None, branch: str | None
+    ) -> Snapshot:
+        named = [each for each in (snapshot_id, as_of) if each is not None]
+        if len(named) > 1:
+            raise InvalidArgumentError("snapshot_id and as_of: expected one of them")
+        where = branch or self._branch
+        if snapshot_id is not None:
+            if where == self._branch and snapshot_id == self._snapshot.id:
+                return self._snapshot
+            return history.load_snapshot(self._store, snapshot_id, branch=where)
+        if as_of is not None:
+            moment = datetime.fromisoformat(as_of) if isinstance(as_of, str) else as_of
+            return history.snapshot_at(self._store, moment, branch=where)
+        if where != self._branch:
+            return history.latest(self._store, branch=where)
+        return self._snapshot
+
+    def lookup_batch(self, batch_id: int, *, columns: Sequence[PathLike] | None = None) -> pa.Table:
+        """All rows of a batch, in their order; none if there is no such batch."""
+        return self.scan(batch_id=batch_id, columns=columns).to_arrow()
+
+    def _has_nulls(self, snapshot: Snapshot, schema: TableSchema, path: Path) -> bool:
+        """Whether a live row is null at a path of a schema that may not be published yet."""
+        field = schema.find(path)
+        schemas = SchemaVersions(self._store, snapshot)
+        known = schemas.current.paths.get(field.id)
+        if known is None:
+            return False  # added in the same update, with a default
+        null = table_filter(col(*known).is_null(), schemas.current, where=self.location)
+        scan = Scan(
+            store=self._store,
+            snapshot=snapshot,
+            schemas=schemas,
+            table_schema=schemas.current,
+            columns=(),
+            filter=null,
+            limit=1,
+        )
+        return scan.count() > 0
+
+    def verify(self, *, data: bool = False) -> VerifyReport:
+        """Check the whole history: hashes, parents, files; with ``data`` every checksum."""
+        check = partial(_check_file, self._store) if data else None
+        return verify(self._store, branch=self._branch, check_file=check)
+
+
+def _column_list(columns: Sequence[PathLike]) -> tuple[PathLike, ...]:
+    if isinstance(columns, str):
+        raise InvalidArgumentError(f"columns={columns!r}: expected a list of names")
+    return tuple(columns)
+
+
+def _batch_filter(
+    batch_id: int | Iterable[int], schema: TableSchema, where: str
+) -> TableFilter | None:
+    if BATCH_ID.name in schema.by_name:
+        raise InvalidArgumentError(
+            f"{where}: column {BATCH_ID.name!r} hides the batch ids; filter by it instead"
+        )
+    ids = [batch_id] if isinstance(batch_id, int) else list(batch_id)
+    return table_filter(col(BATCH_ID.name).isin(ids), schema, where=where)
+
+
+def _history_row(snapshot: Snapshot) -> dict[str, Any]:
+    return {
+        "id": snapshot.id,
+        "time": datetime.fromtimestamp(snapshot.time_ms / 1000, UTC),
+        "kind": snapshot.kind,
+        "author": snapshot.author,
+        "message": snapshot.message,
+        "schema_id": snapshot.schema.id,
+        **msgspec.structs.asdict(snapshot.deltas),
+        "files": snapshot.totals.files,
+        "rows": snapshot.totals.rows,
+    }
+
+
+def _check_file(store: AtomicStore, entry: Entry) -> list[str]:
+    """What is wrong with a data file, in words."""
+    try:
+        with fermion.open(store.locate(entry.path), storage_options=store.storage_options) as file:
+            if file.num_rows != entry.rows:
+                return [f"{file.num_rows} rows, the entry says {entry.rows}"]
+            return [str(problem) for problem in file.verify().problems]
+    except (FermionError, OSError) as error:
+        return [str(error)]
