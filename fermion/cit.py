@@ -2,21 +2,27 @@
 
 Entry ``i`` is where the CMB of column ``i`` starts and entry ``i + 1`` where it ends; equal
 neighbours mean a column that is null in every row and has no CMB. System columns follow the user's.
+
+A file whose settings say NO_CIT has none: each CMB then stands behind ``u32 length, u32 0``, padded
+to 8, with length 0 for a column that has no CMB, and finding one reads the whole CMB area.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
 from fermion.errors import InvalidFileError
 from fermion.footer import Footer
-from fermion.layout import ALIGNMENT, CMB_LENGTH_MAX
+from fermion.layout import ALIGNMENT, CMB_LENGTH_MAX, align
+from fermion.source import CountingSource
 from fermion.tail import TailRegion
 
 _PAIR = struct.Struct("<QQ")
+_LENGTH = struct.Struct("<II")
 
 
 def build_cit(cmb_offset: int, lengths: Sequence[int]) -> bytes:
@@ -24,6 +30,67 @@ def build_cit(cmb_offset: int, lengths: Sequence[int]) -> bytes:
     offsets = np.zeros(len(lengths) + 1, dtype="<u8")
     np.cumsum(np.asarray(lengths, dtype=np.uint64), out=offsets[1:])
     return (offsets + np.uint64(cmb_offset)).tobytes()
+
+
+def build_unindexed(cmbs: Sequence[bytes]) -> bytes:
+    """The CMB area of a file without a CIT."""
+    out = bytearray()
+    for cmb in cmbs:
+        out += _LENGTH.pack(len(cmb), 0) + cmb
+        out += bytes(align(len(out)) - len(out))
+    return bytes(out)
+
+
+class ColumnRanges(Protocol):
+    """Finds CMBs by ordinal."""
+
+    def ranges(self, ordinals: Sequence[int]) -> list[tuple[int, int]]:
+        """(offset, length) of each column's CMB; length 0 where there is none."""
+
+    def present(self) -> np.ndarray:
+        """Whether each column has a CMB: bool, shape (user and system columns,)."""
+
+
+class UnindexedColumns:
+    """Looks up CMB ranges in a file without a CIT, by walking its CMB area once."""
+
+    def __init__(self, source: CountingSource, footer: Footer, where: str) -> None:
+        self._source, self._footer, self._where = source, footer, where
+        self._found: list[tuple[int, int]] | None = None
+
+    def _walk(self) -> list[tuple[int, int]]:
+        footer = self._footer
+        area = self._source.read(footer.cmb_offset, footer.cmb_length)
+        found, at = [], 0
+        for ordinal in range(footer.num_columns + footer.num_system_columns):
+            if at + _LENGTH.size > len(area):
+                raise self._error(ordinal, at, len(area))
+            length, zero = _LENGTH.unpack_from(area, at)
+            at += _LENGTH.size
+            if zero or at + length > len(area):
+                raise self._error(ordinal, at, len(area))
+            found.append((footer.cmb_offset + at, length))
+            at = align(at + length)
+        if at != len(area):
+            raise self._error(len(found), at, len(area))
+        return found
+
+    def _error(self, ordinal: int, at: int, length: int) -> InvalidFileError:
+        return InvalidFileError(
+            f"{self._where}: offset {self._footer.cmb_offset + at}: CMB area of {length} bytes: "
+            f"column {ordinal} does not fit"
+        )
+
+    def ranges(self, ordinals: Sequence[int]) -> list[tuple[int, int]]:
+        """(offset, length) of each column's CMB; length 0 where there is none."""
+        if self._found is None:
+            self._found = self._walk()
+        return [self._found[ordinal] for ordinal in ordinals]
+
+    def present(self) -> np.ndarray:
+        """Whether each column has a CMB: bool, shape (user and system columns,)."""
+        count = self._footer.num_columns + self._footer.num_system_columns
+        return np.array([length > 0 for _, length in self.ranges(range(count))], bool)
 
 
 class ColumnIndexTable:

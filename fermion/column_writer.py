@@ -209,11 +209,12 @@ class _Encoder:
         return stream
 
     def _described(
-        self, node: Node, values: Values, validity: Bits | None, cuts: np.ndarray
+        self, node: Node, values: Values, validity: Bits | bool | None, cuts: np.ndarray
     ) -> EncodedStream:
         plan, physical = self._plan, node.physical
         assert physical is not None
-        chunk = self._pages(node.stream, values, physical, cuts, validity)
+        bits = validity if isinstance(validity, Bits) else None
+        chunk = self._pages(node.stream, values, physical, cuts, bits)
         if node.order is Order.NONE or not plan.wants_statistics(node.stream):
             unknown = np.full(len(cuts) - 1, INT64_MIN), np.full(len(cuts) - 1, INT64_MAX)
             nulls = len(values) - validity.count() if isinstance(validity, Bits) else 0

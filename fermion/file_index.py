@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from fermion.arrow_types import Node, column_node
 from fermion.batch_meta import STREAM_TYPES
-from fermion.cit import ColumnIndexTable
+from fermion.cit import ColumnIndexTable, ColumnRanges, UnindexedColumns
 from fermion.cmb import ColumnBlock
 from fermion.errors import InvalidArgumentError, InvalidFileError, column_not_found
 from fermion.footer import SIZE_MIN, Footer, parse_footer, parse_head, parse_sections
@@ -70,7 +70,11 @@ class FileIndex:
         directory = parse_sections(self._sections_bytes(), self.footer, self.where)
         self.sections = directory.sections
         self.tail = TailRegion(source, self.footer, directory, tail, size - prefetch)
-        self.cit = ColumnIndexTable(self.tail, self.footer, self.where)
+        self.cit: ColumnRanges = (
+            ColumnIndexTable(self.tail, self.footer, self.where)
+            if self.footer.has_cit
+            else UnindexedColumns(source, self.footer, self.where)
+        )
         self._nodes: dict[int, Node] = {}
         self._fields: dict[int, pa.Field] = {}
         self._blocks: dict[int, ColumnBlock | None] = {}

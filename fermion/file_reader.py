@@ -117,7 +117,11 @@ class FermionFile:
     def settings(self) -> dict[str, Any]:
         """What the footer's settings say, by name."""
         footer = self._index.footer
-        return {"batch": footer.is_batch, "checksum": footer.checksum_kind.name.lower()}
+        return {
+            "batch": footer.is_batch,
+            "checksum": footer.checksum_kind.name.lower(),
+            "column_index": footer.has_cit,
+        }
 
     @property
     def created_by(self) -> str:

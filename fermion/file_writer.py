@@ -7,62 +7,34 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
 from fermion.arrow_input import record_batch_reader
 from fermion.arrow_types import NodeKind, Order, column_node
-from fermion.batch_meta import STREAM_TYPES, BatchLog, encode_batches
+from fermion.batch_meta import BatchLog, encode_batches
 from fermion.bloom import bloom_record
-from fermion.checksum import crc32c
-from fermion.cit import build_cit
-from fermion.cmb import ChunkRecord, build_cmb
+from fermion.cmb import ChunkRecord
 from fermion.column_writer import ColumnPlan, EncodedColumn, EncodedStream, encode_column
 from fermion.errors import InvalidArgumentError
 from fermion.file_info import VIRTUAL_COLUMNS, FileInfo
-from fermion.footer import Footer, build_footer, build_head, build_sections
+from fermion.file_metadata import ColumnLog, FileContents
+from fermion.footer import build_head
 from fermion.layout import (
-    FILE_STATISTICS_ENTRY,
-    FOOTER,
     INT64_MAX,
     INT64_MIN,
     SETTING_CHECKSUM_SHIFT,
-    STRIPE_ENTRY,
     ChecksumKind,
     ExtTag,
-    SectionKind,
     Setting,
     align,
 )
-from fermion.name_index import build_name_index
 from fermion.options import WriteOptions, thread_count
-from fermion.schema_area import build_field_ids, build_schema_area
+from fermion.schema_area import build_schema_area
 from fermion.sink import open_sink
 from fermion.source import PathLike
-from fermion.statistics import ColumnStatistics, merge_columns
-from fermion.version import CREATED_BY
 
-FILE_STATISTICS_COLUMNS_MAX = 1000
 COLUMNS_PER_TASK = 32
-
-
-class _ColumnLog:
-    """Chunk records of one column, stripe by stripe."""
-
-    __slots__ = ("has_data", "statistics", "streams")
-
-    def __init__(self, num_streams: int) -> None:
-        self.streams: list[list[ChunkRecord]] = [[] for _ in range(num_streams)]
-        self.statistics: dict[tuple[str, ...], list[ColumnStatistics]] = {}
-        self.has_data = False
-
-    def add(self, column: EncodedColumn) -> None:
-        for records, stream in zip(self.streams, column.streams, strict=True):
-            records.append(stream.record)
-        for path, statistics in column.statistics.items():
-            self.statistics.setdefault(path, []).append(statistics)
-        self.has_data |= not column.all_null
 
 
 class Writer:
@@ -104,7 +76,7 @@ class Writer:
         _check_option_columns(self.options, plans)
         self._plans = plans
         self._key_values = dict(key_value_metadata or {})
-        self._logs = [_ColumnLog(plan.node.stop) for plan in plans]
+        self._logs = [ColumnLog(plan.node.stop) for plan in plans]
         self._batch_records: list[list[ChunkRecord]] = [[], []]
         self._batches: BatchLog | None = None
         self._blooms: list[tuple[ChunkRecord, bytes]] = []
@@ -322,51 +294,24 @@ class Writer:
         for record, bloom in self._blooms:
             record.extension[ExtTag.BLOOM] = bloom_record(self._position, bloom)
             self._put(bloom)
-        cmb_offset = self._position
-        lengths = [
-            self._put_cmb(log, plan) for log, plan in zip(self._logs, self._plans, strict=True)
-        ]
-        if self._batches is not None:
-            cmb = build_cmb(STREAM_TYPES, self._stripe_rows, self._batch_records)
-            self._put(cmb)
-            lengths.append(len(cmb))
-        tail_offset = self._position
-        tail, sections = bytearray(), {}
-        tail += _padded(self._schema_area)
-        statistics = [
-            {path: merge_columns(parts) for path, parts in log.statistics.items()}
-            for log in self._logs
-        ]
-        for kind, data in self._sections(statistics):
-            sections[kind] = (tail_offset + len(tail), len(data))
-            tail += _padded(data)
-        cit_offset = tail_offset + len(tail)
-        tail += build_cit(cmb_offset, lengths)
-        directory = build_sections(sections, bytes(tail))
-        footer = Footer(
-            schema_offset=tail_offset,
-            schema_length=len(self._schema_area),
-            cit_offset=cit_offset,
-            cit_length=8 * (len(lengths) + 1),
-            cmb_offset=cmb_offset,
-            cmb_length=tail_offset - cmb_offset,
-            sections_offset=tail_offset + len(tail),
-            sections_length=len(directory),
-            num_columns=len(self._plans),
-            num_rows=self._rows,
-            num_stripes=len(self._stripe_rows),
-            num_system_columns=int(self._batches is not None),
-            file_length=tail_offset + len(tail) + len(directory) + FOOTER.itemsize,
+        statistics = [log.merged() for log in self._logs]
+        contents = FileContents(
+            schema=self.schema,
+            schema_area=self._schema_area,
+            plans=self._plans,
+            logs=self._logs,
+            stripe_rows=self._stripe_rows,
+            batch_records=self._batch_records if self._batches is not None else None,
+            statistics=statistics,
+            key_values=self._key_values,
             settings=self._settings(),
-            crc_sections=crc32c(directory),
-            created_by=CREATED_BY,
         )
-        for part in (bytes(tail), directory, build_footer(footer)):
-            self._put(part)
+        data, tail_length = contents.build(self._position)
+        self._put(data)
         return FileInfo(
             path=self._path,
             size=self._position,
-            tail_length=self._position - tail_offset,
+            tail_length=tail_length,
             num_rows=self._rows,
             num_columns=len(self._plans),
             num_stripes=len(self._stripe_rows),
@@ -377,49 +322,14 @@ class Writer:
             batch=self._batches.range if self._batches is not None else None,
         )
 
-    def _put_cmb(self, log: _ColumnLog, plan: ColumnPlan) -> int:
-        if not log.has_data:
-            return 0
-        cmb = build_cmb(plan.node.stream_types(), self._stripe_rows, log.streams)
-        self._put(cmb)
-        return len(cmb)
-
     def _settings(self) -> int:
         settings = Setting.BATCH if self._batches is not None else Setting(0)
         if self._blooms:
             settings |= Setting.HAS_INDEX_AREA
+        if not self.options.column_index:
+            settings |= Setting.NO_CIT
         kind = ChecksumKind[self.options.checksum.upper()]
         return int(settings) | kind << SETTING_CHECKSUM_SHIFT
-
-    def _sections(
-        self, statistics: Sequence[Mapping[tuple[str, ...], ColumnStatistics]]
-    ) -> Iterator[tuple[SectionKind, bytes]]:
-        ids = build_field_ids(self.schema)
-        if ids is not None:
-            yield SectionKind.FIELD_IDS, ids
-        if self._key_values:
-            yield SectionKind.KEY_VALUE, msgspec.json.encode(self._key_values)
-        if any(statistics) and len(self._plans) <= FILE_STATISTICS_COLUMNS_MAX:
-            yield SectionKind.FILE_STATISTICS, self._file_statistics(statistics)
-        stripes = np.zeros(len(self._stripe_rows), STRIPE_ENTRY)
-        stripes["rowCount"] = self._stripe_rows
-        stripes["firstRow"][1:] = np.cumsum(self._stripe_rows)[:-1]
-        yield SectionKind.STRIPE_TABLE, stripes.tobytes()
-        yield SectionKind.NAME_INDEX, build_name_index(self.schema.names)
-
-    def _file_statistics(
-        self, statistics: Sequence[Mapping[tuple[str, ...], ColumnStatistics]]
-    ) -> bytes:
-        entries = [
-            (ordinal, int(found.flags), found.min, found.max, found.null_count)
-            for ordinal, plan in enumerate(self._plans)
-            if (found := statistics[ordinal].get((plan.node.name,))) is not None
-        ]
-        return np.array(entries, FILE_STATISTICS_ENTRY).tobytes()
-
-
-def _padded(data: bytes) -> bytes:
-    return data + bytes(align(len(data)) - len(data))
 
 
 def _difference(expected: pa.Schema, found: pa.Schema) -> str:

@@ -92,6 +92,11 @@ class Footer:
         return bool(self.settings & Setting.BATCH)
 
     @property
+    def has_cit(self) -> bool:
+        """Whether there is a CIT; without one, CMBs follow each other behind their lengths."""
+        return not self.settings & Setting.NO_CIT
+
+    @property
     def tail_offset(self) -> int:
         """Where the checksummed tail region starts: the end of the CMB area."""
         return self.cmb_offset + self.cmb_length
@@ -208,8 +213,6 @@ def _check_features(footer: Footer, where: str) -> None:
     kind = (footer.settings & SETTING_CHECKSUM_MASK) >> SETTING_CHECKSUM_SHIFT
     if kind not in set(ChecksumKind):
         raise UnsupportedVersionError(f"{where}: unknown checksum kind {kind}")
-    if footer.settings & Setting.NO_CIT:
-        raise UnsupportedVersionError(f"{where}: files without a CIT are not supported yet")
 
 
 def _check_regions(footer: Footer, file_size: int, where: str) -> None:
@@ -227,8 +230,7 @@ def _check_regions(footer: Footer, file_size: int, where: str) -> None:
         (footer.cmb_length <= CMB_LENGTH_MAX * max(num_cmbs, 1), "length of the CMB area"),
         (tail <= footer.schema_offset, "schema area"),
         (footer.schema_offset + footer.schema_length <= end, "length of the schema area"),
-        (tail <= footer.cit_offset and footer.cit_offset + footer.cit_length <= end, "CIT"),
-        (footer.cit_length == 8 * (num_cmbs + 1), "length of the CIT"),
+        (_cit_fits(footer, num_cmbs), "CIT"),
         (end + footer.sections_length == file_size - FOOTER.itemsize, "section directory"),
     )
     for holds, what in checks:
@@ -236,6 +238,14 @@ def _check_regions(footer: Footer, file_size: int, where: str) -> None:
             raise InvalidFileError(
                 f"{where}: offset {file_size - FOOTER.itemsize}: footer: wrong {what}: {footer}"
             )
+
+
+def _cit_fits(footer: Footer, num_cmbs: int) -> bool:
+    if not footer.has_cit:
+        return footer.cit_offset == footer.cmb_offset and footer.cit_length == 0
+    inside = footer.tail_offset <= footer.cit_offset
+    inside &= footer.cit_offset + footer.cit_length <= footer.sections_offset
+    return inside and footer.cit_length == 8 * (num_cmbs + 1)
 
 
 def parse_head(data: memoryview, *, where: str) -> None:

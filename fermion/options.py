@@ -40,6 +40,9 @@ class WriteOptions:
         False writes no bounds; a sequence of names limits them to these columns.
     checksum
         Checksum of pages: ``crc32c``, ``crc32`` or ``none``. Metadata always has CRC32C.
+    column_index
+        False leaves the column index table out: smaller by 8 bytes a column, but finding a column
+        then reads the metadata of all of them. Only for files of few columns.
     threads
         Threads that encode columns; None takes the number of processors.
     durable
@@ -56,6 +59,7 @@ class WriteOptions:
     bloom_filters: Sequence[str] = ()
     statistics: bool | Sequence[str] = True
     checksum: Literal["crc32c", "crc32", "none"] = "crc32c"
+    column_index: bool = True
     threads: int | None = None
     durable: bool = True
 

@@ -249,7 +249,11 @@ def test_key_value_metadata_and_settings_come_back(tmp_path):
         writer.write(pa.table({"a": [1]}))
     with fermion.open(path) as file:
         assert file.key_value_metadata == {"origin": "here"}
-        assert file.settings == {"batch": False, "checksum": "crc32c"}
+        assert file.settings == {
+            "batch": False,
+            "checksum": "crc32c",
+            "column_index": True,
+        }
         assert file.version == (1, 0)
         assert file.created_by.startswith("fermion ")
 
@@ -330,3 +334,12 @@ def test_a_filter_keeps_the_rows_that_arrow_keeps(table, data):
         found = file.read(filter=fermion.col(name).is_null())
     expected = pa.concat_tables([table.slice(0, 0), *(table.slice(i, 1) for i in kept)])
     assert_logically_equal(found, expected)
+
+
+@given(tables())
+def test_a_file_without_a_column_index_reads_the_same(table):
+    """Its settings say so; CMBs are found by walking them."""
+    with fermion.open(stored(table, column_index=False)) as file:
+        assert file.settings["column_index"] is False
+        assert_logically_equal(file.read(), table)
+        assert file.verify().problems == ()
