@@ -1,5 +1,7 @@
 """Fermion tables in PySpark: reading, appending, compacting, and the format for Spark SQL."""
 
+from spark_ext.reading import read_table
 from spark_ext.session import configure
+from spark_ext.writing import append
 
-__all__ = ["configure"]
+__all__ = ["append", "configure", "read_table"]

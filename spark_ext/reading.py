@@ -1,0 +1,135 @@
+"""Reads a table into a data frame: the driver plans, tasks read splits and hand over Arrow."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from fermion_table import Split, SplitReader, Table
+from spark_ext.exchange import convert_batches
+from spark_ext.session import classic
+from spark_ext.types import TIME_SETTING, exchange_schema, spark_schema
+
+TASK_BYTES = 128 * 1024 * 1024
+"""Bytes of files that one task reads, about; each file counts at least `FILE_BYTES_MIN`."""
+FILE_BYTES_MIN = 4 * 1024 * 1024
+
+_SPLITS = "splits binary"
+
+
+def read_table(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    *,
+    columns: Sequence[str | Sequence[str]] | None = None,
+    filter: Any = None,
+    snapshot_id: int | None = None,
+    tag: str | None = None,
+    as_of: datetime | str | int | None = None,
+    batch_id: int | None = None,
+    branch: str | None = None,
+    storage_options: dict[str, Any] | None = None,
+) -> DataFrame:
+    """Read a table, or a part of it, into a data frame.
+
+    Only the columns and rows asked for leave the files. Spark's optimizer does not see into the
+    tasks: a later ``select`` or ``where`` is right, but reads as much as this call said. The
+    snapshot is chosen now, whenever the frame is used.
+
+    Parameters
+    ----------
+    spark
+        A classic session.
+    path
+        The table.
+    columns, filter, snapshot_id, tag, as_of, batch_id, branch
+        As for `fermion_table.Table.scan`.
+    storage_options
+        For fsspec.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame
+        Types as `spark_ext.types` lists them.
+
+    Raises
+    ------
+    TableNotFound, VersionNotFound, ColumnNotFoundError
+        As the table says.
+    UnsupportedBySpark
+        A column has no type in Spark, or the session is a Spark Connect client.
+    """
+    classic(spark, "read_table")
+    table = Table.open(path, storage_options=storage_options)
+    scan = table.scan(
+        columns=columns,
+        filter=filter,
+        snapshot_id=snapshot_id,
+        tag=tag,
+        as_of=as_of,
+        branch=branch,
+        batch_id=batch_id,
+    )
+    schema = spark_schema(
+        scan.schema,
+        time_enabled=spark.conf.get(TIME_SETTING, "false") == "true",
+        where=f"table {os.fspath(path)}",
+    )
+    read = ReadTask(scan.reader, exchange_schema(schema))
+    context = spark.sparkContext
+    parts = bins(scan.plan().splits, context.defaultParallelism)
+    # An RDD rather than a local relation: of that Spark would know the few bytes of the splits,
+    # and broadcast the table in every join.
+    rows = context.parallelize([(pickle.dumps(part),) for part in parts], max(1, len(parts)))
+    return spark.createDataFrame(rows, _SPLITS).mapInArrow(read, schema)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTask:
+    """What a task does with its rows of pickled splits."""
+
+    reader: SplitReader
+    schema: pa.Schema
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Read the splits of every row."""
+        for batch in batches:
+            for data in batch.column(0):
+                yield from self.read(pickle.loads(data.as_py()))
+
+    def read(self, splits: Iterable[Split]) -> Iterator[pa.RecordBatch]:
+        """The rows of some splits, in exactly the schema that Spark takes."""
+        for split in splits:
+            for batch in self.reader.read(split, threads=1):
+                yield from convert_batches(batch, self.schema)
+
+
+def bins(splits: Iterable[Split], tasks_min: int) -> list[list[Split]]:
+    """Put splits together, in their order, into what one task reads.
+
+    Parameters
+    ----------
+    splits
+        Of a plan.
+    tasks_min
+        Tasks that can run at once: a small table is spread over that many.
+    """
+    weighed = [(max(split.size, FILE_BYTES_MIN), split) for split in splits]
+    total = sum(weight for weight, _ in weighed)
+    full = max(FILE_BYTES_MIN, min(TASK_BYTES, total // max(1, tasks_min)))
+    parts: list[list[Split]] = []
+    room = 0
+    for weight, split in weighed:
+        if not parts or weight > room:
+            parts.append([])
+            room = full
+        parts[-1].append(split)
+        room -= weight
+    return parts

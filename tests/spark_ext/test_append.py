@@ -1,0 +1,203 @@
+"""Appends from Spark: tasks write files, the driver commits once, or nothing is visible."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import functions
+from pyspark.sql import types as st
+
+import spark_ext
+from fermion.errors import InvalidArgumentError
+from fermion_table import SchemaMismatch, Table, TableNotFound
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
+
+
+def named(spark, rows, parts=2):
+    """A frame of ids and names."""
+    name = functions.concat(functions.lit("n"), "id")
+    return spark.range(0, rows, numPartitions=parts).select("id", name.alias("name"))
+
+
+def data_files(path: Path) -> list[Path]:
+    """Every object below data/, finished or not."""
+    return sorted(file for file in (path / "data").rglob("*") if file.is_file())
+
+
+def tasks_started(spark, action) -> int:
+    """How many tasks Spark started while an action ran, right or wrong."""
+    context = spark.sparkContext
+    group = f"counted-{id(action)}"
+    context.setJobGroup(group, "counted")
+    try:
+        action()
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)
+    tracker = context.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+    stages = [tracker.getStageInfo(stage) for job in jobs for stage in job.stageIds]
+    return sum(stage.numTasks for stage in stages if stage is not None)
+
+
+def fail_at(spark, rows, bad):
+    """A frame of two tasks; the one that reaches row `bad` fails."""
+
+    def check(number):
+        if number == bad:
+            raise RuntimeError("a row that cannot be made")
+        return number
+
+    made = functions.udf(check, st.LongType())
+    return spark.range(0, rows, numPartitions=2).select(
+        made("id").alias("id"), functions.lit("x").alias("name")
+    )
+
+
+def test_an_append_is_one_snapshot_of_a_file_for_each_task(spark, table_path):
+    table = Table.create(table_path, SCHEMA)
+    snapshot = spark_ext.append(named(spark, 1000, parts=3), table_path, message="from Spark")
+    assert (snapshot.id, snapshot.kind, snapshot.message) == (1, "append", "from Spark")
+    table.refresh()
+    assert (table.snapshot.totals.files, table.snapshot.totals.rows) == (3, 1000)
+    assert len(data_files(table_path)) == 3
+    found = table.scan().to_arrow().sort_by("id")
+    assert found.to_pylist() == [{"id": i, "name": f"n{i}"} for i in range(1000)]
+    assert table.verify(data=True).ok
+
+
+def test_a_missing_table_is_an_error_and_stays_missing(spark, table_path):
+    with pytest.raises(TableNotFound, match=str(table_path)):
+        spark_ext.append(named(spark, 1), table_path)
+    assert not table_path.exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda df: df.withColumnRenamed("name", "nam"), r"\+ nam: string: not in the table"),
+        (lambda df: df.withColumn("id", functions.lit("x")), "~ id: the table has int64"),
+        (lambda df: df.drop("id"), "- id: int64 not null: not in the data"),
+        (lambda df: df.select("id", "name", "name"), "more than one column of this name"),
+    ],
+)
+def test_a_frame_that_does_not_fit_is_refused_before_any_task(spark, table_path, change, said):
+    Table.create(table_path, SCHEMA)
+
+    def append():
+        with pytest.raises(SchemaMismatch, match=said):
+            spark_ext.append(change(named(spark, 10)), table_path)
+
+    assert tasks_started(spark, append) == 0
+    assert Table.open(table_path).snapshot.id == 0
+    assert data_files(table_path) == []
+
+
+def test_a_failing_task_leaves_nothing_visible_and_no_file(spark, table_path):
+    """The first task finishes, the second fails after it wrote most of its rows."""
+    table = Table.create(table_path, SCHEMA)
+    with pytest.raises(PySparkException, match="cannot be made") as caught:
+        spark_ext.append(fail_at(spark, 40_000, 39_999), table_path)
+    assert any("nothing was published" in note for note in caught.value.__notes__)
+    assert table.refresh().id == 0
+    assert data_files(table_path) == []
+    assert spark_ext.append(named(spark, 5), table_path).id == 1
+
+
+def test_a_null_where_the_table_forbids_it_fails_the_job(spark, table_path):
+    Table.create(table_path, SCHEMA)
+    with_null = named(spark, 10).withColumn("id", functions.nullif("id", functions.lit(7)))
+    with pytest.raises(PySparkException, match="'id' is NOT NULL"):
+        spark_ext.append(with_null, table_path)
+    assert data_files(table_path) == []
+
+
+def test_the_same_commit_identifier_is_appended_once(spark, table_path):
+    table = Table.create(table_path, SCHEMA)
+    named_commit = {"commit_user": "job", "commit_identifier": "2024-02-29"}
+    first = spark_ext.append(named(spark, 10), table_path, **named_commit)
+    spark_ext.append(named(spark, 1), table_path)
+
+    def again():
+        assert spark_ext.append(named(spark, 10), table_path, **named_commit).id == first.id
+
+    assert tasks_started(spark, again) == 0
+    table.refresh()
+    assert (table.snapshot.id, table.snapshot.totals.rows) == (2, 11)
+    assert len(data_files(table_path)) == table.snapshot.totals.files
+
+
+def test_half_a_commit_name_is_refused(spark, table_path):
+    Table.create(table_path, SCHEMA)
+    with pytest.raises(InvalidArgumentError, match="come together"):
+        spark_ext.append(named(spark, 1), table_path, commit_user="job")
+
+
+def test_a_frame_without_rows_makes_an_empty_snapshot(spark, table_path):
+    table = Table.create(table_path, SCHEMA)
+    assert spark_ext.append(named(spark, 0), table_path).id == 1
+    assert table.refresh().totals.files == 0
+    assert data_files(table_path) == []
+
+
+def test_merging_adds_columns_at_any_depth(spark, table_path):
+    table = Table.create(table_path, pa.schema([("s", pa.struct({"a": pa.uint8()}))]))
+    frame = spark.createDataFrame(
+        [((1, "x"), 0.5)], "s struct<a: smallint, b: string>, extra double"
+    )
+    with pytest.raises(SchemaMismatch):
+        spark_ext.append(frame, table_path)
+    spark_ext.append(frame, table_path, schema_mode="merge")
+    table.refresh()
+    assert table.schema.to_arrow(field_ids=False) == pa.schema(
+        [("s", pa.struct({"a": pa.uint8(), "b": pa.string()})), ("extra", pa.float64())]
+    )
+    assert table.scan().to_arrow().to_pylist() == [{"s": {"a": 1, "b": "x"}, "extra": 0.5}]
+
+
+def test_names_and_types_of_the_table_are_kept(spark, table_path):
+    """Dots and backquotes in names; types that Spark has only wider ones for."""
+    schema = pa.schema(
+        [
+            ("a.b`c", pa.uint16()),
+            ("kind", pa.dictionary(pa.int8(), pa.string())),
+            ("at", pa.timestamp("ns", "Europe/Paris")),
+            ("half", pa.float16()),
+        ]
+    )
+    table = Table.create(table_path, schema)
+    frame = spark.sql(
+        "select 0.5f as half, timestamp'1969-12-31 23:59:59.999999Z' as at, 'x' as kind,"
+        " 65535 as `a.b``c`"
+    )
+    spark_ext.append(frame, table_path)
+    table.refresh()
+    found = table.scan().to_arrow()
+    assert found.schema.equals(schema)
+    assert found["a.b`c"].to_pylist() == [65535]
+    assert found["at"].cast(pa.int64()).to_pylist() == [-1000]
+
+
+def test_a_value_that_does_not_fit_the_tables_type_fails_the_job(spark, table_path):
+    Table.create(table_path, pa.schema([("n", pa.uint8())]))
+    with pytest.raises(PySparkException, match="column 'n'"):
+        spark_ext.append(
+            spark.range(255, 257).select(functions.col("id").cast("short").alias("n")), table_path
+        )
+    assert Table.open(table_path).snapshot.id == 0
+
+
+def test_partitions_of_the_table_are_honoured(spark, table_path):
+    table = Table.create(table_path, SCHEMA, partition_by="name")
+    frame = spark.range(0, 90, numPartitions=2).select(
+        "id", functions.format_string("p%d", functions.col("id") % 3).alias("name")
+    )
+    spark_ext.append(frame, table_path)
+    table.refresh()
+    assert table.snapshot.totals.files == 6
+    assert table.scan(filter="name = 'p1'").count() == 30
