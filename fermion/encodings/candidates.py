@@ -201,7 +201,9 @@ class Search:
         if not self.nested and kernels.count_runs(values) * _RUN_SLOTS_MIN <= len(values):
             light.append(self._runs(values, integers=False))
         best = _pick(light, heavy)
-        return best if self.nested else self._with_dictionary(values, physical, best)
+        if self.nested:
+            return best
+        return self._with_dictionary(values, physical, best, _NUMBERS_DICTIONARY_RATIO)
 
     def bits(self, values: Bits) -> Candidate:
         """The best candidate for booleans."""
@@ -259,6 +261,9 @@ class Search:
     ) -> Candidate:
         """A dictionary where one is possible and needs less than ``ratio`` of ``best``'s bytes."""
         limit = min(DICTIONARY_ENTRIES_MAX, len(values) // _SLOTS_PER_ENTRY_MIN)
+        code_bits = ratio * best.size * 8 / len(values)
+        if code_bits < DICTIONARY_ENTRIES_MAX.bit_length():
+            limit = min(limit, int(2**code_bits))  # with more entries codes alone need too much
         built = build_dictionary(values, limit) if limit else None
         if built is None or values_bytes(built[1]) > self.policy.dictionary_bytes_max:
             return best
