@@ -9,6 +9,7 @@ against the answer computed from the raw files with pyarrow alone. Exit status 1
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 import time
@@ -230,12 +231,13 @@ def read_everything(spark: SparkSession, path: Path, before: int, report: Report
 
 def start_spark() -> SparkSession:
     """Start a session on this machine."""
+    print("\nStarting Spark", flush=True)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # some hosts cannot find their own name
     builder = SparkSession.builder.master("local[2]").appName("quickstart")
-    builder = builder.config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", 2)
-    builder = builder.config("spark.driver.host", "localhost")
-    spark = spark_ext.configure(builder).getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
+    builder = builder.config("spark.ui.enabled", "false").config("spark.log.level", "ERROR")
+    builder = builder.config("spark.ui.showConsoleProgress", str(sys.stderr.isatty()).lower())
+    builder = builder.config("spark.sql.shuffle.partitions", 2)
+    return spark_ext.configure(builder).getOrCreate()
 
 
 def main() -> int:
