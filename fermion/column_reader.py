@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ from fermion.cmb import Chunk, ColumnBlock
 from fermion.column_plan import PageSpan, StreamPlan, plan_stream, positions, times
 from fermion.errors import InvalidFileError
 from fermion.layout import ALL_NULL_LENGTH, ChecksumKind
-from fermion.pages import PageSlice, decode_pages
+from fermion.pages import PageSlice, decode_codes, decode_pages
 from fermion.predicate.ranges import RowRanges
 from fermion.source import CountingSource
 from fermion.streams import ColumnStreams
@@ -41,7 +41,18 @@ class ColumnTask:
     more for each list level whose offsets have to be seen before its children's slots are known.
     """
 
-    __slots__ = ("_frontier", "_options", "_planned", "block", "node", "rows", "streams", "stripe")
+    __slots__ = (
+        "_as_dictionary",
+        "_coded",
+        "_frontier",
+        "_options",
+        "_planned",
+        "block",
+        "node",
+        "rows",
+        "streams",
+        "stripe",
+    )
 
     def __init__(
         self,
@@ -51,11 +62,14 @@ class ColumnTask:
         rows: int,
         ranges: RowRanges | None,
         options: DecodeOptions,
+        *,
+        as_dictionary: bool = False,
     ) -> None:
         wanted = rows if ranges is None else ranges.total
         self.node, self.block, self.stripe, self.rows = node, block, stripe, wanted
         self.streams = ColumnStreams(wanted)
-        self._options = options
+        self._options, self._as_dictionary = options, as_dictionary
+        self._coded: tuple[np.ndarray, Values] | None = None
         self._frontier = [(node, ranges, rows)] if block is not None else []
         self._planned: dict[int, StreamPlan | Chunk] = {}
 
@@ -177,6 +191,10 @@ class ColumnTask:
             if validity is not False and wanted:
                 raise self._error(f"stream {node.stream} has no data for {wanted} slots")
             return rearrange.blank_values(node.physical, wanted)
+        if self._as_dictionary:
+            self._coded = self._codes(node.stream, node.physical, ranges, slots, taken)
+            if self._coded is not None:
+                return rearrange.blank_values(node.physical, 0)
         return self._values(node.stream, node.physical, ranges, slots, taken)
 
     def _error(self, what: str) -> InvalidFileError:
@@ -205,6 +223,49 @@ class ColumnTask:
         starts, stops = positions(spans, ranges)
         return rearrange.select_values(values, starts, stops, ranges.total)
 
+    def _codes(
+        self,
+        ordinal: int,
+        physical: PhysicalType,
+        ranges: RowRanges | None,
+        slots: int,
+        taken: dict[int, list[memoryview]],
+    ) -> tuple[np.ndarray, Values] | None:
+        """Codes of the wanted slots and the chunk's dictionary; None where some page has no codes."""
+        plan = self._planned[ordinal]
+        assert isinstance(plan, StreamPlan)
+        spans = tuple(_closed(span, slots) for span in plan.spans)
+        slices, page = self._slices(spans, plan.dictionary, taken[ordinal])
+        options = self._options
+        coded = decode_codes(
+            slices,
+            physical,
+            dictionary=page,
+            verify=options.verify,
+            checksum=options.checksum,
+            where=options.where,
+        )
+        if coded is None or ranges is None or not spans:
+            return coded
+        codes = rearrange.select_values(coded[0], *positions(spans, ranges), ranges.total)
+        assert isinstance(codes, np.ndarray)
+        return codes, coded[1]
+
+    def _slices(
+        self,
+        spans: tuple[PageSpan, ...],
+        dictionary: tuple[int, int] | None,
+        buffers: list[memoryview],
+    ) -> tuple[list[PageSlice], PageSlice | None]:
+        page = None
+        if dictionary is not None:
+            page, buffers = PageSlice(buffers[0], dictionary[0], None, 0, 0), buffers[1:]
+        slices = [
+            PageSlice(buffer, span.offset, span.slots if span.slots >= 0 else None, *span.wanted)
+            for span, buffer in zip(spans, buffers, strict=True)
+        ]
+        return slices, page
+
     def _decode(
         self,
         spans: tuple[PageSpan, ...],
@@ -213,13 +274,7 @@ class ColumnTask:
         buffers: list[memoryview],
     ) -> Values:
         options = self._options
-        page = None
-        if dictionary is not None:
-            page, buffers = PageSlice(buffers[0], dictionary[0], 0, 0, 0), buffers[1:]
-        slices = [
-            PageSlice(buffer, span.offset, span.slots if span.slots >= 0 else None, *span.wanted)
-            for span, buffer in zip(spans, buffers, strict=True)
-        ]
+        slices, page = self._slices(spans, dictionary, buffers)
         return decode_pages(
             slices,
             physical,
@@ -315,7 +370,19 @@ class ColumnTask:
         """The rows as an Arrow array of the column's exact type."""
         if self.block is None:
             return null_column(self.node, self.rows, self._options.where)
-        return assemble(self.node, self.streams)
+        if self._coded is not None:
+            return self._dictionary_array(*self._coded)
+        array = assemble(self.node, self.streams)
+        return array.dictionary_encode() if self._as_dictionary else array
+
+    def _dictionary_array(self, codes: np.ndarray, values: Values) -> pa.Array:
+        leaf = replace(self.node, validity=0, stream=1, stop=2)
+        count = len(values)
+        entries = ColumnStreams(count, {0: count, 1: count}, {0: None}, {}, {1: values})
+        validity = self.streams.validity[self.node.validity]
+        mask = ~validity.unpack() if isinstance(validity, Bits) else None
+        indices = pa.array(codes.astype(np.int32), mask=mask)
+        return pa.DictionaryArray.from_arrays(indices, assemble(leaf, entries))
 
 
 def _closed(span: PageSpan, slots: int) -> PageSpan:

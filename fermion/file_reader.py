@@ -17,7 +17,7 @@ from fermion.file_info import VIRTUAL_COLUMNS
 from fermion.options import ReadOptions, thread_count
 from fermion.predicate import Expression, bind, candidate_names, parse_filter
 from fermion.predicate.ranges import RowRanges
-from fermion.projection import ColumnName, Projected, project
+from fermion.projection import ColumnName, Projected, keep_dictionaries, project
 from fermion.row_selection import take_rows
 from fermion.source import CountingSource, IoStats, PathLike, open_source
 from fermion.stripe_reader import StripeReader, empty_columns
@@ -180,7 +180,7 @@ class FermionFile:
         ------
         ColumnNotFoundError, InvalidArgumentError, InvalidFileError, TruncatedFileError
         """
-        projected = project(self._index, columns)
+        projected = self._project(columns)
         batches = list(self._batches(projected, filter, rows, whole_stripes=True))
         return self._table(projected, batches, columns is None)
 
@@ -197,7 +197,7 @@ class FermionFile:
         """
         if batch_size < 1:
             raise InvalidArgumentError(f"batch_size={batch_size}: expected at least 1")
-        projected = project(self._index, columns)
+        projected = self._project(columns)
         schema = self._result_schema(projected, columns is None)
         for window in self._batches(projected, filter, None, whole_stripes=False):
             for start in range(0, window.num_rows, batch_size):
@@ -213,8 +213,14 @@ class FermionFile:
             return pa.Table.from_batches([rows.replace_schema_metadata(schema.metadata)])
         return pa.Table.from_batches([_renamed(each, schema) for each in batches], schema=schema)
 
+    def _project(self, columns: Sequence[ColumnName] | None) -> list[Projected]:
+        projected = project(self._index, columns)
+        if self.options.keep_dictionaries:
+            return keep_dictionaries(self._index, projected)
+        return projected
+
     def _result_schema(self, projected: Sequence[Projected], everything: bool) -> pa.Schema:
-        if everything:
+        if everything and not self.options.keep_dictionaries:
             return self.schema
         return pa.schema(
             [column.field for column in projected], metadata=self._index.schema_area.metadata()
@@ -322,7 +328,7 @@ class FermionFile:
             )
         unique, places = np.unique(wanted, return_inverse=True)
         starts = self._index.stripe_starts
-        projected = project(self._index, columns)
+        projected = self._project(columns)
         batches = []
         for stripe in range(self.num_stripes):
             low, high = np.searchsorted(unique, starts[stripe : stripe + 2])
@@ -350,7 +356,7 @@ class FermionFile:
         """
         if not self._index.footer.is_batch:
             raise InvalidArgumentError(f"{self._index.where}: not written in batch mode")
-        projected = project(self._index, columns)
+        projected = self._project(columns)
         batches = [
             self._stripes.batch(projected, stripe, ranges)
             for stripe, ranges in self._stripes.batches.rows_of(batch_id)
@@ -359,7 +365,8 @@ class FermionFile:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The whole file as an Arrow C stream."""
-        reader = pa.RecordBatchReader.from_batches(self.schema, self.iter_batches())
+        schema = self._result_schema(self._project(None), everything=True)
+        reader = pa.RecordBatchReader.from_batches(schema, self.iter_batches())
         return reader.__arrow_c_stream__(requested_schema)
 
 

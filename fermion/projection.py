@@ -10,8 +10,10 @@ import pyarrow.types as pat
 
 from fermion.arrow_types import Node, NodeKind
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError, column_not_found
+from fermion.cmb import ColumnBlock
 from fermion.file_index import FileIndex
 from fermion.file_info import VIRTUAL_COLUMNS
+from fermion.layout import ChunkFlag
 
 ColumnName = str | tuple[str, ...] | int
 
@@ -28,11 +30,14 @@ class Projected:
         Its tree without the fields that nobody asked for; None for a virtual column.
     field
         The field of the result.
+    as_dictionary
+        Whether the result is an Arrow dictionary, made of the chunks' own.
     """
 
     ordinal: int
     field: pa.Field
     node: Node | None = None
+    as_dictionary: bool = False
 
 
 def project(index: FileIndex, columns: Sequence[ColumnName] | None) -> list[Projected]:
@@ -64,6 +69,39 @@ def project(index: FileIndex, columns: Sequence[ColumnName] | None) -> list[Proj
         ordinal, below = _resolve(index, column)
         wanted.setdefault(ordinal, []).append(below)
     return [_projected(index, key, paths) for key, paths in wanted.items()]
+
+
+def keep_dictionaries(index: FileIndex, columns: Sequence[Projected]) -> list[Projected]:
+    """The same columns, as Arrow dictionaries where every chunk has a dictionary page.
+
+    Only top-level columns of scalars; the indices are int32.
+    """
+    scalar = [
+        each.node is not None and each.node.kind is NodeKind.LEAF and _is_bare(each.node)
+        for each in columns
+    ]
+    ordinals = [each.ordinal for each, wanted in zip(columns, scalar, strict=True) if wanted]
+    blocks = iter(index.blocks(ordinals))
+    return [
+        _as_dictionary(each, next(blocks)) if wanted else each
+        for each, wanted in zip(columns, scalar, strict=True)
+    ]
+
+
+def _is_bare(node: Node) -> bool:
+    return node.type.equals(node.storage)
+
+
+def _as_dictionary(column: Projected, block: ColumnBlock | None) -> Projected:
+    if block is None or not block.num_stripes or column.node is None:
+        return column
+    chunks = [block.chunk(column.node.stream, stripe) for stripe in range(block.num_stripes)]
+    if not all(chunk.flags & ChunkFlag.FIRST_PAGE_IS_DICT or chunk.is_empty for chunk in chunks):
+        return column
+    if all(chunk.is_empty for chunk in chunks):
+        return column
+    dtype = pa.dictionary(pa.int32(), column.node.storage)
+    return replace(column, field=column.field.with_type(dtype), as_dictionary=True)
 
 
 def _projected(index: FileIndex, key: int | str, paths: list[tuple[str, ...]]) -> Projected:

@@ -55,7 +55,15 @@ class StripeReader:
         stored = [column for column in columns if column.node is not None]
         blocks = self._index.blocks(column.ordinal for column in stored)
         tasks = [
-            ColumnTask(column.node, block, stripe, rows, ranges, self._decode)
+            ColumnTask(
+                column.node,
+                block,
+                stripe,
+                rows,
+                ranges,
+                self._decode,
+                as_dictionary=column.as_dictionary,
+            )
             for column, block in zip(stored, blocks, strict=True)
             if column.node is not None
         ]

@@ -343,3 +343,23 @@ def test_a_file_without_a_column_index_reads_the_same(table):
         assert file.settings["column_index"] is False
         assert_logically_equal(file.read(), table)
         assert file.verify().problems == ()
+
+
+def test_dictionaries_are_kept_when_asked_for():
+    """Strings that are stored with a dictionary come as one, of equal values, in every reading."""
+    picks = np.random.default_rng(0).integers(0, 50, 20_000)
+    words = [None if pick == 7 else f"word number {pick}" for pick in picks]
+    table = pa.table({"w": words, "n": np.arange(20_000)})
+    data = stored(table, stripe_rows=6_000, page_bytes=8_192)
+    options = fermion.ReadOptions(keep_dictionaries=True)
+    with fermion.open(data, options=options) as file:
+        found = file.read()
+        assert found.schema.field("w").type == pa.dictionary(pa.int32(), pa.string())
+        assert set(found["w"].chunk(0).dictionary.to_pylist()) - {""} == set(words) - {None}
+        assert found["w"].cast(pa.string()).equals(table["w"])
+        assert file.read(["w"], rows=(5_990, 6_010))["w"].to_pylist() == words[5_990:6_010]
+        taken = file.take([19_999, 3, 3], columns=["w"])
+        assert taken["w"].to_pylist() == [words[19_999], words[3], words[3]]
+        chosen = file.read(["w"], filter="w = 'word number 3'")
+        assert chosen.num_rows == words.count("word number 3")
+        assert pa.table(file)["w"].to_pylist() == words
