@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -282,14 +283,14 @@ class _Key(NamedTuple):
     is_crisp: bool
 
 
-def _key(raw: Any, units: _Units) -> _Key:
-    if units.order is Order.FLOAT and raw == 0:
+def _key(raw: Any, order: Order, storage: pa.DataType) -> _Key:
+    if order is Order.FLOAT and raw == 0:
         return _Key(-1, 0, True)
-    key = value_key(raw, units.order, is_uint64=pat.is_uint64(units.storage))
-    if units.order is Order.BYTES:
+    key = value_key(raw, order, is_uint64=pat.is_uint64(storage))
+    if order is Order.BYTES:
         crisp = len(raw) <= KEY_BYTES and not raw.endswith(b"\0")
     else:
-        crisp = units.order is not Order.DECIMAL or INT64_MIN < raw < INT64_MAX
+        crisp = order is not Order.DECIMAL or INT64_MIN < raw < INT64_MAX
     return _Key(key, key, crisp)
 
 
@@ -302,7 +303,7 @@ def _comparison(units: _Units, operator: str, value: Any) -> _Settled:
         return units.never()
     if operator in ("always", "never"):
         return units.constant(operator == "always")
-    key = _key(raw, units)
+    key = _key(raw, units.order, units.storage)
     low, high = units.low, units.high
     if operator in ("==", "!="):
         some = units.unknown | (units.filled & (low <= key.high) & (high >= key.low))
@@ -339,34 +340,57 @@ def _ordered(units: _Units, operator: str, key: _Key) -> tuple[np.ndarray, np.nd
     return high >= key.low, (low > key.high) | ((low >= key.low) & key.is_crisp)
 
 
-def _is_in(units: _Units, values: tuple[Any, ...]) -> _Settled:
-    keys, raws, has_null, has_nan = [], [], False, False
+class _KeySet(NamedTuple):
+    """The literals of an IN list among the keys, in ascending order, and those apart."""
+
+    low: np.ndarray
+    high: np.ndarray
+    is_crisp: np.ndarray
+    has_null: bool
+    has_nan: bool
+
+
+@lru_cache(maxsize=64, typed=True)
+def _key_set(values: tuple[Any, ...], order: Order, storage: pa.DataType) -> _KeySet | None:
+    """None where a literal cannot be compared with the type."""
+    keys, has_null, has_nan = [], False, False
     for value in values:
-        if value is not None and literal_family(value) != family(units.storage):
-            return units.never() if pat.is_null(units.storage) else units.nothing_known()
+        if value is not None and literal_family(value) != family(storage):
+            return None
         has_null |= value is None
         has_nan |= isinstance(value, float) and math.isnan(value)
-        operator, raw = resolve("==", value, units.storage)
+        operator, raw = resolve("==", value, storage)
         if operator == "==":
-            keys.append(_key(raw, units))
-            raws.append(raw)
+            keys.append(_key(raw, order, storage))
+    keys.sort()
+    return _KeySet(
+        np.array([key.low for key in keys], np.int64),
+        np.array([key.high for key in keys], np.int64),
+        np.array([key.is_crisp for key in keys], bool),
+        has_null,
+        has_nan,
+    )
+
+
+def _is_in(units: _Units, values: tuple[Any, ...]) -> _Settled:
     if pat.is_null(units.storage):
         return units.never()
+    keys = _key_set(values, units.order, units.storage)
+    if keys is None:
+        return units.nothing_known()
     some = units.unknown.copy()
     every = np.zeros(len(some), bool)
-    if keys:
-        lows, highs, crisp = (np.array(part) for part in zip(*sorted(keys), strict=True))
+    if len(keys.low):
         # The first literal that is not below the unit decides whether any lies within.
-        at = np.minimum(np.searchsorted(highs, units.low), len(keys) - 1)
-        within = (highs[at] >= units.low) & (lows[at] <= units.high)
-        some |= units.filled & within
+        at = np.minimum(np.searchsorted(keys.high, units.low), len(keys.low) - 1)
+        low, high = keys.low[at], keys.high[at]
+        some |= units.filled & (high >= units.low) & (low <= units.high)
         every = units.min_exact & units.max_exact & units.filled & units.nan_free
-        every &= (units.low >= lows[at]) & (units.high <= highs[at]) & crisp[at]
-        some = units.contain(some, raws)
-    if has_nan:
+        every &= (units.low >= low) & (units.high <= high) & keys.is_crisp[at]
+    if keys.has_nan:
         some |= ~units.nan_free
     settled = units.settle(some, every)
-    if has_null:
+    if keys.has_null:
         # Where no value equals, IN is NULL: never FALSE.
         no = np.zeros(len(some), bool)
         return settled._replace(may_false=no, must_false=no)

@@ -17,6 +17,7 @@ from fermion.errors import InvalidArgumentError
 from fermion.layout import INT64_MAX, INT64_MIN, ChunkFlag
 from fermion.predicate import (
     Bounds,
+    Expression,
     RowRanges,
     bind,
     evaluate,
@@ -26,7 +27,7 @@ from fermion.predicate import (
 )
 from fermion.shred import shred
 from fermion.statistics import merge, page_statistics, unknown
-from tests.fermion.predicate_model import SCHEMA, expressions, rows, table_of
+from tests.fermion.predicate_model import SCHEMA, expressions, leaves, rows, table_of
 
 Path = tuple[str, ...]
 
@@ -80,10 +81,8 @@ def forget(bounds: Bounds, lack: str) -> Bounds | None:
     return bounds
 
 
-@given(st.data())
-def test_pruning_keeps_every_row_that_matches_and_claims_only_such_rows(data):
+def check(data: st.DataObject, expression: Expression) -> None:
     """Rows that evaluate to TRUE lie within the "may" ranges; "must" rows all evaluate to TRUE."""
-    expression = data.draw(expressions())
     records = data.draw(rows(expression.columns() or {("i",)}))
     table = table_of(records)
     found = data.draw(lookups(table, expression.columns()))
@@ -93,6 +92,19 @@ def test_pruning_keeps_every_row_that_matches_and_claims_only_such_rows(data):
     must = ranges_that_must_match(bound, found.get, table.num_rows)
     assert matches <= set(may.to_indices().tolist())
     assert set(must.to_indices().tolist()) <= matches
+
+
+@given(st.data())
+def test_pruning_keeps_every_row_that_matches_and_claims_only_such_rows(data):
+    check(data, data.draw(expressions()))
+
+
+@pytest.mark.parametrize("path", [("s",), ("b",), ("f",), ("w",)], ids=str)
+@given(data=st.data())
+def test_pruning_is_right_where_keys_are_not_the_values(path, data):
+    """Truncated strings, floats with two zeros and NaN, decimals beyond int64."""
+    leaf = data.draw(leaves([path]))
+    check(data, leaf if data.draw(st.booleans()) else ~leaf)
 
 
 def ranges(text: Any, table: pa.Table, cuts: list[int]) -> tuple[list, list]:
@@ -157,10 +169,19 @@ def test_pages_of_integers_are_settled_as_far_as_bounds_go(text, may, must):
         ("a >= 'cat and e'", [(4, 6)], []),
         ("a > 'cat anx'", [], []),
         ("a <> 'c'", [(0, 2), (4, 6)], [(0, 2), (4, 6)]),
+        ("a <= 'cat and '", ALL, [(0, 4)]),
     ],
 )
 def test_pages_of_strings_are_settled_as_far_as_bounds_go(text, may, must):
     assert ranges(text, TEXTS, [0, 2, 4, 6]) == (may, must)
+
+
+def test_a_truncated_string_equals_nothing_for_sure():
+    table = pa.table({"a": ["cat and dog"] * 2})
+    for literal in ("cat and ", "cat and dog"):
+        assert ranges([("a", "=", literal)], table, [0, 2]) == ([(0, 2)], [])
+        assert ranges([("a", "!=", literal)], table, [0, 2]) == ([(0, 2)], [])
+        assert ranges([("a", "in", [literal])], table, [0, 2]) == ([(0, 2)], [])
 
 
 def test_nan_satisfies_not_and_unequal_but_no_comparison():
