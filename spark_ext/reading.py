@@ -68,14 +68,12 @@ def read_table(
     """
     classic(spark, "read_table")
     table = Table.open(path, storage_options=storage_options)
+    version = {"snapshot_id": snapshot_id, "tag": tag, "as_of": as_of, "branch": branch}
     scan = table.scan(
         columns=columns,
         filter=filter,
-        snapshot_id=snapshot_id,
-        tag=tag,
-        as_of=as_of,
-        branch=branch,
         batch_id=batch_id,
+        **{name: value for name, value in version.items() if value is not None},
     )
     schema = spark_schema(
         scan.schema,

@@ -1,0 +1,176 @@
+"""Tables as data frames: exactly the columns, rows and version asked for."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import time
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import functions
+
+import fermion
+import spark_ext
+from fermion.errors import ColumnNotFoundError
+from fermion_table import Table, TableNotFound, VersionNotFound
+from spark_ext.errors import UnsupportedBySpark
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False),
+        pa.field("place", pa.struct({"city": pa.string(), "zip": pa.uint32()})),
+        pa.field("tags", pa.list_(pa.string_view())),
+    ]
+)
+
+
+def rows(start: int, stop: int) -> pa.Table:
+    return pa.Table.from_pylist(
+        [
+            {"id": i, "place": {"city": f"c{i % 3}", "zip": i}, "tags": [str(i)] * (i % 3)}
+            for i in range(start, stop)
+        ],
+        schema=SCHEMA,
+    )
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    """A table of three appends (ids 0 to 29) and then a new column."""
+    made = tmp_path_factory.mktemp("read") / "table"
+    table = Table.create(made, SCHEMA)
+    for start in (0, 10, 20):
+        table.append(rows(start, start + 10))
+    table.add_columns({"score": pa.float32()})
+    return made
+
+
+def ids(frame) -> list[int]:
+    return sorted(row.id for row in frame.collect())
+
+
+def test_every_row_and_value_arrives(spark, path):
+    frame = spark_ext.read_table(spark, path)
+    assert frame.schema.simpleString() == (
+        "struct<id:bigint,place:struct<city:string,zip:bigint>,tags:array<string>,score:float>"
+    )
+    assert not frame.schema["id"].nullable
+    found = sorted((row.asDict(recursive=True) for row in frame.collect()), key=lambda r: r["id"])
+    assert found == [{**row, "score": None} for row in rows(0, 30).to_pylist()]
+
+
+def test_columns_are_given_in_the_order_asked_down_into_structs(spark, path):
+    frame = spark_ext.read_table(spark, path, columns=["place.zip", "id"])
+    assert frame.schema.simpleString() == "struct<place:struct<zip:bigint>,id:bigint>"
+    assert frame.where("id = 7").collect()[0].place.zip == 7
+
+
+def test_no_columns_still_have_rows(spark, path):
+    frame = spark_ext.read_table(spark, path, columns=[], filter="id >= 25")
+    assert frame.columns == []
+    assert frame.count() == 5
+
+
+def test_a_filter_is_exact_and_files_it_rules_out_are_not_read(spark, path):
+    """Files that the filter rules out are taken away: nobody misses them."""
+    frame = spark_ext.read_table(spark, path, filter="id BETWEEN 12 AND 15 OR id = 18")
+    table = Table.open(path)
+    wanted = {split.location for split in table.scan(filter="id BETWEEN 10 AND 19").plan().splits}
+    others = {split.location for split in table.scan().plan().splits} - wanted
+    assert (len(wanted), len(others)) == (1, 2)
+    for name in others:
+        os.rename(name, name + ".away")
+    try:
+        assert ids(frame) == [12, 13, 14, 15, 18]
+    finally:
+        for name in others:
+            os.rename(name + ".away", name)
+
+
+def test_filters_of_every_form_give_the_same_rows(spark, path):
+
+    for given in (
+        "id > 27",
+        fermion.col("id") > 27,
+        [("id", ">", 27)],
+        pa.compute.field("id") > 27,
+    ):
+        assert ids(spark_ext.read_table(spark, path, filter=given)) == [28, 29]
+
+
+def test_old_snapshots_are_read_under_their_own_schema(spark, path):
+    frame = spark_ext.read_table(spark, path, snapshot_id=2)
+    assert "score" not in frame.columns
+    assert ids(frame) == list(range(20))
+
+
+def test_a_frame_stays_at_its_snapshot(spark, tmp_path):
+    table = Table.create(tmp_path / "t", SCHEMA)
+    table.append(rows(0, 3))
+    frame = spark_ext.read_table(spark, tmp_path / "t", columns=["id"])
+    before = datetime.datetime.now(datetime.UTC)
+    time.sleep(0.01)
+    table.append(rows(3, 5))
+    assert ids(frame) == [0, 1, 2]
+    assert ids(spark_ext.read_table(spark, tmp_path / "t", as_of=before)) == [0, 1, 2]
+    assert ids(spark_ext.read_table(spark, tmp_path / "t")) == [0, 1, 2, 3, 4]
+
+
+def test_a_table_without_rows_has_none(spark, tmp_path):
+    Table.create(tmp_path / "t", SCHEMA)
+    frame = spark_ext.read_table(spark, tmp_path / "t")
+    assert frame.count() == 0
+    assert frame.columns == SCHEMA.names
+
+
+def test_what_does_not_exist_is_said_before_any_task(spark, path, tmp_path):
+    with pytest.raises(TableNotFound):
+        spark_ext.read_table(spark, tmp_path / "nothing")
+    with pytest.raises(VersionNotFound):
+        spark_ext.read_table(spark, path, snapshot_id=99)
+    with pytest.raises(ColumnNotFoundError, match="closest matches: 'place'"):
+        spark_ext.read_table(spark, path, columns=["plase"])
+
+
+def test_a_column_that_spark_cannot_have_is_named_and_can_be_left_out(spark, tmp_path):
+    schema = pa.schema([("id", pa.int64()), ("noon", pa.time32("s"))])
+    Table.create(tmp_path / "t", schema).append(pa.table({"id": [1], "noon": [43200]}, schema))
+    with pytest.raises(UnsupportedBySpark, match="column 'noon'"):
+        spark_ext.read_table(spark, tmp_path / "t")
+    assert ids(spark_ext.read_table(spark, tmp_path / "t", columns=["id"])) == [1]
+
+
+def test_a_table_is_never_broadcast_by_mistake(spark, path):
+    """Spark must not take the size of the splits for the size of the table."""
+    frame = spark_ext.read_table(spark, path, columns=["id"])
+    assert frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes() > 2**40
+
+
+def test_a_view_answers_sql(spark, path):
+    spark_ext.read_table(spark, path, columns=["id", "place"]).createOrReplaceTempView("places")
+    found = spark.sql("select place.city, count(*) n from places group by 1 order by 1").collect()
+    assert [tuple(row) for row in found] == [("c0", 10), ("c1", 10), ("c2", 10)]
+
+
+def test_appending_what_was_read_doubles_the_table(spark, tmp_path):
+    table = Table.create(tmp_path / "t", SCHEMA)
+    table.append(rows(0, 10))
+    spark_ext.append(spark_ext.read_table(spark, tmp_path / "t"), tmp_path / "t")
+    table.refresh()
+    found = table.scan().to_arrow()
+    assert found.schema.equals(SCHEMA)
+    assert sorted(found.to_pylist(), key=lambda row: row["id"]) == [
+        row for row in rows(0, 10).to_pylist() for _ in range(2)
+    ]
+
+
+def test_many_small_files_share_few_tasks(spark, tmp_path):
+    table = Table.create(tmp_path / "t", pa.schema([("id", pa.int64())]))
+    for number in range(12):
+        table.append(pa.table({"id": [number]}))
+    frame = spark_ext.read_table(spark, tmp_path / "t")
+    assert frame.rdd.getNumPartitions() <= 4
+    assert frame.agg(functions.sum("id")).collect()[0][0] == 66
