@@ -5,21 +5,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pickle
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Literal
 
 import pyarrow as pa
-from pyspark import AccumulatorParam
 from pyspark.sql import DataFrame, functions
 from pyspark.sql import types as st
 
 import fermion
 from fermion.errors import InvalidArgumentError
 from fermion_table import DataWriter, SchemaMismatch, Snapshot, Table, WriterMessage, WriteSettings
+from spark_ext.finished_tasks import finished_messages
 from spark_ext.session import batch_settings, classic, settings
 from spark_ext.types import arriving_schema
 from spark_ext.write_task import MESSAGE_SCHEMA, WriteTask
@@ -99,17 +98,13 @@ def append(
     columns = check_columns(table, df.schema, batch_id_column, merge=schema_mode == "merge")
 
     rows, id_index = (df, None) if batch_id_column is None else clustered(df, batch_id_column)
-    finished = spark.sparkContext.accumulator([], _Messages())
-    task = WriteTask(writer_factory(table), columns, id_index, finished)
     whole = rows.select(functions.struct("*").alias(_ROW))
-    try:
-        with settings(spark, batch_settings(spark, columns)):
-            results = whole.mapInArrow(task, MESSAGE_SCHEMA).collect()
-    except BaseException as error:
-        discard(table, finished.value)
-        if isinstance(error, Exception):
-            error.add_note(f"nothing was published to {table.location}")
-        raise
+    with (
+        finished_messages(spark.sparkContext, table, files_of) as finished,
+        settings(spark, batch_settings(spark, columns)),
+    ):
+        task = WriteTask(writer_factory(table), columns, id_index, finished)
+        results = whole.mapInArrow(task, MESSAGE_SCHEMA).collect()
     messages = [each for result in results for each in pickle.loads(result[0])]
     return table.commit(
         messages,
@@ -191,25 +186,9 @@ def writer_factory(table: Table) -> partial[DataWriter]:
     )
 
 
-def discard(table: Table, messages: Iterable[WriterMessage]) -> None:
-    """Delete the files of messages that were never given to a commit."""
-    for message in messages:
-        for entry in message.entries:
-            with contextlib.suppress(OSError):
-                table.store.delete(entry.path)
-
-
-class _Messages(AccumulatorParam[list[WriterMessage]]):
-    """Gathers the messages of finished tasks on the driver."""
-
-    def zero(self, value: list[WriterMessage]) -> list[WriterMessage]:
-        return []
-
-    def addInPlace(  # noqa: N802 - Spark's name
-        self, value1: list[WriterMessage], value2: list[WriterMessage]
-    ) -> list[WriterMessage]:
-        value1.extend(value2)
-        return value1
+def files_of(message: WriterMessage) -> list[str]:
+    """The data files that a message names, relative to the table."""
+    return [entry.path for entry in message.entries]
 
 
 def _without_id(frame: st.StructType, batch_id_column: str, table: Table) -> st.StructType:
