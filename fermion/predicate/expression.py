@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from fermion.errors import InvalidArgumentError
-from fermion.predicate.literals import normalize
+from fermion.predicate.literals import nanoseconds, normalize
 
 Path = tuple[str, ...]
 
@@ -419,13 +419,11 @@ def literal_text(value: Any) -> str:
         return f"DATE '{value.isoformat()}'"
     if isinstance(value, datetime.time):
         return f"TIME '{value.isoformat()}'"
-    if isinstance(value, datetime.timedelta):
-        return f"INTERVAL '{value.total_seconds()}' SECOND"
+    if isinstance(value, (datetime.timedelta, pa.DurationScalar)):
+        return f"INTERVAL '{Decimal(nanoseconds(value)).scaleb(-9):f}' SECOND"
     return _scalar_text(value) if isinstance(value, pa.Scalar) else str(value)
 
 
 def _scalar_text(scalar: pa.Scalar) -> str:
-    if isinstance(scalar, pa.DurationScalar):
-        return f"INTERVAL '{scalar.value}' {scalar.type.unit}"
     text = str(scalar.cast(pa.string()))
     return f"{'TIMESTAMP' if isinstance(scalar, pa.TimestampScalar) else 'TIME'} '{text}'"

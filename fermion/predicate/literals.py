@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -217,7 +218,7 @@ def _parse_text(text: str, dtype: pa.DataType, where: str) -> Any:
     storage = strip_wrappers(dtype)
     try:
         if pat.is_time(storage):
-            return datetime.time.fromisoformat(text.strip())
+            return parse_time(text.strip())
         moment = parse_moment(text.strip())
     except (ValueError, pa.ArrowException) as error:
         raise InvalidArgumentError(
@@ -239,8 +240,7 @@ def parse_moment(text: str) -> Any:
     try:
         if len(text) == 10:
             return datetime.date.fromisoformat(text)
-        fraction = text.partition(".")[2]
-        if sum(1 for _ in _leading_digits(fraction)) <= 6:
+        if not _is_finer_than_python(text):
             return datetime.datetime.fromisoformat(text)
     except ValueError:
         pass
@@ -250,16 +250,23 @@ def parse_moment(text: str) -> Any:
         return pa.scalar(text).cast(pa.timestamp("ns", "UTC"))
 
 
-def _leading_digits(text: str) -> Any:
-    for character in text:
-        if not character.isdigit():
-            return
-        yield character
+def parse_time(text: str) -> Any:
+    """A time of day, or, for digits below the microsecond, an Arrow time."""
+    if not _is_finer_than_python(text):
+        return datetime.time.fromisoformat(text)
+    whole, _, fraction = text.partition(".")
+    digits = int(fraction[:9].ljust(9, "0"))
+    return pa.scalar(nanoseconds(datetime.time.fromisoformat(whole)) + digits, pa.time64("ns"))
+
+
+def _is_finer_than_python(text: str) -> bool:
+    """Whether a text has more than six fractional digits, which Python would cut off unasked."""
+    return re.search(r"\.\d{7}", text) is not None
 
 
 def _localize(text: str, zone: str, where: str) -> Any:
     """A wall-clock text as an instant, read in a column's own zone."""
-    unit = "ns" if len(text.partition(".")[2]) > 6 else "us"
+    unit = "ns" if _is_finer_than_python(text) else "us"
     try:
         naive = pa.scalar(text).cast(pa.timestamp(unit))
         return pc.assume_timezone(naive, zone)
@@ -353,7 +360,7 @@ def _position(value: Any, storage: pa.DataType) -> int | Fraction:
         return _rational(value) * Fraction(10) ** storage.scale
     if pat.is_integer(storage) or pat.is_boolean(storage):
         return _rational(value)
-    return Fraction(_nanoseconds(value), _tick(storage))
+    return Fraction(nanoseconds(value), _tick(storage))
 
 
 def _rational(value: Any) -> int | Fraction:
@@ -370,22 +377,23 @@ def _rational(value: Any) -> int | Fraction:
     return int(value)
 
 
-def _nanoseconds(value: Any) -> int:
+def nanoseconds(value: Any) -> int:
+    """A temporal literal on the axis of its kind, in nanoseconds from its origin."""
     if isinstance(value, pa.Scalar):
         return value.value * _NANOSECONDS[value.type.unit]
     if isinstance(value, datetime.timedelta):
-        return _exact_nanoseconds(value)
+        return _delta_nanoseconds(value)
     if isinstance(value, datetime.datetime):
-        return _exact_nanoseconds(value - (_EPOCH_UTC if value.tzinfo else _EPOCH))
+        return _delta_nanoseconds(value - (_EPOCH_UTC if value.tzinfo else _EPOCH))
     if isinstance(value, datetime.date):
         return (value.toordinal() - _EPOCH.toordinal()) * _DAY
     clock = datetime.timedelta(
         hours=value.hour, minutes=value.minute, seconds=value.second, microseconds=value.microsecond
     )
-    return _exact_nanoseconds(clock)
+    return _delta_nanoseconds(clock)
 
 
-def _exact_nanoseconds(value: datetime.timedelta) -> int:
+def _delta_nanoseconds(value: datetime.timedelta) -> int:
     return ((value.days * 86_400 + value.seconds) * 10**6 + value.microseconds) * 1000
 
 

@@ -7,6 +7,8 @@ from decimal import Decimal
 from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import pyarrow as pa
+
 from fermion.errors import InvalidArgumentError
 from fermion.predicate.expression import (
     BooleanColumn,
@@ -22,7 +24,13 @@ from fermion.predicate.expression import (
     conjunction,
     disjunction,
 )
-from fermion.predicate.literals import TimestampText, literal_family, normalize, parse_moment
+from fermion.predicate.literals import (
+    TimestampText,
+    literal_family,
+    normalize,
+    parse_moment,
+    parse_time,
+)
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -221,13 +229,15 @@ def _binary(node: exp.Expr, text: str) -> bytes:
     try:
         return bytes.fromhex(node.this)
     except ValueError:
-        # sqlglot keeps the digits as they are, or as an integer literal.
         return _unsupported(node, text)
 
 
 def _interval(amount: str, seconds: int) -> Any:
-    microseconds = Decimal(amount) * seconds * 10**6
-    return datetime.timedelta(microseconds=int(microseconds))
+    """A duration: Python's where it is fine enough, else Arrow's."""
+    length = Decimal(amount) * seconds * 10**9
+    if length % 1000:
+        return pa.scalar(int(length), pa.duration("ns"))
+    return datetime.timedelta(microseconds=int(length) // 1000)
 
 
 def _typed(node: exp.Expr, text: str) -> Any:
@@ -240,11 +250,11 @@ def _typed(node: exp.Expr, text: str) -> Any:
             moment = parse_moment(value)
             return moment if literal_family(moment) == "instant" else TimestampText(value)
         if kind == "TIME":
-            return datetime.time.fromisoformat(value)
+            return parse_time(value)
         if kind in ("DOUBLE", "FLOAT"):
             return float(value)
         if kind == "DECIMAL":
             return normalize(Decimal(value))
-    except (ValueError, ArithmeticError) as error:
+    except (ValueError, ArithmeticError, pa.ArrowException) as error:
         raise InvalidArgumentError(f"filter {text!r}: {kind} {value!r}: {error}") from None
     _unsupported(node, text)
