@@ -13,11 +13,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from fermion_table import hints
 from fermion_table.commit_index import committed_before
 from fermion_table.commit_request import CommitRequest, NewSchema
 from fermion_table.conflict import Fail, Ok, Redo, Verdict, conflict
 from fermion_table.errors import CommitConflict, CommitStateUnknown, TableExists
-from fermion_table.history import latest, table_exists, write_hint
+from fermion_table.history import latest, table_exists
 from fermion_table.manifest import Entry
 from fermion_table.manifest_store import Located, MetadataWriter, locate
 from fermion_table.next_snapshot import Changes, author_of, next_snapshot, now_ms, number_rows
@@ -89,7 +90,7 @@ def create_table(
     if stored is None:
         writer.discard()
         raise TableExists(f"{store.location}: a table exists here already")
-    write_hint(store, 0)
+    hints.write_latest(store, 0)
     return stored
 
 
@@ -234,7 +235,7 @@ class _Commit:
                 f"{self.store.location}: snapshot {stored.id} was created, but whether it is part "
                 f"of the history can't be read: {error}"
             ) from error
-        write_hint(self.store, stored.id, self.branch)
+        hints.write_latest(self.store, stored.id, self.branch)
         return stored
 
     def _follow(self, base: Snapshot) -> None:

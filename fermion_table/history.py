@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import json_codec
+from fermion_table import hints, json_codec
 from fermion_table.errors import CorruptMetadata, TableNotFound, VersionNotFound
 from fermion_table.manifest_store import read_stored
 from fermion_table.metadata_cache import shared_cache
+from fermion_table.options import DECODED_BYTES_PER_JSON_BYTE
 from fermion_table.paths import (
     MAIN,
     SNAPSHOT_ID_MAX,
-    latest_hint_path,
+    branch_path,
     snapshot_directory,
     snapshot_id_of,
     snapshot_path,
 )
+from fermion_table.references import load_branch, snapshot_of, tagged_snapshot
 from fermion_table.snapshot import SchemaReference, Snapshot, decode_snapshot
 from fermion_table.storage import AtomicStore
-
-_log = logging.getLogger(__name__)
 
 Version = int | str | datetime
 
@@ -53,12 +52,12 @@ def latest(store: AtomicStore, *, branch: str = MAIN, start: int | None = None) 
     CorruptMetadata
         The newest slot does not hold a snapshot.
     """
-    known = start if start is not None else read_hint(store, branch)
+    known = start if start is not None else hints.read_latest(store, branch)
     snapshot_id = 0
     for _ in range(LATEST_TRIES):
         newest = _latest_id(store, branch, known)
         if newest is None:
-            if branch != MAIN:
+            if branch != MAIN and table_exists(store):
                 raise VersionNotFound(f"{store.location}: no branch {branch!r}")
             raise TableNotFound(f"{store.location}: no table here (no snapshot)")
         snapshot_id = newest
@@ -86,22 +85,26 @@ def load_snapshot(store: AtomicStore, snapshot_id: int, *, branch: str = MAIN) -
     """
     if 0 <= snapshot_id <= SNAPSHOT_ID_MAX:
         found = try_load(store, snapshot_id, branch=branch)
-        if found is not None:
+        if found is not None and not _has_expired(store, found, branch):
             return found
     raise _not_found(store, f"snapshot {snapshot_id}", branch)
 
 
 def try_load(store: AtomicStore, snapshot_id: int, *, branch: str = MAIN) -> Snapshot | None:
-    """A snapshot by id, None if its slot is empty."""
+    """A snapshot by id, None if its slot is empty.
+
+    Ids up to the one after which a branch leaves another are found there. A slot may outlive
+    the data of its snapshot for a while.
+    """
     path = snapshot_path(snapshot_id, branch)
     try:
         data = store.read(path)
     except FileNotFoundError:
-        return None
+        return None if branch == MAIN else _load_before_branch(store, snapshot_id, branch)
     snapshot = decode_snapshot(data, path)
     if snapshot.id != snapshot_id:
         raise CorruptMetadata(path, f"snapshot {snapshot_id}", f"snapshot {snapshot.id}")
-    shared_cache.put(snapshot.hash, snapshot, len(data))
+    shared_cache.put(snapshot.hash, snapshot, DECODED_BYTES_PER_JSON_BYTE * len(data))
     return snapshot
 
 
@@ -133,8 +136,9 @@ def walk(store: AtomicStore, snapshot: Snapshot, *, branch: str = MAIN) -> Itera
 
     Ends after snapshot 0, or after the earliest one that has not expired.
     """
-    current: Snapshot | None = snapshot
-    while current is not None:
+    yield snapshot
+    current = load_parent(store, snapshot, branch=branch)
+    while current is not None and not _has_expired(store, current, branch):
         yield current
         current = load_parent(store, current, branch=branch)
 
@@ -144,7 +148,6 @@ def resolve_version(
     version: Version | None = None,
     *,
     branch: str = MAIN,
-    load_tag: Callable[[str], Snapshot | None] | None = None,
 ) -> Snapshot:
     """The snapshot that a version names.
 
@@ -158,8 +161,6 @@ def resolve_version(
         numbers and times as text.
     branch
         Where ids and times are looked up.
-    load_tag
-        Finds a tag's snapshot, None if there is no such tag.
 
     Raises
     ------
@@ -174,11 +175,11 @@ def resolve_version(
         return load_snapshot(store, version, branch=branch)
     ancestor = _ANCESTOR.fullmatch(version)
     if ancestor is not None:
-        named = resolve_version(store, ancestor["name"], branch=branch, load_tag=load_tag)
+        named = resolve_version(store, ancestor["name"], branch=branch)
         return _ancestor(store, named, int(ancestor["generations"]), branch, version)
     if version.isdigit():
         return load_snapshot(store, int(version), branch=branch)
-    return _resolve_name(store, version, branch, load_tag)
+    return _resolve_name(store, version, branch)
 
 
 def snapshot_at(store: AtomicStore, moment: datetime, *, branch: str = MAIN) -> Snapshot:
@@ -204,14 +205,12 @@ def snapshot_at(store: AtomicStore, moment: datetime, *, branch: str = MAIN) -> 
 
 def earliest_id(store: AtomicStore, latest_id: int, *, branch: str = MAIN) -> int:
     """The smallest id from which on all ids exist: 0, unless early snapshots have expired."""
-    low, high = 0, latest_id
-    if store.exists(snapshot_path(min(1, latest_id), branch)) and store.exists(
-        snapshot_path(0, branch)
-    ):
+    if _is_there(store, min(1, latest_id), branch) and _is_there(store, 0, branch):
         return 0
+    low, high = 0, latest_id
     while low < high:
         middle = (low + high) // 2
-        if middle > 0 and store.exists(snapshot_path(middle, branch)):
+        if middle > 0 and _is_there(store, middle, branch):
             high = middle
         else:
             low = middle + 1
@@ -243,24 +242,47 @@ def load_schema(store: AtomicStore, reference: SchemaReference) -> bytes:
     return cached
 
 
-def read_hint(store: AtomicStore, branch: str = MAIN) -> int | None:
-    """The id that the hint names, None if there is no usable hint."""
-    with contextlib.suppress(OSError):
-        text = store.read(latest_hint_path(branch))
-        if text.isdigit() and len(text) < 20:
-            return int(text)
-    return None
+def _load_before_branch(store: AtomicStore, snapshot_id: int, branch: str) -> Snapshot | None:
+    """A snapshot from before a branch left another one, or the one after which it did."""
+    left = load_branch(store, branch)
+    if left is None or snapshot_id > left.snapshot_id:
+        return None
+    if snapshot_id == left.snapshot_id:
+        return snapshot_of(left, branch_path(branch))
+    return try_load(store, snapshot_id, branch=left.parent)
 
 
-def write_hint(store: AtomicStore, snapshot_id: int, branch: str = MAIN) -> None:
-    """Move the hint; failing to is no failure."""
-    try:
-        store.overwrite_hint(latest_hint_path(branch), b"%d" % snapshot_id)
-    except OSError as error:
-        _log.warning("%s: the hint was not updated: %s", store.location, error)
+def _is_there(store: AtomicStore, snapshot_id: int, branch: str) -> bool:
+    """Whether an id has a snapshot that has not expired."""
+    if 0 < snapshot_id < hints.read_earliest(store, branch):
+        return False
+    if store.exists(snapshot_path(snapshot_id, branch)):
+        return True
+    left = load_branch(store, branch) if branch != MAIN else None
+    if left is None or snapshot_id > left.snapshot_id:
+        return False
+    return snapshot_id == left.snapshot_id or _is_there(store, snapshot_id, left.parent)
+
+
+def _has_expired(store: AtomicStore, snapshot: Snapshot, branch: str) -> bool:
+    """Whether a snapshot whose slot is there has lost its data."""
+    if snapshot.id == 0 or snapshot.id >= hints.read_earliest(store, snapshot.branch):
+        return False
+    left = load_branch(store, branch) if branch != MAIN else None
+    return left is None or left.hash != snapshot.hash
 
 
 def _latest_id(store: AtomicStore, branch: str, known: int | None) -> int | None:
+    left = load_branch(store, branch) if branch != MAIN else None
+    if left is not None:
+        known = max(known or 0, left.snapshot_id)
+        newest = _probe_forward(store, branch, known)
+        if newest > left.snapshot_id:
+            return newest
+        ids = list_ids(store, branch)
+        return _probe_forward(store, branch, max(ids)) if ids else left.snapshot_id
+    if branch != MAIN:
+        return None
     if known is not None:
         newest = _probe_forward(store, branch, known)
         if newest > known or (known > 0 and store.exists(snapshot_path(known, branch))):
@@ -295,16 +317,11 @@ def _ancestor(
         raise _not_found(store, f"version {version!r}", branch)
     if generations == 0:
         return snapshot
-    return load_snapshot(store, snapshot.id - generations, branch=branch)
+    return load_snapshot(store, snapshot.id - generations, branch=snapshot.branch)
 
 
-def _resolve_name(
-    store: AtomicStore,
-    name: str,
-    branch: str,
-    load_tag: Callable[[str], Snapshot | None] | None,
-) -> Snapshot:
-    tagged = load_tag(name) if load_tag is not None else None
+def _resolve_name(store: AtomicStore, name: str, branch: str) -> Snapshot:
+    tagged = tagged_snapshot(store, name)
     if tagged is not None:
         return tagged
     if name == branch:

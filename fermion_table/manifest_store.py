@@ -21,6 +21,9 @@ from fermion_table.paths import manifest_path, schema_path, unique_name
 from fermion_table.snapshot import Delta, SchemaReference, Snapshot
 from fermion_table.storage import AtomicStore
 
+MEMORY_PER_ENTRY = 2048
+"""Bytes of a decoded entry with statistics, roughly; for the cache."""
+
 _ABSENT: Any = object()
 
 
@@ -144,7 +147,7 @@ def read_manifest(
             reference.path, f"{reference.entries} entries", f"{len(manifest.entries)}"
         )
     if not keep_unknown:
-        shared_cache.put(reference.hash, manifest, len(data))
+        shared_cache.put(reference.hash, manifest, MEMORY_PER_ENTRY * len(manifest.entries))
     return manifest
 
 

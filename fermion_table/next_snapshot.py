@@ -98,7 +98,7 @@ def next_snapshot(
     )
     removed = changes.located.entries
     placement = _place(store, base, changes, added, writer)
-    deltas = _deltas(added, removed)
+    deltas = sum_deltas(added, removed)
     return Snapshot(
         format=SNAPSHOT_FORMAT,
         format_version=SNAPSHOT_FORMAT_VERSION,
@@ -123,7 +123,7 @@ def next_snapshot(
         sequence_next=base.sequence_next + _sequence_numbers(changes.added),
         commit_user=request.commit_user,
         commit_identifier=request.commit_identifier,
-        touched=_touched((*added, *removed)),
+        touched=touched_by((*added, *removed)),
         reader_features=_union(base.reader_features, request.reader_features),
         writer_features=_union(base.writer_features, request.writer_features),
     )
@@ -162,7 +162,7 @@ def _place(
     tail = tuple(entry for entry in base.tail if entry.file not in changes.located.tail)
     plan = merge.plan_tail(tail, added)
     if plan.flush:
-        manifests.append(_stored(writer, tail))
+        manifests.append(store_entries(writer, tail))
         tail = ()
     delta_added: tuple[ManifestReference, ...] = ()
     if plan.inline:
@@ -170,7 +170,7 @@ def _place(
     else:
         delta_added = (_stored_unnumbered(writer, changes.added, added, base),)
         manifests += delta_added
-    removed, removed_manifests = _delta_removed(writer, changes.located.entries)
+    removed, removed_manifests = place_removed(writer, changes.located.entries)
     delta = Delta(
         tail_entries=len(added) if plan.inline else 0,
         added=delta_added,
@@ -217,13 +217,13 @@ def _merged(
                 for member in groups[position]
                 for entry in manifest_entries(store, references[member], keep_unknown=True)
             ]
-            result.append(_stored(writer, entries))
+            result.append(store_entries(writer, entries))
         elif position not in taken:
             result.append(reference)
     return tuple(result)
 
 
-def _stored(writer: MetadataWriter, entries: Sequence[Entry]) -> ManifestReference:
+def store_entries(writer: MetadataWriter, entries: Sequence[Entry]) -> ManifestReference:
     """Entries that inherit nothing any more, in a manifest of their own."""
     stored = writer.write_manifest(entries)
     return reference_to(entries, path=stored.path, hash=stored.hash, size=stored.size)
@@ -244,13 +244,14 @@ def _stored_unnumbered(
     )
 
 
-def _delta_removed(
+def place_removed(
     writer: MetadataWriter, removed: Sequence[Entry]
 ) -> tuple[tuple[Entry, ...], tuple[ManifestReference, ...]]:
+    """Removed entries as a delta holds them: inline, or in a manifest when there are many."""
     slim = tuple(entry.without_statistics() for entry in removed)
     if merge.fits_tail(slim):
         return slim, ()
-    return (), (_stored(writer, slim),)
+    return (), (store_entries(writer, slim),)
 
 
 def _sequence_numbers(added: Sequence[Entry]) -> int:
@@ -258,7 +259,8 @@ def _sequence_numbers(added: Sequence[Entry]) -> int:
     return max(inheriting) + 1 if inheriting else 0
 
 
-def _deltas(added: Sequence[Entry], removed: Sequence[Entry]) -> Deltas:
+def sum_deltas(added: Sequence[Entry], removed: Sequence[Entry]) -> Deltas:
+    """What a commit changed, in numbers."""
     return Deltas(
         files_added=len(added),
         rows_added=sum(entry.rows for entry in added),
@@ -282,7 +284,8 @@ def _totals(
     )
 
 
-def _touched(entries: Sequence[Entry]) -> Touched:
+def touched_by(entries: Sequence[Entry]) -> Touched:
+    """The partitions of entries, or "many"."""
     partitions = tuple(dict.fromkeys(entry.partition for entry in entries))
     return Touched("many" if len(partitions) > TOUCHED_PARTITIONS_MAX else partitions)
 

@@ -21,8 +21,19 @@ MERGE_INPUT_ENTRIES_MAX = 8_192
 REWRITE_DEAD_FRACTION = 0.3
 """A manifest is rewritten when more of its entries than this are dead."""
 
-METADATA_CACHE_BYTES = 64 * MIB
-"""Stored bytes of immutable metadata objects that a process keeps decoded."""
+METADATA_CACHE_BYTES = 256 * MIB
+"""Memory, as estimated, of the immutable metadata objects that a process keeps decoded."""
+DECODED_BYTES_PER_JSON_BYTE = 8
+"""Memory of a decoded object for each byte of its JSON, roughly."""
+
+RETAIN_LAST_DEFAULT = 10
+"""Snapshots that expiry keeps however old they are."""
+RETAIN_MS_DEFAULT = 7 * 24 * 3600 * 1000
+"""Age up to which expiry keeps snapshots."""
+SLOT_GRACE_MS = 3600 * 1000
+"""Age up to which an expired snapshot's slot stays: longer than a commit may take."""
+ORPHAN_MS_DEFAULT = 3 * 24 * 3600 * 1000
+"""Age up to which a file that nothing refers to may be a running writer's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

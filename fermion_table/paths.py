@@ -4,7 +4,9 @@ Names are relative to the table, with ``/`` between segments::
 
     snapshot/00000000000000000007.json     commit slot of branch main
     snapshot/LATEST                        hint: an id that existed
-    branch/<name>/snapshot/...             the same for another branch
+    snapshot/EARLIEST                      hint: ids from 1 up to this one have expired
+    branch/<name>/branch.json              where a branch leaves another one
+    branch/<name>/snapshot/...             its slots and hints
     tags/<name>.json                       a tag
     schema/<id>-<unique>.json[.zst]        one schema version
     manifest/<unique>.json[.zst]           a loose manifest, or a packed one's entry point
@@ -78,6 +80,16 @@ def snapshot_id_of(file_name: str) -> int | None:
 def latest_hint_path(branch: str = MAIN) -> str:
     """The hint at the latest snapshot: may be stale or missing."""
     return f"{snapshot_directory(branch)}/LATEST"
+
+
+def earliest_hint_path(branch: str = MAIN) -> str:
+    """The hint at the earliest snapshot (but for the creation) whose data is still there."""
+    return f"{snapshot_directory(branch)}/EARLIEST"
+
+
+def branch_path(name: str) -> str:
+    """The file that makes a branch."""
+    return f"{BRANCH_DIRECTORY}/{check_name(name, 'branch')}/branch.json"
 
 
 def tag_path(name: str) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import time
 
+from fermion_table import hints
 from fermion_table.errors import CommitStateUnknown
-from fermion_table.history import list_ids, read_hint, try_load
+from fermion_table.history import list_ids, try_load
 from fermion_table.options import CommitOptions
 from fermion_table.paths import snapshot_path
 from fermion_table.snapshot import Snapshot, decode_snapshot, encode_snapshot
@@ -66,7 +67,7 @@ def is_in_history(store: AtomicStore, snapshot: Snapshot, branch: str, *, search
         took so long that its base may have expired meanwhile.
     """
     # The hint first: if it names a later snapshot, the child of this one existed before.
-    hint = max(list_ids(store, branch)) if search else read_hint(store, branch)
+    hint = max(list_ids(store, branch)) if search else hints.read_latest(store, branch)
     child = try_load(store, snapshot.id + 1, branch=branch)
     if child is not None:
         lost = child.parent != snapshot.reference

@@ -6,12 +6,19 @@ import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from fermion_table import json_codec
+from fermion_table import hints, json_codec
 from fermion_table.errors import CorruptMetadata, TableError, TableNotFound
 from fermion_table.history import list_ids
 from fermion_table.manifest import DeletionVector, Entry, ManifestReference, decode_manifest
 from fermion_table.manifest_store import read_stored
-from fermion_table.paths import MAIN, snapshot_path
+from fermion_table.paths import (
+    BRANCH_DIRECTORY,
+    MAIN,
+    TAG_DIRECTORY,
+    branch_path,
+    snapshot_path,
+)
+from fermion_table.references import Reference, load_branch, load_tag, snapshot_of
 from fermion_table.snapshot import SchemaReference, Snapshot, SnapshotReference, decode_snapshot
 from fermion_table.storage import AtomicStore
 
@@ -80,7 +87,7 @@ class VerifyReport:
 
 
 def verify(
-    store: AtomicStore, *, branch: str = MAIN, check_file: CheckFile | None = None
+    store: AtomicStore, *, branch: str | None = None, check_file: CheckFile | None = None
 ) -> VerifyReport:
     """Check every snapshot that has not expired, and everything it refers to.
 
@@ -88,8 +95,10 @@ def verify(
 
     Parameters
     ----------
-    store, branch
+    store
         Of the table.
+    branch
+        Only this branch; None for main, every other branch, and the tags' copies.
     check_file
         Looks into a data file and says what is wrong with it, in words.
 
@@ -98,21 +107,27 @@ def verify(
     TableNotFound
         No snapshot at all.
     """
-    ids = list_ids(store, branch)
-    if not ids:
+    if not list_ids(store):
         raise TableNotFound(f"{store.location}: no table here (no snapshot)")
-    walk = _Walk(store, branch, check_file)
-    walk.check_ids(ids)
-    for snapshot_id in reversed(ids):
-        walk.check_slot(snapshot_id)
+    walk = _Walk(store, check_file)
+    if branch is not None:
+        walk.check_branch(branch)
+        return walk.report()
+    walk.check_branch(MAIN)
+    for path in sorted(item.path for item in store.list(BRANCH_DIRECTORY)):
+        if path.endswith("/branch.json"):
+            walk.check_branch(path.split("/")[1])
+    for path in sorted(item.path for item in store.list(TAG_DIRECTORY)):
+        if path.endswith(".json"):
+            walk.check_tag(path)
     return walk.report()
 
 
 @dataclass(slots=True)
 class _Walk:
     store: AtomicStore
-    branch: str
     check_file: CheckFile | None
+    branch: str = MAIN
     problems: list[Problem] = field(default_factory=list)
     snapshots: int = 0
     child: Snapshot | None = None
@@ -133,17 +148,51 @@ class _Walk:
             problems=tuple(self.problems),
         )
 
+    def check_branch(self, branch: str) -> None:
+        """All slots of a branch, and that they go on from where it leaves another."""
+        self.branch, self.child = branch, None
+        left: SnapshotReference | None = None
+        if branch != MAIN:
+            left = self._check_copy(branch_path(branch), lambda: load_branch(self.store, branch))
+        ids = list_ids(self.store, branch)
+        self.check_ids(ids)
+        earliest = hints.read_earliest(self.store, branch)
+        for snapshot_id in reversed(ids):
+            self.check_slot(snapshot_id, has_data=not 0 < snapshot_id < earliest)
+        if left is not None and self.child is not None and self.child.parent != left:
+            path = snapshot_path(self.child.id, branch)
+            self._problem(path, f"parent {left}, as in branch.json", f"parent {self.child.parent}")
+
+    def check_tag(self, path: str) -> None:
+        """A tag's copy of its snapshot, and what that refers to."""
+        name = path.rsplit("/", 1)[-1].removesuffix(".json")
+        self._check_copy(path, lambda: load_tag(self.store, name))
+
+    def _check_copy(
+        self, path: str, load: Callable[[], Reference | None]
+    ) -> SnapshotReference | None:
+        try:
+            reference = load()
+            if reference is None:
+                raise FileNotFoundError(path)
+            snapshot = snapshot_of(reference, path)
+        except (TableError, OSError) as error:
+            self._error(path, "a copy of a snapshot", error)
+            return None
+        self._check_content(snapshot, path)
+        return snapshot.reference
+
     def check_ids(self, ids: list[int]) -> None:
         """Ids are contiguous but for one gap, of what expired, after snapshot 0."""
-        if self.branch == MAIN and ids[0] != 0:
+        if self.branch == MAIN and ids[:1] != [0]:
             self._problem(snapshot_path(0), "the creation, which never expires", "no such object")
-        after_gap = ids[1:] if ids[0] == 0 else ids
+        after_gap = ids[1:] if ids[:1] == [0] else ids
         for before, after in itertools.pairwise(after_gap):
             for missing in range(before + 1, after):
                 path = snapshot_path(missing, self.branch)
                 self._problem(path, f"a snapshot (there is a later one, {after})", "no such object")
 
-    def check_slot(self, snapshot_id: int) -> None:
+    def check_slot(self, snapshot_id: int, *, has_data: bool = True) -> None:
         """One slot, newest first: its bytes against the child's parent hash, then its content."""
         path = snapshot_path(snapshot_id, self.branch)
         child, self.child = self.child, None
@@ -162,7 +211,8 @@ class _Walk:
             self._problem(path, f"snapshot {snapshot_id}", f"snapshot {snapshot.id}")
         if child is not None:
             self._check_order(snapshot, child, path)
-        self._check_content(snapshot, path)
+        if has_data:
+            self._check_content(snapshot, path)
 
     def _check_parent_of(self, child: Snapshot | None, path: str, found: SnapshotReference) -> None:
         """The hash a child has for its parent; one that expired can't be checked."""

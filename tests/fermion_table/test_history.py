@@ -24,7 +24,8 @@ from fermion_table.history import (
 )
 from fermion_table.metadata_cache import shared_cache
 from fermion_table.paths import latest_hint_path, snapshot_path
-from fermion_table.snapshot import Snapshot, encode_snapshot
+from fermion_table.references import create_tag
+from fermion_table.snapshot import encode_snapshot
 from fermion_table.testing import MemoryStore, WrappedStore, made_up_entry
 
 START_MS = 1_700_000_000_000
@@ -157,10 +158,6 @@ def test_a_slot_that_holds_another_id_is_corrupt() -> None:
         load_snapshot(store, 4)
 
 
-def no_tags(name: str) -> Snapshot | None:
-    return None
-
-
 @pytest.mark.parametrize(
     ("version", "expected"),
     [
@@ -187,20 +184,17 @@ def no_tags(name: str) -> Snapshot | None:
 def test_a_version_names_a_snapshot(version: Any, expected: int) -> None:
     store = history_of(9)
 
-    def load_tag(name: str) -> Snapshot | None:
-        return load_snapshot(store, 2) if name == "release" else None
-
-    assert resolve_version(store, version, load_tag=load_tag).id == expected
+    create_tag(store, "release", load_snapshot(store, 2))
+    assert resolve_version(store, version).id == expected
 
 
 @pytest.mark.parametrize(
     "version",
     [10, "10", "main~10", "nobody", "nobody~1", "", "~1", moment(-1), "2001-01-01", "../x", "a b"],
 )
-@pytest.mark.parametrize("load_tag", [None, no_tags])
-def test_a_version_that_is_not_there_is_answered_with_what_is(version: Any, load_tag: Any) -> None:
+def test_a_version_that_is_not_there_is_answered_with_what_is(version: Any) -> None:
     with pytest.raises(VersionNotFound, match=r"earliest 0 of .*latest 9 of"):
-        resolve_version(history_of(9), version, load_tag=load_tag)
+        resolve_version(history_of(9), version)
 
 
 @given(st.integers(0, 20), st.integers(0, 20), st.integers(-2000, 25_000))

@@ -1,0 +1,344 @@
+"""Maintenance: what is kept stays whole, what nothing needs goes, and nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fermion.errors import InvalidArgumentError
+from fermion_table import merge
+from fermion_table.commit import commit, create_table
+from fermion_table.commit_request import CommitRequest, FileGroup, NewSchema
+from fermion_table.errors import CorruptMetadata, TableNotFound, VersionNotFound
+from fermion_table.history import latest, load_snapshot, resolve_version, walk
+from fermion_table.maintenance import (
+    MaintenanceResult,
+    expire_snapshots,
+    plan_expiry,
+    plan_orphans,
+    plan_slots,
+    remove_orphan_files,
+)
+from fermion_table.manifest import DeletionVector
+from fermion_table.manifest_store import live_entries
+from fermion_table.metadata_cache import shared_cache
+from fermion_table.paths import snapshot_path
+from fermion_table.references import create_branch, create_tag, load_tag
+from fermion_table.snapshot import SchemaReference, Snapshot
+from fermion_table.storage import AtomicStore, StoredObject
+from fermion_table.testing import Crash, CrashingStore, MemoryStore, made_up_entry
+from fermion_table.verify import verify
+
+FUTURE_MS = 10**15
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_tail() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(merge, "TAIL_ENTRIES_MAX", 3)
+        yield
+
+
+def schema_paths(reference: SchemaReference) -> list[str]:
+    return [reference.path]
+
+
+def append(store: AtomicStore, *names: str, branch: str = "main") -> Snapshot:
+    entries = []
+    for name in names:
+        entries.append(made_up_entry(name, rows=1))
+        store.write(entries[-1].path, b"." * entries[-1].size)
+    return commit(store, CommitRequest(kind="append", added=entries), branch=branch)
+
+
+def compact(store: AtomicStore, name: str, *inputs: str) -> Snapshot:
+    entry = made_up_entry(name, rows=len(inputs))
+    store.write(entry.path, b"." * entry.size)
+    removed = tuple(f"data/{name}.fermion" for name in inputs)
+    group = FileGroup(added=(entry,), removed=removed)
+    return commit(store, CommitRequest(kind="compact", groups=[group]))
+
+
+def files(store: AtomicStore, version: Any = None, branch: str = "main") -> set[str]:
+    snapshot = resolve_version(store, version, branch=branch)
+    return {entry.path[5:-8] for entry in live_entries(store, snapshot)}
+
+
+def stored_files(store: AtomicStore) -> set[str]:
+    return {item.path[5:-8] for item in store.list("data")}
+
+
+def expire(store: AtomicStore, retain_last: int = 1, **fields: Any) -> MaintenanceResult:
+    arguments = {"older_than_ms": FUTURE_MS, "slot_grace_ms": 0, "now": FUTURE_MS, **fields}
+    return expire_snapshots(store, schema_paths=schema_paths, retain_last=retain_last, **arguments)
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    """Snapshots 1 to 6 add a file each, 7 compacts four of them, 8 appends."""
+    store = MemoryStore()
+    create_table(store, NewSchema(0, b"{}"))
+    for name in "abcdef":
+        append(store, name)
+    compact(store, "abcd", *"abcd")
+    append(store, "g")
+    return store
+
+
+# Plans
+
+
+@given(
+    st.lists(st.integers(0, 100), max_size=20).map(sorted), st.integers(0, 110), st.integers(1, 25)
+)
+def test_expiry_keeps_the_young_and_the_last(
+    times: list[int], older_than_ms: int, retain_last: int
+) -> None:
+    numbered = list(enumerate(times, start=5))
+    earliest = plan_expiry(numbered, older_than_ms=older_than_ms, retain_last=retain_last)
+    kept = [snapshot_id for snapshot_id, _ in numbered if snapshot_id >= earliest]
+    assert len(kept) >= min(retain_last, len(numbered))
+    assert all(snapshot_id in kept for snapshot_id, time in numbered if time >= older_than_ms)
+    if len(kept) > retain_last:
+        assert dict(numbered)[kept[0]] >= older_than_ms
+
+
+def test_expiry_keeps_at_least_one() -> None:
+    with pytest.raises(InvalidArgumentError, match="at least 1"):
+        plan_expiry([(1, 1)], older_than_ms=5, retain_last=0)
+    assert plan_expiry([], older_than_ms=5, retain_last=1) == 0
+
+
+@given(st.lists(st.integers(0, 100), max_size=12).map(sorted), st.integers(0, 15))
+def test_slots_go_from_the_first_and_only_when_their_successor_is_old(
+    times: list[int], earliest: int
+) -> None:
+    numbered = list(enumerate(times, start=1))
+    going = plan_slots(numbered, earliest=earliest, now=100, grace_ms=50)
+    assert going == list(range(1, len(going) + 1))
+    assert all(snapshot_id < earliest for snapshot_id in going)
+    assert all(times[snapshot_id] <= 50 for snapshot_id in going)
+    assert len(going) < max(1, len(times))
+
+
+def test_orphans_are_old_and_not_live_and_of_known_age() -> None:
+    listing = [
+        StoredObject("data/live", 1, 10),
+        StoredObject("data/old", 1, 10),
+        StoredObject("data/young", 1, 60),
+        StoredObject("data/ageless", 1, None),
+    ]
+    going = plan_orphans(listing, live={"data/live"}, older_than_ms=50)
+    assert [item.path for item in going] == ["data/old"]
+
+
+# Expiry
+
+
+def test_expiry_deletes_what_only_expired_snapshots_need(store: MemoryStore) -> None:
+    before = files(store)
+    result = expire(store, retain_last=2)
+    assert (result.snapshots, result.slots, result.files) == (6, 6, 4)
+    assert stored_files(store) == {"abcd", "e", "f", "g"}
+    assert files(store) == before
+    assert files(store, 7) == {"abcd", "e", "f"}
+    with pytest.raises(VersionNotFound, match="earliest 7"):
+        load_snapshot(store, 6)
+    assert load_snapshot(store, 0).kind == "create"
+    report = verify(store)
+    assert report.ok, report
+    assert report.snapshots == 3
+    append(store, "h")
+    assert files(store) == {*before, "h"}
+
+
+def test_a_dry_run_says_the_same_and_deletes_nothing(store: MemoryStore) -> None:
+    before = dict(store.objects)
+    planned = expire(store, dry_run=True)
+    assert store.objects == before
+    done = expire(store)
+    assert planned.dry_run
+    assert dataclasses.replace(planned, dry_run=False) == done
+    assert set(before) - set(store.objects) == set(done.paths)
+
+
+def test_by_default_ten_snapshots_and_seven_days_stay(store: MemoryStore) -> None:
+    before = set(store.objects)
+    assert expire_snapshots(store, schema_paths=schema_paths, retain_last=1).snapshots == 0
+    assert (
+        expire_snapshots(store, schema_paths=schema_paths, older_than_ms=FUTURE_MS).snapshots == 0
+    )
+    assert set(store.objects) == before
+
+
+def test_a_slot_outlives_its_data(store: MemoryStore) -> None:
+    newest = latest(store)
+    result = expire(store, now=newest.time_ms + 1000, slot_grace_ms=3_600_000)
+    assert (result.snapshots, result.slots, result.files) == (7, 0, 4)
+    assert store.exists(snapshot_path(3))
+    with pytest.raises(VersionNotFound, match="earliest 8"):
+        load_snapshot(store, 3)
+    assert [snapshot.id for snapshot in walk(store, newest)] == [8]
+    assert verify(store).ok
+    later = expire(store, now=newest.time_ms + 3_700_000, slot_grace_ms=3_600_000)
+    assert (later.snapshots, later.slots, later.files) == (0, 7, 0)
+    assert verify(store).ok
+
+
+def test_a_file_that_a_kept_snapshot_has_restored_stays(store: MemoryStore) -> None:
+    old = [entry for entry in live_entries(store, load_snapshot(store, 6)) if "/a." in entry.path]
+    commit(store, CommitRequest(kind="restore", added=old))
+    expire(store, retain_last=1)
+    assert "a" in stored_files(store)
+    assert verify(store).ok
+
+
+def test_tags_and_branches_keep_what_they_need(store: MemoryStore) -> None:
+    create_tag(store, "v1", load_snapshot(store, 2))
+    create_branch(store, "dev", load_snapshot(store, 3))
+    append(store, "x", branch="dev")
+    planned = expire(store, dry_run=True)
+    assert expire(store).paths == planned.paths
+    assert stored_files(store) == {*"abc", "abcd", *"efgx"}
+    assert files(store, "v1") == {"a", "b"}
+    assert files(store, "dev") == {"a", "b", "c", "x"}
+    assert verify(store).ok
+
+
+def test_a_tag_goes_when_its_time_is_over(store: MemoryStore) -> None:
+    create_tag(store, "brief", load_snapshot(store, 2), keep_ms=1000)
+    create_tag(store, "long", load_snapshot(store, 1))
+    assert expire(store).tags == 1
+    assert load_tag(store, "brief") is None
+    assert stored_files(store) == {"a", "abcd", *"efg"}
+
+
+def test_schemas_and_vectors_that_are_needed_stay(store: MemoryStore) -> None:
+    commit(store, CommitRequest(kind="schema", schema=NewSchema(1, b"1")))
+    commit(store, CommitRequest(kind="schema", schema=NewSchema(2, b"2")))
+    entry = live_entries(store, latest(store))[0]
+    for version in ("one", "two"):
+        path = f"deletion/{version}.dv"
+        store.write(path, b".")
+        marked = msgspec.structs.replace(
+            entry, deletion_vector=DeletionVector(path=path, size=1, rows=1), delete_rows=1
+        )
+        commit(store, CommitRequest(kind="delete", removed=[entry], added=[marked]))
+        entry = marked
+    result = expire(store)
+    assert [item.path for item in store.list("deletion")] == ["deletion/two.dv"]
+    kept = {load_snapshot(store, 0).schema.path, latest(store).schema.path}
+    assert {item.path for item in store.list("schema")} == kept
+    assert "deletion/one.dv" in result.paths
+    assert verify(store).ok
+
+
+def test_nothing_goes_if_something_kept_cannot_be_read(store: MemoryStore) -> None:
+    create_tag(store, "v1", load_snapshot(store, 4))
+    tagged = load_snapshot(store, 4)
+    assert tagged.manifests
+    store.objects[tagged.manifests[0].path] = b"broken"
+    shared_cache.clear()
+    before = {path for path in store.objects if not path.startswith("snapshot/E")}
+    with pytest.raises(CorruptMetadata):
+        expire(store)
+    with pytest.raises(CorruptMetadata):
+        remove_orphan_files(store, schema_paths=schema_paths, older_than_ms=FUTURE_MS)
+    assert {path for path in store.objects if not path.startswith("snapshot/E")} == before
+
+
+def test_an_entry_that_names_a_slot_does_not_get_it_deleted(store: MemoryStore) -> None:
+    evil = msgspec.structs.replace(made_up_entry("evil"), path=snapshot_path(0))
+    commit(store, CommitRequest(kind="append", added=[evil]))
+    commit(store, CommitRequest(kind="delete", removed=[evil.path]))
+    expire(store)
+    assert store.exists(snapshot_path(0))
+
+
+def test_a_crash_at_any_call_of_an_expiry_leaves_a_sound_table(store: MemoryStore) -> None:
+    create_tag(store, "v1", load_snapshot(store, 2))
+    expected = files(store)
+    for calls in range(1, 1000):
+        copy = MemoryStore()
+        copy.objects = dict(store.objects)
+        try:
+            expire(CrashingStore(copy, calls))
+        except Crash:
+            pass
+        else:
+            break
+        assert files(copy) == expected
+        assert files(copy, "v1") == {"a", "b"}
+        report = verify(copy)
+        assert report.ok, (calls, report)
+        append(copy, "next")
+        expire(copy, retain_last=2)
+        assert verify(copy).ok
+    else:
+        pytest.fail("never finished")
+
+
+# Orphans
+
+
+class AgedStore(MemoryStore):
+    """A memory store whose objects were all written at time 0, but for the young."""
+
+    young: frozenset[str] = frozenset()
+
+    def list(self, directory: str = "") -> Iterator[StoredObject]:
+        for item in super().list(directory):
+            time = 10_000 if item.path in self.young else 0
+            yield StoredObject(item.path, item.size, time)
+
+
+def test_orphans_go_and_everything_referred_to_stays(store: MemoryStore) -> None:
+    create_tag(store, "v1", load_snapshot(store, 2))
+    create_branch(store, "dev", load_snapshot(store, 3))
+    append(store, "x", branch="dev")
+    expire(store, retain_last=2)
+    aged = AgedStore()
+    aged.objects = store.objects
+    orphans = {
+        "data/k=1/lost.fermion",
+        "manifest/lost.json",
+        "schema/9-lost.json",
+        "deletion/lost.dv",
+        "snapshot/.00000000000000000009.json.ab.tmp",
+        "branch/dev/snapshot/.x.tmp",
+    }
+    for path in (*orphans, "data/young.fermion", "elsewhere/file", "snapshot/notes.txt"):
+        aged.write(path, b"..")
+    aged.young = frozenset({"data/young.fermion"})
+    before = set(aged.objects)
+    planned = remove_orphan_files(
+        aged, schema_paths=schema_paths, now=10_000, dry_run=True, older_than_ms=5000
+    )
+    assert set(aged.objects) == before
+    result = remove_orphan_files(aged, schema_paths=schema_paths, now=10_000, older_than_ms=5000)
+    assert set(result.paths) == set(planned.paths) == orphans == before - set(aged.objects)
+    assert (result.files, result.objects, result.bytes) == (2, 4, 12)
+    assert verify(aged).ok
+
+
+def test_nothing_young_goes_by_default(store: MemoryStore) -> None:
+    aged = AgedStore()
+    aged.objects = store.objects
+    aged.write("data/lost.fermion", b"..")
+    assert remove_orphan_files(aged, schema_paths=schema_paths, now=1000).paths == ()
+    three_days = 3 * 24 * 3600 * 1000
+    later = remove_orphan_files(aged, schema_paths=schema_paths, now=three_days + 1)
+    assert later.paths == ("data/lost.fermion",)
+
+
+def test_where_there_is_no_table_nothing_is_an_orphan() -> None:
+    store = MemoryStore()
+    store.write("data/precious.fermion", b"..")
+    with pytest.raises(TableNotFound):
+        remove_orphan_files(store, schema_paths=schema_paths, older_than_ms=FUTURE_MS)
