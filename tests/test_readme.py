@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-README = Path(__file__).resolve().parent.parent / "README.md"
+PROJECT = Path(__file__).resolve().parent.parent
+README = PROJECT / "README.md"
 BLOCKS = re.findall(
     r"^```python(?P<mark>[^\n]*)\n(?P<code>.*?)^```$", README.read_text(), re.M | re.S
 )
@@ -42,13 +43,27 @@ def test_the_readme_has_code_for_each_package():
         assert any(re.search(rf"\b(import|from) {package}\b", code) for _, code in BLOCKS)
 
 
-def test_the_links_of_the_readme_lead_to_files_of_the_project():
-    targets = re.findall(r"\]\((?!https?://)([^)#]+)", README.read_text())
-    assert len(targets) > 3
-    assert [target for target in targets if not (README.parent / target).exists()] == []
+def test_the_links_in_the_documentation_lead_to_files_of_the_project():
+    pages = [
+        *PROJECT.glob("*.md"),
+        *PROJECT.glob("docs/**/*.md"),
+        *PROJECT.glob("examples/**/*.md"),
+    ]
+    links = [
+        (page, target)
+        for page in pages
+        for target in re.findall(r"\]\((?!https?://)([^)#]+)", page.read_text())
+    ]
+    assert len(links) > 5
+    broken = [
+        f"{page.relative_to(PROJECT)}: {target}"
+        for page, target in links
+        if not (page.parent / target).exists()
+    ]
+    assert broken == []
 
 
 def test_the_commands_of_the_readme_are_targets_of_the_makefile():
-    targets = re.findall(r"^([a-z]+):", (README.parent / "Makefile").read_text(), re.M)
+    targets = re.findall(r"^([a-z]+):", (PROJECT / "Makefile").read_text(), re.M)
     for command in re.findall(r"\bmake ([a-z]+)", README.read_text()):
         assert command in targets
