@@ -295,15 +295,12 @@ class FermionFile:
         return bound, [column for column in columns if column.field.name in used]
 
     def count(self, filter: Any = None) -> int:
-        """How many rows a filter selects; without one no data is read."""
+        """How many rows a filter selects; reads no data where statistics settle it."""
         expression, columns = self._bound_filter(filter)
         if expression is None:
             return self.num_rows
-        total = 0
-        for stripe in range(self.num_stripes):
-            mask, _, _ = self._stripes.matching(expression, columns, stripe)
-            total += int(mask.sum())
-        return total
+        stripes = range(self.num_stripes)
+        return sum(self._stripes.count(expression, columns, stripe) for stripe in stripes)
 
     def take(
         self,

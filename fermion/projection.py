@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion.arrow_types import Node, NodeKind
-from fermion.errors import ColumnNotFoundError, InvalidArgumentError, column_not_found
 from fermion.cmb import ColumnBlock
+from fermion.errors import ColumnNotFoundError, InvalidArgumentError, column_not_found
 from fermion.file_index import FileIndex
 from fermion.file_info import VIRTUAL_COLUMNS
 from fermion.layout import ChunkFlag

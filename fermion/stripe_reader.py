@@ -19,10 +19,17 @@ from fermion.column_reader import ColumnTask, DecodeOptions, read_columns
 from fermion.file_index import FileIndex
 from fermion.file_info import BATCH_ID
 from fermion.layout import ALL_NULL_LENGTH, INT64_MAX, INT64_MIN, ChunkFlag, DescType, ExtTag
-from fermion.predicate import Bounds, Expression, evaluate, ranges_that_may_match
+from fermion.predicate import (
+    Bounds,
+    Expression,
+    evaluate,
+    ranges_that_may_match,
+    ranges_that_must_match,
+)
 from fermion.predicate.ranges import RowRanges
 from fermion.projection import Projected
 from fermion.row_selection import filter_rows
+from fermion.statistics import page_flags
 
 DENSE_FRACTION = 0.25
 JOIN_ROWS = 512
@@ -85,21 +92,28 @@ class StripeReader:
         schema = pa.schema([column.field for column in columns])
         return pa.RecordBatch.from_arrays(self.arrays(columns, stripe, ranges), schema=schema)
 
-    def candidates(
+    def settle(
         self, expression: Expression, columns: Sequence[Projected], stripe: int
-    ) -> RowRanges | None:
-        """Rows of a stripe that statistics leave in question; None: all of them."""
+    ) -> tuple[RowRanges, RowRanges]:
+        """What statistics say: rows of a stripe that may match, and those of them that must."""
         rows = int(self._index.stripe_rows[stripe])
         if not self._index.options.use_statistics:
-            return None
+            return RowRanges.all(rows), RowRanges.empty()
         by_name = {column.field.name: column for column in columns}
 
         def lookup(path: tuple[str, ...]) -> Bounds | None:
             column = by_name.get(path[0])
             return self._bounds(column, path, stripe, rows) if column is not None else None
 
-        found = ranges_that_may_match(expression, lookup, rows)
-        return None if found.total == rows else found
+        may = ranges_that_may_match(expression, lookup, rows)
+        return may, ranges_that_must_match(expression, lookup, rows) if may else may
+
+    def count(self, expression: Expression, columns: Sequence[Projected], stripe: int) -> int:
+        """How many rows of a stripe match; reads only rows that statistics leave in question."""
+        rows = int(self._index.stripe_rows[stripe])
+        may, must = self.settle(expression, columns, stripe)
+        mask = self._mask(expression, columns, stripe, may & must.complement(rows))[0]
+        return must.total + int(mask.sum())
 
     def _bounds(
         self, column: Projected, path: tuple[str, ...], stripe: int, rows: int
@@ -134,13 +148,13 @@ class StripeReader:
             return _unit_bounds(node, rows, chunk.minimum, chunk.maximum, nulls, chunk.flags)
         pages = pages[1:] if chunk.flags & ChunkFlag.FIRST_PAGE_IS_DICT else pages
         boundaries = np.concatenate(([0], np.cumsum(pages["rowCount"], dtype=np.int64)))
-        count = len(pages)
+        lows, highs = pages["minVal"].astype(np.int64), pages["maxVal"].astype(np.int64)
         return Bounds(
             boundaries=boundaries,
-            min=pages["minVal"].astype(np.int64),
-            max=pages["maxVal"].astype(np.int64),
-            null_count=np.full(count, 0 if nulls == 0 else -1, np.int64),
-            flags=np.full(count, chunk.flags, np.uint32),
+            min=lows,
+            max=highs,
+            null_count=np.full(len(pages), 0 if nulls == 0 else -1, np.int64),
+            flags=page_flags(ChunkFlag(chunk.flags), chunk.minimum, chunk.maximum, lows, highs),
             type=node.storage,
         )
 
@@ -179,33 +193,22 @@ class StripeReader:
             type=pa.int64(),
         )
 
-    def matching(
+    def _mask(
         self,
         expression: Expression,
         columns: Sequence[Projected],
         stripe: int,
-        within: RowRanges | None = None,
-    ) -> tuple[np.ndarray, RowRanges | None, list[pa.Array]]:
-        """Rows that a filter selects, among those of ``within`` (None: all).
+        ranges: RowRanges,
+    ) -> tuple[np.ndarray, list[pa.Array]]:
+        """Which of some rows match: bool, shape (rows,); and the filter's columns over them."""
+        if not ranges:
+            return np.zeros(0, bool), []
+        batch = self.batch(columns, stripe, self._whole(ranges, stripe))
+        mask = pc.fill_null(evaluate(expression, batch), False)
+        return np.asarray(mask.to_numpy(zero_copy_only=False), bool), batch.columns
 
-        Returns
-        -------
-        mask
-            ``bool``, one for each candidate row.
-        candidates
-            The rows that the mask speaks of; None: all of the stripe's.
-        arrays
-            The filter's columns over the candidates.
-        """
-        ranges = self.candidates(expression, columns, stripe)
-        if within is not None:
-            ranges = within if ranges is None else ranges & within
-        if ranges is not None and not ranges:
-            return np.zeros(0, bool), ranges, []
-        batch = self.batch(columns, stripe, ranges)
-        mask = evaluate(expression, batch)
-        selected = pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
-        return np.asarray(selected, bool), ranges, batch.columns
+    def _whole(self, ranges: RowRanges, stripe: int) -> RowRanges | None:
+        return None if ranges.total == int(self._index.stripe_rows[stripe]) else ranges
 
     def filtered(
         self,
@@ -222,9 +225,15 @@ class StripeReader:
         within
             Rows of the stripe to look at; None: all.
         """
-        mask, candidates, read = self.matching(expression, filter_columns, stripe, within)
+        may, must = self.settle(expression, filter_columns, stripe)
+        if within is not None:
+            may, must = may & within, must & within
+        if may == must:
+            return self.batch(columns, stripe, self._whole(may, stripe)) if may else None
+        mask, read = self._mask(expression, filter_columns, stripe, may)
         if not mask.any():
             return None
+        candidates = self._whole(may, stripe)
         have = {
             column.ordinal if column.node is not None else column.field.name: array
             for column, array in zip(filter_columns, read, strict=True)

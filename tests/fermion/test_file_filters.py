@@ -1,0 +1,49 @@
+"""Filters on whole files: statistics may skip pages and answer counts, never change a result."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pyarrow as pa
+
+import fermion
+
+
+def stored(table: pa.Table, **options: object) -> bytes:
+    sink = io.BytesIO()
+    fermion.write_table(table, sink, **options)
+    return sink.getvalue()
+
+
+def test_an_exact_chunk_maximum_does_not_make_page_maximums_exact():
+    """A page whose truncated maximum only looks exact still has rows beyond it."""
+    table = pa.table({"a": pa.array([b"aa", b"ab\xff", b"b", b"b"])})
+    data = stored(table, page_rows_max=2)
+    with fermion.open(data) as file:
+        found = file.read(filter=fermion.col("a") > b"ab\x01")
+    assert found["a"].to_pylist() == [b"ab\xff", b"b", b"b"]
+
+
+def test_a_count_reads_only_pages_that_statistics_leave_open():
+    """A range over sorted keys is settled but for the pages at its two ends."""
+    table = pa.table({"key": np.arange(100_000)})
+    data = stored(table, page_bytes=8 * 1024, encodings={"key": "plain"})
+    with fermion.open(data) as file:
+        pages = file.column("key").streams[1].chunks[0].pages
+        before = file.io_stats.bytes_used
+        assert file.count("key >= 5000 AND key < 90000") == 85_000
+        used = file.io_stats.bytes_used - before
+        assert file.count("key >= 0") == 100_000
+        assert file.io_stats.bytes_used == before + used
+    assert used == pages[5_000 // 1024].length + pages[90_000 // 1024].length
+
+
+def test_rows_that_must_match_are_read_without_the_filter_s_columns():
+    table = pa.table({"key": np.arange(10_000), "value": np.arange(10_000) * 2})
+    data = stored(table, encodings={"key": "plain", "value": "plain"})
+    with fermion.open(data) as file:
+        value = file.column("value").streams[1].length
+        before = file.io_stats.bytes_used
+        assert file.read(["value"], filter="key < 99999").num_rows == 10_000
+        assert file.io_stats.bytes_used - before == value
