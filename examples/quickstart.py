@@ -246,6 +246,8 @@ def main() -> int:
     parser.add_argument("directory", nargs="?", type=Path, help="where to make the table")
     directory = parser.parse_args().directory or Path(tempfile.mkdtemp(prefix="fermion-"))
     path = directory.resolve() / "names"
+    if Table.exists(path):
+        parser.error(f"there is a table at {path} already; choose another directory")
 
     report = Report()
     append_one_commit_per_file(path, report)
