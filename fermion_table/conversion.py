@@ -109,9 +109,25 @@ class _Relabelled:
 
 def relabel(array: pa.Array, field: pa.Field) -> pa.Array:
     """The same memory as an array of a type that differs in names, nullability and metadata."""
-    if array.type.equals(field.type, check_metadata=True):
+    dtype = field.type
+    if array.type.equals(dtype, check_metadata=True):
         return array
+    if isinstance(dtype, pa.BaseExtensionType):
+        inner = relabel(array.storage, pa.field("", dtype.storage_type))
+        return pa.ExtensionArray.from_storage(dtype, inner)
+    if pat.is_struct(dtype):
+        children = [relabel(array.field(at), child) for at, child in enumerate(dtype)]
+        return pa.Array.from_buffers(dtype, len(array), [_validity(array)], children=children)
+    if dtype.num_fields and not pat.is_run_end_encoded(dtype):
+        return _around(relabel(array.values, dtype.field(0)), array, dtype)
     return pa.array(_Relabelled(array, field))
+
+
+def _around(values: pa.Array, array: pa.Array, dtype: pa.DataType) -> pa.Array:
+    """A list, map or fixed-size list like another one, around other values."""
+    count = 1 if pat.is_fixed_size_list(dtype) else 3 if _is_view(dtype) else 2
+    buffers = array.buffers()[:count]
+    return pa.Array.from_buffers(dtype, len(array), buffers, offset=array.offset, children=[values])
 
 
 def _cast(array: pa.Array, field: pa.Field) -> pa.Array:
@@ -135,17 +151,15 @@ def _rebuild(conversion: Conversion, array: pa.Array) -> pa.Array:
     if pat.is_struct(dtype):
         return _rebuild_struct(children, array)
     if pat.is_map(dtype):
-        pair = [convert(children[0], array.keys), convert(children[1], array.items)]
-        fields = [child.field for child in children]
-        inner = pa.StructArray.from_arrays(pair, fields=fields)
-        dtype = pa.map_(fields[0], fields[1], dtype.keys_sorted)
+        # Not `keys` and `items`: those forget where a sliced entries array begins.
+        entries = array.values
+        pair = [convert(child, entries.field(at)) for at, child in enumerate(children)]
+        inner = pa.StructArray.from_arrays(pair, fields=[child.field for child in children])
     elif array.type.id != dtype.id:
         return _regroup(children[0], array, dtype)
     else:
         inner = convert(children[0], array.values)
-    count = 1 if pat.is_fixed_size_list(dtype) else 3 if _is_view(dtype) else 2
-    buffers = array.buffers()[:count]
-    return pa.Array.from_buffers(dtype, len(array), buffers, offset=array.offset, children=[inner])
+    return _around(inner, array, dtype)
 
 
 def _regroup(child: Conversion, array: pa.Array, dtype: pa.DataType) -> pa.Array:
@@ -227,7 +241,7 @@ def _reading(
     if ordinal is None:
         return Conversion(field, constant=target.initial_default)
     source = sources[ordinal]
-    if source.stored_type == "null":  # it may have become anything
+    if source.stored_type == "null" != target.stored_type:
         return Conversion(field)
     if not target.children or target.kind != source.kind:
         same = source.stored_type == target.stored_type
@@ -374,7 +388,7 @@ def find_null(field: pa.Field, array: pa.Array) -> str | None:
         visible = array.filter(array.is_valid()) if array.null_count else array
         parts = [(child, visible.field(i)) for i, child in enumerate(dtype)]
     elif pat.is_map(dtype):
-        entries = relabel(array, pa.field("", pa.list_(dtype.field(0)))).flatten()
+        entries = _around(array.values, array, pa.list_(dtype.field(0))).flatten()
         parts = [(dtype.key_field, entries.field(0)), (dtype.item_field, entries.field(1))]
     elif _is_list(dtype):
         parts = [(dtype.value_field, array.flatten())]

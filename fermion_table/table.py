@@ -171,6 +171,7 @@ class Table(TableView):
             raise InvalidArgumentError(f"schema_mode={schema_mode!r}: expected None or 'merge'")
         if schema_mode == "merge":
             return self._append_merging(data, words)
+        self.refresh()
         with self.writer() as writer:
             writer.write(data)
             messages = writer.prepare_commit()
@@ -209,6 +210,7 @@ class Table(TableView):
             commit_user=commit_user,
             commit_identifier=commit_identifier,
         )
+        self.refresh()
         with self.writer() as writer:
             for batch_id, data in batches:
                 writer.append_batch(batch_id, data)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import base64
 import math
-from decimal import Context, Decimal
+from decimal import Context
 from typing import Any
 
 import pyarrow as pa
@@ -47,7 +47,7 @@ def encode_value(scalar: pa.Scalar | None) -> Any:
         return int(scalar.as_py().scaleb(dtype.scale, _CONTEXT))
     if _is_binary(dtype):
         return scalar.as_py().hex()
-    batch = pa.record_batch([pa.array([scalar], dtype)], names=[""])
+    batch = pa.record_batch([pa.repeat(scalar, 1)], names=[""])
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
@@ -64,7 +64,7 @@ def decode_value(value: Any, dtype: pa.DataType) -> pa.Scalar:
     """
     try:
         return _decode(value, dtype)
-    except (pa.ArrowException, TypeError, OverflowError, ArithmeticError, OSError) as error:
+    except (pa.ArrowException, TypeError, KeyError, ArithmeticError, OSError) as error:
         raise ValueError(f"{value!r} is not a value of {dtype}: {error}") from None
 
 
@@ -83,7 +83,7 @@ def has_plain_json(dtype: pa.DataType) -> bool:
 
 def _decode(value: Any, dtype: pa.DataType) -> pa.Scalar:
     if value is None:
-        return pa.scalar(None, dtype)
+        return pa.nulls(1, dtype)[0]
     if isinstance(value, dict):
         with pa.ipc.open_stream(base64.b64decode(value[ARROW_KEY])) as reader:
             table = reader.read_all()
@@ -92,14 +92,22 @@ def _decode(value: Any, dtype: pa.DataType) -> pa.Scalar:
         scalar = table.column(0)[0]
         return scalar if scalar.type == dtype else scalar.cast(dtype)
     if pat.is_floating(dtype):
-        return pa.scalar(float(_SPECIAL.get(value, value)), pa.float64()).cast(dtype, safe=False)
+        number = _SPECIAL[value] if isinstance(value, str) else float(value)
+        return pa.scalar(number, pa.float64()).cast(dtype, safe=False)
     if pat.is_decimal(dtype):
-        return pa.scalar(Decimal(_typed(value, int)).scaleb(-dtype.scale, _CONTEXT), dtype)
+        return _decimal(_typed(value, int), dtype)
     if _is_binary(dtype):
         return pa.scalar(bytes.fromhex(_typed(value, str)), dtype)
     if pat.is_boolean(dtype):
         return pa.scalar(_typed(value, bool), dtype)
     return pa.scalar(_typed(value, str if _is_string(dtype) else int), dtype)
+
+
+def _decimal(unscaled: int, dtype: pa.DataType) -> pa.Scalar:
+    if abs(unscaled) >= 10**dtype.precision:
+        raise OverflowError(f"more than {dtype.precision} digits")
+    data = unscaled.to_bytes(dtype.bit_width // 8, "little", signed=True)
+    return pa.Array.from_buffers(dtype, 1, [None, pa.py_buffer(data)])[0]
 
 
 def _typed(value: Any, wanted: type) -> Any:
