@@ -140,7 +140,7 @@ class FileIndex:
             return {}
         try:
             return msgspec.json.decode(data, type=dict[str, str])
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise InvalidFileError(f"{self.where}: key/value metadata: {error}") from None
 
     @cached_property

@@ -18,9 +18,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from fermion.errors import InvalidFileError
 from fermion.layout import NAME_INDEX_HEADER, RESTART_INTERVAL
+
+FIRST_NAME_BYTES = 512
 
 _HEADER = struct.Struct("<IIII")
 _U32 = struct.Struct("<I")
@@ -146,15 +149,12 @@ class NameIndex:
         if not self._entries <= start < stop <= self._length:
             raise self._invalid(f"group {group} lies at {start} to {stop}")
         limit = min(limit, self._count - group * self._interval)
-        if limit == 1:
-            stop = min(stop, start + 512)
-        data = bytes(self._view(start, stop - start))
-        try:
-            return self._decode(data, limit)
-        except IndexError:
-            if limit == 1:
-                return [self._group(group, self._interval)[0]]
-            raise self._invalid(f"group {group} is cut short") from None
+        # A first name alone is nearly always shorter than this; if not, the whole group is read.
+        ends = (min(stop, start + FIRST_NAME_BYTES), stop) if limit == 1 else (stop,)
+        for end in ends:
+            with suppress(IndexError):
+                return self._decode(bytes(self._view(start, end - start)), limit)
+        raise self._invalid(f"group {group} is cut short")
 
     def _restart(self, group: int) -> int:
         (offset,) = _U32.unpack(self._view(_HEADER.size + 4 * group, 4))

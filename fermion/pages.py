@@ -259,9 +259,10 @@ class _PageWriter:
         return self._assemble(parts, codec, recipe.encoding, len(values), size)
 
     def _expansion_allowed(self, values: Values, size: int) -> bool:
-        if not isinstance(values, BinaryValues):
-            return True
-        return int(values.offsets[-1]) <= _expansion_limit(size)
+        limit = _expansion_limit(size)
+        if isinstance(values, BinaryValues) and int(values.offsets[-1]) > limit:
+            return False
+        return _slots_bytes(self.physical, len(values)) <= limit
 
     def _assemble(
         self, parts: list[Buffer], codec: Codec, encoding: EncodingId, slots: int, raw: int
@@ -276,6 +277,14 @@ class _PageWriter:
 def _expansion_limit(stored: int) -> int:
     """Bytes that a page of ``stored`` bytes may decode to; writers and readers both check it."""
     return max(EXPANSION_FREE_BYTES, EXPANSION_MAX * stored)
+
+
+def _slots_bytes(physical: PhysicalType, slots: int) -> int:
+    """Bytes that decoded slots take: values of a fixed width, or the offsets of strings."""
+    if physical.kind is PhysicalKind.BITS:
+        return (slots + 7) // 8
+    width = 8 if physical.kind is PhysicalKind.BINARY else physical.dtype.itemsize
+    return width * slots
 
 
 def decode_pages(
@@ -310,7 +319,7 @@ def decode_pages(
         A page needs a newer reader.
     """
     wanted = [page for page in slices if page.start != page.stop]
-    trees = _open_all(wanted, verify, checksum, where)
+    trees = _open_all(wanted, physical, verify, checksum, where)
     if isinstance(dictionary, PageSlice):
         dictionary = (
             decode_dictionary(dictionary, physical, verify=verify, checksum=checksum, where=where)
@@ -342,7 +351,7 @@ def decode_codes(
         order in which they first appear. None where not all pages share one dictionary.
     """
     wanted = [page for page in slices if page.start != page.stop]
-    trees = _open_all(wanted, verify, checksum, where)
+    trees = _open_all(wanted, physical, verify, checksum, where)
     if isinstance(dictionary, PageSlice):
         dictionary = decode_dictionary(
             dictionary, physical, verify=verify, checksum=checksum, where=where
@@ -369,13 +378,7 @@ def decode_dictionary(
     """
     try:
         tree = _open(page, verify, checksum, is_dictionary=True)
-        width = 8 if physical.kind is PhysicalKind.BINARY else physical.dtype.itemsize
-        # Entries differ from each other, so they cannot be much larger than their page.
-        if tree.slots * width > tree.output_bytes_max:
-            raise InvalidFileError(
-                f"dictionary page: expected at most {tree.output_bytes_max} bytes of values, "
-                f"found {tree.slots} entries"
-            )
+        _check_expansion(tree, physical)
     except (FermionError, ValueError) as error:
         raise _located(error, where, page) from error
     trees = [tree] if tree.slots else []
@@ -405,15 +408,28 @@ def describe_page(page: PageSlice, *, where: str = "") -> PageDescription:
 
 
 def _open_all(
-    pages: Sequence[PageSlice], verify: bool, kind: ChecksumKind, where: str
+    pages: Sequence[PageSlice],
+    physical: PhysicalType,
+    verify: bool,
+    kind: ChecksumKind,
+    where: str,
 ) -> list[TreeSlice]:
     trees = []
     for page in pages:
         try:
             trees.append(_open(page, verify, kind))
+            _check_expansion(trees[-1], physical)
         except (FermionError, ValueError) as error:
             raise _located(error, where, page) from error
     return trees
+
+
+def _check_expansion(tree: TreeSlice, physical: PhysicalType) -> None:
+    """Refuse slots that a writer would not have put in a page of this size, before allocating."""
+    if _slots_bytes(physical, tree.slots) > tree.output_bytes_max:
+        raise InvalidFileError(
+            f"expected slots of at most {tree.output_bytes_max} bytes, found {tree.slots} slots"
+        )
 
 
 def _open(

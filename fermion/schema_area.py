@@ -25,8 +25,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as pat
 import zstandard
 
+from fermion.compression import decompress
 from fermion.errors import InvalidFileError, UnsupportedTypeError
 from fermion.layout import (
     FIELD_ID_NONE,
@@ -39,7 +41,10 @@ from fermion.layout import (
 )
 
 FIELD_ID_KEY = b"PARQUET:field_id"
-SHAPE_BLOCK_BYTES_MAX = 256 * 2**20
+# A block may decompress to 16 MiB, or to this many times its size: more is taken for an attack.
+EXPANSION_MAX = 256
+EXPANSION_FREE_BYTES = 16 * 2**20
+_BLOCK_BYTES_MAX = 0xFFFF_FFFF
 
 _HEADER = struct.Struct("<IIIIIIQ")
 _BLOCK = struct.Struct("<IIII")
@@ -127,8 +132,18 @@ def _encode_ids(ids: np.ndarray, num_shapes: int) -> tuple[ShapeIds, int, bytes]
 def _encode_block(messages: Sequence[bytes]) -> tuple[bytes, int]:
     ends = np.cumsum([0, *map(len, messages)], dtype=np.uint32)
     raw = ends.astype("<u4").tobytes() + b"".join(messages)
+    if len(raw) > _BLOCK_BYTES_MAX:
+        raise UnsupportedTypeError(
+            f"{len(messages)} types described by {len(raw)} bytes; at most {_BLOCK_BYTES_MAX} fit"
+        )
     packed = zstandard.ZstdCompressor(level=9).compress(raw)
-    return (packed, len(raw)) if len(packed) < len(raw) else (raw, len(raw))
+    worthwhile = len(packed) < len(raw) <= _expansion_limit(len(packed))
+    return (packed, len(raw)) if worthwhile else (raw, len(raw))
+
+
+def _expansion_limit(stored: int) -> int:
+    """Bytes that a block of ``stored`` bytes may hold; writers and readers both check it."""
+    return max(EXPANSION_FREE_BYTES, EXPANSION_MAX * stored)
 
 
 def _padded(data: bytes) -> bytes:
@@ -247,7 +262,12 @@ class SchemaArea:
             schema = self._parse(messages[shape_id % SHAPES_PER_BLOCK])
             if len(schema) != 1:
                 raise self._invalid(f"shape {shape_id} has {len(schema)} fields")
-            field = self._cache[shape_id] = schema.field(0)
+            field = schema.field(0)
+            try:
+                _check_text(field.type)
+            except UnicodeDecodeError as error:
+                raise self._invalid(f"shape {shape_id}: text that is no UTF-8: {error}") from None
+            self._cache[shape_id] = field
         return field
 
     def _block(self, block: int) -> list[bytes]:
@@ -259,18 +279,16 @@ class SchemaArea:
     def _read_block(self, block: int) -> list[bytes]:
         entry = self._view(self._directory + _BLOCK.size * block, _BLOCK.size)
         offset, length, raw_length, _ = _BLOCK.unpack(entry)
-        if offset + length > self._length or raw_length > SHAPE_BLOCK_BYTES_MAX:
+        if offset + length > self._length or raw_length > _expansion_limit(length):
             raise self._invalid(f"block {block} lies at {offset}+{length}, raw {raw_length}")
         data = bytes(self._view(offset, length))
         if length != raw_length:
-            try:
-                data = zstandard.ZstdDecompressor().decompress(data, max_output_size=raw_length)
-            except zstandard.ZstdError as error:
-                raise self._invalid(f"block {block}: {error}") from None
+            where = f"{self._where}: schema area: block {block}"
+            data = decompress(data, raw_length, where=where)
         count = min(SHAPES_PER_BLOCK, self._shapes - block * SHAPES_PER_BLOCK)
         base = 4 * (count + 1)
-        if len(data) != raw_length or raw_length < base:
-            raise self._invalid(f"block {block}: expected {raw_length} bytes, found {len(data)}")
+        if raw_length < base:
+            raise self._invalid(f"block {block}: expected {base} bytes, found {raw_length}")
         ends = struct.unpack_from(f"<{count + 1}I", data)
         if ends[0] != 0 or base + ends[-1] != raw_length or list(ends) != sorted(ends):
             raise self._invalid(f"block {block}: offsets do not fit its {raw_length} bytes")
@@ -281,3 +299,17 @@ class SchemaArea:
             return pa.ipc.read_schema(pa.py_buffer(message))
         except (pa.ArrowException, OSError, ValueError, RecursionError) as error:
             raise self._invalid(f"an Arrow message cannot be read: {error}") from None
+
+
+def _check_text(dtype: pa.DataType) -> None:
+    """Decode what Arrow keeps undecoded, so that a user never meets bytes that are no UTF-8."""
+    if isinstance(dtype, pa.BaseExtensionType):
+        _check_text(dtype.storage_type)
+    elif pat.is_dictionary(dtype) or pat.is_run_end_encoded(dtype):
+        _check_text(dtype.value_type)
+    elif pat.is_timestamp(dtype):
+        _ = dtype.tz
+    else:
+        for index in range(dtype.num_fields):
+            _ = dtype.field(index).name
+            _check_text(dtype.field(index).type)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from fermion.arrow_types import NodeKind
 from fermion.batch_lookup import BatchLookup
@@ -87,7 +88,7 @@ def _verify_column(index: FileIndex, ordinal: int, options: DecodeOptions) -> in
     for stripe, rows in enumerate(index.stripe_rows.tolist()):
         task = ColumnTask(node, block, stripe, rows, None, options)
         task.feed(index.source.read_many(task.plan()))
-        task.array().validate(full=True)
+        _validate(task.array(), block, stripe)
         for leaf in node.walk():
             chunk = block.chunk(leaf.stream, stripe) if leaf.stream >= 0 else None
             if chunk is None or chunk.is_empty:
@@ -105,6 +106,15 @@ def _verify_column(index: FileIndex, ordinal: int, options: DecodeOptions) -> in
                         f"stripe {stripe}: expected {chunk.null_count} nulls, found {nulls}"
                     )
     return pages
+
+
+def _validate(array: pa.Array, block: ColumnBlock, stripe: int) -> None:
+    try:
+        array.validate(full=True)
+    except pa.ArrowException as error:
+        raise block.error(
+            f"stripe {stripe}: values that its type does not allow: {error}"
+        ) from None
 
 
 def _column_error(index: FileIndex, name: str, what: str) -> FermionError:
