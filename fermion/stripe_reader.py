@@ -16,6 +16,7 @@ from fermion.batch_lookup import BatchLookup
 from fermion.bloom import BloomFilter, parse_bloom_record
 from fermion.cmb import Chunk, ColumnBlock
 from fermion.column_reader import ColumnTask, DecodeOptions, read_columns
+from fermion.errors import InvalidFileError
 from fermion.file_index import FileIndex
 from fermion.file_info import BATCH_ID
 from fermion.layout import ALL_NULL_LENGTH, INT64_MAX, INT64_MIN, ChunkFlag, DescType, ExtTag
@@ -204,7 +205,12 @@ class StripeReader:
         if not ranges:
             return np.zeros(0, bool), []
         batch = self.batch(columns, stripe, self._whole(ranges, stripe))
-        mask = pc.fill_null(evaluate(expression, batch), False)
+        try:
+            mask = pc.fill_null(evaluate(expression, batch), False)
+        except pa.ArrowException as error:  # such as decimals with more digits than their type
+            raise InvalidFileError(
+                f"{self._index.where}: stripe {stripe}: values that cannot be compared: {error}"
+            ) from error
         return np.asarray(mask.to_numpy(zero_copy_only=False), bool), batch.columns
 
     def _whole(self, ranges: RowRanges, stripe: int) -> RowRanges | None:

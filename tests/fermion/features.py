@@ -1,0 +1,358 @@
+"""Small files, one per feature of the format: what is in them and how they are written."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import fermion
+
+ROWS = 12
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One small file.
+
+    Attributes
+    ----------
+    table
+        All rows.
+    options
+        `fermion.WriteOptions` by name.
+    batches
+        In batch mode: id and rows of each batch, in order; None for plain rows.
+    metadata
+        Key/value metadata.
+    filter
+        A filter that selects some rows.
+    """
+
+    table: pa.Table
+    options: dict[str, Any] = field(default_factory=dict)
+    batches: Sequence[tuple[int | None, int]] | None = None
+    metadata: dict[str, str] = field(default_factory=dict)
+    filter: str | None = None
+
+    def write(self, sink: Any) -> None:
+        """Write the file to anything that a writer takes."""
+        options = fermion.WriteOptions(**self.options)
+        with fermion.Writer(
+            sink, self.table.schema, options=options, key_value_metadata=self.metadata
+        ) as writer:
+            if self.batches is None:
+                writer.write(self.table)
+                return
+            start = 0
+            for batch_id, rows in self.batches:
+                writer.append_batch(batch_id, self.table.slice(start, rows))
+                start += rows
+
+    def stored(self) -> bytes:
+        """The file's bytes."""
+        sink = io.BytesIO()
+        self.write(sink)
+        return sink.getvalue()
+
+
+def _with_nulls(values: Sequence[Any], dtype: pa.DataType) -> pa.Array:
+    """The values, every third null."""
+    return pa.array([None if i % 3 == 1 else value for i, value in enumerate(values)], dtype)
+
+
+def _integers() -> Feature:
+    columns = {}
+    for dtype in (pa.int8(), pa.int16(), pa.int32(), pa.int64()):
+        limit = 2 ** (dtype.bit_width - 1)
+        columns[str(dtype)] = _with_nulls([-limit, 0, limit - 1, -1, 7, 8] * 2, dtype)
+    for dtype in (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()):
+        columns[str(dtype)] = _with_nulls([0, 1, 2**dtype.bit_width - 1, 5, 6, 7] * 2, dtype)
+    return Feature(pa.table(columns), filter="int32 > 3")
+
+
+def _floats() -> Feature:
+    values = [0.0, 1.0, -0.0, float("nan"), float("inf"), float("-inf"), 0.1, 1e4, -2.5, 3.0, 4, 5]
+    columns = {
+        "half": _with_nulls([np.float16(value) for value in values], pa.float16()),
+        "float": _with_nulls(values, pa.float32()),
+        "double": _with_nulls(values, pa.float64()),
+        "money": pa.array([i / 100 for i in range(ROWS)]),
+    }
+    return Feature(pa.table(columns), filter="double >= 3")
+
+
+def _temporal() -> Feature:
+    day, moment = datetime.date(1969, 12, 30), datetime.datetime(2038, 1, 19, 3, 14, 7)
+    days = [day + datetime.timedelta(days=i) for i in range(ROWS)]
+    moments = [moment + datetime.timedelta(hours=i) for i in range(ROWS)]
+    clock = [each.time() for each in moments]
+    columns = {
+        "date32": _with_nulls(days, pa.date32()),
+        "date64": _with_nulls(days, pa.date64()),
+        "time32": _with_nulls(clock, pa.time32("s")),
+        "time64": _with_nulls(clock, pa.time64("ns")),
+        "timestamp": _with_nulls(moments, pa.timestamp("us")),
+        "zoned": _with_nulls(moments, pa.timestamp("ms", "Europe/Berlin")),
+        "duration": _with_nulls([each - moment for each in moments], pa.duration("s")),
+        "interval": _with_nulls([(i, -i, 10**9 + i) for i in range(ROWS)], _INTERVAL),
+    }
+    return Feature(pa.table(columns), filter="date32 >= DATE '1970-01-01'")
+
+
+_INTERVAL = pa.month_day_nano_interval()
+
+
+def _decimals() -> Feature:
+    small = [decimal.Decimal(i * 37 - 100).scaleb(-2) for i in range(ROWS)]
+    large = [value * 10**20 for value in small]
+    columns = {
+        "decimal32": _with_nulls(small, pa.decimal32(9, 2)),
+        "decimal64": _with_nulls(small, pa.decimal64(18, 2)),
+        "decimal128": _with_nulls(small, pa.decimal128(38, 2)),
+        "wide128": _with_nulls(large, pa.decimal128(38, 2)),
+        "decimal256": _with_nulls(large, pa.decimal256(76, 2)),
+    }
+    return Feature(pa.table(columns), filter="decimal128 > 1.5")
+
+
+def _booleans() -> Feature:
+    flags = [i % 5 < 2 for i in range(ROWS)]
+    columns = {
+        "flag": pa.array(flags),
+        "maybe": _with_nulls(flags, pa.bool_()),
+        "always": pa.array([True] * ROWS),
+        "required": pa.array([not flag for flag in flags]),
+    }
+    table = pa.table(columns)
+    required = pa.field("required", pa.bool_(), nullable=False)
+    return Feature(table.cast(table.schema.set(3, required)), filter="flag AND maybe")
+
+
+_TEXTS = ["", "a", "fermion", "über", "日本語", "carefully final deposits", "a", "a\0b"] * 2
+
+
+def _strings() -> Feature:
+    texts = _TEXTS[:ROWS]
+    raw = [text.encode() + b"\xff" for text in texts]
+    columns = {
+        "string": _with_nulls(texts, pa.string()),
+        "large_string": _with_nulls(texts, pa.large_string()),
+        "string_view": _with_nulls(texts, pa.string_view()),
+        "binary": _with_nulls(raw, pa.binary()),
+        "large_binary": _with_nulls(raw, pa.large_binary()),
+        "binary_view": _with_nulls(raw, pa.binary_view()),
+        "fixed": _with_nulls([bytes([i] * 3) for i in range(ROWS)], pa.binary(3)),
+        "empty": pa.array([""] * ROWS),
+    }
+    return Feature(pa.table(columns), filter="string = 'fermion'")
+
+
+def _dictionaries() -> Feature:
+    texts = [None if i % 7 == 3 else ["red", "green", "blue"][i % 3] for i in range(40)]
+    columns = {
+        "dictionary": pa.array(texts).dictionary_encode(),
+        "ordered": pa.DictionaryArray.from_arrays(
+            pa.array([i % 2 for i in range(40)], pa.int8()), pa.array([1.5, 2.5]), ordered=True
+        ),
+        "stored": pa.array([["north", "south", "east"][i % 7 % 3] for i in range(40)]),
+        "numbers": pa.array([[10**15, -7, 3][i % 3] for i in range(40)]),
+    }
+    options = {"encodings": {"stored": "dictionary", "numbers": "dictionary"}, "page_rows_max": 24}
+    return Feature(pa.table(columns), options, filter="stored = 'east'")
+
+
+def _run_ends() -> Feature:
+    values = pa.array([1, 1, 1, None, None, 5, 5, 5, 5, 5, 6, 6])
+    ree = pa.RunEndEncodedArray.from_arrays(
+        pa.array([3, 5, 12], pa.int32()), pa.array(["x", None, "y"])
+    )
+    return Feature(pa.table({"runs": ree, "plain": values}), filter="plain = 5")
+
+
+def _lists() -> Feature:
+    rows = [[1, 2], None, [3], [], [None, 4], [5] * 5] * 2
+    columns = {
+        "list": pa.array(rows, pa.list_(pa.int64())),
+        "large_list": pa.array(rows, pa.large_list(pa.int16())),
+        "list_view": pa.array(rows, pa.list_view(pa.int32())),
+        "lists": pa.array([[row, None] if i % 4 else [] for i, row in enumerate(rows)]),
+        "fixed": pa.array(
+            [[i, None] if i % 5 else None for i in range(ROWS)], pa.list_(pa.int8(), 2)
+        ),
+        "empty": pa.array([[]] * ROWS, pa.list_(pa.string())),
+        "hollow": pa.array([[None, None], None] * 6, pa.list_(pa.float32())),
+    }
+    return Feature(pa.table(columns))
+
+
+_PAIR = pa.list_(pa.int8(), 2)
+
+
+def _structs() -> Feature:
+    inner = [{"x": i, "y": {"z": str(i), "w": None}} if i % 4 else None for i in range(ROWS)]
+    columns = {"struct": pa.array(inner), "empty": pa.array([{}, None] * 6, pa.struct([]))}
+    return Feature(pa.table(columns), filter="struct.x > 6")
+
+
+def _maps() -> Feature:
+    pairs = [[(str(j), j / 2) for j in range(i % 3)] if i % 5 else None for i in range(ROWS)]
+    columns = {
+        "map": pa.array(pairs, _PAIRS),
+        "sorted": pa.array(pairs, pa.map_(pa.string(), pa.float64(), keys_sorted=True)),
+        "deep": pa.array([[{"m": pair}] for pair in pairs], pa.list_(pa.struct([("m", _PAIRS)]))),
+    }
+    return Feature(pa.table(columns))
+
+
+_PAIRS = pa.map_(pa.string(), pa.float64())
+
+
+def _seed_examples() -> Feature:
+    columns = {
+        "first": pa.array([[1, 2], None, [3]], pa.list_(pa.int64())),
+        "second": pa.array([[[1, 2], [3]], [[4]], None], pa.list_(pa.list_(pa.int64()))),
+    }
+    return Feature(pa.table(columns))
+
+
+def _extensions() -> Feature:
+    tensor = pa.fixed_shape_tensor(pa.float32(), [2])
+    storage = pa.array([[i, i + 0.5] for i in range(ROWS)], tensor.storage_type)
+    columns = {
+        "uuid": pa.array([bytes([i]) * 16 for i in range(ROWS)], pa.binary(16)).cast(pa.uuid()),
+        "json": pa.array(['{"a":1}', None] * 6).cast(pa.json_()),
+        "tensor": pa.ExtensionArray.from_storage(tensor, storage),
+    }
+    return Feature(pa.table(columns))
+
+
+def _nulls() -> Feature:
+    columns = {
+        "null": pa.nulls(ROWS),
+        "nothing": pa.nulls(ROWS, pa.string()),
+        "some": pa.array([None] * 8 + [1, 2, 3, 4]),
+        "struct": pa.array([{"a": None, "b": i} for i in range(ROWS)]),
+        "last": pa.nulls(ROWS, pa.list_(pa.int8())),
+    }
+    return Feature(pa.table(columns), {"stripe_rows": 4}, filter="some IS NULL")
+
+
+def _no_rows() -> Feature:
+    schema = pa.schema([("a", pa.int64()), ("b", pa.list_(pa.string()))])
+    return Feature(schema.empty_table(), filter="a = 1")
+
+
+def _pages() -> Feature:
+    count = 30
+    columns = {
+        "key": pa.array(range(count)),
+        "text": pa.array([None if i % 4 == 0 else f"value {i}" for i in range(count)]),
+        "list": pa.array([[i] * (i % 3) if i % 5 else None for i in range(count)]),
+    }
+    options = {"page_rows_max": 10, "stripe_rows": 25}
+    return Feature(pa.table(columns), options, filter="key BETWEEN 22 AND 27")
+
+
+def _batches() -> Feature:
+    count = 20
+    columns = {
+        "a": pa.array(range(count)),
+        "l": pa.array([[str(i)] * (i % 3) if i % 4 else None for i in range(count)]),
+    }
+    batches = [(1001, 3), (1002, 2), (None, 0), (7, 10), (1002, 5)]
+    return Feature(
+        pa.table(columns), {"page_bytes": 64, "stripe_rows": 8}, batches, filter="batch_id = 1002"
+    )
+
+
+def _schema() -> Feature:
+    shapes = [pa.int64(), pa.string(), pa.float64()]
+    fields = [pa.field(f"column_{i:02d}", shapes[i % 3]) for i in range(36)]
+    ids = [
+        pa.field("id", pa.int32(), metadata={b"PARQUET:field_id": b"7"}),
+        pa.field("", pa.int32(), nullable=False, metadata={b"PARQUET:field_id": b"9", b"k": b"v"}),
+        pa.field("twice", pa.int32(), metadata={b"unit": b"m"}),
+        pa.field("twice", pa.int32()),
+        pa.field("dotted.name", pa.int32()),
+        pa.field("列", pa.int32()),
+    ]
+    schema = pa.schema([*fields, *ids], metadata={b"origin": b"a test", b"\xff": b"\x00"})
+    arrays = [pa.nulls(2, each.type) for each in fields]
+    arrays += [pa.array([1, 2], pa.int32()) for _ in ids]
+    table = pa.Table.from_arrays(arrays, schema=schema)
+    return Feature(table, metadata={"writer": "a test", "ключ": "値"}, filter="id = 2")
+
+
+def _compact() -> Feature:
+    count = 100
+    rng = np.random.default_rng(5)
+    words = np.array(["carefully", "final", "deposits", "sleep", "above", "ironic"])
+    texts = [" ".join(rng.choice(words, 5)) for _ in range(count)]
+    columns = {
+        "text": pa.array(texts),
+        "walk": pa.array(np.cumsum(rng.integers(0, 9, count))),
+        "real": pa.array(rng.integers(0, 500, count) / 4, pa.float32()),
+        "hash": pa.array([rng.bytes(2) * 4 for _ in range(count)], pa.binary(8)),
+    }
+    return Feature(pa.table(columns), {"profile": "compact"}, filter="walk < 40")
+
+
+NUMBER_ENCODINGS = ("plain", "for_bitpack", "delta", "pcodec", "rle", "dictionary", "zstd")
+
+
+def _number_encodings() -> Feature:
+    values = pa.array([1000 + 3 * (i // 4) for i in range(200)])
+    columns = dict.fromkeys(NUMBER_ENCODINGS, values)
+    columns["constant"] = pa.array([42] * 200)
+    columns["byte_stream_split"] = pa.array([i / 7 for i in range(200)], pa.float32())
+    columns["narrow"] = pa.array([decimal.Decimal(i) for i in range(200)], pa.decimal128(30, 0))
+    columns["alp"] = pa.array([i / 10 if i % 50 else float("nan") for i in range(200)])
+    return Feature(pa.table(columns), {"encodings": {name: name for name in columns}})
+
+
+def _text_encodings() -> Feature:
+    texts = pa.array([f"value {i % 9}" * (i % 4) for i in range(120)])
+    columns = dict.fromkeys(("plain", "split_lengths", "dictionary", "zstd"), texts)
+    columns["constant"] = pa.array(["same"] * 120)
+    encodings = {name: name for name in columns}
+    columns["flags"] = pa.array([i % 3 == 0 for i in range(120)])
+    return Feature(pa.table(columns), {"encodings": {**encodings, "flags": "bitmap"}})
+
+
+def _checksum(kind: str) -> Callable[[], Feature]:
+    return lambda: Feature(pa.table({"a": list(range(ROWS))}), {"checksum": kind})
+
+
+FEATURES: dict[str, Callable[[], Feature]] = {
+    "integers": _integers,
+    "floats": _floats,
+    "temporal": _temporal,
+    "decimals": _decimals,
+    "booleans": _booleans,
+    "strings": _strings,
+    "dictionaries": _dictionaries,
+    "run_ends": _run_ends,
+    "lists": _lists,
+    "structs": _structs,
+    "maps": _maps,
+    "seed_examples": _seed_examples,
+    "extensions": _extensions,
+    "nulls": _nulls,
+    "no_rows": _no_rows,
+    "pages_and_stripes": _pages,
+    "batches": _batches,
+    "schema": _schema,
+    "compact": _compact,
+    "number_encodings": _number_encodings,
+    "text_encodings": _text_encodings,
+    "checksum_crc32": _checksum("crc32"),
+    "checksum_none": _checksum("none"),
+}
+"""The feature of each name, made when called."""

@@ -1,0 +1,355 @@
+"""Damaged files: our error or the right values, in bounded memory, without a crash or a hang."""
+
+from __future__ import annotations
+
+import decimal
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import fermion
+from fermion import pages
+from fermion.errors import FermionError, InvalidFileError
+from fermion.layout import (
+    FOOTER,
+    HEAD,
+    NAME_INDEX_HEADER,
+    NODE_HEADER,
+    PAGE_HEADER,
+    SCHEMA_HEADER,
+    SHAPE_BLOCK,
+    align,
+)
+from fermion.name_index import NameIndex, build_name_index
+from fermion.options import WriteOptions
+from fermion.pages import PageSlice, decode_pages, encode_chunk
+from fermion.schema_area import EXPANSION_FREE_BYTES, SchemaArea, build_schema_area
+from fermion.values import INT64
+from tests.equality import assert_logically_equal
+from tests.fermion.features import FEATURES, Feature
+from tests.fermion.mutations import (
+    OPTIONS,
+    Anatomy,
+    memory_limit,
+    original,
+    repair,
+    schema_area_of,
+    with_tail,
+)
+
+# Features, and the columns of them that are enough for a short run (None: all).
+CI_FEATURES: dict[str, list[str] | None] = {
+    "floats": ["float", "double"],
+    "booleans": None,
+    "decimals": ["decimal128", "wide128"],
+    "dictionaries": ["dictionary", "stored", "numbers"],
+    "seed_examples": None,
+    "structs": None,
+    "maps": ["deep"],
+    "nulls": None,
+    "no_rows": None,
+    "pages_and_stripes": None,
+    "batches": None,
+    "compact": None,
+}
+UNCHECKED = "checksum_none"  # nothing says that its pages are damaged
+CI_CASES = 1_500
+SOAK_CASES = 100_000
+# Another thing than reading all is tried at every byte whose offset is a multiple of this.
+PROBE_STRIDE = 16
+ZSTD_MAGIC = (0xFD2FB528).to_bytes(4, "little")
+
+Probe = Callable[[fermion.FermionFile], None]
+
+
+def probes_of(feature: Feature, data: bytes) -> list[Probe]:
+    """Ways to read a file, each of which raises AssertionError for a wrong value."""
+
+    def everything(file: fermion.FermionFile) -> None:
+        assert_logically_equal(file.read(), feature.table)
+        assert file.key_value_metadata == feature.metadata
+        if feature.batches is not None:
+            batch_columns(file)
+
+    def batch_columns(file: fermion.FermionFile) -> None:
+        lengths = [rows for _, rows in feature.batches or ()]
+        found = file.read(["index_in_batch"])["index_in_batch"].to_pylist()
+        assert found == [index for rows in lengths for index in range(rows)]
+
+    def verified(file: fermion.FermionFile) -> None:
+        if file.verify().ok:
+            everything(file)
+
+    def some_rows(file: fermion.FermionFile) -> None:
+        start, stop = feature.table.num_rows // 3, feature.table.num_rows // 2
+        part = feature.table.slice(start, stop - start)
+        assert_logically_equal(file.read(rows=(start, stop)), part)
+
+    probes = [everything, verified, some_rows]
+    with fermion.open(data) as sound:
+        if feature.filter is not None:
+            kept = sound.read(filter=feature.filter)
+            probes.append(lambda file: filtered(file, feature.filter, kept))
+        if feature.batches is not None:
+            batch = sound.read_batch(1002)
+            probes.append(lambda file: assert_logically_equal(file.read_batch(1002), batch))
+    return probes
+
+
+def filtered(file: fermion.FermionFile, condition: str | None, expected: pa.Table) -> None:
+    assert_logically_equal(file.read(filter=condition), expected)
+    assert file.count(condition) == expected.num_rows
+
+
+def attempt(data: bytes | bytearray, probe: Probe) -> bool:
+    """Whether the file reads right; False for an error of the package, anything else is raised."""
+    try:
+        with fermion.open(data, options=OPTIONS) as file:
+            probe(file)
+    except FermionError:
+        return False
+    return True
+
+
+def survivors(feature: Feature, masks: Callable[[int], Iterator[int]]) -> set[int]:
+    """Flip every byte of a feature's file by its masks; the offsets at which that did not show."""
+    stored = feature.stored()
+    everything, *others = probes_of(feature, stored)
+    data, found = bytearray(stored), set()
+    with memory_limit():
+        for offset in range(len(data)):
+            for mask in masks(offset):
+                data[offset] ^= mask
+                if attempt(data, everything):
+                    found.add(offset)
+                if offset % PROBE_STRIDE == 0:
+                    attempt(data, others[offset // PROBE_STRIDE % len(others)])
+                data[offset] ^= mask
+    return found
+
+
+def unprotected(stored: bytes) -> set[int]:
+    """Offsets that no checksum covers: the head but for its magic, the minor version, padding."""
+    footer = np.frombuffer(stored, FOOTER, 1, len(stored) - FOOTER.itemsize)[0]
+    data_end = max((sum(page) for page in Anatomy(stored).pages), default=HEAD.itemsize)
+    assert footer["cmb_offset"] == align(data_end)
+    minor = len(stored) - FOOTER.itemsize + 246
+    return {*range(10, 16), minor, minor + 1, *range(data_end, int(footer["cmb_offset"]))}
+
+
+@pytest.mark.parametrize("name", CI_FEATURES)
+def test_a_flip_of_any_byte_is_noticed(name):
+    """All bits of a byte, or its lowest one, in turn; only bytes that mean nothing may change."""
+    feature, columns = FEATURES[name](), CI_FEATURES[name]
+    if columns is not None:
+        feature = replace(feature, table=feature.table.select(columns))
+    found = survivors(feature, lambda offset: iter([0xFF if offset % 2 else 1]))
+    assert found == unprotected(feature.stored())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(FEATURES.keys() - {UNCHECKED}))
+def test_every_flip_of_any_byte_is_noticed(name):
+    feature = FEATURES[name]()
+    masks = [0xFF, *(1 << bit for bit in range(8))]
+    assert survivors(feature, lambda _: iter(masks)) == unprotected(feature.stored())
+
+
+@pytest.mark.parametrize("name", sorted(FEATURES))
+def test_a_file_cut_anywhere_or_with_a_byte_too_many_is_refused(name):
+    stored = FEATURES[name]().stored()
+    with memory_limit():
+        for length in range(len(stored)):
+            with pytest.raises(FermionError):
+                fermion.open(memoryview(stored)[:length], options=OPTIONS)
+        for extra in (b"\0", b"1", b"FERMION1"):
+            with pytest.raises(FermionError):
+                fermion.open(stored + extra, options=OPTIONS)
+
+
+def test_damage_names_the_file_and_the_place(tmp_path: Path):
+    path = tmp_path / "x.fermion"
+    stored = bytearray(FEATURES["integers"]().stored())
+    ((offset, _), *_) = Anatomy(stored).pages
+    stored[offset + PAGE_HEADER.itemsize] ^= 1
+    path.write_bytes(stored)
+    with pytest.raises(fermion.ChecksumError, match=rf"x\.fermion: page at offset {offset}: "):
+        fermion.read_table(path)
+
+
+def run_mutations(project_environment: dict[str, str], project: Path, count: int) -> None:
+    """Run cases in a process of its own; `python -m tests.fermion.mutations SEED 1` repeats one."""
+    first = int(os.environ.get("FERMION_MUTATION_SEED") or random.SystemRandom().getrandbits(40))
+    finished = subprocess.run(
+        [sys.executable, "-m", "tests.fermion.mutations", str(first), str(count)],
+        cwd=project,
+        env=project_environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    lines = finished.stdout.splitlines()
+    told = [line for line in lines if not line.startswith("seed ")]
+    last = next((line for line in reversed(lines) if line.startswith("seed ")), "no case began")
+    print(f"{count} cases from seed {first} on")
+    assert finished.returncode == 0, "\n".join([f"last case: {last}", *told])
+
+
+@pytest.mark.parametrize("count", [CI_CASES])
+def test_damage_under_right_checksums_gives_our_error_or_values(
+    project, project_environment, count
+):
+    """Fields, bytes, spans and types change, checksums are repaired: no crash, hang, or hunger."""
+    run_mutations(project_environment, project, count)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(4 * 3600)
+def test_a_hundred_thousand_damaged_files_give_our_error_or_values(project, project_environment):
+    run_mutations(project_environment, project, SOAK_CASES)
+
+
+def test_a_repaired_file_is_the_original():
+    """The checksums that `repair` computes are those that the writer wrote."""
+    for name in FEATURES:
+        stored = FEATURES[name]().stored()
+        data = bytearray(stored)
+        repair(data)
+        if name not in ("checksum_crc32", UNCHECKED):
+            assert bytes(data) == stored
+        assert_logically_equal(fermion.read_table(original(name)[1]), original(name)[0].table)
+
+
+# Bugs that this file found, each under a name of its own.
+
+
+def test_bug_search_without_end_for_a_name_cut_short():
+    """A group was read again as a whole, also where the whole was the one name cut short."""
+    index = bytearray(build_name_index(["abc"]))
+    interval = NAME_INDEX_HEADER.fields["restartInterval"][1]
+    index[interval] = 1
+    index[20] = 0x0F  # 15 bytes and more, though 3 follow
+    names = NameIndex(lambda at, size: memoryview(index)[at : at + size], len(index), 1, "x")
+    for search in (names.all, lambda: names.find("abc")):
+        with pytest.raises(InvalidFileError, match="cut short"):
+            search()
+
+
+def test_bug_unicode_error_of_a_nested_name():
+    """Arrow keeps names undecoded until someone asks for them."""
+    stored = Feature(pa.table({"s": [{"qqqq": 1}]})).stored()
+    damaged = bytearray(with_tail(stored, schema_area_of(stored)))
+    damaged[damaged.index(b"qqqq")] = 0xFF
+    repair(damaged)
+    with fermion.open(damaged) as file, pytest.raises(InvalidFileError, match="no UTF-8"):
+        file.read()
+
+
+def test_bug_unicode_error_of_a_time_zone():
+    stored = Feature(pa.table({"t": pa.array([1], pa.timestamp("s", "qqqq"))})).stored()
+    damaged = bytearray(with_tail(stored, schema_area_of(stored)))
+    damaged[damaged.index(b"qqqq")] = 0xFF
+    repair(damaged)
+    with fermion.open(damaged) as file, pytest.raises(InvalidFileError, match="no UTF-8"):
+        file.read()
+
+
+def test_bug_unicode_error_of_the_metadata():
+    """The JSON decoder raises Python's error for bytes that are no UTF-8, not its own."""
+    stored = bytearray(Feature(pa.table({"a": [1]}), metadata={"qqqq": "value"}).stored())
+    stored[stored.index(b"qqqq")] = 0xFF
+    repair(stored)
+    with fermion.open(stored) as file, pytest.raises(InvalidFileError, match="metadata"):
+        _ = file.key_value_metadata
+
+
+def test_bug_error_of_arrow_out_of_a_filter():
+    """Arrow compares decimals only where they have as many digits as their type says."""
+    values = pa.array([decimal.Decimal(1)] * 9, pa.decimal32(9, 0))
+    stored = bytearray(Feature(pa.table({"d": values, "i": range(9)})).stored())
+    (page, *_) = Anatomy(stored).pages
+    at = page[0] + PAGE_HEADER.itemsize + NODE_HEADER.itemsize
+    assert stored[at : at + 4] == b"\1\0\0\0"
+    stored[at : at + 4] = (2**31 - 1).to_bytes(4, "little")
+    repair(stored)
+    options = OPTIONS.with_overrides({"use_statistics": False})
+    with fermion.open(stored, options=options) as file, pytest.raises(InvalidFileError) as caught:
+        file.read(filter="d > 0.5")
+    assert "cannot be compared" in str(caught.value)
+
+
+def test_bug_memory_for_slots_that_a_page_only_claims():
+    """One constant in 48 bytes could claim 2**32 - 1 slots, which were allocated."""
+    options = WriteOptions()
+    (page,) = encode_chunk(np.zeros(9, np.int64), INT64, np.array([0, 9]), options=options).pages
+    slots = pages.EXPANSION_FREE_BYTES // 8 + 1
+    claim = bytearray(page)
+    claim[4:8] = slots.to_bytes(4, "little")
+    with pytest.raises(InvalidFileError, match="expected slots of at most"):
+        decode_pages([PageSlice(claim, 16, slots, 0, slots)], INT64, verify=False)
+
+
+def test_a_writer_stays_below_what_a_page_may_expand_to(monkeypatch):
+    monkeypatch.setattr(pages, "EXPANSION_FREE_BYTES", 1_000)
+    monkeypatch.setattr(pages, "EXPANSION_MAX", 4)
+    values = np.zeros(1_000, np.int64)
+    cuts = np.array([0, 100, 1_000])
+    small, large = encode_chunk(values, INT64, cuts, options=WriteOptions()).pages
+    assert len(small) < 100
+    assert len(large) * 4 >= 900 * 8
+    slices = [PageSlice(small, 0, 100, 0, 100), PageSlice(large, 0, 900, 0, 900)]
+    assert np.array_equal(decode_pages(slices, INT64), values)
+
+
+def test_bug_error_of_arrow_out_of_verify():
+    """A string that is no UTF-8 is a problem of the file, to be reported as the others are."""
+    stored = bytearray(Feature(pa.table({"s": ["fermion", "boson"]})).stored())
+    stored[stored.index(b"boson")] = 0xFF
+    repair(stored)
+    with fermion.open(stored) as file:
+        (problem,) = file.verify().problems
+    assert "column 's'" in problem
+    assert "UTF8" in problem
+
+
+def test_bug_memory_for_a_shape_block_that_only_claims_its_size():
+    """The size that a zstd frame records was allocated, whatever the directory said."""
+    area = bytearray(build_schema_area(pa.schema([("a", pa.int64())])))
+    view = memoryview(area)
+    entry = np.frombuffer(area, SHAPE_BLOCK, 1, SCHEMA_HEADER.itemsize)[0]
+    start = int(entry["offset"])
+    assert area[start : start + 4] == ZSTD_MAGIC
+    content_size = 2**33
+    area[start + 4 : start + 13] = b"\xe0" + content_size.to_bytes(8, "little")
+    schema = SchemaArea(lambda at, size: view[at : at + size], len(area), 1, "x")
+    with memory_limit(), pytest.raises(InvalidFileError, match=str(content_size)):
+        schema.shape(0)
+
+
+def test_a_shape_block_may_not_expand_beyond_the_limit():
+    area = bytearray(build_schema_area(pa.schema([("a", pa.int64())])))
+    view = memoryview(area)
+    raw_length = SCHEMA_HEADER.itemsize + SHAPE_BLOCK.fields["rawLength"][1]
+    area[raw_length : raw_length + 4] = (EXPANSION_FREE_BYTES + 1).to_bytes(4, "little")
+    schema = SchemaArea(lambda at, size: view[at : at + size], len(area), 1, "x")
+    with pytest.raises(InvalidFileError, match=f"raw {EXPANSION_FREE_BYTES + 1}"):
+        schema.shape(0)
+
+
+def test_failed_openings_leave_no_descriptor_behind(tmp_path: Path):
+    path = tmp_path / "x.fermion"
+    path.write_bytes(FEATURES["integers"]().stored()[:-1])
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(100):
+        with pytest.raises(FermionError):
+            fermion.open(path)
+    assert len(os.listdir("/proc/self/fd")) <= before
