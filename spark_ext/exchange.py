@@ -128,11 +128,16 @@ def _encoded(values: pa.Array, target: pa.DictionaryType) -> pa.Array:
 
 
 def _convert_struct(array: pa.Array, target: pa.StructType) -> pa.Array:
-    if not pat.is_struct(array.type) or array.type.num_fields != target.num_fields:
-        raise pa.ArrowInvalid(f"expected a struct of {target.num_fields} fields")
+    if not pat.is_struct(array.type):
+        raise pa.ArrowInvalid("expected a struct")
     if target.num_fields == 0:
         return array.cast(target)
-    children = [convert(array.field(i), child.type) for i, child in enumerate(target)]
+    children = []
+    for child in target:
+        ordinal = array.type.get_field_index(child.name)
+        if ordinal < 0:
+            raise pa.ArrowInvalid(f"the struct has no field {child.name!r}")
+        children.append(convert(array.field(ordinal), child.type))
     return pa.StructArray.from_arrays(children, fields=list(target), mask=_null_mask(array))
 
 

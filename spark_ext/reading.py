@@ -11,10 +11,13 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
-from fermion_table import Split, SplitReader, Table
+from fermion.errors import InvalidArgumentError
+from fermion_table import Scan, Split, SplitReader, Table
 from spark_ext.exchange import convert_batches
 from spark_ext.session import classic
+from spark_ext.source_options import SourceOptions, absolute
 from spark_ext.types import TIME_SETTING, exchange_schema, spark_schema
 
 TASK_BYTES = 128 * 1024 * 1024
@@ -32,7 +35,7 @@ def read_table(
     filter: Any = None,
     snapshot_id: int | None = None,
     tag: str | None = None,
-    as_of: datetime | str | int | None = None,
+    as_of: datetime | str | None = None,
     batch_id: int | None = None,
     branch: str | None = None,
     storage_options: dict[str, Any] | None = None,
@@ -67,13 +70,18 @@ def read_table(
         A column has no type in Spark, or the session is a Spark Connect client.
     """
     classic(spark, "read_table")
-    table = Table.open(path, storage_options=storage_options)
-    version = {"snapshot_id": snapshot_id, "tag": tag, "as_of": as_of, "branch": branch}
-    scan = table.scan(
-        columns=columns,
-        filter=filter,
-        batch_id=batch_id,
-        **{name: value for name, value in version.items() if value is not None},
+    scan = scan_of(
+        SourceOptions(
+            path=absolute(os.fspath(path)),
+            snapshot_id=snapshot_id,
+            tag=tag,
+            as_of=as_of,
+            branch=branch,
+            batch_id=batch_id,
+            columns=columns,
+            filter=filter,
+            storage_options=storage_options,
+        )
     )
     schema = spark_schema(
         scan.schema,
@@ -87,6 +95,42 @@ def read_table(
     # and broadcast the table in every join.
     rows = context.parallelize([(pickle.dumps(part),) for part in parts], max(1, len(parts)))
     return spark.createDataFrame(rows, _SPLITS).mapInArrow(read, schema)
+
+
+def scan_of(options: SourceOptions) -> Scan:
+    """The scan that options describe.
+
+    Raises
+    ------
+    InvalidArgumentError
+        More than one version is named.
+    TableNotFound, VersionNotFound, ColumnNotFoundError
+    """
+    named = [options.snapshot_id, options.tag, options.as_of]
+    if sum(version is not None for version in named) > 1:
+        raise InvalidArgumentError("snapshot id, tag and as-of time: expected one of them")
+    table = Table.open(
+        options.path,
+        version=options.tag,
+        branch=options.branch or "main",
+        storage_options=options.storage_options,
+    )
+    return table.scan(
+        columns=options.columns,
+        filter=options.filter,
+        snapshot_id=options.snapshot_id,
+        as_of=options.as_of,
+        batch_id=options.batch_id,
+    )
+
+
+def column_paths(schema: StructType) -> list[tuple[str, ...]]:
+    """The columns of a Spark schema as a scan takes them: paths to the fields within structs."""
+    paths: list[tuple[str, ...]] = []
+    for field in schema:
+        below = column_paths(field.dataType) if isinstance(field.dataType, StructType) else []
+        paths += [(field.name, *path) for path in below] or [(field.name,)]
+    return paths
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -44,11 +44,11 @@ class SourceOptions:
     path: str
     snapshot_id: int | None = None
     tag: str | None = None
-    as_of: datetime | None = None
+    as_of: datetime | str | None = None
     branch: str | None = None
     batch_id: int | None = None
-    columns: list[str] | None = None
-    filter: str | None = None
+    columns: Sequence[str | Sequence[str]] | None = None
+    filter: Any = None
     batch_id_column: str | None = None
     commit_user: str | None = None
     commit_identifier: str | None = None

@@ -18,20 +18,6 @@ from spark_ext import session
 
 SUCCEEDED, FAILED, WRONG_USAGE = 0, 1, 2
 
-_BYTES = {
-    "": 1,
-    "B": 1,
-    "KB": 10**3,
-    "MB": 10**6,
-    "GB": 10**9,
-    "TB": 10**12,
-    "KIB": 2**10,
-    "MIB": 2**20,
-    "GIB": 2**30,
-    "TIB": 2**40,
-}
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?I?B?)\s*", re.IGNORECASE)
-
 _RAISED = re.compile(r"[\w.]+(Error|Exception|NotFound|Mismatch|Conflict|Unknown)\b")
 
 Job = Callable[[SparkSession, argparse.Namespace], Mapping[str, Any]]
@@ -103,17 +89,6 @@ def run(parser: argparse.ArgumentParser, job: Job, argv: Sequence[str] | None = 
     return SUCCEEDED
 
 
-def byte_size(text: str) -> int:
-    """Bytes of a size like ``256MB`` (a million each) or ``256MiB`` (2**20), for ``type=``."""
-    match = _SIZE.fullmatch(text)
-    unit = match[2].upper() if match else ""
-    if unit and not unit.endswith("B"):
-        unit += "B"
-    if match is None or unit not in _BYTES:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a size like 256MB or 1GiB")
-    return int(float(match[1]) * _BYTES[unit])
-
-
 def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
     """Split ``KEY=VALUE`` arguments.
 
@@ -131,6 +106,18 @@ def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
 def storage_options(options: argparse.Namespace) -> dict[str, str] | None:
     """The fsspec options given, None without any."""
     return pairs(options.storage_option, "--storage-option") or None
+
+
+def progress_line(unit: str) -> Callable[[int, int], None] | None:
+    """Shows what is done on one line of a terminal; None where nobody watches."""
+    if not sys.stderr.isatty():
+        return None
+
+    def show(done: int, total: int) -> None:
+        end = "\n" if done == total else ""
+        print(f"\r{done:,} of {total:,} {unit}", end=end, file=sys.stderr, flush=True)
+
+    return show
 
 
 def _start(name: str, options: argparse.Namespace) -> SparkSession:

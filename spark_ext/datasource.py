@@ -1,0 +1,182 @@
+"""``format("fermion")``: the data source that Spark's own readers and writers use.
+
+Spark makes a `FermionDataSource` in a Python process beside the driver, pickles it, and calls its
+reader in others; so everything here pickles. Filters are never taken from Spark: its plan is one
+object for all queries on a frame, and a filter pushed for one would show in the others. The option
+``filter`` does what is needed, and Spark applies its own filters to what comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from fermion_table import Scan, Split, Table, WriterMessage
+from spark_ext.errors import UnsupportedBySpark
+from spark_ext.finished_tasks import delete_files
+from spark_ext.reading import ReadTask, bins, column_paths, scan_of
+from spark_ext.source_options import SourceOptions, parse_options
+from spark_ext.types import exchange_schema, spark_schema
+from spark_ext.write_task import WriteTask
+from spark_ext.writing import check_columns, files_of, writer_factory
+
+FORMAT = "fermion"
+TASKS_MIN = 8
+"""Tasks over which a small table is spread: here nobody knows how many can run at once."""
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``format("fermion")`` known to a session.
+
+    Where this package is installed, Spark finds the format by itself.
+    """
+    spark.dataSource.register(FermionDataSource)
+
+
+class FermionDataSource(DataSource):
+    """A table as Spark's ``format("fermion")``.
+
+    Parameters
+    ----------
+    options
+        Those that `spark_ext.source_options` lists.
+    """
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        self.options = options
+        self._chosen = parse_options(options)
+        self._snapshot_id: int | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        """What stands in ``format(...)``."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """The columns asked for; from here on the snapshot is fixed."""
+        scan = scan_of(self._chosen)
+        self._snapshot_id = scan.snapshot.id
+        return spark_schema(scan.schema, where=f"table {self._chosen.path}")
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Reads the columns of a schema: this source's, or one that the user gave."""
+        return FermionReader(self._chosen, self._snapshot_id, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """Appends rows of a schema."""
+        if overwrite:
+            raise UnsupportedBySpark(
+                f"{self._chosen.path}: mode overwrite is not supported; "
+                'delete with fermion_table and write with mode("append")'
+            )
+        return FermionWriter(self._chosen, schema)
+
+
+@dataclass(slots=True)
+class SplitsPartition(InputPartition):
+    """The splits that one task reads."""
+
+    value: list[Split]
+
+
+class FermionReader(DataSourceReader):
+    """Plans on the driver, reads in tasks.
+
+    Parameters
+    ----------
+    options
+        What to read.
+    snapshot_id
+        The snapshot that the schema was taken from; None: what the options say, now.
+    schema
+        The columns wanted, perhaps fewer or in another order than the table's.
+    """
+
+    def __init__(self, options: SourceOptions, snapshot_id: int | None, schema: StructType) -> None:
+        if snapshot_id is None:  # the schema is the user's own
+            options = replace(options, columns=column_paths(schema))
+        else:
+            options = replace(options, snapshot_id=snapshot_id, tag=None, as_of=None)
+        self._scan: Scan | None = scan_of(options)
+        self._read = ReadTask(self._scan.reader, exchange_schema(schema))
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """A partition for each task."""
+        assert self._scan is not None
+        return [SplitsPartition(part) for part in bins(self._scan.plan().splits, TASKS_MIN)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+        """The rows of a partition."""
+        return self._read.read(partition.value or [])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_scan": None}  # tasks need its reader alone
+
+
+@dataclass(slots=True)
+class TaskMessage(WriterCommitMessage):
+    """What a task wrote."""
+
+    messages: list[WriterMessage]
+
+
+class FermionWriter(DataSourceArrowWriter):
+    """Checks on the driver, writes in tasks, commits once.
+
+    Parameters
+    ----------
+    options
+        The table, and the commit's name.
+    schema
+        Of the rows.
+    """
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        table = self._table()
+        columns = check_columns(table, schema, None)
+        self._task = WriteTask(writer_factory(table), columns)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write the rows of a task."""
+        return TaskMessage(self._task.write(iterator))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Publish what all tasks wrote."""
+        self._table().commit(
+            _messages(messages),
+            commit_user=self._options.commit_user,
+            commit_identifier=self._options.commit_identifier,
+        )
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Delete what the tasks of a failed job wrote.
+
+        Spark aborts after a failed commit too. Then every task has a message, and the files stay:
+        the table has deleted them if it proved that they were not published, and only then.
+        """
+        if any(message is None for message in messages):
+            paths = [path for each in _messages(messages) for path in files_of(each)]
+            delete_files(self._table(), paths)
+
+    def _table(self) -> Table:
+        return Table.open(self._options.path, storage_options=self._options.storage_options)
+
+
+def _messages(messages: Sequence[WriterCommitMessage | None]) -> list[WriterMessage]:
+    """Those of all tasks that finished."""
+    return [
+        message for task in messages if isinstance(task, TaskMessage) for message in task.messages
+    ]

@@ -1,0 +1,84 @@
+"""Appends what Spark can read to a table: ``python -m spark_ext.jobs.append PATH SOURCE...``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+import spark_ext
+from fermion_table import Table
+from spark_ext.jobs.program import arguments, pairs, run, storage_options
+from spark_ext.writing import check_columns
+
+
+def parser() -> argparse.ArgumentParser:
+    """The program's arguments."""
+    made = arguments(
+        "spark_ext.jobs.append",
+        "Append files that Spark reads to a table, as one snapshot.",
+        dry_run="check the columns, and append nothing",
+    )
+    made.add_argument("path", help="the table; it has to exist")
+    made.add_argument("source", nargs="+", help="files or directories for Spark to read")
+    made.add_argument("--format", default="parquet", help="their format (default: parquet)")
+    made.add_argument(
+        "--option",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="an option of that format, such as header=true; repeat for more",
+    )
+    made.add_argument("--schema", help="columns of the source, like 'id bigint, name string'")
+    made.add_argument("--batch-id-column", help="write batches, numbered by this column")
+    made.add_argument(
+        "--schema-mode", choices=["merge"], help="merge: add columns that the table lacks"
+    )
+    made.add_argument("--message", help="for the table's history")
+    made.add_argument("--commit-user", help="who commits: with the next, appends once")
+    made.add_argument("--commit-identifier", help="which of that user's commits this is")
+    return made
+
+
+def append(spark: SparkSession, options: argparse.Namespace) -> Mapping[str, Any]:
+    """Do it; the summary comes back."""
+    access = storage_options(options)
+    table = Table.open(options.path, storage_options=access)
+    reader = spark.read.format(options.format).options(**pairs(options.option, "--option"))
+    if options.schema:
+        reader = reader.schema(options.schema)
+    frame = reader.load(options.source)
+    if options.dry_run:
+        columns = check_columns(table, frame.schema, options.batch_id_column)
+        return {"table": options.path, "dry_run": True, "columns": columns.names}
+    snapshot = spark_ext.append(
+        frame,
+        options.path,
+        batch_id_column=options.batch_id_column,
+        schema_mode=options.schema_mode,
+        message=options.message,
+        commit_user=options.commit_user,
+        commit_identifier=options.commit_identifier,
+        storage_options=access,
+    )
+    return {
+        "table": options.path,
+        "dry_run": False,
+        "snapshot": snapshot.id,
+        "files_added": snapshot.deltas.files_added,
+        "rows_added": snapshot.deltas.rows_added,
+        "bytes_added": snapshot.deltas.bytes_added,
+        "rows": snapshot.totals.rows,
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program; the exit status comes back."""
+    return run(parser(), append, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""Compacts a table: ``python -m spark_ext.jobs.compact PATH --target-size 256MB``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+import spark_ext
+from spark_ext.jobs.program import arguments, progress_line, run, storage_options
+
+
+def parser() -> argparse.ArgumentParser:
+    """The program's arguments."""
+    made = arguments(
+        "spark_ext.jobs.compact",
+        "Rewrite the small files of a table as few. Rows, their order and their batches stay.",
+        dry_run="say what would be done, and do nothing",
+    )
+    made.add_argument("path", help="the table")
+    made.add_argument("--filter", help="only files that may hold such rows: a SQL condition")
+    made.add_argument("--target-size", help="of a file, like 256MB (default: the table's)")
+    made.add_argument(
+        "--min-input-files",
+        type=int,
+        default=2,
+        metavar="N",
+        help="leave fewer small files alone (default: 2)",
+    )
+    made.add_argument(
+        "--sort-by", action="append", metavar="COLUMN", help="sort each new file; repeat for more"
+    )
+    made.add_argument(
+        "--max-groups-per-commit",
+        type=int,
+        metavar="N",
+        help="publish progress after so many groups (default: once, at the end)",
+    )
+    return made
+
+
+def compact(spark: SparkSession, options: argparse.Namespace) -> Mapping[str, Any]:
+    """Do it; the summary comes back."""
+    result = spark_ext.compact(
+        spark,
+        options.path,
+        filter=options.filter,
+        target_size=options.target_size,
+        min_input_files=options.min_input_files,
+        sort_by=options.sort_by,
+        max_groups_per_commit=options.max_groups_per_commit,
+        dry_run=options.dry_run,
+        progress=progress_line("groups"),
+        storage_options=storage_options(options),
+    )
+    summary = {
+        "table": options.path,
+        "dry_run": result.dry_run,
+        "groups": result.groups,
+        "groups_dropped": result.groups_dropped,
+        "files_before": result.files_before,
+        "bytes_before": result.bytes_before,
+        "rows": result.rows,
+    }
+    if not result.dry_run:
+        summary |= {
+            "files_after": result.files_after,
+            "bytes_after": result.bytes_after,
+            "snapshots": result.snapshots,
+        }
+    return summary
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program; the exit status comes back."""
+    return run(parser(), compact, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""The jobs as programs: arguments, summaries, exit statuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fermion_table import Table
+from spark_ext.jobs import append, compact, program
+
+SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
+
+
+@pytest.fixture
+def in_this_session(spark, monkeypatch):
+    """Jobs run in the tests' session."""
+    monkeypatch.setattr(program, "_start", lambda name, options: spark)
+    monkeypatch.setattr(type(spark), "stop", lambda self: None)
+
+
+def small_files(path, count):
+    table = Table.create(path, SCHEMA)
+    for number in range(count):
+        table.append(pa.table({"id": [number], "name": ["x"]}, SCHEMA))
+    return table
+
+
+@pytest.mark.spark
+def test_a_job_is_a_program_that_prints_one_json_object(table_path, tmp_path, project):
+    """In a process of its own, as a user starts it."""
+    table = small_files(table_path, 3)
+    command = [sys.executable, "-m", "spark_ext.jobs.compact", str(table_path), "--json"]
+    done = subprocess.run(
+        [*command, "--target-size", "64MB", "--master", "local[1]"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(project)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["files_before"] == 3
+    assert summary["files_after"] == 1
+    assert summary["snapshots"] == [4]
+    assert table.refresh().totals.files == 1
+
+
+@pytest.mark.spark
+def test_a_dry_run_of_each_job_changes_nothing(in_this_session, table_path, tmp_path, capsys):
+    table = small_files(table_path, 3)
+    assert compact.main([str(table_path), "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "files before:" in said
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "a.parquet")
+    assert append.main([str(table_path), str(tmp_path / "a.parquet"), "--dry-run"]) == 0
+    assert table.refresh().id == 3
+
+
+@pytest.mark.spark
+def test_files_of_other_formats_are_appended(in_this_session, table_path, tmp_path, capsys):
+    table = Table.create(table_path, SCHEMA)
+    (tmp_path / "a.csv").write_text("id,name\n1,one\n2,two\n")
+    source = [str(tmp_path / "a.csv"), "--format", "csv", "--option", "header=true"]
+    words = ["--schema", "id bigint, name string", "--message", "from a file", "--json"]
+    assert append.main([str(table_path), *source, *words]) == 0
+    assert json.loads(capsys.readouterr().out)["rows_added"] == 2
+    assert table.refresh().message == "from a file"
+    assert table.scan().to_arrow().to_pylist() == [
+        {"id": 1, "name": "one"},
+        {"id": 2, "name": "two"},
+    ]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["nothing-here"], 1, "no table here"),
+        (["{table}", "--target-size", "huge"], 2, "'huge' is not a size"),
+        (["{table}", "--max-groups-per-commit", "0"], 2, "expected at least 1"),
+        (["{table}", "--filter", "nam = 'x'"], 1, "no column 'nam'"),
+    ],
+)
+def test_what_goes_wrong_is_said_in_one_line(
+    in_this_session, table_path, capsys, arguments, status, said
+):
+    small_files(table_path, 2)
+    given = [argument.replace("{table}", str(table_path)) for argument in arguments]
+    assert compact.main(given) == status
+    message = capsys.readouterr().err
+    assert said in message
+    assert message.count("\n") == 1
+
+
+@pytest.mark.parametrize("job", [append, compact])
+def test_help_needs_no_spark(job, capsys, monkeypatch):
+    monkeypatch.setattr(program, "_start", lambda *_: pytest.fail("a session was started"))
+    with pytest.raises(SystemExit) as caught:
+        job.main(["--help"])
+    assert caught.value.code == 0
+    assert "--dry-run" in capsys.readouterr().out
+
+
+def test_wrong_usage_has_a_status_of_its_own(capsys):
+    with pytest.raises(SystemExit) as caught:
+        compact.main([])
+    assert caught.value.code == program.WRONG_USAGE
+    assert "path" in capsys.readouterr().err
+
+
+def test_a_missing_java_is_a_failure_in_one_line(monkeypatch, capsys, tmp_path):
+    for name in ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "JAVA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert compact.main(["table"]) == program.FAILED
+    assert capsys.readouterr().err.count("\n") == 1
