@@ -20,13 +20,14 @@ import struct
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+import numpy as np
+
 from fermion.errors import InvalidFileError
 from fermion.layout import NAME_INDEX_HEADER, RESTART_INTERVAL
 
 FIRST_NAME_BYTES = 512
 
 _HEADER = struct.Struct("<IIII")
-_U32 = struct.Struct("<I")
 assert _HEADER.size == NAME_INDEX_HEADER.itemsize
 
 View = Callable[[int, int], memoryview]
@@ -105,6 +106,11 @@ class NameIndex:
             raise self._invalid(f"{self._restarts} restarts of {self._interval} do not fit")
         if self._entries > length:
             raise self._invalid(f"restarts end at {self._entries}, past its {length} bytes")
+        starts = np.frombuffer(view(_HEADER.size, 4 * self._restarts), "<u4").astype(np.int64)
+        self._bounds = np.append(starts + self._entries, length)
+        if (np.diff(self._bounds) <= 0).any():
+            raise self._invalid(f"its {self._restarts} groups do not follow each other")
+        self._first_names: dict[int, bytes] = {}
 
     def _invalid(self, what: str) -> InvalidFileError:
         return InvalidFileError(f"{self._where}: name index: {what}")
@@ -115,7 +121,7 @@ class NameIndex:
         low, high = 0, self._restarts
         while low < high:
             middle = (low + high) // 2
-            if self._group(middle, 1)[0][0] < wanted:
+            if self._first_name(middle) < wanted:
                 low = middle + 1
             else:
                 high = middle
@@ -143,11 +149,14 @@ class NameIndex:
         except UnicodeDecodeError as error:
             raise self._invalid(f"a name is not UTF-8: {error}") from None
 
+    def _first_name(self, group: int) -> bytes:
+        name = self._first_names.get(group)
+        if name is None:
+            name = self._first_names[group] = self._group(group, 1)[0][0]
+        return name
+
     def _group(self, group: int, limit: int) -> list[tuple[bytes, int]]:
-        start = self._restart(group)
-        stop = self._length if group + 1 == self._restarts else self._restart(group + 1)
-        if not self._entries <= start < stop <= self._length:
-            raise self._invalid(f"group {group} lies at {start} to {stop}")
+        start, stop = int(self._bounds[group]), int(self._bounds[group + 1])
         limit = min(limit, self._count - group * self._interval)
         # A first name alone is nearly always shorter than this; if not, the whole group is read.
         ends = (min(stop, start + FIRST_NAME_BYTES), stop) if limit == 1 else (stop,)
@@ -155,10 +164,6 @@ class NameIndex:
             with suppress(IndexError):
                 return self._decode(bytes(self._view(start, end - start)), limit)
         raise self._invalid(f"group {group} is cut short")
-
-    def _restart(self, group: int) -> int:
-        (offset,) = _U32.unpack(self._view(_HEADER.size + 4 * group, 4))
-        return self._entries + offset
 
     def _decode(self, data: bytes, limit: int) -> list[tuple[bytes, int]]:
         entries: list[tuple[bytes, int]] = []
