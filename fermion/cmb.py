@@ -247,6 +247,7 @@ class ColumnBlock:
         sizes: Sequence[int],
     ) -> None:
         self._data, self._where, self._chunk_stop = data, where, chunk_stop
+        self._types = stream_types
         self._stripe_size, stream_size, self._simple_size, self._full_size, self._page_size = sizes
         self._check_frame()
         num_streams, stripes = _HEADER.unpack_from(data)
@@ -309,6 +310,20 @@ class ColumnBlock:
         rows = np.frombuffer(data, "<u4").reshape(self.num_stripes, self._stripe_size // 4)
         return rows[:, 0].astype(np.int64)
 
+    def check_stripe_rows(self, expected: np.ndarray) -> None:
+        """Compare the rows of each stripe with the file's: int64, shape (stripes,).
+
+        Raises
+        ------
+        InvalidFileError
+        """
+        found = self.stripe_rows()
+        if (found != expected).any():
+            stripe = int(np.flatnonzero(found != expected)[0])
+            raise self.error(
+                f"stripe {stripe}: expected {expected[stripe]} rows, found {found[stripe]}"
+            )
+
     def desc_type(self, stream: int) -> DescType:
         """How the stream's chunks are described."""
         return self._streams[stream][0]
@@ -328,6 +343,10 @@ class ColumnBlock:
         else:
             chunk = Chunk(*self._full_fields(base + stripe * self._full_size))
         if chunk.length == 0 or chunk.length == ALL_NULL_LENGTH:
+            if chunk.length and self._types[stream] is not StreamType.VALIDITY:
+                raise self.error(
+                    f"stream {stream}, stripe {stripe}: all null, which only VALIDITY can be"
+                )
             return chunk._replace(num_pages=0)
         if chunk.offset < HEAD.itemsize or chunk.offset + chunk.length > self._chunk_stop:
             raise self.error(

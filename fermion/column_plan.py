@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fermion.cmb import Chunk, ColumnBlock
-from fermion.layout import ChunkFlag
+from fermion.layout import CHUNK_SLOTS_MAX, ChunkFlag
 from fermion.predicate.ranges import RowRanges
 
 
@@ -107,6 +107,8 @@ def plan_stream(
             f"pages of the chunk at {chunk.offset} hold {cuts[-1]} slots, expected {slots}"
         )
     lows, highs = metas["minVal"], metas["maxVal"]
+    if from_page_start:
+        _check_child_slots(block, chunk, lows[skip:], highs[skip:])
     spans = tuple(
         PageSpan(
             int(offsets[page + skip]),
@@ -122,6 +124,18 @@ def plan_stream(
     )
     dictionary = (chunk.offset, int(sizes[0])) if has_dictionary and spans else None
     return StreamPlan(spans, dictionary)
+
+
+def _check_child_slots(
+    block: ColumnBlock, chunk: Chunk, lows: np.ndarray, highs: np.ndarray
+) -> None:
+    """Check that the pages of an OFFSETS chunk take up their child slots one after the other."""
+    follows = lows[0] == 0 and bool((lows[1:] == highs[:-1]).all())
+    if not follows or (highs < lows).any() or highs[-1] > CHUNK_SLOTS_MAX:
+        raise block.error(
+            f"pages of the offsets at {chunk.offset}: expected child slots one after the other "
+            f"up to {CHUNK_SLOTS_MAX} at most, found {lows.tolist()[:8]} to {highs.tolist()[:8]}"
+        )
 
 
 def _touched(cuts: np.ndarray, ranges: RowRanges | None) -> list[tuple[int, int, int]]:

@@ -320,10 +320,13 @@ class ColumnTask:
             own[0] = span.child_base
             np.cumsum(lengths[at : at + count], dtype=np.int64, out=own[1:])
             own[1:] += span.child_base
-            if span.child_stop >= 0 and own[-1] > span.child_stop:
+            whole = span.stop == span.slots
+            if span.child_stop >= 0 and (
+                own[-1] > span.child_stop or (whole and own[-1] != span.child_stop)
+            ):
                 raise self._error(
                     f"lists of the page at {span.offset} reach child slot {own[-1]}, "
-                    f"expected at most {span.child_stop}"
+                    f"expected {span.child_stop}"
                 )
             parts.append(own if len(spans) == 1 else own[:-1])
             at += count

@@ -245,7 +245,7 @@ class FileIndex:
         if ordinal < footer.num_columns:
             node = self.node(ordinal)
             types, name = node.stream_types(), repr(node.name)
-        return ColumnBlock(
+        block = ColumnBlock(
             data,
             types,
             footer.num_stripes,
@@ -253,3 +253,5 @@ class FileIndex:
             f"{self.where}: column {name}",
             footer.sizes,
         )
+        block.check_stripe_rows(self.stripe_rows)
+        return block

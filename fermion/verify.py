@@ -82,8 +82,6 @@ def _verify_column(index: FileIndex, ordinal: int, options: DecodeOptions) -> in
         if not node.nullable and index.footer.num_rows:
             raise _column_error(index, node.name, "has no CMB, but the field is not nullable")
         return 0
-    if (block.stripe_rows() != index.stripe_rows).any():
-        raise block.error("its stripes' rows differ from the stripe table")
     pages = 0
     for stripe, rows in enumerate(index.stripe_rows.tolist()):
         task = ColumnTask(node, block, stripe, rows, None, options)

@@ -18,311 +18,25 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import pairwise
 from types import FrameType
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 import fermion
 from fermion.arrow_types import column_node
-from fermion.checksum import crc32c
 from fermion.compression import compress, decompress
-from fermion.encodings.protocol import DecodeContext, parse_node
-from fermion.encodings.registry import ENCODINGS
 from fermion.errors import FermionError
-from fermion.footer import Footer, build_footer, build_sections, parse_footer, parse_sections
-from fermion.layout import (
-    ALL_NULL_LENGTH,
-    CMB_HEADER,
-    CMB_TRAILER,
-    FILE_STATISTICS_ENTRY,
-    FOOTER,
-    FOOTER_CRC_SPAN,
-    FULL_CHUNK_DESC,
-    HEAD,
-    NAME_INDEX_HEADER,
-    NODE_HEADER,
-    PAGE_HEADER,
-    PAGE_META,
-    SCHEMA_HEADER,
-    SECTION_ENTRY,
-    SECTIONS_HEADER,
-    SHAPE_BLOCK,
-    SHAPE_RUN,
-    SIMPLE_CHUNK_DESC,
-    STREAM_META,
-    STRIPE_ENTRY,
-    STRIPE_META,
-    TAIL_BLOCK_BYTES,
-    Codec,
-    DescType,
-    SectionKind,
-    ShapeIds,
-    align,
-)
+from fermion.layout import FOOTER, PAGE_HEADER, Codec
 from fermion.schema_area import build_schema_area
 from tests.fermion.features import FEATURES, Feature
+from tests.fermion.file_anatomy import Anatomy, Place, put, repair, schema_area_of, with_tail
 
 MEMORY_BYTES_MAX = 256 * 2**20
 CASE_SECONDS_MAX = 20
 FAILURES_MAX = 20
 EVERYWHERE_MAX = 2**18
-# A walk over damaged metadata stops here: what it repairs then is enough.
-PLACES_MAX = 5_000
-
-CIT_ENTRY = np.dtype([("offset", "<u8")])
-PREFIX_BYTES = PAGE_HEADER.fields["crc"][1] if PAGE_HEADER.fields else 12
 OPTIONS = fermion.ReadOptions(threads=1)
-SECTION_STRUCTS = {
-    SectionKind.STRIPE_TABLE: STRIPE_ENTRY,
-    SectionKind.FILE_STATISTICS: FILE_STATISTICS_ENTRY,
-    SectionKind.FIELD_IDS: np.dtype([("id", "<u4")]),
-}
-
-
-@dataclass(frozen=True)
-class Place:
-    """A struct of `fermion.layout` at an offset of a file."""
-
-    dtype: np.dtype
-    offset: int
-
-
-class Anatomy:
-    """Where the structs, pages and metadata blocks of a file lie, as far as its bytes make sense.
-
-    Attributes
-    ----------
-    places
-        Every struct.
-    pages, blocks
-        (offset, length) of every page, and of every CMB.
-    regions
-        (offset, length) of whatever else is worth changing: sections, schema area.
-    """
-
-    def __init__(self, data: bytes | bytearray) -> None:
-        self._data = data
-        self.places: list[Place] = []
-        self.pages: list[tuple[int, int]] = []
-        self.blocks: list[tuple[int, int]] = []
-        self.regions: list[tuple[int, int]] = []
-        self._one(HEAD, 0)
-        footer = self._one(FOOTER, len(data) - FOOTER.itemsize)
-        if footer is not None:
-            self.footer = footer
-            self._sections(footer)
-            self._schema(int(footer["schema_offset"]), int(footer["schema_length"]))
-            self._columns(footer)
-
-    def _many(self, dtype: np.dtype, offset: int, count: int) -> np.ndarray:
-        """Note ``count`` structs from ``offset`` on, fewer where the file ends."""
-        room = (len(self._data) - offset) // dtype.itemsize if offset >= 0 else 0
-        count = max(min(count, room, PLACES_MAX - len(self.places)), 0)
-        self.places += [Place(dtype, offset + i * dtype.itemsize) for i in range(count)]
-        return np.frombuffer(self._data, dtype, count, offset) if count else np.empty(0, dtype)
-
-    def _one(self, dtype: np.dtype, offset: int) -> Any:
-        found = self._many(dtype, offset, 1)
-        return found[0] if len(found) else None
-
-    def _sections(self, footer: Any) -> None:
-        at = int(footer["sections_offset"])
-        header = self._one(SECTIONS_HEADER, at)
-        if header is None:
-            return
-        entries = self._many(
-            SECTION_ENTRY, at + SECTIONS_HEADER.itemsize, int(header["numSections"])
-        )
-        for kind, _, offset, length in entries.tolist():
-            self.regions.append((offset, length))
-            dtype = SECTION_STRUCTS.get(kind)
-            if dtype is not None:
-                self._many(dtype, offset, length // dtype.itemsize)
-            elif kind == SectionKind.NAME_INDEX:
-                self._one(NAME_INDEX_HEADER, offset)
-
-    def _schema(self, offset: int, length: int) -> None:
-        self.regions.append((offset, length))
-        header = self._one(SCHEMA_HEADER, offset)
-        if header is None:
-            return
-        at = align(offset + SCHEMA_HEADER.itemsize + int(header["metadataLength"]))
-        runs = int(header["numRuns"]) if header["idKind"] == ShapeIds.RUNS else 0
-        self._many(SHAPE_RUN, at, runs)
-        ids = SHAPE_RUN.itemsize * runs or int(header["idKind"]) * int(header["numColumns"])
-        self._many(SHAPE_BLOCK, at + align(ids), int(header["numBlocks"]))
-
-    def _columns(self, footer: Any) -> None:
-        count = int(footer["num_columns"]) + int(footer["num_system_columns"]) + 1
-        table = self._many(CIT_ENTRY, int(footer["cit_offset"]), count)["offset"].tolist()
-        for start, stop in pairwise(table):
-            if start < stop <= len(self._data):
-                self.blocks.append((start, stop - start))
-                self._block(start)
-
-    def _block(self, start: int) -> None:
-        header = self._one(CMB_HEADER, start)
-        if header is None:
-            return
-        stripes, at = int(header["numStripes"]), CMB_HEADER.itemsize
-        self._many(STRIPE_META, start + at, stripes)
-        at = align(at + STRIPE_META.itemsize * stripes)
-        streams = self._many(STREAM_META, start + at, int(header["numStreams"]))
-        for kind, _, offset in streams.tolist():
-            if kind == DescType.SIMPLE:
-                for place, length, _ in self._many(
-                    SIMPLE_CHUNK_DESC, start + offset, stripes
-                ).tolist():
-                    self._page(place, length)
-            elif kind == DescType.FULL:
-                for chunk in self._many(FULL_CHUNK_DESC, start + offset, stripes):
-                    self._chunk(start, chunk)
-
-    def _chunk(self, block: int, chunk: Any) -> None:
-        offset, length = int(chunk["offset"]), int(chunk["length"])
-        if chunk["numPages"] <= 1:
-            self._page(offset, length)
-            return
-        metas = self._many(PAGE_META, block + int(chunk["pageMetaOffset"]), int(chunk["numPages"]))
-        for size in metas["pageSize"].tolist():
-            self._page(offset, size)
-            offset += size
-
-    def _page(self, offset: int, length: int) -> None:
-        inside = PAGE_HEADER.itemsize <= length and offset + length <= len(self._data)
-        if length == ALL_NULL_LENGTH or not inside or len(self.places) >= PLACES_MAX:
-            return
-        header = self._one(PAGE_HEADER, offset)
-        if header is None:
-            return
-        self.pages.append((offset, length))
-        if header["codec"] == Codec.NONE:
-            page = memoryview(self._data)[offset : offset + length]
-            self._nodes(page, offset, int(header["numSlots"]))
-
-    def _nodes(self, page: memoryview, offset: int, slots: int) -> None:
-        context = DecodeContext(ENCODINGS)
-        try:
-            pending = [(parse_node(page, PAGE_HEADER.itemsize, len(page), 1), slots)]
-            while pending:
-                node, count = pending.pop()
-                if node.buffer is page:  # not within a compressed node
-                    self._one(NODE_HEADER, offset + node.start - NODE_HEADER.itemsize)
-                for _, child, below in context.encoding(node).children(node, count, context):
-                    pending.append((child, below))
-        except (FermionError, ValueError):
-            return
-
-
-def repair(data: bytearray) -> None:
-    """Put every checksum right that the damaged metadata leads to, innermost first."""
-    found = Anatomy(data)
-    if not hasattr(found, "footer"):
-        return
-    for offset, length in found.pages:
-        crc = crc32c(data[offset : offset + PREFIX_BYTES])
-        crc = crc32c(data[offset + PAGE_HEADER.itemsize : offset + length], crc)
-        _put(data, offset + PREFIX_BYTES, crc)
-    for offset, length in found.blocks:
-        if length >= CMB_TRAILER.itemsize:
-            _put(data, offset + length - 8, crc32c(data[offset : offset + length - 8]))
-    _repair_tail(data, found.footer)
-    at = len(data) - FOOTER.itemsize
-    _put(data, at + FOOTER_CRC_SPAN, crc32c(data[at : at + FOOTER_CRC_SPAN]))
-
-
-def _repair_tail(data: bytearray, footer: Any) -> None:
-    start = int(footer["cmb_offset"]) + int(footer["cmb_length"])
-    stop, length = int(footer["sections_offset"]), int(footer["sections_length"])
-    if not start <= stop <= stop + length <= len(data) or length < SECTIONS_HEADER.itemsize:
-        return
-    sections = int.from_bytes(data[stop : stop + 4], "little")
-    at = stop + SECTIONS_HEADER.itemsize + SECTION_ENTRY.itemsize * sections
-    for block in range(start, stop, TAIL_BLOCK_BYTES):
-        if at + 4 <= stop + length:
-            _put(data, at, crc32c(data[block : min(block + TAIL_BLOCK_BYTES, stop)]))
-        at += 4
-    crc = len(data) - FOOTER.itemsize + (FOOTER.fields or {})["crc_sections"][1]
-    _put(data, crc, crc32c(data[stop : stop + length]))
-
-
-def _put(data: bytearray, offset: int, value: int, width: int = 4) -> None:
-    data[offset : offset + width] = value.to_bytes(width, "little")
-
-
-def with_tail(data: bytes, schema_area: bytes | None = None, **sections: bytes | None) -> bytes:
-    """The file with another schema area, or other sections by name; None leaves a section out."""
-    view = memoryview(data)
-    footer = parse_footer(view[-FOOTER.itemsize :], file_size=len(data), where="file")
-    stop = footer.sections_offset
-    directory = parse_sections(view[stop : stop + footer.sections_length], footer, "file")
-    contents: dict[int, bytes | None] = {
-        kind: data[offset : offset + length]
-        for kind, (offset, length) in directory.sections.items()
-    }
-    contents.update({SectionKind[name]: content for name, content in sections.items()})
-    if schema_area is None:
-        start = footer.schema_offset
-        schema_area = data[start : start + footer.schema_length]
-    tail, places = bytearray(_padded(schema_area)), {}
-    for kind, content in contents.items():
-        if content is not None:
-            places[SectionKind(kind)] = (footer.tail_offset + len(tail), len(content))
-            tail += _padded(content)
-    cit_offset = footer.tail_offset + len(tail)
-    tail += data[footer.cit_offset : footer.cit_offset + footer.cit_length]
-    found = build_sections(places, bytes(tail))
-    sections_offset = footer.tail_offset + len(tail)
-    values = {name: getattr(footer, name) for name in Footer.__dataclass_fields__}
-    values |= {
-        "schema_offset": footer.tail_offset,
-        "schema_length": len(schema_area),
-        "cit_offset": cit_offset,
-        "sections_offset": sections_offset,
-        "sections_length": len(found),
-        "file_length": sections_offset + len(found) + FOOTER.itemsize,
-        "crc_sections": crc32c(found),
-    }
-    return data[: footer.tail_offset] + bytes(tail) + found + build_footer(Footer(**values))
-
-
-def _padded(data: bytes) -> bytes:
-    return data + bytes(align(len(data)) - len(data))
-
-
-def schema_area_of(data: bytes) -> bytes:
-    """The schema area of a sound file with its blocks decompressed, ready to be changed."""
-    footer = np.frombuffer(data, FOOTER, 1, len(data) - FOOTER.itemsize)[0]
-    start = int(footer["schema_offset"])
-    area = data[start : start + int(footer["schema_length"])]
-    header = np.frombuffer(area, SCHEMA_HEADER, 1)[0]
-    blocks = int(header["numBlocks"])
-    if not blocks:
-        return area
-    first = int.from_bytes(_first_block(area, header)[:4], "little")
-    at = first - SHAPE_BLOCK.itemsize * blocks
-    directory, stored, offset = b"", b"", first
-    for entry in np.frombuffer(area, SHAPE_BLOCK, blocks, at):
-        begin, size, raw_size = (int(entry[name]) for name in ("offset", "length", "rawLength"))
-        raw = area[begin : begin + size]
-        raw = raw if size == raw_size else decompress(raw, raw_size)
-        directory += np.array((offset, len(raw), len(raw), 0), SHAPE_BLOCK).tobytes()
-        stored += raw
-        offset += len(raw)
-    return area[:at] + directory + stored
-
-
-def _first_block(area: bytes, header: Any) -> bytes:
-    at = align(SCHEMA_HEADER.itemsize + int(header["metadataLength"]))
-    if header["idKind"] == ShapeIds.RUNS:
-        ids = SHAPE_RUN.itemsize * int(header["numRuns"])
-    else:
-        ids = int(header["idKind"]) * int(header["numColumns"])
-    return area[at + align(ids) :]
 
 
 @functools.cache
@@ -400,7 +114,7 @@ class Mutation:
         old = self._get(at, width)
         value = self._value(old, width, found)
         self.steps.append(f"{at}: {name} of {place.dtype.itemsize} bytes: {old} to {value}")
-        _put(self.data, at, value, width)
+        put(self.data, at, value, width)
 
     def _everywhere(self, found: Anatomy) -> None:
         """Give every field that equals some field its new value too: counts that agree."""
@@ -413,7 +127,7 @@ class Mutation:
             at = place.offset + offset
             if self._get(at, width) == old and value < 1 << 8 * width:
                 self.steps.append(f"{at}: {name} of {place.dtype.itemsize} bytes: {old} to {value}")
-                _put(self.data, at, value, width)
+                put(self.data, at, value, width)
 
     def _get(self, offset: int, width: int) -> int:
         return int.from_bytes(self.data[offset : offset + width], "little")

@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,12 +21,15 @@ from fermion import pages
 from fermion.errors import FermionError, InvalidFileError
 from fermion.layout import (
     FOOTER,
+    FULL_CHUNK_DESC,
     HEAD,
     NAME_INDEX_HEADER,
     NODE_HEADER,
     PAGE_HEADER,
+    PAGE_META,
     SCHEMA_HEADER,
     SHAPE_BLOCK,
+    STRIPE_META,
     align,
 )
 from fermion.name_index import NameIndex, build_name_index
@@ -35,15 +39,8 @@ from fermion.schema_area import EXPANSION_FREE_BYTES, SchemaArea, build_schema_a
 from fermion.values import INT64
 from tests.equality import assert_logically_equal
 from tests.fermion.features import FEATURES, Feature
-from tests.fermion.mutations import (
-    OPTIONS,
-    Anatomy,
-    memory_limit,
-    original,
-    repair,
-    schema_area_of,
-    with_tail,
-)
+from tests.fermion.file_anatomy import Anatomy, repair, schema_area_of, with_tail
+from tests.fermion.mutations import OPTIONS, memory_limit, original
 
 # Features, and the columns of them that are enough for a short run (None: all).
 CI_FEATURES: dict[str, list[str] | None] = {
@@ -298,6 +295,25 @@ def test_bug_memory_for_slots_that_a_page_only_claims():
         decode_pages([PageSlice(claim, 16, slots, 0, slots)], INT64, verify=False)
 
 
+@pytest.mark.parametrize("value", [-5, 1, 2**31, 2**40])
+def test_bug_offsets_that_fall(value):
+    """Where the pages of a list say their child slots start was taken for granted."""
+    table = pa.table({"l": [[i] * (i % 3) for i in range(30)]})
+    stored = Feature(table, {"page_rows_max": 10}).stored()
+    places = [place.offset for place in Anatomy(stored).places if place.dtype == PAGE_META]
+    assert len(places) == 6  # of the offsets and of the elements
+    for place in places:
+        for field in ("minVal", "maxVal"):
+            damaged = bytearray(stored)
+            at = place + PAGE_META.fields[field][1]
+            damaged[at : at + 8] = value.to_bytes(8, "little", signed=True)
+            repair(damaged)
+            for start, stop in ((0, 30), (7, 23), (15, 16)):
+                expected = table.slice(start, stop - start)
+                with suppress(FermionError), fermion.open(damaged, options=OPTIONS) as file:
+                    assert_logically_equal(file.read(rows=(start, stop)), expected)
+
+
 def test_a_writer_stays_below_what_a_page_may_expand_to(monkeypatch):
     monkeypatch.setattr(pages, "EXPANSION_FREE_BYTES", 1_000)
     monkeypatch.setattr(pages, "EXPANSION_MAX", 4)
@@ -333,6 +349,28 @@ def test_bug_memory_for_a_shape_block_that_only_claims_its_size():
     schema = SchemaArea(lambda at, size: view[at : at + size], len(area), 1, "x")
     with memory_limit(), pytest.raises(InvalidFileError, match=str(content_size)):
         schema.shape(0)
+
+
+def test_bug_stripes_of_a_column_that_are_not_the_files():
+    """Rows of stripes are in every column's block, too, and have to agree."""
+    stored = bytearray(FEATURES["integers"]().stored())
+    (place, *_) = [place for place in Anatomy(stored).places if place.dtype == STRIPE_META]
+    stored[place.offset] += 1
+    repair(stored)
+    with fermion.open(stored) as file, pytest.raises(InvalidFileError, match="expected 12 rows"):
+        file.read()
+
+
+def test_bug_data_that_are_all_null():
+    """A length that means so only for validity was taken for a default by other streams."""
+    stored = bytearray(Feature(pa.table({"l": [[1], [2]]})).stored())
+    places = [place for place in Anatomy(stored).places if place.dtype == FULL_CHUNK_DESC]
+    for place in places:
+        at = place.offset + FULL_CHUNK_DESC.fields["length"][1]
+        stored[at : at + 4] = b"\xff" * 4
+    repair(stored)
+    with fermion.open(stored) as file, pytest.raises(InvalidFileError, match="only VALIDITY"):
+        file.read()
 
 
 def test_a_shape_block_may_not_expand_beyond_the_limit():
