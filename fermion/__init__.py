@@ -1,6 +1,7 @@
 """Fermion: a columnar file format for very wide and nested tables. Arrow in, Arrow out."""
 
 from fermion.column_metadata import ColumnMetadata
+from fermion.convert import from_parquet, to_parquet
 from fermion.errors import (
     ChecksumError,
     ColumnNotFoundError,
@@ -17,6 +18,7 @@ from fermion.file_reader import FermionFile, read_table
 from fermion.file_reader import open_file as open  # noqa: A004 - the contract's name
 from fermion.file_writer import Writer, write_table
 from fermion.options import ReadOptions, WriteOptions
+from fermion.parquet_types import ConversionWarning
 from fermion.predicate import col
 from fermion.source import IoStats
 from fermion.verify import VerifyReport
@@ -27,6 +29,7 @@ __all__ = [
     "ChecksumError",
     "ColumnMetadata",
     "ColumnNotFoundError",
+    "ConversionWarning",
     "FermionError",
     "FermionFile",
     "FileInfo",
@@ -43,7 +46,9 @@ __all__ = [
     "Writer",
     "__version__",
     "col",
+    "from_parquet",
     "open",
     "read_table",
+    "to_parquet",
     "write_table",
 ]
