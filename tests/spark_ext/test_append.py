@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -45,11 +46,14 @@ def tasks_started(spark, action) -> int:
     return sum(stage.numTasks for stage in stages if stage is not None)
 
 
-def fail_at(spark, rows, bad):
-    """A frame of two tasks; the one that reaches row `bad` fails."""
+def failing(spark, path, rows):
+    """A frame of two tasks: the second fails at its last row, when the first has finished."""
 
     def check(number):
-        if number == bad:
+        if number == rows - 1:
+            while not list(path.glob("data/*.fermion")):
+                time.sleep(0.05)
+            time.sleep(1)  # the news of the finished task reach the driver
             raise RuntimeError("a row that cannot be made")
         return number
 
@@ -99,11 +103,10 @@ def test_a_frame_that_does_not_fit_is_refused_before_any_task(spark, table_path,
 
 
 def test_a_failing_task_leaves_nothing_visible_and_no_file(spark, table_path):
-    """The first task finishes, the second fails after it wrote most of its rows."""
     table = Table.create(table_path, SCHEMA)
     with pytest.raises(PySparkException, match="cannot be made") as caught:
-        spark_ext.append(fail_at(spark, 40_000, 39_999), table_path)
-    assert any("nothing was published" in note for note in caught.value.__notes__)
+        spark_ext.append(failing(spark, table_path, 40_000), table_path)
+    assert any("nothing of this job was published" in note for note in caught.value.__notes__)
     assert table.refresh().id == 0
     assert data_files(table_path) == []
     assert spark_ext.append(named(spark, 5), table_path).id == 1

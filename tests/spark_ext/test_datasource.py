@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import time
 
 import pyarrow as pa
 import pytest
@@ -145,9 +146,14 @@ def test_writing_appends_once(spark, tmp_path):
 def test_a_failed_write_leaves_nothing(spark, tmp_path):
     table = Table.create(tmp_path / "t", SCHEMA)
 
+    made = tmp_path / "t" / "data"
+
     @functions.udf("long")
     def check(number):
         if number == 39_999:
+            while not list(made.glob("*.fermion")):
+                time.sleep(0.05)
+            time.sleep(1)  # the news of the finished task reach the driver
             raise RuntimeError("a row that cannot be made")
         return number
 
@@ -155,7 +161,7 @@ def test_a_failed_write_leaves_nothing(spark, tmp_path):
     with pytest.raises(PySparkException, match="cannot be made"):
         frame.write.format("fermion").mode("append").save(str(tmp_path / "t"))
     assert table.refresh().id == 0
-    assert list((tmp_path / "t" / "data").glob("*")) == []
+    assert list(made.glob("*")) == []
 
 
 def test_what_cannot_be_written_is_refused_before_any_task(spark, tmp_path):
