@@ -146,7 +146,9 @@ class ColumnTask:
         if node.stream >= 0:
             streams.slots[node.stream] = wanted
         if node.kind is NodeKind.LEAF:
-            streams.data[node.stream] = self._data(node, ranges, slots, wanted, taken)
+            values = self._data(node, ranges, slots, wanted, taken)
+            if values is not None:
+                streams.data[node.stream] = values
         elif node.kind is NodeKind.LIST:
             self._decode_list(node, ranges, slots, wanted, taken)
         elif node.kind is NodeKind.FIXED_LIST:
@@ -184,13 +186,15 @@ class ColumnTask:
         slots: int,
         wanted: int,
         taken: dict[int, list[memoryview]],
-    ) -> Values:
+    ) -> Values | None:
+        """The values of a leaf; None where all are null, which needs no memory yet."""
         assert node.physical is not None
         if isinstance(self._planned[node.stream], Chunk):
-            validity = self.streams.validity[node.validity]
-            if validity is not False and wanted:
+            if not wanted:
+                return rearrange.blank_values(node.physical, 0)
+            if self.streams.validity[node.validity] is not False:
                 raise self._error(f"stream {node.stream} has no data for {wanted} slots")
-            return rearrange.blank_values(node.physical, wanted)
+            return None
         if self._as_dictionary:
             self._coded = self._codes(node.stream, node.physical, ranges, slots, taken)
             if self._coded is not None:
@@ -231,7 +235,7 @@ class ColumnTask:
         slots: int,
         taken: dict[int, list[memoryview]],
     ) -> tuple[np.ndarray, Values] | None:
-        """Codes of the wanted slots and the chunk's dictionary; None where some page has no codes."""
+        """Codes of the wanted slots and the chunk's dictionary; None where a page has no codes."""
         plan = self._planned[ordinal]
         assert isinstance(plan, StreamPlan)
         spans = tuple(_closed(span, slots) for span in plan.spans)
