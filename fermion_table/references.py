@@ -60,6 +60,9 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: str | None = None
     snapshot: msgspec.Raw
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} of snapshot {self.snapshot_id}>"
+
 
 class Tag(Reference, frozen=True, kw_only=True, omit_defaults=True):
     """A name that stays with its snapshot.

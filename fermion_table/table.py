@@ -34,12 +34,13 @@ from fermion_table.schema import Path, PathLike, TableSchema, encode_schema
 from fermion_table.schema_builder import SchemaUpdate
 from fermion_table.snapshot import Snapshot
 from fermion_table.storage import Durability
-from fermion_table.table_view import TableView
+from fermion_table.table_versions import TableVersions
+from fermion_table.version_lookup import find_version
 
 Location = str | os.PathLike[str]
 
 
-class Table(TableView):
+class Table(TableVersions):
     """A table at one of its snapshots.
 
     It sees the snapshot it was opened at until it commits itself or `refresh` is called; other
@@ -115,7 +116,9 @@ class Table(TableView):
         Parameters
         ----------
         version
-            A snapshot id, ``"main~3"``, or a datetime.
+            A snapshot id, a tag, a branch, ``"main~3"``, or a datetime.
+        branch
+            Which history to read and write, unless the version names a branch itself.
 
         Raises
         ------
@@ -124,7 +127,8 @@ class Table(TableView):
         store = open_store(path, storage_options=storage_options, durability=durability)
         if version is None:
             return cls(store, history.latest(store, branch=branch), branch=branch)
-        return cls(store, history.resolve_version(store, version, branch=branch), branch=branch)
+        found, branch = find_version(store, version, branch=branch)
+        return cls(store, found, branch=branch)
 
     @classmethod
     def exists(cls, path: Location, *, storage_options: dict[str, Any] | None = None) -> bool:

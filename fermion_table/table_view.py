@@ -15,16 +15,19 @@ from fermion import col
 from fermion.errors import FermionError, InvalidArgumentError
 from fermion_table import history
 from fermion_table.column_selection import BATCH_ID
+from fermion_table.errors import VersionNotFound
 from fermion_table.filters import TableFilter, both, table_filter
 from fermion_table.manifest import Entry
 from fermion_table.paths import MAIN
 from fermion_table.publishing import Publisher
+from fermion_table.references import tagged_snapshot
 from fermion_table.scan import Scan
 from fermion_table.schema import Path, PathLike, TableSchema
 from fermion_table.schema_store import SchemaVersions
 from fermion_table.snapshot import Snapshot
 from fermion_table.storage import AtomicStore
 from fermion_table.verify import VerifyReport, verify
+from fermion_table.version_lookup import Moment, snapshot_as_of
 
 
 class TableView:
@@ -103,7 +106,8 @@ class TableView:
         columns: Sequence[PathLike] | None = None,
         filter: Any = None,
         snapshot_id: int | None = None,
-        as_of: datetime | str | None = None,
+        tag: str | None = None,
+        as_of: Moment | None = None,
         branch: str | None = None,
         batch_id: int | Iterable[int] | None = None,
         limit: int | None = None,
@@ -118,9 +122,10 @@ class TableView:
             ``index_in_batch`` for files in batch mode. None: every column.
         filter
             Anything that `fermion` takes as a filter. The result is exact.
-        snapshot_id, as_of, branch
-            Another snapshot, with its own schema: by id, by time (the latest then), or the
-            latest of a branch.
+        snapshot_id, tag, as_of, branch
+            Another snapshot, with its own schema: by id, by tag, by time (the latest then; a
+            number is milliseconds since 1970 UTC) or version (``"main~3"``), or the latest of a
+            branch.
         batch_id
             Only rows of this batch, or of these.
         limit
@@ -132,7 +137,7 @@ class TableView:
         ------
         ColumnNotFoundError, InvalidArgumentError, VersionNotFound
         """
-        snapshot = self._version(snapshot_id, as_of, branch)
+        snapshot = self._version(snapshot_id, tag, as_of, branch)
         same = snapshot is self._snapshot
         schemas = self._schemas if same else SchemaVersions(self._store, snapshot)
         schema = schemas.current
@@ -151,19 +156,26 @@ class TableView:
         )
 
     def _version(
-        self, snapshot_id: int | None, as_of: datetime | str | None, branch: str | None
+        self,
+        snapshot_id: int | None,
+        tag: str | None,
+        as_of: Moment | None,
+        branch: str | None,
     ) -> Snapshot:
-        named = [each for each in (snapshot_id, as_of) if each is not None]
-        if len(named) > 1:
-            raise InvalidArgumentError("snapshot_id and as_of: expected one of them")
+        if sum(each is not None for each in (snapshot_id, tag, as_of)) > 1:
+            raise InvalidArgumentError("snapshot_id, tag and as_of: expected one of them")
         where = branch or self._branch
+        if tag is not None:
+            tagged = tagged_snapshot(self._store, tag)
+            if tagged is None:
+                raise VersionNotFound(f"{self.location}: no tag {tag!r}")
+            return tagged
         if snapshot_id is not None:
             if where == self._branch and snapshot_id == self._snapshot.id:
                 return self._snapshot
             return history.load_snapshot(self._store, snapshot_id, branch=where)
         if as_of is not None:
-            moment = datetime.fromisoformat(as_of) if isinstance(as_of, str) else as_of
-            return history.snapshot_at(self._store, moment, branch=where)
+            return snapshot_as_of(self._store, as_of, branch=where)
         if where != self._branch:
             return history.latest(self._store, branch=where)
         return self._snapshot
