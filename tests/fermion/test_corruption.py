@@ -30,6 +30,7 @@ from fermion.layout import (
     SCHEMA_HEADER,
     SHAPE_BLOCK,
     STRIPE_META,
+    TAIL_BLOCK_BYTES,
     align,
 )
 from fermion.name_index import NameIndex, build_name_index
@@ -180,6 +181,30 @@ def test_damage_names_the_file_and_the_place(tmp_path: Path):
     path.write_bytes(stored)
     with pytest.raises(fermion.ChecksumError, match=rf"x\.fermion: page at offset {offset}: "):
         fermion.read_table(path)
+
+
+def test_damage_in_a_long_tail_is_noticed_by_those_who_read_there():
+    """Tails are checked by block: a column reads right or not at all, and `verify` sees all."""
+    columns = {f"column {i}": pa.nulls(1, pa.int8()) for i in range(20_000)}
+    stored = Feature(pa.table({**columns, "last": [7]})).stored()
+    data = bytearray(stored)
+    footer = np.frombuffer(stored, FOOTER, 1, len(stored) - FOOTER.itemsize)[0]
+    start, stop = int(footer["cmb_offset"] + footer["cmb_length"]), int(footer["sections_offset"])
+    assert stop - start > 3 * TAIL_BLOCK_BYTES
+    outcomes = set()
+    for offset in range(start, stop, (stop - start) // 25):
+        data[offset] ^= 1
+        read = attempt(data, lambda file: assert_value(file.read(["last"]), 7))
+        if read and True not in outcomes:
+            with fermion.open(data, options=OPTIONS) as file:
+                assert not file.verify().ok
+        outcomes.add(read)
+        data[offset] ^= 1
+    assert outcomes == {True, False}
+
+
+def assert_value(table: pa.Table, value: object) -> None:
+    assert table.column(0).to_pylist() == [value]
 
 
 def run_mutations(project_environment: dict[str, str], project: Path, count: int) -> None:
