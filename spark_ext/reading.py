@@ -7,7 +7,7 @@ import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -25,6 +25,17 @@ TASK_BYTES = 128 * 1024 * 1024
 FILE_BYTES_MIN = 4 * 1024 * 1024
 
 _SPLITS = "splits binary"
+
+
+class Sized(Protocol):
+    """Something that is read: a split or a file."""
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+
+
+_Sized = TypeVar("_Sized", bound=Sized)
 
 
 def read_table(
@@ -153,20 +164,20 @@ class ReadTask:
                 yield from convert_batches(batch, self.schema)
 
 
-def bins(splits: Iterable[Split], tasks_min: int) -> list[list[Split]]:
-    """Put splits together, in their order, into what one task reads.
+def bins(splits: Iterable[_Sized], tasks_min: int) -> list[list[_Sized]]:
+    """Put splits or files together, in their order, into what one task reads.
 
     Parameters
     ----------
     splits
-        Of a plan.
+        Of a plan; their ``size`` is in bytes.
     tasks_min
         Tasks that can run at once: a small table is spread over that many.
     """
     weighed = [(max(split.size, FILE_BYTES_MIN), split) for split in splits]
     total = sum(weight for weight, _ in weighed)
     full = max(FILE_BYTES_MIN, min(TASK_BYTES, total // max(1, tasks_min)))
-    parts: list[list[Split]] = []
+    parts: list[list[_Sized]] = []
     room = 0
     for weight, split in weighed:
         if not parts or weight > room:

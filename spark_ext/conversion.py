@@ -1,0 +1,327 @@
+"""Parquet files into a table and a table into Parquet files, by Spark tasks, file by file.
+
+No row passes through the JVM: tasks read and write the files themselves.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from pyspark import Accumulator
+from pyspark.sql import SparkSession
+
+import fermion
+from fermion.errors import InvalidArgumentError
+from fermion_table import DataWriter, Snapshot, Split, SplitReader, Table, WriterMessage
+from spark_ext.finished_tasks import finished_messages
+from spark_ext.reading import bins, scan_of
+from spark_ext.session import classic
+from spark_ext.source_options import SourceOptions, absolute
+from spark_ext.writing import committed, files_of, writer_factory
+
+BATCH_ROWS = 65_536
+FOOTERS_AT_ONCE = 8
+SUCCESS = "_SUCCESS"
+"""An empty file that says an export is complete, as Spark's own writers leave it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetFile:
+    """One file to convert: where it is, its bytes, and the columns that its path holds."""
+
+    path: str
+    size: int
+    path_columns: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ExportResult:
+    """What `to_parquet` wrote: files, rows, bytes, and the snapshot they come from."""
+
+    snapshot_id: int
+    files: int
+    rows: int
+    bytes: int
+
+
+def from_parquet(
+    spark: SparkSession,
+    source: str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    *,
+    partition_by: Sequence[str] | str | None = None,
+    message: str | None = None,
+    commit_user: str | None = None,
+    commit_identifier: int | str | None = None,
+    storage_options: dict[str, Any] | None = None,
+) -> Snapshot:
+    """Append Parquet files to a table, as one snapshot; make the table if there is none.
+
+    Parameters
+    ----------
+    spark
+        A classic session.
+    source
+        A Parquet file or a directory of them, at any depth; ``key=value`` in the names of
+        directories is read as a column.
+    path
+        The table. A new one gets the columns of all files together.
+    partition_by
+        Of a new table.
+    message
+        For the table's history.
+    commit_user, commit_identifier
+        The same pair is appended once.
+    storage_options
+        For fsspec, for both.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There are no Parquet files, or a table exists that is partitioned otherwise.
+    SchemaMismatch
+        Files that do not fit an existing table.
+    pyspark.errors.PySparkException
+        A task failed; nothing was published.
+    """
+    classic(spark, "from_parquet")
+    files, schema = parquet_files(source, storage_options=storage_options)
+    table = _target(path, schema, partition_by, storage_options)
+    if commit_user is not None and commit_identifier is not None:
+        earlier = committed(table, commit_user, commit_identifier)
+        if earlier is not None:
+            return earlier
+    with table.writer() as writer:  # the check of the columns, before any task
+        writer.write(
+            pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
+        )
+    context = spark.sparkContext
+    parts = bins(files, context.defaultParallelism)
+    with finished_messages(context, table, files_of) as finished:
+        task = _Import(_filesystem(source, storage_options)[0], writer_factory(table), finished)
+        results = context.parallelize(parts, len(parts)).map(task).collect()
+    return table.commit(
+        [each for messages in results for each in messages],
+        message=message or f"from Parquet: {len(files)} files",
+        commit_user=commit_user,
+        commit_identifier=commit_identifier,
+    )
+
+
+def to_parquet(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    columns: Sequence[str | Sequence[str]] | None = None,
+    filter: Any = None,
+    snapshot_id: int | None = None,
+    tag: str | None = None,
+    storage_options: dict[str, Any] | None = None,
+    **parquet_options: Any,
+) -> ExportResult:
+    """Write a table's rows as Parquet files, one for each data file, into a new directory.
+
+    The directory is complete when it holds ``_SUCCESS``. A failed job leaves none.
+
+    Parameters
+    ----------
+    spark
+        A classic session.
+    path
+        The table.
+    target
+        A directory that does not exist yet, or is empty.
+    columns, filter, snapshot_id, tag
+        As for `read_table`.
+    storage_options
+        For fsspec, for both.
+    parquet_options
+        Of `fermion.to_parquet`: ``compression="zstd"``.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is something at the target.
+    pyspark.errors.PySparkException
+        A task failed.
+    """
+    classic(spark, "to_parquet")
+    filesystem, root = _filesystem(target, storage_options)
+    if filesystem.exists(root) and filesystem.ls(root):
+        raise InvalidArgumentError(f"{target}: expected a new or empty directory")
+    scan = scan_of(
+        SourceOptions(
+            path=absolute(os.fspath(path)),
+            snapshot_id=snapshot_id,
+            tag=tag,
+            columns=columns,
+            filter=filter,
+            storage_options=storage_options,
+        )
+    )
+    filesystem.makedirs(root, exist_ok=True)
+    where = absolute(os.fspath(target))
+    task = _Export(scan.reader, where, filter is None, storage_options, parquet_options)
+    splits = list(enumerate(scan.plan().splits))
+    context = spark.sparkContext
+    try:
+        written = context.parallelize(splits, max(1, len(splits))).map(task).collect()
+    except BaseException:
+        filesystem.rm(root, recursive=True)
+        raise
+    filesystem.touch(f"{root}/{SUCCESS}")
+    return ExportResult(
+        snapshot_id=scan.snapshot.id,
+        files=len(written),
+        rows=sum(rows for rows, _ in written),
+        bytes=sum(size for _, size in written),
+    )
+
+
+def parquet_files(
+    source: str | os.PathLike[str], *, storage_options: dict[str, Any] | None = None
+) -> tuple[list[ParquetFile], pa.Schema]:
+    """The Parquet files below a path, and all their columns together.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There are none, or a column has different types in two files.
+    """
+    filesystem, root = _filesystem(source, storage_options)
+    dataset = ds.dataset(root, format="parquet", partitioning="hive", filesystem=filesystem)
+    fragments = sorted(dataset.get_fragments(), key=lambda fragment: fragment.path)
+    if not fragments:
+        raise InvalidArgumentError(f"{root}: there are no Parquet files")
+    files = [
+        ParquetFile(
+            fragment.path,
+            filesystem.size(fragment.path),
+            ds.get_partition_keys(fragment.partition_expression),
+        )
+        for fragment in fragments
+    ]
+    with ThreadPoolExecutor(FOOTERS_AT_ONCE) as executor:
+        schemas = list(executor.map(partial(_arrow_schema, filesystem), files))
+    try:
+        return files, pa.unify_schemas(schemas).remove_metadata()
+    except pa.ArrowException as error:
+        raise InvalidArgumentError(f"{root}: the files' columns do not agree: {error}") from error
+
+
+def _filesystem(
+    location: str | os.PathLike[str], storage_options: dict[str, Any] | None
+) -> tuple[Any, str]:
+    """An fsspec file system and a path on it."""
+    url = absolute(os.fspath(location))
+    filesystem, path = fsspec.core.url_to_fs(url, **(storage_options or {}))
+    return filesystem, path
+
+
+def _arrow_schema(filesystem: Any, file: ParquetFile) -> pa.Schema:
+    with filesystem.open(file.path) as stream:
+        schema = pq.read_schema(stream)
+    for name, value in file.path_columns.items():
+        if name not in schema.names:
+            schema = schema.append(pa.field(name, pa.scalar(value).type))
+    return schema
+
+
+def _target(
+    path: str | os.PathLike[str],
+    schema: pa.Schema,
+    partition_by: Sequence[str] | str | None,
+    storage_options: dict[str, Any] | None,
+) -> Table:
+    """The table to append to, made if there is none."""
+    where = absolute(os.fspath(path))
+    if not Table.exists(where, storage_options=storage_options):
+        return Table.create(
+            where,
+            schema,
+            partition_by=partition_by,
+            storage_options=storage_options,
+            mode="ignore",
+        )
+    table = Table.open(where, storage_options=storage_options)
+    names = [each.name for each in table.schema.partition_by]
+    wanted = [partition_by] if isinstance(partition_by, str) else partition_by
+    if wanted is not None and list(wanted) != names:
+        raise InvalidArgumentError(
+            f"{path}: partition_by={list(wanted)}, but the table is partitioned by {names}"
+        )
+    return table
+
+
+@dataclass(frozen=True, slots=True)
+class _Import:
+    """What a task does with its Parquet files."""
+
+    filesystem: Any
+    open_writer: partial[DataWriter]
+    finished: Accumulator[list[WriterMessage]]
+
+    def __call__(self, files: Sequence[ParquetFile]) -> list[WriterMessage]:
+        with self.open_writer() as writer:
+            for file in files:
+                for batch in self._batches(file):
+                    writer.write(batch)
+            messages = [message for message in writer.prepare_commit() if message.entries]
+        self.finished.add(messages)
+        return messages
+
+    def _batches(self, file: ParquetFile) -> Iterator[pa.RecordBatch]:
+        with self.filesystem.open(file.path) as stream, pq.ParquetFile(stream) as parquet:
+            for batch in parquet.iter_batches(batch_size=BATCH_ROWS, use_threads=False):
+                for name, value in file.path_columns.items():
+                    if name not in batch.schema.names:
+                        constant = pa.repeat(pa.scalar(value), batch.num_rows)
+                        batch = batch.append_column(name, constant)
+                yield batch
+
+
+@dataclass(frozen=True, slots=True)
+class _Export:
+    """What a task does with a split: (rows, bytes) of its Parquet file come back."""
+
+    reader: SplitReader
+    target: str
+    whole: bool
+    storage_options: dict[str, Any] | None
+    parquet_options: dict[str, Any]
+
+    def __call__(self, numbered: tuple[int, Split]) -> tuple[int, int]:
+        number, split = numbered
+        target = f"{self.target}/part-{number:05}.parquet"
+        if self.whole and split.row_range is None and self._has_the_schema(split):
+            return self._convert(split.location, target)
+        # Another schema version, fewer columns or rows: they have to be a file before.
+        with tempfile.TemporaryDirectory() as scratch:
+            part = Path(scratch) / "part.fermion"
+            options = fermion.WriteOptions(profile="fast", durable=False, threads=1)
+            with fermion.Writer(part, self.reader.schema, options=options) as writer:
+                for batch in self.reader.read(split, threads=1):
+                    writer.write(batch)
+            return self._convert(str(part), target)
+
+    def _has_the_schema(self, split: Split) -> bool:
+        with fermion.open(split.location, storage_options=self.storage_options) as file:
+            return file.schema.equals(self.reader.schema)
+
+    def _convert(self, source: str, target: str) -> tuple[int, int]:
+        info = fermion.to_parquet(
+            source, target, storage_options=self.storage_options, **self.parquet_options
+        )
+        return info.num_rows, info.size

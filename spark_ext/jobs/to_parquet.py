@@ -1,0 +1,76 @@
+"""A table into Parquet files: ``python -m spark_ext.jobs.to_parquet PATH TARGET``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+import spark_ext
+from fermion_table import Table
+from spark_ext.jobs.program import arguments, run, storage_options
+
+
+def parser() -> argparse.ArgumentParser:
+    """The program's arguments."""
+    made = arguments(
+        "spark_ext.jobs.to_parquet",
+        "Write a table's rows as Parquet files, one for each data file, into a new directory.",
+        dry_run="say how much would be written, and do nothing",
+    )
+    made.add_argument("path", help="the table")
+    made.add_argument("target", help="a directory that does not exist yet, or is empty")
+    made.add_argument("--column", action="append", help="only this column; repeat for more")
+    made.add_argument("--filter", help="only such rows: a SQL condition")
+    made.add_argument("--snapshot-id", type=int, help="an older snapshot")
+    made.add_argument("--compression", default="zstd", help="of Parquet (default: zstd)")
+    return made
+
+
+def to_parquet(spark: SparkSession, options: argparse.Namespace) -> Mapping[str, Any]:
+    """Do it; the summary comes back."""
+    access = storage_options(options)
+    if options.dry_run:
+        table = Table.open(options.path, storage_options=access)
+        scan = table.scan(
+            columns=options.column, filter=options.filter, snapshot_id=options.snapshot_id
+        )
+        plan = scan.plan()
+        return {
+            "table": options.path,
+            "dry_run": True,
+            "snapshot": plan.snapshot_id,
+            "files": len(plan.splits),
+            "rows_before_filter": plan.rows,
+        }
+    result = spark_ext.to_parquet(
+        spark,
+        options.path,
+        options.target,
+        columns=options.column,
+        filter=options.filter,
+        snapshot_id=options.snapshot_id,
+        storage_options=access,
+        compression=options.compression,
+    )
+    return {
+        "table": options.path,
+        "dry_run": False,
+        "target": options.target,
+        "snapshot": result.snapshot_id,
+        "files": result.files,
+        "rows": result.rows,
+        "bytes": result.bytes,
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program; the exit status comes back."""
+    return run(parser(), to_parquet, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
