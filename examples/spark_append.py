@@ -32,6 +32,7 @@ def main() -> int:
     Table.create(path, SCHEMA)
 
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
     spark = spark_ext.configure(builder).getOrCreate()
     try:
         events = spark.range(0, 100_000, numPartitions=4).select(

@@ -26,6 +26,7 @@ def main() -> int:
     Table.create(path, SCHEMA)
 
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
     builder = builder.config("spark.sql.shuffle.partitions", 4)
     spark = spark_ext.configure(builder).getOrCreate()
     try:

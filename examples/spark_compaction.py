@@ -31,6 +31,7 @@ def main() -> int:
     before = table.snapshot
 
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
     spark = spark_ext.configure(builder).getOrCreate()
     try:
         plan = spark_ext.compact(spark, path, dry_run=True)
