@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -13,6 +13,8 @@ from fermion.file_index import FileIndex
 from fermion.layout import PAGE_HEADER, ChunkFlag, DescType, EncodingId, StreamType
 from fermion.projection import Projected
 from fermion.statistics import ColumnStatistics
+
+DICTIONARY_PAGE = "dictionary page: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,22 +104,44 @@ class ColumnMetadata:
 
 def describe_column(index: FileIndex, column: Projected) -> ColumnMetadata:
     """Read a column's CMB, and the headers of its pages for their encodings."""
-    ordinal, field = column.ordinal, column.field
-    (block,) = index.blocks([ordinal])
-    ((_, cmb_length),) = index.cit.ranges([ordinal])
-    streams: tuple[StreamMetadata, ...] = ()
-    if block is not None:
-        node = index.node(ordinal)
-        streams = tuple(_stream(index, block, *each) for each in stream_paths(node, (node.name,)))
-    return ColumnMetadata(
-        field.name,
-        ordinal,
-        field.type,
-        field.nullable,
-        cmb_length,
-        tuple(index.stripe_rows.tolist()),
-        streams,
-    )
+    return describe_columns(index, [column])[0]
+
+
+def describe_columns(index: FileIndex, columns: Sequence[Projected]) -> list[ColumnMetadata]:
+    """Several columns at once: their CMBs are read together, and so are all page headers."""
+    ordinals = [column.ordinal for column in columns]
+    blocks = index.blocks(ordinals)
+    lengths = [length for _, length in index.cit.ranges(ordinals)]
+    places = [
+        (page.offset, min(page.length, PAGE_HEADER.itemsize))
+        for ordinal, block in zip(ordinals, blocks, strict=True)
+        if block is not None
+        for stream in range(index.node(ordinal).stop)
+        for stripe in range(block.num_stripes)
+        for page in _pages(block, block.chunk(stream, stripe))
+    ]
+    headers = iter(index.source.read_many(places))
+    stripe_rows = tuple(index.stripe_rows.tolist())
+    found = []
+    for column, block, length in zip(columns, blocks, lengths, strict=True):
+        streams: tuple[StreamMetadata, ...] = ()
+        if block is not None:
+            node = index.node(column.ordinal)
+            paths = stream_paths(node, (node.name,))
+            streams = tuple(_stream(block, headers, *each) for each in paths)
+        field = column.field
+        found.append(
+            ColumnMetadata(
+                field.name,
+                column.ordinal,
+                field.type,
+                field.nullable,
+                length,
+                stripe_rows,
+                streams,
+            )
+        )
+    return found
 
 
 def stream_paths(
@@ -134,23 +158,23 @@ def stream_paths(
 
 
 def _stream(
-    index: FileIndex,
     block: ColumnBlock,
+    headers: Iterator[memoryview],
     ordinal: int,
     stream_type: StreamType,
     path: tuple[str, ...],
     node: Node,
 ) -> StreamMetadata:
     chunks = tuple(
-        _chunk(index, block, block.chunk(ordinal, stripe), stripe, stream_type, node)
+        _chunk(block, headers, block.chunk(ordinal, stripe), stripe, stream_type, node)
         for stripe in range(block.num_stripes)
     )
     return StreamMetadata(ordinal, stream_type, path, block.desc_type(ordinal), chunks)
 
 
 def _chunk(
-    index: FileIndex,
     block: ColumnBlock,
+    headers: Iterator[memoryview],
     chunk: Chunk,
     stripe: int,
     stream_type: StreamType,
@@ -159,7 +183,7 @@ def _chunk(
     if chunk.is_empty:
         state = "default" if chunk.length == 0 else "all_null"
         return ChunkMetadata(stripe, state, 0, 0, ())
-    pages = tuple(_pages(index, block, chunk))
+    pages = tuple(_with_header(page, next(headers)) for page in _pages(block, chunk))
     statistics = None
     if stream_type is StreamType.DATA and chunk.flags & ChunkFlag.HAS_MINMAX:
         statistics = ColumnStatistics(
@@ -174,24 +198,28 @@ def _chunk(
     return ChunkMetadata(stripe, "stored", chunk.offset, chunk.length, pages, statistics)
 
 
-def _pages(index: FileIndex, block: ColumnBlock, chunk: Chunk) -> Iterator[PageMetadata]:
-    metas = block.pages(chunk)
-    sizes = [chunk.length] if metas is None else metas["pageSize"].tolist()
-    at, places = chunk.offset, []
-    for size in sizes:
-        places.append((at, min(size, PAGE_HEADER.itemsize)))
-        at += size
-    headers = index.source.read_many(places)
+def _pages(block: ColumnBlock, chunk: Chunk) -> Iterator[PageMetadata]:
+    """What the CMB says of a chunk's pages: ``encoding`` marks a dictionary, ``slots`` is -1."""
+    if chunk.is_empty:
+        return
     dictionary = bool(chunk.flags & ChunkFlag.FIRST_PAGE_IS_DICT)
-    for page, (header, size) in enumerate(zip(headers, sizes, strict=True)):
-        slots = int.from_bytes(header[4:8], "little")
-        encoding = encoding_label(int.from_bytes(header[2:4], "little"))
-        low = high = None
-        if metas is not None:
-            low, high = int(metas["minVal"][page]), int(metas["maxVal"][page])
-        if dictionary and page == 0:
-            slots, encoding = 0, f"dictionary page: {encoding}"
-        yield PageMetadata(places[page][0], size, slots, encoding, low, high)
+    metas = block.pages(chunk)
+    if metas is None:
+        yield PageMetadata(chunk.offset, chunk.length, -1, DICTIONARY_PAGE if dictionary else "")
+        return
+    at = chunk.offset
+    rows = zip(*(metas[name].tolist() for name in ("pageSize", "minVal", "maxVal")), strict=True)
+    for page, (size, low, high) in enumerate(rows):
+        mark = DICTIONARY_PAGE if dictionary and page == 0 else ""
+        yield PageMetadata(at, size, -1, mark, low, high)
+        at += size
+
+
+def _with_header(page: PageMetadata, header: memoryview) -> PageMetadata:
+    """The page with its slots (0: a dictionary) and encoding as its own header has them."""
+    slots = 0 if page.encoding else int.from_bytes(header[4:8], "little")
+    label = encoding_label(int.from_bytes(header[2:4], "little"))
+    return replace(page, slots=slots, encoding=page.encoding + label)
 
 
 def encoding_label(encoding: int) -> str:

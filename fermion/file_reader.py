@@ -139,6 +139,11 @@ class FermionFile:
         return self._index.source.stats
 
     @property
+    def index(self) -> FileIndex:
+        """All that is known without reading data; for tools that look beneath columns."""
+        return self._index
+
+    @property
     def stripe_rows(self) -> tuple[int, ...]:
         """Rows of each stripe."""
         return tuple(self._index.stripe_rows.tolist())
@@ -149,8 +154,14 @@ class FermionFile:
         Raises
         ------
         ColumnNotFoundError
+        InvalidArgumentError
+            For a virtual column of batch mode.
         """
         (projected,) = project(self._index, [name])
+        if projected.node is None:
+            raise InvalidArgumentError(
+                f"{self._index.where}: column {name!r} is computed from the batches, not stored"
+            )
         return describe_column(self._index, projected)
 
     def verify(self) -> VerifyReport:

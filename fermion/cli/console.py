@@ -1,0 +1,123 @@
+"""Where commands print: lines, tables, JSON, warnings, and progress on a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TextIO
+
+WIDTH = 120
+BAR_WIDTH = 30
+SECONDS_BETWEEN_UPDATES = 0.1
+
+Report = Callable[[int, int], None]
+
+
+class Console:
+    """Standard output and standard error of a command.
+
+    Names and values come from files that may be anyone's: characters that could move the cursor or
+    change the screen are printed as escapes, and so is what the output's encoding lacks.
+    """
+
+    def __init__(self, out: TextIO, err: TextIO) -> None:
+        self._out, self._err = out, err
+
+    @property
+    def width(self) -> int:
+        """Columns of the terminal; 120 where there is none."""
+        return shutil.get_terminal_size((WIDTH, 24)).columns if self._out.isatty() else WIDTH
+
+    def print(self, line: str = "") -> None:
+        """Print one line."""
+        self._out.write(_encodable(printable(line), self._out) + "\n")
+
+    def print_json(self, value: Any) -> None:
+        """Print a value as JSON, indented."""
+        text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+        if _encodable(text, self._out) != text:
+            text = json.dumps(value, indent=2, allow_nan=False)
+        self._out.write(text + "\n")
+
+    def print_table(
+        self, header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()
+    ) -> None:
+        """Print rows in columns of even width, those named in ``right`` aligned to the right."""
+        cells = [[printable(cell) for cell in row] for row in (header, *rows)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        for row in cells:
+            aligned = [
+                cell.rjust(width) if name in right else cell.ljust(width)
+                for cell, width, name in zip(row, widths, header, strict=True)
+            ]
+            self.print("  ".join(aligned).rstrip())
+
+    def warn(self, message: str) -> None:
+        """Print a warning on standard error."""
+        self.complain(f"warning: {message}")
+
+    def complain(self, message: str) -> None:
+        """Print one line on standard error, with the program's name before it."""
+        line = " ".join(message.split())
+        self._err.write(_encodable(printable(f"fermion: {line}"), self._err) + "\n")
+        self._err.flush()
+
+    @contextlib.contextmanager
+    def progress(self, label: str) -> Iterator[Report | None]:
+        """A function that shows progress as ``(done, total)``; None where nobody would see it."""
+        if not self._err.isatty():
+            yield None
+        elif importlib.util.find_spec("rich") is not None:
+            with self._rich_progress(label) as report:
+                yield report
+        else:
+            with self._plain_progress(label) as report:
+                yield report
+
+    @contextlib.contextmanager
+    def _rich_progress(self, label: str) -> Iterator[Report]:
+        # Optional (the extra `cli`), and slow to load.
+        from rich.console import Console as RichConsole
+        from rich.progress import Progress
+
+        with Progress(console=RichConsole(file=self._err), transient=True) as progress:
+            task = progress.add_task(label, total=None)
+            yield lambda done, total: progress.update(task, completed=done, total=total)
+
+    @contextlib.contextmanager
+    def _plain_progress(self, label: str) -> Iterator[Report]:
+        shown = 0.0
+
+        def report(done: int, total: int) -> None:
+            nonlocal shown
+            if time.monotonic() - shown < SECONDS_BETWEEN_UPDATES and done < total:
+                return
+            shown = time.monotonic()
+            part = done / total if total else 1.0
+            bar = "#" * round(part * BAR_WIDTH)
+            self._err.write(f"\r{label} [{bar:<{BAR_WIDTH}}] {part:4.0%}")
+            self._err.flush()
+
+        try:
+            yield report
+        finally:
+            self._err.write("\r" + " " * (len(label) + BAR_WIDTH + 8) + "\r")
+            self._err.flush()
+
+
+def printable(text: str) -> str:
+    """The text with every character that is not printable as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )
+
+
+def _encodable(text: str, stream: TextIO) -> str:
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)

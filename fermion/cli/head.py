@@ -1,0 +1,105 @@
+"""`fermion head`: the first rows."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from fermion.cli.console import Console
+from fermion.cli.wording import json_value, shortened, value_text
+from fermion.file_reader import FermionFile, open_file
+from fermion.projection import ColumnName
+
+HELP = "show the first rows"
+ROWS_SHOWN = 10
+CELL_LENGTH = 40
+CELL_LENGTH_MIN = 3
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("file", metavar="FILE", help="path or URL of a Fermion file")
+    parser.add_argument(
+        "-n", type=int, default=ROWS_SHOWN, metavar="N", help=f"rows (default: {ROWS_SHOWN})"
+    )
+    parser.add_argument(
+        "--column", action="append", metavar="NAME", help="show this column; may be repeated"
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="show all columns, however long that makes the lines"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON: one object a row")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Print the first rows of a file."""
+    with open_file(arguments.file) as file:
+        everything = arguments.all or arguments.json
+        fitting = console.width // (CELL_LENGTH_MIN + 2) + 1
+        columns: Sequence[ColumnName] | None = arguments.column
+        if columns is None and not everything and file.num_columns > fitting:
+            columns = range(fitting)
+        rows = (0, min(max(arguments.n, 0), file.num_rows))
+        table = file.read(columns, rows=rows)
+        if arguments.json:
+            console.print_json(_rows_json(table))
+        else:
+            _print_rows(table, file, arguments, console)
+    return 0
+
+
+def _rows_json(table: pa.Table) -> list[dict[str, object]]:
+    names = _unique_names(table.column_names)
+    columns = [[json_value(each) for each in column] for column in table.columns]
+    if not columns:
+        return [{} for _ in range(table.num_rows)]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _unique_names(names: Sequence[str]) -> list[str]:
+    """The names; one that was there before gets its ordinal, so that no value is lost."""
+    seen: set[str] = set()
+    unique = []
+    for ordinal, name in enumerate(names):
+        unique.append(f"{name}#{ordinal}" if name in seen else name)
+        seen.add(name)
+    return unique
+
+
+def _print_rows(
+    table: pa.Table, file: FermionFile, arguments: argparse.Namespace, console: Console
+) -> None:
+    names = table.column_names
+    columns = [
+        [shortened(value_text(each), CELL_LENGTH) for each in column] for column in table.columns
+    ]
+    left_out = 0 if arguments.column else file.num_columns - len(columns)
+    if not arguments.all:
+        fitting = _fitting(names, columns, console.width)
+        left_out += len(columns) - fitting
+        names, columns = names[:fitting], columns[:fitting]
+    right = [
+        name
+        for name, field in zip(names, table.schema, strict=False)
+        if pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
+    ]
+    header = [shortened(name, CELL_LENGTH) for name in names]
+    if columns:
+        console.print_table(header, list(zip(*columns, strict=True)), right=right)
+    if left_out:
+        console.print(f"... and {left_out:,} more columns (--all, --column NAME)")
+    left_rows = file.num_rows - table.num_rows
+    if left_rows:
+        console.print(f"... and {left_rows:,} more rows")
+
+
+def _fitting(names: Sequence[str], columns: Sequence[Sequence[str]], width: int) -> int:
+    """How many columns fit side by side; at least one."""
+    used = 0
+    for count, (name, cells) in enumerate(zip(names, columns, strict=True)):
+        used += max(len(each) for each in (shortened(name, CELL_LENGTH), *cells)) + 2
+        if used - 2 > width and count:
+            return count
+    return len(columns)

@@ -1,0 +1,217 @@
+"""`fermion inspect`: the layout of a file as a tree."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import Any
+
+from fermion.cli.console import Console
+from fermion.cli.wording import counted, size_text
+from fermion.column_metadata import ChunkMetadata, StreamMetadata
+from fermion.file_index import FileIndex
+from fermion.file_reader import FermionFile, open_file
+from fermion.inspection import (
+    ColumnLayout,
+    FileLayout,
+    describe_file,
+    describe_pages,
+    tree_label,
+)
+from fermion.pages import PageDescription
+
+HELP = "show the layout: stripes, columns, streams, pages, encodings, sizes"
+COLUMNS_SHOWN = 20
+STRIPES_SHOWN = 10
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("file", metavar="FILE", help="path or URL of a Fermion file")
+    parser.add_argument(
+        "--column", action="append", metavar="NAME", help="show this column; may be repeated"
+    )
+    parser.add_argument(
+        "--top",
+        type=int,
+        metavar="N",
+        help=f"show the N largest columns (default: {COLUMNS_SHOWN}, with --json all)",
+    )
+    parser.add_argument("--all", action="store_true", help="show all columns and stripes")
+    parser.add_argument(
+        "--pages", action="store_true", help="read every page and show its tree of encodings"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Print the layout of a file."""
+    everything = arguments.all or (arguments.json and arguments.top is None)
+    limit = COLUMNS_SHOWN if arguments.top is None else max(arguments.top, 0)
+    with open_file(arguments.file) as file:
+        layout = describe_file(file.index, arguments.column, limit=None if everything else limit)
+        if arguments.json:
+            console.print_json(_file_json(file, layout, arguments.pages))
+        else:
+            for line in _file_lines(file, layout, arguments):
+                console.print(line)
+    return 0
+
+
+def _file_lines(
+    file: FermionFile, layout: FileLayout, arguments: argparse.Namespace
+) -> Iterator[str]:
+    settings = file.settings
+    yield (
+        f"{layout.path}: {counted(layout.num_rows, 'row')}, "
+        f"{counted(layout.num_columns, 'column')}, {counted(len(layout.stripes), 'stripe')}, "
+        f"{size_text(layout.size)}"
+    )
+    mode = ", batch mode" if settings["batch"] else ""
+    yield (
+        f"  version {'.'.join(map(str, file.version))}, {settings['checksum']} checksums{mode}, "
+        f"created by {file.created_by or 'nobody'}"
+    )
+    yield f"  data {size_text(layout.data_bytes)}, metadata {size_text(layout.metadata_bytes)}"
+    if layout.stripes:
+        yield "stripes"
+        yield from _stripe_lines(layout, None if arguments.all else STRIPES_SHOWN)
+    if layout.columns:
+        yield "columns"
+    for column in layout.columns:
+        yield from _column_lines(file.index, column, arguments.pages)
+    if layout.num_left_out and arguments.column is None:
+        yield f"  ... and {layout.num_left_out:,} more (--all shows them, --column NAME one)"
+
+
+def _stripe_lines(layout: FileLayout, limit: int | None) -> Iterator[str]:
+    for number, stripe in enumerate(layout.stripes[:limit]):
+        size = "" if stripe.stored_bytes is None else f", {size_text(stripe.stored_bytes)}"
+        yield f"  {number}: {counted(stripe.rows, 'row')} from row {stripe.first_row:,}{size}"
+    rest = len(layout.stripes) - len(layout.stripes[:limit])
+    if rest:
+        yield f"  ... and {rest:,} more (--all shows them)"
+
+
+def _column_lines(index: FileIndex, column: ColumnLayout, pages: bool) -> Iterator[str]:
+    metadata = column.metadata
+    parts = [size_text(metadata.stored_bytes)]
+    if column.ratio is not None:
+        parts.append(f"Arrow's {size_text(column.arrow_bytes or 0)} / {column.ratio:.1f}")
+    if column.null_count:
+        parts.append(counted(column.null_count, "null"))
+    if not metadata.streams:
+        parts.append("no metadata block")
+    required = "" if metadata.nullable else " not null"
+    yield f"  {metadata.name}: {metadata.type}{required}, {', '.join(parts)}"
+    for stream in metadata.streams:
+        if stream.length or pages:
+            yield from _stream_lines(index, stream, pages)
+
+
+def _stream_lines(index: FileIndex, stream: StreamMetadata, pages: bool) -> Iterator[str]:
+    name = " ".join([".".join(stream.path[1:]), stream.type.name.lower()]).strip()
+    if not stream.length:
+        yield f"    {name}: {stream.chunks[0].state if stream.chunks else 'default'}"
+        return
+    count = sum(len(chunk.pages) for chunk in stream.chunks)
+    yield (
+        f"    {name}: {size_text(stream.length)} in {counted(count, 'page')}, "
+        f"{', '.join(_encodings(stream))}"
+    )
+    if pages:
+        trees = describe_pages(index, stream)
+        for chunk in stream.chunks:
+            yield from _chunk_lines(chunk, trees)
+
+
+def _chunk_lines(chunk: ChunkMetadata, trees: Iterator[PageDescription]) -> Iterator[str]:
+    if not chunk.pages:
+        yield f"      stripe {chunk.stripe}: {chunk.state}"
+        return
+    yield f"      stripe {chunk.stripe}: {size_text(chunk.length)} at {chunk.offset:,}"
+    for number, (page, tree) in enumerate(zip(chunk.pages, trees, strict=False)):
+        codec = "" if tree.codec == "none" else f" in {tree.codec}"
+        slots = (
+            counted(page.slots, "slot") if page.slots else counted(tree.slots, "dictionary value")
+        )
+        yield (
+            f"        page {number}: {size_text(page.length)} at {page.offset:,}, {slots}, "
+            f"{tree_label(tree.tree)}{codec}"
+        )
+
+
+def _encodings(stream: StreamMetadata) -> list[str]:
+    labels = (page.encoding for chunk in stream.chunks for page in chunk.pages)
+    return list(dict.fromkeys(labels))
+
+
+def _file_json(file: FermionFile, layout: FileLayout, pages: bool) -> dict[str, Any]:
+    return {
+        "path": layout.path,
+        "size": layout.size,
+        "data_bytes": layout.data_bytes,
+        "metadata_bytes": layout.metadata_bytes,
+        "version": list(file.version),
+        "created_by": file.created_by,
+        "settings": file.settings,
+        "key_value_metadata": file.key_value_metadata,
+        "num_rows": layout.num_rows,
+        "num_columns": layout.num_columns,
+        "stripes": [
+            {"first_row": each.first_row, "rows": each.rows, "stored_bytes": each.stored_bytes}
+            for each in layout.stripes
+        ],
+        "columns": [_column_json(file.index, column, pages) for column in layout.columns],
+        "columns_left_out": layout.num_left_out,
+    }
+
+
+def _column_json(index: FileIndex, column: ColumnLayout, pages: bool) -> dict[str, Any]:
+    metadata = column.metadata
+    return {
+        "name": metadata.name,
+        "ordinal": metadata.ordinal,
+        "type": str(metadata.type),
+        "nullable": metadata.nullable,
+        "stored_bytes": metadata.stored_bytes,
+        "metadata_bytes": metadata.cmb_length,
+        "arrow_bytes": column.arrow_bytes,
+        "null_count": column.null_count,
+        "encodings": list(metadata.encodings),
+        "streams": [_stream_json(index, stream, pages) for stream in metadata.streams],
+    }
+
+
+def _stream_json(index: FileIndex, stream: StreamMetadata, pages: bool) -> dict[str, Any]:
+    trees = describe_pages(index, stream) if pages else None
+    return {
+        "path": list(stream.path),
+        "type": stream.type.name.lower(),
+        "stored_bytes": stream.length,
+        "encodings": _encodings(stream),
+        "chunks": [_chunk_json(chunk, trees) for chunk in stream.chunks],
+    }
+
+
+def _chunk_json(chunk: ChunkMetadata, trees: Iterator[PageDescription] | None) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "stripe": chunk.stripe,
+        "state": chunk.state,
+        "offset": chunk.offset,
+        "length": chunk.length,
+        "num_pages": len(chunk.pages),
+    }
+    if trees is not None:
+        found["pages"] = [
+            {
+                "offset": page.offset,
+                "length": page.length,
+                "slots": tree.slots,
+                "codec": tree.codec,
+                "raw_length": tree.raw_length,
+                "encoding": tree_label(tree.tree),
+            }
+            for page, tree in zip(chunk.pages, trees, strict=False)
+        ]
+    return found

@@ -1,0 +1,92 @@
+"""`fermion stats`: what metadata alone says of the values of each column."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import pyarrow as pa
+
+from fermion.cli.console import Console
+from fermion.cli.wording import counted, json_value, shortened, value_text
+from fermion.file_reader import open_file
+from fermion.inspection import LeafStatistics, describe_statistics
+
+HELP = "show bounds and counts of the columns, without reading values"
+COLUMNS_SHOWN = 100
+VALUE_LENGTH = 32
+TYPE_LENGTH = 40
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("file", metavar="FILE", help="path or URL of a Fermion file")
+    parser.add_argument(
+        "--column", action="append", metavar="NAME", help="show this column; may be repeated"
+    )
+    parser.add_argument(
+        "--all", action="store_true", help=f"show more than the first {COLUMNS_SHOWN} columns"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Print the statistics of a file."""
+    with open_file(arguments.file) as file:
+        names, left_out = arguments.column, 0
+        if names is None and not (arguments.all or arguments.json):
+            left_out = max(file.num_columns - COLUMNS_SHOWN, 0)
+            names = range(COLUMNS_SHOWN) if left_out else None
+        found = describe_statistics(file.index, names)
+        num_rows = file.num_rows
+    if arguments.json:
+        leaves = [_leaf_json(leaf) for leaf in found]
+        console.print_json({"num_rows": num_rows, "columns": leaves})
+        return 0
+    console.print(counted(num_rows, "row"))
+    if found:
+        header = ["column", "type", "nulls", "min", "max", "flags"]
+        console.print_table(header, [_cells(leaf) for leaf in found], right=["nulls"])
+    if left_out:
+        console.print(f"... and {left_out:,} more (--all shows them)")
+    return 0
+
+
+def _cells(leaf: LeafStatistics) -> list[str]:
+    flags = {
+        "nan": leaf.has_nan,
+        leaf.is_sorted or "": leaf.is_sorted is not None,
+        f"{leaf.distinct_count} distinct": leaf.distinct_count is not None,
+        "bloom filter": leaf.has_bloom_filter,
+    }
+    return [
+        ".".join(leaf.path),
+        shortened(str(leaf.type), TYPE_LENGTH),
+        "?" if leaf.null_count is None else f"{leaf.null_count:,}",
+        _bound(leaf.min, leaf.min_exact),
+        _bound(leaf.max, leaf.max_exact),
+        ", ".join(name for name, holds in flags.items() if holds),
+    ]
+
+
+def _bound(value: pa.Scalar | None, exact: bool) -> str:
+    if value is None:
+        return "-"
+    return shortened(value_text(value), VALUE_LENGTH) + ("" if exact else " (about)")
+
+
+def _leaf_json(leaf: LeafStatistics) -> dict[str, Any]:
+    return {
+        "path": list(leaf.path),
+        "type": str(leaf.type),
+        "rows": leaf.rows,
+        "null_count": leaf.null_count,
+        "min": json_value(leaf.min),
+        "min_exact": leaf.min_exact,
+        "max": json_value(leaf.max),
+        "max_exact": leaf.max_exact,
+        "has_nan": leaf.has_nan,
+        "sorted": leaf.is_sorted,
+        "distinct_count": leaf.distinct_count,
+        "bloom_filter": leaf.has_bloom_filter,
+    }

@@ -1,0 +1,55 @@
+"""`fermion verify`: every checksum and every invariant of a file."""
+
+from __future__ import annotations
+
+import argparse
+
+from fermion.cli.console import Console
+from fermion.cli.protocol import FOUND_PROBLEM
+from fermion.cli.wording import counted, size_text
+from fermion.errors import FermionError
+from fermion.file_reader import open_file
+from fermion.verify import VerifyReport
+
+HELP = "check every checksum and every invariant; exit status 1 where one fails"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("file", metavar="FILE", help="path or URL of a Fermion file")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Print what is wrong with a file."""
+    report = _verified(arguments.file)
+    if arguments.json:
+        console.print_json(
+            {
+                "path": report.path,
+                "ok": report.ok,
+                "problems": list(report.problems),
+                "columns": report.columns,
+                "pages": report.pages,
+                "bytes_read": report.bytes_read,
+            }
+        )
+    elif report.ok:
+        console.print(
+            f"{report.path}: sound: {counted(report.columns, 'column')}, "
+            f"{counted(report.pages, 'page')}, {size_text(report.bytes_read)} read"
+        )
+    else:
+        console.print(f"{report.path}: {counted(len(report.problems), 'problem')}")
+        for problem in report.problems:
+            console.print(f"  {problem}")
+    return 0 if report.ok else FOUND_PROBLEM
+
+
+def _verified(path: str) -> VerifyReport:
+    """The report; a file that cannot even be opened has that one problem."""
+    try:
+        with open_file(path) as file:
+            return file.verify()
+    except FermionError as error:
+        return VerifyReport(path, (str(error),), 0, 0, 0)
