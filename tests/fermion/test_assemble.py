@@ -111,8 +111,8 @@ def prune(node: Node, keep: set[str]) -> Node:
     return dataclasses.replace(node, children=children, type=dtype, storage=dtype)
 
 
-@pytest.mark.parametrize("keep", [{"a"}, {"b"}, {"a", "c"}, set()], ids=str)
-def test_a_struct_can_be_assembled_from_some_of_its_fields(keep: set[str]) -> None:
+@pytest.mark.parametrize("keep", ["a", "b", "ac", ""])
+def test_a_struct_can_be_assembled_from_some_of_its_fields(keep: str) -> None:
     dtype = pa.struct([("a", pa.int64()), ("b", pa.list_(pa.string())), ("c", pa.bool_())])
     array = random_array(np.random.default_rng(7), dtype, 50)
     node = node_of(array)
