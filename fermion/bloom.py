@@ -143,6 +143,13 @@ class BloomFilter:
         found[places] = out.view(bool)
         return found
 
+    def contains_all(self, values: Values, validity: Bits | bool | None, node: Node) -> bool:
+        """Whether every value of a chunk that is not null may be in it, as it must be."""
+        hashes = _hashes(values, validity, node.order)
+        out = np.empty(len(hashes), np.uint8)
+        kernels.bloom_contains(hashes, self._words, out)
+        return bool(out.all())
+
 
 def _can_hold(storage: pa.DataType, raw: Any) -> bool:
     """Whether a raw value has the type's width at all; others cannot be in any chunk."""

@@ -7,15 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from fermion.arrow_types import NodeKind
+from fermion.arrow_types import Node, NodeKind
 from fermion.batch_lookup import BatchLookup
+from fermion.bloom import BloomFilter, parse_bloom_record
 from fermion.cmb import Chunk, ColumnBlock
 from fermion.column_reader import ColumnTask, DecodeOptions
 from fermion.errors import FermionError
 from fermion.file_index import FileIndex
 from fermion.footer import parse_head
-from fermion.layout import HEAD, ChunkFlag
+from fermion.layout import HEAD, ChunkFlag, ExtTag
 from fermion.statistics import PageStatistics, merge, page_statistics
+from fermion.streams import ColumnStreams
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,8 @@ def _verify_column(index: FileIndex, ordinal: int, options: DecodeOptions) -> in
             if chunk is None or chunk.is_empty:
                 continue
             pages += chunk.num_pages
+            if leaf.kind is NodeKind.LEAF:
+                _check_bloom(index, block, chunk, leaf, task.streams)
             if leaf.kind is NodeKind.LEAF and chunk.flags & ChunkFlag.HAS_MINMAX:
                 values = task.streams.data[leaf.stream]
                 validity = task.streams.validity[leaf.validity]
@@ -113,6 +117,18 @@ def _validate(array: pa.Array, block: ColumnBlock, stripe: int) -> None:
         raise block.error(
             f"stripe {stripe}: values that its type does not allow: {error}"
         ) from None
+
+
+def _check_bloom(
+    index: FileIndex, block: ColumnBlock, chunk: Chunk, leaf: Node, streams: ColumnStreams
+) -> None:
+    record = block.extension(chunk).get(ExtTag.BLOOM)
+    if record is None:
+        return
+    offset, length, crc = parse_bloom_record(record, index.footer.cmb_offset, index.where)
+    bloom = BloomFilter(index.source.read(offset, length), crc, index.where)
+    if not bloom.contains_all(streams.data[leaf.stream], streams.validity[leaf.validity], leaf):
+        raise block.error(f"the bloom filter at {offset} lacks a value of the chunk")
 
 
 def _column_error(index: FileIndex, name: str, what: str) -> FermionError:

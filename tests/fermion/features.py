@@ -6,7 +6,7 @@ import datetime
 import decimal
 import io
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,16 @@ class Feature:
             for batch_id, rows in self.batches:
                 writer.append_batch(batch_id, self.table.slice(start, rows))
                 start += rows
+
+    def of(self, columns: list[str]) -> Feature:
+        """The feature with some of its columns alone."""
+        options = dict(self.options)
+        if "bloom_filters" in options:
+            options["bloom_filters"] = columns
+        if "encodings" in options:
+            forced = options["encodings"]
+            options["encodings"] = {name: forced[name] for name in columns if name in forced}
+        return replace(self, table=self.table.select(columns), options=options)
 
     def stored(self) -> bytes:
         """The file's bytes."""
@@ -187,12 +197,16 @@ def _lists() -> Feature:
             [[i, None] if i % 5 else None for i in range(ROWS)], pa.list_(pa.int8(), 2)
         ),
         "empty": pa.array([[]] * ROWS, pa.list_(pa.string())),
-        "hollow": pa.array([[None, None], None] * 6, pa.list_(pa.float32())),
     }
     return Feature(pa.table(columns))
 
 
 _PAIR = pa.list_(pa.int8(), 2)
+
+
+def _lists_of_nulls() -> Feature:
+    rows = pa.array([[None, None], None, [None]] * 4, pa.list_(pa.float32()))
+    return Feature(pa.table({"l": rows, "n": pa.array([[None]] * ROWS, pa.list_(pa.null()))}))
 
 
 def _structs() -> Feature:
@@ -326,6 +340,21 @@ def _text_encodings() -> Feature:
     return Feature(pa.table(columns), {"encodings": {**encodings, "flags": "bitmap"}})
 
 
+def _bloom_filters() -> Feature:
+    columns = {
+        "id": pa.array([i * 7919 for i in range(ROWS)]),
+        "text": pa.array([f"text {i}" for i in range(ROWS)]),
+        "real": _with_nulls([i / 3 for i in range(ROWS)], pa.float64()),
+        "money": pa.array([decimal.Decimal(i) for i in range(ROWS)], pa.decimal128(20, 0)),
+    }
+    return Feature(pa.table(columns), {"bloom_filters": list(columns)}, filter="text = 'text 3'")
+
+
+def _no_column_index() -> Feature:
+    columns = {"a": pa.array(range(ROWS)), "b": pa.nulls(ROWS, pa.string()), "c": ["x"] * ROWS}
+    return Feature(pa.table(columns), {"column_index": False}, filter="a < 5")
+
+
 def _checksum(kind: str) -> Callable[[], Feature]:
     return lambda: Feature(pa.table({"a": list(range(ROWS))}), {"checksum": kind})
 
@@ -340,6 +369,7 @@ FEATURES: dict[str, Callable[[], Feature]] = {
     "dictionaries": _dictionaries,
     "run_ends": _run_ends,
     "lists": _lists,
+    "lists_of_nulls": _lists_of_nulls,
     "structs": _structs,
     "maps": _maps,
     "seed_examples": _seed_examples,
@@ -352,6 +382,8 @@ FEATURES: dict[str, Callable[[], Feature]] = {
     "compact": _compact,
     "number_encodings": _number_encodings,
     "text_encodings": _text_encodings,
+    "bloom_filters": _bloom_filters,
+    "no_column_index": _no_column_index,
     "checksum_crc32": _checksum("crc32"),
     "checksum_none": _checksum("none"),
 }

@@ -39,7 +39,9 @@ from fermion.layout import (
     TAIL_BLOCK_BYTES,
     Codec,
     DescType,
+    ExtTag,
     SectionKind,
+    Setting,
     ShapeIds,
     align,
 )
@@ -47,7 +49,11 @@ from fermion.layout import (
 # A walk over damaged metadata stops here: what it repairs then is enough.
 PLACES_MAX = 5_000
 CIT_ENTRY = np.dtype([("offset", "<u8")])
+CMB_PREFIX = np.dtype([("length", "<u4"), ("zero", "<u4")])
+EXT_HEADER = np.dtype([("tag", "<u2"), ("zero", "<u2"), ("length", "<u4")])
+BLOOM_RECORD = np.dtype([("offset", "<u8"), ("length", "<u4"), ("crc", "<u4"), ("kind", "<u4")])
 CRC_OFFSET = PAGE_HEADER.fields["crc"][1] if PAGE_HEADER.fields else 12
+BLOOM_CRC_OFFSET = BLOOM_RECORD.fields["crc"][1] if BLOOM_RECORD.fields else 12
 SECTION_STRUCTS = {
     SectionKind.STRIPE_TABLE: STRIPE_ENTRY,
     SectionKind.FILE_STATISTICS: FILE_STATISTICS_ENTRY,
@@ -72,6 +78,8 @@ class Anatomy:
         Every struct.
     pages, blocks
         (offset, length) of every page, and of every CMB.
+    blooms
+        (offset of the record, offset, length) of every bloom filter.
     regions
         (offset, length) of whatever else is worth changing: sections, schema area.
     """
@@ -81,6 +89,7 @@ class Anatomy:
         self.places: list[Place] = []
         self.pages: list[tuple[int, int]] = []
         self.blocks: list[tuple[int, int]] = []
+        self.blooms: list[tuple[int, int, int]] = []
         self.regions: list[tuple[int, int]] = []
         self._one(HEAD, 0)
         footer = self._one(FOOTER, len(data) - FOOTER.itemsize)
@@ -130,11 +139,26 @@ class Anatomy:
 
     def _columns(self, footer: Any) -> None:
         count = int(footer["num_columns"]) + int(footer["num_system_columns"]) + 1
+        if int(footer["settings"]) & Setting.NO_CIT:
+            self._unindexed(int(footer["cmb_offset"]), count - 1)
+            return
         table = self._many(CIT_ENTRY, int(footer["cit_offset"]), count)["offset"].tolist()
         for start, stop in pairwise(table):
             if start < stop <= len(self._data):
                 self.blocks.append((start, stop - start))
                 self._block(start)
+
+    def _unindexed(self, at: int, count: int) -> None:
+        for _ in range(min(count, PLACES_MAX)):
+            prefix = self._one(CMB_PREFIX, at)
+            if prefix is None:
+                return
+            at += CMB_PREFIX.itemsize
+            length = int(prefix["length"])
+            if 0 < length <= len(self._data) - at:
+                self.blocks.append((at, length))
+                self._block(at)
+            at = align(at + length)
 
     def _block(self, start: int) -> None:
         header = self._one(CMB_HEADER, start)
@@ -156,6 +180,8 @@ class Anatomy:
 
     def _chunk(self, block: int, chunk: Any) -> None:
         offset, length = int(chunk["offset"]), int(chunk["length"])
+        if chunk["extOffset"]:
+            self._extensions(block + int(chunk["extOffset"]))
         if chunk["numPages"] <= 1:
             self._page(offset, length)
             return
@@ -163,6 +189,19 @@ class Anatomy:
         for size in metas["pageSize"].tolist():
             self._page(offset, size)
             offset += size
+
+    def _extensions(self, at: int) -> None:
+        header = self._one(EXT_HEADER, at)
+        while header is not None and header["tag"] != ExtTag.END:
+            at += EXT_HEADER.itemsize
+            if header["tag"] == ExtTag.BLOOM:
+                record = self._one(BLOOM_RECORD, at)
+                if record is not None:
+                    place = int(record["offset"]), int(record["length"])
+                    self.blooms.append((at, *place))
+                    self.regions.append(place)
+            at = align(at + int(header["length"]))
+            header = self._one(EXT_HEADER, at)
 
     def _page(self, offset: int, length: int) -> None:
         inside = PAGE_HEADER.itemsize <= length and offset + length <= len(self._data)
@@ -199,6 +238,8 @@ def repair(data: bytearray) -> None:
         crc = crc32c(data[offset : offset + CRC_OFFSET])
         crc = crc32c(data[offset + PAGE_HEADER.itemsize : offset + length], crc)
         put(data, offset + CRC_OFFSET, crc)
+    for record, offset, length in found.blooms:
+        put(data, record + BLOOM_CRC_OFFSET, crc32c(data[offset : offset + length]))
     for offset, length in found.blocks:
         if length >= CMB_TRAILER.itemsize:
             put(data, offset + length - 8, crc32c(data[offset : offset + length - 8]))
@@ -245,7 +286,7 @@ def with_tail(data: bytes, schema_area: bytes | None = None, **sections: bytes |
         if content is not None:
             places[SectionKind(kind)] = (footer.tail_offset + len(tail), len(content))
             tail += _padded(content)
-    cit_offset = footer.tail_offset + len(tail)
+    cit_offset = footer.tail_offset + len(tail) if footer.has_cit else footer.cmb_offset
     tail += data[footer.cit_offset : footer.cit_offset + footer.cit_length]
     found = build_sections(places, bytes(tail))
     sections_offset = footer.tail_offset + len(tail)
