@@ -28,6 +28,7 @@ from fermion_table.snapshot import Snapshot
 from fermion_table.split import Split
 from fermion_table.split_reader import SplitReader
 from fermion_table.table import Table
+from fermion_table.transforms import PartitionTransform
 from fermion_table.verify import VerifyReport
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "CorruptMetadata",
     "DataWriter",
     "Field",
+    "PartitionTransform",
     "PruningStep",
     "Scan",
     "ScanPlan",

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion.errors import InvalidArgumentError, UnsupportedTypeError
-from fermion_table import type_codec, value_codec
+from fermion_table import type_codec
 from fermion_table.schema import (
     COMMENT_KEY,
     DEPTH_MAX,
@@ -27,6 +27,9 @@ from fermion_table.schema import (
     TableSchema,
     check_names,
 )
+from fermion_table.transforms import PartitionTransform, check_column, parse_transform
+
+PartitionBy = Sequence[str | PartitionTransform] | str | PartitionTransform
 
 _LIST_CHECKS = (
     (pat.is_list, "list"),
@@ -132,7 +135,7 @@ class _Numbering:
 def schema_from_arrow(
     schema: pa.Schema,
     *,
-    partition_by: Sequence[str] | str | None = None,
+    partition_by: PartitionBy | None = None,
     primary_key: Sequence[str] | str | None = None,
     properties: Mapping[str, str] | None = None,
     reuse_ids: bool = False,
@@ -144,7 +147,10 @@ def schema_from_arrow(
     ----------
     schema
         Columns; comments are taken from the metadata key ``comment``.
-    partition_by, primary_key
+    partition_by
+        Top-level columns, or functions of them: ``"city"``, ``"day(ts)"``, ``"bucket(16, id)"``, or
+        `transforms.PartitionTransform`.
+    primary_key
         Names of top-level columns.
     properties
         The table's settings.
@@ -167,21 +173,34 @@ def schema_from_arrow(
         stored_metadata=type_codec.encode_metadata(schema.metadata),
         time_ms=time_ms,
     )
-    partitions = [made.find((name,), where="partition_by") for name in _names(partition_by)]
+    partitions = [_partition_field(made, each) for each in _transforms(partition_by)]
     check_names([field.name for field in partitions], "partition_by")
-    for field in partitions:
-        if not value_codec.has_plain_json(field.type):
-            raise InvalidArgumentError(
-                f"partition_by: column {field.name!r} is {field.type}; expected booleans, numbers, "
-                "strings, binary, dates or times"
-            )
     keys = [made.find((name,), where="primary_key").id for name in _names(primary_key)]
     return msgspec.structs.replace(
         made,
-        partition_by=tuple(
-            PartitionField(source_id=each.id, name=each.name) for each in partitions
-        ),
+        partition_by=tuple(partitions),
         primary_key=tuple(keys),
+    )
+
+
+def _transforms(given: PartitionBy | None) -> list[PartitionTransform | str]:
+    if given is None:
+        return []
+    return [given] if isinstance(given, str | PartitionTransform) else list(given)
+
+
+def _partition_field(schema: TableSchema, given: PartitionTransform | str) -> PartitionField:
+    transform = given
+    if isinstance(transform, str):
+        known = transform in schema.by_name
+        transform = PartitionTransform(transform) if known else parse_transform(transform)
+    field = schema.find((transform.column,), where="partition_by")
+    check_column(transform, field.type)
+    return PartitionField(
+        source_id=field.id,
+        name=transform.field_name,
+        transform=transform.kind,
+        parameter=transform.parameter,
     )
 
 

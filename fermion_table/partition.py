@@ -17,6 +17,7 @@ import pyarrow.types as pat
 from fermion_table import value_codec
 from fermion_table.row_selection import take_rows
 from fermion_table.schema import TableSchema
+from fermion_table.transforms import TransformKind, plain, text_of, transformed
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +38,22 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class PartitionColumn:
-    """One partition field: its name, and which column of a batch it is made of."""
+    """One partition field: its name, which column of a batch it is made of, and how."""
 
     name: str
     ordinal: int
+    transform: TransformKind = "identity"
+    parameter: int = 0
+
+    def values(self, batch: pa.RecordBatch) -> pa.Array:
+        """The partition value of each row."""
+        return transformed(self.transform, self.parameter, batch.column(self.ordinal))
+
+    def text(self, value: pa.Scalar) -> str | None:
+        """A partition value for people; None for null."""
+        if self.transform in ("identity", "truncate") or not value.is_valid:
+            return partition_text(value)
+        return text_of(self.transform, value.as_py())
 
 
 UNPARTITIONED = Partition()
@@ -49,7 +62,10 @@ UNPARTITIONED = Partition()
 def partition_columns(schema: TableSchema) -> list[PartitionColumn]:
     """The partition fields of a table, over batches of all its columns."""
     ordinals = {field.id: ordinal for ordinal, field in enumerate(schema.fields)}
-    return [PartitionColumn(each.name, ordinals[each.source_id]) for each in schema.partition_by]
+    return [
+        PartitionColumn(each.name, ordinals[each.source_id], each.transform, each.parameter)
+        for each in schema.partition_by
+    ]
 
 
 def split_batch(
@@ -64,13 +80,14 @@ def split_batch(
     if not columns:
         yield UNPARTITIONED, batch
         return
-    groups = _groups([batch.column(column.ordinal) for column in columns])
+    values = [column.values(batch) for column in columns]
+    groups = _groups(values)
     order = np.argsort(groups, kind="stable")
     cuts = np.flatnonzero(np.diff(groups[order])) + 1
     runs = sorted(np.split(order, cuts), key=lambda rows: rows[0])
     for rows in runs:
         part = batch if len(runs) == 1 else take_rows(batch, rows)
-        yield _partition(part, columns), part
+        yield _partition([each[int(rows[0])] for each in values], columns), part
 
 
 def _groups(columns: Sequence[pa.Array]) -> np.ndarray:
@@ -88,22 +105,15 @@ def _codes(column: pa.Array) -> np.ndarray:
         nulls = column.is_null().to_numpy(zero_copy_only=False)
         numbers = column.to_numpy(zero_copy_only=False).astype(np.float64) + 0.0
         column = pa.array(numbers, mask=nulls)
-    elif pat.is_string_view(column.type):
-        column = column.cast(pa.large_string())
-    elif pat.is_binary_view(column.type):
-        column = column.cast(pa.large_binary())
-    elif pat.is_decimal(column.type) and column.type.bit_width < 128:
-        column = column.cast(pa.decimal128(column.type.precision, column.type.scale))
-    encoded = column.dictionary_encode(null_encoding="encode")
+    encoded = plain(column).dictionary_encode(null_encoding="encode")
     return encoded.indices.to_numpy().astype(np.int64)
 
 
-def _partition(rows: pa.RecordBatch, columns: Sequence[PartitionColumn]) -> Partition:
-    scalars = [rows.column(column.ordinal)[0] for column in columns]
-    values = tuple(_value(scalar) for scalar in scalars)
-    names = [column.name for column in columns]
-    texts = [partition_text(scalar) for scalar in scalars]
-    return Partition(values, tuple(zip(names, texts, strict=True)))
+def _partition(scalars: Sequence[pa.Scalar], columns: Sequence[PartitionColumn]) -> Partition:
+    segments = tuple(
+        (column.name, column.text(scalar)) for column, scalar in zip(columns, scalars, strict=True)
+    )
+    return Partition(tuple(map(_value, scalars)), segments)
 
 
 def _value(scalar: pa.Scalar) -> Any:

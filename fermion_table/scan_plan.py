@@ -8,22 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from fermion.predicate import Bounds, Expression, evaluate, ranges_that_may_match
-from fermion_table import value_codec
+from fermion.predicate import Bounds
 from fermion_table.column_selection import BATCH_ID, queryable_fields
 from fermion_table.filters import TableFilter, field_at, same_ids
-from fermion_table.manifest import Entry, FieldStatistics, ManifestReference
+from fermion_table.manifest import Entry, ManifestReference
+from fermion_table.partition_pruning import manifest_bounds, partitions_that_may_match
 from fermion_table.schema import Field, Path, TableSchema, field_to_arrow
 from fermion_table.split import Split, split_of
-
-INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
-EXACT_FLAGS = 1 | 2 | 4 | 512
-"""HAS_MINMAX, MIN_EXACT, MAX_EXACT, NAN_KNOWN of `fermion.layout.ChunkFlag`."""
+from fermion_table.unit_bounds import (
+    EXACT_FLAGS,
+    INT64_MAX,
+    INT64_MIN,
+    Unit,
+    all_null,
+    bounds_of,
+    units_that_may_match,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +95,20 @@ class ScanPlan:
 def prune_manifests(
     references: Sequence[ManifestReference], chosen: TableFilter | None, schema: TableSchema
 ) -> tuple[list[ManifestReference], PruningStep]:
-    """The manifests that may hold files of a scan, by the batch ids they span."""
-    units = [_range_unit(reference.batch_id, reference.rows) for reference in references]
-    wanted = np.ones(len(references), bool)
-    if chosen is not None and BATCH_ID.name not in schema.by_name:
-        wanted = _may_match(
-            chosen.expression, {(BATCH_ID.name,): _bounds(units, pa.int64())}, units
+    """The manifests that may hold files of a scan, by the partitions and batch ids they span."""
+    if chosen is None or not references:
+        return list(references), PruningStep(
+            "manifests", "manifests", len(references), len(references), "no filter"
         )
+    # Beside files in batch mode a manifest may list others, whose rows have no batch id.
+    units = [_range_unit(each.batch_id, each.rows, nulls=-1) for each in references]
+    known = manifest_bounds(references, schema, chosen)
+    if BATCH_ID.name not in schema.by_name:
+        known[BATCH_ID.name,] = bounds_of(units, pa.int64())
+    wanted = units_that_may_match(chosen.expression, known, units)
     kept = [each for each, keep in zip(references, wanted, strict=True) if keep]
-    return kept, PruningStep("manifests", "manifests", len(references), len(kept), "batch ids")
+    why = "partitions and batch ids"
+    return kept, PruningStep("manifests", "manifests", len(references), len(kept), why)
 
 
 def plan_scan(
@@ -154,27 +162,13 @@ def _by_partition(
     schema: TableSchema,
     chosen: TableFilter,
 ) -> list[Entry]:
-    """Files whose exact partition values no conjunct over partition columns alone rules out."""
-    columns = [schema.by_id[each.source_id] for each in schema.partition_by]
-    names = {(column.name,) for column in columns}
-    parts = [part for part in chosen.parts if part.columns() and part.columns() <= names]
-    if not parts or not entries:
+    """Files whose partition values leave room for rows of the filter."""
+    if not schema.partition_by or not entries:
         return entries
     distinct = list(dict.fromkeys(entry.partition for entry in entries))
-    arrays = [
-        _values([values[place] for values in distinct], column.type)
-        for place, column in enumerate(columns)
-    ]
-    batch = pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
-    ruled_out = np.zeros(len(distinct), bool)
-    for part in parts:
-        ruled_out |= ~np.asarray(evaluate(part, batch).fill_null(False).to_pylist(), bool)
-    kept = {values for values, out in zip(distinct, ruled_out, strict=True) if not out}
+    wanted = partitions_that_may_match(distinct, schema, chosen)
+    kept = {values for values, keep in zip(distinct, wanted, strict=True) if keep}
     return [entry for entry in entries if entry.partition in kept]
-
-
-def _values(values: Sequence[Any], dtype: pa.DataType) -> pa.Array:
-    return pa.array([value_codec.decode_value(value, dtype) for value in values], dtype)
 
 
 def _by_statistics(
@@ -191,50 +185,10 @@ def _by_statistics(
     for schema_id, places in wanted.items():
         group = [entries[place] for place in places]
         known = _lookup(group, schemas[schema_id], schema, chosen)
-        units = [_Unit(entry.rows, INT64_MIN, INT64_MAX, -1, 0) for entry in group]
-        mask = _may_match(chosen.expression, known, units)
+        units = [Unit(entry.rows) for entry in group]
+        mask = units_that_may_match(chosen.expression, known, units)
         kept += [place for place, keep in zip(places, mask, strict=True) if keep]
     return [entries[place] for place in sorted(kept)]
-
-
-@dataclass(frozen=True, slots=True)
-class _Unit:
-    """What is known of one column in one file or manifest."""
-
-    rows: int
-    min: int
-    max: int
-    nulls: int
-    flags: int
-
-
-def _may_match(
-    expression: Expression, known: Mapping[Path, Bounds], units: Sequence[_Unit]
-) -> np.ndarray:
-    """Which units may hold a row that a filter selects: ``bool``, shape (u,)."""
-    boundaries = _boundaries(units)
-    total = int(boundaries[-1])
-    found = ranges_that_may_match(expression, known.get, total)
-    starts = boundaries[:-1]
-    at = np.searchsorted(found.stops, starts, side="right")
-    inside = at < len(found.starts)
-    inside[inside] = found.starts[at[inside]] < boundaries[1:][inside]
-    return inside & (starts < boundaries[1:])
-
-
-def _boundaries(units: Sequence[_Unit]) -> np.ndarray:
-    return np.cumsum([0, *(unit.rows for unit in units)], dtype=np.int64)
-
-
-def _bounds(units: Sequence[_Unit], dtype: pa.DataType) -> Bounds:
-    return Bounds(
-        boundaries=_boundaries(units),
-        min=np.array([unit.min for unit in units], np.int64),
-        max=np.array([unit.max for unit in units], np.int64),
-        null_count=np.array([unit.nulls for unit in units], np.int64),
-        flags=np.array([unit.flags for unit in units], np.uint32),
-        type=dtype,
-    )
 
 
 def _lookup(
@@ -249,7 +203,7 @@ def _lookup(
             continue
         if chain[0] == BATCH_ID:
             batches = [_range_unit(_batch_range(entry), entry.rows) for entry in entries]
-            found[path] = _bounds(batches, pa.int64())
+            found[path] = bounds_of(batches, pa.int64())
         elif chain[0].id > 0:
             bounds = _column_bounds(entries, chain, written)
             if bounds is not None:
@@ -266,21 +220,21 @@ def _column_bounds(
         if any(field.stored_initial_default is not None for field in chain):
             return None
         dtype = field_to_arrow(leaf, field_ids=False).type
-        return _bounds([_all_null(entry.rows) for entry in entries], dtype)
+        return bounds_of([all_null(entry.rows) for entry in entries], dtype)
     units = []
     for entry in entries:
         statistics = entry.stats.get(leaf.id)
         if not entry.has_column(column.id):
-            units.append(_all_null(entry.rows))
+            units.append(all_null(entry.rows))
         elif statistics is None:
-            units.append(_Unit(entry.rows, INT64_MIN, INT64_MAX, -1, 0))
+            units.append(Unit(entry.rows))
         else:
             low, high = statistics.min, statistics.max
             known = low is not None and high is not None
             nulls = -1 if statistics.null_count is None else statistics.null_count
             flags = statistics.flags if known else statistics.flags & ~EXACT_FLAGS
             units.append(
-                _Unit(
+                Unit(
                     entry.rows,
                     low if known else INT64_MIN,
                     high if known else INT64_MAX,
@@ -288,26 +242,15 @@ def _column_bounds(
                     flags,
                 )
             )
-    return _bounds(units, inside[-1].type)
-
-
-def _known(rows: int, statistics: FieldStatistics) -> _Unit:
-    nulls = -1 if statistics.null_count is None else statistics.null_count
-    if statistics.min is None or statistics.max is None:
-        return _Unit(rows, INT64_MIN, INT64_MAX, nulls, statistics.flags & ~EXACT_FLAGS)
-    return _Unit(rows, statistics.min, statistics.max, nulls, statistics.flags)
-
-
-def _all_null(rows: int) -> _Unit:
-    return _Unit(rows, INT64_MAX, INT64_MIN, rows, EXACT_FLAGS)
+    return bounds_of(units, inside[-1].type)
 
 
 def _batch_range(entry: Entry) -> tuple[int, int] | None:
     return None if entry.batch is None else (entry.batch.min, entry.batch.max)
 
 
-def _range_unit(ids: tuple[int, int] | None, rows: int, *, nulls: int = 0) -> _Unit:
+def _range_unit(ids: tuple[int, int] | None, rows: int, *, nulls: int = 0) -> Unit:
     """Batch ids as statistics; the rows of a unit without batches have none."""
     if ids is None:
-        return _all_null(rows)
-    return _Unit(rows, ids[0], ids[1], nulls, EXACT_FLAGS)
+        return all_null(rows)
+    return Unit(rows, ids[0], ids[1], nulls, EXACT_FLAGS)

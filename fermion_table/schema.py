@@ -19,6 +19,7 @@ import pyarrow as pa
 from fermion.errors import InvalidArgumentError, column_not_found
 from fermion_table import json_codec, type_codec, value_codec
 from fermion_table.errors import CorruptMetadata, UnsupportedFeature
+from fermion_table.transforms import PartitionTransform, TransformKind, check_column
 
 SCHEMA_FORMAT = "fermion-schema"
 SCHEMA_FORMAT_VERSION = 1
@@ -34,7 +35,6 @@ PathLike = str | Sequence[str]
 NestedKind = Literal[
     "struct", "list", "large_list", "list_view", "large_list_view", "fixed_size_list", "map"
 ]
-Transform = Literal["identity"]
 
 
 class StoredType(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -147,11 +147,18 @@ class Field(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PartitionField(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What rows are split by: a top-level field and a function of it (so far: itself)."""
+    """What rows are split by: a top-level field and a function of it (`transforms`).
+
+    Attributes
+    ----------
+    parameter
+        Buckets, or the width of ``truncate``.
+    """
 
     source_id: int
     name: str
-    transform: Transform = "identity"
+    transform: TransformKind = "identity"
+    parameter: int = 0
 
 
 class SchemaVersion(msgspec.Struct, frozen=True, kw_only=True):
@@ -409,6 +416,10 @@ def _check(schema: TableSchema) -> None:
     named = {partition.source_id for partition in schema.partition_by}
     if not named.union(schema.primary_key, schema.sort_by) <= schema.by_id.keys():
         raise ValueError("a partition, key or sort field that the schema lacks")
+    for each in schema.partition_by:
+        column = schema.by_id[each.source_id]
+        transform = PartitionTransform(column.name, each.transform, each.parameter)
+        check_column(transform, column.type)
     for text in {
         field.stored_type for field in schema.fields if isinstance(field.stored_type, str)
     }:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from fermion.arrow_input import record_batch_reader
 from fermion.errors import InvalidArgumentError
 from fermion_table import history, schema_update
-from fermion_table.arrow_schema import schema_from_arrow
+from fermion_table.arrow_schema import PartitionBy, schema_from_arrow
 from fermion_table.commit import create_table
 from fermion_table.commit_request import NewSchema
 from fermion_table.compaction import (
@@ -58,7 +58,7 @@ class Table(TableVersions):
         path: Location,
         schema: pa.Schema | TableSchema,
         *,
-        partition_by: Sequence[str] | str | None = None,
+        partition_by: PartitionBy | None = None,
         primary_key: Sequence[str] | str | None = None,
         properties: Mapping[str, str] | None = None,
         storage_options: dict[str, Any] | None = None,
@@ -75,7 +75,8 @@ class Table(TableVersions):
         schema
             Its columns; every field gets an id.
         partition_by
-            Columns whose values the rows of a data file have in common.
+            What the rows of a data file have in common: columns, or functions of them such as
+            ``"day(ts)"``, ``"bucket(16, id)"`` (see `transforms`). Filters on the columns prune.
         primary_key
             Columns that identify a row (recorded; not enforced yet).
         properties
@@ -424,7 +425,7 @@ class Table(TableVersions):
 
 def _first_schema(
     schema: pa.Schema | TableSchema,
-    partition_by: Sequence[str] | str | None,
+    partition_by: PartitionBy | None,
     primary_key: Sequence[str] | str | None,
     properties: Mapping[str, str] | None,
 ) -> TableSchema:

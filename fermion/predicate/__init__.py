@@ -5,7 +5,12 @@ from fermion.predicate.binding import bind, candidate_names, rename_columns, res
 from fermion.predicate.evaluate import column_of, evaluate
 from fermion.predicate.expression import Expression, col
 from fermion.predicate.parse import parse_filter
-from fermion.predicate.prune import Bounds, ranges_that_may_match, ranges_that_must_match
+from fermion.predicate.prune import (
+    Bounds,
+    bound_key,
+    ranges_that_may_match,
+    ranges_that_must_match,
+)
 from fermion.predicate.ranges import RowRanges
 from fermion.predicate.sql import from_sql
 
@@ -14,6 +19,7 @@ __all__ = [
     "Expression",
     "RowRanges",
     "bind",
+    "bound_key",
     "candidate_names",
     "col",
     "column_of",

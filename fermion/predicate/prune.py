@@ -159,7 +159,7 @@ class _Units:
             must_false=~any_true & self.no_null,
         )
 
-    def contain(self, some: np.ndarray, raws: list[Any]) -> np.ndarray:
+    def contain(self, some: np.ndarray, raws: Sequence[Any]) -> np.ndarray:
         """``some``, or False throughout where none of the raw values is in the units."""
         ask = self.bounds.may_contain
         if ask is None or not some.any() or ask(raws).any():
@@ -294,6 +294,33 @@ def _key(raw: Any, order: Order, storage: pa.DataType) -> _Key:
     return _Key(key, key, crisp)
 
 
+def bound_key(raw: Any, dtype: pa.DataType, *, is_max: bool) -> int | None:
+    """The key of a raw value, for bounds that do not come from a file's statistics.
+
+    Parameters
+    ----------
+    raw
+        See `literals.Resolved`.
+    dtype
+        Of the column.
+    is_max
+        Whether it bounds from above: then strings that begin with ``raw`` lie within.
+
+    Returns
+    -------
+    int or None
+        None for NaN, and for types without an order.
+    """
+    storage = strip_wrappers(dtype)
+    leaf = leaf_type(storage)
+    if leaf is None or leaf[1] is Order.NONE or raw != raw:
+        return None
+    if leaf[1] is Order.BYTES:
+        return bytes_key(raw, 0xFF if is_max else 0x00)
+    key = _key(raw, leaf[1], storage)
+    return key.high if is_max else key.low
+
+
 def _comparison(units: _Units, operator: str, value: Any) -> _Settled:
     if value is not None and literal_family(value) not in (family(units.storage), "null"):
         # Units written before the column's type changed may hold another kind of value.
@@ -348,12 +375,13 @@ class _KeySet(NamedTuple):
     is_crisp: np.ndarray
     has_null: bool
     has_nan: bool
+    raws: tuple[Any, ...]
 
 
 @lru_cache(maxsize=64, typed=True)
 def _key_set(values: tuple[Any, ...], order: Order, storage: pa.DataType) -> _KeySet | None:
     """None where a literal cannot be compared with the type."""
-    keys, has_null, has_nan = [], False, False
+    keys, raws, has_null, has_nan = [], [], False, False
     for value in values:
         if value is not None and literal_family(value) != family(storage):
             return None
@@ -362,6 +390,7 @@ def _key_set(values: tuple[Any, ...], order: Order, storage: pa.DataType) -> _Ke
         operator, raw = resolve("==", value, storage)
         if operator == "==":
             keys.append(_key(raw, order, storage))
+            raws.append(raw)
     keys.sort()
     return _KeySet(
         np.array([key.low for key in keys], np.int64),
@@ -369,6 +398,7 @@ def _key_set(values: tuple[Any, ...], order: Order, storage: pa.DataType) -> _Ke
         np.array([key.is_crisp for key in keys], bool),
         has_null,
         has_nan,
+        tuple(raws),
     )
 
 
@@ -385,6 +415,7 @@ def _is_in(units: _Units, values: tuple[Any, ...]) -> _Settled:
         at = np.minimum(np.searchsorted(keys.high, units.low), len(keys.low) - 1)
         low, high = keys.low[at], keys.high[at]
         some |= units.filled & (high >= units.low) & (low <= units.high)
+        some = units.contain(some, keys.raws)
         every = units.min_exact & units.max_exact & units.filled & units.nan_free
         every &= (units.low >= low) & (units.high <= high) & keys.is_crisp[at]
     if keys.has_nan:
