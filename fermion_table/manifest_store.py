@@ -164,14 +164,17 @@ def manifest_entries(
     ]
 
 
-def live_entries(store: AtomicStore, snapshot: Snapshot) -> list[Entry]:
+def live_entries(
+    store: AtomicStore, snapshot: Snapshot, *, keep_unknown: bool = False
+) -> list[Entry]:
     """Every live file of a snapshot, in the order in which its rows are read.
 
-    The order is that of sequence numbers, and within one that of row ids.
+    The order is that of sequence numbers, and within one that of row ids. Entries that are
+    written again want ``keep_unknown``.
     """
     entries = list(snapshot.tail)
     for reference in snapshot.manifests:
-        entries += manifest_entries(store, reference)
+        entries += manifest_entries(store, reference, keep_unknown=keep_unknown)
     return sorted(entries, key=scan_order)
 
 

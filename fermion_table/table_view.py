@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 
 import fermion
@@ -17,6 +16,7 @@ from fermion_table import history
 from fermion_table.column_selection import BATCH_ID
 from fermion_table.errors import VersionNotFound
 from fermion_table.filters import TableFilter, both, table_filter
+from fermion_table.history_log import HistoryLog, history_log
 from fermion_table.manifest import Entry
 from fermion_table.paths import MAIN
 from fermion_table.publishing import Publisher
@@ -96,9 +96,16 @@ class TableView:
         walked = history.walk(self._store, self._snapshot, branch=self._branch)
         return list(walked)[::-1]
 
-    def history(self) -> list[dict[str, Any]]:
-        """What happened, newest first: a row for each snapshot."""
-        return [_history_row(snapshot) for snapshot in reversed(self.snapshots())]
+    def history(self, *, limit: int | None = None) -> HistoryLog:
+        """What happened, newest first: a dictionary for each snapshot; printed, a readable log.
+
+        Parameters
+        ----------
+        limit
+            At most so many, the newest.
+        """
+        walked = history.walk(self._store, self._snapshot, branch=self._branch)
+        return history_log(itertools.islice(walked, limit))
 
     def scan(
         self,
@@ -224,20 +231,6 @@ def _batch_filter(
         )
     ids = [batch_id] if isinstance(batch_id, int) else list(batch_id)
     return table_filter(col(BATCH_ID.name).isin(ids), schema, where=where)
-
-
-def _history_row(snapshot: Snapshot) -> dict[str, Any]:
-    return {
-        "id": snapshot.id,
-        "time": datetime.fromtimestamp(snapshot.time_ms / 1000, UTC),
-        "kind": snapshot.kind,
-        "author": snapshot.author,
-        "message": snapshot.message,
-        "schema_id": snapshot.schema.id,
-        **msgspec.structs.asdict(snapshot.deltas),
-        "files": snapshot.totals.files,
-        "rows": snapshot.totals.rows,
-    }
 
 
 def _check_file(store: AtomicStore, entry: Entry) -> list[str]:
