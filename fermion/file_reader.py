@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
@@ -27,6 +28,9 @@ LOCAL_GAP_BYTES, LOCAL_SPAN_BYTES = 64 * 1024, 4 * 1024 * 1024
 REMOTE_GAP_BYTES, REMOTE_SPAN_BYTES = 1024 * 1024, 16 * 1024 * 1024
 WINDOW_ROWS = 131_072
 REMOTE_THREADS = 16
+
+Rows = tuple[int, int] | RowRanges
+"""Rows by number: (start, stop), stop exclusive, or any set."""
 
 
 class FermionFile:
@@ -173,7 +177,7 @@ class FermionFile:
         columns: Sequence[ColumnName] | None = None,
         *,
         filter: Any = None,
-        rows: tuple[int, int] | None = None,
+        rows: Rows | None = None,
     ) -> pa.Table:
         """Read rows as a table.
 
@@ -185,7 +189,7 @@ class FermionFile:
         filter
             Rows to keep: `fermion.col` expressions, SQL text, tuples, or a pyarrow expression.
         rows
-            (start, stop), stop exclusive, before filtering.
+            (start, stop), stop exclusive, or any set of rows; before filtering.
 
         Raises
         ------
@@ -200,6 +204,7 @@ class FermionFile:
         columns: Sequence[ColumnName] | None = None,
         *,
         filter: Any = None,
+        rows: Rows | None = None,
         batch_size: int = 65_536,
     ) -> Iterator[pa.RecordBatch]:
         """Read in record batches of at most ``batch_size`` rows; holds a window of rows at a time.
@@ -210,7 +215,7 @@ class FermionFile:
             raise InvalidArgumentError(f"batch_size={batch_size}: expected at least 1")
         projected = self._project(columns)
         schema = self._result_schema(projected, columns is None)
-        for window in self._batches(projected, filter, None, whole_stripes=False):
+        for window in self._batches(projected, filter, rows, whole_stripes=False):
             for start in range(0, window.num_rows, batch_size):
                 piece = window.slice(start, batch_size)
                 yield _renamed(piece, schema) if projected else piece
@@ -241,16 +246,16 @@ class FermionFile:
         self,
         projected: Sequence[Projected],
         filter_given: Any,
-        rows: tuple[int, int] | None,
+        rows: Rows | None,
         *,
         whole_stripes: bool,
     ) -> Iterator[pa.RecordBatch]:
         expression, filter_columns = self._bound_filter(filter_given)
         for stripe, ranges in self._stripe_ranges(rows):
             if expression is None and whole_stripes:
-                yield self._stripes.batch(projected, stripe, ranges)
+                yield self._stripes.selected(projected, stripe, ranges)
             elif expression is None:
-                yield from self._windows(projected, stripe)
+                yield from self._windows(projected, stripe, ranges)
             else:
                 found = self._stripes.filtered(
                     expression, filter_columns, projected, stripe, ranges
@@ -258,33 +263,42 @@ class FermionFile:
                 if found is not None:
                     yield found
 
-    def _windows(self, projected: Sequence[Projected], stripe: int) -> Iterator[pa.RecordBatch]:
+    def _windows(
+        self, projected: Sequence[Projected], stripe: int, ranges: RowRanges | None
+    ) -> Iterator[pa.RecordBatch]:
         total = int(self._index.stripe_rows[stripe])
         if total <= WINDOW_ROWS or not self._index.source.source.is_local:
-            yield self._stripes.batch(projected, stripe, None)
+            yield self._stripes.selected(projected, stripe, ranges)
             return
         for start in range(0, total, WINDOW_ROWS):
             window = RowRanges.from_bounds([start], [min(start + WINDOW_ROWS, total)])
-            yield self._stripes.batch(projected, stripe, window)
+            wanted = window if ranges is None else window & ranges
+            if wanted:
+                yield self._stripes.selected(projected, stripe, wanted)
 
-    def _stripe_ranges(
-        self, rows: tuple[int, int] | None
-    ) -> Iterator[tuple[int, RowRanges | None]]:
-        starts = self._index.stripe_starts
+    def _stripe_ranges(self, rows: Rows | None) -> Iterator[tuple[int, RowRanges | None]]:
         if rows is None:
             yield from ((stripe, None) for stripe in range(self.num_stripes))
             return
-        start, stop = rows
+        wanted = self._wanted(rows)
+        starts = self._index.stripe_starts.tolist()
+        for stripe, (low, high) in enumerate(itertools.pairwise(starts)):
+            inside = wanted.clip(low, high)
+            if inside:
+                yield stripe, None if inside.total == high - low else inside.shift(-low)
+
+    def _wanted(self, rows: Rows) -> RowRanges:
+        """A set of rows, checked to lie within the file."""
+        if isinstance(rows, RowRanges):
+            start, stop = (int(rows.starts[0]), int(rows.stops[-1])) if rows else (0, 0)
+        else:
+            start, stop = rows
         if not 0 <= start <= stop <= self.num_rows:
             raise InvalidArgumentError(
-                f"{self._index.where}: rows={rows}: expected 0 <= start <= stop <= {self.num_rows}"
+                f"{self._index.where}: rows {start} to {stop}: expected 0 <= start <= stop <= "
+                f"{self.num_rows}"
             )
-        for stripe in range(self.num_stripes):
-            low, high = int(starts[stripe]), int(starts[stripe + 1])
-            first, last = max(start, low), min(stop, high)
-            if first < last:
-                whole = first == low and last == high
-                yield stripe, None if whole else RowRanges.from_bounds([first - low], [last - low])
+        return rows if isinstance(rows, RowRanges) else RowRanges.from_bounds([start], [stop])
 
     def _bound_filter(self, given: Any) -> tuple[Expression | None, list[Projected]]:
         """A filter resolved against only the columns that it names."""
@@ -305,13 +319,29 @@ class FermionFile:
         used = {path[0] for path in bound.columns()} if names is not None else set(schema.names)
         return bound, [column for column in columns if column.field.name in used]
 
-    def count(self, filter: Any = None) -> int:
+    def count(self, filter: Any = None, *, rows: Rows | None = None) -> int:
         """How many rows a filter selects; reads no data where statistics settle it."""
+        if filter is None:
+            return self.num_rows if rows is None else self._wanted(rows).total
+        return self.find(filter, rows=rows).total
+
+    def find(self, filter: Any, *, rows: Rows | None = None) -> RowRanges:
+        """Which rows a filter selects; reads no data where statistics settle it.
+
+        Parameters and errors are those of `read`.
+        """
         expression, columns = self._bound_filter(filter)
         if expression is None:
-            return self.num_rows
-        stripes = range(self.num_stripes)
-        return sum(self._stripes.count(expression, columns, stripe) for stripe in stripes)
+            return RowRanges.all(self.num_rows) if rows is None else self._wanted(rows)
+        starts = self._index.stripe_starts.tolist()
+        found = [RowRanges.empty()]
+        for stripe, within in self._stripe_ranges(rows):
+            inside = self._stripes.find(expression, columns, stripe, within)
+            found.append(inside.shift(starts[stripe]))
+        return RowRanges.from_bounds(
+            np.concatenate([each.starts for each in found]),
+            np.concatenate([each.stops for each in found]),
+        )
 
     def take(
         self,

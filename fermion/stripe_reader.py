@@ -93,6 +93,20 @@ class StripeReader:
         schema = pa.schema([column.field for column in columns])
         return pa.RecordBatch.from_arrays(self.arrays(columns, stripe, ranges), schema=schema)
 
+    def selected(
+        self, columns: Sequence[Projected], stripe: int, ranges: RowRanges | None
+    ) -> pa.RecordBatch:
+        """The same where rows may be missing here and there: small gaps are read and left out."""
+        joined = ranges and join_near(ranges, JOIN_ROWS)
+        batch = self.batch(columns, stripe, joined and self._whole(joined, stripe))
+        if ranges is None or joined is None or joined.total == ranges.total:
+            return batch
+        if not columns:
+            return empty_columns(ranges.total)
+        mask = ranges.to_mask(int(joined.stops[-1]))[joined.to_indices()]
+        arrays = _filtered(columns, batch.columns, mask)
+        return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+
     def settle(
         self, expression: Expression, columns: Sequence[Projected], stripe: int
     ) -> tuple[RowRanges, RowRanges]:
@@ -109,12 +123,22 @@ class StripeReader:
         may = ranges_that_may_match(expression, lookup, rows)
         return may, ranges_that_must_match(expression, lookup, rows) if may else may
 
-    def count(self, expression: Expression, columns: Sequence[Projected], stripe: int) -> int:
-        """How many rows of a stripe match; reads only rows that statistics leave in question."""
+    def find(
+        self,
+        expression: Expression,
+        columns: Sequence[Projected],
+        stripe: int,
+        within: RowRanges | None = None,
+    ) -> RowRanges:
+        """Which rows of a stripe match; reads only rows that statistics leave in question."""
         rows = int(self._index.stripe_rows[stripe])
         may, must = self.settle(expression, columns, stripe)
-        mask = self._mask(expression, columns, stripe, may & must.complement(rows))[0]
-        return must.total + int(mask.sum())
+        asked = may & must.complement(rows)
+        if within is not None:
+            asked = asked & join_near(within, JOIN_ROWS)
+        mask = self._mask(expression, columns, stripe, asked)[0]
+        found = must | RowRanges.from_indices(asked.to_indices()[mask])
+        return found if within is None else found & within
 
     def _bounds(
         self, column: Projected, path: tuple[str, ...], stripe: int, rows: int
@@ -232,11 +256,15 @@ class StripeReader:
             Rows of the stripe to look at; None: all.
         """
         may, must = self.settle(expression, filter_columns, stripe)
-        if within is not None:
-            may, must = may & within, must & within
+        if within is not None and may == must:
+            may = must = may & within
         if may == must:
-            return self.batch(columns, stripe, self._whole(may, stripe)) if may else None
+            return self.selected(columns, stripe, self._whole(may, stripe)) if may else None
+        if within is not None:
+            may = may & join_near(within, JOIN_ROWS)
         mask, read = self._mask(expression, filter_columns, stripe, may)
+        if within is not None:
+            mask = mask & within.to_mask(int(self._index.stripe_rows[stripe]))[may.to_indices()]
         if not mask.any():
             return None
         candidates = self._whole(may, stripe)
