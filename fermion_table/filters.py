@@ -8,18 +8,22 @@ values as of the widened ones; only an opaque pyarrow expression needs the types
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fermion.predicate import Expression, bind, evaluate, parse_filter, rename_columns
-from fermion.predicate.expression import And, Opaque
+from fermion.predicate import Expression, bind, col, evaluate, parse_filter, rename_columns
 from fermion_table.column_selection import queryable_fields
 from fermion_table.schema import Field, Path, TableSchema, field_to_arrow
+
+
+_And = type(col("a") & col("b"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +72,17 @@ def both(one: TableFilter | None, other: TableFilter | None) -> TableFilter | No
     """What selects the rows that both select; None selects all."""
     if one is None or other is None:
         return one or other
-    parts = one.parts + other.parts
-    return TableFilter(And(parts), parts)
+    return TableFilter(one.expression & other.expression, one.parts + other.parts)
 
 
 def conjuncts(expression: Expression) -> tuple[Expression, ...]:
     """The parts that must all be true."""
-    return expression.operands if isinstance(expression, And) else (expression,)
+    return expression.children() if isinstance(expression, _And) else (expression,)
 
 
 def conjunction(parts: Sequence[Expression]) -> Expression | None:
     """All parts as one filter; None for none."""
-    if not parts:
-        return None
-    return parts[0] if len(parts) == 1 else And(tuple(parts))
+    return reduce(operator.and_, parts) if parts else None
 
 
 def field_at(fields: Iterable[Field], path: Path) -> list[Field] | None:
@@ -122,10 +123,11 @@ def push_down(
     sources
         Those of the file that hold data.
     """
-    opaque = [node for node in part.walk() if isinstance(node, Opaque)]
-    if any(node.positional for node in opaque):
+    # Only a pyarrow expression, which no comparison can be made of, names several columns.
+    opaque = [node for node in part.walk() if hasattr(node, "paths")]
+    if any(getattr(node, "positional", False) for node in opaque):
         return None
-    exact = {path for node in opaque for path in node.paths}
+    exact = {path for node in opaque for path in getattr(node, "paths", ())}
     mapping: dict[Path, Path] = {}
     for path in part.columns():
         chain = field_at(table_fields, path)
