@@ -17,7 +17,6 @@ intervals, nested         none
 from __future__ import annotations
 
 import struct
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -99,8 +98,9 @@ def raw_decimal(raw: int, storage: pa.DataType) -> pa.Scalar | None:
     """An unscaled integer as a decimal scalar; None if it has more digits than the type."""
     if abs(raw) >= 10**storage.precision:
         return None
-    digits = tuple(map(int, str(abs(raw))))
-    return pa.scalar(Decimal((int(raw < 0), digits, -storage.scale)), storage)
+    # From bytes: Arrow takes no Python decimal with fewer digits than decimal places.
+    data = raw.to_bytes(storage.byte_width, "little", signed=True)
+    return pa.Array.from_buffers(storage, 1, [None, pa.py_buffer(data)])[0]
 
 
 def _bytes_value(key: int, storage: pa.DataType, pad: int) -> pa.Scalar:

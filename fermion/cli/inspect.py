@@ -97,7 +97,11 @@ def _column_lines(index: FileIndex, column: ColumnLayout, pages: bool) -> Iterat
     metadata = column.metadata
     parts = [size_text(metadata.stored_bytes)]
     if column.ratio is not None:
-        parts.append(f"Arrow's {size_text(column.arrow_bytes or 0)} / {column.ratio:.1f}")
+        times, than = (
+            max(column.ratio, 1 / column.ratio),
+            "smaller" if column.ratio >= 1 else "larger",
+        )
+        parts.append(f"{times:,.1f} times {than} than in Arrow")
     if column.null_count:
         parts.append(counted(column.null_count, "null"))
     if not metadata.streams:

@@ -62,14 +62,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str], console: Console) -> int:
-    commands, broken = _commands(argv)
+    wanted = next((each for each in argv if not each.startswith("-")), None)
+    commands, broken = _commands(wanted)
+    if wanted in broken:
+        console.complain(f"{wanted}: {broken[wanted]}")
+        return FOUND_PROBLEM
     try:
         arguments = _parser(commands).parse_args(argv)
     except SystemExit as end:  # argparse has printed what there is to say
         return int(end.code or 0)
-    if arguments.command in broken:
-        console.complain(f"{arguments.command}: {broken[arguments.command]}")
-        return FOUND_PROBLEM
     with warnings.catch_warnings():
         warnings.simplefilter("always", ConversionWarning)
         warnings.showwarning = lambda message, *_, **__: console.warn(str(message))
@@ -84,12 +85,11 @@ def _run(argv: Sequence[str], console: Console) -> int:
             return _status(error)
 
 
-def _commands(argv: Sequence[str]) -> tuple[dict[str, Command], dict[str, str]]:
+def _commands(wanted: str | None) -> tuple[dict[str, Command], dict[str, str]]:
     """Commands by name, and why some of other packages cannot be loaded.
 
     Other packages' commands are loaded only where one may be meant.
     """
-    wanted = next((each for each in argv if not each.startswith("-")), None)
     commands = dict(COMMANDS)
     broken: dict[str, str] = {}
     if wanted in COMMANDS:
@@ -106,13 +106,12 @@ def _commands(argv: Sequence[str]) -> tuple[dict[str, Command], dict[str, str]]:
 
 
 class _Broken:
-    """Stands for a command that cannot be loaded."""
+    """Stands for a command that cannot be loaded in the list of commands."""
 
     HELP = "(cannot be loaded)"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """Take any arguments."""
-        parser.add_argument("arguments", nargs=argparse.REMAINDER)
+        """Nothing to add."""
 
     def run(self, arguments: argparse.Namespace, console: Console) -> int:
         """Never called."""
