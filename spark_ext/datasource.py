@@ -18,6 +18,8 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
     InputPartition,
     WriterCommitMessage,
 )
@@ -28,6 +30,7 @@ from spark_ext.errors import UnsupportedBySpark
 from spark_ext.finished_tasks import delete_files
 from spark_ext.reading import ReadTask, bins, column_paths, scan_of
 from spark_ext.source_options import SourceOptions, parse_options
+from spark_ext.streaming import FermionStreamReader, FermionStreamWriter
 from spark_ext.types import exchange_schema, spark_schema
 from spark_ext.write_task import WriteTask
 from spark_ext.writing import check_columns, files_of, writer_factory
@@ -83,6 +86,20 @@ class FermionDataSource(DataSource):
             )
         return FermionWriter(self._chosen, schema)
 
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """Reads what commits append."""
+        return FermionStreamReader(self._chosen, schema)
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamArrowWriter:
+        """Appends micro-batches."""
+        if overwrite:
+            raise UnsupportedBySpark(
+                f"{self._chosen.path}: output mode complete is not supported; use append"
+            )
+        return FermionStreamWriter(self._chosen, schema)
+
 
 @dataclass(slots=True)
 class SplitsPartition(InputPartition):
@@ -107,8 +124,8 @@ class FermionReader(DataSourceReader):
     def __init__(self, options: SourceOptions, snapshot_id: int | None, schema: StructType) -> None:
         if snapshot_id is None:  # the schema is the user's own
             options = replace(options, columns=column_paths(schema))
-        else:
-            options = replace(options, snapshot_id=snapshot_id, tag=None, as_of=None)
+        elif options.tag is None:  # a tag stays where it is, and outlives its snapshot's slot
+            options = replace(options, snapshot_id=snapshot_id, as_of=None)
         self._scan: Scan | None = scan_of(options)
         self._read = ReadTask(self._scan.reader, exchange_schema(schema))
 

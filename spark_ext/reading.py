@@ -13,7 +13,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from fermion.errors import InvalidArgumentError
 from fermion_table import Scan, Split, SplitReader, Table
 from spark_ext.exchange import convert_batches
 from spark_ext.session import classic
@@ -117,19 +116,14 @@ def scan_of(options: SourceOptions) -> Scan:
         More than one version is named.
     TableNotFound, VersionNotFound, ColumnNotFoundError
     """
-    named = [options.snapshot_id, options.tag, options.as_of]
-    if sum(version is not None for version in named) > 1:
-        raise InvalidArgumentError("snapshot id, tag and as-of time: expected one of them")
     table = Table.open(
-        options.path,
-        version=options.tag,
-        branch=options.branch or "main",
-        storage_options=options.storage_options,
+        options.path, branch=options.branch or "main", storage_options=options.storage_options
     )
     return table.scan(
         columns=options.columns,
         filter=options.filter,
         snapshot_id=options.snapshot_id,
+        tag=options.tag,
         as_of=options.as_of,
         batch_id=options.batch_id,
     )
