@@ -22,7 +22,6 @@ from fermion.predicate import Expression, bind, col, evaluate, parse_filter, ren
 from fermion_table.column_selection import queryable_fields
 from fermion_table.schema import Field, Path, TableSchema, field_to_arrow
 
-
 _And = type(col("a") & col("b"))
 
 

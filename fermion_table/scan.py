@@ -16,7 +16,6 @@ from fermion.errors import InvalidArgumentError
 from fermion_table import type_codec
 from fermion_table.column_selection import queryable_fields, select_columns
 from fermion_table.conversion import empty_columns
-from fermion_table.errors import UnsupportedFeature
 from fermion_table.filters import TableFilter
 from fermion_table.manifest import Entry
 from fermion_table.manifest_store import manifest_entries, scan_order
@@ -119,9 +118,6 @@ class Scan:
     @cached_property
     def _plan(self) -> ScanPlan:
         kept, steps = self.entries
-        for entry in kept:
-            if entry.deletion_vector is not None:
-                raise UnsupportedFeature(f"{entry.file}: deletion vectors can't be read yet")
         return ScanPlan(
             snapshot_id=self.snapshot.id,
             splits=splits_of(kept, self.store.locate),
@@ -204,7 +200,7 @@ class Scan:
         if self.filter is None:
             total = sum(entry.live_rows for entry in self.entries[0])
         else:
-            reader = self.reader
+            reader = self.select(()).reader  # only what the filter reads
             total = sum(
                 _map_ordered(
                     lambda split: reader.count(split, threads=1), plan.splits, self._threads
