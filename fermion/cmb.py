@@ -26,7 +26,12 @@ from typing import NamedTuple
 import numpy as np
 
 from fermion.checksum import crc32c
-from fermion.errors import ChecksumError, InvalidFileError, UnsupportedVersionError
+from fermion.errors import (
+    ChecksumError,
+    InvalidFileError,
+    TruncatedFileError,
+    UnsupportedVersionError,
+)
 from fermion.layout import (
     ALL_NULL_LENGTH,
     CMB_HEADER,
@@ -230,6 +235,8 @@ class ColumnBlock:
         What the footer says.
     chunk_stop
         Where chunk bytes must end: the start of the CMB area.
+    file_size
+        Bytes of the file.
     where
         File and column, for messages.
     sizes
@@ -243,10 +250,12 @@ class ColumnBlock:
         stream_types: Sequence[StreamType],
         num_stripes: int,
         chunk_stop: int,
+        file_size: int,
         where: str,
         sizes: Sequence[int],
     ) -> None:
-        self._data, self._where, self._chunk_stop = data, where, chunk_stop
+        self._data, self._where = data, where
+        self._chunk_stop, self._file_size = chunk_stop, file_size
         self._types = stream_types
         self._stripe_size, stream_size, self._simple_size, self._full_size, self._page_size = sizes
         self._check_frame()
@@ -329,7 +338,12 @@ class ColumnBlock:
         return self._streams[stream][0]
 
     def chunk(self, stream: int, stripe: int) -> Chunk:
-        """The descriptor of one chunk, checked against the file's bounds."""
+        """The descriptor of one chunk, checked against the file's bounds.
+
+        Raises
+        ------
+        InvalidFileError, TruncatedFileError
+        """
         kind, base = self._streams[stream]
         if kind is DescType.USE_DEFAULT:
             return _DEFAULT
@@ -348,6 +362,11 @@ class ColumnBlock:
                     f"stream {stream}, stripe {stripe}: all null, which only VALIDITY can be"
                 )
             return chunk._replace(num_pages=0)
+        if chunk.offset + chunk.length > self._file_size:
+            raise TruncatedFileError(
+                f"{self._where}: CMB: stream {stream}, stripe {stripe}: chunk at "
+                f"{chunk.offset}+{chunk.length}, the file has {self._file_size} bytes"
+            )
         if chunk.offset < HEAD.itemsize or chunk.offset + chunk.length > self._chunk_stop:
             raise self.error(
                 f"stream {stream}, stripe {stripe}: chunk at {chunk.offset}+{chunk.length}, "

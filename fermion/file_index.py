@@ -250,6 +250,7 @@ class FileIndex:
             types,
             footer.num_stripes,
             footer.cmb_offset,
+            footer.file_length,
             f"{self.where}: column {name}",
             footer.sizes,
         )

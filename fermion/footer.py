@@ -51,7 +51,8 @@ KNOWN_SIZES = tuple(
     for struct_type in (STRIPE_META, STREAM_META, SIMPLE_CHUNK_DESC, FULL_CHUNK_DESC, PAGE_META)
 )
 SIZE_MIN = HEAD.itemsize + FOOTER.itemsize
-SUPPORTED_INCOMPAT = Incompat(0)
+# A plain number: the complement of a flag leaves out the bits that have no name yet.
+SUPPORTED_INCOMPAT = 0
 
 
 @dataclass(frozen=True, slots=True)
