@@ -63,7 +63,7 @@ def plan_compaction(
     target_bytes
         What a file should have; a group ends once it has that much.
     min_input_files
-        Smaller groups are left alone.
+        Smaller groups are left alone, unless many of their rows are deleted.
     """
     if min_input_files < 2:
         raise InvalidArgumentError(f"min_input_files={min_input_files}: expected at least 2")
@@ -73,16 +73,20 @@ def plan_compaction(
             kind = entry.partition, entry.bucket, entry.level, entry.batch is None
             kinds.setdefault(kind, []).append(entry)
     groups = [group for kind in kinds.values() for group in _groups(kind, target_bytes)]
-    return [group for group in groups if len(group.entries) >= min_input_files]
+    return [
+        group
+        for group in groups
+        if len(group.entries) >= min_input_files or any(map(_is_worn, group.entries))
+    ]
 
 
 def _is_candidate(entry: Entry, target_bytes: int) -> bool:
-    if entry.deletion_vector is not None:
-        return False  # until they can be read
-    return (
-        entry.size < SMALL_FRACTION * target_bytes
-        or entry.delete_rows > DELETED_FRACTION * entry.rows
-    )
+    return entry.size < SMALL_FRACTION * target_bytes or _is_worn(entry)
+
+
+def _is_worn(entry: Entry) -> bool:
+    """Whether a file is worth rewriting for its deleted rows alone."""
+    return entry.delete_rows > DELETED_FRACTION * entry.rows
 
 
 def _groups(entries: Iterable[Entry], target_bytes: int) -> Iterator[CompactionGroup]:
@@ -90,7 +94,7 @@ def _groups(entries: Iterable[Entry], target_bytes: int) -> Iterator[CompactionG
     size = 0
     for entry in entries:
         group.append(entry)
-        size += entry.size
+        size += entry.size * entry.live_rows // max(entry.rows, 1)
         if size >= target_bytes or len(group) * OPEN_COST_BYTES >= GROUP_COST_BYTES_MAX:
             yield CompactionGroup(tuple(group))
             group, size = [], 0

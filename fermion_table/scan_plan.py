@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from fermion.predicate import Bounds
 from fermion_table.column_selection import BATCH_ID, queryable_fields
+from fermion_table.deletion_vector import vector_location
 from fermion_table.filters import TableFilter, field_at, same_ids
 from fermion_table.manifest import Entry, ManifestReference
 from fermion_table.partition_pruning import manifest_bounds, partitions_that_may_match
@@ -149,7 +150,10 @@ def plan_scan(
 
 def splits_of(entries: Iterable[Entry], locate: Callable[[str], str]) -> tuple[Split, ...]:
     """One split a file; ``locate`` tells where a path of the table lies."""
-    return tuple(split_of(entry, entry.external_path or locate(entry.path)) for entry in entries)
+    return tuple(
+        split_of(entry, entry.external_path or locate(entry.path), vector_location(entry, locate))
+        for entry in entries
+    )
 
 
 def _names(schema: TableSchema) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fermion_table.manifest import Entry
+from fermion_table.manifest import DeletionVector, Entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +32,8 @@ class Split:
         Partition values, as JSON values.
     row_range
         Rows to read, (start, stop), stop exclusive; None: all.
+    deletion, deletion_location
+        Rows of the file that are gone, and where that is stored.
     """
 
     location: str
@@ -44,12 +46,14 @@ class Split:
     in_batches: bool = False
     partition: tuple[Any, ...] = ()
     row_range: tuple[int, int] | None = None
+    deletion: DeletionVector | None = None
+    deletion_location: str = ""
 
     @property
     def rows_wanted(self) -> int:
-        """Rows to read, before filtering."""
+        """Rows to read, before filtering; at most, of a part of a file with deleted rows."""
         if self.row_range is None:
-            return self.rows
+            return self.rows - (self.deletion.rows if self.deletion is not None else 0)
         return self.row_range[1] - self.row_range[0]
 
     def has_data(self, field_id: int) -> bool:
@@ -59,13 +63,15 @@ class Split:
         return any(first <= field_id <= last for first, last in self.columns)
 
 
-def split_of(entry: Entry, location: str) -> Split:
+def split_of(entry: Entry, location: str, deletion_location: str = "") -> Split:
     """A whole data file as a split.
 
     Parameters
     ----------
     location
         Where the file lies: ``AtomicStore.locate`` of its path, or the entry's external path.
+    deletion_location
+        See `deletion_vector.vector_location`.
     """
     return Split(
         location=location,
@@ -77,4 +83,6 @@ def split_of(entry: Entry, location: str) -> Split:
         columns=entry.columns,
         in_batches=entry.batch is not None,
         partition=entry.partition,
+        deletion=entry.deletion_vector,
+        deletion_location=deletion_location,
     )

@@ -8,19 +8,21 @@ share one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 import fermion
-from fermion.predicate import Expression
+from fermion.predicate import Expression, RowRanges
 from fermion_table.column_selection import (
     BATCH_COLUMNS,
     file_columns,
     select_paths,
 )
 from fermion_table.conversion import Conversion, convert_batch, empty_columns, plan_reading
+from fermion_table.deletion_vector import ranges_of, read_vector
 from fermion_table.filters import TableFilter, conjunction, push_down, selected
 from fermion_table.row_selection import filter_rows
 from fermion_table.schema import Field, Path, field_to_arrow
@@ -126,7 +128,7 @@ class SplitReader:
             For decoding the file; None takes the number of processors.
         """
         plan = self.plan(split)
-        for batch in self._file_batches(split, plan, threads):
+        for batch in self._file_batches(split, plan, threads, self.rows(split)):
             converted = convert_batch(plan.conversions, batch, plan.schema)
             if plan.residual is not None:
                 converted = filter_rows(converted, selected(plan.residual, converted))
@@ -135,31 +137,56 @@ class SplitReader:
             if converted.num_rows:
                 yield converted
 
+    def rows(self, split: Split) -> RowRanges | None:
+        """The rows of the file that the split holds and that are not deleted; None: all."""
+        wanted = None
+        if split.row_range is not None:
+            wanted = RowRanges.from_bounds(*([bound] for bound in split.row_range))
+        if split.deletion is not None:
+            options = self.request.storage_options
+            gone = read_vector(split.deletion_location, split.deletion, split.rows, options)
+            live = ranges_of(gone).complement(split.rows)
+            wanted = live if wanted is None else wanted & live
+        return wanted
+
     def count(self, split: Split, *, threads: int | None = None) -> int:
         """How many rows of a split the filter selects."""
         plan = self.plan(split)
-        if plan.residual is None and split.row_range is None:
-            if plan.pushed is None:
-                return split.rows
+        if plan.pushed is None and plan.residual is None and split.row_range is None:
+            return split.rows_wanted
+        return self.find(split, threads=threads).total
+
+    def find(self, split: Split, *, threads: int | None = None) -> RowRanges:
+        """Which rows of the split's file the filter selects, by their numbers in the file."""
+        plan = self.plan(split)
+        wanted = self.rows(split)
+        if plan.pushed is not None:
             with self._open(split, threads) as file:
-                return file.count(plan.pushed)
-        return sum(batch.num_rows for batch in self.read(split, threads=threads))
+                wanted = file.find(plan.pushed, rows=wanted)
+        elif wanted is None:
+            wanted = RowRanges.all(split.rows)
+        if plan.residual is None or not wanted:
+            return wanted
+        settled = replace(plan, pushed=None)
+        masks = [
+            selected(plan.residual, convert_batch(plan.conversions, batch, plan.schema))
+            for batch in self._file_batches(split, settled, threads, wanted)
+        ]
+        return RowRanges.from_indices(wanted.to_indices()[np.concatenate(masks)])
 
     def _file_batches(
-        self, split: Split, plan: FilePlan, threads: int | None
+        self, split: Split, plan: FilePlan, threads: int | None, wanted: RowRanges | None
     ) -> Iterator[pa.RecordBatch]:
         rows = self.request.batch_rows
         if not plan.needs_file:
-            for start in range(0, split.rows_wanted, rows):
-                count = min(rows, split.rows_wanted - start)
-                yield empty_columns(pa.schema([]), count)
+            total = split.rows if wanted is None else wanted.total
+            for start in range(0, total, rows):
+                yield empty_columns(pa.schema([]), min(rows, total - start))
             return
         with self._open(split, threads) as file:
-            if split.row_range is None:
-                yield from file.iter_batches(plan.columns, filter=plan.pushed, batch_size=rows)
-            else:
-                table = file.read(plan.columns, filter=plan.pushed, rows=split.row_range)
-                yield from table.to_batches(max_chunksize=rows)
+            yield from file.iter_batches(
+                plan.columns, filter=plan.pushed, rows=wanted, batch_size=rows
+            )
 
     def _open(self, split: Split, threads: int | None) -> fermion.FermionFile:
         prefetch = None
