@@ -1,0 +1,264 @@
+"""Scans: columns, filters, limits, forms of the result, and that pruning changes no answer."""
+
+from __future__ import annotations
+
+import pickle
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fermion
+from fermion import col
+from fermion.errors import ColumnNotFoundError, InvalidArgumentError
+from fermion_table import Table
+from fermion_table.column_selection import select_columns
+from tests.equality import assert_logically_equal
+from tests.strategies import random_array, scalar_types
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("name", pa.string()),
+        ("s", pa.struct([("x", pa.int32()), ("y", pa.struct([("z", pa.string())]))])),
+    ],
+    metadata={"made": "here"},
+)
+
+
+def part(start):
+    return pa.Table.from_pylist(
+        [
+            {"id": n, "name": f"n{n}", "s": None if n % 4 == 3 else {"x": n, "y": {"z": "z" * n}}}
+            for n in range(start, start + 5)
+        ],
+        SCHEMA,
+    )
+
+
+WHOLE = pa.concat_tables([part(start) for start in range(0, 20, 5)])
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    table = Table.create(tmp_path_factory.mktemp("scan") / "table", SCHEMA)
+    for start in range(0, 20, 5):
+        table.append(part(start))
+    return table
+
+
+FORMS = {
+    "to_arrow": lambda scan: scan.to_arrow(),
+    "to_batches": lambda scan: pa.Table.from_batches(scan.to_batches(), schema=scan.schema),
+    "to_reader": lambda scan: scan.to_reader().read_all(),
+    "stream": lambda scan: pa.RecordBatchReader.from_stream(scan).read_all(),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_every_form_gives_the_rows_in_the_order_they_came(table, form, threads):
+    found = FORMS[form](table.scan(threads=threads))
+    assert found.schema.equals(SCHEMA, check_metadata=True)
+    assert found.equals(WHOLE)
+
+
+def test_frames_of_pandas_polars_and_duckdb_hold_the_rows(table):
+    scan = table.scan(columns=["id", "name"], filter="id > 2")
+    wanted = WHOLE.select(["id", "name"]).slice(3).replace_schema_metadata(None)
+    assert pa.Table.from_pandas(scan.to_pandas()).replace_schema_metadata(None).equals(wanted)
+    assert scan.to_polars().to_dict(as_series=False) == wanted.to_pydict()
+    lazy = scan.to_polars(lazy=True).filter(pl.col("id") < 6).select("name").head(2).collect()
+    assert lazy.to_dict(as_series=False) == {"name": ["n3", "n4"]}
+    with duckdb.connect() as connection:
+        assert scan.to_duckdb(connection).aggregate("sum(id)").fetchall() == [(187,)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "names"),
+    [
+        (["name", "id"], ["name", "id"]),
+        (["s.x"], ["s"]),
+        (["s.y.z", "id", "s.x"], ["s", "id"]),
+        ([("s", "y")], ["s"]),
+        ([], []),
+    ],
+)
+def test_columns_come_in_the_order_asked_and_structs_are_pruned(table, columns, names):
+    found = table.scan(columns=columns).to_arrow()
+    assert found.column_names == names
+    assert found.num_rows == 20
+    if "s.y.z" in columns:
+        assert found.field("s").type == SCHEMA.field("s").type
+    if columns == ["s.x"]:
+        assert found.column("s").to_pylist()[:4] == [{"x": 0}, {"x": 1}, {"x": 2}, None]
+
+
+@pytest.mark.parametrize("columns", [["nope"], ["s.nope"], ["id.x"], [("s", "y", "q")]])
+def test_a_column_that_is_not_there_is_an_error_at_once(table, columns):
+    with pytest.raises(ColumnNotFoundError):
+        table.scan(columns=columns)
+
+
+def test_a_text_of_columns_or_a_negative_limit_is_refused(table):
+    with pytest.raises(InvalidArgumentError, match="list of names"):
+        table.scan(columns="id")
+    with pytest.raises(InvalidArgumentError, match="limit=-1"):
+        table.scan(limit=-1)
+    with pytest.raises(InvalidArgumentError, match="one of them"):
+        table.scan(snapshot_id=1, tag="x")
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "id >= 5 AND id < 7",
+        col("id").between(5, 6),
+        [("id", ">=", 5), ("id", "<", 7)],
+        pa.compute.field("id").isin([5, 6]),
+        "s.x IN (5, 6)",
+        "s.y.z = 'zzzzz' OR name = 'n6'",
+    ],
+    ids=["sql", "col", "dnf", "pyarrow", "nested", "or"],
+)
+def test_filters_come_in_every_form(table, question):
+    assert table.scan(filter=question).to_arrow().column("id").to_pylist() == [5, 6]
+    assert table.scan(filter=question, columns=["name"]).to_arrow().to_pydict() == {
+        "name": ["n5", "n6"]
+    }
+    assert table.scan(filter=question).count() == 2
+
+
+def test_a_filter_opens_only_files_that_may_match(table, monkeypatch):
+    opened = []
+    real = fermion.open
+
+    def counting(path, **options):
+        opened.append(path)
+        return real(path, **options)
+
+    monkeypatch.setattr("fermion.open", counting)
+    scan = table.scan(filter="id = 7")
+    assert scan.to_arrow().num_rows == 1
+    assert len(opened) == 1
+    assert "statistics: 1 of 4 files" in scan.explain()
+    assert "filter: id = 7" in scan.explain()
+    assert table.scan(filter="id > 100").to_arrow().num_rows == 0
+    assert len(opened) == 1
+
+
+def test_a_limit_stops_reading(table, monkeypatch):
+    opened = []
+    real = fermion.open
+    monkeypatch.setattr("fermion.open", lambda path, **o: opened.append(path) or real(path, **o))
+    assert table.scan(limit=3, threads=1).to_arrow().equals(WHOLE.slice(0, 3))
+    assert len(opened) == 1
+    assert table.scan(limit=7).to_arrow().equals(WHOLE.slice(0, 7))
+    assert table.scan(limit=0).to_arrow().num_rows == 0
+    assert table.scan(limit=99).count() == 20
+    assert table.scan(limit=3, filter="id > 1").count() == 3
+    assert table.scan(columns=[], limit=3).to_arrow().num_rows == 3
+    assert table.scan().head(2).equals(WHOLE.slice(0, 2))
+
+
+def test_counting_without_a_filter_opens_nothing(table, monkeypatch):
+    monkeypatch.setattr("fermion.open", lambda *args, **options: 1 / 0)
+    assert table.scan().count() == 20
+    assert table.scan(columns=[]).to_arrow().num_rows == 20
+
+
+def test_the_reader_and_its_splits_read_the_same_in_another_process(table):
+    """Pickled apart, as an engine ships them."""
+    scan = table.scan(columns=["name", "s.x"], filter="id > 3 AND s.x < 12")
+    reader = pickle.loads(pickle.dumps(scan.reader))
+    splits = [pickle.loads(pickle.dumps(split)) for split in scan.plan().splits]
+    assert len(pickle.dumps(scan.plan().splits[0])) < 1_000
+    batches = [batch for split in splits for batch in reader.read(split, threads=1)]
+    assert pa.Table.from_batches(batches, schema=reader.schema).equals(scan.to_arrow())
+
+
+def test_a_split_of_some_rows_reads_those(table):
+    scan = table.scan(columns=["id"])
+    (split, *_) = scan.plan().splits
+    values = {"row_range": (1, 4)}
+    some = type(split)(**{name: getattr(split, name) for name in split.__slots__} | values)
+    assert [b.column(0).to_pylist() for b in scan.reader.read(some)] == [[1, 2, 3]]
+    assert scan.reader.count(some) == 3
+
+
+def test_batch_columns_are_there_when_asked_for_and_null_in_other_files(table_path):
+    table = Table.create(table_path, pa.schema([("v", pa.int8())]))
+    table.append_batches([(7, {"v": [1, 2]}), (9, {"v": []}), (8, {"v": [3]})])
+    table.append({"v": [4]})
+    asked = ["batch_id", "index_in_batch", "v"]
+    assert table.scan().schema.names == ["v"]
+    assert table.scan(columns=asked).to_arrow().to_pydict() == {
+        "batch_id": [7, 7, 8, None],
+        "index_in_batch": [0, 1, 0, None],
+        "v": [1, 2, 3, 4],
+    }
+    assert table.lookup_batch(8).to_pydict() == {"v": [3]}
+    assert table.lookup_batch(9).num_rows == table.lookup_batch(1).num_rows == 0
+    assert table.scan(batch_id=[7, 8], filter="v > 1").to_arrow().to_pydict() == {"v": [2, 3]}
+    assert table.scan(filter="batch_id IS NULL").to_arrow().to_pydict() == {"v": [4]}
+    assert len(table.scan(batch_id=8).plan().splits) == 1
+
+
+def test_a_users_own_batch_id_column_hides_the_virtual_one(table_path):
+    table = Table.create(table_path, pa.schema([("batch_id", pa.string())]))
+    table.append({"batch_id": ["x"]})
+    assert table.scan(filter="batch_id = 'x'").count() == 1
+    with pytest.raises(InvalidArgumentError, match="hides the batch ids"):
+        table.scan(batch_id=1)
+    assert [f.name for f in select_columns(table.schema, None, where="t")] == ["batch_id"]
+
+
+def comparable(dtype):
+    """Arrow compares no decimals of negative scale."""
+    return not pa.types.is_decimal(dtype) or dtype.scale >= 0
+
+
+@settings(max_examples=60)
+@given(
+    scalar_types().filter(comparable),
+    st.integers(0, 2**32),
+    st.sampled_from(["==", "!=", "<", "<=", ">", ">=", "in", "not in", "null", "not null"]),
+)
+def test_pruning_changes_no_answer(tmp_path_factory, dtype, seed, operator):
+    """Any type, over files of sorted values, against the filter applied to all rows at once."""
+    rng = np.random.default_rng(seed)
+    path = tmp_path_factory.mktemp("prune") / "table"
+    data = pa.table({"v": random_array(rng, dtype, 24), "n": np.arange(24)})
+    table = Table.create(path, data.schema, durability="fast")
+    for start in range(0, 24, 6):
+        table.append(data.slice(start, 6))
+    literal = data.column("v")[int(rng.integers(0, 24))]
+    column = col("v")
+    try:
+        question = {
+            "==": lambda: column == literal,
+            "!=": lambda: column != literal,
+            "<": lambda: column < literal,
+            "<=": lambda: column <= literal,
+            ">": lambda: column > literal,
+            ">=": lambda: column >= literal,
+            "in": lambda: column.isin([literal]),
+            "not in": lambda: ~column.isin([literal]),
+            "null": column.is_null,
+            "not null": column.is_valid,
+        }[operator]()
+        scan = table.scan(filter=question)
+    except InvalidArgumentError:
+        return  # a type that does not compare
+    file = tmp_path_factory.mktemp("whole") / "file.fermion"
+    fermion.write_table(data, file)
+    options = fermion.ReadOptions(use_statistics=False)
+    with fermion.open(file, options=options) as whole:
+        wanted = whole.read(filter=question)
+    assert scan.to_arrow().column("n").to_pylist() == wanted.column("n").to_pylist()
+    assert scan.count() == wanted.num_rows
+    assert_logically_equal(scan.to_arrow(), wanted)
