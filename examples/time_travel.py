@@ -32,8 +32,8 @@ def main() -> int:
     monday = table.append(rows(("tea", 3.0), ("coffee", 4.0)), message="Monday's prices")
     table.tags.create("week-1", version=monday.id)
     table.append(rows(("cocoa", 5.0)), message="cocoa is back")
-    mistake = table.delete("price > 3.5")
-    print(f"after the mistake: {table.scan().count()} of 3 rows are left")
+    mistake = table.append(rows(("tea", 300.0)), message="a price without its point")
+    print(f"after the mistake: {table.scan().count()} rows instead of 3")
 
     by_id = table.scan(snapshot_id=monday.id).count()
     by_tag = table.scan(tag="week-1").count()

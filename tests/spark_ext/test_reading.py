@@ -12,7 +12,7 @@ from pyspark.sql import functions
 
 import fermion
 import spark_ext
-from fermion.errors import ColumnNotFoundError
+from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion_table import Table, TableNotFound, VersionNotFound
 from spark_ext.errors import UnsupportedBySpark
 
@@ -105,6 +105,18 @@ def test_old_snapshots_are_read_under_their_own_schema(spark, path):
     frame = spark_ext.read_table(spark, path, snapshot_id=2)
     assert "score" not in frame.columns
     assert ids(frame) == list(range(20))
+
+
+def test_a_tag_names_a_snapshot(spark, tmp_path):
+    table = Table.create(tmp_path / "t", SCHEMA)
+    table.append(rows(0, 2))
+    table.tags.create("first")
+    table.append(rows(2, 4))
+    assert ids(spark_ext.read_table(spark, tmp_path / "t", tag="first")) == [0, 1]
+    loaded = spark.read.format("fermion").option("tag", "first").load(str(tmp_path / "t"))
+    assert ids(loaded) == [0, 1]
+    with pytest.raises(InvalidArgumentError, match="expected one of them"):
+        spark_ext.read_table(spark, tmp_path / "t", tag="first", snapshot_id=1)
 
 
 def test_a_frame_stays_at_its_snapshot(spark, tmp_path):
