@@ -87,6 +87,18 @@ class MaintenanceResult:
     paths: tuple[str, ...] = ()
     dry_run: bool = False
 
+    def __str__(self) -> str:
+        gone = {
+            "snapshots": self.snapshots,
+            "slots": self.slots,
+            "tags": self.tags,
+            "data files": self.files,
+            "metadata objects": self.objects,
+        }
+        listed = ", ".join(f"{count:,} {noun}" for noun, count in gone.items() if count)
+        verb = "would delete" if self.dry_run else "deleted"
+        return f"{verb} {listed or 'nothing'} ({self.bytes:,} bytes)"
+
 
 @dataclass(slots=True)
 class LiveObjects:

@@ -34,6 +34,12 @@ def load_table_schema(store: AtomicStore, reference: SchemaReference) -> TableSc
     return schema
 
 
+def schema_paths(store: AtomicStore, reference: SchemaReference) -> list[str]:
+    """The objects of a schema version and of those before it, which files may need."""
+    ancestors = load_table_schema(store, reference).ancestors
+    return [reference.path, *(version.path for version in ancestors)]
+
+
 def version_of(reference: SchemaReference) -> SchemaVersion:
     """A reference as a later schema version holds it."""
     return SchemaVersion(

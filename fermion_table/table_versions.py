@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from typing import Any
+from datetime import timedelta
+from functools import partial
+from typing import Any, Self
 
 from fermion.errors import InvalidArgumentError
 from fermion_table.change_scan import ChangeScan, commits_between
 from fermion_table.filters import table_filter
 from fermion_table.history import Version
+from fermion_table.location import open_store
+from fermion_table.maintenance import MaintenanceResult, expire_snapshots, remove_orphan_files
+from fermion_table.next_snapshot import now_ms
+from fermion_table.paths import MAIN
 from fermion_table.restore import restore
 from fermion_table.schema import PathLike
-from fermion_table.schema_store import SchemaVersions
+from fermion_table.schema_store import SchemaVersions, schema_paths
 from fermion_table.snapshot import Snapshot
+from fermion_table.storage import Durability
+from fermion_table.table_clone import clone_table
 from fermion_table.table_difference import TableDiff, table_difference
 from fermion_table.table_view import TableView
-from fermion_table.version_lookup import find_version
+from fermion_table.version_lookup import Moment, find_version, moment_ms
 from fermion_table.version_names import Branches, Tags
 
 
@@ -122,4 +131,106 @@ class TableVersions(TableView):
             columns=None if columns is None else tuple(columns),
             filter=table_filter(filter, schemas.current, where=self.location),
             threads=threads,
+        )
+
+    def clone(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        version: Version | None = None,
+        storage_options: dict[str, Any] | None = None,
+        durability: Durability = "full",
+        message: str | None = None,
+    ) -> Self:
+        """Make a table of its own history that begins with a state of this one.
+
+        No data is copied: the clone reads this table's files where they are, and a tag here keeps
+        them. Delete that tag, ``clone-...``, once the clone is gone.
+
+        Parameters
+        ----------
+        path
+            Where the clone lies; there must be no table yet.
+        version
+            What to clone; None: the snapshot that this object sees.
+        storage_options
+            Of the clone; None takes this table's. They have to open this table's files too.
+
+        Raises
+        ------
+        TableExists, VersionNotFound
+        """
+        snapshot, _ = self._find(version)
+        options = self._store.storage_options if storage_options is None else storage_options
+        target = open_store(path, storage_options=options, durability=durability)
+        return type(self)(target, clone_table(self._store, snapshot, target, message=message))
+
+    def expire_snapshots(
+        self,
+        *,
+        older_than: Moment | timedelta | None = None,
+        retain_last: int | None = None,
+        dry_run: bool = False,
+    ) -> MaintenanceResult:
+        """Let old snapshots of main go, with the data that nothing else needs.
+
+        What a kept snapshot, a tag, a branch or a clone refers to stays. A snapshot's slot goes an
+        hour after its data, so that a commit under way can't take its id.
+
+        Parameters
+        ----------
+        older_than
+            A time, or a timedelta before now; None: 7 days.
+        retain_last
+            As many stay however old they are; None: 10.
+        dry_run
+            Only say what would go.
+
+        Raises
+        ------
+        InvalidArgumentError
+            This object is on another branch.
+        CorruptMetadata, OSError
+            Something kept can't be read; nothing was deleted.
+        """
+        if self._branch != MAIN:
+            raise InvalidArgumentError(
+                f"{self.location}: snapshots of branch {self._branch!r} don't expire; delete the "
+                "branch, or expire those of main"
+            )
+        now = now_ms()
+        return expire_snapshots(
+            self._store,
+            schema_paths=partial(schema_paths, self._store),
+            older_than_ms=moment_ms(older_than, now_ms=now),
+            retain_last=retain_last,
+            dry_run=dry_run,
+            now=now,
+        )
+
+    def remove_orphan_files(
+        self, *, older_than: Moment | timedelta | None = None, dry_run: bool = False
+    ) -> MaintenanceResult:
+        """Delete files in the table's directory that nothing refers to: failed writers' traces.
+
+        Parameters
+        ----------
+        older_than
+            Only files last written before this time, or longer ago than this timedelta; None: 3
+            days. Younger ones may belong to a writer that has not committed yet.
+        dry_run
+            Only say what would go.
+
+        Raises
+        ------
+        CorruptMetadata, OSError
+            Something referred to can't be read; nothing was deleted.
+        """
+        now = now_ms()
+        return remove_orphan_files(
+            self._store,
+            schema_paths=partial(schema_paths, self._store),
+            older_than_ms=moment_ms(older_than, now_ms=now),
+            dry_run=dry_run,
+            now=now,
         )

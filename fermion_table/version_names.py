@@ -93,7 +93,7 @@ class Tags:
         return references.create_tag(self.store, name, snapshot, message=message, keep_ms=keep_ms)
 
     def delete(self, name: str) -> None:
-        """Delete a tag; data that only it kept goes with the next expiry.
+        """Delete a tag; data that only it kept goes with the next expiry or orphan removal.
 
         Raises
         ------
@@ -176,7 +176,7 @@ class Branches:
         return snapshot
 
     def delete(self, name: str) -> None:
-        """Delete a branch; data that only it kept goes with the next expiry.
+        """Delete a branch; data that only it kept goes with the next removal of orphan files.
 
         Raises
         ------
