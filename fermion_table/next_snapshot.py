@@ -260,14 +260,20 @@ def _sequence_numbers(added: Sequence[Entry]) -> int:
 
 
 def sum_deltas(added: Sequence[Entry], removed: Sequence[Entry]) -> Deltas:
-    """What a commit changed, in numbers."""
+    """What a commit changed, in numbers; a file in both only had other rows deleted."""
+    before = {entry.file: entry for entry in removed}
+    kept = [entry for entry in added if entry.file in before]
+    files = {entry.file for entry in kept}
+    new = [entry for entry in added if entry.file not in files]
+    gone = [entry for entry in removed if entry.file not in files]
     return Deltas(
-        files_added=len(added),
-        rows_added=sum(entry.rows for entry in added),
-        bytes_added=sum(entry.size for entry in added),
-        files_removed=len(removed),
-        rows_removed=sum(entry.rows for entry in removed),
-        bytes_removed=sum(entry.size for entry in removed),
+        files_added=len(new),
+        rows_added=sum(entry.rows for entry in new),
+        bytes_added=sum(entry.size for entry in new),
+        files_removed=len(gone),
+        rows_removed=sum(entry.rows for entry in gone),
+        bytes_removed=sum(entry.size for entry in gone),
+        rows_deleted=sum(entry.delete_rows - before[entry.file].delete_rows for entry in kept),
     )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
-from fermion.predicate import Bounds, bound_key, evaluate
+from fermion.predicate import Bounds, Expression, bound_key, evaluate
 from fermion_table import value_codec
 from fermion_table.filters import TableFilter
 from fermion_table.manifest import ManifestReference
@@ -47,7 +47,11 @@ def partitions_that_may_match(
     schema
         The table's, which the filter is bound to.
     """
-    kept = _by_values(partitions, schema, chosen)
+    kept = np.ones(len(partitions), bool)
+    for part in chosen.parts:
+        selected = partitions_selected(part, partitions, schema)
+        if selected is not None:
+            kept &= selected
     known: dict[Path, list[Unit]] = {}
     for place, partition_field in enumerate(schema.partition_by):
         column = schema.by_id[partition_field.source_id]
@@ -78,20 +82,23 @@ def manifest_bounds(
     return _bounds(known, schema)
 
 
-def _by_values(
-    partitions: Sequence[Partition], schema: TableSchema, chosen: TableFilter
-) -> np.ndarray:
-    """By the conjuncts that read nothing but columns whose values partitions are made of."""
+def partitions_selected(
+    part: Expression, partitions: Sequence[Partition], schema: TableSchema
+) -> np.ndarray | None:
+    """Where a filter is true for every row of a partition: ``bool``, shape (p,).
+
+    Returns
+    -------
+    np.ndarray or None
+        None for a filter that reads anything but columns whose values partitions are made of.
+    """
     columns = [
         (place, schema.by_id[each.source_id])
         for place, each in enumerate(schema.partition_by)
         if each.transform == "identity"
     ]
-    kept = np.ones(len(partitions), bool)
-    names = {(column.name,) for _, column in columns}
-    parts = [part for part in chosen.parts if part.columns() and part.columns() <= names]
-    if not parts or not partitions:
-        return kept
+    if not part.columns() or not part.columns() <= {(column.name,) for _, column in columns}:
+        return None
     arrays = [
         pa.array(
             [value_codec.decode_value(values[place], column.type) for values in partitions],
@@ -100,9 +107,7 @@ def _by_values(
         for place, column in columns
     ]
     batch = pa.RecordBatch.from_arrays(arrays, names=[column.name for _, column in columns])
-    for part in parts:
-        kept &= np.asarray(evaluate(part, batch).fill_null(False).to_pylist(), bool)
-    return kept
+    return np.asarray(evaluate(part, batch).fill_null(False).to_pylist(), bool)
 
 
 def _by_bucket(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from fermion.predicate import Bounds
@@ -16,7 +17,11 @@ from fermion_table.column_selection import BATCH_ID, queryable_fields
 from fermion_table.deletion_vector import vector_location
 from fermion_table.filters import TableFilter, field_at, same_ids
 from fermion_table.manifest import Entry, ManifestReference
-from fermion_table.partition_pruning import manifest_bounds, partitions_that_may_match
+from fermion_table.partition_pruning import (
+    manifest_bounds,
+    partitions_selected,
+    partitions_that_may_match,
+)
 from fermion_table.schema import Field, Path, TableSchema, field_to_arrow
 from fermion_table.split import Split, split_of
 from fermion_table.unit_bounds import (
@@ -27,6 +32,7 @@ from fermion_table.unit_bounds import (
     all_null,
     bounds_of,
     units_that_may_match,
+    units_that_must_match,
 )
 
 
@@ -146,6 +152,38 @@ def plan_scan(
         if before != len(kept) or name == "statistics":
             steps.append(PruningStep(name, "files", before, len(kept), why))
     return kept, steps
+
+
+def files_that_must_match(
+    entries: Sequence[Entry],
+    schemas: Mapping[int, TableSchema],
+    schema: TableSchema,
+    chosen: TableFilter,
+) -> np.ndarray:
+    """Which files hold only rows that a filter selects, if metadata can tell.
+
+    Parameters are those of `plan_scan`.
+
+    Returns
+    -------
+    np.ndarray
+        ``bool``, shape (f,).
+    """
+    settled = np.ones(len(entries), bool)
+    by_schema: dict[int, list[int]] = {}
+    for place, entry in enumerate(entries):
+        by_schema.setdefault(entry.schema_id, []).append(place)
+    for schema_id, places in by_schema.items():
+        group = [entries[place] for place in places]
+        known = _lookup(group, schemas[schema_id], schema, chosen)
+        units = [Unit(entry.rows) for entry in group]
+        partitions = [entry.partition for entry in group]
+        for part in chosen.parts:
+            must = partitions_selected(part, partitions, schema)
+            if must is None:
+                must = units_that_must_match(part, known, units)
+            settled[places] &= must
+    return settled
 
 
 def splits_of(entries: Iterable[Entry], locate: Callable[[str], str]) -> tuple[Split, ...]:

@@ -54,7 +54,11 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Deltas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one commit added and removed, in numbers."""
+    """What one commit added and removed, in numbers.
+
+    Rows count as they are stored, deleted ones included; `rows_deleted` are rows that became
+    deleted in files that stay.
+    """
 
     files_added: int = 0
     rows_added: int = 0
@@ -62,6 +66,7 @@ class Deltas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     files_removed: int = 0
     rows_removed: int = 0
     bytes_removed: int = 0
+    rows_deleted: int = 0
 
 
 class Delta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -119,16 +119,21 @@ class SplitReader:
             plan = self._plans[key] = _plan(self.request, self.schema, split)
         return plan
 
-    def read(self, split: Split, *, threads: int | None = None) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, split: Split, *, rows: RowRanges | None = None, threads: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """The rows of a split that the query wants, in the file's order.
 
         Parameters
         ----------
+        rows
+            Look at these rows of the file, deleted or not; None: those of `rows`.
         threads
             For decoding the file; None takes the number of processors.
         """
         plan = self.plan(split)
-        for batch in self._file_batches(split, plan, threads, self.rows(split)):
+        wanted = self.rows(split) if rows is None else rows
+        for batch in self._file_batches(split, plan, threads, wanted):
             converted = convert_batch(plan.conversions, batch, plan.schema)
             if plan.residual is not None:
                 converted = filter_rows(converted, selected(plan.residual, converted))
