@@ -13,6 +13,10 @@ from fermion.cmb import Chunk, ColumnBlock
 from fermion.layout import CHUNK_SLOTS_MAX, ChunkFlag
 from fermion.predicate.ranges import RowRanges
 
+# Plain integers: operations on enum flags are slow where many columns are planned.
+_FIRST_PAGE_IS_DICT = int(ChunkFlag.FIRST_PAGE_IS_DICT)
+_DENSE_NO_NULL_SLOTS = int(ChunkFlag.DENSE_NO_NULL_SLOTS)
+
 
 def times(ranges: RowRanges | None, factor: int) -> RowRanges | None:
     """The slots of a fixed-size list's child."""
@@ -62,10 +66,13 @@ class StreamPlan:
     ----------
     dictionary
         The dictionary page's place, None where the chunk has none.
+    nulls_removed
+        Whether pages may leave their null slots out.
     """
 
     spans: tuple[PageSpan, ...]
     dictionary: tuple[int, int] | None = None
+    nulls_removed: bool = False
 
 
 def plan_stream(
@@ -85,7 +92,8 @@ def plan_stream(
     from_page_start
         Whether each page is wanted from its first slot on (offsets add up from there).
     """
-    has_dictionary = bool(chunk.flags & ChunkFlag.FIRST_PAGE_IS_DICT)
+    has_dictionary = bool(chunk.flags & _FIRST_PAGE_IS_DICT)
+    nulls_removed = bool(chunk.flags & _DENSE_NO_NULL_SLOTS)
     metas = block.pages(chunk)
     if metas is None:
         if has_dictionary:
@@ -96,7 +104,7 @@ def plan_stream(
                 return StreamPlan(())
             start, stop = int(ranges.starts[0]), int(ranges.stops[-1])
         span = PageSpan(chunk.offset, chunk.length, slots, 0 if from_page_start else start, stop, 0)
-        return StreamPlan((span,))
+        return StreamPlan((span,), None, nulls_removed)
     sizes = metas["pageSize"].astype(np.int64)
     offsets = chunk.offset + np.cumsum(sizes) - sizes
     rows = metas["rowCount"].astype(np.int64)
@@ -123,7 +131,40 @@ def plan_stream(
         for page, start, stop in _touched(cuts, ranges)
     )
     dictionary = (chunk.offset, int(sizes[0])) if has_dictionary and spans else None
-    return StreamPlan(spans, dictionary)
+    return StreamPlan(spans, dictionary, nulls_removed)
+
+
+def validity_ranges(block: ColumnBlock, chunk: Chunk, ranges: RowRanges | None) -> RowRanges | None:
+    """The slots whose validity is needed to read wanted slots of a leaf's chunk (None: all).
+
+    Where pages leave their null slots out, those are all slots of the pages that are read.
+    """
+    if ranges is None or chunk.is_empty or not chunk.flags & _DENSE_NO_NULL_SLOTS:
+        return ranges
+    metas = block.pages(chunk)
+    if metas is None:
+        return None
+    skip = int(bool(chunk.flags & _FIRST_PAGE_IS_DICT))
+    cuts = np.concatenate(([0], np.cumsum(metas["rowCount"][skip:], dtype=np.int64)))
+    wanted = np.zeros(len(cuts) - 1, bool)
+    wanted[[page for page, _, _ in _touched(cuts, ranges)]] = True
+    return RowRanges.from_units(cuts, wanted)
+
+
+def places_within(around: RowRanges | None, ranges: RowRanges) -> tuple[np.ndarray, np.ndarray]:
+    """Where ranges lie among the slots of ``around`` (None: all slots) put end to end.
+
+    Returns
+    -------
+    starts, stops
+        ``int64``, shape (ranges,): stops exclusive. Each range must lie within one of ``around``.
+    """
+    if around is None:
+        return ranges.starts, ranges.stops
+    lengths = around.stops - around.starts
+    at = np.searchsorted(around.starts, ranges.starts, side="right") - 1
+    starts = (np.cumsum(lengths) - lengths - around.starts)[at] + ranges.starts
+    return starts, starts + (ranges.stops - ranges.starts)
 
 
 def _check_child_slots(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,25 +13,24 @@ from fermion import rearrange
 from fermion.arrow_types import Node, NodeKind
 from fermion.assemble import assemble
 from fermion.cmb import Chunk, ColumnBlock
-from fermion.column_plan import PageSpan, StreamPlan, plan_stream, positions, times
+from fermion.column_plan import (
+    PageSpan,
+    StreamPlan,
+    plan_stream,
+    positions,
+    times,
+    validity_ranges,
+)
 from fermion.errors import InvalidFileError
-from fermion.layout import ALL_NULL_LENGTH, ChecksumKind
-from fermion.pages import PageSlice, decode_codes, decode_pages
+from fermion.layout import ALL_NULL_LENGTH
 from fermion.predicate.ranges import RowRanges
 from fermion.source import CountingSource
+from fermion.stream_decoder import DecodeOptions, FetchedStream, PageValidity
 from fermion.streams import ColumnStreams
+from fermion.validity import Validity, settled
 from fermion.values import BITS, UINT32, Bits, PhysicalType, Values
 
 COLUMNS_PER_TASK = 32
-
-
-@dataclass(frozen=True, slots=True)
-class DecodeOptions:
-    """What decoding needs to know of the file."""
-
-    checksum: ChecksumKind
-    verify: bool
-    where: str
 
 
 class ColumnTask:
@@ -46,6 +45,7 @@ class ColumnTask:
         "_coded",
         "_frontier",
         "_options",
+        "_page_validity",
         "_planned",
         "block",
         "node",
@@ -72,6 +72,7 @@ class ColumnTask:
         self._coded: tuple[np.ndarray, Values] | None = None
         self._frontier = [(node, ranges, rows)] if block is not None else []
         self._planned: dict[int, StreamPlan | Chunk] = {}
+        self._page_validity: dict[int, PageValidity] = {}
 
     def plan(self) -> list[tuple[int, int]]:
         """The byte ranges that the next round needs; empty when none does."""
@@ -88,7 +89,7 @@ class ColumnTask:
     def _plan_node(
         self, node: Node, ranges: RowRanges | None, slots: int, requests: list[tuple[int, int]]
     ) -> None:
-        self._plan_stream(node.validity, ranges, slots, requests)
+        self._plan_stream(node.validity, self._around(node, ranges), slots, requests)
         if node.kind is NodeKind.LEAF:
             self._plan_stream(node.stream, ranges, slots, requests)
         elif node.kind is NodeKind.LIST:
@@ -102,6 +103,16 @@ class ColumnTask:
         else:
             for child in node.children:
                 self._plan_node(child, ranges, slots, requests)
+
+    def _around(self, node: Node, ranges: RowRanges | None) -> RowRanges | None:
+        """The slots whose validity is needed.
+
+        More than the wanted ones where the pages that hold those leave their null slots out.
+        """
+        if ranges is None or node.kind is not NodeKind.LEAF:
+            return ranges
+        assert self.block is not None
+        return validity_ranges(self.block, self.block.chunk(node.stream, self.stripe), ranges)
 
     def _plan_stream(
         self,
@@ -168,16 +179,25 @@ class ColumnTask:
         taken: dict[int, list[memoryview]],
     ) -> Bits | bool | None:
         plan = self._planned[node.validity]
+        found: Validity
         if isinstance(plan, Chunk):
-            if plan.length == ALL_NULL_LENGTH and wanted:
-                return False
-            return False if node.kind is NodeKind.NULL and wanted else None
-        bits = self._values(node.validity, BITS, ranges, slots, taken)
+            missing = plan.length == ALL_NULL_LENGTH or node.kind is NodeKind.NULL
+            found = False if missing and wanted else None
+            if self._needs_validity(node):
+                self._page_validity[node.stream] = PageValidity(found, None, self._error)
+            return found
+        around = self._around(node, ranges)
+        bits = self._fetched(node.validity, BITS, taken).values(around, slots)
         assert isinstance(bits, Bits)
-        ones = bits.count()
-        if ones == wanted:
-            return None
-        return bits if ones else False
+        known = PageValidity(settled(bits), around, self._error)
+        if self._needs_validity(node):
+            self._page_validity[node.stream] = known
+        return known.of_slots(ranges)
+
+    def _needs_validity(self, node: Node) -> bool:
+        """Whether the pages of a leaf's values cannot be read without its validity."""
+        plan = self._planned.get(node.stream)
+        return isinstance(plan, StreamPlan) and plan.nulls_removed
 
     def _data(
         self,
@@ -195,97 +215,24 @@ class ColumnTask:
             if self.streams.validity[node.validity] is not False:
                 raise self._error(f"stream {node.stream} has no data for {wanted} slots")
             return None
+        fetched = self._fetched(node.stream, node.physical, taken)
+        valid = self._page_validity.get(node.stream)
         if self._as_dictionary:
-            self._coded = self._codes(node.stream, node.physical, ranges, slots, taken)
+            self._coded = fetched.codes(ranges, slots, valid)
             if self._coded is not None:
                 return rearrange.blank_values(node.physical, 0)
-        return self._values(node.stream, node.physical, ranges, slots, taken)
+        return fetched.values(ranges, slots, valid)
+
+    def _fetched(
+        self, ordinal: int, physical: PhysicalType, taken: dict[int, list[memoryview]]
+    ) -> FetchedStream:
+        plan = self._planned[ordinal]
+        assert isinstance(plan, StreamPlan)
+        return FetchedStream(plan, taken[ordinal], physical, self._options, self._error)
 
     def _error(self, what: str) -> InvalidFileError:
         return InvalidFileError(
             f"{self._options.where}: column {self.node.name!r}, stripe {self.stripe}: {what}"
-        )
-
-    def _values(
-        self,
-        ordinal: int,
-        physical: PhysicalType,
-        ranges: RowRanges | None,
-        slots: int,
-        taken: dict[int, list[memoryview]],
-    ) -> Values:
-        plan = self._planned[ordinal]
-        assert isinstance(plan, StreamPlan)
-        spans = tuple(_closed(span, slots) for span in plan.spans)
-        values = self._decode(spans, plan.dictionary, physical, taken[ordinal])
-        if ranges is None:
-            if len(values) != slots:
-                raise self._error(f"stream {ordinal}: expected {slots} slots, found {len(values)}")
-            return values
-        if not spans:
-            return values
-        starts, stops = positions(spans, ranges)
-        return rearrange.select_values(values, starts, stops, ranges.total)
-
-    def _codes(
-        self,
-        ordinal: int,
-        physical: PhysicalType,
-        ranges: RowRanges | None,
-        slots: int,
-        taken: dict[int, list[memoryview]],
-    ) -> tuple[np.ndarray, Values] | None:
-        """Codes of the wanted slots and the chunk's dictionary; None where a page has no codes."""
-        plan = self._planned[ordinal]
-        assert isinstance(plan, StreamPlan)
-        spans = tuple(_closed(span, slots) for span in plan.spans)
-        slices, page = self._slices(spans, plan.dictionary, taken[ordinal])
-        options = self._options
-        coded = decode_codes(
-            slices,
-            physical,
-            dictionary=page,
-            verify=options.verify,
-            checksum=options.checksum,
-            where=options.where,
-        )
-        if coded is None or ranges is None or not spans:
-            return coded
-        codes = rearrange.select_values(coded[0], *positions(spans, ranges), ranges.total)
-        assert isinstance(codes, np.ndarray)
-        return codes, coded[1]
-
-    def _slices(
-        self,
-        spans: tuple[PageSpan, ...],
-        dictionary: tuple[int, int] | None,
-        buffers: list[memoryview],
-    ) -> tuple[list[PageSlice], PageSlice | None]:
-        page = None
-        if dictionary is not None:
-            page, buffers = PageSlice(buffers[0], dictionary[0], None, 0, 0), buffers[1:]
-        slices = [
-            PageSlice(buffer, span.offset, span.slots if span.slots >= 0 else None, *span.wanted)
-            for span, buffer in zip(spans, buffers, strict=True)
-        ]
-        return slices, page
-
-    def _decode(
-        self,
-        spans: tuple[PageSpan, ...],
-        dictionary: tuple[int, int] | None,
-        physical: PhysicalType,
-        buffers: list[memoryview],
-    ) -> Values:
-        options = self._options
-        slices, page = self._slices(spans, dictionary, buffers)
-        return decode_pages(
-            slices,
-            physical,
-            dictionary=page,
-            verify=options.verify,
-            checksum=options.checksum,
-            where=options.where,
         )
 
     def _decode_list(
@@ -303,8 +250,8 @@ class ColumnTask:
             below: RowRanges | None = RowRanges.empty()
             offsets = None
         else:
-            spans = tuple(_closed(span, slots) for span in plan.spans)
-            lengths = self._decode(spans, plan.dictionary, UINT32, taken[node.stream])
+            fetched = self._fetched(node.stream, UINT32, taken)
+            spans, lengths = fetched.spans(slots), fetched.decode(slots)
             assert isinstance(lengths, np.ndarray)
             offsets = self._child_offsets(spans, lengths)
             below = self._child_ranges(node, spans, ranges, offsets, lengths)
@@ -390,23 +337,6 @@ class ColumnTask:
         mask = ~validity.unpack() if isinstance(validity, Bits) else None
         indices = pa.array(codes.astype(np.int32), mask=mask)
         return pa.DictionaryArray.from_arrays(indices, assemble(leaf, entries))
-
-
-def _closed(span: PageSpan, slots: int) -> PageSpan:
-    """A span whose slot count the levels above know by now."""
-    if span.slots >= 0 and span.stop >= 0:
-        return span
-    count = span.slots if span.slots >= 0 else slots
-    return PageSpan(
-        span.offset,
-        span.length,
-        count,
-        span.start,
-        span.stop if span.stop >= 0 else count,
-        span.first_slot,
-        span.child_base,
-        span.child_stop,
-    )
 
 
 def null_column(node: Node, rows: int, where: str) -> pa.Array:

@@ -320,6 +320,8 @@ def encoded_stream(
     if chunk.has_dictionary:
         rows, lows, highs = [0, *rows], [INT64_MIN, *lows], [INT64_MAX, *highs]
         flags |= ChunkFlag.FIRST_PAGE_IS_DICT
+    if chunk.nulls_removed:
+        flags |= ChunkFlag.DENSE_NO_NULL_SLOTS
     if sum(sizes) > CHUNK_LENGTH_MAX:
         raise InvalidArgumentError(
             f"a chunk of {sum(sizes)} bytes; at most {CHUNK_LENGTH_MAX} fit: lower stripe_bytes"

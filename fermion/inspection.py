@@ -31,7 +31,8 @@ from fermion.layout import (
     ExtTag,
     StreamType,
 )
-from fermion.pages import PageDescription, PageSlice, describe_page
+from fermion.page_description import PageDescription, describe_page
+from fermion.pages import PageSlice
 from fermion.projection import ColumnName, Projected, project
 from fermion.statistics import ColumnStatistics, merge_columns
 from fermion.values import PhysicalKind

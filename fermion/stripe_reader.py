@@ -15,7 +15,7 @@ from fermion.arrow_types import Node, NodeKind
 from fermion.batch_lookup import BatchLookup
 from fermion.bloom import BloomFilter, parse_bloom_record
 from fermion.cmb import Chunk, ColumnBlock
-from fermion.column_reader import ColumnTask, DecodeOptions, read_columns
+from fermion.column_reader import ColumnTask, read_columns
 from fermion.errors import InvalidFileError
 from fermion.file_index import FileIndex
 from fermion.file_info import BATCH_ID
@@ -31,6 +31,7 @@ from fermion.predicate.ranges import RowRanges
 from fermion.projection import Projected
 from fermion.row_selection import filter_rows
 from fermion.statistics import page_flags
+from fermion.stream_decoder import DecodeOptions
 
 DENSE_FRACTION = 0.25
 JOIN_ROWS = 512

@@ -139,6 +139,14 @@ class BinaryValues:
 Values = np.ndarray | Bits | BinaryValues
 
 
+def slots_bytes(physical: PhysicalType, slots: int) -> int:
+    """Bytes that slots take in memory: values of a fixed width, or the offsets of strings."""
+    if physical.kind is PhysicalKind.BITS:
+        return (slots + 7) // 8
+    width = 8 if physical.kind is PhysicalKind.BINARY else physical.dtype.itemsize
+    return width * slots
+
+
 def empty(physical: PhysicalType) -> Values:
     """No values of this type."""
     if physical.kind is PhysicalKind.BITS:

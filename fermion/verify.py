@@ -11,12 +11,13 @@ from fermion.arrow_types import Node, NodeKind
 from fermion.batch_lookup import BatchLookup
 from fermion.bloom import BloomFilter, parse_bloom_record
 from fermion.cmb import Chunk, ColumnBlock
-from fermion.column_reader import ColumnTask, DecodeOptions
+from fermion.column_reader import ColumnTask
 from fermion.errors import FermionError
 from fermion.file_index import FileIndex
 from fermion.footer import parse_head
 from fermion.layout import HEAD, ChunkFlag, ExtTag
 from fermion.statistics import PageStatistics, merge, page_statistics
+from fermion.stream_decoder import DecodeOptions
 from fermion.streams import ColumnStreams
 
 

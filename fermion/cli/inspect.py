@@ -18,7 +18,7 @@ from fermion.inspection import (
     describe_pages,
     tree_label,
 )
-from fermion.pages import PageDescription
+from fermion.page_description import PageDescription
 
 HELP = "show the layout: stripes, columns, streams, pages, encodings, sizes"
 COLUMNS_SHOWN = 20

@@ -12,10 +12,12 @@ from fermion.encodings.protocol import (
     NODE_HEADER_SIZE,
     BinaryPlan,
     DecodeContext,
+    Encoding,
     Node,
     encoding_name,
 )
 from fermion.encodings.registry import ENCODINGS
+from fermion.encodings.removed_nulls import Spread
 from fermion.errors import FermionError, InvalidFileError
 from fermion.layout import EncodingId
 from fermion.values import BinaryValues, Bits, PhysicalKind, PhysicalType, Values, empty
@@ -35,9 +37,12 @@ class TreeSlice:
     slots
         Slots of the tree.
     start, stop
-        Slots wanted; at least one.
+        Slots of the tree that are wanted, stop exclusive.
     output_bytes_max
         Bytes that strings of the tree may decode to.
+    spread
+        Where the tree's slots are only the valid ones of a page: which slots those are. The slots
+        wanted are then more than ``stop - start``.
     """
 
     root: Node
@@ -45,14 +50,15 @@ class TreeSlice:
     start: int
     stop: int
     output_bytes_max: int
+    spread: Spread | None = None
 
     def __len__(self) -> int:
-        return self.stop - self.start
+        return self.stop - self.start if self.spread is None else self.spread.slots
 
     @property
     def whole(self) -> bool:
-        """Whether all slots are wanted."""
-        return self.stop - self.start == self.slots
+        """Whether the tree's slots are the slots wanted."""
+        return self.spread is None and self.stop - self.start == self.slots
 
     def context(self, dictionary: Values | None = None) -> DecodeContext:
         """The context to decode the tree in."""
@@ -98,11 +104,23 @@ def _decode_fixed(
                         return view
                 out = np.empty(sum([len(each) for each in trees]), dtype)
             own = out[at : at + len(tree)]
-            encoding.read_fixed(tree.root, tree.slots, tree.start, tree.stop, own, context)
+            if tree.spread is None:
+                encoding.read_fixed(tree.root, tree.slots, tree.start, tree.stop, own, context)
+            else:
+                _read_spread(encoding, tree, tree.spread, own, context)
         except (FermionError, ValueError) as error:
             raise locate(index, error) from error
         at += len(tree)
     return out
+
+
+def _read_spread(
+    encoding: Encoding, tree: TreeSlice, spread: Spread, out: np.ndarray, context: DecodeContext
+) -> None:
+    values = spread.tail(out)
+    if len(values):
+        encoding.read_fixed(tree.root, tree.slots, tree.start, tree.stop, values, context)
+    spread.restore(out)
 
 
 def _decode_bits(trees: Sequence[TreeSlice], locate: Locate) -> Bits:
@@ -119,7 +137,15 @@ def _decode_bits(trees: Sequence[TreeSlice], locate: Locate) -> Bits:
                     if view is not None:
                         return Bits(view, total)
                 out = np.zeros((total + 7) // 8, np.uint8)
-            encoding.read_bits(tree.root, tree.slots, tree.start, tree.stop, out, at, context)
+            where, bit = out, at
+            if tree.spread is not None:
+                where, bit = np.zeros((tree.stop - tree.start + 7) // 8, np.uint8), 0
+            if tree.stop > tree.start:
+                encoding.read_bits(
+                    tree.root, tree.slots, tree.start, tree.stop, where, bit, context
+                )
+            if tree.spread is not None:
+                tree.spread.restore_bits(where, out, at)
         except (FermionError, ValueError) as error:
             raise locate(index, error) from error
         at += len(tree)
@@ -137,9 +163,7 @@ def _decode_binary(
         context = tree.context(dictionary)
         own = offsets[at : at + len(tree) + 1]
         try:
-            plan = context.encoding(tree.root).plan_binary(
-                tree.root, tree.slots, tree.start, tree.stop, own, context
-            )
+            plan = _plan_binary(tree, own, context)
             context.check_output(plan.total)
         except (FermionError, ValueError) as error:
             raise locate(index, error) from error
@@ -159,6 +183,21 @@ def _decode_binary(
     return BinaryValues(offsets, data)
 
 
+def _plan_binary(tree: TreeSlice, offsets: np.ndarray, context: DecodeContext) -> BinaryPlan:
+    """Lengths into ``offsets``, which has one item more than the tree's slots wanted."""
+    encoding, spread = context.encoding(tree.root), tree.spread
+    if spread is None:
+        return encoding.plan_binary(tree.root, tree.slots, tree.start, tree.stop, offsets, context)
+    plan = BinaryPlan(0, np.empty(0, np.uint8))
+    if tree.stop > tree.start:
+        ends = offsets[len(offsets) - (tree.stop - tree.start) - 1 :]
+        plan = encoding.plan_binary(tree.root, tree.slots, tree.start, tree.stop, ends, context)
+    # A null slot is empty: it ends where the one before it ends.
+    offsets[0] = 0
+    spread.restore(offsets[1:])
+    return plan
+
+
 def decode_tree_codes(
     trees: Sequence[TreeSlice], physical: PhysicalType, dictionary: Values | None, locate: Locate
 ) -> tuple[np.ndarray, Values] | None:
@@ -166,29 +205,38 @@ def decode_tree_codes(
 
     None where there is none, or more than one.
     """
-    kinds = {tree.root.encoding for tree in trees}
+    kinds = {tree.root.encoding for tree in trees if tree.stop > tree.start}
     local = kinds == {EncodingId.DICTIONARY_LOCAL} and len(trees) == 1
     if not local and kinds != {EncodingId.DICTIONARY}:
         return None
     dtype = None if physical.kind is PhysicalKind.BINARY else physical.dtype
-    parts = []
+    codes = np.zeros(sum([len(tree) for tree in trees]), np.uint32)
     values = dictionary
+    at = 0
     for index, tree in enumerate(trees):
+        own = codes[at : at + len(tree)]
+        at += len(tree)
+        if tree.stop == tree.start:
+            continue
         context = tree.context(dictionary)
         try:
             encoding = context.encoding(tree.root)
             assert isinstance(encoding, Dictionary)
             values = encoding.dictionary(tree.root, dtype, context)
-            codes = encoding.codes(tree.root, tree.slots, tree.start, tree.stop, context)
-            if int(codes.max()) >= len(values):
+            found = encoding.codes(tree.root, tree.slots, tree.start, tree.stop, context)
+            if int(found.max()) >= len(values):
                 raise InvalidFileError(
-                    f"dictionary node: expected codes below {len(values)}, found {codes.max()}"
+                    f"dictionary node: expected codes below {len(values)}, found {found.max()}"
                 )
-            parts.append(codes)
         except (FermionError, ValueError) as error:
             raise locate(index, error) from error
+        if tree.spread is None:
+            own[:] = found
+        else:
+            tree.spread.tail(own)[:] = found
+            tree.spread.restore(own)
     assert values is not None
-    return np.concatenate(parts), values
+    return codes, values
 
 
 @dataclass(frozen=True, slots=True)

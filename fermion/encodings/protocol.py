@@ -8,7 +8,7 @@ offset size name        meaning
 ====== ==== =========== ==============================================
 0      2    encoding    `EncodingId`
 2      1    numChildren nodes that follow the parameters
-3      1    flags       `NodeFlag`
+3      1    flags       `NodeFlag`; 0 but at a page's root (see `removed_nulls`)
 4      4    length      bytes after this header, a multiple of 8
 8      ...  parameters  as the encoding says
 ...    ...  children    nodes
@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from fermion.errors import InvalidArgumentError, InvalidFileError, UnsupportedEncodingError
-from fermion.layout import NODE_DEPTH_MAX, NODE_HEADER, EncodingId
+from fermion.layout import NODE_DEPTH_MAX, NODE_HEADER, EncodingId, NodeFlag
 from fermion.values import BinaryValues, PhysicalKind, PhysicalType, Values
 
 Buffer = Any
@@ -183,7 +183,7 @@ def parse_node(buffer: PageBuffer, start: int, stop: int, depth: int) -> Node:
             f"encoding tree: node at byte {start - NODE_HEADER_SIZE} has length {length}, expected "
             f"a multiple of 8 up to {stop - start}"
         )
-    if flags:
+    if flags and (depth > 1 or flags != NodeFlag.NULLS_REMOVED):
         raise UnsupportedEncodingError(
             f"encoding tree: {encoding_name(encoding)} node has unknown flags {flags:#x}"
         )

@@ -179,6 +179,56 @@ def count_runs(values: np.ndarray) -> int:
 def fill_nulls(values: np.ndarray, bits: np.ndarray) -> None:
     """Overwrite null slots with the last valid value before them, or zero bytes, in place."""
 
+def remove_nulls(values: np.ndarray, bits: np.ndarray, out: np.ndarray) -> None:
+    """The values whose bit is set, in order.
+
+    Parameters
+    ----------
+    values
+        Any dtype of fixed width, shape (n,).
+    bits
+        ``uint8``: 1 = valid, least significant bit first.
+    out
+        Same item size, shape (set bits,), written.
+    """
+
+def restore_nulls(values: np.ndarray, bits: np.ndarray, start: int) -> None:
+    """Spread values that lie at the end over the slots whose bits are set, in place.
+
+    A null slot gets the value before it, or zero bytes where there is none.
+
+    Parameters
+    ----------
+    values
+        Any dtype of fixed width, shape (n,); the last ones, as many as bits are set, hold values.
+    bits
+        ``uint8``; slot i's bit is ``start + i``.
+    """
+
+def remove_nulls_bits(data: np.ndarray, bits: np.ndarray, count: int, out: np.ndarray) -> None:
+    """The bits of ``data`` whose bit in ``bits`` is set, packed from bit 0 of ``out`` on.
+
+    Parameters
+    ----------
+    count
+        Bits of ``data`` and ``bits`` to look at.
+    out
+        ``uint8``, as many bits at least as are set, written.
+    """
+
+def restore_nulls_bits(
+    data: np.ndarray, bits: np.ndarray, start: int, count: int, out: np.ndarray, out_bit: int
+) -> None:
+    """Undo `remove_nulls_bits`; null slots get 0.
+
+    Parameters
+    ----------
+    bits
+        ``uint8``; slot i's bit is ``start + i``.
+    out
+        ``uint8``, written; slot i's bit is ``out_bit + i``. Other bits stay.
+    """
+
 def narrow_fixed(values: np.ndarray, out: np.ndarray) -> bool:
     """Low 8 bytes of two's-complement integers of 16 or 32 bytes.
 

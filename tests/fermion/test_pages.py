@@ -26,13 +26,13 @@ from fermion.errors import (
 )
 from fermion.layout import ChecksumKind, Codec, EncodingId
 from fermion.options import PROFILES, WriteOptions
+from fermion.page_description import describe_page
+from fermion.page_frame import HEADER_SIZE
 from fermion.pages import (
-    HEADER_SIZE,
     PageSlice,
     decode_codes,
     decode_dictionary,
     decode_pages,
-    describe_page,
     encode_chunk,
 )
 from fermion.values import (

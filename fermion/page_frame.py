@@ -1,0 +1,119 @@
+"""The frame of a page: header, checksum and codec around an encoding tree, both directions.
+
+====== ==== ========== ==================================================================
+offset size name       meaning
+====== ==== ========== ==================================================================
+0      1    version    1
+1      1    codec      `Codec` of the payload
+2      2    encoding   encoding of the tree's root
+4      4    numSlots   slots, null ones included; for a dictionary page, its entries
+8      4    rawLength  bytes of the tree (before the codec, without padding)
+12     4    crc        over bytes 0 to 11 and all bytes from 16 to the page's end
+16     ...  payload    the tree, through the codec, zero-padded to a multiple of 8
+====== ==== ========== ==================================================================
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fermion.checksum import checksum as checksum_of
+from fermion.compression import decompress
+from fermion.encodings.protocol import Buffer, PageBuffer
+from fermion.errors import (
+    ChecksumError,
+    InvalidFileError,
+    UnsupportedEncodingError,
+    UnsupportedVersionError,
+)
+from fermion.layout import PAGE_HEADER, PAGE_VERSION, ChecksumKind, Codec, EncodingId
+
+HEADER_SIZE = PAGE_HEADER.itemsize
+CHECKSUM_KINDS = {
+    "none": ChecksumKind.NONE,
+    "crc32": ChecksumKind.CRC32,
+    "crc32c": ChecksumKind.CRC32C,
+}
+
+_HEADER = struct.Struct("<BBHIII")
+_HEADER_START = struct.Struct("<BBHII")
+_CRC = struct.Struct("<I")
+_CRC_OFFSET = 12
+
+
+class Frame(NamedTuple):
+    """A page without its frame.
+
+    Attributes
+    ----------
+    codec, encoding, slots, raw_length
+        As in the header.
+    buffer, start
+        Where the encoding tree lies.
+    """
+
+    codec: Codec
+    encoding: int
+    slots: int
+    raw_length: int
+    buffer: PageBuffer
+    start: int
+
+
+def seal_page(
+    parts: Sequence[Buffer],
+    kind: ChecksumKind,
+    codec: Codec,
+    encoding: EncodingId,
+    slots: int,
+    raw_length: int,
+) -> bytes:
+    """A page of a payload given in parts, together a multiple of 8 bytes."""
+    start = _HEADER_START.pack(PAGE_VERSION, codec, encoding, slots, raw_length)
+    crc = 0
+    for part in (start, *parts):
+        crc = checksum_of(kind, part, crc)
+    return b"".join((start, _CRC.pack(crc), *parts))
+
+
+def open_page(buffer: PageBuffer, kind: ChecksumKind, raw_length_max: int) -> Frame:
+    """Verify a page's checksum, then its header, and undo the codec.
+
+    Parameters
+    ----------
+    kind
+        The file's kind of checksum; NONE verifies nothing.
+    raw_length_max
+        Bytes that the tree may have once the codec is undone.
+
+    Raises
+    ------
+    ChecksumError, InvalidFileError, UnsupportedEncodingError, UnsupportedVersionError
+    """
+    size = len(buffer)
+    if size < HEADER_SIZE:
+        raise InvalidFileError(f"expected a page of at least {HEADER_SIZE} bytes, found {size}")
+    version, codec, encoding, slots, raw_length, crc = _HEADER.unpack_from(buffer, 0)
+    if kind is not ChecksumKind.NONE:
+        found = checksum_of(kind, buffer[:_CRC_OFFSET])
+        found = checksum_of(kind, buffer[HEADER_SIZE:], found)
+        if found != crc:
+            raise ChecksumError(f"checksum: stored {crc:#010x}, computed {found:#010x}")
+    if version != PAGE_VERSION:
+        raise UnsupportedVersionError(f"page version: expected {PAGE_VERSION}, found {version}")
+    if codec == Codec.NONE:
+        if raw_length > size - HEADER_SIZE:
+            raise InvalidFileError(
+                f"raw length: expected at most {size - HEADER_SIZE}, found {raw_length}"
+            )
+        return Frame(Codec.NONE, encoding, slots, raw_length, buffer, HEADER_SIZE)
+    if codec == Codec.ZSTD:
+        if raw_length > raw_length_max:
+            raise InvalidFileError(
+                f"raw length: expected at most {raw_length_max}, found {raw_length}"
+            )
+        tree = decompress(buffer[HEADER_SIZE:], raw_length, padded=True)
+        return Frame(Codec.ZSTD, encoding, slots, raw_length, tree, 0)
+    raise UnsupportedEncodingError(f"codec id {codec} is not known to this reader")

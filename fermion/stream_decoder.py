@@ -1,0 +1,190 @@
+"""The slots wanted of one stream, out of the pages that were planned and fetched for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fermion import rearrange, validity
+from fermion.column_plan import PageSpan, StreamPlan, places_within, positions
+from fermion.errors import InvalidFileError
+from fermion.layout import ChecksumKind
+from fermion.pages import PageSlice, decode_codes, decode_pages
+from fermion.predicate.ranges import RowRanges
+from fermion.validity import Validity
+from fermion.values import Bits, PhysicalType, Values, slice_values
+
+ErrorMaker = Callable[[str], InvalidFileError]
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeOptions:
+    """What decoding needs to know of the file."""
+
+    checksum: ChecksumKind
+    verify: bool
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class PageValidity:
+    """Which slots of whole DATA pages are valid, for pages that leave their null slots out.
+
+    Attributes
+    ----------
+    validity
+        Of the slots ``around``, put end to end.
+    around
+        All slots of the pages that are read; None: all of the chunk's.
+    error
+        Makes errors that name the file and the column.
+    """
+
+    validity: Validity
+    around: RowRanges | None
+    error: ErrorMaker
+
+    def of_page(self, span: PageSpan) -> Validity:
+        """The validity of one page's slots.
+
+        Raises
+        ------
+        InvalidFileError
+            The VALIDITY stream has fewer slots than the page.
+        """
+        if not isinstance(self.validity, Bits) or span.slots < 0:
+            return self.validity
+        first, last = span.first_slot, span.first_slot + span.slots
+        slots = RowRanges(np.array([first]), np.array([last]))
+        (start,), (stop,) = (each.tolist() for each in places_within(self.around, slots))
+        if not 0 <= start <= stop <= len(self.validity):
+            raise self.error(f"slots {first} to {last} of the page at {span.offset} lack validity")
+        found = slice_values(self.validity, start, stop)
+        assert isinstance(found, Bits)
+        return found
+
+    def of_slots(self, ranges: RowRanges | None) -> Validity:
+        """The validity of the slots wanted (None: all)."""
+        if ranges is None or ranges is self.around:
+            return self.validity
+        starts, stops = places_within(self.around, ranges)
+        slots = len(self.validity) if isinstance(self.validity, Bits) else None
+        if slots is not None and len(stops) and int(stops.max()) > slots:
+            raise self.error(f"expected validity of {stops.max()} slots, found {slots}")
+        return validity.select(self.validity, starts, stops, ranges.total)
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedStream:
+    """The pages of one stream.
+
+    Attributes
+    ----------
+    plan
+        Which pages they are.
+    buffers
+        Their bytes, the dictionary page's first where there is one.
+    error
+        Makes errors that name the file and the column.
+    """
+
+    plan: StreamPlan
+    buffers: Sequence[memoryview]
+    physical: PhysicalType
+    options: DecodeOptions
+    error: ErrorMaker
+
+    def spans(self, slots: int) -> tuple[PageSpan, ...]:
+        """The pages; ``slots`` is the chunk's number of slots, -1 where that is not known yet."""
+        return tuple(_closed(span, slots) for span in self.plan.spans)
+
+    def decode(self, slots: int, valid: PageValidity | None = None) -> Values:
+        """The slots of all pages from the first wanted to the last wanted of each."""
+        slices, dictionary = self._slices(slots, valid)
+        options = self.options
+        return decode_pages(
+            slices,
+            self.physical,
+            dictionary=dictionary,
+            verify=options.verify,
+            checksum=options.checksum,
+            where=options.where,
+        )
+
+    def values(
+        self, ranges: RowRanges | None, slots: int, valid: PageValidity | None = None
+    ) -> Values:
+        """The slots wanted (None: all).
+
+        Raises
+        ------
+        InvalidFileError
+            The pages hold fewer or more slots than they should.
+        """
+        values = self.decode(slots, valid)
+        if ranges is None:
+            if 0 <= slots != len(values):
+                raise self.error(f"expected {slots} slots, found {len(values)}")
+            return values
+        if not self.plan.spans:
+            return values
+        starts, stops = self._positions(ranges, slots, len(values))
+        return rearrange.select_values(values, starts, stops, ranges.total)
+
+    def codes(
+        self, ranges: RowRanges | None, slots: int, valid: PageValidity | None = None
+    ) -> tuple[np.ndarray, Values] | None:
+        """Codes of the slots wanted and the dictionary; None where some page has no codes."""
+        slices, dictionary = self._slices(slots, valid)
+        options = self.options
+        coded = decode_codes(
+            slices,
+            self.physical,
+            dictionary=dictionary,
+            verify=options.verify,
+            checksum=options.checksum,
+            where=options.where,
+        )
+        if coded is None or ranges is None or not self.plan.spans:
+            return coded
+        starts, stops = self._positions(ranges, slots, len(coded[0]))
+        codes = rearrange.select_values(coded[0], starts, stops, ranges.total)
+        assert isinstance(codes, np.ndarray)
+        return codes, coded[1]
+
+    def _positions(
+        self, ranges: RowRanges, slots: int, found: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        starts, stops = positions(self.spans(slots), ranges)
+        if len(stops) and int(stops.max()) > found:
+            raise self.error(f"expected slots up to {stops.max()}, found {found}")
+        return starts, stops
+
+    def _slices(
+        self, slots: int, valid: PageValidity | None
+    ) -> tuple[list[PageSlice], PageSlice | None]:
+        page, buffers = None, self.buffers
+        if self.plan.dictionary is not None:
+            page, buffers = PageSlice(buffers[0], self.plan.dictionary[0], None, 0, 0), buffers[1:]
+        slices = [
+            PageSlice(
+                buffer,
+                span.offset,
+                span.slots if span.slots >= 0 else None,
+                span.start,
+                span.stop,
+                None if valid is None else valid.of_page(span),
+            )
+            for span, buffer in zip(self.spans(slots), buffers, strict=True)
+        ]
+        return slices, page
+
+
+def _closed(span: PageSpan, slots: int) -> PageSpan:
+    """A span whose slot count the levels above know by now."""
+    if span.slots >= 0 and span.stop >= 0:
+        return span
+    count = span.slots if span.slots >= 0 else slots
+    return replace(span, slots=count, stop=span.stop if span.stop >= 0 else count)
