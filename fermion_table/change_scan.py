@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.errors import InvalidArgumentError
+from fermion.predicate import RowRanges
 from fermion_table.errors import VersionNotFound
 from fermion_table.filters import TableFilter
 from fermion_table.history import walk
@@ -24,7 +25,7 @@ from fermion_table.manifest_store import added_entries, removed_entries
 from fermion_table.row_difference import rows_apart
 from fermion_table.row_selection import take_rows
 from fermion_table.scan import Scan
-from fermion_table.scan_plan import PruningStep, plan_scan
+from fermion_table.scan_plan import PruningStep, plan_scan, splits_of
 from fermion_table.schema import PathLike, TableSchema
 from fermion_table.snapshot import Snapshot
 from fermion_table.storage import AtomicStore
@@ -206,18 +207,40 @@ class ChangeScan:
         )
 
     def _step(self, step: ChangeStep) -> Iterator[pa.RecordBatch]:
-        for removed, added in _groups(step):
-            if not (removed and added):
-                for entries, change in ((removed, DELETE), (added, INSERT)):
-                    for batch in self._files(entries).to_batches() if entries else ():
-                        yield self._labelled(batch, change, step)
+        kept, groups = _sorted_out(step)
+        for before, after in kept:
+            yield from self._same_file(before, after, step)
+        for removed, added in groups:
+            if removed and added:
+                yield from self._rewritten(removed, added, step)
                 continue
-            gone, new = (list(self._files(each).to_batches()) for each in (removed, added))
-            rows_gone, rows_new = rows_apart(gone, new)
-            for batch in _picked(gone, rows_gone):
-                yield self._labelled(batch, DELETE, step)
-            for batch in _picked(new, rows_new):
-                yield self._labelled(batch, INSERT, step)
+            for entries, change in ((removed, DELETE), (added, INSERT)):
+                for batch in self._files(entries).to_batches() if entries else ():
+                    yield self._labelled(batch, change, step)
+
+    def _same_file(self, before: Entry, after: Entry, step: ChangeStep) -> Iterator[pa.RecordBatch]:
+        """The rows of a file that became deleted, and those that came back."""
+        scan = self._files([after])
+        for split in scan.plan().splits:  # none, if no row of the file can match
+            (old,) = splits_of([before], self.store.locate)
+            every = RowRanges.all(split.rows)
+            was, now = (scan.reader.rows(each) for each in (old, split))
+            for rows, others, change in ((was, now, DELETE), (now, was, INSERT)):
+                if others is not None:
+                    wanted = (every if rows is None else rows) & others.complement(split.rows)
+                    for batch in scan.reader.read(split, rows=wanted) if wanted else ():
+                        yield self._labelled(batch, change, step)
+
+    def _rewritten(
+        self, removed: Sequence[Entry], added: Sequence[Entry], step: ChangeStep
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows that only the files removed have, and those that only the files added have."""
+        gone, new = (list(self._files(each).to_batches()) for each in (removed, added))
+        rows_gone, rows_new = rows_apart(gone, new)
+        for batch in _picked(gone, rows_gone):
+            yield self._labelled(batch, DELETE, step)
+        for batch in _picked(new, rows_new):
+            yield self._labelled(batch, INSERT, step)
 
     def _labelled(self, batch: pa.RecordBatch, change: str, step: ChangeStep) -> pa.RecordBatch:
         rows = batch.num_rows
@@ -240,18 +263,21 @@ def _picked(batches: Sequence[pa.RecordBatch], rows: np.ndarray) -> Iterator[pa.
         start += batch.num_rows
 
 
-def _groups(step: ChangeStep) -> Iterator[tuple[list[Entry], list[Entry]]]:
-    """The files removed and added that may have rows in common: by file, else by partition.
+_Group = tuple[list[Entry], list[Entry]]
 
-    Removals alone come first, additions alone last.
+
+def _sorted_out(step: ChangeStep) -> tuple[list[tuple[Entry, Entry]], list[_Group]]:
+    """A step's files: those that stay with other rows deleted, before and after; and the others.
+
+    The others come in groups, removed and added, that may have rows in common: by partition.
+    Groups that only remove come first, those that only add last.
     """
-    both = {entry.file for entry in step.removed} & {entry.file for entry in step.added}
-
-    def key(entry: Entry) -> Any:
-        return (entry.file,) if entry.file in both else ("partition", entry.partition)
-
-    groups: dict[Any, tuple[list[Entry], list[Entry]]] = {}
+    after = {entry.file: entry for entry in step.added}
+    kept = [(entry, after[entry.file]) for entry in step.removed if entry.file in after]
+    same = {entry.file for entry, _ in kept}
+    groups: dict[Any, _Group] = {}
     for place, entries in enumerate((step.removed, step.added)):
         for entry in entries:
-            groups.setdefault(key(entry), ([], []))[place].append(entry)
-    yield from sorted(groups.values(), key=lambda group: (bool(group[1]), not group[0]))
+            if entry.file not in same:
+                groups.setdefault(entry.partition, ([], []))[place].append(entry)
+    return kept, sorted(groups.values(), key=lambda group: (bool(group[1]), not group[0]))

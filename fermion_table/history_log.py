@@ -45,6 +45,8 @@ def _changes(row: dict[str, Any]) -> str:
         for sign, what in (("+", "added"), ("-", "removed"))
         if row[f"files_{what}"]
     ]
+    if row["rows_deleted"]:
+        parts.append(f"{-row['rows_deleted']:+,} rows in files that stay")
     return f"{', '.join(parts or ['no files'])} = {_rows_in_files(row['rows'], row['files'])}"
 
 
