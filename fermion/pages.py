@@ -199,10 +199,11 @@ class _PageWriter:
         if not len(held):
             recipe = plain
         limit = plain_size(values, self.physical)
-        parts = self._tree(held, recipe, codes, kept is not None, limit)
+        slots = len(values)
+        parts = self._tree(held, recipe, codes, slots, limit)
         if parts is None and kept is not None:
             recipe = plain
-            parts = self._tree(held, plain, None, True, limit)
+            parts = self._tree(held, plain, None, slots, limit)
         if parts is None:
             recipe = plain
             parts = self.settings.encode(values, self.physical, plain)
@@ -213,7 +214,7 @@ class _PageWriter:
             payload = compress(b"".join(parts), self.settings.zstd_level)
             stored = len(payload)
             worthwhile = stored <= size * WORTHWHILE_RATIO and size <= expansion_limit(stored)
-            if worthwhile and self._expansion_allowed(values, stored):
+            if worthwhile and self._expansion_allowed(values, slots, stored):
                 codec, parts = Codec.ZSTD, [payload, b"\0" * (-stored % ALIGNMENT)]
         return seal_page(parts, self.kind, codec, recipe.encoding, len(values), size)
 
@@ -222,7 +223,7 @@ class _PageWriter:
         values: Values,
         recipe: Recipe,
         codes: np.ndarray | None,
-        nulls_removed: bool,
+        slots: int,
         limit: int,
     ) -> list[Buffer] | None:
         """The encoding tree of a page; None where the recipe does not suit it."""
@@ -232,16 +233,16 @@ class _PageWriter:
             if self.forced or recipe == plain_recipe(self.physical):
                 raise
             return None
-        if nulls_removed:
+        if len(values) < slots:
             parts = mark_root(parts, len(values))
         size = node_size(parts)
-        return parts if size <= limit and self._expansion_allowed(values, size) else None
+        return parts if size <= limit and self._expansion_allowed(values, slots, size) else None
 
-    def _expansion_allowed(self, values: Values, size: int) -> bool:
+    def _expansion_allowed(self, values: Values, slots: int, size: int) -> bool:
         limit = expansion_limit(size)
         if isinstance(values, BinaryValues) and int(values.offsets[-1]) > limit:
             return False
-        return slots_bytes(self.physical, len(values)) <= limit
+        return slots_bytes(self.physical, slots) <= limit
 
 
 def expansion_limit(stored: int) -> int:

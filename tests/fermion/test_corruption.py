@@ -36,7 +36,7 @@ from fermion.name_index import NameIndex, build_name_index
 from fermion.options import WriteOptions
 from fermion.pages import PageSlice, decode_pages, encode_chunk
 from fermion.schema_area import EXPANSION_FREE_BYTES, SchemaArea, build_schema_area
-from fermion.values import INT64
+from fermion.values import INT64, Bits
 from tests.equality import assert_logically_equal
 from tests.fermion.features import FEATURES, Feature
 from tests.fermion.file_anatomy import Anatomy, repair, schema_area_of, with_tail
@@ -344,15 +344,22 @@ def test_bug_offsets_that_fall(value):
                     assert_logically_equal(file.read(rows=(start, stop)), expected)
 
 
-def test_a_writer_stays_below_what_a_page_may_expand_to(monkeypatch):
+@pytest.mark.parametrize("share", [0, 10], ids=["no nulls", "most null"])
+def test_bug_pages_that_only_their_writer_took_for_small_enough(monkeypatch, share):
+    """The limit of what a page expands to counts null slots, also those that are left out."""
     monkeypatch.setattr(pages, "EXPANSION_FREE_BYTES", 1_000)
     monkeypatch.setattr(pages, "EXPANSION_MAX", 4)
-    values = np.zeros(1_000, np.int64)
-    cuts = np.array([0, 100, 1_000])
-    small, large = encode_chunk(values, INT64, cuts, options=WriteOptions()).pages
-    assert len(small) < 100
+    values, valid = np.zeros(1_000, np.int64), np.full(1_000, not share)
+    valid[:: share or 1] = True
+    bits, cuts = Bits.pack(valid), np.array([0, 100, 1_000])
+    chunk = encode_chunk(values, INT64, cuts, options=WriteOptions(), validity=bits)
+    small, large = chunk.pages
+    assert len(small) < 250
     assert len(large) * 4 >= 900 * 8
-    slices = [PageSlice(small, 0, 100, 0, 100), PageSlice(large, 0, 900, 0, 900)]
+    slices = [
+        PageSlice(page, 0, stop - start, 0, stop - start, Bits.pack(valid[start:stop]))
+        for page, (start, stop) in zip(chunk.pages, ((0, 100), (100, 1_000)), strict=True)
+    ]
     assert np.array_equal(decode_pages(slices, INT64), values)
 
 
