@@ -73,8 +73,8 @@ class Feature:
 
 
 def _with_nulls(values: Sequence[Any], dtype: pa.DataType) -> pa.Array:
-    """The values, every third null."""
-    return pa.array([None if i % 3 == 1 else value for i, value in enumerate(values)], dtype)
+    """The values, every fourth null: too few to leave the null slots out of pages."""
+    return pa.array([None if i % 4 == 1 else value for i, value in enumerate(values)], dtype)
 
 
 def _integers() -> Feature:
@@ -258,6 +258,24 @@ def _nulls() -> Feature:
     return Feature(pa.table(columns), {"stripe_rows": 4}, filter="some IS NULL")
 
 
+def _null_slots_left_out() -> Feature:
+    count = 50
+    texts = ["red", "green", "blue", "deep sea green"]
+    sparse = [None if i % 7 < 5 else i for i in range(count)]
+    columns = {
+        "int": pa.array(sparse),
+        "text": pa.array([None if i is None else texts[i % 4] * (i % 3) for i in sparse]),
+        "flag": pa.array([None if i is None else i % 4 < 2 for i in sparse]),
+        "coded": pa.array([None if i is None else texts[i % 4] for i in sparse]),
+        "list": pa.array([[] if i is None else [i, None, None] for i in sparse], _INTS),
+    }
+    options = {"encodings": {"coded": "dictionary"}, "page_rows_max": 20, "stripe_rows": 30}
+    return Feature(pa.table(columns), options, filter="int > 20")
+
+
+_INTS = pa.list_(pa.int16())
+
+
 def _no_rows() -> Feature:
     schema = pa.schema([("a", pa.int64()), ("b", pa.list_(pa.string()))])
     return Feature(schema.empty_table(), filter="a = 1")
@@ -375,6 +393,7 @@ FEATURES: dict[str, Callable[[], Feature]] = {
     "seed_examples": _seed_examples,
     "extensions": _extensions,
     "nulls": _nulls,
+    "null_slots_left_out": _null_slots_left_out,
     "no_rows": _no_rows,
     "pages_and_stripes": _pages,
     "batches": _batches,

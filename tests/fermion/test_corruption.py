@@ -52,6 +52,7 @@ CI_FEATURES: dict[str, list[str] | None] = {
     "structs": None,
     "maps": ["deep"],
     "nulls": None,
+    "null_slots_left_out": ["int", "text"],
     "no_rows": None,
     "pages_and_stripes": None,
     "batches": None,
