@@ -18,7 +18,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fermion.predicate import Expression, bind, col, evaluate, parse_filter, rename_columns
+from fermion.predicate import (
+    Expression,
+    bind,
+    candidate_names,
+    col,
+    evaluate,
+    parse_filter,
+    rename_columns,
+)
 from fermion_table.column_selection import queryable_fields
 from fermion_table.schema import Field, Path, TableSchema, field_to_arrow
 
@@ -62,8 +70,10 @@ def table_filter(given: Any, schema: TableSchema, *, where: str) -> TableFilter 
     if expression is None:
         return None
     fields = queryable_fields(schema)
-    arrow = pa.schema([field_to_arrow(field, field_ids=False) for field in fields])
-    bound = bind(expression, arrow, where=where)
+    names = candidate_names(expression)  # None: it may need every column
+    wanted = [field for field in fields if names is None or field.name in names]
+    arrow = pa.schema([field_to_arrow(field, field_ids=False) for field in wanted])
+    bound = bind(expression, arrow, where=where, known=[field.name for field in fields])
     return TableFilter(bound, conjuncts(bound))
 
 

@@ -17,6 +17,7 @@ from fermion import col
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion_table import Table
 from fermion_table.column_selection import select_columns
+from fermion_table.schema import field_to_arrow
 from tests.equality import assert_logically_equal
 from tests.strategies import random_array, scalar_types
 
@@ -163,6 +164,26 @@ def test_a_limit_stops_reading(table, monkeypatch):
     assert table.scan(limit=3, filter="id > 1").count() == 3
     assert table.scan(columns=[], limit=3).to_arrow().num_rows == 3
     assert table.scan().head(2).equals(WHOLE.slice(0, 2))
+
+
+def test_a_question_about_two_columns_makes_no_arrow_fields_of_the_others(table_path, monkeypatch):
+    """Cost follows the columns named, in a table of a thousand."""
+    names = [f"c{i}" for i in range(1000)]
+    table = Table.create(table_path, pa.schema([(name, pa.int8()) for name in names]))
+    table.append({"c7": [1, 2], "c9": [3, 4]})
+    made = []
+    real = field_to_arrow
+
+    def counting(field, **options):
+        made.append(field.name)
+        return real(field, **options)
+
+    for module in ("filters", "split_reader", "scan_plan", "conversion"):
+        monkeypatch.setattr(f"fermion_table.{module}.field_to_arrow", counting, raising=False)
+    assert table.scan(columns=["c9"], filter="c7 = 2").to_arrow().to_pydict() == {"c9": [4]}
+    assert set(made) == {"c7", "c9"}
+    with pytest.raises(ColumnNotFoundError, match="'c99'"):
+        table.scan(filter="c9x9 = 1")
 
 
 def test_counting_without_a_filter_opens_nothing(table, monkeypatch):
