@@ -28,6 +28,7 @@ from fermion_table.snapshot import Snapshot
 from fermion_table.split import Split
 from fermion_table.split_reader import SplitReader
 from fermion_table.table import Table
+from fermion_table.transaction import Transaction
 from fermion_table.transforms import PartitionTransform
 from fermion_table.verify import VerifyReport
 
@@ -55,6 +56,7 @@ __all__ = [
     "TableExists",
     "TableNotFound",
     "TableSchema",
+    "Transaction",
     "UnsafeStorage",
     "UnsupportedFeature",
     "VerifyReport",

@@ -217,7 +217,8 @@ class DataWriter:
         untyped = isinstance(data, dict) or not hasattr(data, "__arrow_c_stream__")
         known = isinstance(data, pa.RecordBatch | pa.RecordBatchReader)
         if isinstance(data, dict):
-            return pa.schema([item for item in self._arrow if item.name in data])
+            known = [item for item in self._arrow if item.name in data]
+            return pa.schema(known) if len(known) == len(data) else None  # refused by name later
         return self._arrow if untyped and not known else None
 
     def _enter_mode(self, *, batches: bool) -> None:

@@ -34,13 +34,13 @@ from fermion_table.schema import Path, PathLike, TableSchema, encode_schema
 from fermion_table.schema_builder import SchemaUpdate
 from fermion_table.snapshot import Snapshot
 from fermion_table.storage import Durability
-from fermion_table.table_versions import TableVersions
+from fermion_table.table_changes import TableChanges
 from fermion_table.version_lookup import find_version
 
 Location = str | os.PathLike[str]
 
 
-class Table(TableVersions):
+class Table(TableChanges):
     """A table at one of its snapshots.
 
     It sees the snapshot it was opened at until it commits itself or `refresh` is called; other

@@ -1,0 +1,278 @@
+"""Several changes of rows as one snapshot: made to a draft at once, published together."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any
+
+from fermion.errors import InvalidArgumentError
+from fermion_table.assignments import Assignment
+from fermion_table.commit import commit
+from fermion_table.commit_request import CommitRequest
+from fermion_table.conflict import Partitions, Redo
+from fermion_table.data_writer import DataWriter
+from fermion_table.draft import Draft, FindingCache
+from fermion_table.errors import CommitConflict
+from fermion_table.manifest import Entry
+from fermion_table.manifest_store import added_entries
+from fermion_table.publishing import CommitWords, Publisher, misfit
+from fermion_table.row_changes import Addition, Deletion, Replacement, RowChange, Update
+from fermion_table.schema_store import load_table_schema
+from fermion_table.snapshot import Kind, SchemaReference, Snapshot
+
+
+class Transaction:
+    """Changes that become visible together, or not at all.
+
+    Each one is made at once, and sees what those before it made; nothing is visible to others
+    before the end of the ``with`` block (or `commit`). When another commit comes first, all are
+    made again on top of it, if what they rest on may have changed. An exception in the block
+    gives up: nothing is published, and no file is left.
+
+    Parameters
+    ----------
+    publisher
+        Of the branch.
+    base
+        The snapshot that the changes are decided on.
+    words
+        For the history.
+    published
+        Called with the new snapshot.
+    """
+
+    def __init__(
+        self,
+        publisher: Publisher,
+        base: Snapshot,
+        *,
+        words: CommitWords | None = None,
+        published: Callable[[Snapshot], object] | None = None,
+    ) -> None:
+        self._publisher = publisher
+        self._words = words or CommitWords()
+        self._published = published
+        self._changes: list[RowChange] = []
+        self._cache = FindingCache()
+        self._written: set[str] = set()
+        self._draft = self._draft_of(base)
+        self._is_over = False
+        self._gave_up = False
+
+    def __enter__(self) -> Transaction:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._is_over:
+            return
+        if error is None:
+            self.commit()
+        elif isinstance(error, Exception):
+            self.abort()
+
+    def append(self, data: Any) -> None:
+        """Add rows from any Arrow producer; they are matched to the table's columns by name."""
+        self._add(self._write(data))
+
+    def append_batches(self, batches: Iterable[tuple[int, Any]]) -> None:
+        """Add batches, pairs of id and data."""
+        with self._writer() as writer:
+            for batch_id, data in batches:
+                writer.append_batch(batch_id, data)
+            self._add(writer.prepare_commit()[0].entries)
+
+    def delete(self, filter: Any) -> None:
+        """Delete the rows that a filter selects."""
+        self._make(Deletion(filter))
+
+    def update(self, filter: Any, assignments: Mapping[str, Assignment]) -> None:
+        """Set columns of the rows that a filter selects (see `Table.update`)."""
+        self._make(Update(filter, assignments))
+
+    def overwrite(self, data: Any, *, filter: Any = None, dynamic: bool = False) -> None:
+        """Put rows in the place of others (see `Table.overwrite`)."""
+        if filter is not None and dynamic:
+            raise InvalidArgumentError("overwrite: expected filter= or dynamic=True, not both")
+        if dynamic and not self._draft.schema.partition_by:
+            raise InvalidArgumentError(
+                f"{self._publisher.store.location}: dynamic=True replaces partitions, but the "
+                "table has none"
+            )
+        entries = self._write(data)
+        if dynamic:
+            self._make(Replacement(frozenset(entry.partition for entry in entries)))
+        elif filter is not None:
+            self._make(Deletion(filter, "overwrite"))
+        else:
+            self._make(Replacement())
+        self._add(entries)
+
+    def commit(self) -> Snapshot:
+        """Publish everything as one snapshot.
+
+        Returns
+        -------
+        Snapshot
+            The new one; the latest one if deletes and updates found no row.
+
+        Raises
+        ------
+        CommitConflict, CommitStateUnknown
+        """
+        self._enter()
+        self._is_over = True
+        snapshot, has_published = self._commit()
+        keep: set[str] = set()
+        if has_published and self._written:
+            for entry in added_entries(self._publisher.store, snapshot):
+                keep.update(_paths_of(entry))
+        self._clean(keep)
+        if self._published is not None:
+            self._published(snapshot)
+        return snapshot
+
+    def abort(self) -> None:
+        """Give up; files that were written are deleted."""
+        self._enter()
+        self._is_over = True
+        self._clean(())
+
+    def _commit(self) -> tuple[Snapshot, bool]:
+        """The snapshot, and whether it holds the changes (else there were none to make)."""
+        if self._changes_nothing(self._draft):
+            return self._draft.base, False
+        publisher = self._publisher
+        try:
+            request = self._request()
+            return commit(publisher.store, request, branch=publisher.branch, redo=self._redo), True
+        except _NothingToDo as done:
+            return done.base, False
+        except Exception as error:  # of others it is not proven that nothing was published
+            if isinstance(error, CommitConflict) or self._gave_up:
+                self._clean(())
+            raise
+
+    def _redo(self, base: Snapshot, verdict: Redo) -> CommitRequest:
+        """All changes again, on a newer snapshot; whatever goes wrong here, none is published."""
+        self._gave_up = True
+        draft = self._draft_of(base)
+        for change in self._changes:
+            change.apply(draft)
+        self._draft = draft
+        if self._changes_nothing(draft):
+            raise _NothingToDo(base)
+        request = self._request()
+        self._gave_up = False
+        return request
+
+    def _request(self) -> CommitRequest:
+        draft, changes = self._draft, list(self._changes)
+        added, removed = draft.changes()
+        kind = kind_of(changes)
+        words = self._words
+        said = "; ".join(filter(None, (change.describe() for change in changes)))
+
+        def depends_on(entry: Entry) -> bool:
+            return any(change.concerns(entry, draft) for change in changes)
+
+        return CommitRequest(
+            kind=kind,
+            added=added,
+            removed=removed,
+            base=draft.base,
+            scope=_scope_of(changes),
+            depends_on=None if kind == "append" else depends_on,
+            accepts_schema=self._misfit if kind == "append" else None,
+            message=words.message if words.message is not None else said or None,
+            properties=words.properties,
+            commit_user=words.commit_user,
+            commit_identifier=words.commit_identifier,
+        )
+
+    def _misfit(self, reference: SchemaReference) -> str | None:
+        """Why the new files can't live under a later schema."""
+        schema = load_table_schema(self._publisher.store, reference)
+        return misfit(self._draft.schema, schema, list(self._draft.added.values()))
+
+    def _draft_of(self, base: Snapshot) -> Draft:
+        return Draft(self._publisher.store, base, self._cache, self._written)
+
+    def _make(self, change: RowChange) -> None:
+        self._enter()
+        change.apply(self._draft)
+        self._changes.append(change)
+
+    def _add(self, entries: Iterable[Entry]) -> None:
+        listed = tuple(entries)
+        self._written.update(entry.path for entry in listed)
+        self._make(Addition(listed, self._draft.schema))
+
+    def _writer(self) -> DataWriter:
+        self._enter()
+        return self._draft.writer()
+
+    def _write(self, data: Any) -> tuple[Entry, ...]:
+        with self._writer() as writer:
+            writer.write(data)
+            (message,) = writer.prepare_commit()
+        self._written.update(entry.path for entry in message.entries)
+        return message.entries
+
+    def _enter(self) -> None:
+        if self._is_over:
+            raise InvalidArgumentError("the transaction is over: begin another one")
+
+    def _changes_nothing(self, draft: Draft) -> bool:
+        asks = all(change.kind in ("delete", "upsert") for change in self._changes)
+        return asks and draft.is_empty
+
+    def _clean(self, keep: Iterable[str]) -> None:
+        """Delete files that were written, but for some."""
+        for path in self._written.difference(keep):
+            with contextlib.suppress(OSError):  # an orphan then
+                self._publisher.store.delete(path)
+        self._written.clear()
+
+
+class _NothingToDo(Exception):
+    """Another commit has left nothing to change."""
+
+    def __init__(self, base: Snapshot) -> None:
+        super().__init__()
+        self.base = base
+
+
+def kind_of(changes: Iterable[RowChange]) -> Kind:
+    """What a commit of some changes is called.
+
+    Rows that go while others come are an ``upsert``, unless an overwrite is among them: what came
+    matters to other deletes then.
+    """
+    kinds: set[Kind] = {change.kind for change in changes}
+    if "overwrite" in kinds:
+        return "overwrite"
+    if kinds == {"delete"}:
+        return "delete"
+    return "append" if kinds <= {"append"} else "upsert"
+
+
+def _scope_of(changes: Iterable[RowChange]) -> Partitions | None:
+    """The partitions that all changes together look at; None: all."""
+    scope: Partitions = frozenset()
+    for change in changes:
+        if change.scope is None:
+            return None
+        scope |= change.scope
+    return scope
+
+
+def _paths_of(entry: Entry) -> set[str]:
+    vector = entry.deletion_vector
+    return {entry.path} if vector is None else {entry.path, vector.path}
