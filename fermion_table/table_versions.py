@@ -23,6 +23,7 @@ from fermion_table.snapshot import Snapshot
 from fermion_table.storage import Durability
 from fermion_table.table_clone import clone_table
 from fermion_table.table_difference import TableDiff, table_difference
+from fermion_table.table_inspection import Inspection
 from fermion_table.table_view import TableView
 from fermion_table.version_lookup import Moment, find_version, moment_ms
 from fermion_table.version_names import Branches, Tags
@@ -49,6 +50,11 @@ class TableVersions(TableView):
     def branches(self) -> Branches:
         """Histories beside each other: ``branches.create(name)``, ``.fast_forward(name)``, ..."""
         return Branches(self._store, self._snapshot, self._branch, self._move_to)
+
+    @property
+    def inspect(self) -> Inspection:
+        """Metadata as Arrow tables: ``inspect.files()``, ``.snapshots()``, ``.refs()``, ..."""
+        return Inspection(self._store, self._snapshot, self._branch)
 
     def _find(self, version: Version | None) -> tuple[Snapshot, str]:
         """The snapshot of a version and its branch; None: what this object sees."""

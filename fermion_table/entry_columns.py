@@ -1,0 +1,100 @@
+"""What manifest entries say of partitions and bounds, as Arrow struct columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from fermion.statistics import unknown
+from fermion_table import value_codec
+from fermion_table.manifest import Entry, FieldStatistics
+from fermion_table.schema import Field, TableSchema
+from fermion_table.schema_store import SchemaVersions
+from fermion_table.transforms import transformed
+
+MIN_EXACT, MAX_EXACT = 2, 4
+"""Bits of `fermion.layout.ChunkFlag`; persisted, never to change."""
+
+
+def partition_column(
+    name: str, values: Sequence[tuple[Any, ...]], schema: TableSchema
+) -> dict[str, pa.Array]:
+    """Partition values as a struct column; none for a table without partitions."""
+    if not schema.partition_by:
+        return {}
+    children: list[pa.Array] = []
+    for place, each in enumerate(schema.partition_by):
+        column = schema.by_id[each.source_id]
+        dtype = transformed(each.transform, each.parameter, pa.array([], column.type)).type
+        scalars = [
+            value_codec.decode_value(row[place] if place < len(row) else None, dtype)
+            for row in values
+        ]
+        children.append(_array(scalars, dtype))
+    names = [each.name for each in schema.partition_by]
+    return {name: pa.StructArray.from_arrays(children, names=names)}
+
+
+def statistics_column(entries: Sequence[Entry], schemas: SchemaVersions) -> dict[str, pa.Array]:
+    """A struct of the columns of the current schema whose bounds any entry holds."""
+    known = {field_id for entry in entries for field_id in entry.stats}
+    fields: dict[str, pa.Array] = {}
+    for column in schemas.current.fields:
+        for path, field in column.walk():
+            if field.id in known:
+                fields[".".join(path)] = _bounds(entries, field, schemas)
+    if not fields:
+        return {}
+    return {"statistics": pa.StructArray.from_arrays(list(fields.values()), names=list(fields))}
+
+
+def _bounds(entries: Sequence[Entry], field: Field, schemas: SchemaVersions) -> pa.Array:
+    """Bounds and null counts of one field: what each file says under its own schema."""
+    rows = [_bounds_row(entry, field, schemas) for entry in entries]
+    dtype = field.type
+    columns = (
+        ("min", _array([row[0] for row in rows], dtype)),
+        ("max", _array([row[1] for row in rows], dtype)),
+        ("min_is_exact", pa.array([row[2] for row in rows], pa.bool_())),
+        ("max_is_exact", pa.array([row[3] for row in rows], pa.bool_())),
+        ("null_count", pa.array([row[4] for row in rows], pa.int64())),
+    )
+    return pa.StructArray.from_arrays(
+        [array for _, array in columns], names=[name for name, _ in columns]
+    )
+
+
+def _bounds_row(
+    entry: Entry, field: Field, schemas: SchemaVersions
+) -> tuple[pa.Scalar | None, pa.Scalar | None, bool, bool, int | None]:
+    statistics = entry.stats.get(field.id)
+    if statistics is None:
+        return None, None, False, False, None
+    written = schemas[entry.schema_id]
+    dtype = written.find(written.paths[field.id]).type
+    low, high = _values(statistics, dtype)
+    low_is_exact, high_is_exact = (bool(statistics.flags & flag) for flag in (MIN_EXACT, MAX_EXACT))
+    return low, high, low_is_exact, high_is_exact, statistics.null_count
+
+
+def _values(
+    statistics: FieldStatistics, dtype: pa.DataType
+) -> tuple[pa.Scalar | None, pa.Scalar | None]:
+    if statistics.min is None or statistics.max is None:
+        return None, None
+    nothing = unknown(0)
+    flags = type(nothing.flags)(statistics.flags)
+    known = replace(nothing, min=statistics.min, max=statistics.max, flags=flags)
+    return known.min_value(dtype), known.max_value(dtype)
+
+
+def _array(scalars: Sequence[pa.Scalar | None], dtype: pa.DataType) -> pa.Array:
+    """Scalars, perhaps of a narrower type, as an array."""
+    cast = [
+        scalar if scalar is None or scalar.type.equals(dtype) else scalar.cast(dtype)
+        for scalar in scalars
+    ]
+    return pa.array(cast, dtype)
