@@ -7,7 +7,7 @@ id, for files written under an older schema; `plan_writing` by name, for the dat
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -374,31 +374,54 @@ def _text(path: tuple[str, ...], name: str) -> str:
     return ".".join((*path, name))
 
 
-def find_null(field: pa.Field, array: pa.Array) -> str | None:
+def find_null(field: pa.Field, array: pa.Array, seen: np.ndarray | None = None) -> str | None:
     """The path of a field that must not be null and is, None if all is well.
 
-    What a null parent hides does not count.
+    What a null parent hides does not count. Only offsets and validity are looked at, as Arrow
+    selects no rows of some types.
+
+    Parameters
+    ----------
+    seen
+        ``bool``, shape (n,): slots that no parent hides; None: all.
     """
-    if not field.nullable and array.null_count:
-        return field.name
     dtype = field.type
-    if isinstance(dtype, pa.BaseExtensionType) or not _has_required(dtype):
+    required = not isinstance(dtype, pa.BaseExtensionType) and _has_required(dtype)
+    if field.nullable and not required:
         return None
-    if pat.is_struct(dtype):
-        visible = array.filter(array.is_valid()) if array.null_count else array
-        parts = [(child, visible.field(i)) for i, child in enumerate(dtype)]
-    elif pat.is_map(dtype):
-        entries = _around(array.values, array, pa.list_(dtype.field(0))).flatten()
-        parts = [(dtype.key_field, entries.field(0)), (dtype.item_field, entries.field(1))]
-    elif _is_list(dtype):
-        parts = [(dtype.value_field, array.flatten())]
-    else:
+    valid = array.is_valid().to_numpy(zero_copy_only=False)
+    if not field.nullable and not (valid.all() if seen is None else valid[seen].all()):
+        return field.name
+    if not required:
         return None
-    for child, values in parts:
-        found = find_null(child, values)
+    below = valid if seen is None else valid & seen
+    for child, values, inside in _children(dtype, array, below):
+        found = find_null(child, values, inside)
         if found is not None:
             return f"{field.name}.{found}"
     return None
+
+
+def _children(
+    dtype: pa.DataType, array: pa.Array, seen: np.ndarray
+) -> Iterator[tuple[pa.Field, pa.Array, np.ndarray]]:
+    """The fields inside a type, their values in an array, and which of those can be seen."""
+    if pat.is_struct(dtype):
+        for place, child in enumerate(dtype):
+            yield child, array.field(place), seen
+    elif pat.is_fixed_size_list(dtype):
+        inside = np.zeros(len(array.values), bool)
+        start = array.offset * dtype.list_size
+        inside[start : start + len(array) * dtype.list_size] = np.repeat(seen, dtype.list_size)
+        yield dtype.value_field, array.values, inside
+    elif pat.is_map(dtype) or _is_list(dtype):
+        starts = array.offsets.to_numpy().astype(np.int64)
+        sizes = array.sizes.to_numpy() if _is_view(dtype) else np.diff(starts)
+        starts, sizes = starts[: len(array)][seen], sizes[seen].astype(np.int64)
+        steps = np.zeros(len(array.values) + 1, np.int64)
+        np.add.at(steps, starts, 1)
+        np.add.at(steps, starts + sizes, -1)
+        yield dtype.field(0), array.values, np.cumsum(steps[:-1]) > 0
 
 
 def _has_required(dtype: pa.DataType) -> bool:

@@ -167,13 +167,28 @@ def test_the_difference_names_every_field():
         (pa.int8(), [1, None], "a"),
         (pa.struct([pa.field("x", pa.int8(), nullable=False)]), [{"x": None}, None], "a.x"),
         (pa.list_(pa.field("e", pa.int8(), nullable=False)), [[1], [None]], "a.e"),
-        (pa.map_(pa.string(), pa.field("v", pa.int8(), nullable=False)), [[("k", None)]], "a.v"),
+        (
+            pa.map_(pa.string(), pa.field("v", pa.int8(), nullable=False)),
+            [[("k", None)]],
+            "a.entries.v",
+        ),
+        (pa.list_(pa.field("e", pa.int8(), nullable=False), 2), [[1, 2], None, [3, None]], "a.e"),
+        (pa.list_view(pa.field("e", pa.string_view(), nullable=False)), [["x"], [None]], "a.e"),
     ],
 )
 def test_a_null_where_none_may_be_is_found_at_any_depth(dtype, values, path):
     top = pa.field("a", dtype, nullable=not pa.types.is_integer(dtype))
     assert find_null(top, pa.array(values, dtype)) == path
+    assert find_null(top, pa.array([None, *values], dtype).slice(1)) == path
     assert find_null(top, pa.array(values, dtype).slice(0, 0)) is None
+
+
+@given(tables())
+def test_what_arrow_calls_valid_holds_no_null_where_none_may_be(table):
+    """Drawn arrays hide nulls of required fields under null parents, in every layout."""
+    for batch in table.to_batches():
+        for field, column in zip(batch.schema, batch.columns, strict=True):
+            assert find_null(field, column) is None
 
 
 def test_nulls_hidden_by_a_null_parent_are_no_nulls():
