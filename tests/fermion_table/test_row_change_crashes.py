@@ -1,0 +1,106 @@
+"""Deletes, overwrites and updates whose process dies after each storage call, or loses replies."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from fermion_table import Table
+from fermion_table.errors import CommitStateUnknown
+from fermion_table.local_store import LocalStore
+from fermion_table.testing import Crash, CrashingStore, ForgetfulStore, LostReplies
+
+SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
+
+CHANGES: dict[str, Callable[[Table], Any]] = {
+    "delete by mark": lambda t: t.delete("v = 3 OR v = 12"),
+    "delete by writing again": lambda t: t.delete("v < 8"),
+    "delete by dropping files": lambda t: t.delete("v >= 10"),
+    "overwrite": lambda t: t.overwrite({"k": ["n"], "v": [99]}),
+    "overwrite by filter": lambda t: t.overwrite({"k": ["n"], "v": [99]}, filter="v < 12"),
+    "update": lambda t: t.update("v = 4", {"v": pc.field("v") + 100}),
+}
+
+
+def rows_of(table: Table) -> list[int]:
+    return sorted(table.scan().to_arrow().column("v").to_pylist())
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory) -> Path:
+    """Two files, the first with a row deleted already."""
+    path = tmp_path_factory.mktemp("template") / "table"
+    table = Table.create(path, SCHEMA, durability="fast")
+    table.append({"k": ["a"] * 10, "v": range(10)})
+    table.append({"k": ["b"] * 4, "v": range(10, 14)})
+    table.delete("v = 0")
+    return path
+
+
+def expected_after(template: Path, tmp_path: Path, change: Callable[[Table], Any]) -> list[int]:
+    shutil.copytree(template, tmp_path / "model")
+    table = Table.open(tmp_path / "model", durability="fast")
+    change(table)
+    return rows_of(table)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_crash_leaves_the_rows_before_or_those_after(template, tmp_path, name):
+    change = CHANGES[name]
+    before = rows_of(Table.open(template))
+    after = expected_after(template, tmp_path, change)
+    assert before != after
+    outcomes = []
+    for calls in range(1, 100):
+        path = tmp_path / f"crash-{calls}"
+        shutil.copytree(template, path)
+        store = CrashingStore(LocalStore(str(path), durability="fast"), 10**9)
+        table = Table(store, Table.open(path).snapshot)
+        store.calls_left = calls
+        try:
+            change(table)
+        except Crash:
+            found = Table.open(path)
+            rows = rows_of(found)
+            assert rows in (before, after), calls
+            outcomes.append(rows == after)
+            assert found.verify().ok
+            found.append({"k": ["later"], "v": [1000]})  # nothing is in the way of the next
+            assert rows_of(Table.open(path)) == [*rows, 1000]
+            continue
+        break
+    assert rows_of(Table.open(path)) == after
+    assert outcomes == sorted(outcomes)  # once published, it stays
+    assert {False, True} <= set(outcomes)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_lost_reply_is_told_from_a_lost_race(template, tmp_path, name):
+    change = CHANGES[name]
+    after = expected_after(template, tmp_path, change)
+    for lost in (LostReplies(after_success={1}), LostReplies(before_trying={1})):
+        path = tmp_path / f"lost-{bool(lost.after_success)}"
+        shutil.copytree(template, path)
+        inner = LocalStore(str(path), durability="fast")
+        change(Table(ForgetfulStore(inner, lost), Table.open(path).snapshot))
+        assert rows_of(Table.open(path)) == after
+        assert Table.open(path).snapshot.id == 4
+
+
+@pytest.mark.parametrize("name", ["delete by mark", "overwrite", "update"])
+def test_an_outcome_that_is_unknown_deletes_no_file(template, tmp_path, name):
+    path = tmp_path / "unknown"
+    shutil.copytree(template, path)
+    inner = LocalStore(str(path), durability="fast")
+    store = ForgetfulStore(inner, LostReplies(after_success={1}), reads_fail=True)
+    table = Table(store, Table.open(path).snapshot)
+    with pytest.raises(CommitStateUnknown):
+        CHANGES[name](table)
+    assert rows_of(Table.open(path)) == expected_after(template, tmp_path, CHANGES[name])
+    assert Table.open(path).verify().ok
