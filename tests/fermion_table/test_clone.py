@@ -93,6 +93,26 @@ def test_source_and_clone_go_their_own_ways(source: Table, tmp_path: Path) -> No
     assert clone.verify(data=True).ok
 
 
+def test_rows_deleted_before_and_after_a_clone_are_told_apart(tmp_path: Path) -> None:
+    """Both share one file, each with its own deletion vector."""
+    source = Table.create(tmp_path / "source", SCHEMA, durability="fast")
+    source.append(pa.table({"a": range(10), "p": ["x"] * 10}))
+    source.delete("a = 1")
+    clone = source.clone(tmp_path / "clone")
+    (entry,) = live_entries(clone.store, clone.snapshot)
+    assert entry.deletion_vector is not None
+    assert rows(clone) == [0, *range(2, 10)]
+    clone.delete("a = 2")
+    source.delete("a = 3")
+    source.expire_snapshots(older_than=AT_ONCE, retain_last=1)
+    source.remove_orphan_files(older_than=AT_ONCE)
+    clone.expire_snapshots(older_than=AT_ONCE, retain_last=1)
+    clone.remove_orphan_files(older_than=AT_ONCE)
+    assert rows(clone) == rows(Table.open(clone.location)) == [0, *range(3, 10)]
+    assert rows(source) == [0, 2, *range(4, 10)]
+    assert clone.verify(data=True).ok
+
+
 def test_files_of_every_earlier_schema_can_be_read(source: Table, tmp_path: Path) -> None:
     source.add_columns({"b": pa.int64()}, defaults={"b": 7})
     append(source, 6, b=[60])

@@ -24,9 +24,9 @@ from fermion_table.table_clone import CLONE_TAG
 SCHEMA = pa.schema({"a": pa.int64()})
 AT_ONCE = timedelta(days=-1)
 OPERATIONS = (
-    "append", "append", "append", "append", "compact", "restore", "tag", "untag", "branch",
-    "fast_forward", "delete_branch", "clone", "drop_clone", "add_column", "lose_files",
-    "expire", "expire", "orphans",
+    "append", "append", "append", "append", "delete", "overwrite", "compact",
+    "restore", "tag", "untag", "branch", "fast_forward", "delete_branch",
+    "clone", "drop_clone", "add_column", "lose_files", "expire", "expire", "orphans",
 )  # fmt: skip
 
 
@@ -79,8 +79,18 @@ class Lake:
 
     def append(self, table: Table, number: int) -> None:
         before = self.rows(table)[table.snapshot.id]
-        table.append(pa.table({"a": [number]}))
-        self.rows(table)[table.snapshot.id] = sorted([*before, number])
+        table.append(pa.table({"a": [number, 3, 3]}))
+        self.rows(table)[table.snapshot.id] = sorted([*before, number, 3, 3])
+
+    def delete(self, table: Table, number: int) -> None:
+        before = self.rows(table)[table.snapshot.id]
+        table.delete(f"a = {number}")
+        self.rows(table)[table.snapshot.id] = [each for each in before if each != number]
+
+    def overwrite(self, table: Table, number: int) -> None:
+        before = self.rows(table)[table.snapshot.id]
+        table.overwrite(pa.table({"a": [number]}), filter="a >= 2")
+        self.rows(table)[table.snapshot.id] = sorted([number, *(x for x in before if x < 2)])
 
     def compact(self, table: Table, number: int) -> None:
         before = self.rows(table)[table.snapshot.id]

@@ -253,7 +253,10 @@ def test_changes_come_in_every_form(table: Table) -> None:
 OPERATIONS = st.lists(
     st.one_of(
         st.tuples(st.just("append"), st.lists(st.integers(0, 4), min_size=1, max_size=4)),
-        st.tuples(st.just("delete"), st.lists(st.integers(0, 4), min_size=1, max_size=2)),
+        st.tuples(st.just("rewrite"), st.lists(st.integers(0, 4), min_size=1, max_size=2)),
+        st.tuples(st.just("delete"), st.integers(0, 4)),
+        st.tuples(st.just("update"), st.integers(0, 4)),
+        st.tuples(st.just("overwrite"), st.integers(0, 4)),
         st.tuples(st.just("compact"), st.just([])),
         st.tuples(st.just("restore"), st.integers(0, 5)),
     ),
@@ -274,8 +277,15 @@ def test_changes_replayed_on_one_state_give_the_other(
             if name == "append":
                 parts = ["even" if value % 2 == 0 else "odd" for value in argument]
                 table.append(pa.table({"a": argument, "p": parts}, schema=SCHEMA))
-            elif name == "delete":
+            elif name == "rewrite":
                 rewrite(table, without(*argument))
+            elif name == "delete":
+                table.delete(f"a = {argument}")
+            elif name == "update":
+                table.update(f"a > {argument}", {"a": argument})
+            elif name == "overwrite":
+                rows = pa.table({"a": [argument], "p": ["even"]}, schema=SCHEMA)
+                table.overwrite(rows, filter="p = 'even'")
             elif name == "compact":
                 table.compact()
             else:
