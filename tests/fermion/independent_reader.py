@@ -1,0 +1,421 @@
+"""A second reader of the format, written from docs/format.md alone: slow, simple, whole files.
+
+It shares no code with the package, so that a file which both read alike is what the document says.
+Leaves come out in their storage types: dictionaries, runs and extension types unwrapped.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pat
+import zstandard
+
+from tests.fermion.independent_trees import Decoder, filler, unpack
+
+ALL_NULL = 0xFFFF_FFFF
+Slots = list[Any]
+
+
+def _crc32c_table() -> list[int]:
+    table = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+        table.append(byte)
+    return table
+
+
+_TABLE = _crc32c_table()
+
+
+def crc32c(data: bytes) -> int:
+    """CRC-32C, byte by byte."""
+    crc = 0xFFFF_FFFF
+    for byte in data:
+        crc = crc >> 8 ^ _TABLE[(crc ^ byte) & 0xFF]
+    return crc ^ 0xFFFF_FFFF
+
+
+def align(value: int) -> int:
+    """The next multiple of 8."""
+    return (value + 7) // 8 * 8
+
+
+class File:
+    """A file, read from end to start.
+
+    Attributes
+    ----------
+    schema
+        The exact Arrow schema.
+    key_values
+        The user's metadata.
+    num_rows
+        Rows.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        assert data[:8] == b"FERMION1"
+        footer = data[-256:]
+        assert footer[248:] == b"FERMION1"
+        assert crc32c(footer[:240]) == struct.unpack_from("<I", footer, 240)[0]
+        assert struct.unpack_from("<H", footer, 244)[0] == 1
+        (
+            self._schema_offset,
+            self._schema_length,
+            self._cit_offset,
+            self._cit_length,
+            self._cmb_offset,
+            self._cmb_length,
+            sections_offset,
+            sections_length,
+            self._columns,
+            self.num_rows,
+            self._stripes,
+            self._system_columns,
+            file_length,
+            _,
+            self._settings,
+            _,
+            incompat,
+        ) = struct.unpack_from("<QQQQQQQIIQIIQQQII", footer)
+        assert file_length == len(data)
+        assert incompat == 0
+        self._sizes = struct.unpack_from("<5H", footer, 112)
+        self._sections = self._read_sections(sections_offset, sections_length, footer)
+        self.key_values = json.loads(self._section(3) or b"{}")
+        names = self._read_names()
+        shapes = self._read_shapes()
+        fields = [shape.with_name(name) for name, shape in zip(names, shapes, strict=True)]
+        self.schema = pa.schema(self._with_ids(fields), metadata=self._metadata())
+        self._stripe_rows = [
+            struct.unpack_from("<QII", self._section(1), 16 * i)[1] for i in range(self._stripes)
+        ]
+        assert sum(self._stripe_rows) == self.num_rows
+
+    def _read_sections(self, offset: int, length: int, footer: bytes) -> dict[int, bytes]:
+        directory = self.data[offset : offset + length]
+        assert crc32c(directory) == struct.unpack_from("<I", footer, 136)[0]
+        sections, blocks = struct.unpack_from("<II", directory)
+        tail = self.data[self._cmb_offset + self._cmb_length : offset]
+        starts = range(0, len(tail), 65_536)
+        assert blocks == len(starts)
+        for block, start in enumerate(starts):
+            (stored,) = struct.unpack_from("<I", directory, 8 + 24 * sections + 4 * block)
+            assert stored == crc32c(tail[start : start + 65_536])
+        found = {}
+        for index in range(sections):
+            kind, _, start, size = struct.unpack_from("<IIQQ", directory, 8 + 24 * index)
+            found[kind] = self.data[start : start + size]
+        return found
+
+    def _section(self, kind: int) -> bytes:
+        return self._sections.get(kind, b"")
+
+    def _read_names(self) -> list[str]:
+        data = self._section(2)
+        count, interval, restarts, _ = struct.unpack_from("<IIII", data)
+        names: list[str] = [""] * count
+        at, name = 16 + 4 * restarts, b""
+
+        def varint() -> int:
+            nonlocal at
+            value = shift = 0
+            while True:
+                byte = data[at]
+                at += 1
+                value |= (byte & 0x7F) << shift
+                shift += 7
+                if byte < 0x80:
+                    return value
+
+        for place in range(count):
+            if place % interval == 0:
+                (start,) = struct.unpack_from("<I", data, 16 + 4 * (place // interval))
+                assert at == 16 + 4 * restarts + start
+            shared, rest = data[at] >> 4, data[at] & 15
+            at += 1
+            shared += varint() if shared == 15 else 0
+            rest += varint() if rest == 15 else 0
+            name = name[:shared] + data[at : at + rest]
+            at += rest
+            names[varint()] = name.decode()
+        return names
+
+    def _schema_header(self) -> tuple[bytes, tuple[int, ...]]:
+        area = self.data[self._schema_offset : self._schema_offset + self._schema_length]
+        return area, struct.unpack_from("<IIIIII", area)
+
+    def _metadata(self) -> dict[bytes, bytes] | None:
+        area, header = self._schema_header()
+        message = area[32 : 32 + header[2]]
+        return pa.ipc.read_schema(pa.py_buffer(message)).metadata if message else None
+
+    def _read_shapes(self) -> list[pa.Field]:
+        area, (columns, shapes, metadata_length, kind, runs, blocks) = self._schema_header()
+        at = align(32 + metadata_length)
+        ids = [0] * columns
+        if kind == 8:
+            pairs = [struct.unpack_from("<II", area, at + 8 * run) for run in range(runs)]
+            for start, shape in pairs:
+                ids[start:] = [shape] * (columns - start)
+            at += 8 * runs
+        elif kind:
+            ids = list(
+                struct.unpack_from(f"<{columns}{ {1: 'B', 2: 'H', 4: 'I'}[kind] }", area, at)
+            )
+            at = align(at + kind * columns)
+        fields = []
+        for block in range(blocks):
+            offset, length, raw_length, _ = struct.unpack_from("<IIII", area, at + 16 * block)
+            raw = area[offset : offset + length]
+            if length != raw_length:
+                raw = zstandard.ZstdDecompressor().decompress(raw, raw_length)
+            count = min(64, shapes - 64 * block)
+            ends = struct.unpack_from(f"<{count + 1}I", raw)
+            for low, high in itertools.pairwise(ends):
+                message = raw[4 * (count + 1) :][low:high]
+                fields.append(pa.ipc.read_schema(pa.py_buffer(message)).field(0))
+        return [fields[each] for each in ids]
+
+    def _with_ids(self, fields: list[pa.Field]) -> Iterator[pa.Field]:
+        ids = self._section(7)
+        for ordinal, field in enumerate(fields):
+            number = struct.unpack_from("<I", ids, 4 * ordinal)[0] if ids else ALL_NULL
+            if number == ALL_NULL:
+                yield field
+            else:
+                own = {b"PARQUET:field_id": str(number).encode()}
+                yield field.with_metadata({**(field.metadata or {}), **own})
+
+    def _blocks(self) -> list[bytes]:
+        """The CMB of each column, empty where there is none."""
+        columns = self._columns + self._system_columns
+        if self._settings & 2:
+            found, at = [], self._cmb_offset
+            for _ in range(columns):
+                (length,) = struct.unpack_from("<I", self.data, at)
+                found.append(self.data[at + 8 : at + 8 + length])
+                at = align(at + 8 + length)
+            return found
+        ends = struct.unpack_from(f"<{columns + 1}Q", self.data, self._cit_offset)
+        assert ends[-1] == self._cmb_offset + self._cmb_length
+        return [self.data[low:high] for low, high in itertools.pairwise(ends)]
+
+    def column(self, ordinal: int) -> pa.ChunkedArray:
+        """A column in its storage type."""
+        field, block = self.schema.field(ordinal), self._blocks()[ordinal]
+        dtype = storage(field.type)
+        if not block:
+            assert field.nullable or not self.num_rows
+            return pa.chunked_array([pa.nulls(self.num_rows, dtype)])
+        column = Column(self, block, self._sizes, self._settings >> 8 & 15)
+        assert column.stripe_rows == self._stripe_rows
+        parts = [
+            column.read(dtype, stripe, rows, itertools.count())
+            for stripe, rows in enumerate(self._stripe_rows)
+        ]
+        return pa.chunked_array(parts, dtype)
+
+    def batches(self) -> list[tuple[int, int]]:
+        """Id and length of every batch."""
+        column = Column(self, self._blocks()[self._columns], self._sizes, self._settings >> 8 & 15)
+        found: list[tuple[int, int]] = []
+        for stripe in range(self._stripes):
+            ids = column.numbers(0, stripe, "<i8", None)
+            found += zip(ids, column.numbers(1, stripe, "<u4", None), strict=True)
+        return found
+
+
+class Column:
+    """A column by its CMB."""
+
+    def __init__(
+        self, file: File, block: bytes, sizes: tuple[int, ...], checksum_kind: int
+    ) -> None:
+        crc, length = struct.unpack_from("<II", block, len(block) - 8)
+        assert length == len(block)
+        assert crc == crc32c(block[:-8])
+        self._file, self._block, self._checksum = file, block, checksum_kind
+        stripe_size, stream_size, self._simple_size, self._full_size, self._page_size = sizes
+        streams, stripes = struct.unpack_from("<II", block)
+        self.stripe_rows = [
+            struct.unpack_from("<I", block, 8 + stripe_size * i)[0] for i in range(stripes)
+        ]
+        at = align(8 + stripe_size * stripes)
+        self._streams = [
+            struct.unpack_from("<BBHI", block, at + stream_size * i) for i in range(streams)
+        ]
+
+    def _chunk(self, stream: int, stripe: int) -> tuple[int, int, int, list[int], list[int]]:
+        """Offset, length, flags; sizes and slots of pages (slots empty: one page holds all)."""
+        kind, _, _, at = self._streams[stream]
+        if kind == 2 or (kind < 2 and at == 0):
+            return 0, 0, 0, [], []
+        if kind == 3:
+            return 0, ALL_NULL, 0, [], []
+        if kind == 0:
+            offset, length, flags = struct.unpack_from(
+                "<QII", self._block, at + self._simple_size * stripe
+            )
+            return offset, length, flags, [length], []
+        offset, length, flags, _, _, _, pages, metas, _ = struct.unpack_from(
+            "<QIIqqIIII", self._block, at + self._full_size * stripe
+        )
+        if pages <= 1:
+            return offset, length, flags, [length], []
+        found = [
+            struct.unpack_from("<II", self._block, metas + self._page_size * i)
+            for i in range(pages)
+        ]
+        return offset, length, flags, [size for size, _ in found], [rows for _, rows in found]
+
+    def values(
+        self, stream: int, stripe: int, kind: str, slots: int | None, valid: list[bool] | None
+    ) -> Slots:
+        """The values of one chunk that has bytes; ``kind`` as `Decoder` has it."""
+        offset, length, flags, sizes, rows = self._chunk(stream, stripe)
+        assert length not in (0, ALL_NULL)
+        assert sum(sizes) == length
+        decoder = Decoder(kind)
+        found: Slots = []
+        for page, size in enumerate(sizes):
+            data = self._file.data[offset : offset + size]
+            offset += size
+            tree, count = self._open(data)
+            if page == 0 and flags & 64:
+                decoder.dictionary = decoder.decode(tree, count)
+                continue
+            assert not rows or rows[page] == count
+            own = None if valid is None else valid[len(found) : len(found) + count]
+            found += decoder.page(tree, count, own)
+        assert slots is None or len(found) == slots
+        return found
+
+    def numbers(self, stream: int, stripe: int, kind: str, slots: int | None) -> list[int]:
+        """The values of one chunk as numbers."""
+        return unpack(self.values(stream, stripe, kind, slots, None), kind)
+
+    def _open(self, page: bytes) -> tuple[bytes, int]:
+        version, codec, encoding, slots, raw_length, crc = struct.unpack_from("<BBHIII", page)
+        covered = page[:12] + page[16:]
+        assert crc == {0: lambda _: 0, 1: zlib.crc32, 2: crc32c}[self._checksum](covered)
+        assert version == 1
+        tree = page[16 : 16 + raw_length]
+        if codec == 1:
+            decompressor = zstandard.ZstdDecompressor()
+            tree = decompressor.decompress(page[16:], raw_length, allow_extra_data=True)
+        assert struct.unpack_from("<H", tree)[0] == encoding
+        return tree, slots
+
+    def read(
+        self, dtype: pa.DataType, stripe: int, slots: int, ordinals: Iterator[int]
+    ) -> pa.Array:
+        """A node of the column and all below it."""
+        valid = self._valid(next(ordinals), stripe, slots)
+        if pat.is_null(dtype):
+            return pa.nulls(slots)
+        bitmap = None
+        if not all(valid):
+            bits = sum(1 << slot for slot, each in enumerate(valid) if each)
+            bitmap = pa.py_buffer(bits.to_bytes((slots + 7) // 8, "little"))
+        if pat.is_struct(dtype):
+            children = [self.read(storage(f.type), stripe, slots, ordinals) for f in dtype]
+            return pa.Array.from_buffers(dtype, slots, [bitmap], children=children)
+        if pat.is_fixed_size_list(dtype):
+            child = self.read(dtype.value_type, stripe, slots * dtype.list_size, ordinals)
+            return pa.Array.from_buffers(dtype, slots, [bitmap], children=[child])
+        stream = next(ordinals)
+        has_bytes = self._chunk(stream, stripe)[1] != 0
+        if dtype.num_fields:
+            lengths = [0] * slots
+            if has_bytes:
+                lengths = self.numbers(stream, stripe, "<u4", slots)
+            ends = [0, *itertools.accumulate(lengths)]
+            child_type = dtype.field(0).type
+            child = self.read(child_type, stripe, ends[-1], ordinals)
+            return self._list(dtype, slots, bitmap, ends, child)
+        assert has_bytes or not any(valid)
+        kind = leaf_kind(dtype)
+        values = [filler(kind)] * slots
+        if has_bytes:
+            values = self.values(stream, stripe, kind, slots, valid)
+        return self._leaf(dtype, slots, bitmap, values)
+
+    def _valid(self, stream: int, stripe: int, slots: int) -> list[bool]:
+        assert self._streams[stream][1] == 0
+        length = self._chunk(stream, stripe)[1]
+        if length in (0, ALL_NULL):
+            return [length == 0] * slots
+        return self.values(stream, stripe, "bits", slots, None)
+
+    def _list(
+        self, dtype: pa.DataType, slots: int, bitmap: Any, ends: list[int], child: pa.Array
+    ) -> pa.Array:
+        wide = pat.is_large_list(dtype)
+        if pat.is_list_view(dtype):
+            starts = struct.pack(f"<{slots}i", *ends[:-1])
+            sizes = [high - low for low, high in itertools.pairwise(ends)]
+            buffers = [
+                bitmap,
+                pa.py_buffer(starts),
+                pa.py_buffer(struct.pack(f"<{slots}i", *sizes)),
+            ]
+        else:
+            packed = struct.pack(f"<{slots + 1}{'q' if wide else 'i'}", *ends)
+            buffers = [bitmap, pa.py_buffer(packed)]
+        return pa.Array.from_buffers(dtype, slots, buffers, children=[child])
+
+    def _leaf(self, dtype: pa.DataType, slots: int, bitmap: Any, values: Slots) -> pa.Array:
+        kind = leaf_kind(dtype)
+        if kind == "bits":
+            bits = sum(1 << slot for slot, each in enumerate(values) if each)
+            data = bits.to_bytes((slots + 7) // 8, "little")
+        else:
+            data = b"".join(values)
+        if kind != "binary":
+            return pa.Array.from_buffers(dtype, slots, [bitmap, pa.py_buffer(data)])
+        text = pat.is_string(dtype) or pat.is_large_string(dtype) or pat.is_string_view(dtype)
+        layout = pa.large_string() if text else pa.large_binary()
+        ends = struct.pack(f"<{slots + 1}q", 0, *itertools.accumulate(map(len, values)))
+        array = pa.Array.from_buffers(
+            layout, slots, [bitmap, pa.py_buffer(ends), pa.py_buffer(data)]
+        )
+        return array.cast(dtype)
+
+
+def leaf_kind(dtype: pa.DataType) -> str:
+    """How a leaf's values lie in pages: "bits", "binary", a number's letter, or a width."""
+    if pat.is_boolean(dtype):
+        return "bits"
+    if pat.is_fixed_size_binary(dtype) or pat.is_decimal128(dtype) or pat.is_decimal256(dtype):
+        return str(dtype.byte_width)
+    if pat.is_interval(dtype):
+        return str(dtype.bit_width // 8)
+    if pat.is_floating(dtype):
+        return f"<f{dtype.bit_width // 8}"
+    if pat.is_unsigned_integer(dtype):
+        return f"<u{dtype.bit_width // 8}"
+    try:
+        return f"<i{dtype.bit_width // 8}"
+    except ValueError:
+        return "binary"
+
+
+def storage(dtype: pa.DataType) -> pa.DataType:
+    """The type without extension, dictionary and run-end wrappers, which the format has not."""
+    while True:
+        if isinstance(dtype, pa.BaseExtensionType):
+            dtype = dtype.storage_type
+        elif pat.is_dictionary(dtype) or pat.is_run_end_encoded(dtype):
+            dtype = dtype.value_type
+        else:
+            return dtype
