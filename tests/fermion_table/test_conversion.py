@@ -15,7 +15,7 @@ from fermion_table.schema_update import alter_column
 from fermion_table.type_codec import _PLAIN
 from fermion_table.widening import can_cast_checked, can_widen
 from tests.equality import assert_logically_equal
-from tests.strategies import message_can_hold, random_array, tables
+from tests.strategies import arrow_types, message_can_hold, random_array, tables
 
 TYPES = [
     *_PLAIN.values(),
@@ -181,6 +181,16 @@ def test_a_null_where_none_may_be_is_found_at_any_depth(dtype, values, path):
     assert find_null(top, pa.array(values, dtype)) == path
     assert find_null(top, pa.array([None, *values], dtype).slice(1)) == path
     assert find_null(top, pa.array(values, dtype).slice(0, 0)) is None
+
+
+@given(arrow_types(), st.integers(0, 9))
+def test_a_missing_column_is_valid_nulls_of_any_type(dtype, length):
+    schema = schema_from_arrow(pa.schema([("a", dtype)]))
+    plan = plan_reading(schema.fields, [])
+    batch = pa.record_batch({"other": pa.array(range(length))})
+    found = convert_batch(plan, batch, schema.to_arrow(field_ids=False))
+    found.validate(full=True)
+    assert found.column(0).to_pylist() == [None] * length
 
 
 @given(tables())
