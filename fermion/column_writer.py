@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -142,6 +142,7 @@ class _Encoder:
     def __init__(self, plan: ColumnPlan, streams: ColumnStreams) -> None:
         self._plan, self._streams = plan, streams
         self.encoded: dict[int, EncodedStream] = {}
+        self._below_nulls: set[int] = set()
         self.statistics: dict[tuple[str, ...], ColumnStatistics] = {}
 
     def encode(self, node: Node, batch_ends: np.ndarray | None) -> None:
@@ -159,6 +160,8 @@ class _Encoder:
         elif node.kind is NodeKind.FIXED_LIST and batch_ends is not None:
             batch_ends = batch_ends * node.storage.list_size
         for child in node.children:
+            if validity is not None or node.validity in self._below_nulls:
+                self._below_nulls.add(child.validity)
             self.encode(child, batch_ends)
 
     def _cuts(self, slots: int, slot_bytes: float, batch_ends: np.ndarray | None) -> np.ndarray:
@@ -222,7 +225,7 @@ class _Encoder:
         pages = page_statistics(values, validity, cuts, node)
         merged = merge(pages, len(values))
         if node.stream in plan.paths:
-            self.statistics[plan.paths[node.stream]] = merged
+            self.statistics[plan.paths[node.stream]] = self._as_seen(node, merged)
         return encoded_stream(
             chunk,
             cuts,
@@ -233,6 +236,17 @@ class _Encoder:
             flags=int(merged.flags),
             null_count=merged.null_count,
         )
+
+    def _as_seen(self, node: Node, found: ColumnStatistics) -> ColumnStatistics:
+        """Statistics of a leaf as a query sees it, through the structs above.
+
+        Below a null struct a required field holds filler, which bounds cover but nobody sees; and
+        the rows where the field is null are those of the struct.
+        """
+        if node.nullable or node.validity not in self._below_nulls:
+            return found
+        exact = ChunkFlag.MIN_EXACT | ChunkFlag.MAX_EXACT
+        return replace(found, null_count=-1, flags=found.flags & ~exact)
 
     def _empty_statistics(self, node: Node, validity: Bits | bool | None) -> None:
         path = self._plan.paths.get(node.stream)

@@ -47,3 +47,14 @@ def test_rows_that_must_match_are_read_without_the_filter_s_columns():
         before = file.io_stats.bytes_used
         assert file.read(["value"], filter="key < 99999").num_rows == 10_000
         assert file.io_stats.bytes_used - before == value
+
+
+def test_statistics_of_a_required_field_below_a_null_struct_claim_nothing_of_its_filler():
+    """The filler is a zero that no query sees, and the field is null where the struct is."""
+    required = pa.struct([pa.field("a", pa.int32(), nullable=False), pa.field("b", pa.int32())])
+    table = pa.table({"s": pa.array([None, {"a": 5, "b": 5}], required)})
+    info = fermion.write_table(table, io.BytesIO())
+    hidden, plain = info.statistics["s", "a"], info.statistics["s", "b"]
+    assert (hidden.null_count, plain.null_count) == (-1, 1)
+    assert hidden.min_value(pa.int32(), exact=True) is None
+    assert plain.min_value(pa.int32(), exact=True).as_py() == 5
