@@ -357,6 +357,11 @@ def _place_float(value: Any, storage: pa.DataType) -> tuple[float, bool]:
 def _position(value: Any, storage: pa.DataType) -> int | Fraction:
     """Where a literal lies on the raw axis of an integer, decimal, boolean or temporal type."""
     if pat.is_decimal(storage):
+        if abs(storage.scale) > _EXPONENT_MAX:
+            raise InvalidArgumentError(
+                f"values of {storage} cannot be compared: expected a scale within "
+                f"{_EXPONENT_MAX} of 0"
+            )
         return _rational(value) * Fraction(10) ** storage.scale
     if pat.is_integer(storage) or pat.is_boolean(storage):
         return _rational(value)

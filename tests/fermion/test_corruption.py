@@ -315,6 +315,15 @@ def test_bug_error_of_arrow_out_of_a_filter():
     assert "cannot be compared" in str(caught.value)
 
 
+def test_bug_power_of_ten_for_a_decimal_of_any_scale():
+    """Arrow lets a scale be any int32; ten to that power was computed."""
+    table = pa.table({"d": pa.nulls(2, pa.decimal128(9, 2**30)), "i": [1, 2]})
+    with fermion.open(Feature(table).stored()) as file:
+        assert file.read().equals(table)
+        with memory_limit(), pytest.raises(fermion.InvalidArgumentError, match="scale"):
+            file.read(filter="d > 1")
+
+
 def test_bug_memory_for_slots_that_a_page_only_claims():
     """One constant in 48 bytes could claim 2**32 - 1 slots, which were allocated."""
     options = WriteOptions()
