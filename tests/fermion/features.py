@@ -192,6 +192,7 @@ def _lists() -> Feature:
         "list": pa.array(rows, pa.list_(pa.int64())),
         "large_list": pa.array(rows, pa.large_list(pa.int16())),
         "list_view": pa.array(rows, pa.list_view(pa.int32())),
+        "large_list_view": pa.array(rows, pa.large_list_view(pa.uint8())),
         "lists": pa.array([[row, None] if i % 4 else [] for i, row in enumerate(rows)]),
         "fixed": pa.array(
             [[i, None] if i % 5 else None for i in range(ROWS)], pa.list_(pa.int8(), 2)
@@ -407,3 +408,43 @@ FEATURES: dict[str, Callable[[], Feature]] = {
     "checksum_none": _checksum("none"),
 }
 """The feature of each name, made when called."""
+
+
+def _blocks(profile: str) -> Callable[[], Feature]:
+    """Columns of several blocks: lanes, patches, restarts, frames, pages of zstd."""
+
+    def build() -> Feature:
+        rng = np.random.default_rng(7)
+        count = 2_500
+        words = np.array(["carefully", "final", "deposits", "sleep", "above", "the", "ironic"])
+        outliers = np.where(rng.random(count) < 0.01, 2**31 - 1, rng.integers(0, 50, count))
+        columns = {
+            "walk": np.cumsum(rng.integers(-3, 9, count)),
+            "narrow": rng.integers(-100, 100, count).astype(np.int8),
+            "short": rng.integers(0, 1_000, count).astype(np.uint16),
+            "outliers": outliers.astype(np.int32),
+            "wide": rng.integers(0, 2**63, count).astype(np.uint64),
+            "squares": np.arange(count) ** 2,
+            "money": rng.integers(0, 10**6, count) / 100,
+            "real": rng.random(count).astype(np.float32),
+            "runs": np.repeat(rng.integers(0, 9, count // 50), 50),
+            "text": [" ".join(rng.choice(words, 4)) for _ in range(count)],
+            "word": rng.choice(words, count),
+            "sparse": pa.array([i if i % 5 == 0 else None for i in range(count)]),
+            "decimal": pa.array([decimal.Decimal(i * i) for i in range(count)], _DECIMAL),
+            "list": pa.array([[i] * (i % 4) for i in range(count)]),
+        }
+        return Feature(pa.table(columns), {"profile": profile, "page_rows_max": 2_048})
+
+    return build
+
+
+_DECIMAL = pa.decimal128(20, 0)
+
+LARGE_FEATURES: dict[str, Callable[[], Feature]] = {
+    "blocks_balanced": _blocks("balanced"),
+    "blocks_compact": _blocks("compact"),
+    "blocks_fast": _blocks("fast"),
+    "blocks_random": _blocks("random"),
+}
+"""Features that need more rows: too large to damage byte by byte."""

@@ -360,18 +360,12 @@ class Column:
     def _list(
         self, dtype: pa.DataType, slots: int, bitmap: Any, ends: list[int], child: pa.Array
     ) -> pa.Array:
-        wide = pat.is_large_list(dtype)
-        if pat.is_list_view(dtype):
-            starts = struct.pack(f"<{slots}i", *ends[:-1])
-            sizes = [high - low for low, high in itertools.pairwise(ends)]
-            buffers = [
-                bitmap,
-                pa.py_buffer(starts),
-                pa.py_buffer(struct.pack(f"<{slots}i", *sizes)),
-            ]
-        else:
-            packed = struct.pack(f"<{slots + 1}{'q' if wide else 'i'}", *ends)
-            buffers = [bitmap, pa.py_buffer(packed)]
+        letter = "q" if pat.is_large_list(dtype) or pat.is_large_list_view(dtype) else "i"
+        numbers = [ends]
+        if pat.is_list_view(dtype) or pat.is_large_list_view(dtype):
+            numbers = [ends[:-1], list(map(int.__sub__, ends[1:], ends))]
+        packed = [struct.pack(f"<{len(each)}{letter}", *each) for each in numbers]
+        buffers = [bitmap, *map(pa.py_buffer, packed)]
         return pa.Array.from_buffers(dtype, slots, buffers, children=[child])
 
     def _leaf(self, dtype: pa.DataType, slots: int, bitmap: Any, values: Slots) -> pa.Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import decimal
 import io
 
 import numpy as np
@@ -14,11 +13,9 @@ from hypothesis import strategies as st
 
 import fermion
 from tests.equality import assert_logically_equal
-from tests.fermion.features import FEATURES
+from tests.fermion.features import FEATURES, LARGE_FEATURES
 from tests.fermion.independent_reader import File, storage
 from tests.strategies import message_can_hold, tables
-
-ROWS = 3_000
 
 
 def unwrapped(array: pa.Array) -> pa.Array:
@@ -58,31 +55,10 @@ def test_batches_are_read_by_the_specification_alone():
     assert File(feature.stored()).batches() == expected
 
 
-@pytest.mark.parametrize("profile", ["balanced", "compact", "fast", "random"])
-def test_blocks_lanes_and_frames_are_read_by_the_specification_alone(profile):
-    """Columns of several blocks: full ones are packed in lanes, some values are patched."""
-    rng = np.random.default_rng(7)
-    walk = np.cumsum(rng.integers(-3, 9, ROWS))
-    outliers = np.where(rng.random(ROWS) < 0.01, 2**31 - 1, rng.integers(0, 50, ROWS))
-    words = np.array(["carefully", "final", "deposits", "sleep", "above", "the", "ironic"])
-    columns = {
-        "walk": walk,
-        "narrow": rng.integers(-100, 100, ROWS).astype(np.int8),
-        "short": rng.integers(0, 1000, ROWS).astype(np.uint16),
-        "outliers": outliers.astype(np.int32),
-        "wide": rng.integers(0, 2**63, ROWS).astype(np.uint64),
-        "money": rng.integers(0, 10**6, ROWS) / 100,
-        "real": rng.random(ROWS).astype(np.float32),
-        "runs": np.repeat(rng.integers(0, 9, ROWS // 50), 50),
-        "text": [" ".join(rng.choice(words, 4)) for _ in range(ROWS)],
-        "word": rng.choice(words, ROWS),
-        "sparse": pa.array([i if i % 5 == 0 else None for i in range(ROWS)]),
-        "decimal": pa.array([decimal.Decimal(i * i) for i in range(ROWS)], pa.decimal128(20, 0)),
-    }
-    table = pa.table(columns)
-    sink = io.BytesIO()
-    fermion.write_table(table, sink, profile=profile, page_rows_max=2_500)
-    assert_reads(sink.getvalue(), table)
+@pytest.mark.parametrize("name", sorted(LARGE_FEATURES))
+def test_blocks_lanes_and_frames_are_read_by_the_specification_alone(name):
+    feature = LARGE_FEATURES[name]()
+    assert_reads(feature.stored(), feature.table)
 
 
 @pytest.mark.parametrize("encoding", ["for_bitpack", "delta", "pcodec", "rle", "dictionary"])

@@ -1,0 +1,88 @@
+"""Writes the golden files of features that have none yet; what is there is never touched.
+
+    python -m tests.golden.write_golden
+
+A golden file was written once, by the release that brought its feature, and is read by every later
+one. Beside ``NAME.fermion`` stand the values it must give, as an Arrow file, and what Arrow has no
+place for as JSON. ``SHA256SUMS`` tells a file that changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pyarrow as pa
+
+import fermion
+from fermion.layout import VERSION_MAJOR
+from tests.fermion.features import FEATURES, LARGE_FEATURES, Feature
+
+FOLDER = Path(__file__).resolve().parent / f"v{VERSION_MAJOR}"
+SUMS = "SHA256SUMS"
+
+
+def digest(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal digits."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def facts(feature: Feature, path: Path) -> dict[str, object]:
+    """What a file must give besides its rows."""
+    with fermion.open(path) as file:
+        kept = file.read(filter=feature.filter).num_rows if feature.filter else None
+        batches = None
+        if feature.batches is not None:
+            ids = file.read(["batch_id"])["batch_id"].to_pylist()
+            batches = {str(each): ids.count(each) for each in dict.fromkeys(ids)}
+        return {
+            "metadata": feature.metadata,
+            "stripe_rows": list(file.stripe_rows),
+            "settings": file.settings,
+            "filter": feature.filter,
+            "filtered_rows": kept,
+            "batches": batches,
+        }
+
+
+def write(name: str, feature: Feature) -> list[Path]:
+    """Write a golden file and what stands beside it.
+
+    Raises
+    ------
+    FileExistsError
+        There is one.
+    """
+    paths = [FOLDER / f"{name}{suffix}" for suffix in (".fermion", ".arrow", ".json")]
+    for path in paths:
+        if path.exists():
+            raise FileExistsError(path)
+    stored, values, extra = paths
+    feature.write(stored)
+    table = feature.table.combine_chunks()
+    packed = pa.ipc.IpcWriteOptions(compression="zstd")
+    with (
+        pa.OSFile(str(values), "wb") as sink,
+        pa.ipc.new_file(sink, table.schema, options=packed) as writer,
+    ):
+        writer.write_table(table)
+    extra.write_text(json.dumps(facts(feature, stored), indent=1, ensure_ascii=False) + "\n")
+    return paths
+
+
+def main() -> None:
+    """Write what is missing, and note its digests."""
+    FOLDER.mkdir(exist_ok=True)
+    sums = FOLDER / SUMS
+    with sums.open("a", encoding="utf-8") as noted:
+        for name, build in sorted({**FEATURES, **LARGE_FEATURES}.items()):
+            if (FOLDER / f"{name}.fermion").exists():
+                continue
+            for path in write(name, build()):
+                noted.write(f"{digest(path)}  {path.name}\n")
+            print(f"wrote {name}")
+
+
+if __name__ == "__main__":
+    main()
