@@ -23,12 +23,14 @@ help:
 demo: java setup
 	@$(RUN)/python examples/quickstart.py $(TABLE)
 
-# Spark gets one process, as it brings its own threads; the rest share two.
-test: java lint
-	@failed=0; \
-	$(RUN)/python -m pytest -q -m "not spark and not slow" -n 2 tests || failed=1; \
-	$(RUN)/python -m pytest -q -m "spark and not slow" tests || failed=1; \
-	exit $$failed
+# Every part runs, so that a finding of style does not hide a failing test. Spark gets one process,
+# as it brings its own threads; the other tests share two.
+test: java setup
+	@failed=; \
+	$(MAKE) --no-print-directory lint || failed="$$failed lint"; \
+	$(RUN)/python -m pytest -q -m "not spark and not slow" -n 2 tests || failed="$$failed tests"; \
+	$(RUN)/python -m pytest -q -m "spark and not slow" tests || failed="$$failed spark"; \
+	[ -z "$$failed" ] || { echo "make test: failed in:$$failed" >&2; exit 1; }
 
 lint: setup
 	@$(RUN)/ruff check .
