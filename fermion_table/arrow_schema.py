@@ -27,6 +27,7 @@ from fermion_table.schema import (
     TableSchema,
     check_names,
 )
+from fermion_table.sorting import RowOrder
 from fermion_table.transforms import PartitionTransform, check_column, parse_transform
 
 PartitionBy = Sequence[str | PartitionTransform] | str | PartitionTransform
@@ -137,6 +138,7 @@ def schema_from_arrow(
     *,
     partition_by: PartitionBy | None = None,
     primary_key: Sequence[str] | str | None = None,
+    sort_by: Sequence[str] | str | None = None,
     properties: Mapping[str, str] | None = None,
     reuse_ids: bool = False,
     time_ms: int = 0,
@@ -150,7 +152,7 @@ def schema_from_arrow(
     partition_by
         Top-level columns, or functions of them: ``"city"``, ``"day(ts)"``, ``"bucket(16, id)"``, or
         `transforms.PartitionTransform`.
-    primary_key
+    primary_key, sort_by
         Names of top-level columns.
     properties
         The table's settings.
@@ -176,10 +178,13 @@ def schema_from_arrow(
     partitions = [_partition_field(made, each) for each in _transforms(partition_by)]
     check_names([field.name for field in partitions], "partition_by")
     keys = [made.find((name,), where="primary_key").id for name in _names(primary_key)]
+    order = [made.find((name,), where="sort_by") for name in _names(sort_by)]
+    RowOrder(tuple(each.name for each in order)).check(schema)
     return msgspec.structs.replace(
         made,
         partition_by=tuple(partitions),
         primary_key=tuple(keys),
+        sort_by=tuple(each.id for each in order),
     )
 
 

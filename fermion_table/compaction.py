@@ -21,11 +21,14 @@ from fermion_table.data_writer import DataWriter, WriteSettings
 from fermion_table.manifest import Entry
 from fermion_table.scan_plan import splits_of
 from fermion_table.schema import TableSchema
+from fermion_table.sorting import parse_order, sorted_rows
 from fermion_table.split_reader import ReadRequest, SplitReader
 from fermion_table.storage import AtomicStore
 
 SMALL_FRACTION = 0.7
 """Files below this part of the target size are worth compacting."""
+SORTED_GROUP_FILES = 4
+"""Files of the target size that a group becomes when it is sorted."""
 DELETED_FRACTION = 0.2
 """So are files of whose rows more than this part is deleted."""
 OPEN_COST_BYTES = 4 * 1024 * 1024
@@ -51,7 +54,11 @@ class CompactionGroup:
 
 
 def plan_compaction(
-    entries: Sequence[Entry], *, target_bytes: int, min_input_files: int = 2
+    entries: Sequence[Entry],
+    *,
+    target_bytes: int,
+    min_input_files: int = 2,
+    is_sorting: bool = False,
 ) -> list[CompactionGroup]:
     """Which files to compact together.
 
@@ -64,15 +71,19 @@ def plan_compaction(
         What a file should have; a group ends once it has that much.
     min_input_files
         Smaller groups are left alone, unless many of their rows are deleted.
+    is_sorting
+        Whether groups will be sorted: then big files take part, and groups are bigger, as rows
+        only move within a group.
     """
     if min_input_files < 2:
         raise InvalidArgumentError(f"min_input_files={min_input_files}: expected at least 2")
     kinds: dict[Any, list[Entry]] = {}
     for entry in entries:
-        if _is_candidate(entry, target_bytes):
+        if is_sorting or _is_candidate(entry, target_bytes):
             kind = entry.partition, entry.bucket, entry.level, entry.batch is None
             kinds.setdefault(kind, []).append(entry)
-    groups = [group for kind in kinds.values() for group in _groups(kind, target_bytes)]
+    group_bytes = target_bytes * (SORTED_GROUP_FILES if is_sorting else 1)
+    groups = [group for kind in kinds.values() for group in _groups(kind, group_bytes)]
     return [
         group
         for group in groups
@@ -119,7 +130,7 @@ class CompactionTask:
     settings
         How files are written.
     sort_by
-        Columns to sort a group's rows by; none keeps their order.
+        What to sort a group's rows by (see `sorting.parse_order`); none keeps their order.
     """
 
     store: AtomicStore
@@ -178,7 +189,7 @@ def compaction_tasks(
     schema: TableSchema,
     schemas: Any,
     target_bytes: int,
-    sort_by: Sequence[str] = (),
+    sort_by: Sequence[str] | str = (),
 ) -> list[CompactionTask]:
     """The groups as tasks.
 
@@ -187,14 +198,21 @@ def compaction_tasks(
     schemas
         The schemas that the files were written with, by id.
     sort_by
-        Columns; refused for files in batch mode, whose rows have their place.
+        Columns, or ``zorder(a, b)``; refused for files in batch mode, whose rows have their place.
     """
     if sort_by and any(entry.batch is not None for group in groups for entry in group.entries):
         raise InvalidArgumentError("sort_by: files in batch mode keep the order of their rows")
-    for name in sort_by:
-        schema.find(name)
-    # A group ends just past the target: its output must not be cut there.
-    settings = WriteSettings(target_file_bytes=4 * target_bytes, source="compact")
+    if sort_by:
+        order = parse_order(sort_by)
+        for name in order.columns:
+            schema.find((name,), where="sort_by")
+        order.check(schema.to_arrow())
+    # A group ends just past the target: its output must not be cut there, unless it is sorted.
+    settings = WriteSettings(
+        target_file_bytes=target_bytes if sort_by else 4 * target_bytes,
+        source="compact",
+        keeps_order=bool(sort_by),
+    )
     return [
         CompactionTask(
             store=store,
@@ -202,7 +220,7 @@ def compaction_tasks(
             reader=_reader(group, store, schema, schemas),
             group=CompactionGroup(tuple(_slim(entry) for entry in group.entries)),
             settings=settings,
-            sort_by=tuple(sort_by),
+            sort_by=(sort_by,) if isinstance(sort_by, str) else tuple(sort_by),
         )
         for group in groups
     ]
@@ -241,8 +259,9 @@ def compact_group(task: CompactionTask) -> CompactionMessage:
             for batch_id, data in whole_batches(batches, task.reader.schema):
                 writer.append_batch(batch_id, data)
         elif task.sort_by:
-            table = pa.Table.from_batches(batches, schema=task.reader.schema)
-            writer.write(table.sort_by([(name, "ascending") for name in task.sort_by]))
+            rows = list(batches)
+            if rows:
+                writer.write(sorted_rows(rows, parse_order(task.sort_by)))
         else:
             for batch in batches:
                 writer.write(batch)

@@ -28,7 +28,9 @@ from fermion_table.partition import UNPARTITIONED, Partition, partition_columns,
 from fermion_table.paths import data_path, unique_name
 from fermion_table.properties import parse_properties
 from fermion_table.schema import TableSchema
+from fermion_table.sorting import RowOrder
 from fermion_table.storage import AtomicStore
+from fermion_table.write_buffer import WriteBuffer
 
 OPEN_FILES_MAX = 64
 """Partitions that are written to at once; more close the one not written to for longest."""
@@ -71,11 +73,14 @@ class WriteSettings:
         Of every file; None takes the table's profile.
     source
         What the entries say wrote them.
+    keeps_order
+        Whether rows are written in the order they come in, whatever the table's sort order.
     """
 
     target_file_bytes: int | None = None
     file_options: fermion.WriteOptions | None = None
     source: Source = "append"
+    keeps_order: bool = False
 
 
 @dataclass(slots=True)
@@ -87,6 +92,8 @@ class _OpenFile:
     partition: Partition
     raw_bytes: int = 0
     rows: int = 0
+    waiting_bytes: int = 0
+    waiting_rows: int = 0
 
 
 @dataclass(slots=True)
@@ -144,6 +151,14 @@ class DataWriter:
         self._batch_mode: bool | None = None
         self._plan: tuple[pa.Schema, list[Conversion]] | None = None
         self._finished = False
+        self._memory = properties.write_buffer_bytes
+        self._buffer = self._sorting_buffer()
+
+    def _sorting_buffer(self) -> WriteBuffer | None:
+        if not self.schema.sort_by or self._settings.keeps_order:
+            return None
+        names = (self.schema.by_id[each].name for each in self.schema.sort_by)
+        return WriteBuffer(RowOrder(tuple(names)), self._memory)
 
     def __enter__(self) -> DataWriter:
         return self
@@ -170,7 +185,12 @@ class DataWriter:
         self._enter_mode(batches=False)
         for batch in record_batch_reader(data, schema=self._schema_for(data)):
             for partition, rows in split_batch(self._converted(batch), self._partitions):
-                self._write_rows(partition, rows)
+                if self._buffer is None:
+                    self._write_rows(partition, rows)
+                else:
+                    self._buffer.add(partition, rows)
+                    if self._buffer.is_full:
+                        self._write_sorted(self._buffer)
 
     def append_batch(self, batch_id: int, data: Any) -> None:
         """Append one batch: its rows stay together, to be found again by their id.
@@ -192,6 +212,8 @@ class DataWriter:
     def prepare_commit(self) -> list[WriterMessage]:
         """Finish all files; the messages are what `Table.commit` takes."""
         if not self._finished:
+            if self._buffer is not None:
+                self._write_sorted(self._buffer)
             for key in list(self._open):
                 self._close(key)
             self._finished = True
@@ -206,6 +228,7 @@ class DataWriter:
     def abort(self) -> None:
         """Delete every file of this writer. Not once a commit of its messages has been tried."""
         self._finished = True
+        self._buffer = None
         for file in self._open.values():
             file.writer.abort()
         self._open.clear()
@@ -217,8 +240,8 @@ class DataWriter:
         untyped = isinstance(data, dict) or not hasattr(data, "__arrow_c_stream__")
         known = isinstance(data, pa.RecordBatch | pa.RecordBatchReader)
         if isinstance(data, dict):
-            known = [item for item in self._arrow if item.name in data]
-            return pa.schema(known) if len(known) == len(data) else None  # refused by name later
+            fields = [item for item in self._arrow if item.name in data]
+            return pa.schema(fields) if len(fields) == len(data) else None  # refused by name later
         return self._arrow if untyped and not known else None
 
     def _enter_mode(self, *, batches: bool) -> None:
@@ -237,6 +260,13 @@ class DataWriter:
             if found is not None:
                 raise SchemaMismatch(f"column {found!r} is NOT NULL, but the data holds nulls")
         return converted
+
+    def _write_sorted(self, buffer: WriteBuffer) -> None:
+        """Write what is buffered; the next rows begin new files, so that each file is sorted."""
+        for partition, rows in buffer.drain():
+            self._write_rows(partition, rows)
+            if partition.values in self._open:
+                self._close(partition.values)
 
     def _write_rows(self, partition: Partition, rows: pa.RecordBatch) -> None:
         while rows.num_rows:
@@ -265,8 +295,21 @@ class DataWriter:
     def _count(self, file: _OpenFile, rows: int, raw_bytes: int) -> None:
         file.rows += rows
         file.raw_bytes += raw_bytes
+        self._wait(file, rows, raw_bytes)
         if self._size(file) >= self._target:
             self._close(file.partition.values)
+        waiting = {key: each.waiting_bytes for key, each in self._open.items()}
+        if len(waiting) > 1 and sum(waiting.values()) > self._memory:
+            self._close(max(waiting, key=waiting.__getitem__))
+
+    def _wait(self, file: _OpenFile, rows: int, raw_bytes: int) -> None:
+        """Count the rows that a file keeps in memory: those of the stripe it has not finished."""
+        stripe = self._options
+        file.waiting_bytes = (file.waiting_bytes + raw_bytes) % stripe.stripe_bytes
+        file.waiting_rows += rows
+        if file.waiting_rows >= stripe.stripe_rows:
+            file.waiting_rows %= stripe.stripe_rows
+            file.waiting_bytes = min(file.waiting_bytes, raw_bytes)
 
     def _file(self, partition: Partition) -> _OpenFile:
         """The file that a partition's rows go to now."""

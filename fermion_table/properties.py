@@ -11,8 +11,10 @@ from fermion.errors import InvalidArgumentError
 TARGET_FILE_SIZE = "target_file_size"
 STATISTICS_COLUMNS = "statistics_columns"
 PROFILE = "file.profile"
+WRITE_BUFFER_SIZE = "write_buffer_size"
 
 TARGET_FILE_BYTES = 256 * 1024 * 1024
+WRITE_BUFFER_BYTES = 512 * 1024 * 1024
 STATISTICS_COLUMNS_MAX = 32
 """Leaf columns, beside partition, key and sort columns, whose statistics entries keep."""
 
@@ -32,11 +34,14 @@ class TableProperties:
         Columns whose statistics entries keep beyond the usual ones.
     profile
         Of `fermion.WriteOptions`; None for its default.
+    write_buffer_bytes
+        Arrow bytes that a writer keeps in memory before rows go to storage, all its files together.
     """
 
     target_file_bytes: int = TARGET_FILE_BYTES
     statistics_columns: tuple[str, ...] = ()
     profile: str | None = None
+    write_buffer_bytes: int = WRITE_BUFFER_BYTES
 
 
 def parse_properties(properties: Mapping[str, str]) -> TableProperties:
@@ -52,6 +57,7 @@ def parse_properties(properties: Mapping[str, str]) -> TableProperties:
         target_file_bytes=parse_size(properties.get(TARGET_FILE_SIZE, TARGET_FILE_BYTES)),
         statistics_columns=tuple(name.strip() for name in columns.split(",") if name.strip()),
         profile=properties.get(PROFILE),
+        write_buffer_bytes=parse_size(properties.get(WRITE_BUFFER_SIZE, WRITE_BUFFER_BYTES)),
     )
 
 

@@ -153,3 +153,7 @@ class SchemaUpdate:
         return self.apply(
             partial(schema_update.set_properties, updates=dict(updates), removed=tuple(remove))
         )
+
+    def set_sort_order(self, columns: Sequence[str]) -> SchemaUpdate:
+        """Sort the rows of files that are written from now on; an empty list: don't."""
+        return self.apply(partial(schema_update.set_sort_order, columns=tuple(columns)))

@@ -17,6 +17,7 @@ from fermion.errors import InvalidArgumentError, column_not_found
 from fermion_table import value_codec
 from fermion_table.arrow_schema import fields_from_arrow
 from fermion_table.schema import KEY, Field, Path, TableSchema
+from fermion_table.sorting import RowOrder
 from fermion_table.widening import can_widen, keeps_json
 
 Change = Callable[[TableSchema], TableSchema]
@@ -198,6 +199,18 @@ def set_properties(
     """Change the table's settings."""
     kept = {key: value for key, value in schema.properties.items() if key not in removed}
     return msgspec.structs.replace(schema, properties=kept | dict(updates))
+
+
+def set_sort_order(schema: TableSchema, columns: Sequence[str]) -> TableSchema:
+    """Sort the rows of files that are written from now on, by top-level columns; none: don't.
+
+    Raises
+    ------
+    ColumnNotFoundError, InvalidArgumentError
+    """
+    fields = [schema.find((name,), where="sort_by") for name in columns]
+    RowOrder(tuple(columns)).check(schema.to_arrow())
+    return msgspec.structs.replace(schema, sort_by=tuple(field.id for field in fields))
 
 
 def merge_columns(schema: TableSchema, data: pa.Schema) -> list[Change]:

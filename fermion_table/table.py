@@ -60,6 +60,7 @@ class Table(TableChanges):
         *,
         partition_by: PartitionBy | None = None,
         primary_key: Sequence[str] | str | None = None,
+        sort_by: Sequence[str] | str | None = None,
         properties: Mapping[str, str] | None = None,
         storage_options: dict[str, Any] | None = None,
         mode: Literal["error", "ignore"] = "error",
@@ -79,6 +80,8 @@ class Table(TableChanges):
             ``"day(ts)"``, ``"bucket(16, id)"`` (see `transforms`). Filters on the columns prune.
         primary_key
             Columns that identify a row (recorded; not enforced yet).
+        sort_by
+            Columns that the rows of each data file are sorted by (not those of batches).
         properties
             The table's settings, such as ``target_file_size``.
         mode
@@ -93,7 +96,7 @@ class Table(TableChanges):
         if mode not in ("error", "ignore"):
             raise InvalidArgumentError(f"mode={mode!r}: expected 'error' or 'ignore'")
         store = open_store(path, storage_options=storage_options, durability=durability)
-        made = _first_schema(schema, partition_by, primary_key, properties)
+        made = _first_schema(schema, partition_by, primary_key, sort_by, properties)
         try:
             first = NewSchema(made.id, encode_schema(made))
             return cls(store, create_table(store, first, message=message))
@@ -328,13 +331,18 @@ class Table(TableChanges):
         filter: Any = None,
         target_size: int | str | None = None,
         min_input_files: int = 2,
-        sort_by: Sequence[str] | None = None,
+        sort_by: Sequence[str] | str | None = None,
     ) -> list[CompactionTask]:
         """The groups of small files of this snapshot, as tasks for `compaction.compact_group`."""
         target = self._target_bytes(target_size)
         entries, _ = self.scan(filter=filter).entries
         return compaction_tasks(
-            plan_compaction(entries, target_bytes=target, min_input_files=min_input_files),
+            plan_compaction(
+                entries,
+                target_bytes=target,
+                min_input_files=min_input_files,
+                is_sorting=bool(sort_by),
+            ),
             store=self._store,
             schema=self.schema,
             schemas=self._schemas,
@@ -353,7 +361,7 @@ class Table(TableChanges):
         filter: Any = None,
         target_size: int | str | None = None,
         min_input_files: int = 2,
-        sort_by: Sequence[str] | None = None,
+        sort_by: Sequence[str] | str | None = None,
         max_groups_per_commit: int | None = None,
         dry_run: bool = False,
         threads: int | None = None,
@@ -370,7 +378,8 @@ class Table(TableChanges):
         min_input_files
             Fewer are left alone.
         sort_by
-            Columns to sort each new file's rows by.
+            Columns to sort rows by, or ``["zorder(a, b)"]`` to cluster them by several alike. Big
+            files take part too; rows move within groups of about four files.
         max_groups_per_commit
             Publish progress after so many groups; None: one snapshot at the end.
         dry_run
@@ -427,6 +436,7 @@ def _first_schema(
     schema: pa.Schema | TableSchema,
     partition_by: PartitionBy | None,
     primary_key: Sequence[str] | str | None,
+    sort_by: Sequence[str] | str | None,
     properties: Mapping[str, str] | None,
 ) -> TableSchema:
     arrow = schema.to_arrow(field_ids=False) if isinstance(schema, TableSchema) else schema
@@ -435,6 +445,7 @@ def _first_schema(
         arrow,
         partition_by=partition_by,
         primary_key=primary_key,
+        sort_by=sort_by,
         properties=properties,
         time_ms=time.time_ns() // 1_000_000,
     )

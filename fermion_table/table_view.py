@@ -211,9 +211,9 @@ class TableView:
         return scan.count() > 0
 
     def verify(self, *, data: bool = False) -> VerifyReport:
-        """Check the whole history: hashes, parents, files; with ``data`` every checksum."""
+        """Check every branch and tag: hashes, parents, files; with ``data`` every checksum."""
         check = partial(_check_file, self._store) if data else None
-        return verify(self._store, branch=self._branch, check_file=check)
+        return verify(self._store, check_file=check)
 
 
 def _column_list(columns: Sequence[PathLike]) -> tuple[PathLike, ...]:

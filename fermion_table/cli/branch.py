@@ -1,0 +1,65 @@
+"""`fermion table branch`: lists branches, makes one, publishes one, or deletes one."""
+
+from __future__ import annotations
+
+import argparse
+
+from fermion.errors import InvalidArgumentError
+from fermion_table.cli.arguments import add_table, add_version, open_table
+from fermion_table.cli.printing import Console, print_rows, rows_json
+from fermion_table.table import Table
+
+HELP = "show the branches, make one, or with --fast-forward or --delete publish or delete one"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_table(parser)
+    parser.add_argument("name", nargs="?", metavar="NAME", help="of the branch")
+    add_version(parser)
+    parser.add_argument("--message", "-m", metavar="TEXT", help="why")
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--delete", action="store_true", help="delete the branch")
+    instead.add_argument(
+        "--fast-forward", action="store_true", help="move the branch that it left to its state"
+    )
+
+
+def run(arguments: argparse.Namespace, console: Console) -> bool:
+    """Print or change the branches."""
+    given = (arguments.delete, arguments.fast_forward, arguments.version, arguments.message)
+    if arguments.name is None and any(given):
+        raise InvalidArgumentError("branch: expected a name")
+    table = open_table(arguments)
+    if arguments.name is None:
+        found = table.inspect.refs()
+        heads = found.filter([kind == "branch" for kind in found["type"].to_pylist()])
+        heads = heads.select(
+            ["name", "snapshot_id", "parent", "left_after", "created_at", "message"]
+        )
+        if arguments.json:
+            console.print_json(rows_json(heads))
+        else:
+            print_rows(console, heads)
+        return True
+    result, line = _change(table, arguments)
+    if arguments.json:
+        console.print_json(result)
+    else:
+        console.print(line)
+    return True
+
+
+def _change(table: Table, arguments: argparse.Namespace) -> tuple[dict[str, object], str]:
+    """What was done, for JSON and in words."""
+    name = arguments.name
+    if arguments.delete:
+        table.branches.delete(name)
+        return {"deleted": name}, f"deleted branch {name}"
+    if arguments.fast_forward:
+        snapshot = table.branches.fast_forward(name, message=arguments.message)
+        moved: dict[str, object] = {"branch": snapshot.branch, "snapshot_id": snapshot.id}
+        return moved, f"{snapshot.branch} is at snapshot {snapshot.id}, the state of {name}"
+    head = table.branches.create(name, message=arguments.message)
+    made: dict[str, object] = {"name": name, "parent": head.parent, "left_after": head.left_after}
+    return made, f"branch {name} leaves {head.parent} after snapshot {head.left_after}"

@@ -1,0 +1,62 @@
+"""`fermion table compact`: rewrites small files as few."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+
+from fermion.cli.wording import counted, size_text
+from fermion_table.cli.arguments import add_table, open_table
+from fermion_table.cli.printing import Console
+
+HELP = "rewrite small files as few"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_table(parser)
+    parser.add_argument("--filter", metavar="SQL", help="only files that may hold such rows")
+    parser.add_argument(
+        "--target-size", metavar="SIZE", help="of a file, such as 256MB (default: the table's)"
+    )
+    parser.add_argument(
+        "--min-input-files", type=int, default=2, metavar="N", help="leave fewer alone (default: 2)"
+    )
+    parser.add_argument(
+        "--sort-by", action="append", metavar="COLUMN", help="sort rows by it; may be repeated"
+    )
+    parser.add_argument(
+        "--max-groups-per-commit", type=int, metavar="N", help="publish after so many groups"
+    )
+    parser.add_argument("--threads", type=int, metavar="N", help="groups rewritten side by side")
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> bool:
+    """Compact a table."""
+    table = open_table(arguments)
+    with console.progress("compacting") as report:
+        result = table.compact(
+            filter=arguments.filter,
+            target_size=arguments.target_size,
+            min_input_files=arguments.min_input_files,
+            sort_by=arguments.sort_by,
+            max_groups_per_commit=arguments.max_groups_per_commit,
+            dry_run=arguments.dry_run,
+            threads=arguments.threads,
+            progress=report,
+        )
+    if arguments.json:
+        console.print_json(dataclasses.asdict(result))
+        return True
+    before = f"{counted(result.files_before, 'file')} ({size_text(result.bytes_before)})"
+    if not result.files_before:
+        console.print("nothing to do")
+    elif arguments.dry_run:
+        console.print(f"would rewrite {before} in {counted(result.groups, 'group')}")
+    else:
+        after = f"{counted(result.files_after, 'file')} ({size_text(result.bytes_after)})"
+        console.print(f"rewrote {before} as {after} in {result.seconds:.1f} s")
+    if result.groups_dropped:
+        console.print(f"left out {counted(result.groups_dropped, 'group')} that others changed")
+    return True

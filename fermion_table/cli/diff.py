@@ -1,0 +1,56 @@
+"""`fermion table diff`: what differs between two versions."""
+
+from __future__ import annotations
+
+import argparse
+
+from fermion_table.cli.arguments import add_table, open_table
+from fermion_table.cli.printing import Console, print_lines, print_rows, rows_json
+from fermion_table.table_difference import TableDiff
+
+HELP = "show what differs between two versions: schema and files, with --rows also rows"
+ROWS_SHOWN = 20
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_table(parser)
+    parser.add_argument("before", metavar="BEFORE", help="a version, as for scan --version")
+    parser.add_argument(
+        "after", nargs="?", metavar="AFTER", help="another one (default: the latest)"
+    )
+    parser.add_argument("--rows", action="store_true", help="show the rows that differ")
+    parser.add_argument(
+        "-n", type=int, default=ROWS_SHOWN, metavar="N", help=f"rows (default: {ROWS_SHOWN})"
+    )
+
+
+def run(arguments: argparse.Namespace, console: Console) -> bool:
+    """Print a difference."""
+    difference = open_table(arguments).diff(arguments.before, arguments.after)
+    rows = difference.rows().to_arrow().slice(0, max(arguments.n, 0)) if arguments.rows else None
+    if arguments.json:
+        found = _json(difference)
+        if rows is not None:
+            found["rows"] = rows_json(rows)
+        console.print_json(found)
+        return True
+    print_lines(console, str(difference))
+    if rows is not None and rows.num_rows:
+        change = rows.column_names[-3:]
+        print_rows(console, rows.select([change[0], *rows.column_names[:-3]]))
+    return True
+
+
+def _json(difference: TableDiff) -> dict[str, object]:
+    return {
+        "before": difference.before.id,
+        "after": difference.after.id,
+        "schema_changes": [str(change) for change in difference.schema_changes],
+        "files_added": [entry.file for entry in difference.files_added],
+        "files_removed": [entry.file for entry in difference.files_removed],
+        "rows_added": difference.rows_added,
+        "rows_removed": difference.rows_removed,
+        "bytes_added": difference.bytes_added,
+        "bytes_removed": difference.bytes_removed,
+    }

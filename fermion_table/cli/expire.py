@@ -1,0 +1,37 @@
+"""`fermion table expire`: lets old snapshots go."""
+
+from __future__ import annotations
+
+import argparse
+
+from fermion_table.cli.arguments import add_table, age_or_time, open_table
+from fermion_table.cli.printing import Console
+from fermion_table.cli.results import print_maintenance
+
+HELP = "let old snapshots go, with the data that nothing else needs"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_table(parser)
+    parser.add_argument(
+        "--older-than",
+        type=age_or_time,
+        metavar="AGE|TIME",
+        help="such as 7d or 2026-01-31 (default: 7d)",
+    )
+    parser.add_argument(
+        "--retain-last", type=int, metavar="N", help="keep as many in any case (default: 10)"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only say what would go")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> bool:
+    """Expire snapshots."""
+    result = open_table(arguments).expire_snapshots(
+        older_than=arguments.older_than,
+        retain_last=arguments.retain_last,
+        dry_run=arguments.dry_run,
+    )
+    print_maintenance(result, arguments, console)
+    return True

@@ -1,0 +1,104 @@
+"""Rows of Arrow tables on a console: in columns for people, as objects in JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.types as pat
+
+from fermion.cli.wording import json_value, shortened, value_text
+
+CELL_LENGTH = 40
+
+
+class Console(Protocol):
+    """What a command of the program `fermion` prints to: `fermion.cli.console.Console`."""
+
+    @property
+    def width(self) -> int:
+        """Columns of the terminal."""
+
+    def print(self, line: str = "") -> None:
+        """Print one line."""
+
+    def print_json(self, value: Any) -> None:
+        """Print a value as JSON."""
+
+    def print_table(
+        self, header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()
+    ) -> None:
+        """Print rows in columns."""
+
+    def progress(self, label: str) -> Any:
+        """A context manager that gives a function to show progress, or None."""
+
+
+def print_lines(console: Console, text: str) -> None:
+    """Print text line by line."""
+    for line in text.splitlines():
+        console.print(line)
+
+
+def print_rows(
+    console: Console, table: pa.Table, *, whole: bool = False, cell_length: int = CELL_LENGTH
+) -> None:
+    """Print a table's rows in columns, as many columns as fit.
+
+    Parameters
+    ----------
+    whole
+        Print all columns, however long the lines become.
+    cell_length
+        Longer values are cut.
+    """
+    columns = [
+        [shortened(value_text(each), cell_length) for each in column] for column in table.columns
+    ]
+    header = [shortened(name, cell_length) for name in table.column_names]
+    shown = len(columns) if whole else _fitting(header, columns, console.width)
+    right = [
+        name
+        for name, field in zip(header, table.schema, strict=True)
+        if pat.is_integer(field.type) or pat.is_floating(field.type)
+    ]
+    if columns:
+        rows = list(zip(*columns[:shown], strict=True))
+        console.print_table(header[:shown], rows, right=right)
+    if shown < len(columns):
+        console.print(f"... and {len(columns) - shown:,} more columns (--all shows them)")
+
+
+def rows_json(table: pa.Table) -> list[dict[str, Any]]:
+    """A table's rows as JSON objects."""
+    names = table.column_names
+    columns = [[json_value(each) for each in column] for column in table.columns]
+    if not columns:
+        return [{} for _ in range(table.num_rows)]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def json_ready(value: Any) -> Any:
+    """Python's own values as JSON has them; times as ISO text."""
+    if isinstance(value, dict):
+        return {str(name): json_ready(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_ready(each) for each in value]
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def time_text(milliseconds: int) -> str:
+    """Milliseconds since 1970 as people read them, in UTC."""
+    return value_text(pa.scalar(milliseconds, pa.timestamp("ms"))).partition(".")[0]
+
+
+def _fitting(header: Sequence[str], columns: Sequence[Sequence[str]], width: int) -> int:
+    """How many columns fit side by side; at least one."""
+    used = 0
+    for count, (name, cells) in enumerate(zip(header, columns, strict=True)):
+        used += max(len(each) for each in (name, *cells)) + 2
+        if used - 2 > width and count:
+            return count
+    return len(columns)

@@ -1,0 +1,57 @@
+"""`fermion table scan`: rows, their number, or how they would be found."""
+
+from __future__ import annotations
+
+import argparse
+
+from fermion.cli.wording import counted
+from fermion_table.cli.arguments import add_table, add_version, open_table
+from fermion_table.cli.printing import Console, print_lines, print_rows, rows_json
+
+HELP = "show rows, filtered by SQL; their number (--count) or the plan (--explain)"
+ROWS_SHOWN = 10
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_table(parser)
+    add_version(parser)
+    parser.add_argument(
+        "--column", action="append", metavar="NAME", help="show this column; may be repeated"
+    )
+    parser.add_argument("--filter", metavar="SQL", help="such as \"price > 10 AND s.b = 'x'\"")
+    parser.add_argument("--batch-id", type=int, metavar="ID", help="only rows of this batch")
+    parser.add_argument(
+        "-n", type=int, default=ROWS_SHOWN, metavar="N", help=f"rows (default: {ROWS_SHOWN})"
+    )
+    parser.add_argument("--all", action="store_true", help="show all columns of the rows")
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--count", action="store_true", help="only say how many rows there are")
+    instead.add_argument("--explain", action="store_true", help="only say what would be read")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> bool:
+    """Print rows of a table."""
+    scan = open_table(arguments).scan(
+        columns=arguments.column, filter=arguments.filter, batch_id=arguments.batch_id
+    )
+    if arguments.explain:
+        plan = scan.plan()
+        if arguments.json:
+            splits = [{"file": each.file, "rows": each.rows_wanted} for each in plan.splits]
+            console.print_json({"snapshot_id": plan.snapshot_id, "splits": splits})
+        else:
+            print_lines(console, scan.explain())
+    elif arguments.count:
+        count = scan.count()
+        if arguments.json:
+            console.print_json({"rows": count})
+        else:
+            console.print(counted(count, "row"))
+    else:
+        rows = scan.head(max(arguments.n, 0))
+        if arguments.json:
+            console.print_json(rows_json(rows))
+        else:
+            print_rows(console, rows, whole=arguments.all)
+    return True

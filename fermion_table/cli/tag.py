@@ -1,0 +1,61 @@
+"""`fermion table tag`: lists tags, makes one, or deletes one."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import timedelta
+
+from fermion.errors import InvalidArgumentError
+from fermion_table.cli.arguments import add_table, add_version, age_or_time, open_table
+from fermion_table.cli.printing import Console, print_rows, rows_json
+
+HELP = "show the tags, name a snapshot, or with --delete forget a name"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_table(parser)
+    parser.add_argument("name", nargs="?", metavar="NAME", help="of the tag to make or delete")
+    add_version(parser)
+    parser.add_argument("--message", "-m", metavar="TEXT", help="why")
+    parser.add_argument("--keep", type=_age, metavar="AGE", help="how long, such as 30d")
+    parser.add_argument("--delete", action="store_true", help="delete the tag")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> bool:
+    """Print or change the tags."""
+    if arguments.name is None and (arguments.delete or arguments.version or arguments.message):
+        raise InvalidArgumentError("tag: expected a name")
+    table = open_table(arguments)
+    name = arguments.name
+    if name is None:
+        found = table.inspect.refs()
+        tags = found.filter([kind == "tag" for kind in found["type"].to_pylist()])
+        tags = tags.select(["name", "snapshot_id", "created_at", "expires_at", "message"])
+        if arguments.json:
+            console.print_json(rows_json(tags))
+        elif tags.num_rows:
+            print_rows(console, tags)
+        else:
+            console.print("no tags")
+        return True
+    if arguments.delete:
+        table.tags.delete(name)
+        result = {"deleted": name}
+    else:
+        tag = table.tags.create(name, message=arguments.message, keep=arguments.keep)
+        result = {"name": tag.name, "snapshot_id": tag.snapshot_id}
+    if arguments.json:
+        console.print_json(result)
+    elif arguments.delete:
+        console.print(f"deleted tag {name}")
+    else:
+        console.print(f"tag {name}: snapshot {result['snapshot_id']}")
+    return True
+
+
+def _age(text: str) -> timedelta:
+    age = age_or_time(text)
+    if not isinstance(age, timedelta):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected an age such as 30d")
+    return age
