@@ -111,6 +111,7 @@ def test_a_failing_task_leaves_nothing_visible(spark, table_path):
     assert table.refresh().id == 0
     assert len(data_files(table_path)) <= 1
     assert spark_ext.append(named(spark, 5), table_path).id == 1
+    table.refresh()
     assert table.scan().count() == 5
 
 
@@ -119,7 +120,7 @@ def test_a_null_where_the_table_forbids_it_fails_the_job(spark, table_path):
     with_null = named(spark, 10).withColumn("id", functions.nullif("id", functions.lit(7)))
     with pytest.raises(PySparkException, match="'id' is NOT NULL"):
         spark_ext.append(with_null, table_path)
-    assert data_files(table_path) == []
+    assert len(data_files(table_path)) <= 1  # of the other task, if the driver had not heard of it
 
 
 def test_the_same_commit_identifier_is_appended_once(spark, table_path):
