@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,13 +13,41 @@ from fermion.batch_lookup import BatchLookup
 from fermion.bloom import BloomFilter, parse_bloom_record
 from fermion.cmb import Chunk, ColumnBlock
 from fermion.column_reader import ColumnTask
-from fermion.errors import FermionError
+from fermion.errors import FermionError, InvalidFileError
 from fermion.file_index import FileIndex
 from fermion.footer import parse_head
-from fermion.layout import HEAD, ChunkFlag, ExtTag
-from fermion.statistics import PageStatistics, merge, page_statistics
+from fermion.layout import (
+    FILE_STATISTICS_ENTRY,
+    HEAD,
+    INT64_MAX,
+    INT64_MIN,
+    ChunkFlag,
+    DescType,
+    ExtTag,
+    SectionKind,
+)
+from fermion.statistics import (
+    ColumnStatistics,
+    PageStatistics,
+    merge,
+    merge_columns,
+    page_statistics,
+)
 from fermion.stream_decoder import DecodeOptions
 from fermion.streams import ColumnStreams
+from fermion.validity import to_flags
+
+_CLAIMS = ChunkFlag.MIN_EXACT | ChunkFlag.MAX_EXACT | ChunkFlag.SORTED_ASC | ChunkFlag.SORTED_DESC
+_NO_VALUES = ChunkFlag.HAS_MINMAX | ChunkFlag.MIN_EXACT | ChunkFlag.MAX_EXACT | ChunkFlag.NAN_KNOWN
+
+
+class _FileClaim(NamedTuple):
+    """What the section of file statistics says of a column."""
+
+    flags: int
+    min: int
+    max: int
+    null_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +87,16 @@ def verify_file(index: FileIndex) -> VerifyReport:
         problems.append(str(error))
         return VerifyReport(index.where, tuple(problems), 0, 0, _read_since(index, before))
     options = DecodeOptions(index.footer.checksum_kind, True, index.where)
+    claims: dict[int, _FileClaim] = {}
+    try:
+        claims = _file_claims(index)
+    except FermionError as error:
+        problems.append(str(error))
     for ordinal in range(index.footer.num_columns):
         try:
             pages += _verify_column(index, ordinal, options)
+            if ordinal in claims:
+                _check_file_claim(index, ordinal, claims[ordinal])
         except FermionError as error:
             problems.append(str(error))
         columns += 1
@@ -90,25 +126,57 @@ def _verify_column(index: FileIndex, ordinal: int, options: DecodeOptions) -> in
         task = ColumnTask(node, block, stripe, rows, None, options)
         task.feed(index.source.read_many(task.plan()))
         _validate(task.array(), block, stripe)
-        for leaf in node.walk():
-            chunk = block.chunk(leaf.stream, stripe) if leaf.stream >= 0 else None
-            if chunk is None or chunk.is_empty:
-                continue
-            pages += chunk.num_pages
-            if leaf.kind is NodeKind.LEAF:
-                _check_bloom(index, block, chunk, leaf, task.streams)
-            if leaf.kind is NodeKind.LEAF and chunk.flags & ChunkFlag.HAS_MINMAX:
-                values = task.streams.data[leaf.stream]
-                validity = task.streams.validity[leaf.validity]
-                cuts = _cuts(block, chunk, len(values))
-                found = page_statistics(values, validity, cuts, leaf)
-                _check_bounds(block, chunk, found, len(values), stripe)
-                nulls = int(found.null_count.sum())
-                if nulls != chunk.null_count:
-                    raise block.error(
-                        f"stripe {stripe}: expected {chunk.null_count} nulls, found {nulls}"
-                    )
+        for each in node.walk():
+            pages += _check_node(index, block, each, stripe, task.streams)
     return pages
+
+
+def _check_node(
+    index: FileIndex, block: ColumnBlock, node: Node, stripe: int, streams: ColumnStreams
+) -> int:
+    """Compare what the CMB says of a node's streams with what they hold; gives their pages."""
+    _check_validity(block, node, stripe, streams)
+    chunk = block.chunk(node.stream, stripe) if node.stream >= 0 else None
+    if chunk is None or chunk.is_empty:
+        return 0
+    if node.kind is NodeKind.LIST:
+        elements = int(streams.offsets[node.stream][-1])
+        is_full = block.desc_type(node.stream) is DescType.FULL
+        if is_full and (chunk.minimum, chunk.maximum) != (0, elements):
+            raise block.error(
+                f"stripe {stripe}: expected child slots 0 to {elements}, "
+                f"found {chunk.minimum} to {chunk.maximum}"
+            )
+        return chunk.num_pages
+    _check_bloom(index, block, chunk, node, streams)
+    if chunk.flags & ChunkFlag.HAS_MINMAX:
+        values, validity = streams.data[node.stream], streams.validity[node.validity]
+        cuts = _cuts(block, chunk, len(values))
+        found = page_statistics(values, validity, cuts, node, sortedness=True)
+        _check_bounds(block, chunk, found, len(values), stripe)
+        _check_nulls(block, chunk, int(found.null_count.sum()), stripe)
+    return chunk.num_pages
+
+
+def _check_validity(block: ColumnBlock, node: Node, stripe: int, streams: ColumnStreams) -> None:
+    chunk = block.chunk(node.validity, stripe)
+    bits = streams.validity.get(node.validity)
+    if chunk.is_empty or block.desc_type(node.validity) is not DescType.FULL:
+        return
+    slots = streams.slots[node.validity]
+    flags = to_flags(bits, slots)
+    _check_nulls(block, chunk, slots - int(flags.sum()), stripe)
+    pages = block.pages(chunk)
+    if pages is not None:
+        cuts = _cuts(block, chunk, slots)
+        ones = np.add.reduceat(flags, cuts[:-1], dtype=np.int64)
+        if (pages["minVal"] != np.diff(cuts) - ones).any():
+            raise block.error(f"stripe {stripe}: pages of validity miscount their nulls")
+
+
+def _check_nulls(block: ColumnBlock, chunk: Chunk, found: int, stripe: int) -> None:
+    if found != chunk.null_count:
+        raise block.error(f"stripe {stripe}: expected {chunk.null_count} nulls, found {found}")
 
 
 def _validate(array: pa.Array, block: ColumnBlock, stripe: int) -> None:
@@ -132,9 +200,9 @@ def _check_bloom(
         raise block.error(f"the bloom filter at {offset} lacks a value of the chunk")
 
 
-def _column_error(index: FileIndex, name: str, what: str) -> FermionError:
+def _column_error(index: FileIndex, name: str, what: str) -> InvalidFileError:
     """An error that names file and column."""
-    return FermionError(f"{index.where}: column {name!r} {what}")
+    return InvalidFileError(f"{index.where}: column {name!r} {what}")
 
 
 def _cuts(block: ColumnBlock, chunk: Chunk, slots: int) -> np.ndarray:
@@ -153,6 +221,7 @@ def _check_bounds(
     whole = merge(found, rows)
     if whole.has_values and not chunk.minimum <= whole.min <= whole.max <= chunk.maximum:
         raise block.error(f"stripe {stripe}: values lie outside the chunk's bounds")
+    _check_claims(block, chunk, whole, stripe)
     pages = block.pages(chunk)
     if pages is None:
         return
@@ -162,3 +231,66 @@ def _check_bounds(
     if outside.any():
         page = int(np.flatnonzero(outside)[0])
         raise block.error(f"stripe {stripe}, page {page}: values lie outside the page's bounds")
+
+
+def _check_claims(block: ColumnBlock, chunk: Chunk, whole: ColumnStatistics, stripe: int) -> None:
+    """Check the flags that let a reader answer without reading: each must hold."""
+    claimed = ChunkFlag(chunk.flags & _CLAIMS) & ~whole.flags
+    inexact = (chunk.flags & ChunkFlag.MIN_EXACT and chunk.minimum != whole.min) or (
+        chunk.flags & ChunkFlag.MAX_EXACT and chunk.maximum != whole.max
+    )
+    if whole.has_values and (claimed or inexact):
+        raise block.error(f"stripe {stripe}: bounds claim too much: {claimed or 'to be exact'}")
+    has_nan = bool(whole.flags & ChunkFlag.HAS_NAN)
+    if has_nan and chunk.flags & ChunkFlag.NAN_KNOWN and not chunk.flags & ChunkFlag.HAS_NAN:
+        raise block.error(f"stripe {stripe}: a value is NaN, though none should be")
+
+
+def _file_claims(index: FileIndex) -> dict[int, _FileClaim]:
+    """What the section of file statistics says, by ordinal."""
+    place = index.sections.get(SectionKind.FILE_STATISTICS)
+    if place is None:
+        return {}
+    if place[1] % FILE_STATISTICS_ENTRY.itemsize:
+        raise InvalidFileError(f"{index.where}: file statistics of {place[1]} bytes")
+    entries = np.frombuffer(index.tail.view(*place), FILE_STATISTICS_ENTRY)
+    ordinals = entries["ordinal"].astype(np.int64)
+    if (np.diff(ordinals, append=index.footer.num_columns) <= 0).any():
+        raise InvalidFileError(f"{index.where}: file statistics: columns do not ascend")
+    return {ordinal: _FileClaim(*claim) for ordinal, *claim in entries.tolist()}
+
+
+def _check_file_claim(index: FileIndex, ordinal: int, claim: _FileClaim) -> None:
+    node = index.node(ordinal)
+    if node.kind is not NodeKind.LEAF:
+        raise _column_error(index, node.name, "has file statistics, but is nested")
+    found = merge_columns(_chunk_statistics(index, ordinal, node))
+    known = bool(claim.flags & ChunkFlag.HAS_MINMAX)
+    same = not known or (found.min, found.max) == (claim.min, claim.max)
+    if not same or found.null_count != claim.null_count:
+        raise _column_error(
+            index,
+            node.name,
+            f"has file statistics {claim.min} to {claim.max} and {claim.null_count} nulls; "
+            f"its chunks have {found.min} to {found.max} and {found.null_count}",
+        )
+
+
+def _chunk_statistics(index: FileIndex, ordinal: int, node: Node) -> list[ColumnStatistics]:
+    (block,) = index.blocks([ordinal])
+    found = []
+    for stripe, rows in enumerate(index.stripe_rows.tolist()):
+        chunk = block.chunk(node.stream, stripe) if block is not None else None
+        empty = chunk is None or chunk.is_empty
+        found.append(
+            ColumnStatistics(
+                min=INT64_MAX if chunk is None or empty else chunk.minimum,
+                max=INT64_MIN if chunk is None or empty else chunk.maximum,
+                flags=_NO_VALUES if chunk is None or empty else ChunkFlag(chunk.flags),
+                null_count=rows if chunk is None or empty else chunk.null_count,
+                nan_count=None,
+                rows=rows,
+                order=node.order,
+            )
+        )
+    return found
