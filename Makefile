@@ -14,6 +14,8 @@ PACKAGES := fermion fermion_table spark_ext
 EXTRAS := spark,polars,duckdb,pandas,cli
 KERNELS := $(wildcard $(addprefix fermion/kernels/*., pyx pxi pxd h))
 
+LINT := $(RUN)/ruff check . && $(RUN)/ruff format --check . && $(RUN)/mypy && $(RUN)/lint-imports
+
 .PHONY: help demo test lint soak clean setup java
 .DEFAULT_GOAL := help
 
@@ -24,19 +26,16 @@ demo: java setup
 	@$(RUN)/python examples/quickstart.py $(TABLE)
 
 # Every part runs, so that a finding of style does not hide a failing test. Spark gets one process,
-# as it brings its own threads; the other tests share two.
+# as it brings its own threads; the other tests share two. (No recursive make: `make -n` runs those.)
 test: java setup
 	@failed=; \
-	$(MAKE) --no-print-directory lint || failed="$$failed lint"; \
+	{ $(LINT); } || failed="$$failed lint"; \
 	$(RUN)/python -m pytest -q -m "not spark and not slow" -n 2 tests || failed="$$failed tests"; \
 	$(RUN)/python -m pytest -q -m "spark and not slow" tests || failed="$$failed spark"; \
 	[ -z "$$failed" ] || { echo "make test: failed in:$$failed" >&2; exit 1; }
 
 lint: setup
-	@$(RUN)/ruff check .
-	@$(RUN)/ruff format --check .
-	@$(RUN)/mypy
-	@$(RUN)/lint-imports
+	@$(LINT)
 
 soak: java setup
 	@HYPOTHESIS_PROFILE=soak $(RUN)/python -m pytest -q -m slow tests
