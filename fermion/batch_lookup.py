@@ -45,11 +45,15 @@ class BatchLookup:
             block = self._block()
             ids = self._stream(block, ID_STREAM, stripe, INT64)
             lengths = self._stream(block, LENGTH_STREAM, stripe, UINT32)
+            if len(ids) != len(lengths):  # before more memory is taken for a made-up count
+                raise block.error(
+                    f"stripe {stripe}: {len(ids)} batch ids, but {len(lengths)} batch lengths"
+                )
             ends = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
             rows = int(self._index.stripe_rows[stripe])
-            if len(ids) != len(lengths) or ends[-1] != rows:
+            if ends[-1] != rows:
                 raise block.error(
-                    f"stripe {stripe}: {len(ids)} batches of {ends[-1]} rows, expected {rows} rows"
+                    f"stripe {stripe}: batches of {ends[-1]} rows, expected {rows} rows"
                 )
             known = self._stripes[stripe] = ids, ends
         return known
