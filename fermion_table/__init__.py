@@ -1,5 +1,6 @@
 """Fermion tables: snapshots, schemas with field ids, many writers, time travel."""
 
+from fermion_table.change_scan import ChangeScan
 from fermion_table.compaction import (
     CompactionGroup,
     CompactionMessage,
@@ -20,19 +21,27 @@ from fermion_table.errors import (
     UnsupportedFeature,
     VersionNotFound,
 )
+from fermion_table.history_log import HistoryLog
+from fermion_table.maintenance import MaintenanceResult
+from fermion_table.references import Tag
 from fermion_table.scan import Scan
 from fermion_table.scan_plan import PruningStep, ScanPlan
 from fermion_table.schema import Field, TableSchema
 from fermion_table.schema_builder import SchemaUpdate
+from fermion_table.schema_difference import SchemaChange
 from fermion_table.snapshot import Snapshot
 from fermion_table.split import Split
 from fermion_table.split_reader import SplitReader
 from fermion_table.table import Table
+from fermion_table.table_difference import TableDiff
 from fermion_table.transaction import Transaction
 from fermion_table.transforms import PartitionTransform
 from fermion_table.verify import VerifyReport
+from fermion_table.version_names import BranchHead
 
 __all__ = [
+    "BranchHead",
+    "ChangeScan",
     "CommitConflict",
     "CommitStateUnknown",
     "CompactionGroup",
@@ -42,20 +51,25 @@ __all__ = [
     "CorruptMetadata",
     "DataWriter",
     "Field",
+    "HistoryLog",
+    "MaintenanceResult",
     "PartitionTransform",
     "PruningStep",
     "Scan",
     "ScanPlan",
+    "SchemaChange",
     "SchemaMismatch",
     "SchemaUpdate",
     "Snapshot",
     "Split",
     "SplitReader",
     "Table",
+    "TableDiff",
     "TableError",
     "TableExists",
     "TableNotFound",
     "TableSchema",
+    "Tag",
     "Transaction",
     "UnsafeStorage",
     "UnsupportedFeature",
