@@ -17,6 +17,7 @@ from fermion_table.transforms import transformed
 
 MIN_EXACT, MAX_EXACT = 2, 4
 """Bits of `fermion.layout.ChunkFlag`; persisted, never to change."""
+_NOTHING = unknown(0)
 
 
 def partition_column(
@@ -53,31 +54,26 @@ def statistics_column(entries: Sequence[Entry], schemas: SchemaVersions) -> dict
 
 def _bounds(entries: Sequence[Entry], field: Field, schemas: SchemaVersions) -> pa.Array:
     """Bounds and null counts of one field: what each file says under its own schema."""
-    rows = [_bounds_row(entry, field, schemas) for entry in entries]
-    dtype = field.type
-    columns = (
-        ("min", _array([row[0] for row in rows], dtype)),
-        ("max", _array([row[1] for row in rows], dtype)),
-        ("min_is_exact", pa.array([row[2] for row in rows], pa.bool_())),
-        ("max_is_exact", pa.array([row[3] for row in rows], pa.bool_())),
-        ("null_count", pa.array([row[4] for row in rows], pa.int64())),
-    )
-    return pa.StructArray.from_arrays(
-        [array for _, array in columns], names=[name for name, _ in columns]
-    )
-
-
-def _bounds_row(
-    entry: Entry, field: Field, schemas: SchemaVersions
-) -> tuple[pa.Scalar | None, pa.Scalar | None, bool, bool, int | None]:
-    statistics = entry.stats.get(field.id)
-    if statistics is None:
-        return None, None, False, False, None
-    written = schemas[entry.schema_id]
-    dtype = written.find(written.paths[field.id]).type
-    low, high = _values(statistics, dtype)
-    low_is_exact, high_is_exact = (bool(statistics.flags & flag) for flag in (MIN_EXACT, MAX_EXACT))
-    return low, high, low_is_exact, high_is_exact, statistics.null_count
+    nothing = FieldStatistics()
+    found = [entry.stats.get(field.id, nothing) for entry in entries]
+    written = {schema_id: schemas[schema_id] for schema_id in {each.schema_id for each in entries}}
+    types = {
+        schema_id: schema.find(schema.paths[field.id]).type
+        for schema_id, schema in written.items()
+        if field.id in schema.paths
+    }
+    rows = [
+        _values(statistics, types[entry.schema_id]) if statistics is not nothing else (None, None)
+        for entry, statistics in zip(entries, found, strict=True)
+    ]
+    columns = {
+        "min": _array([low for low, _ in rows], field.type),
+        "max": _array([high for _, high in rows], field.type),
+        "min_is_exact": pa.array([bool(each.flags & MIN_EXACT) for each in found]),
+        "max_is_exact": pa.array([bool(each.flags & MAX_EXACT) for each in found]),
+        "null_count": pa.array([each.null_count for each in found], pa.int64()),
+    }
+    return pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
 
 
 def _values(
@@ -85,9 +81,8 @@ def _values(
 ) -> tuple[pa.Scalar | None, pa.Scalar | None]:
     if statistics.min is None or statistics.max is None:
         return None, None
-    nothing = unknown(0)
-    flags = type(nothing.flags)(statistics.flags)
-    known = replace(nothing, min=statistics.min, max=statistics.max, flags=flags)
+    flags = type(_NOTHING.flags)(statistics.flags)
+    known = replace(_NOTHING, min=statistics.min, max=statistics.max, flags=flags)
     return known.min_value(dtype), known.max_value(dtype)
 
 
