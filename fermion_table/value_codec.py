@@ -47,7 +47,9 @@ def encode_value(scalar: pa.Scalar | None) -> Any:
         return int(scalar.as_py().scaleb(dtype.scale, _CONTEXT))
     if _is_binary(dtype):
         return scalar.as_py().hex()
-    batch = pa.record_batch([pa.repeat(scalar, 1)], names=[""])
+    # Not `pa.record_batch`, which refuses the absent run-end encoded child that `pa.repeat` makes.
+    column = pa.StructArray.from_arrays([pa.repeat(scalar, 1)], names=[""])
+    batch = pa.RecordBatch.from_struct_array(column)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
