@@ -1,28 +1,65 @@
 """Fermion: a columnar file format for very wide and nested tables. Arrow in, Arrow out."""
 
-from fermion.column_metadata import ColumnMetadata
-from fermion.convert import from_parquet, to_parquet
-from fermion.errors import (
-    ChecksumError,
-    ColumnNotFoundError,
-    FermionError,
-    InvalidArgumentError,
-    InvalidFileError,
-    TruncatedFileError,
-    UnsupportedEncodingError,
-    UnsupportedTypeError,
-    UnsupportedVersionError,
+from typing import TYPE_CHECKING
+
+from fermion.exports import load_when_asked_for
+
+if TYPE_CHECKING:  # for type checkers and editors; a running program follows the table below
+    from fermion.column_metadata import ColumnMetadata
+    from fermion.convert import from_parquet, to_parquet
+    from fermion.errors import (
+        ChecksumError,
+        ColumnNotFoundError,
+        FermionError,
+        InvalidArgumentError,
+        InvalidFileError,
+        TruncatedFileError,
+        UnsupportedEncodingError,
+        UnsupportedTypeError,
+        UnsupportedVersionError,
+    )
+    from fermion.file_info import BatchRange, FileInfo
+    from fermion.file_reader import FermionFile, read_table
+    from fermion.file_reader import open_file as open  # noqa: A004 - the contract's name
+    from fermion.file_writer import Writer, write_table
+    from fermion.options import ReadOptions, WriteOptions
+    from fermion.parquet_types import ConversionWarning
+    from fermion.predicate import col
+    from fermion.source import IoStats
+    from fermion.verify import VerifyReport
+    from fermion.version import __version__
+
+__getattr__ = load_when_asked_for(
+    __name__,
+    {
+        "BatchRange": "file_info",
+        "ChecksumError": "errors",
+        "ColumnMetadata": "column_metadata",
+        "ColumnNotFoundError": "errors",
+        "ConversionWarning": "parquet_types",
+        "FermionError": "errors",
+        "FermionFile": "file_reader",
+        "FileInfo": "file_info",
+        "InvalidArgumentError": "errors",
+        "InvalidFileError": "errors",
+        "IoStats": "source",
+        "ReadOptions": "options",
+        "TruncatedFileError": "errors",
+        "UnsupportedEncodingError": "errors",
+        "UnsupportedTypeError": "errors",
+        "UnsupportedVersionError": "errors",
+        "VerifyReport": "verify",
+        "WriteOptions": "options",
+        "Writer": "file_writer",
+        "__version__": "version",
+        "col": "predicate",
+        "from_parquet": "convert",
+        "open": "file_reader:open_file",
+        "read_table": "file_reader",
+        "to_parquet": "convert",
+        "write_table": "file_writer",
+    },
 )
-from fermion.file_info import BatchRange, FileInfo
-from fermion.file_reader import FermionFile, read_table
-from fermion.file_reader import open_file as open  # noqa: A004 - the contract's name
-from fermion.file_writer import Writer, write_table
-from fermion.options import ReadOptions, WriteOptions
-from fermion.parquet_types import ConversionWarning
-from fermion.predicate import col
-from fermion.source import IoStats
-from fermion.verify import VerifyReport
-from fermion.version import __version__
 
 __all__ = [
     "BatchRange",

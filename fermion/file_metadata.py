@@ -26,7 +26,7 @@ from fermion.layout import (
 from fermion.name_index import build_name_index
 from fermion.schema_area import build_field_ids
 from fermion.statistics import ColumnStatistics, merge_columns
-from fermion.version import CREATED_BY
+from fermion.version import created_by
 
 FILE_STATISTICS_COLUMNS_MAX = 1000
 
@@ -121,7 +121,7 @@ class FileContents:
             file_length=end + len(directory) + FOOTER.itemsize,
             settings=self.settings,
             crc_sections=crc32c(directory),
-            created_by=CREATED_BY,
+            created_by=created_by(),
         )
         rest = bytes(tail) + directory + build_footer(footer)
         return area + rest, len(rest)

@@ -8,11 +8,12 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
-from typing import Any, Protocol
-
-import fsspec
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fermion.source import PathLike, resolve
+
+if TYPE_CHECKING:
+    import fsspec
 
 BUFFER_BYTES = 4 * 1024 * 1024
 

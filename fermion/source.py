@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
-
-import fsspec
-from fsspec.implementations.local import LocalFileSystem
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fermion.coalesce import Request, coalesce
 from fermion.errors import TruncatedFileError
+
+if TYPE_CHECKING:
+    import fsspec
 
 PathLike = str | os.PathLike[str]
 
@@ -151,6 +151,10 @@ def resolve(
     text = os.fspath(path)
     if isinstance(path, Path) or ("://" not in text and "::" not in text):
         return None, text
+    # Only URLs need fsspec, which brings asyncio along: a fifth of what the first read would load.
+    import fsspec
+    from fsspec.implementations.local import LocalFileSystem
+
     filesystem, inner = fsspec.core.url_to_fs(text, **(storage_options or {}))
     if isinstance(filesystem, LocalFileSystem):
         return None, inner

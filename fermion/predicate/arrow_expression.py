@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pat
 
+from fermion import arrow_compute as pc
 from fermion.arrow_types import strip_wrappers
 from fermion.errors import InvalidArgumentError
 from fermion.predicate.expression import (

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import lru_cache, reduce
 from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pat
 
+from fermion import arrow_compute as pc
 from fermion.arrow_types import strip_wrappers
 from fermion.errors import InvalidArgumentError
 from fermion.predicate.expression import (
@@ -36,13 +35,14 @@ Mask: TypeAlias = "pa.BooleanArray | pa.ChunkedArray"
 
 # pa.scalar() imports pandas where it is installed, which importing this package should not.
 _NULL = pa.nulls(1, pa.bool_())[0]
-_COMPARE: dict[str, Callable[..., Mask]] = {
-    "==": pc.equal,
-    "!=": pc.not_equal,
-    "<": pc.less,
-    "<=": pc.less_equal,
-    ">": pc.greater,
-    ">=": pc.greater_equal,
+# Functions of pyarrow.compute.
+_COMPARE: dict[str, str] = {
+    "==": "equal",
+    "!=": "not_equal",
+    "<": "less",
+    "<=": "less_equal",
+    ">": "greater",
+    ">=": "greater_equal",
 }
 
 
@@ -164,7 +164,7 @@ def _compare(values: Any, operator: str, value: Any) -> Mask:
     if resolved.operator in ("always", "never"):
         return _constant(values, resolved.operator == "always")
     comparable = _comparable(values)
-    compare = _COMPARE[resolved.operator]
+    compare = getattr(pc, _COMPARE[resolved.operator])
     return compare(comparable, raw_scalar(resolved.raw, comparable.type))
 
 

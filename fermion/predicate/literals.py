@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pat
 
+from fermion import arrow_compute as pc
 from fermion.arrow_types import is_string_like, strip_wrappers
 from fermion.bound_keys import raw_decimal
 from fermion.errors import InvalidArgumentError

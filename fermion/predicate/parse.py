@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from fermion import arrow_compute as pc
 from fermion.errors import InvalidArgumentError
 from fermion.predicate.arrow_expression import from_pyarrow
 from fermion.predicate.binding import bind

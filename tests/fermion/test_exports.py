@@ -1,0 +1,78 @@
+"""What `import fermion` and the first read load, and that every exported name is found."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import fermion
+
+HEAVY = {"asyncio", "fsspec", "importlib.metadata", "pyarrow.compute", "sqlglot"}
+
+
+def modules_after(code: str) -> set[str]:
+    """Run code in a fresh process; return the modules that it loaded."""
+    program = f"import sys\n{code}\nprint(*sys.modules)"
+    process = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    return set(process.stdout.split())
+
+
+def test_importing_the_package_loads_none_of_its_modules_but_the_table_of_names():
+    """Cheaper than any threshold in seconds, which a busy machine would miss."""
+    loaded = modules_after("import fermion")
+    assert {name for name in loaded if name.startswith("fermion.")} == {"fermion.exports"}
+    assert not {"numpy", "pyarrow", *HEAVY} & loaded
+
+
+def test_reading_columns_of_a_local_file_loads_neither_file_systems_nor_compute_functions(tmp_path):
+    """Writing is left to this process, so that only the reader's modules count."""
+    path = tmp_path / "a.fmn"
+    fermion.write_table(pa.table({"a": [1, 2], "b": ["x", None]}), path)
+    loaded = modules_after(f"import fermion\nfermion.open({str(path)!r}).read(['b'])")
+    assert not HEAVY & loaded
+    assert not {"fermion.convert", "fermion.file_writer", "fermion.cli"} & loaded
+
+
+def test_a_filter_and_a_url_work_in_a_process_that_has_loaded_nothing_else(tmp_path):
+    """What is loaded late is loaded all the same."""
+    path = tmp_path / "a.fmn"
+    fermion.write_table(pa.table({"a": [1, 2, 3]}), path)
+    code = (
+        f"import fermion\nassert fermion.read_table('file://{path}', filter='a > 1').num_rows == 2"
+    )
+    assert {"fsspec", "pyarrow.compute"} <= modules_after(code)
+
+
+def test_the_names_for_type_checkers_are_those_that_a_running_program_finds():
+    """`__init__` lists each twice: as an import under TYPE_CHECKING, and in the table."""
+    tree = ast.parse(Path(fermion.__file__).read_text())
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    checked = {
+        alias.asname or alias.name: (node.module, alias.name)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    call = next(node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    homes = ast.literal_eval(call.args[1])
+    found = {
+        name: (f"fermion.{home.partition(':')[0]}", home.partition(":")[2] or name)
+        for name, home in homes.items()
+    }
+    assert checked == found
+    assert sorted(checked) == sorted(fermion.__all__)
+
+
+def test_submodules_are_attributes_and_unknown_names_are_attribute_errors():
+    assert fermion.errors.FermionError is fermion.FermionError
+    with pytest.raises(AttributeError, match="no attribute 'read_tabel'"):
+        _ = fermion.read_tabel
+    with pytest.raises(AttributeError, match="no attribute '__wrapped__'"):
+        _ = fermion.__wrapped__
