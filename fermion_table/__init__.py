@@ -23,6 +23,7 @@ from fermion_table.errors import (
 )
 from fermion_table.history_log import HistoryLog
 from fermion_table.maintenance import MaintenanceResult
+from fermion_table.publishing import SchemaMerge
 from fermion_table.references import Tag
 from fermion_table.scan import Scan
 from fermion_table.scan_plan import PruningStep, ScanPlan
@@ -58,6 +59,7 @@ __all__ = [
     "Scan",
     "ScanPlan",
     "SchemaChange",
+    "SchemaMerge",
     "SchemaMismatch",
     "SchemaUpdate",
     "Snapshot",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
+import pyarrow as pa
 
 from fermion_table.commit import commit
 from fermion_table.commit_request import CommitRequest, NewSchema
@@ -19,7 +20,7 @@ from fermion_table.manifest_store import added_entries
 from fermion_table.paths import MAIN
 from fermion_table.schema import TableSchema, encode_schema
 from fermion_table.schema_store import load_table_schema, version_of
-from fermion_table.schema_update import Change, apply_changes
+from fermion_table.schema_update import Change, apply_changes, merge_columns
 from fermion_table.snapshot import SchemaReference, Snapshot
 from fermion_table.storage import AtomicStore
 
@@ -35,6 +36,25 @@ class CommitWords:
     properties: Mapping[str, str] = field(default_factory=dict)
     commit_user: str | None = None
     commit_identifier: int | str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaMerge:
+    """A schema that some data adds columns to, not published yet. Picklable.
+
+    Attributes
+    ----------
+    base
+        The snapshot it was made from.
+    schema
+        For `DataWriter`; that of the base if nothing is added.
+    data
+        What the columns come from.
+    """
+
+    base: Snapshot
+    schema: TableSchema
+    data: pa.Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,21 +117,21 @@ class Publisher:
             replace(request, base=base, accepts_schema=reason, added=entries), entries
         )
 
-    def append_merging(
-        self,
-        base: Snapshot,
-        written: TableSchema,
-        entries: Sequence[Entry],
-        changes: Sequence[Change],
-        words: CommitWords,
-    ) -> Snapshot:
-        """Publish new files together with the columns that they add to the schema.
+    def plan_merge(self, base: Snapshot, data: pa.Schema) -> SchemaMerge:
+        """What becomes of a snapshot's schema when some data adds its columns."""
+        current = load_table_schema(self.store, base.schema)
+        schema = self.changed_schema(base, merge_columns(current, data))
+        return SchemaMerge(base, schema or current, data)
 
-        Parameters
-        ----------
-        base
-            The snapshot whose schema `written` was made from by the changes.
-        """
+    def append_merging(
+        self, merge: SchemaMerge, entries: Sequence[Entry], words: CommitWords
+    ) -> Snapshot:
+        """Publish new files together with the columns that they add to the schema."""
+        base, written = merge.base, merge.schema
+        current = load_table_schema(self.store, base.schema)
+        if written.id == current.id:
+            return self.append(base, written, entries, words)
+        changes = merge_columns(current, merge.data)
 
         def redo(newer: Snapshot, verdict: Redo) -> CommitRequest:
             schema = self.changed_schema(newer, changes)

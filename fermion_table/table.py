@@ -29,7 +29,7 @@ from fermion_table.location import open_store
 from fermion_table.manifest import Entry
 from fermion_table.paths import MAIN
 from fermion_table.properties import parse_properties, parse_size
-from fermion_table.publishing import CommitWords
+from fermion_table.publishing import CommitWords, SchemaMerge
 from fermion_table.schema import Path, PathLike, TableSchema, encode_schema
 from fermion_table.schema_builder import SchemaUpdate
 from fermion_table.snapshot import Snapshot
@@ -187,16 +187,15 @@ class Table(TableChanges):
 
     def _append_merging(self, data: Any, words: CommitWords) -> Snapshot:
         reader = record_batch_reader(data)
-        base = self.refresh()
-        changes = schema_update.merge_columns(self.schema, reader.schema)
-        schema = self._publisher.changed_schema(base, changes)
-        with DataWriter(self._store, schema or self.schema) as writer:
+        merge = self.plan_merge(reader.schema)
+        with DataWriter(self._store, merge.schema) as writer:
             writer.write(reader)
             messages = writer.prepare_commit()
-        if schema is None:
-            return self._commit_entries(messages, words)
-        entries = _entries_of(messages)
-        return self._move_to(self._publisher.append_merging(base, schema, entries, changes, words))
+        return self._move_to(self._publisher.append_merging(merge, _entries_of(messages), words))
+
+    def plan_merge(self, data: pa.Schema) -> SchemaMerge:
+        """The schema with the columns that some data adds, for `commit` to publish; for engines."""
+        return self._publisher.plan_merge(self.refresh(), data)
 
     def append_batch(self, batch_id: int, data: Any, *, message: str | None = None) -> Snapshot:
         """Append one batch, to be found again by its id; a snapshot of its own."""
@@ -238,8 +237,14 @@ class Table(TableChanges):
         properties: Mapping[str, str] | None = None,
         commit_user: str | None = None,
         commit_identifier: int | str | None = None,
+        merge: SchemaMerge | None = None,
     ) -> Snapshot:
         """Append what writers made, as one snapshot.
+
+        Parameters
+        ----------
+        merge
+            Of `plan_merge`, where the writers wrote its schema: published with the files.
 
         Raises
         ------
@@ -251,7 +256,9 @@ class Table(TableChanges):
             commit_user=commit_user,
             commit_identifier=commit_identifier,
         )
-        return self._commit_entries(list(messages), words)
+        if merge is None:
+            return self._commit_entries(list(messages), words)
+        return self._move_to(self._publisher.append_merging(merge, _entries_of(messages), words))
 
     def _commit_entries(self, messages: Sequence[WriterMessage], words: CommitWords) -> Snapshot:
         versions = {each.schema_id for each in messages} or {self.schema.id}

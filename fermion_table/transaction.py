@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -12,7 +12,7 @@ from fermion_table.assignments import Assignment
 from fermion_table.commit import commit
 from fermion_table.commit_request import CommitRequest
 from fermion_table.conflict import Partitions, Redo
-from fermion_table.data_writer import DataWriter
+from fermion_table.data_writer import DataWriter, WriterMessage
 from fermion_table.draft import Draft, FindingCache
 from fermion_table.errors import CommitConflict
 from fermion_table.manifest import Entry
@@ -98,21 +98,23 @@ class Transaction:
 
     def overwrite(self, data: Any, *, filter: Any = None, dynamic: bool = False) -> None:
         """Put rows in the place of others (see `Table.overwrite`)."""
-        if filter is not None and dynamic:
-            raise InvalidArgumentError("overwrite: expected filter= or dynamic=True, not both")
-        if dynamic and not self._draft.schema.partition_by:
-            raise InvalidArgumentError(
-                f"{self._publisher.store.location}: dynamic=True replaces partitions, but the "
-                "table has none"
-            )
+        self._check_overwrite(filter, dynamic)
         entries = self._write(data)
-        if dynamic:
-            self._make(Replacement(frozenset(entry.partition for entry in entries)))
-        elif filter is not None:
-            self._make(Deletion(filter, "overwrite"))
-        else:
-            self._make(Replacement())
+        self._replace(entries, filter, dynamic)
         self._add(entries)
+
+    def append_written(self, messages: Iterable[WriterMessage]) -> None:
+        """Add the files of writers (`Table.writer`); for engines."""
+        self._add_written(list(messages))
+
+    def overwrite_written(
+        self, messages: Iterable[WriterMessage], *, filter: Any = None, dynamic: bool = False
+    ) -> None:
+        """Put the files of writers in the place of rows (see `Table.overwrite`); for engines."""
+        self._check_overwrite(filter, dynamic)
+        written = list(messages)
+        self._replace([entry for each in written for entry in each.entries], filter, dynamic)
+        self._add_written(written)
 
     def commit(self) -> Snapshot:
         """Publish everything as one snapshot.
@@ -209,10 +211,37 @@ class Transaction:
         change.apply(self._draft)
         self._changes.append(change)
 
+    def _check_overwrite(self, filter: Any, dynamic: bool) -> None:
+        if filter is not None and dynamic:
+            raise InvalidArgumentError("overwrite: expected filter= or dynamic=True, not both")
+        if dynamic and not self._draft.schema.partition_by:
+            raise InvalidArgumentError(
+                f"{self._publisher.store.location}: dynamic=True replaces partitions, but the "
+                "table has none"
+            )
+
+    def _replace(self, entries: Iterable[Entry], filter: Any, dynamic: bool) -> None:
+        """Take away the rows in whose place new files come."""
+        if dynamic:
+            self._make(Replacement(frozenset(entry.partition for entry in entries)))
+        elif filter is not None:
+            self._make(Deletion(filter, "overwrite"))
+        else:
+            self._make(Replacement())
+
     def _add(self, entries: Iterable[Entry]) -> None:
         listed = tuple(entries)
         self._written.update(entry.path for entry in listed)
         self._make(Addition(listed, self._draft.schema))
+
+    def _add_written(self, messages: Sequence[WriterMessage]) -> None:
+        self._written.update(entry.path for each in messages for entry in each.entries)
+        uuid = self._draft.base.table_uuid
+        for each in messages:
+            if each.table_uuid and each.table_uuid != uuid:
+                where = self._publisher.store.location
+                raise InvalidArgumentError(f"{where}: a message of another table")
+            self._make(Addition(each.entries, self._draft.schemas[each.schema_id]))
 
     def _writer(self) -> DataWriter:
         self._enter()

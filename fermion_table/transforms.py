@@ -89,6 +89,10 @@ class PartitionTransform:
             return self.name or self.column
         return "_".join([self.column, self.kind, *([str(self.parameter)] * bool(self.parameter))])
 
+    def values(self, column: pa.Array) -> pa.Array:
+        """The partition values of a column's rows; see `transformed`."""
+        return transformed(self.kind, self.parameter, column)
+
 
 _PLAIN = ("identity", "year", "month", "day", "hour")
 _PARAMETRIC = {"bucket": "buckets", "truncate": "characters, bytes or units"}

@@ -5,14 +5,16 @@ from spark_ext.conversion import from_parquet, to_parquet
 from spark_ext.datasource import register
 from spark_ext.reading import read_table
 from spark_ext.session import configure
-from spark_ext.writing import append
+from spark_ext.writing import append, overwrite, write
 
 __all__ = [
     "append",
     "compact",
     "configure",
     "from_parquet",
+    "overwrite",
     "read_table",
     "register",
     "to_parquet",
+    "write",
 ]

@@ -28,7 +28,7 @@ from spark_ext.finished_tasks import finished_messages
 from spark_ext.reading import bins, scan_of
 from spark_ext.session import classic
 from spark_ext.source_options import SourceOptions, absolute
-from spark_ext.writing import committed, files_of, writer_factory
+from spark_ext.writing import committed_before, files_of, writer_factory
 
 BATCH_ROWS = 65_536
 FOOTERS_AT_ONCE = 8
@@ -98,10 +98,9 @@ def from_parquet(
     classic(spark, "from_parquet")
     files, schema = parquet_files(source, storage_options=storage_options)
     table = _target(path, schema, partition_by, storage_options)
-    if commit_user is not None and commit_identifier is not None:
-        earlier = committed(table, commit_user, commit_identifier)
-        if earlier is not None:
-            return earlier
+    earlier = committed_before(table, commit_user, commit_identifier)
+    if earlier is not None:
+        return earlier
     with table.writer() as writer:  # the check of the columns, before any task
         writer.write(
             pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)

@@ -25,7 +25,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from fermion_table import Scan, Split, Table, WriterMessage
+from fermion.errors import InvalidArgumentError
+from fermion_table import Scan, SchemaMerge, Split, Table, WriterMessage
 from spark_ext.errors import UnsupportedBySpark
 from spark_ext.finished_tasks import delete_files
 from spark_ext.reading import ReadTask, bins, column_paths, scan_of
@@ -33,7 +34,14 @@ from spark_ext.source_options import SourceOptions, parse_options
 from spark_ext.streaming import FermionStreamReader, FermionStreamWriter
 from spark_ext.types import exchange_schema, spark_schema
 from spark_ext.write_task import WriteTask
-from spark_ext.writing import check_columns, files_of, writer_factory
+from spark_ext.writing import (
+    check_columns,
+    check_overwrite,
+    commit_overwrite,
+    files_of,
+    planned_merge,
+    writer_factory,
+)
 
 FORMAT = "fermion"
 TASKS_MIN = 8
@@ -78,13 +86,8 @@ class FermionDataSource(DataSource):
         return FermionReader(self._chosen, self._snapshot_id, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """Appends rows of a schema."""
-        if overwrite:
-            raise UnsupportedBySpark(
-                f"{self._chosen.path}: mode overwrite is not supported; "
-                'delete with fermion_table and write with mode("append")'
-            )
-        return FermionWriter(self._chosen, schema)
+        """Appends rows of a schema, or puts them in the place of others."""
+        return FermionWriter(self._chosen, schema, overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Reads what commits append."""
@@ -155,16 +158,37 @@ class FermionWriter(DataSourceArrowWriter):
     Parameters
     ----------
     options
-        The table, and the commit's name.
+        The table, the commit's name, and what is overwritten.
     schema
         Of the rows.
+    overwrite
+        Whether rows go when these come.
+
+    Raises
+    ------
+    TableNotFound, SchemaMismatch, ColumnNotFoundError, InvalidArgumentError
     """
 
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+    def __init__(self, options: SourceOptions, schema: StructType, overwrite: bool) -> None:
         self._options = options
+        self._overwrite = overwrite
         table = self._table()
-        columns = check_columns(table, schema, None)
-        self._task = WriteTask(writer_factory(table), columns)
+        if overwrite:
+            check_overwrite(table, options.replace_where, options.dynamic)
+        elif options.replace_where is not None or options.dynamic:
+            raise InvalidArgumentError(
+                "options replaceWhere and partitionOverwriteMode=dynamic go with mode overwrite"
+            )
+        self._merge: SchemaMerge | None = None
+        if options.merge_schema:
+            merge = planned_merge(table, schema, None)
+            if overwrite:
+                table.commit([], merge=merge, message="columns of a data frame to overwrite with")
+            else:
+                self._merge = merge
+        written = table.schema if self._merge is None else self._merge.schema
+        columns = check_columns(table, schema, None, schema=written)
+        self._task = WriteTask(writer_factory(table, written), columns)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of a task."""
@@ -172,11 +196,16 @@ class FermionWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Publish what all tasks wrote."""
-        self._table().commit(
-            _messages(messages),
-            commit_user=self._options.commit_user,
-            commit_identifier=self._options.commit_identifier,
-        )
+        options = self._options
+        name: dict[str, Any] = {
+            "commit_user": options.commit_user,
+            "commit_identifier": options.commit_identifier,
+        }
+        table, written = self._table(), _messages(messages)
+        if self._overwrite:
+            commit_overwrite(table, written, options.replace_where, options.dynamic, **name)
+        else:
+            table.commit(written, merge=self._merge, **name)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Delete what the tasks of a failed job wrote.

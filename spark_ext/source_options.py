@@ -13,7 +13,13 @@ from typing import Any
 from fermion.errors import InvalidArgumentError
 
 READ_OPTIONS = ("snapshotId", "tag", "asOf", "branch", "columns", "filter", "batchId")
-WRITE_OPTIONS = ("batchIdColumn", "commitUser", "commitIdentifier")
+WRITE_OPTIONS = (
+    "commitUser",
+    "commitIdentifier",
+    "mergeSchema",
+    "replaceWhere",
+    "partitionOverwriteMode",
+)
 STREAM_OPTIONS = ("startingSnapshotId", "skipRewrites", "maxFilesPerTrigger", "checkpointLocation")
 SHARED_OPTIONS = ("path", "storageOptions")
 
@@ -32,8 +38,13 @@ class SourceOptions:
         The table: absolute, or a URL.
     snapshot_id, tag, as_of, branch, batch_id, columns, filter
         As for `fermion_table.Table.scan`; as_of is a time.
-    batch_id_column, commit_user, commit_identifier
+    commit_user, commit_identifier
         As for `spark_ext.append`.
+    merge_schema
+        Whether a write adds the columns that the table lacks.
+    replace_where, dynamic
+        Of mode overwrite: which rows go, or that partitions are replaced; see
+        `spark_ext.overwrite`.
     starting_snapshot_id, skip_rewrites, max_files
         Of a stream: the snapshot after which it begins, whether it passes over snapshots that
         rewrite rows, and how many files a micro-batch reads at most.
@@ -49,9 +60,11 @@ class SourceOptions:
     batch_id: int | None = None
     columns: Sequence[str | Sequence[str]] | None = None
     filter: Any = None
-    batch_id_column: str | None = None
     commit_user: str | None = None
     commit_identifier: str | None = None
+    merge_schema: bool = False
+    replace_where: str | None = None
+    dynamic: bool = False
     starting_snapshot_id: int | None = None
     skip_rewrites: bool = False
     max_files: int | None = None
@@ -90,9 +103,11 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         batch_id=_integer(values, "batchId"),
         columns=None if columns is None else parse_columns(columns),
         filter=values.get("filter"),
-        batch_id_column=values.get("batchidcolumn"),
         commit_user=values.get("commituser"),
         commit_identifier=values.get("commitidentifier"),
+        merge_schema=_boolean(values, "mergeSchema"),
+        replace_where=values.get("replacewhere"),
+        dynamic=_is_dynamic(values),
         starting_snapshot_id=_integer(values, "startingSnapshotId"),
         skip_rewrites=_boolean(values, "skipRewrites"),
         max_files=_integer(values, "maxFilesPerTrigger"),
@@ -162,6 +177,15 @@ def _boolean(values: Mapping[str, str], name: str) -> bool:
     if text not in ("true", "false"):
         raise InvalidArgumentError(f"option {name}={text!r}: expected true or false")
     return text == "true"
+
+
+def _is_dynamic(values: Mapping[str, str]) -> bool:
+    text = values.get("partitionoverwritemode", "static").lower()
+    if text not in ("static", "dynamic"):
+        raise InvalidArgumentError(
+            f"option partitionOverwriteMode={text!r}: expected static or dynamic"
+        )
+    return text == "dynamic"
 
 
 def _json_object(values: Mapping[str, str], name: str) -> dict[str, Any] | None:

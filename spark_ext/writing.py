@@ -1,4 +1,4 @@
-"""Appends a data frame to a table: tasks write its files, the driver commits once.
+"""Writes data frames to tables: tasks write the files, the driver commits once.
 
 `docs/design/spark_writes.md` says why it is done this way.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -17,15 +17,26 @@ from pyspark.sql import types as st
 
 import fermion
 from fermion.errors import InvalidArgumentError
-from fermion_table import DataWriter, SchemaMismatch, Snapshot, Table, WriterMessage, WriteSettings
+from fermion_table import (
+    DataWriter,
+    SchemaMerge,
+    Snapshot,
+    Table,
+    TableExists,
+    TableSchema,
+    WriterMessage,
+    WriteSettings,
+)
+from spark_ext.clustering import arranged, clustered
 from spark_ext.finished_tasks import finished_messages
 from spark_ext.session import batch_settings, classic, settings
-from spark_ext.types import arriving_schema
+from spark_ext.types import arriving_schema, exchange_schema
 from spark_ext.write_task import MESSAGE_SCHEMA, WriteTask
 
 PROFILE_PROPERTY = "file.profile"
-_POSITION = "__fermion_position__"
 _ROW = "row"
+
+SaveMode = Literal["error", "errorifexists", "ignore", "append", "overwrite"]
 
 
 def append(
@@ -34,6 +45,7 @@ def append(
     *,
     batch_id_column: str | None = None,
     schema_mode: Literal["merge"] | None = None,
+    cluster: bool = True,
     message: str | None = None,
     properties: Mapping[str, str] | None = None,
     commit_user: str | None = None,
@@ -43,7 +55,8 @@ def append(
     """Append the rows of a data frame to a table, as one snapshot.
 
     A job that fails leaves nothing visible, and deletes the files it knows of. The table has to
-    exist: `fermion_table.Table.create` makes it, with the types and the partitioning meant.
+    exist: `fermion_table.Table.create` makes it, with the types and the partitioning meant (or
+    `write`, with the frame's types).
 
     Parameters
     ----------
@@ -58,7 +71,10 @@ def append(
         itself is written too if the table has it. In a partitioned table the rows of each
         partition are a batch of that id there.
     schema_mode
-        ``merge`` adds the frame's unknown columns to the table first, in a snapshot before.
+        ``merge`` adds the frame's unknown columns to the table, in the same snapshot.
+    cluster
+        Bring rows together by the table's partitions, and by its sort order, before they are
+        written, which takes a shuffle; False writes each task's rows as they come.
     message, properties
         For the table's history.
     commit_user, commit_identifier
@@ -85,29 +101,84 @@ def append(
     CommitConflict, CommitStateUnknown
         As `fermion_table.Table.commit`.
     """
-    spark = classic(df.sparkSession, "append")
-    if (commit_user is None) != (commit_identifier is None):
-        raise InvalidArgumentError("commit_user and commit_identifier come together")
-    if schema_mode not in (None, "merge"):
-        raise InvalidArgumentError(f"schema_mode={schema_mode!r}: expected None or 'merge'")
+    classic(df.sparkSession, "append")
+    _check_mode(schema_mode)
     table = Table.open(path, storage_options=storage_options)
-    if commit_user is not None and commit_identifier is not None:
-        earlier = committed(table, commit_user, commit_identifier)
-        if earlier is not None:
-            return earlier
-    columns = check_columns(table, df.schema, batch_id_column, merge=schema_mode == "merge")
-
-    rows, id_index = (df, None) if batch_id_column is None else clustered(df, batch_id_column)
-    whole = rows.select(functions.struct("*").alias(_ROW))
-    with (
-        finished_messages(spark.sparkContext, table, files_of) as finished,
-        settings(spark, batch_settings(spark, columns)),
-    ):
-        task = WriteTask(writer_factory(table), columns, id_index, finished)
-        results = whole.mapInArrow(task, MESSAGE_SCHEMA).collect()
-    messages = [each for result in results for each in pickle.loads(result[0])]
+    earlier = committed_before(table, commit_user, commit_identifier)
+    if earlier is not None:
+        return earlier
+    merge = planned_merge(table, df.schema, batch_id_column) if schema_mode == "merge" else None
+    messages = _write_files(df, table, merge, batch_id_column, cluster)
     return table.commit(
         messages,
+        message=message,
+        properties=properties,
+        commit_user=commit_user,
+        commit_identifier=commit_identifier,
+        merge=merge,
+    )
+
+
+def overwrite(
+    df: DataFrame,
+    path: str | os.PathLike[str],
+    *,
+    filter: Any = None,
+    dynamic: bool = False,
+    batch_id_column: str | None = None,
+    schema_mode: Literal["merge"] | None = None,
+    cluster: bool = True,
+    message: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    commit_user: str | None = None,
+    commit_identifier: int | str | None = None,
+    storage_options: dict[str, Any] | None = None,
+) -> Snapshot:
+    """Put the rows of a data frame in the place of others, as one snapshot.
+
+    The frame may read the table itself: what it reads goes when the new rows are there.
+
+    Parameters
+    ----------
+    df, path
+        As for `append`.
+    filter
+        Which rows go: anything that `fermion` takes as a filter; None: all. The new ones need not
+        be among those it selects.
+    dynamic
+        All rows go of those partitions that the frame's rows fall into.
+    batch_id_column, cluster, message, properties, commit_user, commit_identifier, storage_options
+        As for `append`.
+    schema_mode
+        ``merge`` adds the frame's unknown columns to the table, in a snapshot before.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Both a filter and dynamic, or dynamic on a table without partitions.
+    ColumnNotFoundError
+        The filter names a column that the table lacks.
+    TableNotFound, SchemaMismatch, UnsupportedBySpark, pyspark.errors.PySparkException
+    CommitConflict, CommitStateUnknown
+        As for `append`.
+    """
+    classic(df.sparkSession, "overwrite")
+    _check_mode(schema_mode)
+    table = Table.open(path, storage_options=storage_options)
+    earlier = committed_before(table, commit_user, commit_identifier)
+    if earlier is not None:
+        return earlier
+    check_overwrite(table, filter, dynamic)
+    if schema_mode == "merge":
+        merge = planned_merge(table, df.schema, batch_id_column)
+        if merge.schema.id != table.schema.id:
+            table.commit([], merge=merge, message="columns of a data frame to overwrite with")
+    messages = _write_files(df, table, None, batch_id_column, cluster)
+    return commit_overwrite(
+        table,
+        messages,
+        filter,
+        dynamic,
         message=message,
         properties=properties,
         commit_user=commit_user,
@@ -115,16 +186,127 @@ def append(
     )
 
 
-def committed(table: Table, user: str, identifier: int | str) -> Snapshot | None:
-    """The snapshot that a commit of this name made earlier, None if there is none."""
+def write(
+    df: DataFrame,
+    path: str | os.PathLike[str],
+    *,
+    mode: SaveMode = "error",
+    partition_by: Sequence[str] | str | None = None,
+    sort_by: Sequence[str] | str | None = None,
+    table_properties: Mapping[str, str] | None = None,
+    storage_options: dict[str, Any] | None = None,
+    **options: Any,
+) -> Snapshot:
+    """Write a data frame as a table, made if there is none, with Spark's save modes.
+
+    Parameters
+    ----------
+    df, path
+        As for `append`.
+    mode
+        Where a table exists: ``error`` (or ``errorifexists``), ``ignore`` (do nothing),
+        ``append``, or ``overwrite`` all of its rows.
+    partition_by, sort_by, table_properties
+        Of a new table, as for `fermion_table.Table.create`.
+    storage_options
+        For fsspec.
+    options
+        Of `append` or `overwrite`.
+
+    Returns
+    -------
+    fermion_table.Snapshot
+        What was published; with ``ignore`` perhaps what was there.
+
+    Raises
+    ------
+    TableExists
+        There is a table, and the mode is ``error``.
+    InvalidArgumentError, SchemaMismatch, UnsupportedBySpark, pyspark.errors.PySparkException
+    CommitConflict, CommitStateUnknown
+        As for `append`; a new table stays, without rows.
+    """
+    classic(df.sparkSession, "write")
+    if mode not in ("error", "errorifexists", "ignore", "append", "overwrite"):
+        raise InvalidArgumentError(
+            f"mode={mode!r}: expected 'error', 'ignore', 'append' or 'overwrite'"
+        )
+    try:
+        Table.create(
+            path,
+            exchange_schema(df.schema),
+            partition_by=partition_by,
+            sort_by=sort_by,
+            properties=table_properties,
+            storage_options=storage_options,
+        )
+    except TableExists:
+        if mode in ("error", "errorifexists"):
+            raise
+        if mode == "ignore":
+            return Table.open(path, storage_options=storage_options).snapshot
+    function = overwrite if mode == "overwrite" else append
+    return function(df, path, storage_options=storage_options, **options)
+
+
+def committed_before(
+    table: Table, user: str | None, identifier: int | str | None
+) -> Snapshot | None:
+    """The snapshot that a commit of this name made earlier, None if there is none.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Half a name.
+    """
+    if (user is None) != (identifier is None):
+        raise InvalidArgumentError("commit_user and commit_identifier come together")
+    if user is None:
+        return None
     for snapshot in reversed(table.snapshots()):
         if (snapshot.commit_user, snapshot.commit_identifier) == (user, identifier):
             return snapshot
     return None
 
 
+def check_overwrite(table: Table, filter: Any, dynamic: bool) -> None:
+    """Refuse an overwrite that cannot be done, before any task runs.
+
+    Raises
+    ------
+    InvalidArgumentError, ColumnNotFoundError
+    """
+    if filter is not None and dynamic:
+        raise InvalidArgumentError("overwrite: expected filter= or dynamic=True, not both")
+    if dynamic and not table.schema.partition_by:
+        raise InvalidArgumentError(
+            f"{table.location}: dynamic=True replaces partitions, but the table has none"
+        )
+    table.scan(columns=[], filter=filter)
+
+
+def commit_overwrite(
+    table: Table, messages: Sequence[WriterMessage], filter: Any, dynamic: bool, **words: Any
+) -> Snapshot:
+    """Publish what tasks wrote in the place of other rows."""
+    with table.transaction(**words) as transaction:
+        transaction.overwrite_written(messages, filter=filter, dynamic=dynamic)
+    return table.snapshot
+
+
+def planned_merge(table: Table, frame: st.StructType, batch_id_column: str | None) -> SchemaMerge:
+    """What becomes of a table's schema when a frame adds its columns; not published yet."""
+    if batch_id_column is not None:
+        frame = _without_id(frame, batch_id_column, table)
+    return table.plan_merge(arriving_schema(frame, table.schema.to_arrow(field_ids=False)))
+
+
 def check_columns(
-    table: Table, frame: st.StructType, batch_id_column: str | None, *, merge: bool = False
+    table: Table,
+    frame: st.StructType,
+    batch_id_column: str | None,
+    *,
+    schema: TableSchema | None = None,
 ) -> pa.Schema:
     """How rows of a frame reach the table's writer; an error if they do not fit.
 
@@ -134,8 +316,8 @@ def check_columns(
         Schema of the data frame.
     batch_id_column
         Left out unless the table has a column of that name.
-    merge
-        Add unknown columns to the table.
+    schema
+        What files are written with; None: the table's.
 
     Raises
     ------
@@ -143,44 +325,24 @@ def check_columns(
     """
     if batch_id_column is not None:
         frame = _without_id(frame, batch_id_column, table)
-    columns = arriving_schema(frame, table.schema.to_arrow(field_ids=False))
+    schema = schema or table.schema
+    columns = arriving_schema(frame, schema.to_arrow(field_ids=False))
     nothing = pa.RecordBatch.from_arrays(
         [pa.nulls(0, each.type) for each in columns], schema=columns
     )
-    try:
-        with table.writer() as writer:  # makes no file, as there are no rows
-            writer.write(nothing)
-    except SchemaMismatch:
-        if not merge:
-            raise
-        table.append(nothing, schema_mode="merge", message="columns of a data frame to append")
-        columns = arriving_schema(frame, table.schema.to_arrow(field_ids=False))
+    with DataWriter(table.store, schema) as writer:  # makes no file, as there are no rows
+        writer.write(nothing)
     return columns
 
 
-def clustered(df: DataFrame, batch_id_column: str) -> tuple[DataFrame, int]:
-    """The rows brought together by batch id, each batch in the frame's order, ids ascending.
-
-    Returns
-    -------
-    tuple
-        The frame, and the ordinal of the id column in it.
-    """
-    # A hash would bring a batch together too, but spread every range of ids over all files.
-    numbered = df.withColumn(_POSITION, functions.monotonically_increasing_id())
-    id_column = f"`{batch_id_column.replace('`', '``')}`"
-    rows = numbered.repartitionByRange(id_column).sortWithinPartitions(id_column, _POSITION)
-    return rows.drop(_POSITION), df.columns.index(batch_id_column)
-
-
-def writer_factory(table: Table) -> partial[DataWriter]:
+def writer_factory(table: Table, schema: TableSchema | None = None) -> partial[DataWriter]:
     """Makes the table's writer in a task: picklable, one thread, as Spark counts cores itself."""
     profile: Any = table.properties.get(PROFILE_PROPERTY, "balanced")
     options = fermion.WriteOptions(profile=profile, threads=1)
     return partial(
         DataWriter,
         table.store,
-        table.schema,
+        schema or table.schema,
         settings=WriteSettings(file_options=options),
         table_uuid=table.snapshot.table_uuid,
     )
@@ -189,6 +351,37 @@ def writer_factory(table: Table) -> partial[DataWriter]:
 def files_of(message: WriterMessage) -> list[str]:
     """The data files that a message names, relative to the table."""
     return [entry.path for entry in message.entries]
+
+
+def _write_files(
+    df: DataFrame,
+    table: Table,
+    merge: SchemaMerge | None,
+    batch_id_column: str | None,
+    cluster: bool,
+) -> list[WriterMessage]:
+    """Run the tasks; what they wrote comes back, or is deleted if the job fails."""
+    spark = df.sparkSession
+    schema = table.schema if merge is None else merge.schema
+    columns = check_columns(table, df.schema, batch_id_column, schema=schema)
+    rows, id_index = df, None
+    if batch_id_column is not None:
+        rows, id_index = clustered(df, batch_id_column)
+    elif cluster:
+        rows = arranged(df, schema)
+    whole = rows.select(functions.struct("*").alias(_ROW))
+    with (
+        finished_messages(spark.sparkContext, table, files_of) as finished,
+        settings(spark, batch_settings(spark, columns)),
+    ):
+        task = WriteTask(writer_factory(table, schema), columns, id_index, finished)
+        results = whole.mapInArrow(task, MESSAGE_SCHEMA).collect()
+    return [each for result in results for each in pickle.loads(result[0])]
+
+
+def _check_mode(schema_mode: str | None) -> None:
+    if schema_mode not in (None, "merge"):
+        raise InvalidArgumentError(f"schema_mode={schema_mode!r}: expected None or 'merge'")
 
 
 def _without_id(frame: st.StructType, batch_id_column: str, table: Table) -> st.StructType:

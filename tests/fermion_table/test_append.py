@@ -318,3 +318,17 @@ def test_appends_of_many_processes_are_all_there_once(table_path, project, write
         assert rows == 3 * snapshot.id
     assert len(data_files(table)) == writers * commits
     assert table.verify().ok
+
+
+def test_a_writer_of_a_planned_merge_publishes_the_columns_with_its_files(table_path):
+    """As an engine does: files are written with the planned schema, one snapshot has both."""
+    table = Table.create(table_path, pa.schema([("a", pa.int64())]))
+    data = pa.table({"a": [1], "n": [2]})
+    merge = pickle.loads(pickle.dumps(table.plan_merge(data.schema)))
+    with DataWriter(table.store, merge.schema) as writer:
+        writer.write(data)
+        messages = writer.prepare_commit()
+    assert table.refresh().id == 0
+    assert table.commit(messages, merge=merge).id == 1
+    assert table.scan().to_arrow().to_pylist() == [{"a": 1, "n": 2}]
+    assert table.plan_merge(data.schema).schema == table.schema

@@ -358,3 +358,38 @@ def test_rows_written_for_a_schema_that_changed_too_much_are_refused(table_path)
     table.refresh()
     assert rows_of(table) == [("a", 1)]
     assert stored_files(table) == live_files(table)
+
+
+def test_what_writers_made_takes_the_place_of_rows(table_path):
+    """The two-phase way of engines: files first, then one commit; an abort deletes them."""
+    table = create(table_path, partition_by="k")
+    table.append({"k": ["a", "b", "c"], "v": [1, 2, 3]})
+
+    def written(rows):
+        with table.writer() as writer:
+            writer.write(rows)
+            return writer.prepare_commit()
+
+    with table.transaction() as transaction:
+        transaction.overwrite_written(written({"k": ["a"], "v": [7]}), dynamic=True)
+    with table.transaction() as transaction:
+        transaction.overwrite_written(written({"k": ["d"], "v": [9]}), filter="v = 2")
+        transaction.append_written(written({"k": ["e"], "v": [0]}))
+    assert rows_of(table) == [("a", 7), ("c", 3), ("d", 9), ("e", 0)]
+    transaction = table.transaction()
+    transaction.overwrite_written(written({"k": ["x"], "v": [1]}))
+    transaction.abort()
+    assert rows_of(table) == [("a", 7), ("c", 3), ("d", 9), ("e", 0)]
+    assert [each for each in stored_files(table) if "k=x" in each] == []
+
+
+def test_files_of_another_table_are_refused(table_path, tmp_path):
+    other = create(tmp_path / "other")
+    with other.writer() as writer:
+        writer.write({"k": ["a"], "v": [1]})
+        messages = writer.prepare_commit()
+    with (
+        pytest.raises(InvalidArgumentError, match="another table"),
+        create(table_path).transaction() as transaction,
+    ):
+        transaction.append_written(messages)

@@ -14,6 +14,7 @@ from pyspark.sql import types as st
 import spark_ext
 from fermion.errors import InvalidArgumentError
 from fermion_table import SchemaMismatch, Table, TableNotFound
+from spark_ext.session import settings
 
 pytestmark = pytest.mark.spark
 
@@ -158,7 +159,7 @@ def test_merging_adds_columns_at_any_depth(spark, table_path):
     )
     with pytest.raises(SchemaMismatch):
         spark_ext.append(frame, table_path)
-    spark_ext.append(frame, table_path, schema_mode="merge")
+    assert spark_ext.append(frame, table_path, schema_mode="merge").id == 1
     table.refresh()
     assert table.schema.to_arrow(field_ids=False) == pa.schema(
         [("s", pa.struct({"a": pa.uint8(), "b": pa.string()})), ("extra", pa.float64())]
@@ -198,12 +199,41 @@ def test_a_value_that_does_not_fit_the_tables_type_fails_the_job(spark, table_pa
     assert Table.open(table_path).snapshot.id == 0
 
 
-def test_partitions_of_the_table_are_honoured(spark, table_path):
+@pytest.mark.parametrize(("cluster", "files"), [(True, 3), (False, 6)])
+def test_rows_of_a_partition_are_brought_together(spark, table_path, cluster, files):
+    """Without clustering each of the two tasks makes a file for each of the three partitions."""
     table = Table.create(table_path, SCHEMA, partition_by="name")
     frame = spark.range(0, 90, numPartitions=2).select(
         "id", functions.format_string("p%d", functions.col("id") % 3).alias("name")
     )
+    spark_ext.append(frame, table_path, cluster=cluster)
+    table.refresh()
+    assert table.snapshot.totals.files == files
+    assert table.scan(filter="name = 'p1'").count() == 30
+
+
+def test_transforms_of_columns_bring_rows_together_too(spark, table_path):
+    """Four tasks; a partition is a day and one of two buckets, so there are at most four."""
+    schema = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
+    table = Table.create(table_path, schema, partition_by=["day(at)", "bucket(2, id)"])
+    frame = spark.range(0, 100, numPartitions=4).select(
+        "id",
+        functions.expr("timestamp'2024-02-29 12:00:00Z' + make_dt_interval(id % 2)").alias("at"),
+    )
     spark_ext.append(frame, table_path)
     table.refresh()
-    assert table.snapshot.totals.files == 6
-    assert table.scan(filter="name = 'p1'").count() == 30
+    assert table.snapshot.totals.files == 4
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == list(range(100))
+
+
+def test_files_of_a_sorted_table_span_disjoint_ranges(spark, table_path):
+    table = Table.create(table_path, SCHEMA, sort_by="id")
+    mixed = named(spark, 1000, parts=4).orderBy(functions.reverse("name"))
+    # Spark would put partitions this small together again.
+    with settings(spark, {"spark.sql.adaptive.coalescePartitions.enabled": "false"}):
+        spark_ext.append(mixed, table_path)
+    table.refresh()
+    parts = [list(table.scan().reader.read(split)) for split in table.scan().plan().splits]
+    found = [[number for batch in part for number in batch["id"].to_pylist()] for part in parts]
+    assert len(found) == 2
+    assert sorted(found) == [list(range(found_[0], found_[-1] + 1)) for found_ in sorted(found)]

@@ -175,8 +175,6 @@ def test_what_cannot_be_written_is_refused_before_any_task(spark, tmp_path):
         frame.selectExpr("id", "'x' other").write.format("fermion").mode("append").save(
             str(tmp_path / "t")
         )
-    with pytest.raises(PySparkException, match="mode overwrite is not supported"):
-        frame.write.format("fermion").mode("overwrite").save(str(tmp_path / "t"))
 
 
 def test_storage_options_reach_the_storage_and_stay_secret(spark, path):

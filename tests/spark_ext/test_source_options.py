@@ -27,7 +27,9 @@ def test_local_paths_become_absolute():
     ("given", "said"),
     [
         ({"path": "t", "snapshot_id": "1"}, "did you mean 'snapshotId'"),
-        ({"path": "t", "mergeSchema": "1"}, "has no option 'mergeschema'"),
+        ({"path": "t", "primaryKey": "a"}, "has no option 'primarykey'"),
+        ({"path": "t", "mergeSchema": "1"}, "expected true or false"),
+        ({"path": "t", "partitionOverwriteMode": "on"}, "expected static or dynamic"),
         ({"path": "t", "snapshotId": "one"}, "snapshotId='one': expected an integer"),
         ({"path": "t", "asOf": "yesterday"}, "expected a time like"),
         ({"path": "t", "columns": "[1]"}, "expected a list of names"),
