@@ -35,6 +35,8 @@ from fermion.sink import open_sink
 from fermion.source import PathLike
 
 COLUMNS_PER_TASK = 32
+THREADED_BYTES_MIN = 512 * 1024
+"""Bytes of a stripe from which on threads gain more than it costs to start them."""
 
 
 class Writer:
@@ -85,8 +87,7 @@ class Writer:
         self._stripe_rows: list[int] = []
         self._position = 0
         self._state = "open"
-        threads = thread_count(self.options.threads)
-        self._executor = ThreadPoolExecutor(threads) if threads > 1 and len(plans) > 1 else None
+        self._executor: ThreadPoolExecutor | None = None
         self._path = where
         self._schema_area = build_schema_area(schema)
         self._sink = open_sink(path, durable=self.options.durable, storage_options=storage_options)
@@ -240,7 +241,11 @@ class Writer:
 
         step = COLUMNS_PER_TASK if len(columns) > 4 * COLUMNS_PER_TASK else 1
         starts = range(0, len(columns), step)
-        runs = map if self._executor is None else self._executor.map
+        threads = thread_count(self.options.threads)
+        worth = threads > 1 and len(columns) > 1 and self._pending_bytes >= THREADED_BYTES_MIN
+        if worth and self._executor is None:
+            self._executor = ThreadPoolExecutor(threads)
+        runs = self._executor.map if worth and self._executor is not None else map
         for run in runs(encode_run, starts):
             yield from run
 

@@ -171,8 +171,7 @@ class _Commit:
         start = self.request.base.id if self.request.base is not None else None
         losses = 0
         while True:
-            began = time.monotonic()
-            base = latest(self.store, branch=self.branch, start=start)
+            base, began = self._base(start, losses)
             earlier = self._earlier(base)
             if earlier is not None:
                 self.writer.discard()
@@ -190,6 +189,15 @@ class _Commit:
                     mine=self.request.kind,
                 )
             self._wait(losses)
+
+    def _base(self, start: int | None, losses: int) -> tuple[Snapshot, float]:
+        """The snapshot to build on, and since when it may not be the latest any more."""
+        began = time.monotonic()
+        base, seen_at = self.request.base, self.request.base_seen_at
+        fresh = seen_at is not None and began - seen_at < self.options.fence_s
+        if base is not None and seen_at is not None and fresh and not losses:
+            return base, seen_at
+        return latest(self.store, branch=self.branch, start=start), began
 
     def _earlier(self, base: Snapshot) -> Snapshot | None:
         """The snapshot of an earlier try of the same commit, if it was published."""

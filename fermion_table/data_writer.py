@@ -10,7 +10,7 @@ import contextlib
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any
 
@@ -29,7 +29,7 @@ from fermion_table.paths import data_path, unique_name
 from fermion_table.properties import parse_properties
 from fermion_table.schema import TableSchema
 from fermion_table.sorting import RowOrder
-from fermion_table.storage import AtomicStore
+from fermion_table.storage import AtomicStore, is_durable
 from fermion_table.write_buffer import WriteBuffer
 
 OPEN_FILES_MAX = 64
@@ -142,7 +142,8 @@ class DataWriter:
         self._target = properties.target_file_bytes if target is None else target
         profile: Any = properties.profile
         default = fermion.WriteOptions(profile=profile) if profile else fermion.WriteOptions()
-        self._options = self._settings.file_options or default
+        options = self._settings.file_options or default
+        self._options = replace(options, durable=options.durable and is_durable(store))
         self._arrow = schema.to_arrow()
         self._partitions = partition_columns(schema)
         self._entries = EntryMaker(schema, properties.statistics_columns)

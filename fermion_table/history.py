@@ -285,7 +285,7 @@ def _latest_id(store: AtomicStore, branch: str, known: int | None) -> int | None
         return None
     if known is not None:
         newest = _probe_forward(store, branch, known)
-        if newest > known or (known > 0 and store.exists(snapshot_path(known, branch))):
+        if newest > 0:  # reading it shows whether it is there
             return newest
     ids = list_ids(store, branch)
     return _probe_forward(store, branch, max(ids)) if ids else None

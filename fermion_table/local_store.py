@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from fermion_table.errors import CommitStateUnknown, CorruptMetadata, UnsafeStorage
-from fermion_table.paths import check_path, temporary_name, unique_name
+from fermion_table.paths import LATEST_HINT, check_path, temporary_name, unique_name
 from fermion_table.storage import METADATA_BYTES_MAX, CreateResult, Durability, StoredObject
 
 _log = logging.getLogger(__name__)
@@ -96,9 +96,15 @@ class LocalStore:
         return result
 
     def overwrite_hint(self, path: str, data: bytes) -> None:
-        """Replace a hint by rename: overwriting is what a hint is for, a slot never."""
+        """Replace a hint by rename: overwriting is what a hint is for, a slot never.
+
+        LATEST is overwritten in place while its length stays, as a rename onto a file makes some
+        file systems write it to disk at once. Torn, it would name an id that is not there.
+        """
         target = self._inside(path)
         directory, name = os.path.split(target)
+        if name == LATEST_HINT and self._overwritten(target, data):
+            return
         temporary = os.path.join(directory, temporary_name(name, unique_name()))
         try:
             with open(temporary, "xb", buffering=0) as file:
@@ -108,6 +114,19 @@ class LocalStore:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
             raise
+
+    def _overwritten(self, target: str, data: bytes) -> bool:
+        """Whether a file of the same length was there, and holds these bytes now."""
+        try:
+            descriptor = os.open(target, os.O_WRONLY)
+        except OSError:
+            return False
+        try:
+            if os.fstat(descriptor).st_size != len(data):
+                return False
+            return os.write(descriptor, data) == len(data)
+        finally:
+            os.close(descriptor)
 
     def delete(self, path: str) -> None:
         """Delete an object if it exists."""

@@ -36,6 +36,7 @@ PATH_CHARACTERS_MAX = 4096
 SEGMENT_CHARACTERS_MAX = 200
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 TEMPORARY_SUFFIX = ".tmp"
+LATEST_HINT = "LATEST"
 
 SCHEMA_DIRECTORY = "schema"
 MANIFEST_DIRECTORY = "manifest"
@@ -79,7 +80,7 @@ def snapshot_id_of(file_name: str) -> int | None:
 
 def latest_hint_path(branch: str = MAIN) -> str:
     """The hint at the latest snapshot: may be stale or missing."""
-    return f"{snapshot_directory(branch)}/LATEST"
+    return f"{snapshot_directory(branch)}/{LATEST_HINT}"
 
 
 def earliest_hint_path(branch: str = MAIN) -> str:

@@ -17,7 +17,8 @@ from fermion_table.errors import CommitConflict
 from fermion_table.history import latest
 from fermion_table.manifest import Entry, field_id_runs
 from fermion_table.manifest_store import added_entries
-from fermion_table.paths import MAIN
+from fermion_table.options import CommitOptions
+from fermion_table.paths import MAIN, snapshot_path
 from fermion_table.schema import TableSchema, encode_schema
 from fermion_table.schema_store import load_table_schema, version_of
 from fermion_table.schema_update import Change, apply_changes, merge_columns
@@ -70,8 +71,18 @@ class Publisher:
     store: AtomicStore
     branch: str = MAIN
 
-    def latest(self, known: Snapshot) -> Snapshot:
-        """The newest snapshot of the table that `known` belongs to."""
+    def latest(self, known: Snapshot, *, seen_at: float | None = None) -> Snapshot:
+        """The newest snapshot of the table that `known` belongs to.
+
+        Parameters
+        ----------
+        seen_at
+            When, by ``time.monotonic``, `known` was the newest. Soon after, an empty slot behind
+            it says that it still is: slots outlive their data by much longer.
+        """
+        fresh = self.branch == MAIN and is_fresh(seen_at)
+        if fresh and not self.store.exists(snapshot_path(known.id + 1)):
+            return known
         newest = latest(self.store, branch=self.branch, start=known.id)
         if newest.table_uuid != known.table_uuid:
             raise CommitConflict(
@@ -81,7 +92,13 @@ class Publisher:
         return newest
 
     def append(
-        self, known: Snapshot, written: TableSchema, entries: Sequence[Entry], words: CommitWords
+        self,
+        known: Snapshot,
+        written: TableSchema,
+        entries: Sequence[Entry],
+        words: CommitWords,
+        *,
+        seen_at: float | None = None,
     ) -> Snapshot:
         """Publish new files.
 
@@ -93,6 +110,8 @@ class Publisher:
             The schema of the files.
         entries
             The files; deleted if they are proven not to be published.
+        seen_at
+            When, by ``time.monotonic``, `known` was the newest, if that is known.
 
         Raises
         ------
@@ -103,7 +122,9 @@ class Publisher:
         def reason(reference: SchemaReference) -> str | None:
             return misfit(written, load_table_schema(self.store, reference), entries)
 
-        base = self.latest(known)
+        if not is_fresh(seen_at):
+            known, seen_at = self.latest(known), time.monotonic()
+        base = known
         why = reason(base.schema) if base.schema.id != written.id else None
         if why is not None:
             delete_files(self.store, entries)
@@ -114,7 +135,8 @@ class Publisher:
             )
         request = _request("append", words)
         return self._published(
-            replace(request, base=base, accepts_schema=reason, added=entries), entries
+            replace(request, base=base, base_seen_at=seen_at, accepts_schema=reason, added=entries),
+            entries,
         )
 
     def plan_merge(self, base: Snapshot, data: pa.Schema) -> SchemaMerge:
@@ -200,6 +222,11 @@ class Publisher:
             if mine.isdisjoint(each.file for each in added_entries(self.store, snapshot)):
                 delete_files(self.store, entries)  # an earlier try of the same commit is there
         return snapshot
+
+
+def is_fresh(seen_at: float | None) -> bool:
+    """Whether a snapshot was the newest so lately that its successors can't have expired."""
+    return seen_at is not None and time.monotonic() - seen_at < CommitOptions().fence_s
 
 
 class _NothingToDo(Exception):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import time
 
-from fermion_table import hints
+import msgspec
+
+from fermion_table import hints, json_codec
 from fermion_table.errors import CommitStateUnknown
 from fermion_table.history import list_ids, try_load
 from fermion_table.options import CommitOptions
 from fermion_table.paths import snapshot_path
-from fermion_table.snapshot import Snapshot, decode_snapshot, encode_snapshot
+from fermion_table.snapshot import Snapshot, encode_snapshot
 from fermion_table.storage import AtomicStore, CreateResult
 
 _log = logging.getLogger(__name__)
@@ -36,7 +38,7 @@ def create_slot(
     result = store.create_if_absent(path, data)
     for tried in range(1, options.unknown_tries + 1):
         if result is CreateResult.CREATED:
-            return decode_snapshot(data, path)
+            return msgspec.structs.replace(snapshot, hash=json_codec.content_hash(data))
         holder = _holder(store, snapshot.id, branch)
         if holder is not None:
             return holder if holder.uuid == snapshot.uuid else None
@@ -54,7 +56,8 @@ def is_in_history(store: AtomicStore, snapshot: Snapshot, branch: str, *, search
     """The fence: whether a slot that was just created is part of the history.
 
     It is not if its id had been used and had expired before: then later snapshots exist that
-    were not made on it. Such a slot is removed again.
+    were not made on it. Such a slot is removed again. Slots outlive their data by much longer than
+    a quick try takes, so after one a hint that names nothing later is answer enough.
 
     Parameters
     ----------
@@ -68,6 +71,8 @@ def is_in_history(store: AtomicStore, snapshot: Snapshot, branch: str, *, search
     """
     # The hint first: if it names a later snapshot, the child of this one existed before.
     hint = max(list_ids(store, branch)) if search else hints.read_latest(store, branch)
+    if not search and hint is not None and hint <= snapshot.id:
+        return True
     child = try_load(store, snapshot.id + 1, branch=branch)
     if child is not None:
         lost = child.parent != snapshot.reference

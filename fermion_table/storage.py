@@ -98,3 +98,8 @@ class AtomicStore(Protocol):
 
         ``for_writing`` makes the directories above it.
         """
+
+
+def is_durable(store: AtomicStore) -> bool:
+    """Whether data files of a store are to be synchronised to disk before a commit names them."""
+    return getattr(store, "durability", "full") == "full"

@@ -272,7 +272,12 @@ class Table(TableChanges):
             self.refresh()
         written = self._schemas[schema_id]
         entries = _entries_of(messages)
-        return self._move_to(self._publisher.append(self._snapshot, written, entries, words))
+        began = time.monotonic()
+        published = self._publisher.append(
+            self._snapshot, written, entries, words, seen_at=self._seen_at
+        )
+        # A commit with an identity may have been published long ago.
+        return self._move_to(published, seen_at=began if words.commit_user is None else None)
 
     def update_schema(self, *, message: str | None = None) -> SchemaUpdate:
         """Several schema changes as one snapshot: ``with t.update_schema() as u: ...``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -78,14 +79,20 @@ class TableView:
         """The table's settings; a copy."""
         return dict(self.schema.properties)
 
-    def _move_to(self, snapshot: Snapshot) -> Snapshot:
+    def _move_to(self, snapshot: Snapshot, *, seen_at: float | None = None) -> Snapshot:
+        """See another snapshot; `seen_at` is when it was known to be the latest."""
+        self._seen_at = seen_at
+        if snapshot is getattr(self, "_snapshot", None):
+            return snapshot
         self._snapshot = snapshot
         self._schemas = SchemaVersions(self._store, snapshot)
         return snapshot
 
     def refresh(self) -> Snapshot:
         """Move to the latest snapshot."""
-        return self._move_to(self._publisher.latest(self._snapshot))
+        looked_at = time.monotonic()
+        newest = self._publisher.latest(self._snapshot, seen_at=self._seen_at)
+        return self._move_to(newest, seen_at=looked_at)
 
     def schemas(self) -> list[TableSchema]:
         """Every version of the schema up to this snapshot's, oldest first."""
