@@ -1,7 +1,7 @@
 """Candidates for a chunk's encoding and the bytes each would need.
 
-Light encodings are estimated in closed form, pcodec and zstd by a trial on a sample. A heavy one
-has to be smaller than the best light one by what the policy asks.
+Light encodings are estimated in closed form, pcodec, FSST and zstd by a trial on a sample. A heavy
+one has to be smaller than the best light one by what the policy asks.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from fermion.encodings.decimal_floats import (
 )
 from fermion.encodings.delta import BLOCK_SLOTS, differences
 from fermion.encodings.dictionary import build_dictionary
+from fermion.encodings.fsst import symbols_size
 from fermion.encodings.narrow import WIDTHS
 from fermion.encodings.policy import Policy
 from fermion.encodings.protocol import BITMAP, NODE_HEADER_SIZE, PLAIN, Recipe
@@ -219,27 +220,49 @@ class Search:
 
     def strings(self, values: BinaryValues) -> Candidate:
         """The best candidate for strings."""
-        best = self.split_lengths(values)
+        lengths = self.lengths(values)
+        best = self.split_lengths(values, lengths, self._symbols(values, lengths))
         return best if self.nested else self._with_dictionary(values, BINARY, best)
 
-    def split_lengths(self, values: BinaryValues) -> Candidate:
-        """Lengths and bytes apart: how to encode the lengths, and whether zstd helps the bytes."""
-        total = int(values.offsets[-1])
+    def lengths(self, values: BinaryValues) -> Candidate:
+        """How to encode the lengths of strings."""
         widths = narrowest(values.lengths)
-        lengths = self.child().numbers(widths, UNSIGNED[widths.dtype.itemsize])
-        size = lengths.size + total + 2 * self._overhead()
-        plain = Candidate(size, Recipe(EncodingId.SPLIT_LENGTHS, (lengths.recipe, PLAIN)))
+        return self.child().numbers(widths, UNSIGNED[widths.dtype.itemsize])
+
+    def split_lengths(
+        self, values: BinaryValues, lengths: Candidate, symbols: Candidate | None = None
+    ) -> Candidate:
+        """Lengths and bytes apart: whether symbols, where they are given, or zstd help the bytes.
+
+        Ratios are asked of the bytes alone, as lengths cost the same either way.
+        """
+        total = int(values.offsets[-1])
+        extra = lengths.size + 2 * self._overhead()
+        light = Candidate(extra + total, Recipe(EncodingId.SPLIT_LENGTHS, (lengths.recipe, PLAIN)))
+        if symbols is not None and symbols.size - extra <= self.policy.symbols_ratio * total:
+            light = symbols
         if not self.policy.strings_lz_ratio or total < STRINGS_TRIAL_BYTES_MIN:
-            return plain
+            return light
         sample = sample_contiguous(values)
         assert isinstance(sample, BinaryValues)
         data = sample.data[: int(sample.offsets[-1])]
-        ratio = zstd_ratio(data, self.policy.settings.zstd_level)
-        # The ratio is asked of the bytes alone, as lengths cost the same either way.
-        if ratio > self.policy.strings_lz_ratio:
-            return plain
+        packed = total * zstd_ratio(data, self.policy.settings.zstd_level)
+        if packed > self.policy.strings_lz_ratio * (light.size - extra):
+            return light
         recipe = Recipe(EncodingId.SPLIT_LENGTHS, (lengths.recipe, ZSTD_PLAIN))
-        return Candidate(size - total * (1 - ratio), recipe)
+        return Candidate(extra + packed, recipe)
+
+    def _symbols(self, values: BinaryValues, lengths: Candidate) -> Candidate | None:
+        """Lengths apart and bytes as symbols, by a trial on a sample; None where not allowed."""
+        total = int(values.offsets[-1])
+        if not self.policy.symbols_ratio or total < TRIAL_BYTES_MIN:
+            return None
+        sample = sample_contiguous(values)
+        assert isinstance(sample, BinaryValues)
+        codes, table = symbols_size(sample)
+        size = codes * total / int(sample.offsets[-1]) + table * self.pages
+        recipe = Recipe(EncodingId.FSST, (lengths.recipe,))
+        return Candidate(lengths.size + size + 2 * self._overhead(), recipe)
 
     def dictionary(
         self, codes: np.ndarray, dictionary: Values, physical: PhysicalType

@@ -21,6 +21,9 @@ class Policy:
         0 never takes it.
     numbers_lz_ratio, strings_lz_ratio
         The same for zstd, over numbers and bits, and over the bytes of strings.
+    symbols_ratio
+        FSST is taken where it needs at most this part of the bytes of strings; 0 never takes it.
+        zstd is then compared with what FSST needs.
     dictionary_bytes_max
         Bytes of values that a chunk's dictionary may hold: readers need all of it for one slot.
     settings
@@ -30,6 +33,7 @@ class Policy:
     entropy_ratio: float
     numbers_lz_ratio: float
     strings_lz_ratio: float
+    symbols_ratio: float
     dictionary_bytes_max: int
     settings: EncodeSettings
 
@@ -38,11 +42,13 @@ _WHOLE_PAGE = 2**40
 _KIB = 1024
 _POLICIES: dict[Profile, Policy] = {
     "balanced": Policy(
-        0.92, 0.92, 0.92, 1024 * _KIB, EncodeSettings(ENCODINGS, 3, 4096, 64 * _KIB)
+        0.92, 0.92, 0.92, 0, 1024 * _KIB, EncodeSettings(ENCODINGS, 3, 4096, 64 * _KIB)
     ),
-    "compact": Policy(1.0, 1.0, 1.0, 4096 * _KIB, EncodeSettings(ENCODINGS, 9, 4096, _WHOLE_PAGE)),
-    "fast": Policy(0, 0, 0, 1024 * _KIB, EncodeSettings(ENCODINGS, 1, 4096, 64 * _KIB)),
-    "random": Policy(0.92, 0, 0.75, 128 * _KIB, EncodeSettings(ENCODINGS, 3, 1024, 16 * _KIB)),
+    "compact": Policy(
+        1.0, 1.0, 1.0, 0, 4096 * _KIB, EncodeSettings(ENCODINGS, 9, 4096, _WHOLE_PAGE)
+    ),
+    "fast": Policy(0, 0, 0, 0.85, 1024 * _KIB, EncodeSettings(ENCODINGS, 1, 4096, 64 * _KIB)),
+    "random": Policy(0.92, 0, 0.5, 0.85, 128 * _KIB, EncodeSettings(ENCODINGS, 3, 1024, 16 * _KIB)),
 }
 
 

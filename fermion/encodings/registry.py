@@ -9,6 +9,7 @@ from fermion.encodings.decimal_floats import DecimalFloats
 from fermion.encodings.delta import Delta
 from fermion.encodings.dictionary import Dictionary, DictionaryLocal
 from fermion.encodings.for_bitpack import ForBitpack
+from fermion.encodings.fsst import Fsst
 from fermion.encodings.narrow import Narrow
 from fermion.encodings.pcodec_blocks import PcodecBlocks
 from fermion.encodings.plain import Plain
@@ -33,4 +34,5 @@ ENCODINGS: dict[int, Encoding] = {
     EncodingId.RLE: RunLength(),
     EncodingId.BYTE_STREAM_SPLIT: ByteStreamSplit(),
     EncodingId.ALP: DecimalFloats(),
+    EncodingId.FSST: Fsst(),
 }

@@ -55,6 +55,7 @@ FORCED = (
     "rle",
     "byte_stream_split",
     "alp",
+    "fsst",
 )
 """Names of encodings that a writer may be told to use."""
 
@@ -187,7 +188,9 @@ def _forced(name: str, values: Values, physical: PhysicalType, search: Search) -
     if name == "dictionary":
         return _forced_dictionary(values, physical, search)
     if isinstance(values, BinaryValues) and name == "split_lengths":
-        return Choice(0, search.split_lengths(values).recipe)
+        return Choice(0, search.split_lengths(values, search.lengths(values)).recipe)
+    if isinstance(values, BinaryValues) and name == "fsst":
+        return Choice(0, Recipe(EncodingId.FSST, (search.lengths(values).recipe,)))
     recipe = {
         "plain": plain,
         "constant": CONSTANT,
@@ -213,7 +216,7 @@ def _can_hold(name: str, physical: PhysicalType) -> bool:
     if kind is PhysicalKind.BITS:
         return name == "bitmap"
     if kind is PhysicalKind.BINARY:
-        return name in ("dictionary", "split_lengths")
+        return name in ("dictionary", "split_lengths", "fsst")
     if name in ("dictionary", "rle", "byte_stream_split"):
         return True
     if name == "alp":

@@ -354,3 +354,69 @@ def bloom_insert(hashes: np.ndarray, words: np.ndarray) -> None:
 
 def bloom_contains(hashes: np.ndarray, words: np.ndarray, out: np.ndarray) -> None:
     """Whether each hash may have been added; ``out`` is ``uint8``, shape (n,): 1 or 0."""
+
+def fsst_train(offsets: np.ndarray, data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Symbols that make byte strings short: up to 255, of up to 8 bytes each, all distinct.
+
+    Parameters
+    ----------
+    offsets, data
+        ``int64`` of shape (n + 1,), and ``uint8``; 16 MiB at most.
+
+    Returns
+    -------
+    sizes, symbols
+        ``uint8``: bytes of each symbol, and the symbols' bytes one after the other.
+    """
+
+def fsst_encode(
+    offsets: np.ndarray,
+    data: np.ndarray,
+    sizes: np.ndarray,
+    symbols: np.ndarray,
+    out: np.ndarray,
+    ends: np.ndarray,
+) -> int:
+    """Write each byte string as codes: the longest symbol at each place, else 255 and a byte.
+
+    Parameters
+    ----------
+    offsets, data
+        ``int64`` of shape (n + 1,), and ``uint8``.
+    sizes, symbols
+        As `fsst_train` gives them.
+    out
+        ``uint8``, two bytes a byte of the strings, written.
+    ends
+        ``int64``, shape (n,), written: where the codes of each string end.
+
+    Returns
+    -------
+    int
+        Bytes of codes.
+    """
+
+def fsst_decode(
+    codes: np.ndarray, sizes: np.ndarray, symbols: np.ndarray, skip: int, out: np.ndarray
+) -> int:
+    """Fill ``out`` with what codes stand for, without the first ``skip`` bytes of that.
+
+    Parameters
+    ----------
+    codes, sizes, symbols
+        ``uint8``, untrusted: everything is checked before it is used.
+    skip
+        Bytes; like the end of ``out`` it must not lie within a symbol.
+    out
+        ``uint8``, written; unspecified after an error.
+
+    Returns
+    -------
+    int
+        Bytes of codes that were used.
+
+    Raises
+    ------
+    ValueError
+        The codes end too early, have no symbol, or a symbol is cut.
+    """

@@ -22,7 +22,7 @@ from libc.stdint cimport (
     uint64_t,
     uintptr_t,
 )
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport calloc, free, qsort
 from libc.string cimport memcmp, memcpy, memset
 
 import numpy as np
@@ -42,3 +42,4 @@ include "bitpack.pxi"
 include "deltas.pxi"
 include "byte_streams.pxi"
 include "blooms.pxi"
+include "fsst.pxi"

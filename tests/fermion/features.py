@@ -359,6 +359,17 @@ def _text_encodings() -> Feature:
     return Feature(pa.table(columns), {"encodings": {**encodings, "flags": "bitmap"}})
 
 
+def _symbols() -> Feature:
+    texts = [f"value {i % 7} of many values" * (i % 3) for i in range(90)]
+    columns = {
+        "text": pa.array(texts),
+        "maybe": pa.array([None if i % 5 == 1 else text for i, text in enumerate(texts)]),
+        "raw": pa.array([text.encode() + bytes([i, 255]) for i, text in enumerate(texts)]),
+    }
+    options = {"profile": "random", "encodings": dict.fromkeys(columns, "fsst")}
+    return Feature(pa.table(columns), options, filter="text LIKE 'value 3%'")
+
+
 def _bloom_filters() -> Feature:
     columns = {
         "id": pa.array([i * 7919 for i in range(ROWS)]),
@@ -402,6 +413,7 @@ FEATURES: dict[str, Callable[[], Feature]] = {
     "compact": _compact,
     "number_encodings": _number_encodings,
     "text_encodings": _text_encodings,
+    "fsst": _symbols,
     "bloom_filters": _bloom_filters,
     "no_column_index": _no_column_index,
     "checksum_crc32": _checksum("crc32"),

@@ -109,6 +109,7 @@ def _decode(node: bytes, count: int, kind: str, dictionary: Slots) -> Slots:
         13: _rle,
         14: _byte_stream_split,
         15: _alp,
+        16: _fsst,
     }.get(encoding)
     if decode is not None:
         return decode(body, count, kind)
@@ -245,6 +246,35 @@ def _split_lengths(body: bytes, count: int, kind: str) -> Slots:
         first = slot_ends[frame - 1] if frame else 0
         values += _cut(piece, lengths[first : slot_ends[frame]])
     return values
+
+
+def _fsst(body: bytes, count: int, kind: str) -> Slots:
+    assert kind == "binary"
+    block_slots, known, width = struct.unpack_from("<IBB", body)
+    blocks = -(-count // block_slots)
+    ends = struct.unpack_from(f"<{blocks}I", body, 8)
+    at = 8 + 4 * blocks
+    sizes = list(body[at : at + known])
+    symbols = _cut(body[at + known :], sizes)
+    at += known + sum(sizes)
+    lengths = _integers(_child(body, align(at + ends[-1]))[0], count, _UNSIGNED[width])
+    values: list[bytes] = []
+    for block in range(blocks):
+        codes = body[at + (ends[block - 1] if block else 0) : at + ends[block]]
+        text = _without_codes(codes, symbols)
+        own = lengths[block_slots * block : block_slots * (block + 1)]
+        assert sum(own) == len(text)
+        values += _cut(text, own)
+    return values
+
+
+def _without_codes(codes: bytes, symbols: list[bytes]) -> bytes:
+    text, at = b"", 0
+    while at < len(codes):
+        escaped = codes[at] == 255
+        text += codes[at + 1 : at + 2] if escaped else symbols[codes[at]]
+        at += 1 + escaped
+    return text
 
 
 def _zstd(body: bytes, count: int, kind: str) -> Slots:

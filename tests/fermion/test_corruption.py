@@ -57,6 +57,7 @@ CI_FEATURES: dict[str, list[str] | None] = {
     "pages_and_stripes": None,
     "batches": None,
     "compact": None,
+    "fsst": ["text"],
     "bloom_filters": ["text", "money"],
     "no_column_index": None,
 }

@@ -45,6 +45,7 @@ ZSTD = Recipe(EncodingId.ZSTD, (PLAIN,))
 SPLIT = Recipe(EncodingId.BYTE_STREAM_SPLIT, (ZSTD,))
 WIDE = [physical for physical in FIXED if physical.width in (16, 32)]
 STRINGS = Recipe(EncodingId.SPLIT_LENGTHS, (PCODEC, ZSTD))
+SYMBOLS = Recipe(EncodingId.FSST, (PCODEC,))
 SETTINGS = policy_for(WriteOptions()).settings
 
 # Every encoding, alone and above others: (recipe, types it holds).
@@ -65,6 +66,8 @@ RECIPES: dict[str, tuple[Recipe, list[PhysicalType]]] = {
     "narrow over pcodec": (Recipe(EncodingId.NARROW, (PCODEC,)), WIDE),
     "split_lengths": (Recipe(EncodingId.SPLIT_LENGTHS, (FOR, PLAIN)), [BINARY]),
     "split_lengths with zstd": (STRINGS, [BINARY]),
+    "fsst": (Recipe(EncodingId.FSST, (FOR,)), [BINARY]),
+    "fsst over pcodec": (SYMBOLS, [BINARY]),
     "local dictionary": (
         Recipe(EncodingId.DICTIONARY_LOCAL, (FOR, PLAIN)),
         [*INTEGERS, *FLOATS, *FIXED, BINARY],
@@ -75,6 +78,10 @@ RECIPES: dict[str, tuple[Recipe, list[PhysicalType]]] = {
     ),
     "local dictionary of strings": (
         Recipe(EncodingId.DICTIONARY_LOCAL, (Recipe(EncodingId.RLE, (FOR, FOR)), STRINGS)),
+        [BINARY],
+    ),
+    "local dictionary of symbols": (
+        Recipe(EncodingId.DICTIONARY_LOCAL, (FOR, SYMBOLS)),
         [BINARY],
     ),
 }
@@ -185,6 +192,7 @@ def test_decimals_of_fifteen_digits_need_no_exceptions(exponent: int) -> None:
         (Recipe(EncodingId.NARROW, (FOR,)), np.array([1]), INT64),
         (SPLIT, binary_values([b"a"]), BINARY),
         (STRINGS, np.array([1]), INT64),
+        (SYMBOLS, np.array([1]), INT64),
         (Recipe(EncodingId.DICTIONARY_LOCAL, (FOR, PLAIN)), Bits.pack(np.ones(9, bool)), TYPES[0]),
     ],
 )

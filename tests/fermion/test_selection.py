@@ -109,7 +109,8 @@ def encode(
         ("noise", "compact", "plain"),
         ("coins", "compact", "bitmap"),
         ("comments", "balanced", "split_lengths(pcodec, zstd(plain))"),
-        ("comments", "fast", "split_lengths(for_bitpack, plain)"),
+        ("comments", "fast", "fsst(for_bitpack)"),
+        ("comments", "random", "fsst(pcodec)"),
         ("modes", "fast", "dictionary_local(for_bitpack, split_lengths(plain, plain))"),
     ],
 )

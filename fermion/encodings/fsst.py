@@ -1,0 +1,211 @@
+"""FSST: strings as codes of one byte, each for a symbol of up to 8 bytes that occurs often.
+
+After Boncz, Neumann and Leis, "FSST: Fast Random Access String Compression", VLDB 2020.
+
+====== =========== ============ ========================================================
+offset size        name         meaning
+====== =========== ============ ========================================================
+0      4           block_slots  values of a block; the last block holds the rest
+4      1           symbols      0 to 255
+5      1           length_width bytes of a length in child 0: 1, 2 or 4
+6      2           reserved     0
+8      4 * blocks  code_ends    codes up to the end of each block
+...    symbols     sizes        bytes of each symbol, 1 to 8
+...    sum(sizes)  symbol_bytes the symbols, one after the other
+...    ...         codes        of all values, one after the other
+====== =========== ============ ========================================================
+
+Zero padding to 8 bytes, then child 0: the values' lengths, unsigned integers. A code below
+``symbols`` stands for that symbol; 255 for the byte that follows it. Values share no codes, so a
+slot is found from its block's first code on.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+
+from fermion import kernels
+from fermion.encodings.protocol import (
+    BinaryPlan,
+    Buffer,
+    Child,
+    DecodeContext,
+    EncodeSettings,
+    Encoding,
+    Node,
+    Recipe,
+    node_parts,
+)
+from fermion.encodings.unsigned import UNSIGNED, narrowest, unsigned_dtype
+from fermion.errors import InvalidArgumentError, InvalidFileError
+from fermion.layout import EncodingId, align
+from fermion.values import BinaryValues, PhysicalType, Values
+
+_PARAMETERS = struct.Struct("<IBB2x")
+_BYTES_MAX = 0x7FFF_FFFF  # codes are up to twice as many, and have ends of 4 bytes
+_SYMBOL_BYTES_MAX = 8
+# Symbols decode many times faster than zstd, so a block is this part of a zstd frame.
+_BLOCKS_PER_FRAME = 16
+_BLOCK_SLOTS_MAX = 1024
+_SAMPLE_RUNS = 16
+_SAMPLE_RUN_BYTES = 1024
+
+
+class Fsst(Encoding):
+    """Bytes through a page's own table of symbols, lengths through a child."""
+
+    id = EncodingId.FSST
+
+    def encode(
+        self, values: Values, physical: PhysicalType, recipe: Recipe, settings: EncodeSettings
+    ) -> list[Buffer]:
+        """See `Encoding.encode`; ``recipe`` has a child for the lengths."""
+        if not isinstance(values, BinaryValues):
+            raise InvalidArgumentError("encoding fsst can only hold strings and binary")
+        total = int(values.offsets[-1])
+        if total > _BYTES_MAX:
+            raise InvalidArgumentError(
+                f"encoding fsst cannot hold a page of {total} bytes: expected at most {_BYTES_MAX}"
+            )
+        sizes, symbols = train_symbols(values)
+        codes, ends = _encode_bytes(values, sizes, symbols)
+        block = _block_slots(values, settings.frame_bytes)
+        code_ends = ends[np.minimum(np.arange(block, len(ends) + block, block), len(ends)) - 1]
+        lengths = narrowest(values.lengths)
+        width = lengths.dtype.itemsize
+        parameters = _PARAMETERS.pack(block, len(sizes), width)
+        child = settings.encode(lengths, UNSIGNED[width], recipe.children[0])
+        return node_parts(
+            self.id, [parameters, code_ends.astype("<u4"), sizes, symbols, codes], [child]
+        )
+
+    def plan_binary(
+        self,
+        node: Node,
+        count: int,
+        start: int,
+        stop: int,
+        offsets: np.ndarray,
+        context: DecodeContext,
+    ) -> BinaryPlan:
+        """See `Encoding.plan_binary`."""
+        layout = _Layout(node, count)
+        first, codes = layout.codes_of(start, stop)
+        lengths = context.numbers(layout.child, count, first, stop, layout.length_dtype)
+        skip = int(lengths[: start - first].sum(dtype=np.int64))
+        total = kernels.lengths_to_offsets(lengths[start - first :], offsets)
+        if skip + total > _SYMBOL_BYTES_MAX * len(codes):
+            raise InvalidFileError(
+                f"fsst node: expected at most {_SYMBOL_BYTES_MAX * len(codes)} bytes of "
+                f"{len(codes)} codes, found lengths of {skip + total}"
+            )
+
+        def fill(out: np.ndarray, base: int) -> None:
+            used = kernels.fsst_decode(
+                codes, layout.sizes, layout.symbols, skip, out[base : base + total]
+            )
+            if layout.ends_block(stop) and used != len(codes):
+                raise InvalidFileError(
+                    f"fsst node: expected {len(codes)} bytes of codes, found values in {used}"
+                )
+
+        return BinaryPlan(total, fill=fill)
+
+    def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
+        """See `Encoding.children`."""
+        return [("lengths", _Layout(node, count).child, count)]
+
+
+class _Layout:
+    """Where the parts of a node lie.
+
+    Attributes
+    ----------
+    sizes, symbols
+        ``uint8``: the bytes of each symbol; the symbols.
+    length_dtype, child
+        The lengths.
+    """
+
+    def __init__(self, node: Node, count: int) -> None:
+        node.expect_children(1)
+        self._block, symbols, width = node.unpack(_PARAMETERS)
+        if not self._block:
+            raise InvalidFileError("fsst node: expected blocks of at least 1 value, found 0")
+        self._count = count
+        self.length_dtype = unsigned_dtype(width)
+        at = node.start + _PARAMETERS.size
+        self._ends = node.array("<u4", -(-count // self._block), at)
+        at += self._ends.nbytes
+        self.sizes = node.array(np.uint8, symbols, at)
+        at += symbols
+        self.symbols = node.array(np.uint8, int(self.sizes.sum(dtype=np.int64)), at)
+        at += self.symbols.nbytes
+        self._codes = node.array(np.uint8, int(self._ends[-1]) if count else 0, at)
+        at += self._codes.nbytes
+        self.child = node.child(node.start + align(at - node.start))
+
+    def codes_of(self, start: int, stop: int) -> tuple[int, np.ndarray]:
+        """The first slot of the blocks that hold slots ``start`` to ``stop``, and their codes."""
+        first, last = start // self._block, (stop - 1) // self._block
+        begin = int(self._ends[first - 1]) if first else 0
+        end = int(self._ends[last])
+        if not begin <= end <= len(self._codes):
+            raise InvalidFileError(
+                f"fsst node: blocks {first} to {last} have codes {begin} to {end} "
+                f"of {len(self._codes)}"
+            )
+        return first * self._block, self._codes[begin:end]
+
+    def ends_block(self, stop: int) -> bool:
+        """Whether a block ends at this slot."""
+        return stop == self._count or stop % self._block == 0
+
+
+def train_symbols(values: BinaryValues) -> tuple[np.ndarray, np.ndarray]:
+    """Symbols for these strings: the bytes of each, and all their bytes; ``uint8`` both."""
+    sample = sample_of(values)
+    return kernels.fsst_train(sample.offsets, sample.data)
+
+
+def symbols_size(values: BinaryValues) -> tuple[int, int]:
+    """Bytes that these strings' codes and their symbols take."""
+    sizes, symbols = train_symbols(values)
+    codes, _ = _encode_bytes(values, sizes, symbols)
+    return len(codes), len(sizes) + len(symbols)
+
+
+def _encode_bytes(
+    values: BinaryValues, sizes: np.ndarray, symbols: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The codes, ``uint8``, and where those of each value end."""
+    out = np.empty(2 * int(values.offsets[-1]), np.uint8)
+    ends = np.empty(len(values), np.int64)
+    used = kernels.fsst_encode(values.offsets, values.data, sizes, symbols, out, ends)
+    return out[:used], ends
+
+
+def _block_slots(values: BinaryValues, frame_bytes: int) -> int:
+    """Values whose bytes are about a block: a power of 2."""
+    wanted = frame_bytes * len(values) // (_BLOCKS_PER_FRAME * max(int(values.offsets[-1]), 1))
+    return 1 << min(max(wanted, 1), _BLOCK_SLOTS_MAX).bit_length() - 1
+
+
+def sample_of(values: BinaryValues) -> BinaryValues:
+    """All of a few strings; of more bytes 16 runs of 1 KiB, spread evenly: always the same ones.
+
+    A run may begin and end within a value, however long that is.
+    """
+    total, run = int(values.offsets[-1]), _SAMPLE_RUN_BYTES
+    if total <= 2 * _SAMPLE_RUNS * run:
+        return values
+    offsets, parts = [np.zeros(1, np.int64)], []
+    starts = (np.arange(_SAMPLE_RUNS) * (total - run) // (_SAMPLE_RUNS - 1)).tolist()
+    for number, start in enumerate(starts):
+        low, high = values.offsets.searchsorted((start, start + run), "right").tolist()
+        ends = np.append(values.offsets[low:high], start + run)
+        offsets.append(ends - start + number * run)
+        parts.append(values.data[start : start + run])
+    return BinaryValues(np.concatenate(offsets), np.concatenate(parts))

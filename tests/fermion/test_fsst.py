@@ -1,0 +1,319 @@
+"""Symbols: both twins agree on every byte, damage is refused, and a slot needs its block alone."""
+
+from __future__ import annotations
+
+import struct
+from types import ModuleType
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fermion import kernels as compiled
+from fermion.encodings import fsst
+from fermion.encodings.decoding import TreeSlice, decode_trees
+from fermion.encodings.policy import policy_for
+from fermion.encodings.protocol import Recipe, parse_node
+from fermion.encodings.selection import choose, plain_size
+from fermion.errors import FermionError, InvalidFileError
+from fermion.kernels import reference_fsst
+from fermion.layout import EncodingId
+from fermion.options import PROFILES, WriteOptions
+from fermion.pages import encode_chunk
+from fermion.values import BINARY, BinaryValues, slice_values
+from tests.fermion.physical_values import assert_same, assert_slots_same, binary_values
+
+BOTH = pytest.mark.parametrize("k", [compiled, reference_fsst], ids=["compiled", "reference"])
+WORDS = [b"carefully", b"final", b"deposits", b"sleep", b"quickly", b"among", b"the", b"regular"]
+RECIPE = Recipe(EncodingId.FSST, (Recipe(EncodingId.FOR_BITPACK),))
+SETTINGS = policy_for(WriteOptions(profile="random")).settings
+
+few = settings(max_examples=settings.default.max_examples // 4)
+
+
+def texts_of(kind: str, count: int, seed: int = 0) -> BinaryValues:
+    """Byte strings of one kind."""
+    rng = np.random.default_rng(seed)
+    if kind == "words":
+        return binary_values([b" ".join(rng.choice(WORDS, 6)) for _ in range(count)])
+    lengths = rng.choice([0, 1, 2, 7, 8, 9, 30], count).tolist()
+    letters = {"noise": 256, "letters": 3, "zeros": 1}[kind]
+    return binary_values(
+        [rng.integers(0, letters, length, np.uint8).tobytes() for length in lengths]
+    )
+
+
+def encoded(k: ModuleType, values: BinaryValues, sizes: np.ndarray, symbols: np.ndarray):
+    """The codes of some strings, and where each string's end."""
+    out = np.empty(2 * int(values.offsets[-1]), np.uint8)
+    ends = np.empty(len(values), np.int64)
+    used = k.fsst_encode(values.offsets, values.data, sizes, symbols, out, ends)
+    return out[:used], ends
+
+
+@few
+@given(
+    kind=st.sampled_from(["words", "noise", "letters", "zeros"]),
+    count=st.sampled_from([0, 1, 2, 30, 120]),
+    seed=st.integers(0, 1000),
+    kept=st.sampled_from([0, 1, 7, 255]),
+)
+def test_both_twins_train_encode_and_decode_alike(kind: str, count: int, seed: int, kept: int):
+    """With all of the symbols that were trained, and with a few of them."""
+    values = texts_of(kind, count, seed)
+    sizes, symbols = compiled.fsst_train(values.offsets, values.data)
+    twins = reference_fsst.fsst_train(values.offsets, values.data)
+    assert (sizes.tolist(), symbols.tobytes()) == (twins[0].tolist(), twins[1].tobytes())
+    sizes = sizes[:kept]
+    symbols = symbols[: int(sizes.sum())]
+    codes, ends = encoded(compiled, values, sizes, symbols)
+    others, other_ends = encoded(reference_fsst, values, sizes, symbols)
+    assert (codes.tobytes(), ends.tolist()) == (others.tobytes(), other_ends.tolist())
+    for first, last in {(0, count), (count // 3, count // 2)}:
+        skip, stop = values.offsets[[first, last]].tolist()
+        for k in (compiled, reference_fsst):
+            out = np.empty(stop - skip, np.uint8)
+            used = k.fsst_decode(codes, sizes, symbols, skip, out)
+            assert used == (ends[last - 1] if stop else 0) or stop == skip
+            assert out.tobytes() == values.data[skip:stop].tobytes()
+
+
+@BOTH
+def test_offsets_into_the_middle_of_bytes_are_taken(k: ModuleType):
+    values = texts_of("words", 40)
+    part = values.offsets[3:9]
+    sizes, symbols = k.fsst_train(part, values.data)
+    out, ends = np.empty(2 * int(part[-1] - part[0]), np.uint8), np.empty(5, np.int64)
+    used = k.fsst_encode(part, values.data, sizes, symbols, out, ends)
+    back = np.empty(int(part[-1] - part[0]), np.uint8)
+    assert k.fsst_decode(out[:used], sizes, symbols, 0, back) == used
+    assert back.tobytes() == values.data[part[0] : part[-1]].tobytes()
+
+
+def one(k: ModuleType, codes: bytes, skip: int, size: int) -> bytes:
+    """Decode with the symbols "a", "bc" and "defghijk"."""
+    out = np.empty(size, np.uint8)
+    sizes = np.array([1, 2, 8], np.uint8)
+    symbols = np.frombuffer(b"abcdefghijk", np.uint8)
+    k.fsst_decode(np.frombuffer(codes, np.uint8), sizes, symbols, skip, out)
+    return out.tobytes()
+
+
+@BOTH
+def test_codes_stand_for_symbols_and_escaped_bytes(k: ModuleType):
+    assert one(k, b"\0\1\2\xff!", 0, 12) == b"abcdefghijk!"
+    assert one(k, b"\0\1\2\xff!", 3, 8) == b"defghijk"
+    assert one(k, b"\0\xff\xff" * 100, 0, 200) == b"a\xff" * 100
+    assert one(k, b"", 0, 0) == b""
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("codes", "skip", "size"),
+    [
+        (b"\0", 0, 2),
+        (b"", 0, 1),
+        (b"", 1, 0),
+        (b"\0\xff", 0, 2),
+        (b"\xff", 1, 0),
+        (b"\3", 0, 1),
+        (b"\0" * 100 + b"\3" + b"\0" * 100, 0, 150),
+        (b"\x80", 1, 1),
+        (b"\2", 0, 7),
+        (b"\2\0", 3, 6),
+        (b"\2" * 40, 0, 8 * 40 - 1),
+        (b"\0", -1, 0),
+    ],
+)
+def test_codes_that_do_not_fit_are_refused(k: ModuleType, codes: bytes, skip: int, size: int):
+    with pytest.raises(ValueError):
+        one(k, codes, skip, size)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("sizes", "symbols"), [([0], b""), ([9], b"abcdefghi"), ([2], b"a"), ([2], b"abc"), ([], b"a")]
+)
+def test_symbols_of_wrong_sizes_are_refused(k: ModuleType, sizes: list[int], symbols: bytes):
+    with pytest.raises(ValueError):
+        k.fsst_decode(
+            np.zeros(1, np.uint8),
+            np.array(sizes, np.uint8),
+            np.frombuffer(symbols, np.uint8),
+            0,
+            np.empty(1, np.uint8),
+        )
+    with pytest.raises(ValueError):
+        encoded(
+            k, texts_of("words", 3), np.array(sizes, np.uint8), np.frombuffer(symbols, np.uint8)
+        )
+
+
+@BOTH
+def test_too_many_symbols_and_too_little_room_are_refused(k: ModuleType):
+    values = texts_of("words", 3)
+    full = np.ones(256, np.uint8)
+    with pytest.raises(ValueError):
+        encoded(k, values, full, full)
+    room = np.empty(2 * int(values.offsets[-1]), np.uint8)
+    for out, ends in ((room[1:], np.empty(3, np.int64)), (room, np.empty(2, np.int64))):
+        with pytest.raises(ValueError):
+            k.fsst_encode(values.offsets, values.data, full[:1], full[:1], out, ends)
+    for offsets in ([0, 10**6], [5, 3], [-1, 3]):
+        with pytest.raises(ValueError):
+            k.fsst_train(np.array(offsets), values.data)
+
+
+@few
+@given(seed=st.integers(0, 2**32 - 1))
+def test_random_codes_give_bytes_or_an_error_from_both(seed: int):
+    """Damage: both twins decode to the same bytes, or both refuse."""
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(0, 256))
+    sizes = rng.integers(1, 9, count).astype(np.uint8)
+    symbols = rng.integers(0, 256, int(sizes.sum()), np.uint8)
+    codes = rng.integers(0, rng.choice([max(count, 1), 256]), 300).astype(np.uint8)
+    skip, size = int(rng.choice([0, 3])), int(rng.choice([0, 1, 64, 65, 400]))
+    found = []
+    for k in (compiled, reference_fsst):
+        out = np.empty(size, np.uint8)
+        try:
+            found.append((k.fsst_decode(codes, sizes, symbols, skip, out), out.tobytes()))
+        except ValueError:
+            found.append(None)
+    assert found[0] == found[1]
+
+
+def tree_of(values: BinaryValues) -> bytes:
+    return b"".join(map(bytes, SETTINGS.encode(values, BINARY, RECIPE)))
+
+
+def as_it_is(_: int, error: Exception) -> FermionError:
+    return error if isinstance(error, FermionError) else InvalidFileError(str(error))
+
+
+def decode(tree: bytes, count: int, start: int, stop: int) -> BinaryValues:
+    part = TreeSlice(parse_node(tree, 0, len(tree), 1), count, start, stop, 2**40)
+    return decode_trees([part], BINARY, None, as_it_is)
+
+
+def codes_of(tree: bytes, count: int) -> tuple[int, int, list[int]]:
+    """Slots of a block, where the codes start in the tree, and where each block's end."""
+    block, known = struct.unpack_from("<IB", tree, 8)
+    blocks = -(-count // block)
+    ends = np.frombuffer(tree, "<u4", blocks, 16).tolist()
+    at = 16 + 4 * blocks
+    return block, at + known + sum(tree[at : at + known]), ends
+
+
+def test_one_string_is_read_from_its_own_block():
+    """The codes of every other block are overwritten with codes that end too early."""
+    values = texts_of("words", 2000)
+    tree = bytearray(tree_of(values))
+    block, start, ends = codes_of(tree, len(values))
+    assert 16 <= block <= 64
+    assert len(ends) > 30
+    wanted = 11
+    for at, (low, high) in enumerate(zip([0, *ends], ends, strict=False)):
+        if at != wanted:
+            tree[start + low : start + high] = b"\xff" * (high - low)
+    for low, high in [(0, 1), (0, block), (block - 1, block), (3, 9)]:
+        first, last = wanted * block + low, wanted * block + high
+        found = decode(bytes(tree), len(values), first, last)
+        assert_same(found, slice_values(values, first, last))
+
+
+@pytest.mark.parametrize(
+    ("offset", "value", "what"),
+    [
+        (8, 0, "blocks of at least 1 value"),
+        (8, 1, "fsst node at byte 0: expected"),
+        (12, 0, "encoding tree"),
+        (13, 3, "bytes"),
+    ],
+)
+def test_a_node_that_contradicts_itself_is_refused(offset: int, value: int, what: str):
+    values = texts_of("words", 300)
+    tree = bytearray(tree_of(values))
+    tree[offset] = value
+    with pytest.raises(InvalidFileError, match=what):
+        decode(bytes(tree), 300, 0, 300)
+
+
+def test_a_block_that_ends_before_it_starts_is_refused():
+    values = texts_of("words", 300)
+    tree = bytearray(tree_of(values))
+    block = codes_of(tree, 300)[0]
+    tree[16 + 4 * 5 : 16 + 4 * 6] = b"\xff" * 4
+    with pytest.raises(InvalidFileError, match="blocks 6 to 6 have codes"):
+        decode(bytes(tree), 300, 6 * block, 6 * block + 2)
+
+
+def test_codes_after_the_last_value_are_refused():
+    values = binary_values([b"ab", b"cd"])
+    tree = bytearray(tree_of(values))
+    _, start, ends = codes_of(tree, 2)
+    assert tree[start : start + ends[-1]] == b"\xffa\xffb\xffc\xffd"
+    tree[start : start + 4] = b"\0\0\0\0"
+    with pytest.raises(InvalidFileError, match="a code is not below"):
+        decode(bytes(tree), 2, 0, 2)
+
+
+def test_a_value_longer_than_a_block_gets_a_block_of_its_own():
+    values = binary_values([b"abcdefgh" * 40_000, b"", b"x", b"abcdefgh" * 4000])
+    tree = tree_of(values)
+    assert codes_of(tree, 4)[0] == 1
+    assert len(tree) < values.data.nbytes / 4
+    for low, high in [(0, 4), (1, 2), (1, 3), (3, 4)]:
+        assert_same(decode(tree, 4, low, high), slice_values(values, low, high))
+
+
+def test_symbols_are_chosen_in_the_profiles_without_frames_only():
+    values = texts_of("words", 8000)
+    chosen = {
+        profile: choose(values, BINARY, 1, options=WriteOptions(profile=profile)).recipe.encoding
+        for profile in PROFILES
+    }
+    assert chosen == {
+        "balanced": EncodingId.SPLIT_LENGTHS,
+        "compact": EncodingId.SPLIT_LENGTHS,
+        "fast": EncodingId.FSST,
+        "random": EncodingId.FSST,
+    }
+
+
+@pytest.mark.parametrize("profile", ["fast", "random"])
+def test_the_estimate_is_near_the_bytes_written(profile: str):
+    values = texts_of("words", 30_000)
+    options = WriteOptions(profile=profile)
+    choice = choose(values, BINARY, 1, options=options)
+    chunk = encode_chunk(values, BINARY, np.array([0, len(values)]), options=options)
+    written = sum(map(len, chunk.pages))
+    assert 0.9 * written <= choice.size <= 1.1 * written
+
+
+@pytest.mark.parametrize("kind", ["noise", "letters", "words"])
+@pytest.mark.parametrize("count", [1, 5, 3000])
+def test_a_page_of_symbols_is_never_larger_than_a_plain_one(kind: str, count: int):
+    """Forced on noise, which symbols only make longer, the page is plain."""
+    values = texts_of(kind, count)
+    cuts = np.array([0, count])
+    chunk = encode_chunk(values, BINARY, cuts, options=WriteOptions(), forced="fsst")
+    assert len(chunk.pages[0]) <= 16 + plain_size(values, BINARY)
+    assert_slots_same(chunk, cuts, BINARY, values, [(0, count), (count // 2, count)])
+
+
+def test_a_value_that_symbols_only_make_longer_is_stored_plain():
+    values = binary_values([np.random.default_rng(0).bytes(100_000)])
+    chunk = encode_chunk(values, BINARY, np.array([0, 1]), options=WriteOptions(), forced="fsst")
+    assert int.from_bytes(chunk.pages[0][2:4], "little") == EncodingId.PLAIN
+
+
+def test_the_sample_is_bounded_however_long_a_value_is():
+    """Training sees 16 KiB of ten million bytes, so its time does not grow with them."""
+    values = binary_values([b"abc" * 3_000_000, b"", b"defg" * 300_000])
+    sample = fsst.sample_of(values)
+    assert int(sample.offsets[-1]) == sample.data.nbytes == 16 * 1024
+    assert np.all(np.diff(sample.offsets) >= 0)
+    assert set(sample.data.tobytes()) == set(b"abcdefg")
