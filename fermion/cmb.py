@@ -73,6 +73,8 @@ class ChunkRecord:
         Bytes and slots of each page (a dictionary page first, with 0 slots).
     page_mins, page_maxs
         ``int64``, one a page.
+    shared_entries
+        How many entries of the column's global dictionary its pages may refer to.
     extension
         Extension records by tag.
     """
@@ -87,6 +89,7 @@ class ChunkRecord:
     page_rows: Sequence[int] = ()
     page_mins: Sequence[int] = ()
     page_maxs: Sequence[int] = ()
+    shared_entries: int = 0
     extension: dict[ExtTag, bytes] = field(default_factory=dict)
 
 
@@ -255,7 +258,7 @@ class ColumnBlock:
         sizes: Sequence[int],
     ) -> None:
         self._data, self._where = data, where
-        self._chunk_stop, self._file_size = chunk_stop, file_size
+        self.chunk_stop, self._file_size = chunk_stop, file_size
         self._types = stream_types
         self._stripe_size, stream_size, self._simple_size, self._full_size, self._page_size = sizes
         self._check_frame()
@@ -367,10 +370,10 @@ class ColumnBlock:
                 f"{self._where}: CMB: stream {stream}, stripe {stripe}: chunk at "
                 f"{chunk.offset}+{chunk.length}, the file has {self._file_size} bytes"
             )
-        if chunk.offset < HEAD.itemsize or chunk.offset + chunk.length > self._chunk_stop:
+        if chunk.offset < HEAD.itemsize or chunk.offset + chunk.length > self.chunk_stop:
             raise self.error(
                 f"stream {stream}, stripe {stripe}: chunk at {chunk.offset}+{chunk.length}, "
-                f"data ends at {self._chunk_stop}"
+                f"data ends at {self.chunk_stop}"
             )
         return chunk
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from fermion.arrow_types import Node, NodeKind
 from fermion.cmb import Chunk, ColumnBlock
 from fermion.file_index import FileIndex
+from fermion.global_dictionary import dictionary_record
 from fermion.layout import PAGE_HEADER, ChunkFlag, DescType, EncodingId, StreamType
 from fermion.projection import Projected
 from fermion.statistics import ColumnStatistics
@@ -50,14 +51,24 @@ class ChunkMetadata:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedDictionary:
+    """The dictionary that stripes of a stream share: where it lies, and its entries."""
+
+    offset: int
+    length: int
+    entries: int
+
+
+@dataclass(frozen=True, slots=True)
 class StreamMetadata:
-    """One stream of a column, over all stripes."""
+    """One stream of a column, over all stripes; ``dictionary`` is None where they share none."""
 
     ordinal: int
     type: StreamType
     path: tuple[str, ...]
     desc_type: DescType
     chunks: tuple[ChunkMetadata, ...]
+    dictionary: SharedDictionary | None = None
 
     @property
     def length(self) -> int:
@@ -87,8 +98,10 @@ class ColumnMetadata:
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes of all pages."""
-        return sum(stream.length for stream in self.streams)
+        """Bytes of all pages, and of the dictionaries that stripes share."""
+        shared = (stream.dictionary for stream in self.streams)
+        own = sum(stream.length for stream in self.streams)
+        return own + sum(each.length for each in shared if each is not None)
 
     @property
     def encodings(self) -> tuple[str, ...]:
@@ -169,7 +182,24 @@ def _stream(
         _chunk(block, headers, block.chunk(ordinal, stripe), stripe, stream_type, node)
         for stripe in range(block.num_stripes)
     )
-    return StreamMetadata(ordinal, stream_type, path, block.desc_type(ordinal), chunks)
+    return StreamMetadata(
+        ordinal,
+        stream_type,
+        path,
+        block.desc_type(ordinal),
+        chunks,
+        _shared_dictionary(block, ordinal),
+    )
+
+
+def _shared_dictionary(block: ColumnBlock, ordinal: int) -> SharedDictionary | None:
+    found = None
+    for stripe in range(block.num_stripes):
+        chunk = block.chunk(ordinal, stripe)
+        record = None if chunk.is_empty else dictionary_record(block, chunk)
+        if record is not None:
+            found = SharedDictionary(record.offset, record.length, record.count)
+    return found
 
 
 def _chunk(

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from fermion.cmb import Chunk, ColumnBlock
+from fermion.global_dictionary import DictionaryRecord, dictionary_record
 from fermion.layout import CHUNK_SLOTS_MAX, ChunkFlag
 from fermion.predicate.ranges import RowRanges
 
 # Plain integers: operations on enum flags are slow where many columns are planned.
 _FIRST_PAGE_IS_DICT = int(ChunkFlag.FIRST_PAGE_IS_DICT)
 _DENSE_NO_NULL_SLOTS = int(ChunkFlag.DENSE_NO_NULL_SLOTS)
+_USES_GLOBAL_DICT = int(ChunkFlag.USES_GLOBAL_DICT)
 
 
 def times(ranges: RowRanges | None, factor: int) -> RowRanges | None:
@@ -65,7 +67,10 @@ class StreamPlan:
     Attributes
     ----------
     dictionary
-        The dictionary page's place, None where the chunk has none.
+        The place of the chunk's dictionary page, or of the global dictionary that it refers to;
+        None where there is none, or none is needed.
+    shared
+        What the CMB says of the global dictionary; None where the chunk refers to none.
     nulls_removed
         Whether pages may leave their null slots out.
     """
@@ -73,6 +78,7 @@ class StreamPlan:
     spans: tuple[PageSpan, ...]
     dictionary: tuple[int, int] | None = None
     nulls_removed: bool = False
+    shared: DictionaryRecord | None = None
 
 
 def plan_stream(
@@ -94,6 +100,10 @@ def plan_stream(
     """
     has_dictionary = bool(chunk.flags & _FIRST_PAGE_IS_DICT)
     nulls_removed = bool(chunk.flags & _DENSE_NO_NULL_SLOTS)
+    shared = dictionary_record(block, chunk) if chunk.flags & _USES_GLOBAL_DICT else None
+    dictionary = None if shared is None else shared.place
+    if has_dictionary and shared is not None:
+        raise block.error(f"the chunk at {chunk.offset} has a dictionary and uses a global one too")
     metas = block.pages(chunk)
     if metas is None:
         if has_dictionary:
@@ -104,7 +114,7 @@ def plan_stream(
                 return StreamPlan(())
             start, stop = int(ranges.starts[0]), int(ranges.stops[-1])
         span = PageSpan(chunk.offset, chunk.length, slots, 0 if from_page_start else start, stop, 0)
-        return StreamPlan((span,), None, nulls_removed)
+        return StreamPlan((span,), dictionary, nulls_removed, shared)
     sizes = metas["pageSize"].astype(np.int64)
     offsets = chunk.offset + np.cumsum(sizes) - sizes
     rows = metas["rowCount"].astype(np.int64)
@@ -130,8 +140,11 @@ def plan_stream(
         )
         for page, start, stop in _touched(cuts, ranges)
     )
-    dictionary = (chunk.offset, int(sizes[0])) if has_dictionary and spans else None
-    return StreamPlan(spans, dictionary, nulls_removed)
+    if not spans:
+        return StreamPlan(spans, None, nulls_removed)
+    if has_dictionary:
+        dictionary = (chunk.offset, int(sizes[0]))
+    return StreamPlan(spans, dictionary, nulls_removed, shared)
 
 
 def validity_ranges(block: ColumnBlock, chunk: Chunk, ranges: RowRanges | None) -> RowRanges | None:

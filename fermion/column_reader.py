@@ -22,12 +22,13 @@ from fermion.column_plan import (
     validity_ranges,
 )
 from fermion.errors import InvalidFileError
+from fermion.global_dictionary import DictionaryRecord, entries_array
 from fermion.layout import ALL_NULL_LENGTH
 from fermion.predicate.ranges import RowRanges
 from fermion.source import CountingSource
 from fermion.stream_decoder import DecodeOptions, FetchedStream, PageValidity
 from fermion.streams import ColumnStreams
-from fermion.validity import Validity, settled
+from fermion.validity import Validity, settled, to_flags
 from fermion.values import BITS, UINT32, Bits, PhysicalType, Values
 
 COLUMNS_PER_TASK = 32
@@ -47,6 +48,7 @@ class ColumnTask:
         "_options",
         "_page_validity",
         "_planned",
+        "_shared",
         "block",
         "node",
         "rows",
@@ -70,6 +72,7 @@ class ColumnTask:
         self.streams = ColumnStreams(wanted)
         self._options, self._as_dictionary = options, as_dictionary
         self._coded: tuple[np.ndarray, Values] | None = None
+        self._shared: DictionaryRecord | None = None
         self._frontier = [(node, ranges, rows)] if block is not None else []
         self._planned: dict[int, StreamPlan | Chunk] = {}
         self._page_validity: dict[int, PageValidity] = {}
@@ -91,7 +94,7 @@ class ColumnTask:
     ) -> None:
         self._plan_stream(node.validity, self._around(node, ranges), slots, requests)
         if node.kind is NodeKind.LEAF:
-            self._plan_stream(node.stream, ranges, slots, requests)
+            self._plan_stream(node.stream, ranges, slots, requests, physical=node.physical)
         elif node.kind is NodeKind.LIST:
             self._plan_stream(node.stream, ranges, slots, requests, from_page_start=True)
             if ranges is None:
@@ -122,6 +125,7 @@ class ColumnTask:
         requests: list[tuple[int, int]],
         *,
         from_page_start: bool = False,
+        physical: PhysicalType | None = None,
     ) -> None:
         assert self.block is not None
         chunk = self.block.chunk(ordinal, self.stripe)
@@ -129,6 +133,9 @@ class ColumnTask:
             self._planned[ordinal] = chunk
             return
         plan = plan_stream(self.block, chunk, ranges, slots, from_page_start=from_page_start)
+        known = self._options.dictionaries
+        if plan.shared is not None and physical and known.knows(plan.shared, physical):
+            plan = replace(plan, dictionary=None)
         self._planned[ordinal] = plan
         if plan.dictionary is not None:
             requests.append(plan.dictionary)
@@ -216,6 +223,7 @@ class ColumnTask:
                 raise self._error(f"stream {node.stream} has no data for {wanted} slots")
             return None
         fetched = self._fetched(node.stream, node.physical, taken)
+        self._shared = fetched.plan.shared
         valid = self._page_validity.get(node.stream)
         if self._as_dictionary:
             self._coded = fetched.codes(ranges, slots, valid)
@@ -330,13 +338,13 @@ class ColumnTask:
         return array.dictionary_encode() if self._as_dictionary else array
 
     def _dictionary_array(self, codes: np.ndarray, values: Values) -> pa.Array:
-        leaf = replace(self.node, validity=0, stream=1, stop=2)
-        count = len(values)
-        entries = ColumnStreams(count, {0: count, 1: count}, {0: None}, {}, {1: values})
+        known = self._options.dictionaries
+        shared = self._shared and known.array(self._shared, self.node)
+        entries = entries_array(self.node, values) if shared is None else shared
         validity = self.streams.validity[self.node.validity]
-        mask = ~validity.unpack() if isinstance(validity, Bits) else None
+        mask = None if validity is None else ~to_flags(validity, len(codes))
         indices = pa.array(codes.astype(np.int32), mask=mask)
-        return pa.DictionaryArray.from_arrays(indices, assemble(leaf, entries))
+        return pa.DictionaryArray.from_arrays(indices, entries)
 
 
 def null_column(node: Node, rows: int, where: str) -> pa.Array:

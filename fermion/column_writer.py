@@ -11,6 +11,7 @@ import pyarrow as pa
 from fermion.arrow_types import Node, NodeKind, Order
 from fermion.bloom import build_bloom
 from fermion.cmb import ALL_NULL_CHUNK, DEFAULT_CHUNK, ChunkRecord
+from fermion.encodings.growing import GrowingDictionary
 from fermion.encodings.selection import ChoiceMemory
 from fermion.errors import InvalidArgumentError
 from fermion.layout import (
@@ -60,31 +61,41 @@ class ColumnPlan:
         Path of each DATA stream by ordinal; None below a list.
     memories
         What was chosen for each stream in the stripe before.
+    dictionaries
+        What the stripes of some DATA streams share, by ordinal.
     """
 
     node: Node
     options: WriteOptions
     paths: dict[int, tuple[str, ...]]
     memories: dict[int, ChoiceMemory] = field(default_factory=dict)
+    dictionaries: dict[int, GrowingDictionary] = field(default_factory=dict)
 
     @classmethod
     def of(cls, node: Node, options: WriteOptions) -> ColumnPlan:
         """The plan of a top-level column."""
-        return cls(node, options, dict(_leaf_paths(node, (node.name,))))
+        plan = cls(node, options, dict(_leaf_paths(node, (node.name,))))
+        if options.global_dictionaries:
+            for leaf in node.walk():
+                named = plan.name(leaf.stream) in options.global_dictionaries
+                if named and leaf.physical is not None and leaf.physical != BITS:
+                    plan.dictionaries[leaf.stream] = GrowingDictionary.of(leaf.physical)
+        return plan
+
+    def name(self, ordinal: int) -> str:
+        """What options call a leaf: its dotted path; below a list, the column."""
+        return ".".join(self.paths.get(ordinal, (self.node.name,)))
 
     def forced(self, ordinal: int) -> str | None:
         """The encoding that the options force for a leaf, None for a free choice."""
-        if not self.options.encodings:
-            return None
-        name = ".".join(self.paths.get(ordinal, (self.node.name,)))
-        return self.options.encodings.get(name)
+        return self.options.encodings.get(self.name(ordinal)) if self.options.encodings else None
 
     def wants_statistics(self, ordinal: int) -> bool:
         """Whether bounds are kept for a leaf."""
         wanted = self.options.statistics
         if isinstance(wanted, bool):
             return wanted
-        return ".".join(self.paths.get(ordinal, (self.node.name,))) in wanted
+        return self.name(ordinal) in wanted
 
     def wants_bloom(self, ordinal: int) -> bool:
         """Whether a leaf gets a bloom filter."""
@@ -304,6 +315,7 @@ class _Encoder:
             validity=validity,
             forced=plan.forced(ordinal) if is_data else None,
             memory=plan.memory(ordinal),
+            shared=plan.dictionaries.get(ordinal) if is_data else None,
         )
 
 
@@ -336,6 +348,8 @@ def encoded_stream(
         flags |= ChunkFlag.FIRST_PAGE_IS_DICT
     if chunk.nulls_removed:
         flags |= ChunkFlag.DENSE_NO_NULL_SLOTS
+    if chunk.shared_entries:
+        flags |= ChunkFlag.USES_GLOBAL_DICT
     if sum(sizes) > CHUNK_LENGTH_MAX:
         raise InvalidArgumentError(
             f"a chunk of {sum(sizes)} bytes; at most {CHUNK_LENGTH_MAX} fit: lower stripe_bytes"
@@ -350,5 +364,6 @@ def encoded_stream(
         page_rows=rows,
         page_mins=lows,
         page_maxs=highs,
+        shared_entries=chunk.shared_entries,
     )
     return EncodedStream(record, list(chunk.pages))

@@ -20,6 +20,7 @@ from fermion.errors import InvalidArgumentError
 from fermion.file_info import VIRTUAL_COLUMNS, FileInfo
 from fermion.file_metadata import ColumnLog, FileContents
 from fermion.footer import build_head
+from fermion.global_dictionary import encode_dictionary
 from fermion.layout import (
     INT64_MAX,
     INT64_MIN,
@@ -82,6 +83,7 @@ class Writer:
         self._batch_records: list[list[ChunkRecord]] = [[], []]
         self._batches: BatchLog | None = None
         self._blooms: list[tuple[ChunkRecord, bytes]] = []
+        self._has_index_area = False
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = self._pending_bytes = self._rows = 0
         self._stripe_rows: list[int] = []
@@ -296,9 +298,7 @@ class Writer:
 
     def _finish(self) -> FileInfo:
         self._put(bytes(align(self._position) - self._position))
-        for record, bloom in self._blooms:
-            record.extension[ExtTag.BLOOM] = bloom_record(self._position, bloom)
-            self._put(bloom)
+        self._put_index_area()
         statistics = [log.merged() for log in self._logs]
         contents = FileContents(
             schema=self.schema,
@@ -327,9 +327,21 @@ class Writer:
             batch=self._batches.range if self._batches is not None else None,
         )
 
+    def _put_index_area(self) -> None:
+        start = self._position
+        for record, bloom in self._blooms:
+            record.extension[ExtTag.BLOOM] = bloom_record(self._position, bloom)
+            self._put(bloom)
+        for plan, log in zip(self._plans, self._logs, strict=True):
+            for stream, dictionary in plan.dictionaries.items():
+                if len(dictionary.entries):
+                    own = log.streams[stream]
+                    self._put(encode_dictionary(dictionary, own, self._position, self.options))
+        self._has_index_area = self._position > start
+
     def _settings(self) -> int:
         settings = Setting.BATCH if self._batches is not None else Setting(0)
-        if self._blooms:
+        if self._has_index_area:
             settings |= Setting.HAS_INDEX_AREA
         if not self.options.column_index:
             settings |= Setting.NO_CIT
@@ -345,7 +357,7 @@ def _difference(expected: pa.Schema, found: pa.Schema) -> str:
 
 
 def _check_option_columns(options: WriteOptions, plans: Sequence[ColumnPlan]) -> None:
-    named = [*options.encodings, *options.bloom_filters]
+    named = [*options.encodings, *options.bloom_filters, *options.global_dictionaries]
     if not isinstance(options.statistics, bool):
         named += options.statistics
     if not named:
@@ -365,6 +377,16 @@ def _check_option_columns(options: WriteOptions, plans: Sequence[ColumnPlan]) ->
         if name not in leaves or leaves[name].order is Order.NONE:
             raise InvalidArgumentError(
                 f"bloom_filters: column {name!r} is no scalar of a type with equality"
+            )
+    shared = {plan.name(stream) for plan in plans for stream in plan.dictionaries}
+    for name in options.global_dictionaries:
+        if name not in shared:
+            raise InvalidArgumentError(
+                f"global_dictionaries: column {name!r} has no values that a dictionary can hold"
+            )
+        if name in options.encodings:
+            raise InvalidArgumentError(
+                f"column {name!r} has both a global dictionary and a forced encoding"
             )
 
 

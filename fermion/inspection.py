@@ -260,8 +260,13 @@ def describe_pages(index: FileIndex, stream: StreamMetadata) -> Iterator[PageDes
     """
     for chunk in stream.chunks:
         for page in chunk.pages:
-            data = index.source.read(page.offset, page.length)
-            yield describe_page(PageSlice(data, page.offset, None, 0, 0), where=index.where)
+            yield describe_place(index, page.offset, page.length)
+
+
+def describe_place(index: FileIndex, offset: int, length: int) -> PageDescription:
+    """The encodings of the page at a place of the file; parameters and errors as above."""
+    page = PageSlice(index.source.read(offset, length), offset, None, 0, 0)
+    return describe_page(page, where=index.where)
 
 
 def tree_label(tree: NodeDescription) -> str:

@@ -36,6 +36,10 @@ class WriteOptions:
         Forced encoding by column name (``"s.a"`` for a nested leaf).
     bloom_filters
         Columns that get a bloom filter per chunk.
+    global_dictionaries
+        Columns whose stripes share one dictionary; the name of a list or map stands for all
+        values in it. Stripes that would make it larger than 1 Mi entries or 16 MiB, and those
+        after them, are encoded as those of other columns.
     statistics
         False writes no bounds; a sequence of names limits them to these columns.
     checksum
@@ -57,6 +61,7 @@ class WriteOptions:
     compression_level: int | None = None
     encodings: Mapping[str, str] = field(default_factory=dict)
     bloom_filters: Sequence[str] = ()
+    global_dictionaries: Sequence[str] = ()
     statistics: bool | Sequence[str] = True
     checksum: Literal["crc32c", "crc32", "none"] = "crc32c"
     column_index: bool = True
@@ -95,7 +100,8 @@ class ReadOptions:
         Ranges nearer than the gap become one request, up to the span. None takes 64 KiB and
         4 MiB for local files, 1 MiB and 16 MiB for others.
     keep_dictionaries
-        Give dictionary-encoded columns back as Arrow dictionaries.
+        Give dictionary-encoded columns back as Arrow dictionaries: a column whose stripes share
+        one has that one in all batches, one whose stripes each have their own has one a stripe.
     verify_checksums
         Verify page checksums before decoding.
     use_statistics

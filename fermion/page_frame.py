@@ -62,6 +62,11 @@ class Frame(NamedTuple):
     start: int
 
 
+def root_encoding(page: bytes) -> int:
+    """The encoding of a page's root."""
+    return int.from_bytes(page[2:4], "little")
+
+
 def seal_page(
     parts: Sequence[Buffer],
     kind: ChecksumKind,

@@ -13,6 +13,7 @@ import numpy as np
 
 from fermion.compression import compress
 from fermion.encodings.decoding import TreeSlice, decode_tree_codes, decode_trees
+from fermion.encodings.growing import GrowingDictionary
 from fermion.encodings.policy import policy_for
 from fermion.encodings.protocol import (
     Buffer,
@@ -35,6 +36,7 @@ from fermion.encodings.removed_nulls import (
 from fermion.encodings.selection import (
     ChoiceMemory,
     choose,
+    choose_codes,
     describe_recipe,
     plain_recipe,
     plain_size,
@@ -42,7 +44,7 @@ from fermion.encodings.selection import (
 from fermion.errors import FermionError, InvalidArgumentError, InvalidFileError
 from fermion.layout import ALIGNMENT, ChecksumKind, Codec, EncodingId
 from fermion.options import WriteOptions
-from fermion.page_frame import CHECKSUM_KINDS, Frame, open_page, seal_page
+from fermion.page_frame import CHECKSUM_KINDS, Frame, open_page, root_encoding, seal_page
 from fermion.validity import Validity
 from fermion.values import BinaryValues, Bits, PhysicalType, Values, slice_values, slots_bytes
 
@@ -67,6 +69,9 @@ class EncodedChunk:
         Whether ``pages[0]`` is the chunk's dictionary page; it holds no slots.
     nulls_removed
         Whether pages hold only the values of valid slots.
+    shared_entries
+        How many entries of the dictionary that stripes share the pages may refer to; 0 where they
+        refer to none.
     encodings
         What was chosen, for people: ``dictionary(pcodec, split_lengths(for_bitpack))``.
     """
@@ -74,6 +79,7 @@ class EncodedChunk:
     pages: list[bytes]
     has_dictionary: bool = False
     nulls_removed: bool = False
+    shared_entries: int = 0
     encodings: str = ""
 
 
@@ -113,6 +119,7 @@ def encode_chunk(
     validity: Bits | None = None,
     forced: str | None = None,
     memory: ChoiceMemory | None = None,
+    shared: GrowingDictionary | None = None,
 ) -> EncodedChunk:
     """Encode the values of one stream of one stripe as pages.
 
@@ -128,6 +135,8 @@ def encode_chunk(
         Name of the encoding to use (see `selection.FORCED`); None chooses.
     memory
         The choices made for this stream in earlier stripes; updated.
+    shared
+        The dictionary that the stream's stripes share; updated, and used until it is full.
 
     Raises
     ------
@@ -138,7 +147,16 @@ def encode_chunk(
     held, ends = values, bounds
     if validity is not None and is_worth_removing(validity):
         held, ends = remove_nulls(values, validity), valid_before(validity, bounds)
-    choice = choose(held, physical, len(bounds) - 1, options=options, forced=forced, memory=memory)
+    known = None if shared is None else shared.entries
+    shared_codes = None
+    if shared is not None:
+        shared_codes = shared.codes(held, validity if held is values else None)
+    if shared_codes is not None:
+        choice, memory = choose_codes(shared_codes, len(bounds) - 1, options=options), None
+    else:
+        choice = choose(
+            held, physical, len(bounds) - 1, options=options, forced=forced, memory=memory
+        )
     writer = _PageWriter(
         physical,
         policy_for(options).settings,
@@ -161,8 +179,18 @@ def encode_chunk(
         )
     if memory is not None:
         memory.record(choice, sum(map(len, pages)), plain_size(held, physical))
+    shared_entries = 0
+    if shared is not None and known is not None:
+        if any(root_encoding(page) == EncodingId.GLOBAL_DICTIONARY for page in pages):
+            shared_entries = len(shared.entries)
+        else:  # it is full, or plain pages are smaller
+            shared.entries = known
     return EncodedChunk(
-        pages, dictionary is not None, held is not values, describe_recipe(choice.recipe)
+        pages,
+        dictionary is not None,
+        held is not values,
+        shared_entries,
+        describe_recipe(choice.recipe),
     )
 
 

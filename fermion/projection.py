@@ -13,6 +13,7 @@ from fermion.cmb import ColumnBlock
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError, column_not_found
 from fermion.file_index import FileIndex
 from fermion.file_info import VIRTUAL_COLUMNS
+from fermion.global_dictionary import DictionaryRecord, dictionary_record
 from fermion.layout import ChunkFlag
 
 ColumnName = str | tuple[str, ...] | int
@@ -31,13 +32,16 @@ class Projected:
     field
         The field of the result.
     as_dictionary
-        Whether the result is an Arrow dictionary, made of the chunks' own.
+        Whether the result is an Arrow dictionary.
+    shared
+        The dictionary of the result, where all stripes share one; else each has its own.
     """
 
     ordinal: int
     field: pa.Field
     node: Node | None = None
     as_dictionary: bool = False
+    shared: DictionaryRecord | None = None
 
 
 def project(index: FileIndex, columns: Sequence[ColumnName] | None) -> list[Projected]:
@@ -72,7 +76,7 @@ def project(index: FileIndex, columns: Sequence[ColumnName] | None) -> list[Proj
 
 
 def keep_dictionaries(index: FileIndex, columns: Sequence[Projected]) -> list[Projected]:
-    """The same columns, as Arrow dictionaries where every chunk has a dictionary page.
+    """The same columns, as Arrow dictionaries where all stripes share one or each has its own.
 
     Only top-level columns of scalars; the indices are int32.
     """
@@ -96,12 +100,14 @@ def _as_dictionary(column: Projected, block: ColumnBlock | None) -> Projected:
     if block is None or not block.num_stripes or column.node is None:
         return column
     chunks = [block.chunk(column.node.stream, stripe) for stripe in range(block.num_stripes)]
-    if not all(chunk.flags & ChunkFlag.FIRST_PAGE_IS_DICT or chunk.is_empty for chunk in chunks):
-        return column
-    if all(chunk.is_empty for chunk in chunks):
+    stored = [chunk for chunk in chunks if not chunk.is_empty]
+    shared = None
+    if stored and all(chunk.flags & ChunkFlag.USES_GLOBAL_DICT for chunk in stored):
+        shared = dictionary_record(block, stored[-1])
+    elif not stored or not all(chunk.flags & ChunkFlag.FIRST_PAGE_IS_DICT for chunk in stored):
         return column
     dtype = pa.dictionary(pa.int32(), column.node.storage)
-    return replace(column, field=column.field.with_type(dtype), as_dictionary=True)
+    return replace(column, field=column.field.with_type(dtype), as_dictionary=True, shared=shared)
 
 
 def _projected(index: FileIndex, key: int | str, paths: list[tuple[str, ...]]) -> Projected:

@@ -10,6 +10,7 @@ import numpy as np
 from fermion import rearrange, validity
 from fermion.column_plan import PageSpan, StreamPlan, places_within, positions
 from fermion.errors import InvalidFileError
+from fermion.global_dictionary import GlobalDictionaries
 from fermion.layout import ChecksumKind
 from fermion.pages import PageSlice, decode_codes, decode_pages
 from fermion.predicate.ranges import RowRanges
@@ -26,6 +27,7 @@ class DecodeOptions:
     checksum: ChecksumKind
     verify: bool
     where: str
+    dictionaries: GlobalDictionaries
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ class FetchedStream:
     plan
         Which pages they are.
     buffers
-        Their bytes, the dictionary page's first where there is one.
+        Their bytes, those of the dictionary first where the plan says where it is.
     error
         Makes errors that name the file and the column.
     """
@@ -164,10 +166,17 @@ class FetchedStream:
 
     def _slices(
         self, slots: int, valid: PageValidity | None
-    ) -> tuple[list[PageSlice], PageSlice | None]:
-        page, buffers = None, self.buffers
+    ) -> tuple[list[PageSlice], PageSlice | Values | None]:
+        dictionary: PageSlice | Values | None = None
+        buffers, shared = self.buffers, self.plan.shared
         if self.plan.dictionary is not None:
-            page, buffers = PageSlice(buffers[0], self.plan.dictionary[0], None, 0, 0), buffers[1:]
+            first, buffers = buffers[0], buffers[1:]
+            if shared is None:
+                dictionary = PageSlice(first, self.plan.dictionary[0], None, 0, 0)
+            else:
+                self.options.dictionaries.add(shared, first, self.physical)
+        if shared is not None:
+            dictionary = self.options.dictionaries.entries(shared, self.physical)
         slices = [
             PageSlice(
                 buffer,
@@ -179,7 +188,7 @@ class FetchedStream:
             )
             for span, buffer in zip(self.spans(slots), buffers, strict=True)
         ]
-        return slices, page
+        return slices, dictionary
 
 
 def _closed(span: PageSpan, slots: int) -> PageSpan:

@@ -19,6 +19,7 @@ from fermion.column_reader import ColumnTask, read_columns
 from fermion.errors import InvalidFileError
 from fermion.file_index import FileIndex
 from fermion.file_info import BATCH_ID
+from fermion.global_dictionary import GlobalDictionaries
 from fermion.layout import ALL_NULL_LENGTH, INT64_MAX, INT64_MIN, ChunkFlag, DescType, ExtTag
 from fermion.predicate import (
     Bounds,
@@ -53,7 +54,8 @@ class StripeReader:
         self._index, self._executor = index, executor
         checksum, verify = index.footer.checksum_kind, index.options.verify_checksums
         self._blooms: dict[int, BloomFilter] = {}
-        self._decode = DecodeOptions(checksum, verify, index.where)
+        self._dictionaries = GlobalDictionaries(index.where)
+        self._decode = DecodeOptions(checksum, verify, index.where, self._dictionaries)
         self.batches = BatchLookup(index, verify=verify, checksum=checksum)
 
     def arrays(
@@ -78,11 +80,20 @@ class StripeReader:
         ]
         found = iter(read_columns(self._index.source, tasks, self._executor))
         return [
-            next(found)
+            self._shared(column, next(found))
             if column.node is not None
             else self.batches.column(column.field.name, stripe, ranges)
             for column in columns
         ]
+
+    def _shared(self, column: Projected, array: pa.Array) -> pa.Array:
+        """A column's array, with the dictionary that all its batches share where it has one."""
+        record, node, known = column.shared, column.node, self._dictionaries
+        if record is None or node is None or node.physical is None:
+            return array
+        if not known.knows(record, node.physical):  # all is null so far
+            known.add(record, self._index.source.read(*record.place), node.physical)
+        return known.share(array, record, node)
 
     def batch(
         self, columns: Sequence[Projected], stripe: int, ranges: RowRanges | None

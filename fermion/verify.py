@@ -16,6 +16,7 @@ from fermion.column_reader import ColumnTask
 from fermion.errors import FermionError, InvalidFileError
 from fermion.file_index import FileIndex
 from fermion.footer import parse_head
+from fermion.global_dictionary import GlobalDictionaries, dictionary_record
 from fermion.layout import (
     FILE_STATISTICS_ENTRY,
     HEAD,
@@ -86,7 +87,9 @@ def verify_file(index: FileIndex) -> VerifyReport:
     except FermionError as error:
         problems.append(str(error))
         return VerifyReport(index.where, tuple(problems), 0, 0, _read_since(index, before))
-    options = DecodeOptions(index.footer.checksum_kind, True, index.where)
+    options = DecodeOptions(
+        index.footer.checksum_kind, True, index.where, GlobalDictionaries(index.where)
+    )
     claims: dict[int, _FileClaim] = {}
     try:
         claims = _file_claims(index)
@@ -128,7 +131,20 @@ def _verify_column(index: FileIndex, ordinal: int, options: DecodeOptions) -> in
         _validate(task.array(), block, stripe)
         for each in node.walk():
             pages += _check_node(index, block, each, stripe, task.streams)
+    _check_dictionaries(block, node, options.dictionaries)
     return pages
+
+
+def _check_dictionaries(block: ColumnBlock, node: Node, known: GlobalDictionaries) -> None:
+    """Check the dictionaries that stripes of a column share, once all stripes were read."""
+    for leaf in node.walk():
+        if leaf.physical is None:
+            continue
+        chunks = (block.chunk(leaf.stream, stripe) for stripe in range(block.num_stripes))
+        records = [dictionary_record(block, chunk) for chunk in chunks if not chunk.is_empty]
+        used = [record for record in records if record is not None]
+        if used:
+            known.check(used, leaf.physical)
 
 
 def _check_node(

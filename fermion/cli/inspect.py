@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 from fermion.cli.console import Console
 from fermion.cli.wording import counted, size_text
-from fermion.column_metadata import ChunkMetadata, StreamMetadata
+from fermion.column_metadata import ChunkMetadata, SharedDictionary, StreamMetadata
 from fermion.file_index import FileIndex
 from fermion.file_reader import FermionFile, open_file
 from fermion.inspection import (
@@ -16,6 +17,7 @@ from fermion.inspection import (
     FileLayout,
     describe_file,
     describe_pages,
+    describe_place,
     tree_label,
 )
 from fermion.page_description import PageDescription
@@ -123,6 +125,12 @@ def _stream_lines(index: FileIndex, stream: StreamMetadata, pages: bool) -> Iter
         f"    {name}: {size_text(stream.length)} in {counted(count, 'page')}, "
         f"{', '.join(_encodings(stream))}"
     )
+    if stream.dictionary is not None:
+        tree = f", {_dictionary_label(index, stream.dictionary)}" if pages else ""
+        yield (
+            f"      global dictionary: {counted(stream.dictionary.entries, 'value')}, "
+            f"{size_text(stream.dictionary.length)} at {stream.dictionary.offset:,}{tree}"
+        )
     if pages:
         trees = describe_pages(index, stream)
         for chunk in stream.chunks:
@@ -143,6 +151,11 @@ def _chunk_lines(chunk: ChunkMetadata, trees: Iterator[PageDescription]) -> Iter
             f"        page {number}: {size_text(page.length)} at {page.offset:,}, {slots}, "
             f"{tree_label(tree.tree)}{codec}"
         )
+
+
+def _dictionary_label(index: FileIndex, dictionary: SharedDictionary) -> str:
+    page = describe_place(index, dictionary.offset, dictionary.length)
+    return tree_label(page.tree) + ("" if page.codec == "none" else f" in {page.codec}")
 
 
 def _encodings(stream: StreamMetadata) -> list[str]:
@@ -194,8 +207,18 @@ def _stream_json(index: FileIndex, stream: StreamMetadata, pages: bool) -> dict[
         "type": stream.type.name.lower(),
         "stored_bytes": stream.length,
         "encodings": _encodings(stream),
+        "global_dictionary": _dictionary_json(index, stream.dictionary, pages),
         "chunks": [_chunk_json(chunk, trees) for chunk in stream.chunks],
     }
+
+
+def _dictionary_json(
+    index: FileIndex, dictionary: SharedDictionary | None, pages: bool
+) -> dict[str, Any] | None:
+    if dictionary is None:
+        return None
+    found: dict[str, Any] = asdict(dictionary)
+    return found | {"encoding": _dictionary_label(index, dictionary)} if pages else found
 
 
 def _chunk_json(chunk: ChunkMetadata, trees: Iterator[PageDescription] | None) -> dict[str, Any]:

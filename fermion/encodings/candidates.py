@@ -269,8 +269,7 @@ class Search:
     ) -> Candidate:
         """A dictionary, with the best encodings for its codes and its values."""
         inner = replace(self.child(), pages=1).best(dictionary, physical)
-        narrow = narrowest(codes)
-        coded = self.child().numbers(narrow, UNSIGNED[narrow.dtype.itemsize])
+        coded = self._codes(codes)
         size = inner.size + coded.size + self._overhead()
         recipes = (coded.recipe, inner.recipe)
         if self.pages == 1:
@@ -278,6 +277,16 @@ class Search:
         return Candidate(
             size, Recipe(EncodingId.DICTIONARY, recipes), codes=codes, dictionary=dictionary
         )
+
+    def shared_codes(self, codes: np.ndarray) -> Candidate:
+        """Codes into the dictionary that stripes share, with the best encoding for them."""
+        coded = self._codes(codes)
+        recipe = Recipe(EncodingId.GLOBAL_DICTIONARY, (coded.recipe,))
+        return Candidate(coded.size + self._overhead(), recipe, codes=codes)
+
+    def _codes(self, codes: np.ndarray) -> Candidate:
+        narrow = narrowest(codes)
+        return self.child().numbers(narrow, UNSIGNED[narrow.dtype.itemsize])
 
     def _with_dictionary(
         self, values: Values, physical: PhysicalType, best: Candidate, ratio: float = 1.0

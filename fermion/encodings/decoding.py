@@ -207,7 +207,7 @@ def decode_tree_codes(
     """
     kinds = {tree.root.encoding for tree in trees if tree.stop > tree.start}
     local = kinds == {EncodingId.DICTIONARY_LOCAL} and len(trees) == 1
-    if not local and kinds != {EncodingId.DICTIONARY}:
+    if not local and kinds not in ({EncodingId.DICTIONARY}, {EncodingId.GLOBAL_DICTIONARY}):
         return None
     dtype = None if physical.kind is PhysicalKind.BINARY else physical.dtype
     codes = np.zeros(sum([len(tree) for tree in trees]), np.uint32)

@@ -1,11 +1,12 @@
-"""DICTIONARY and DICTIONARY_LOCAL: each slot a code, the place of its value in a dictionary.
+"""DICTIONARY and its kin: each slot a code, the place of its value in a dictionary.
 
-DICTIONARY refers to the chunk's dictionary page, DICTIONARY_LOCAL holds the dictionary itself:
+DICTIONARY refers to the chunk's dictionary page, GLOBAL_DICTIONARY to the column's dictionary,
+DICTIONARY_LOCAL holds the dictionary itself:
 
 ====== ==== ========== ====================================================
 offset size name       meaning
 ====== ==== ========== ====================================================
-0      4    entries    values of the local dictionary; 0 for DICTIONARY
+0      4    entries    values of the local dictionary; else 0
 4      1    code_width bytes of a code in child 0: 1, 2 or 4
 5      3    reserved   0
 ====== ==== ========== ====================================================
@@ -30,6 +31,7 @@ from fermion.encodings.protocol import (
     Encoding,
     Node,
     Recipe,
+    encoding_name,
     node_parts,
 )
 from fermion.encodings.unsigned import UNSIGNED, narrowest, unsigned_dtype
@@ -54,14 +56,15 @@ class Dictionary(Encoding):
     ) -> list[Buffer]:
         """See `Encoding.encode`; ``values`` are the slots' codes, ``uint32``."""
         if not isinstance(values, np.ndarray) or values.dtype != np.uint32:
-            raise InvalidArgumentError("encoding dictionary takes the codes of a dictionary")
+            name = encoding_name(self.id)
+            raise InvalidArgumentError(f"encoding {name} takes the codes of a dictionary")
         width, codes = _encode_codes(values, recipe.children[0], settings)
         return node_parts(self.id, [_PARAMETERS.pack(0, width)], [codes])
 
     def dictionary(self, node: Node, dtype: np.dtype | None, context: DecodeContext) -> Values:
         """The dictionary that a node refers to: of this dtype, or of strings for None."""
         if context.dictionary is None:
-            raise InvalidFileError("dictionary node: the chunk has no dictionary page")
+            raise InvalidFileError(f"{encoding_name(self.id)} node: the chunk has no dictionary")
         return context.dictionary
 
     def codes(
@@ -109,6 +112,12 @@ class Dictionary(Encoding):
     def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
         """See `Encoding.children`."""
         return [("codes", node.child(node.start + _PARAMETERS.size), count)]
+
+
+class GlobalDictionary(Dictionary):
+    """Codes into the dictionary that stripes of a column share."""
+
+    id = EncodingId.GLOBAL_DICTIONARY
 
 
 class DictionaryLocal(Dictionary):

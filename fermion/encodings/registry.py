@@ -7,7 +7,7 @@ from fermion.encodings.byte_stream_split import ByteStreamSplit
 from fermion.encodings.constant import Constant
 from fermion.encodings.decimal_floats import DecimalFloats
 from fermion.encodings.delta import Delta
-from fermion.encodings.dictionary import Dictionary, DictionaryLocal
+from fermion.encodings.dictionary import Dictionary, DictionaryLocal, GlobalDictionary
 from fermion.encodings.for_bitpack import ForBitpack
 from fermion.encodings.fsst import Fsst
 from fermion.encodings.narrow import Narrow
@@ -35,4 +35,5 @@ ENCODINGS: dict[int, Encoding] = {
     EncodingId.BYTE_STREAM_SPLIT: ByteStreamSplit(),
     EncodingId.ALP: DecimalFloats(),
     EncodingId.FSST: Fsst(),
+    EncodingId.GLOBAL_DICTIONARY: GlobalDictionary(),
 }

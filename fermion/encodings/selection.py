@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
+
 from fermion.encodings.candidates import (
     DELTA_FOR,
     DICTIONARY_ENTRIES_MAX,
@@ -145,6 +147,19 @@ def choose(
         return _small(values, physical, size, policy, pages)
     recalled = memory.recall(values, policy) if memory is not None else None
     return recalled or Search(policy, pages).best(values, physical)
+
+
+def choose_codes(codes: np.ndarray, pages: int, *, options: WriteOptions) -> Choice:
+    """Choose how to encode a chunk's codes into the dictionary that stripes share.
+
+    Parameters
+    ----------
+    codes
+        ``uint32``, one for each value of the chunk.
+    pages
+        Pages that it will be cut into.
+    """
+    return Search(policy_for(options), pages).shared_codes(codes)
 
 
 def _small(values: Values, physical: PhysicalType, size: int, policy: Policy, pages: int) -> Choice:

@@ -60,6 +60,11 @@ class Feature:
         options = dict(self.options)
         if "bloom_filters" in options:
             options["bloom_filters"] = columns
+        if "global_dictionaries" in options:
+            shared = options["global_dictionaries"]
+            options["global_dictionaries"] = [
+                name for name in shared if name.split(".")[0] in columns
+            ]
         if "encodings" in options:
             forced = options["encodings"]
             options["encodings"] = {name: forced[name] for name in columns if name in forced}
@@ -176,6 +181,26 @@ def _dictionaries() -> Feature:
     }
     options = {"encodings": {"stored": "dictionary", "numbers": "dictionary"}, "page_rows_max": 24}
     return Feature(pa.table(columns), options, filter="stored = 'east'")
+
+
+def _global_dictionaries() -> Feature:
+    count = 50
+    texts = ["red", "green", "blue", "deep sea green", "ultramarine", "", "ochre"]
+    picks = [i // 9 + i % 2 for i in range(count)]
+    columns = {
+        "text": _with_nulls([texts[pick] for pick in picks], pa.string()),
+        "number": pa.array([10**15 + 7 * pick for pick in picks]),
+        "real": pa.array([float("nan") if pick == 2 else pick / 7 for pick in picks]),
+        "fixed": pa.array([bytes([pick]) * 5 for pick in picks], pa.binary(5)),
+        "sparse": pa.array([texts[pick] if i % 3 == 1 else None for i, pick in enumerate(picks)]),
+        "stripe_of_nulls": pa.array([None if 20 <= i < 40 else texts[i % 3] for i in range(count)]),
+        "tiny": pa.array(picks, pa.int8()),
+        "list": pa.array([[texts[pick]] * (pick % 3) for pick in picks]),
+        "struct": pa.array([{"a": texts[pick], "b": i} for i, pick in enumerate(picks)]),
+    }
+    shared = [*list(columns)[:-1], "struct.a"]
+    options = {"global_dictionaries": shared, "page_rows_max": 12, "stripe_rows": 20}
+    return Feature(pa.table(columns), options, filter="text = 'ultramarine'")
 
 
 def _run_ends() -> Feature:
@@ -397,6 +422,7 @@ FEATURES: dict[str, Callable[[], Feature]] = {
     "booleans": _booleans,
     "strings": _strings,
     "dictionaries": _dictionaries,
+    "global_dictionaries": _global_dictionaries,
     "run_ends": _run_ends,
     "lists": _lists,
     "lists_of_nulls": _lists_of_nulls,

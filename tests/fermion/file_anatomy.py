@@ -53,7 +53,10 @@ CMB_PREFIX = np.dtype([("length", "<u4"), ("zero", "<u4")])
 EXT_HEADER = np.dtype([("tag", "<u2"), ("zero", "<u2"), ("length", "<u4")])
 BLOOM_RECORD = np.dtype([("offset", "<u8"), ("length", "<u4"), ("crc", "<u4"), ("kind", "<u4")])
 CRC_OFFSET = PAGE_HEADER.fields["crc"][1] if PAGE_HEADER.fields else 12
-BLOOM_CRC_OFFSET = BLOOM_RECORD.fields["crc"][1] if BLOOM_RECORD.fields else 12
+DICTIONARY_RECORD = np.dtype(
+    [("offset", "<u8"), ("length", "<u4"), ("count", "<u4"), ("crc", "<u4")]
+)
+EXT_RECORDS = {ExtTag.BLOOM: BLOOM_RECORD, ExtTag.GLOBAL_DICTIONARY: DICTIONARY_RECORD}
 SECTION_STRUCTS = {
     SectionKind.STRIPE_TABLE: STRIPE_ENTRY,
     SectionKind.FILE_STATISTICS: FILE_STATISTICS_ENTRY,
@@ -78,8 +81,9 @@ class Anatomy:
         Every struct.
     pages, blocks
         (offset, length) of every page, and of every CMB.
-    blooms
-        (offset of the record, offset, length) of every bloom filter.
+    records
+        (offset of a checksum, offset, length) of what extension records speak of: bloom filters
+        and global dictionaries.
     regions
         (offset, length) of whatever else is worth changing: sections, schema area.
     """
@@ -89,7 +93,7 @@ class Anatomy:
         self.places: list[Place] = []
         self.pages: list[tuple[int, int]] = []
         self.blocks: list[tuple[int, int]] = []
-        self.blooms: list[tuple[int, int, int]] = []
+        self.records: list[tuple[int, int, int]] = []
         self.regions: list[tuple[int, int]] = []
         self._one(HEAD, 0)
         footer = self._one(FOOTER, len(data) - FOOTER.itemsize)
@@ -194,12 +198,15 @@ class Anatomy:
         header = self._one(EXT_HEADER, at)
         while header is not None and header["tag"] != ExtTag.END:
             at += EXT_HEADER.itemsize
-            if header["tag"] == ExtTag.BLOOM:
-                record = self._one(BLOOM_RECORD, at)
-                if record is not None:
-                    place = int(record["offset"]), int(record["length"])
-                    self.blooms.append((at, *place))
+            dtype = EXT_RECORDS.get(int(header["tag"]))
+            record = None if dtype is None else self._one(dtype, at)
+            if dtype is not None and record is not None:
+                place = int(record["offset"]), int(record["length"])
+                self.records.append((at + (dtype.fields or {})["crc"][1], *place))
+                if header["tag"] == ExtTag.BLOOM:
                     self.regions.append(place)
+                elif place not in self.pages:
+                    self._page(*place)
             at = align(at + int(header["length"]))
             header = self._one(EXT_HEADER, at)
 
@@ -238,8 +245,8 @@ def repair(data: bytearray) -> None:
         crc = crc32c(data[offset : offset + CRC_OFFSET])
         crc = crc32c(data[offset + PAGE_HEADER.itemsize : offset + length], crc)
         put(data, offset + CRC_OFFSET, crc)
-    for record, offset, length in found.blooms:
-        put(data, record + BLOOM_CRC_OFFSET, crc32c(data[offset : offset + length]))
+    for record, offset, length in found.records:
+        put(data, record, crc32c(data[offset : offset + length]))
     for offset, length in found.blocks:
         if length >= CMB_TRAILER.itemsize:
             put(data, offset + length - 8, crc32c(data[offset : offset + length - 8]))

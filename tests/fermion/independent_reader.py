@@ -286,6 +286,9 @@ class Column:
         assert length not in (0, ALL_NULL)
         assert sum(sizes) == length
         decoder = Decoder(kind)
+        if flags & 128:
+            assert not flags & 64
+            decoder.dictionary = self._shared_dictionary(stream, stripe, decoder)
         found: Slots = []
         for page, size in enumerate(sizes):
             data = self._file.data[offset : offset + size]
@@ -299,6 +302,25 @@ class Column:
             found += decoder.page(tree, count, own)
         assert slots is None or len(found) == slots
         return found
+
+    def _shared_dictionary(self, stream: int, stripe: int, decoder: Decoder) -> Slots:
+        """The entries of the global dictionary that one chunk may refer to."""
+        kind, _, _, at = self._streams[stream]
+        assert kind == 1
+        (at,) = struct.unpack_from("<I", self._block, at + self._full_size * stripe + 44)
+        while True:
+            tag, _, length = struct.unpack_from("<HHI", self._block, at)
+            assert tag
+            if tag == 7:
+                break
+            at = align(at + 8 + length)
+        offset, length, count, crc = struct.unpack_from("<QIII", self._block, at + 8)
+        page = self._file.data[offset : offset + length]
+        assert crc32c(page) == crc
+        tree, slots = self._open(page)
+        entries = decoder.decode(tree, slots)
+        assert len(set(entries)) == slots >= count
+        return entries[:count]
 
     def numbers(self, stream: int, stripe: int, kind: str, slots: int | None) -> list[int]:
         """The values of one chunk as numbers."""

@@ -32,7 +32,7 @@ class Decoder:
         What values are: ``"bits"``, ``"binary"``, a number such as ``"<i4"``, or a width in bytes.
         Bits come out as bool, all others as bytes.
     dictionary
-        The chunk's dictionary, once its page was seen.
+        The chunk's dictionary, once its page was seen, or the one that stripes share.
     """
 
     kind: str
@@ -113,7 +113,7 @@ def _decode(node: bytes, count: int, kind: str, dictionary: Slots) -> Slots:
     }.get(encoding)
     if decode is not None:
         return decode(body, count, kind)
-    assert encoding in (4, 10)
+    assert encoding in (4, 10, 17)
     entries, code_width = struct.unpack_from("<IB", body)
     codes, at = _child(body, 8)
     if encoding == 10:

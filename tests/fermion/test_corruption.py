@@ -48,6 +48,7 @@ CI_FEATURES: dict[str, list[str] | None] = {
     "booleans": None,
     "decimals": ["decimal128", "wide128"],
     "dictionaries": ["dictionary", "stored", "numbers"],
+    "global_dictionaries": ["text", "list"],
     "seed_examples": None,
     "structs": None,
     "maps": ["deep"],
@@ -143,7 +144,7 @@ def unprotected(stored: bytes) -> set[int]:
     """Offsets that no checksum covers: the head but for its magic, the minor version, padding."""
     footer = np.frombuffer(stored, FOOTER, 1, len(stored) - FOOTER.itemsize)[0]
     found = Anatomy(stored)
-    places = found.pages + [place for _, *place in found.blooms]
+    places = found.pages + [place for _, *place in found.records]
     data_end = max(map(sum, places), default=HEAD.itemsize)
     assert footer["cmb_offset"] == align(data_end)
     minor = len(stored) - FOOTER.itemsize + 246

@@ -374,3 +374,14 @@ def test_dictionaries_of_half_floats_that_differ_by_chunk_keep_their_values():
     with fermion.open(stored(table)) as file:
         found = file.read()["h"].chunk(0)
     assert found.dictionary.take(found.indices).to_pylist() == [-86, 11, 11, 0.5, -91, -91]
+
+
+def test_bug_nulls_of_a_kept_dictionary_where_no_row_read_has_a_value():
+    """Rows that were all null came out as the value of code 0."""
+    words = [None if i % 10 == 0 else f"word number {i % 7}" for i in range(400)]
+    data = stored(pa.table({"w": words}), page_rows_max=100, encodings={"w": "dictionary"})
+    options = fermion.ReadOptions(keep_dictionaries=True)
+    with fermion.open(data, options=options) as file:
+        assert pa.types.is_dictionary(file.read().schema.field("w").type)
+        assert file.read(rows=(30, 31))["w"].to_pylist() == [None]
+        assert file.take([30, 0])["w"].to_pylist() == [None, None]

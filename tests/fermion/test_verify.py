@@ -125,7 +125,7 @@ def test_pages_that_miscount_nulls_and_lists_that_miscount_elements_are_problems
 
 def test_a_bloom_filter_that_lacks_a_value_is_a_problem():
     data = bytearray(FEATURES["bloom_filters"]().stored())
-    for _, offset, length in Anatomy(data).blooms:
+    for _, offset, length in Anatomy(data).records:
         data[offset : offset + length] = bytes(length)
     repair(data)
     found = problems(data)
