@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
         UnsupportedVersionError,
     )
     from fermion.file_info import BatchRange, FileInfo
+    from fermion.file_pruning import FilePruning
     from fermion.file_reader import FermionFile, read_table
     from fermion.file_reader import open_file as open  # noqa: A004 - the contract's name
     from fermion.file_writer import Writer, write_table
@@ -40,6 +41,7 @@ __getattr__ = load_when_asked_for(
         "FermionError": "errors",
         "FermionFile": "file_reader",
         "FileInfo": "file_info",
+        "FilePruning": "file_pruning",
         "InvalidArgumentError": "errors",
         "InvalidFileError": "errors",
         "IoStats": "source",
@@ -70,6 +72,7 @@ __all__ = [
     "FermionError",
     "FermionFile",
     "FileInfo",
+    "FilePruning",
     "InvalidArgumentError",
     "InvalidFileError",
     "IoStats",

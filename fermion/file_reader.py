@@ -15,6 +15,7 @@ from fermion.column_metadata import ColumnMetadata, describe_column
 from fermion.errors import InvalidArgumentError
 from fermion.file_index import FileIndex
 from fermion.file_info import VIRTUAL_COLUMNS
+from fermion.file_pruning import FilePruning, prune_file
 from fermion.options import ReadOptions, thread_count
 from fermion.predicate import Expression, bind, candidate_names, parse_filter
 from fermion.predicate.ranges import RowRanges
@@ -341,6 +342,27 @@ class FermionFile:
         return RowRanges.from_bounds(
             np.concatenate([each.starts for each in found]),
             np.concatenate([each.stops for each in found]),
+        )
+
+    def prune(
+        self,
+        filter: Any = None,
+        *,
+        columns: Sequence[ColumnName] | None = None,
+        rows: Rows | None = None,
+    ) -> FilePruning:
+        """How many stripes, pages and rows statistics leave to look at; reads metadata only.
+
+        Parameters and errors are those of `read`.
+        """
+        expression, filter_columns = self._bound_filter(filter)
+        return prune_file(
+            self._index,
+            self._stripes,
+            expression,
+            filter_columns,
+            project(self._index, columns),
+            list(self._stripe_ranges(rows)),
         )
 
     def take(

@@ -6,7 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,15 +14,25 @@ import pyarrow as pa
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import type_codec
+from fermion_table.arrow_dataset import ScanDataset
 from fermion_table.column_selection import queryable_fields, select_columns
 from fermion_table.conversion import empty_columns
-from fermion_table.filters import TableFilter
+from fermion_table.filters import TableFilter, both, table_filter
+from fermion_table.io_totals import IoTotals
 from fermion_table.manifest import Entry
 from fermion_table.manifest_store import manifest_entries, scan_order
-from fermion_table.scan_plan import PruningStep, ScanPlan, plan_scan, prune_manifests, splits_of
+from fermion_table.polars_filter import filter_of_predicate
+from fermion_table.scan_plan import (
+    PruningStep,
+    ScanPlan,
+    files_that_must_match,
+    plan_scan,
+    prune_manifests,
+    splits_of,
+)
 from fermion_table.schema import PathLike, TableSchema
 from fermion_table.snapshot import Snapshot
-from fermion_table.split import Split
+from fermion_table.split import Split, first_rows
 from fermion_table.split_reader import BATCH_ROWS, ReadRequest, SplitReader
 from fermion_table.storage import AtomicStore
 
@@ -53,6 +63,7 @@ class Scan:
     limit: int | None = None
     threads: int | None = None
     batch_rows: int = BATCH_ROWS
+    io: IoTotals = field(default_factory=IoTotals, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.limit is not None and self.limit < 0:
@@ -91,7 +102,8 @@ class Scan:
                     )
                     for schema_id in {split.schema_id for split in self.plan().splits}
                 },
-            )
+            ),
+            io=self.io,
         )
 
     @property
@@ -128,20 +140,40 @@ class Scan:
         """Which files are read, and how planning got there."""
         return self._plan
 
-    def explain(self) -> str:
-        """What is read and why, in words: a funnel from the table to the files."""
+    def explain(self, *, files: int = 0) -> str:
+        """What is read and why, in words: a funnel from the table to files, stripes and pages.
+
+        Parameters
+        ----------
+        files
+            Open up to so many of the files (their metadata only) for what their statistics leave.
+        """
         columns = ", ".join(self.schema.names)
         lines = [f"scan of {self.store.location}: {columns}"]
         if self.filter is not None:
             lines.append(f"filter: {self.filter.to_sql()}")
-        return "\n".join([*lines, self.plan().explain()])
+        lines.append(self.plan().explain())
+        for split in self.plan().splits[:files]:
+            found = self.reader.prune(split)
+            if found is None:
+                lines.append(f"{split.file}: not opened, its rows are null or constant")
+                continue
+            lines.append(
+                f"{split.file}: {found.stripes_kept:,} of {found.stripes:,} stripes, "
+                f"{found.pages_kept:,} of {found.pages:,} pages, {found.rows_kept:,} of "
+                f"{found.rows:,} rows to look at ({found.rows_certain:,} certain)"
+            )
+        return "\n".join(lines)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows as record batches, a few files read ahead."""
         rows_left = self.limit
         if rows_left == 0:
             return
-        for batch in _read_all(self.reader, self.plan().splits, self._threads):
+        splits: Sequence[Split] = self.plan().splits
+        if rows_left is not None and self.filter is None:
+            splits = first_rows(splits, rows_left)
+        for batch in _read_all(self.reader, splits, self._threads):
             if rows_left is not None:
                 batch = batch.slice(0, rows_left)
                 rows_left -= batch.num_rows
@@ -178,7 +210,12 @@ class Scan:
             n_rows: int | None,
             batch_size: int | None,
         ) -> Iterator[polars.DataFrame]:
-            chosen = self if with_columns is None else self.select(with_columns)
+            chosen = self
+            if predicate is not None and n_rows is None and self.limit is None:
+                pushed = filter_of_predicate(predicate, self.schema)
+                chosen = chosen if pushed is None else chosen.where(pushed)
+            if with_columns is not None:
+                chosen = chosen.select([(name,) for name in with_columns])
             for batch in chosen.head_scan(n_rows).to_batches():
                 frame = polars.DataFrame(polars.from_arrow(batch))
                 yield frame if predicate is None else frame.filter(predicate)
@@ -186,25 +223,34 @@ class Scan:
         empty = polars.DataFrame(polars.from_arrow(self.schema.empty_table()))
         return register_io_source(source, schema=empty.schema)
 
+    def to_dataset(self) -> ScanDataset:
+        """The rows in the shape of a `pyarrow.dataset.Dataset`, into which engines push down."""
+        return ScanDataset(self)
+
     def to_duckdb(
         self, connection: duckdb.DuckDBPyConnection | None = None
     ) -> duckdb.DuckDBPyRelation:
-        """The rows as a relation of DuckDB."""
+        """The rows as a relation of DuckDB, which reads only the columns and rows that it uses."""
         import duckdb  # optional
 
-        return (connection or duckdb.default_connection()).from_arrow(self.to_arrow())
+        return (connection or duckdb.default_connection()).from_arrow(self.to_dataset())
 
     def count(self) -> int:
-        """How many rows there are; without a filter no file is opened."""
+        """How many rows there are; only files that metadata can't settle are opened."""
         plan = self.plan()
         if self.filter is None:
             total = sum(entry.live_rows for entry in self.entries[0])
         else:
             reader = self.select(()).reader  # only what the filter reads
+            entries = self.entries[0]
+            settled = files_that_must_match(entries, self.schemas, self.table_schema, self.filter)
+            asked = [
+                split for split, certain in zip(plan.splits, settled, strict=True) if not certain
+            ]
             total = sum(
-                _map_ordered(
-                    lambda split: reader.count(split, threads=1), plan.splits, self._threads
-                )
+                entry.live_rows for entry, certain in zip(entries, settled, strict=True) if certain
+            ) + sum(
+                _map_ordered(lambda split: reader.count(split, threads=1), asked, self._threads)
             )
         return total if self.limit is None else min(total, self.limit)
 
@@ -220,6 +266,27 @@ class Scan:
     def select(self, columns: Sequence[PathLike]) -> Scan:
         """The same with other columns."""
         return replace(self, columns=tuple(columns))
+
+    def where(self, filter: Any) -> Scan:
+        """The same rows, but only those that another filter selects too.
+
+        Parameters
+        ----------
+        filter
+            Anything that `fermion` takes as a filter, over the table's columns.
+        """
+        more = table_filter(filter, self.table_schema, where=self.store.location)
+        if self.limit is not None and more is not None:
+            raise InvalidArgumentError("a scan with a limit can't be filtered any further")
+        return replace(self, filter=both(self.filter, more))
+
+    @property
+    def io_stats(self) -> dict[str, int]:
+        """What files were asked for so far by this scan and those made of it.
+
+        ``files`` opened, ``requests``, ``bytes_requested`` and ``bytes_used``.
+        """
+        return self.io.as_dict()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The rows as an Arrow C stream."""

@@ -23,7 +23,7 @@ from fermion_table.partition_pruning import (
     partitions_that_may_match,
 )
 from fermion_table.schema import Field, Path, TableSchema, field_to_arrow
-from fermion_table.split import Split, split_of
+from fermion_table.split import TASK_BYTES, Split, split_of, tasks
 from fermion_table.unit_bounds import (
     EXACT_FLAGS,
     INT64_MAX,
@@ -86,6 +86,16 @@ class ScanPlan:
     def bytes(self) -> int:
         """Bytes of the files to read, all columns together."""
         return sum(split.size for split in self.splits)
+
+    def tasks(self, bytes_target: int = TASK_BYTES) -> list[tuple[Split, ...]]:
+        """The splits as tasks of about equal cost, in order: big files cut, small ones together.
+
+        Parameters
+        ----------
+        bytes_target
+            Bytes of files a task, roughly; opening a file counts as 4 MiB.
+        """
+        return list(tasks(self.splits, bytes_target))
 
     def explain(self) -> str:
         """The funnel in words, one line a step."""

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fermion_table.manifest import DeletionVector, Entry
+
+TASK_BYTES = 128 * 1024 * 1024
+"""Bytes of files that one task reads, roughly."""
+OPEN_COST_BYTES = 4 * 1024 * 1024
+"""What opening a file costs, as bytes read."""
+PIECE_ROWS = 65_536
+"""Files are cut at multiples of so many rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,3 +94,54 @@ def split_of(entry: Entry, location: str, deletion_location: str = "") -> Split:
         deletion=entry.deletion_vector,
         deletion_location=deletion_location,
     )
+
+
+def pieces(split: Split, bytes_max: int = TASK_BYTES) -> list[Split]:
+    """A split as several of about equal numbers of rows, where its file is much bigger than asked.
+
+    Parameters
+    ----------
+    bytes_max
+        Bytes of the file that a piece stands for, roughly.
+    """
+    first, last = split.row_range or (0, split.rows)
+    size = split.size * (last - first) // max(split.rows, 1)
+    count = min(round(size / bytes_max), -(-(last - first) // PIECE_ROWS))
+    if count < 2:
+        return [split]
+    step = -(-(last - first) // count // PIECE_ROWS) * PIECE_ROWS
+    starts = range(first, last, step)
+    return [replace(split, row_range=(start, min(start + step, last))) for start in starts]
+
+
+def tasks(splits: Iterable[Split], bytes_target: int = TASK_BYTES) -> Iterator[tuple[Split, ...]]:
+    """Splits as tasks of about equal cost, in order: big files cut, small ones together."""
+    task: list[Split] = []
+    cost = 0
+    for split in splits:
+        for piece in pieces(split, bytes_target):
+            share = piece.size
+            if piece.row_range is not None:
+                share = share * (piece.row_range[1] - piece.row_range[0]) // max(piece.rows, 1)
+            if task and cost + share + OPEN_COST_BYTES > bytes_target:
+                yield tuple(task)
+                task, cost = [], 0
+            task.append(piece)
+            cost += share + OPEN_COST_BYTES
+    if task:
+        yield tuple(task)
+
+
+def first_rows(splits: Sequence[Split], limit: int) -> list[Split]:
+    """The splits that the first rows come from, the last one cut where nothing is deleted."""
+    chosen: list[Split] = []
+    left = limit
+    for split in splits:
+        if left <= 0:
+            break
+        if split.rows_wanted > left and split.deletion is None:
+            first = split.row_range[0] if split.row_range is not None else 0
+            split = replace(split, row_range=(first, first + left))
+        chosen.append(split)
+        left -= split.rows_wanted
+    return chosen

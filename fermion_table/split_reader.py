@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 import fermion
+from fermion import FilePruning
 from fermion.predicate import Expression, RowRanges
 from fermion_table.column_selection import (
     BATCH_COLUMNS,
@@ -24,6 +25,7 @@ from fermion_table.column_selection import (
 from fermion_table.conversion import Conversion, convert_batch, empty_columns, plan_reading
 from fermion_table.deletion_vector import ranges_of, read_vector
 from fermion_table.filters import TableFilter, conjunction, push_down, selected
+from fermion_table.io_totals import IoTotals
 from fermion_table.row_selection import filter_rows
 from fermion_table.schema import Field, Path, field_to_arrow
 from fermion_table.split import Split
@@ -106,6 +108,7 @@ class SplitReader:
 
     request: ReadRequest
     schema: pa.Schema = field(init=False)
+    io: IoTotals = field(default_factory=IoTotals)
     _plans: dict[Any, FilePlan] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -154,6 +157,16 @@ class SplitReader:
             wanted = live if wanted is None else wanted & live
         return wanted
 
+    def prune(self, split: Split) -> FilePruning | None:
+        """What the statistics of a split's file leave to look at; None if it need not be opened."""
+        plan = self.plan(split)
+        if not plan.needs_file:
+            return None
+        with self._open(split, 1) as file:
+            found = file.prune(plan.pushed, columns=plan.columns, rows=self.rows(split))
+            self.io.add(file)
+        return found
+
     def count(self, split: Split, *, threads: int | None = None) -> int:
         """How many rows of a split the filter selects."""
         plan = self.plan(split)
@@ -168,6 +181,7 @@ class SplitReader:
         if plan.pushed is not None:
             with self._open(split, threads) as file:
                 wanted = file.find(plan.pushed, rows=wanted)
+                self.io.add(file)
         elif wanted is None:
             wanted = RowRanges.all(split.rows)
         if plan.residual is None or not wanted:
@@ -189,9 +203,12 @@ class SplitReader:
                 yield empty_columns(pa.schema([]), min(rows, total - start))
             return
         with self._open(split, threads) as file:
-            yield from file.iter_batches(
-                plan.columns, filter=plan.pushed, rows=wanted, batch_size=rows
-            )
+            try:
+                yield from file.iter_batches(
+                    plan.columns, filter=plan.pushed, rows=wanted, batch_size=rows
+                )
+            finally:
+                self.io.add(file)
 
     def _open(self, split: Split, threads: int | None) -> fermion.FermionFile:
         prefetch = None

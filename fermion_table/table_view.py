@@ -6,7 +6,7 @@ import itertools
 import time
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -125,6 +125,7 @@ class TableView:
         branch: str | None = None,
         batch_id: int | Iterable[int] | None = None,
         limit: int | None = None,
+        schema: Literal["snapshot", "current"] = "snapshot",
         threads: int | None = None,
     ) -> Scan:
         """Ask for rows; nothing is read before the scan is asked for a result.
@@ -144,6 +145,9 @@ class TableView:
             Only rows of this batch, or of these.
         limit
             At most so many rows.
+        schema
+            What the rows of another snapshot are read under: its own schema, or this table's
+            ``current`` one, under whose names and types history looks as if written today.
         threads
             For reading files side by side; None takes the number of processors.
 
@@ -154,15 +158,19 @@ class TableView:
         snapshot = self._version(snapshot_id, tag, as_of, branch)
         same = snapshot is self._snapshot
         schemas = self._schemas if same else SchemaVersions(self._store, snapshot)
-        schema = schemas.current
-        chosen = table_filter(filter, schema, where=self.location)
+        if schema not in ("snapshot", "current"):
+            raise InvalidArgumentError(f"schema={schema!r}: expected 'snapshot' or 'current'")
+        if schema == "current":
+            self._check_related(schemas.current, snapshot)
+        shown = schemas.current if schema == "snapshot" else self.schema
+        chosen = table_filter(filter, shown, where=self.location)
         if batch_id is not None:
-            chosen = both(chosen, _batch_filter(batch_id, schema, self.location))
+            chosen = both(chosen, _batch_filter(batch_id, shown, self.location))
         return Scan(
             store=self._store,
             snapshot=snapshot,
             schemas=schemas,
-            table_schema=schema,
+            table_schema=shown,
             columns=None if columns is None else _column_list(columns),
             filter=chosen,
             limit=limit,
@@ -193,6 +201,16 @@ class TableView:
         if where != self._branch:
             return history.latest(self._store, branch=where)
         return self._snapshot
+
+    def _check_related(self, other: TableSchema, snapshot: Snapshot) -> None:
+        """Refuse a snapshot whose schema is no version of this one's: its ids mean other fields."""
+        mine = {self._snapshot.schema.hash, *(each.hash for each in self.schema.ancestors)}
+        theirs = {snapshot.schema.hash, *(each.hash for each in other.ancestors)}
+        if snapshot.schema.hash not in mine and self._snapshot.schema.hash not in theirs:
+            raise InvalidArgumentError(
+                f"{self.location}: schema='current': the schema of snapshot {snapshot.id} of "
+                f"branch {snapshot.branch!r} is neither an earlier nor a later one of this table's"
+            )
 
     def lookup_batch(self, batch_id: int, *, columns: Sequence[PathLike] | None = None) -> pa.Table:
         """All rows of a batch, in their order; none if there is no such batch."""
