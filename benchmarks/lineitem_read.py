@@ -1,0 +1,85 @@
+"""Targets 5 and 6: reading TPC-H lineitem: all of it, three columns, one month."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from benchmarks import data, harness
+from benchmarks.formats import (
+    ARROW,
+    FEATHER,
+    FERMION,
+    LANCE,
+    ORC,
+    PARQUET_ZSTD,
+    POLARS,
+    VORTEX,
+    VORTEX_COMPACT,
+    VORTEX_MAPPED,
+    VORTEX_STRINGS,
+    Format,
+)
+from benchmarks.question import Action, Case, Question, Size, Target
+
+THREE = ["l_orderkey", "l_extendedprice", "l_shipdate"]
+
+
+def stored(contestant: Format, size: Size) -> str:
+    """The file."""
+    return contestant.stored("lineitem-files", size, lambda: data.lineitem(size))
+
+
+def read(columns: Sequence[str] | None) -> Case:
+    """All rows."""
+
+    def prepare(contestant: Format, size: Size) -> Action:
+        path = stored(contestant, size)
+        return lambda: contestant.read(path, columns)
+
+    return Case(prepare)
+
+
+def one_month(columns: Sequence[str] | None) -> Case:
+    """The rows shipped in March 1995: one in eighty-three, spread over the whole file."""
+
+    def prepare(contestant: Format, size: Size) -> Action:
+        path = stored(contestant, size)
+        return lambda: contestant.between(path, "l_shipdate", data.MONTH, columns)
+
+    return Case(prepare)
+
+
+QUESTION = Question(
+    module="benchmarks.lineitem_read",
+    title="5, 6  TPC-H lineitem: read all, 3 columns, one month",
+    cases={
+        "read all": read(None),
+        "3 columns": read(THREE),
+        "one month, all columns": one_month(None),
+        "one month, 3 columns": one_month(THREE),
+    },
+    contestants=(
+        FERMION,
+        VORTEX_STRINGS,
+        VORTEX,
+        VORTEX_MAPPED,
+        VORTEX_COMPACT,
+        POLARS,
+        FEATHER,
+        ORC,
+        LANCE,
+        PARQUET_ZSTD,
+        ARROW,
+    ),
+    targets=(
+        Target("read all", 1.0),
+        Target("3 columns", 0.140),
+        Target("one month, all columns", 0.140),
+        Target("one month, 3 columns", 0.034),
+    ),
+    rounds={"full": 3, "quick": 1},
+    notes="The plain Vortex contestants give string views, all others strings.",
+)
+
+if __name__ == "__main__":
+    harness.main(QUESTION)

@@ -1,0 +1,52 @@
+"""Target 7: the CPU time that writing TPC-H lineitem takes."""
+
+from __future__ import annotations
+
+from benchmarks import data, harness
+from benchmarks.files import CACHE, remove, size_of
+from benchmarks.formats import (
+    FERMION,
+    FERMION_COMPACT,
+    LANCE,
+    PARQUET_SNAPPY,
+    PARQUET_ZSTD,
+    VORTEX,
+    VORTEX_COMPACT,
+    Format,
+)
+from benchmarks.question import Action, Case, Question, Size, Target
+
+
+def write(contestant: Format, size: Size) -> Action:
+    """Write a table that lies in memory."""
+    table = data.lineitem(size)
+    path = CACHE / size / f"written{contestant.suffix}"
+    remove(path)
+
+    def written() -> dict[str, int]:
+        contestant.write(table, str(path))
+        return {"file_bytes": size_of(path)}
+
+    return written
+
+
+QUESTION = Question(
+    module="benchmarks.lineitem_write",
+    title="7  TPC-H lineitem: write",
+    cases={"write": Case(write)},
+    contestants=(
+        FERMION,
+        FERMION_COMPACT,
+        PARQUET_ZSTD,
+        PARQUET_SNAPPY,
+        LANCE,
+        VORTEX,
+        VORTEX_COMPACT,
+    ),
+    targets=(Target("write", 5.8, metric="cpu_seconds"),),
+    rounds={"full": 3, "quick": 1},
+    metrics=("file_bytes",),
+)
+
+if __name__ == "__main__":
+    harness.main(QUESTION)

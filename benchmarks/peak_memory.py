@@ -1,0 +1,49 @@
+"""Target 11: the memory that reading takes beyond what the import took."""
+
+from __future__ import annotations
+
+from benchmarks import data, harness, lineitem_read, open_wide
+from benchmarks.formats import (
+    FEATHER,
+    FERMION,
+    LANCE,
+    ORC,
+    PARQUET_ZSTD,
+    POLARS,
+    VORTEX_STRINGS,
+    Format,
+)
+from benchmarks.question import Action, Case, Question, Size, Target
+
+
+def full_read(contestant: Format, size: Size) -> Action:
+    """All of TPC-H lineitem."""
+    path = lineitem_read.stored(contestant, size)
+    return lambda: contestant.read(path)
+
+
+def ten_columns(contestant: Format, size: Size) -> Action:
+    """Ten of many columns."""
+    columns = 60 if size == "tiny" else 10_000
+    path = open_wide.stored(contestant, columns, size)
+    names = data.some_names(columns)
+    return lambda: contestant.read(path, names)
+
+
+QUESTION = Question(
+    module="benchmarks.peak_memory",
+    title="11  Peak memory beyond the import's",
+    cases={"lineitem, read all": Case(full_read), "10 of 10,000 columns": Case(ten_columns)},
+    contestants=(FERMION, FEATHER, VORTEX_STRINGS, POLARS, ORC, LANCE, PARQUET_ZSTD),
+    targets=(
+        Target("lineitem, read all", 1.3, metric="extra_bytes", per="arrow_bytes"),
+        Target("10 of 10,000 columns", 2e6, metric="extra_bytes"),
+    ),
+    rounds={"full": 3, "quick": 1},
+    metrics=("arrow_bytes",),
+    warm_up=False,
+    notes="Peak resident size while reading, less the resident size before: the result counts too.",
+)
+
+if __name__ == "__main__":
+    harness.main(QUESTION)

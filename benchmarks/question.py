@@ -1,0 +1,137 @@
+"""What a benchmark asks: cases, contestants and targets. Values only; `harness` runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Size = Literal["full", "quick", "tiny"]
+
+# What a case hands to the clock, and what that gives back: an Arrow table, a dict of further
+# metrics, or nothing.
+Action = Callable[[], Any]
+
+
+class NotOffered(Exception):
+    """A contestant has no way to do what a case asks; the message says what is missing."""
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One format (or table layer) in one setting.
+
+    Attributes
+    ----------
+    name
+        As the tables print it.
+    modules
+        What its process imports; the first that is missing makes the whole contestant missing.
+    package
+        What to install for it.
+    own
+        Ours: not a rival when the best rival is looked for.
+    python
+        Folder of the virtual environment it lives in; None: the one that runs the benchmarks.
+    reference
+        Printed, but neither ours nor a rival: it does less work than the question asks for.
+    """
+
+    name: str
+    modules: tuple[str, ...] = ()
+    package: str = ""
+    own: bool = False
+    python: str | None = None
+    reference: bool = False
+
+    def warm_up(self) -> None:
+        """Use the library once on something tiny, so that late loading is not on the clock."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing to time.
+
+    Attributes
+    ----------
+    prepare
+        Takes the contestant and the size; sets everything up and returns the action to time.
+    calls
+        Timed calls within one process; the process counts with their median.
+    sizes
+        At which sizes the case is run.
+    """
+
+    prepare: Callable[[Any, Size], Action]
+    calls: int = 1
+    sizes: tuple[Size, ...] = ("full", "quick", "tiny")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A bound on one figure; judged at full size only.
+
+    Attributes
+    ----------
+    case
+        Name of the case.
+    at_most
+        The bound, in the metric's unit; a factor where ``of`` is given.
+    metric
+        Key of the figure: ``seconds``, ``cpu_seconds``, ``extra_bytes``, ``file_bytes``, ...
+    contestant
+        Whose figure.
+    of
+        ``"best rival"``: a factor of the best rival's figure in this case; the name of another
+        case: of the same contestant's figure there; of a contestant: of its figure in this case;
+        None: ``at_most`` stands for itself.
+    per
+        Another metric that the figure is divided by first, such as ``arrow_bytes``.
+    """
+
+    case: str
+    at_most: float
+    metric: str = "seconds"
+    contestant: str = "fermion"
+    of: str | None = None
+    per: str | None = None
+
+
+@dataclass(frozen=True)
+class Question:
+    """One benchmark.
+
+    Attributes
+    ----------
+    module
+        Its module (``__name__``, or the file's where that is ``__main__``); names the results.
+    title
+        One line, printed above the table.
+    cases, contestants, targets
+        What is run, by whom, and how good is good enough.
+    rounds
+        Fresh processes per case and contestant, by size.
+    headline
+        The figure that contestants are compared by.
+    metrics
+        Further figures to print besides time, CPU and memory.
+    warm_up
+        Whether a process uses its library on something tiny before the clock starts.
+    notes
+        What a reader of the table has to know.
+    """
+
+    module: str
+    title: str
+    cases: Mapping[str, Case]
+    contestants: tuple[Contestant, ...]
+    targets: tuple[Target, ...] = ()
+    rounds: Mapping[Size, int] | None = None
+    headline: str = "seconds"
+    metrics: tuple[str, ...] = ()
+    warm_up: bool = True
+    notes: str = ""
+
+    def rounds_at(self, size: Size) -> int:
+        """How many processes each case gets."""
+        return (self.rounds or {"full": 5, "quick": 2, "tiny": 1}).get(size, 1)

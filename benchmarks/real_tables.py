@@ -1,0 +1,115 @@
+"""Target 12: five real tables of different kinds beside Parquet with zstd at level 3."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as csv
+import pyarrow.json as json
+import pyarrow.parquet as pq
+
+from benchmarks import harness
+from benchmarks.files import PROJECT, size_of
+from benchmarks.formats import FERMION, FERMION_COMPACT, ORC, VORTEX_COMPACT, Format, Parquet
+from benchmarks.question import Action, Case, NotOffered, Question, Size, Target
+
+FOLDER = Path(os.environ.get("FERMION_TEST_DATA", PROJECT.parent / "shared" / "data"))
+
+
+def taxi() -> pa.Table:
+    """Numbers, money and times: trips of New York's taxis."""
+    return pq.read_table(FOLDER / "nyc-taxi" / "taxi.parquet")
+
+
+def events() -> pa.Table:
+    """Deep structs and long texts: an hour of public events, as JSON lines."""
+    content = gzip.decompress((FOLDER / "gharchive" / "2015-01-01-0.json.gz").read_bytes())
+    options = json.ReadOptions(block_size=len(content) + 1)
+    return json.read_json(io.BytesIO(content), read_options=options)
+
+
+def genes() -> pa.Table:
+    """Wide: expression levels of some thousand genes in a hundred samples."""
+    content = gzip.decompress((FOLDER / "microarray" / "singh_inputs.csv.gz").read_bytes())
+    columns = len(content.partition(b"\n")[0].split(b","))
+    names = [f"gene_{index}" for index in range(columns)]
+    options = csv.ReadOptions(column_names=names, block_size=len(content) + 1)
+    return csv.read_csv(io.BytesIO(content), read_options=options)
+
+
+def strikes() -> pa.Table:
+    """Categories and dates: bird strikes."""
+    return csv.read_csv(FOLDER / "vega" / "birdstrikes.csv")
+
+
+def names() -> pa.Table:
+    """Two million short strings and counts: names given to children, 1880 on."""
+    years = []
+    for file in sorted((FOLDER / "babynames").glob("yob*.txt.gz")):
+        content = io.BytesIO(gzip.decompress(file.read_bytes()))
+        options = csv.ReadOptions(column_names=["name", "sex", "births"])
+        year = csv.read_csv(content, read_options=options)
+        years.append(year.append_column("year", pa.array([int(file.name[3:7])] * len(year))))
+    return pa.concat_tables(years)
+
+
+TABLES: dict[str, Callable[[], pa.Table]] = {
+    "taxi trips": taxi,
+    "public events (JSON)": events,
+    "gene expression": genes,
+    "bird strikes": strikes,
+    "baby names": names,
+}
+
+
+@dataclass(frozen=True)
+class ParquetLevelThree(Parquet):
+    """Parquet with zstd at level 3."""
+
+    def write(self, table: Any, path: str) -> None:
+        pq.write_table(table, path, compression="zstd", compression_level=3)
+
+
+PARQUET = ParquetLevelThree("parquet zstd-3")
+
+
+def file_size(name: str) -> Case:
+    """Write a table and look at the file; reading it back has to give the same table."""
+
+    def prepare(contestant: Format, size: Size) -> Action:
+        if not FOLDER.is_dir():
+            raise NotOffered(f"needs the real tables ({FOLDER.name}; see CONTRIBUTING.md)")
+        table = TABLES[name]()
+        label = "real-" + "".join(c if c.isalnum() else "-" for c in name)
+        path = contestant.stored(label, size, lambda: table)
+        if contestant.own and not contestant.read(path).equals(table):
+            raise AssertionError(f"{name}: what was read back differs from what was written")
+        return lambda: {"file_bytes": size_of(Path(path))}
+
+    return Case(prepare)
+
+
+QUESTION = Question(
+    module="benchmarks.real_tables",
+    title="12  Five real tables: file size beside Parquet zstd-3",
+    cases={name: file_size(name) for name in TABLES},
+    contestants=(FERMION, FERMION_COMPACT, PARQUET, ORC, VORTEX_COMPACT),
+    targets=tuple(
+        Target(name, 0.8, metric="file_bytes", of=PARQUET.name, contestant=FERMION.name)
+        for name in TABLES
+    ),
+    rounds={"full": 1, "quick": 1},
+    headline="file_bytes",
+    metrics=("file_bytes",),
+    notes="Asked for: at most 0.8 on four of the five, none above 1.",
+)
+
+if __name__ == "__main__":
+    harness.main(QUESTION)

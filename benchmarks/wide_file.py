@@ -1,0 +1,89 @@
+"""Target 3: a wide file as a whole: read all of it, write it, and how large it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks import data, harness
+from benchmarks.files import CACHE, remove, size_of
+from benchmarks.formats import (
+    FEATHER,
+    FERMION,
+    FERMION_COMPACT,
+    LANCE,
+    ORC,
+    PARQUET_SNAPPY,
+    PARQUET_ZSTD,
+    POLARS,
+    VORTEX,
+    VORTEX_COMPACT,
+    Format,
+)
+from benchmarks.question import Action, Case, NotOffered, Question, Size, Target
+
+SHAPE = {"full": (10_000, 2_000), "quick": (2_000, 2_000), "tiny": (60, 50)}
+
+
+def wide(size: Size) -> data.pa.Table:
+    """The table."""
+    return data.wide(*SHAPE[size])
+
+
+def stored(contestant: Format, size: Size) -> Path:
+    """Its file."""
+    columns, rows = SHAPE[size]
+    return Path(contestant.stored(f"wide-{columns}x{rows}", size, lambda: wide(size)))
+
+
+def read_all(contestant: Format, size: Size) -> Action:
+    """Read every column."""
+    path = stored(contestant, size)
+    return lambda: {"file_bytes": size_of(path), **_shape(contestant.read(str(path)))}
+
+
+def _shape(table: data.pa.Table) -> dict[str, int]:
+    return {"rows": table.num_rows, "columns": table.num_columns, "arrow_bytes": table.nbytes}
+
+
+def write(contestant: Format, size: Size) -> Action:
+    """Write a table that lies in memory."""
+    if contestant.name in {POLARS.name, VORTEX_COMPACT.name}:
+        raise NotOffered("measured by its reading alone")
+    table = wide(size)
+    path = CACHE / size / f"written{contestant.suffix}"
+    remove(path)
+
+    def written() -> dict[str, int]:
+        contestant.write(table, str(path))
+        return {"file_bytes": size_of(path)}
+
+    return written
+
+
+QUESTION = Question(
+    module="benchmarks.wide_file",
+    title="3  10,000 columns x 2,000 rows: read all, write, size",
+    cases={"read all": Case(read_all), "write": Case(write)},
+    contestants=(
+        FERMION,
+        FERMION_COMPACT,
+        POLARS,
+        FEATHER,
+        VORTEX,
+        VORTEX_COMPACT,
+        LANCE,
+        ORC,
+        PARQUET_ZSTD,
+        PARQUET_SNAPPY,
+    ),
+    targets=(
+        Target("read all", 0.400),
+        Target("write", 1.4),
+        Target("read all", 1.0, metric="file_bytes", of="best rival"),
+    ),
+    rounds={"full": 3, "quick": 1},
+    metrics=("file_bytes",),
+)
+
+if __name__ == "__main__":
+    harness.main(QUESTION)

@@ -1,0 +1,120 @@
+"""One measurement in a fresh process: ``python -m benchmarks.worker JOB``; prints one JSON line."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import resource
+import statistics
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from benchmarks.question import Contestant, NotOffered, Question, Size
+
+STATUS = Path("/proc/self/status")
+
+
+def resident_bytes(key: str) -> int | None:
+    """``VmRSS`` (now) or ``VmHWM`` (peak) of this process; None where the system does not say."""
+    if not STATUS.exists():
+        return None
+    for line in STATUS.read_text().splitlines():
+        if line.startswith(f"{key}:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+def peak_bytes() -> int:
+    """The largest resident size so far (or since `forget_peak`)."""
+    known = resident_bytes("VmHWM")
+    if known is not None:  # ru_maxrss also remembers what the parent held before exec
+        return known
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def forget_peak() -> int:
+    """Start the peak anew where the system can (Linux); return the resident size now."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return peak_bytes()
+    return resident_bytes("VmRSS") or peak_bytes()
+
+
+def described(result: Any) -> dict[str, Any]:
+    """What is worth noting of an action's result, for checks and further metrics."""
+    if isinstance(result, dict):
+        return result
+    if hasattr(result, "num_rows") and hasattr(result, "num_columns"):
+        noted = {"rows": result.num_rows, "columns": result.num_columns}
+        return noted | ({"arrow_bytes": result.nbytes} if hasattr(result, "nbytes") else {})
+    return {}
+
+
+def measure(question: Question, contestant: Contestant, job: dict[str, Any]) -> dict[str, Any]:
+    """Prepare a case, then time its action."""
+    case = question.cases[job["case"]]
+    for module in contestant.modules:
+        importlib.import_module(module)
+    if question.warm_up:
+        contestant.warm_up()
+    action = case.prepare(contestant, job["size"])
+    before = forget_peak()
+    times, result = [], None
+    used = time.process_time()
+    for _ in range(case.calls):
+        result = None  # the memory of one result, not of two
+        start = time.perf_counter()
+        result = action()
+        times.append(time.perf_counter() - start)
+    used = time.process_time() - used
+    peak = peak_bytes()
+    figures = {
+        "seconds": statistics.median(times),
+        "first_seconds": times[0],
+        "cpu_seconds": used / case.calls,
+        "peak_bytes": peak,
+        "extra_bytes": max(peak - before, 0),
+    }
+    return figures | described(result)
+
+
+def perform(job: dict[str, Any]) -> dict[str, Any]:
+    """Do one job: measure a case, or (``"prepare"``) make the files of all cases."""
+    question: Question = importlib.import_module(job["question"]).QUESTION
+    contestant = next(one for one in question.contestants if one.name == job["contestant"])
+    if "case" not in job:
+        return prepare(question, contestant, job["size"])
+    try:
+        return measure(question, contestant, job)
+    except NotOffered as reason:
+        return {"not_offered": str(reason)}
+
+
+def prepare(question: Question, contestant: Contestant, size: Size) -> dict[str, str]:
+    """Make the files of all cases; what goes wrong, by case."""
+    troubles = {}
+    for name, case in question.cases.items():
+        if size in case.sizes:
+            try:
+                case.prepare(contestant, size)
+            except Exception as error:  # noqa: BLE001 - measuring the case meets it again
+                troubles[name] = f"{type(error).__name__}: {error}"
+    return troubles
+
+
+def main() -> None:
+    """Read the job from the command line."""
+    try:
+        answer = perform(json.loads(sys.argv[1]))
+    except Exception:  # noqa: BLE001 - the parent prints it beside the contestant's name
+        answer = {"failed": traceback.format_exc()}
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()
