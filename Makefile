@@ -2,6 +2,8 @@
 # make test    style, types, import contracts and every test but the slow ones
 # make lint    style, types and import contracts alone
 # make soak    the slow tests: long fuzzing, crowds of writers
+# make bench   the benchmarks, beside other formats and tables; an hour alone on two cores
+#              (make bench-quick: the same smaller, in three minutes after the first set-up)
 # make clean   removes what the others made
 #
 # Each sets up .venv by itself; the second run finds it ready. PYTHON, CC and JAVA_HOME choose
@@ -10,17 +12,20 @@
 VENV := .venv
 RUN := $(VENV)/bin
 READY := $(VENV)/ready
+BENCH := .venv-bench
+BENCH_READY := $(BENCH)/ready
+PAIMON := .venv-bench-paimon
 PACKAGES := fermion fermion_table spark_ext
 EXTRAS := spark,polars,duckdb,pandas,cli
 KERNELS := $(wildcard $(addprefix fermion/kernels/*., pyx pxi pxd h))
 
 LINT := $(RUN)/ruff check . && $(RUN)/ruff format --check . && $(RUN)/mypy && $(RUN)/lint-imports
 
-.PHONY: help demo test lint soak clean setup java
+.PHONY: help demo test lint soak bench bench-quick clean setup java
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n 's/^# //p' Makefile | head -n 5
+	@sed -n 's/^# //p' Makefile | head -n 7
 
 demo: java setup
 	@$(RUN)/python examples/quickstart.py $(TABLE)
@@ -40,8 +45,15 @@ lint: setup
 soak: java setup
 	@HYPOTHESIS_PROFILE=soak $(RUN)/python -m pytest -q -m slow tests
 
+bench: $(BENCH_READY)
+	@$(BENCH)/bin/python -m benchmarks
+	@$(BENCH)/bin/python -m benchmarks.scaling
+
+bench-quick: $(BENCH_READY)
+	@$(BENCH)/bin/python -m benchmarks --size quick
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) $(PAIMON) benchmarks/cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -rf .import_linter_cache spark-warehouse metastore_db derby.log
 	rm -f fermion/kernels/*.so fermion/kernels/_compiled.c
 	find $(PACKAGES) tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -59,4 +71,17 @@ $(READY): pyproject.toml setup.py $(KERNELS)
 	{ [ -x $(RUN)/python ] || "$$python" -m venv $(VENV); }
 	@$(RUN)/python -m pip install -qq --disable-pip-version-check --upgrade "pip>=25.1"
 	@$(RUN)/python -m pip install -qq --disable-pip-version-check --editable ".[$(EXTRAS)]" --group dev
+	@touch $@
+
+# The rivals live apart from the environment that the tests run in; pypaimon apart from these, as it
+# wants an older pyarrow.
+$(BENCH_READY): pyproject.toml setup.py $(KERNELS)
+	@python=$$(tools/prerequisites python) && \
+	tools/prerequisites compiler "$$python" && \
+	echo "Setting up $(BENCH) with $$python; the first time takes a few minutes" && \
+	{ [ -x $(BENCH)/bin/python ] || "$$python" -m venv $(BENCH); } && \
+	{ [ -x $(PAIMON)/bin/python ] || "$$python" -m venv $(PAIMON); }
+	@$(BENCH)/bin/python -m pip install -qq --disable-pip-version-check --upgrade "pip>=25.1"
+	@$(BENCH)/bin/python -m pip install -qq --disable-pip-version-check --editable ".[bench]"
+	@$(PAIMON)/bin/python -m pip install -qq --disable-pip-version-check "pypaimon>=2.1"
 	@touch $@

@@ -1,0 +1,46 @@
+"""All benchmarks, one after the other: ``python -m benchmarks [--size quick]``."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import time
+
+from benchmarks import harness
+
+FILES = (
+    "open_wide",
+    "slow_storage",
+    "wide_file",
+    "lineitem_size",
+    "lineitem_read",
+    "lineitem_write",
+    "random_rows",
+    "batch_ids",
+    "nested_columns",
+    "peak_memory",
+    "real_tables",
+    "import_time",
+)
+QUESTIONS = FILES
+
+
+def main() -> int:
+    """Run every question; one that fails does not stop the others."""
+    options = harness.arguments("All benchmarks")
+    only = options.only.split(",") if options.only else None
+    failed = []
+    for name in QUESTIONS:
+        start = time.monotonic()
+        question = importlib.import_module(f"benchmarks.{name}").QUESTION
+        try:
+            harness.run(question, options.size, only=only, folder=harness.results_folder(options))
+        except RuntimeError as error:
+            failed.append(f"{name}: {error}")
+        print(f"  ({name}: {time.monotonic() - start:.0f} s)\n", flush=True)
+    print("\n".join(failed), file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,133 @@
+"""Every benchmark runs in its smallest form; contestants that are not installed are named."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from benchmarks import __main__ as every
+from benchmarks import harness, report
+from benchmarks.question import Case, Contestant, NotOffered, Question, Target
+
+
+@pytest.fixture(autouse=True)
+def cache(monkeypatch, tmp_path_factory):
+    """A cache of this run's own, which its processes share."""
+    folder = tmp_path_factory.getbasetemp() / "benchmarks"
+    monkeypatch.setattr(harness, "CACHE", folder)
+    return folder
+
+
+def ours(question: Question) -> list[str]:
+    return [one.name for one in question.contestants if one.own][:1]
+
+
+@pytest.mark.parametrize("name", every.QUESTIONS)
+def test_each_benchmark_runs_in_its_smallest_form_without_its_rivals(name, tmp_path, capsys):
+    """Ours alone, one process a case; every case gives a figure or says why there is none."""
+    question = importlib.import_module(f"benchmarks.{name}").QUESTION
+    results = harness.run(question, "tiny", only=ours(question), folder=tmp_path)
+    assert results
+    for result in results:
+        assert result.rounds or result.remark.startswith("not offered")
+    stored = json.loads((tmp_path / f"{name}.json").read_text())
+    assert stored["machine"]["cores"] >= 1
+    assert stored["machine"]["packages"]["numpy"]
+    assert [one["case"] for one in stored["results"]] == [one.case for one in results]
+    assert question.title in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", every.QUESTIONS)
+def test_targets_name_cases_and_contestants_that_exist(name):
+    """A target with a slip of the pen would never be judged."""
+    question = importlib.import_module(f"benchmarks.{name}").QUESTION
+    names = {one.name for one in question.contestants}
+    assert question.module == f"benchmarks.{name}"
+    assert len(names) == len(question.contestants)
+    for target in question.targets:
+        assert target.case in question.cases
+        assert target.contestant in names
+        assert target.of in {None, "best rival", *question.cases, *names}
+
+
+def figure(value):
+    return Case(lambda contestant, size: lambda: {"seconds": value[contestant.name]})
+
+
+OURS = Contestant("ours", own=True)
+RIVAL = Contestant("rival")
+SLOWER = Contestant("slower rival")
+PLAIN = Contestant("plain", reference=True)
+QUESTION = Question(
+    module="question",
+    title="title",
+    cases={"a": figure({}), "b": figure({})},
+    contestants=(OURS, RIVAL, SLOWER, PLAIN),
+)
+
+
+def measured(**seconds):
+    results = [
+        harness.Result(one.name, case, one.own, one.reference)
+        for one in QUESTION.contestants
+        for case in QUESTION.cases
+    ]
+    for result in results:
+        result.rounds = [{"seconds": value} for value in seconds[result.contestant.split()[0]]]
+    return results
+
+
+def test_a_verdict_compares_the_median_with_the_bound_the_best_rival_or_another_case():
+    """References, which do less than was asked for, are no rivals."""
+    results = measured(ours=[3.0, 2.0, 90.0], rival=[4.0], slower=[8.0], plain=[0.5])
+    targets = (
+        Target("a", 3.0),
+        Target("a", 2.9),
+        Target("a", 1.0, of="best rival"),
+        Target("a", 0.7, of="best rival"),
+        Target("a", 1.0, of="b"),
+        Target("a", 7.0, of="plain"),
+        Target("a", 3.0, metric="bytes"),
+    )
+    targets = tuple(replace(target, contestant="ours") for target in targets)
+    question = replace(QUESTION, targets=targets)
+    judged = report.verdicts(question, results)
+    assert [verdict.met for verdict in judged] == [True, False, True, False, True, True, False]
+    assert judged[3].bound == pytest.approx(2.8)
+    assert math.isclose(report.best_rival(results, "a", "seconds"), 4.0)
+    assert "MISSED" in judged[1].text()
+    assert "not measured" in judged[6].text()
+
+
+def test_contestants_that_are_not_installed_are_named_in_the_table(tmp_path, capsys):
+    """Neither a failure nor silence."""
+    absent = Contestant("absent", modules=("no_such_module.part",), package="no-such-package")
+    elsewhere = Contestant("elsewhere", package="pypaimon", python=".venv-none")
+    question = Question("question", "title", {}, (absent, elsewhere))
+    harness.run(question, "tiny", folder=tmp_path)
+    text = capsys.readouterr().out
+    assert "missing: absent: needs no-such-package" in text
+    assert "missing: elsewhere: needs pypaimon" in text
+    missing = json.loads((tmp_path / "question.json").read_text())["missing"]
+    assert sorted(missing) == ["absent", "elsewhere"]
+
+
+def test_contestants_that_read_different_tables_stop_the_benchmark():
+    """Speed for other rows is not speed."""
+    results = measured(ours=[1.0], rival=[1.0], slower=[1.0], plain=[1.0])
+    assert harness.disagreements(results) == []
+    results[0].rounds[0] |= {"rows": 10, "columns": 2}
+    results[2].rounds[0] |= {"rows": 11, "columns": 2}
+    assert len(harness.disagreements(results)) == 1
+
+
+def test_what_is_not_offered_is_no_failure():
+    """A format that has no such operation is printed with its reason."""
+    result = harness.Result("rival", "a", own=False, reference=False)
+    assert harness.note_trouble({"not_offered": str(NotOffered("takes no filter"))}, result)
+    assert result.remark == "not offered: takes no filter"
+    assert not harness.note_trouble({"seconds": 1.0}, result)
