@@ -16,6 +16,7 @@ from fermion.errors import InvalidArgumentError
 from fermion.file_index import FileIndex
 from fermion.file_info import VIRTUAL_COLUMNS
 from fermion.file_pruning import FilePruning, prune_file
+from fermion.layout import ALIGNMENT, PAGE_ALIGNMENT
 from fermion.options import ReadOptions, thread_count
 from fermion.predicate import Expression, bind, candidate_names, parse_filter
 from fermion.predicate.ranges import RowRanges
@@ -126,6 +127,7 @@ class FermionFile:
             "batch": footer.is_batch,
             "checksum": footer.checksum_kind.name.lower(),
             "column_index": footer.has_cit,
+            "align": PAGE_ALIGNMENT if footer.is_aligned else ALIGNMENT,
         }
 
     @property

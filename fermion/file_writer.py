@@ -22,8 +22,10 @@ from fermion.file_metadata import ColumnLog, FileContents
 from fermion.footer import build_head
 from fermion.global_dictionary import encode_dictionary
 from fermion.layout import (
+    ALIGNED_PAGE_START,
     INT64_MAX,
     INT64_MIN,
+    PAGE_ALIGNMENT,
     SETTING_CHECKSUM_SHIFT,
     ChecksumKind,
     ExtTag,
@@ -254,6 +256,9 @@ class Writer:
     def _place(self, streams: Sequence[EncodedStream]) -> None:
         for stream in streams:
             if stream.pages:
+                if self.options.align == PAGE_ALIGNMENT:
+                    # Pages are multiples of it, so where one starts right all the next ones do.
+                    self._put(bytes((ALIGNED_PAGE_START - self._position) % PAGE_ALIGNMENT))
                 stream.record.offset = self._position
                 if stream.bloom is not None:
                     self._blooms.append((stream.record, stream.bloom))
@@ -345,6 +350,8 @@ class Writer:
             settings |= Setting.HAS_INDEX_AREA
         if not self.options.column_index:
             settings |= Setting.NO_CIT
+        if self.options.align == PAGE_ALIGNMENT:
+            settings |= Setting.ALIGN64
         kind = ChecksumKind[self.options.checksum.upper()]
         return int(settings) | kind << SETTING_CHECKSUM_SHIFT
 

@@ -98,6 +98,11 @@ class Footer:
         return not self.settings & Setting.NO_CIT
 
     @property
+    def is_aligned(self) -> bool:
+        """Whether pages lie so that the values of plain ones start at multiples of 64."""
+        return bool(self.settings & Setting.ALIGN64)
+
+    @property
     def tail_offset(self) -> int:
         """Where the checksummed tail region starts: the end of the CMB area."""
         return self.cmb_offset + self.cmb_length

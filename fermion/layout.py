@@ -16,6 +16,9 @@ VERSION_MINOR = 0
 
 ALIGNMENT = 8
 PAGE_ALIGNMENT = 64
+# Where an aligned page starts, modulo PAGE_ALIGNMENT: its values, behind page header (16 bytes) and
+# node header (8), are then aligned.
+ALIGNED_PAGE_START = 40
 TAIL_BLOCK_BYTES = 64 * 1024
 CHUNK_LENGTH_MAX = 0xFFFF_FFFE
 ALL_NULL_LENGTH = 0xFFFF_FFFF

@@ -9,7 +9,7 @@ offset size name       meaning
 4      4    numSlots   slots, null ones included; for a dictionary page, its entries
 8      4    rawLength  bytes of the tree (before the codec, without padding)
 12     4    crc        over bytes 0 to 11 and all bytes from 16 to the page's end
-16     ...  payload    the tree, through the codec, zero-padded to a multiple of 8
+16     ...  payload    the tree, through the codec; zero padding to a multiple of 8, or of 64
 ====== ==== ========== ==================================================================
 """
 

@@ -42,9 +42,16 @@ from fermion.encodings.selection import (
     plain_size,
 )
 from fermion.errors import FermionError, InvalidArgumentError, InvalidFileError
-from fermion.layout import ALIGNMENT, ChecksumKind, Codec, EncodingId
+from fermion.layout import ChecksumKind, Codec, EncodingId
 from fermion.options import WriteOptions
-from fermion.page_frame import CHECKSUM_KINDS, Frame, open_page, root_encoding, seal_page
+from fermion.page_frame import (
+    CHECKSUM_KINDS,
+    HEADER_SIZE,
+    Frame,
+    open_page,
+    root_encoding,
+    seal_page,
+)
 from fermion.validity import Validity
 from fermion.values import BinaryValues, Bits, PhysicalType, Values, slice_values, slots_bytes
 
@@ -64,7 +71,7 @@ class EncodedChunk:
     Attributes
     ----------
     pages
-        Complete pages, header included, each a multiple of 8 bytes.
+        Complete pages, header included, each a multiple of 8 bytes, or of 64 where asked for.
     has_dictionary
         Whether ``pages[0]`` is the chunk's dictionary page; it holds no slots.
     nulls_removed
@@ -163,6 +170,7 @@ def encode_chunk(
         CHECKSUM_KINDS[options.checksum],
         choice.compress_page,
         forced is not None,
+        options.align,
     )
     codes, dictionary = choice.codes, choice.dictionary
     pages: list[bytes] = []
@@ -203,6 +211,7 @@ class _PageWriter:
     kind: ChecksumKind
     compress_page: bool
     forced: bool
+    alignment: int
 
     def page(
         self,
@@ -236,14 +245,17 @@ class _PageWriter:
             recipe = plain
             parts = self.settings.encode(values, self.physical, plain)
         size = node_size(parts)
-        codec = Codec.NONE
+        codec, stored = Codec.NONE, size
         packed = recipe.encoding == EncodingId.ALP  # bits, in which zstd finds nothing
         if self.compress_page and size >= COMPRESSED_BYTES_MIN and not packed:
             payload = compress(b"".join(parts), self.settings.zstd_level)
-            stored = len(payload)
-            worthwhile = stored <= size * WORTHWHILE_RATIO and size <= expansion_limit(stored)
-            if worthwhile and self._expansion_allowed(values, slots, stored):
-                codec, parts = Codec.ZSTD, [payload, b"\0" * (-stored % ALIGNMENT)]
+            smaller = len(payload)
+            worthwhile = smaller <= size * WORTHWHILE_RATIO and size <= expansion_limit(smaller)
+            if worthwhile and self._expansion_allowed(values, slots, smaller):
+                codec, parts, stored = Codec.ZSTD, [payload], smaller
+        padding = -(HEADER_SIZE + stored) % self.alignment
+        if padding:
+            parts.append(bytes(padding))
         return seal_page(parts, self.kind, codec, recipe.encoding, len(values), size)
 
     def _tree(

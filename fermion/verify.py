@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from fermion.arrow_types import Node, NodeKind
 from fermion.batch_lookup import BatchLookup
+from fermion.batch_meta import STREAM_TYPES
 from fermion.bloom import BloomFilter, parse_bloom_record
 from fermion.cmb import Chunk, ColumnBlock
 from fermion.column_reader import ColumnTask
@@ -18,10 +19,12 @@ from fermion.file_index import FileIndex
 from fermion.footer import parse_head
 from fermion.global_dictionary import GlobalDictionaries, dictionary_record
 from fermion.layout import (
+    ALIGNED_PAGE_START,
     FILE_STATISTICS_ENTRY,
     HEAD,
     INT64_MAX,
     INT64_MIN,
+    PAGE_ALIGNMENT,
     ChunkFlag,
     DescType,
     ExtTag,
@@ -105,6 +108,10 @@ def verify_file(index: FileIndex) -> VerifyReport:
         columns += 1
     if index.footer.is_batch:
         try:
+            if index.footer.is_aligned:
+                (block,) = index.blocks([index.footer.num_columns])
+                if block is not None:
+                    _check_alignment(index, block, len(STREAM_TYPES))
             lookup = BatchLookup(index, verify=True, checksum=options.checksum)
             for stripe in range(index.footer.num_stripes):
                 lookup.stripe(stripe)
@@ -125,6 +132,8 @@ def _verify_column(index: FileIndex, ordinal: int, options: DecodeOptions) -> in
             raise _column_error(index, node.name, "has no CMB, but the field is not nullable")
         return 0
     pages = 0
+    if index.footer.is_aligned:
+        _check_alignment(index, block, len(node.stream_types()))
     for stripe, rows in enumerate(index.stripe_rows.tolist()):
         task = ColumnTask(node, block, stripe, rows, None, options)
         task.feed(index.source.read_many(task.plan()))
@@ -145,6 +154,28 @@ def _check_dictionaries(block: ColumnBlock, node: Node, known: GlobalDictionarie
         used = [record for record in records if record is not None]
         if used:
             known.check(used, leaf.physical)
+
+
+def _check_alignment(index: FileIndex, block: ColumnBlock, streams: int) -> None:
+    """In an aligned file every chunk starts where it should, and every page is a multiple."""
+    for stream in range(streams):
+        for stripe in range(index.footer.num_stripes):
+            chunk = block.chunk(stream, stripe)
+            if chunk.is_empty:
+                continue
+            if chunk.offset % PAGE_ALIGNMENT != ALIGNED_PAGE_START:
+                raise block.error(
+                    f"stripe {stripe}, stream {stream}: expected a chunk at {ALIGNED_PAGE_START} "
+                    f"modulo {PAGE_ALIGNMENT}, found one at {chunk.offset}"
+                )
+            pages = block.pages(chunk)
+            sizes = np.array([chunk.length]) if pages is None else pages["pageSize"]
+            if (sizes % PAGE_ALIGNMENT).any():
+                page = int(np.flatnonzero(sizes % PAGE_ALIGNMENT)[0])
+                raise block.error(
+                    f"stripe {stripe}, stream {stream}, page {page}: expected a multiple of "
+                    f"{PAGE_ALIGNMENT} bytes, found {sizes[page]}"
+                )
 
 
 def _check_node(

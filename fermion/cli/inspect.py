@@ -20,6 +20,7 @@ from fermion.inspection import (
     describe_place,
     tree_label,
 )
+from fermion.layout import ALIGNMENT
 from fermion.page_description import PageDescription
 
 HELP = "show the layout: stripes, columns, streams, pages, encodings, sizes"
@@ -70,6 +71,8 @@ def _file_lines(
         f"{size_text(layout.size)}"
     )
     mode = ", batch mode" if settings["batch"] else ""
+    if settings["align"] != ALIGNMENT:
+        mode += f", aligned to {settings['align']} bytes"
     yield (
         f"  version {'.'.join(map(str, file.version))}, {settings['checksum']} checksums{mode}, "
         f"created by {file.created_by or 'nobody'}"

@@ -410,6 +410,20 @@ def _no_column_index() -> Feature:
     return Feature(pa.table(columns), {"column_index": False}, filter="a < 5")
 
 
+def _aligned() -> Feature:
+    count = 20
+    columns = {
+        "plain": pa.array([i / 7 for i in range(count)]),
+        "flag": _with_nulls([i % 3 == 0 for i in range(count)], pa.bool_()),
+        "list": pa.array([[i, i] if i % 5 else None for i in range(count)], _INTS),
+        "text": pa.array([f"value {i}" for i in range(count)]),
+        "coded": pa.array(["red" if i % 3 else "green" for i in range(count)]),
+    }
+    encodings = {"plain": "plain", "coded": "dictionary"}
+    options = {"align": 64, "encodings": encodings, "page_rows_max": 8, "stripe_rows": 16}
+    return Feature(pa.table(columns), options, filter="plain > 2")
+
+
 def _checksum(kind: str) -> Callable[[], Feature]:
     return lambda: Feature(pa.table({"a": list(range(ROWS))}), {"checksum": kind})
 
@@ -442,6 +456,7 @@ FEATURES: dict[str, Callable[[], Feature]] = {
     "fsst": _symbols,
     "bloom_filters": _bloom_filters,
     "no_column_index": _no_column_index,
+    "aligned": _aligned,
     "checksum_crc32": _checksum("crc32"),
     "checksum_none": _checksum("none"),
 }

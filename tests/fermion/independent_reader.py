@@ -88,6 +88,7 @@ class File:
             incompat,
         ) = struct.unpack_from("<QQQQQQQIIQIIQQQII", footer)
         assert file_length == len(data)
+        self.aligned = bool(self._settings & 8)
         assert incompat == 0
         self._sizes = struct.unpack_from("<5H", footer, 112)
         self._sections = self._read_sections(sections_offset, sections_length, footer)
@@ -292,6 +293,9 @@ class Column:
         found: Slots = []
         for page, size in enumerate(sizes):
             data = self._file.data[offset : offset + size]
+            if self._file.aligned:
+                assert offset % 64 == 40
+                assert size % 64 == 0
             offset += size
             tree, count = self._open(data)
             if page == 0 and flags & 64:

@@ -19,6 +19,7 @@ import fermion
 from fermion import pages
 from fermion.errors import FermionError, InvalidFileError
 from fermion.layout import (
+    ALIGNED_PAGE_START,
     FOOTER,
     FULL_CHUNK_DESC,
     HEAD,
@@ -30,6 +31,7 @@ from fermion.layout import (
     SHAPE_BLOCK,
     STRIPE_META,
     TAIL_BLOCK_BYTES,
+    Setting,
     align,
 )
 from fermion.name_index import NameIndex, build_name_index
@@ -61,6 +63,7 @@ CI_FEATURES: dict[str, list[str] | None] = {
     "fsst": ["text"],
     "bloom_filters": ["text", "money"],
     "no_column_index": None,
+    "aligned": ["plain", "flag", "coded"],
 }
 UNCHECKED = "checksum_none"  # nothing says that its pages are damaged
 CI_CASES = 1_500
@@ -148,7 +151,11 @@ def unprotected(stored: bytes) -> set[int]:
     data_end = max(map(sum, places), default=HEAD.itemsize)
     assert footer["cmb_offset"] == align(data_end)
     minor = len(stored) - FOOTER.itemsize + 246
-    return {*range(10, 16), minor, minor + 1, *range(data_end, int(footer["cmb_offset"]))}
+    gaps = {*range(HEAD.itemsize, int(footer["cmb_offset"]))}
+    gaps -= {offset for start, length in places for offset in range(start, start + length)}
+    start = ALIGNED_PAGE_START if int(footer["settings"]) & Setting.ALIGN64 else HEAD.itemsize
+    assert gaps == {*range(HEAD.itemsize, start), *range(data_end, int(footer["cmb_offset"]))}
+    return {*range(10, 16), minor, minor + 1, *gaps}
 
 
 @pytest.mark.parametrize("name", CI_FEATURES)

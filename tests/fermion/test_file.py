@@ -23,6 +23,7 @@ LAYOUTS = st.fixed_dictionaries(
         "page_bytes": st.sampled_from([16, 64, 1024, 512 * 1024]),
         "stripe_rows": st.sampled_from([1, 7, 64, 10_000]),
         "checksum": st.sampled_from(["crc32c", "crc32", "none"]),
+        "align": st.sampled_from([8, 64]),
     }
 )
 
@@ -253,6 +254,7 @@ def test_key_value_metadata_and_settings_come_back(tmp_path):
             "batch": False,
             "checksum": "crc32c",
             "column_index": True,
+            "align": 8,
         }
         assert file.version == (1, 0)
         assert file.created_by.startswith("fermion ")

@@ -245,6 +245,10 @@ def example_file(name: str) -> bytes:
     if name == "first":
         column = pa.array([[1, 2], None, [3]], pa.list_(pa.int64()))
         fermion.write_table(pa.table({"first": column}), sink, encodings={"first": "plain"})
+    elif name == "aligned":
+        column = pa.array([1.5, -2.0])
+        options = {"encodings": {"aligned": "plain"}, "align": 64}
+        fermion.write_table(pa.table({"aligned": column}), sink, **options)
     else:
         assert name == "shared"
         colours = ["green", "violet", "green", "green", "violet", "indigo", "violet", "violet"]
@@ -255,7 +259,7 @@ def example_file(name: str) -> bytes:
 
 def test_worked_bytes_are_in_the_file_they_speak_of():
     blocks = [block for block in WORKED if "file" in block.facts]
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     for block in blocks:
         offset = int(block.facts["offset"])
         stored = example_file(block.facts["file"])
