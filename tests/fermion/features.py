@@ -4,100 +4,37 @@ from __future__ import annotations
 
 import datetime
 import decimal
-import io
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
 
-import fermion
-
-ROWS = 12
-
-
-@dataclass(frozen=True)
-class Feature:
-    """One small file.
-
-    Attributes
-    ----------
-    table
-        All rows.
-    options
-        `fermion.WriteOptions` by name.
-    batches
-        In batch mode: id and rows of each batch, in order; None for plain rows.
-    metadata
-        Key/value metadata.
-    filter
-        A filter that selects some rows.
-    """
-
-    table: pa.Table
-    options: dict[str, Any] = field(default_factory=dict)
-    batches: Sequence[tuple[int | None, int]] | None = None
-    metadata: dict[str, str] = field(default_factory=dict)
-    filter: str | None = None
-
-    def write(self, sink: Any) -> None:
-        """Write the file to anything that a writer takes."""
-        options = fermion.WriteOptions(**self.options)
-        with fermion.Writer(
-            sink, self.table.schema, options=options, key_value_metadata=self.metadata
-        ) as writer:
-            if self.batches is None:
-                writer.write(self.table)
-                return
-            start = 0
-            for batch_id, rows in self.batches:
-                writer.append_batch(batch_id, self.table.slice(start, rows))
-                start += rows
-
-    def of(self, columns: list[str]) -> Feature:
-        """The feature with some of its columns alone."""
-        options = dict(self.options)
-        if "bloom_filters" in options:
-            options["bloom_filters"] = columns
-        if "global_dictionaries" in options:
-            shared = options["global_dictionaries"]
-            options["global_dictionaries"] = [
-                name for name in shared if name.split(".")[0] in columns
-            ]
-        if "encodings" in options:
-            forced = options["encodings"]
-            options["encodings"] = {name: forced[name] for name in columns if name in forced}
-        return replace(self, table=self.table.select(columns), options=options)
-
-    def stored(self) -> bytes:
-        """The file's bytes."""
-        sink = io.BytesIO()
-        self.write(sink)
-        return sink.getvalue()
-
-
-def _with_nulls(values: Sequence[Any], dtype: pa.DataType) -> pa.Array:
-    """The values, every fourth null: too few to leave the null slots out of pages."""
-    return pa.array([None if i % 4 == 1 else value for i, value in enumerate(values)], dtype)
+from tests.fermion.encoding_features import (
+    blocks,
+    compact,
+    number_encodings,
+    symbols,
+    text_encodings,
+)
+from tests.fermion.feature import ROWS, Feature, with_nulls
 
 
 def _integers() -> Feature:
     columns = {}
     for dtype in (pa.int8(), pa.int16(), pa.int32(), pa.int64()):
         limit = 2 ** (dtype.bit_width - 1)
-        columns[str(dtype)] = _with_nulls([-limit, 0, limit - 1, -1, 7, 8] * 2, dtype)
+        columns[str(dtype)] = with_nulls([-limit, 0, limit - 1, -1, 7, 8] * 2, dtype)
     for dtype in (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()):
-        columns[str(dtype)] = _with_nulls([0, 1, 2**dtype.bit_width - 1, 5, 6, 7] * 2, dtype)
+        columns[str(dtype)] = with_nulls([0, 1, 2**dtype.bit_width - 1, 5, 6, 7] * 2, dtype)
     return Feature(pa.table(columns), filter="int32 > 3")
 
 
 def _floats() -> Feature:
     values = [0.0, 1.0, -0.0, float("nan"), float("inf"), float("-inf"), 0.1, 1e4, -2.5, 3.0, 4, 5]
     columns = {
-        "half": _with_nulls([np.float16(value) for value in values], pa.float16()),
-        "float": _with_nulls(values, pa.float32()),
-        "double": _with_nulls(values, pa.float64()),
+        "half": with_nulls([np.float16(value) for value in values], pa.float16()),
+        "float": with_nulls(values, pa.float32()),
+        "double": with_nulls(values, pa.float64()),
         "money": pa.array([i / 100 for i in range(ROWS)]),
     }
     return Feature(pa.table(columns), filter="double >= 3")
@@ -109,14 +46,14 @@ def _temporal() -> Feature:
     moments = [moment + datetime.timedelta(hours=i) for i in range(ROWS)]
     clock = [each.time() for each in moments]
     columns = {
-        "date32": _with_nulls(days, pa.date32()),
-        "date64": _with_nulls(days, pa.date64()),
-        "time32": _with_nulls(clock, pa.time32("s")),
-        "time64": _with_nulls(clock, pa.time64("ns")),
-        "timestamp": _with_nulls(moments, pa.timestamp("us")),
-        "zoned": _with_nulls(moments, pa.timestamp("ms", "Europe/Berlin")),
-        "duration": _with_nulls([each - moment for each in moments], pa.duration("s")),
-        "interval": _with_nulls([(i, -i, 10**9 + i) for i in range(ROWS)], _INTERVAL),
+        "date32": with_nulls(days, pa.date32()),
+        "date64": with_nulls(days, pa.date64()),
+        "time32": with_nulls(clock, pa.time32("s")),
+        "time64": with_nulls(clock, pa.time64("ns")),
+        "timestamp": with_nulls(moments, pa.timestamp("us")),
+        "zoned": with_nulls(moments, pa.timestamp("ms", "Europe/Berlin")),
+        "duration": with_nulls([each - moment for each in moments], pa.duration("s")),
+        "interval": with_nulls([(i, -i, 10**9 + i) for i in range(ROWS)], _INTERVAL),
     }
     return Feature(pa.table(columns), filter="date32 >= DATE '1970-01-01'")
 
@@ -128,11 +65,11 @@ def _decimals() -> Feature:
     small = [decimal.Decimal(i * 37 - 100).scaleb(-2) for i in range(ROWS)]
     large = [value * 10**20 for value in small]
     columns = {
-        "decimal32": _with_nulls(small, pa.decimal32(9, 2)),
-        "decimal64": _with_nulls(small, pa.decimal64(18, 2)),
-        "decimal128": _with_nulls(small, pa.decimal128(38, 2)),
-        "wide128": _with_nulls(large, pa.decimal128(38, 2)),
-        "decimal256": _with_nulls(large, pa.decimal256(76, 2)),
+        "decimal32": with_nulls(small, pa.decimal32(9, 2)),
+        "decimal64": with_nulls(small, pa.decimal64(18, 2)),
+        "decimal128": with_nulls(small, pa.decimal128(38, 2)),
+        "wide128": with_nulls(large, pa.decimal128(38, 2)),
+        "decimal256": with_nulls(large, pa.decimal256(76, 2)),
     }
     return Feature(pa.table(columns), filter="decimal128 > 1.5")
 
@@ -141,7 +78,7 @@ def _booleans() -> Feature:
     flags = [i % 5 < 2 for i in range(ROWS)]
     columns = {
         "flag": pa.array(flags),
-        "maybe": _with_nulls(flags, pa.bool_()),
+        "maybe": with_nulls(flags, pa.bool_()),
         "always": pa.array([True] * ROWS),
         "required": pa.array([not flag for flag in flags]),
     }
@@ -157,13 +94,13 @@ def _strings() -> Feature:
     texts = _TEXTS[:ROWS]
     raw = [text.encode() + b"\xff" for text in texts]
     columns = {
-        "string": _with_nulls(texts, pa.string()),
-        "large_string": _with_nulls(texts, pa.large_string()),
-        "string_view": _with_nulls(texts, pa.string_view()),
-        "binary": _with_nulls(raw, pa.binary()),
-        "large_binary": _with_nulls(raw, pa.large_binary()),
-        "binary_view": _with_nulls(raw, pa.binary_view()),
-        "fixed": _with_nulls([bytes([i] * 3) for i in range(ROWS)], pa.binary(3)),
+        "string": with_nulls(texts, pa.string()),
+        "large_string": with_nulls(texts, pa.large_string()),
+        "string_view": with_nulls(texts, pa.string_view()),
+        "binary": with_nulls(raw, pa.binary()),
+        "large_binary": with_nulls(raw, pa.large_binary()),
+        "binary_view": with_nulls(raw, pa.binary_view()),
+        "fixed": with_nulls([bytes([i] * 3) for i in range(ROWS)], pa.binary(3)),
         "empty": pa.array([""] * ROWS),
     }
     return Feature(pa.table(columns), filter="string = 'fermion'")
@@ -188,7 +125,7 @@ def _global_dictionaries() -> Feature:
     texts = ["red", "green", "blue", "deep sea green", "ultramarine", "", "ochre"]
     picks = [i // 9 + i % 2 for i in range(count)]
     columns = {
-        "text": _with_nulls([texts[pick] for pick in picks], pa.string()),
+        "text": with_nulls([texts[pick] for pick in picks], pa.string()),
         "number": pa.array([10**15 + 7 * pick for pick in picks]),
         "real": pa.array([float("nan") if pick == 2 else pick / 7 for pick in picks]),
         "fixed": pa.array([bytes([pick]) * 5 for pick in picks], pa.binary(5)),
@@ -348,58 +285,11 @@ def _schema() -> Feature:
     return Feature(table, metadata={"writer": "a test", "ключ": "値"}, filter="id = 2")
 
 
-def _compact() -> Feature:
-    count = 100
-    rng = np.random.default_rng(5)
-    words = np.array(["carefully", "final", "deposits", "sleep", "above", "ironic"])
-    texts = [" ".join(rng.choice(words, 5)) for _ in range(count)]
-    columns = {
-        "text": pa.array(texts),
-        "walk": pa.array(np.cumsum(rng.integers(0, 9, count))),
-        "real": pa.array(rng.integers(0, 500, count) / 4, pa.float32()),
-        "hash": pa.array([rng.bytes(2) * 4 for _ in range(count)], pa.binary(8)),
-    }
-    return Feature(pa.table(columns), {"profile": "compact"}, filter="walk < 40")
-
-
-NUMBER_ENCODINGS = ("plain", "for_bitpack", "delta", "pcodec", "rle", "dictionary", "zstd")
-
-
-def _number_encodings() -> Feature:
-    values = pa.array([1000 + 3 * (i // 4) for i in range(200)])
-    columns = dict.fromkeys(NUMBER_ENCODINGS, values)
-    columns["constant"] = pa.array([42] * 200)
-    columns["byte_stream_split"] = pa.array([i / 7 for i in range(200)], pa.float32())
-    columns["narrow"] = pa.array([decimal.Decimal(i) for i in range(200)], pa.decimal128(30, 0))
-    columns["alp"] = pa.array([i / 10 if i % 50 else float("nan") for i in range(200)])
-    return Feature(pa.table(columns), {"encodings": {name: name for name in columns}})
-
-
-def _text_encodings() -> Feature:
-    texts = pa.array([f"value {i % 9}" * (i % 4) for i in range(120)])
-    columns = dict.fromkeys(("plain", "split_lengths", "dictionary", "zstd"), texts)
-    columns["constant"] = pa.array(["same"] * 120)
-    encodings = {name: name for name in columns}
-    columns["flags"] = pa.array([i % 3 == 0 for i in range(120)])
-    return Feature(pa.table(columns), {"encodings": {**encodings, "flags": "bitmap"}})
-
-
-def _symbols() -> Feature:
-    texts = [f"value {i % 7} of many values" * (i % 3) for i in range(90)]
-    columns = {
-        "text": pa.array(texts),
-        "maybe": pa.array([None if i % 5 == 1 else text for i, text in enumerate(texts)]),
-        "raw": pa.array([text.encode() + bytes([i, 255]) for i, text in enumerate(texts)]),
-    }
-    options = {"profile": "random", "encodings": dict.fromkeys(columns, "fsst")}
-    return Feature(pa.table(columns), options, filter="text LIKE 'value 3%'")
-
-
 def _bloom_filters() -> Feature:
     columns = {
         "id": pa.array([i * 7919 for i in range(ROWS)]),
         "text": pa.array([f"text {i}" for i in range(ROWS)]),
-        "real": _with_nulls([i / 3 for i in range(ROWS)], pa.float64()),
+        "real": with_nulls([i / 3 for i in range(ROWS)], pa.float64()),
         "money": pa.array([decimal.Decimal(i) for i in range(ROWS)], pa.decimal128(20, 0)),
     }
     return Feature(pa.table(columns), {"bloom_filters": list(columns)}, filter="text = 'text 3'")
@@ -414,7 +304,7 @@ def _aligned() -> Feature:
     count = 20
     columns = {
         "plain": pa.array([i / 7 for i in range(count)]),
-        "flag": _with_nulls([i % 3 == 0 for i in range(count)], pa.bool_()),
+        "flag": with_nulls([i % 3 == 0 for i in range(count)], pa.bool_()),
         "list": pa.array([[i, i] if i % 5 else None for i in range(count)], _INTS),
         "text": pa.array([f"value {i}" for i in range(count)]),
         "coded": pa.array(["red" if i % 3 else "green" for i in range(count)]),
@@ -450,10 +340,10 @@ FEATURES: dict[str, Callable[[], Feature]] = {
     "pages_and_stripes": _pages,
     "batches": _batches,
     "schema": _schema,
-    "compact": _compact,
-    "number_encodings": _number_encodings,
-    "text_encodings": _text_encodings,
-    "fsst": _symbols,
+    "compact": compact,
+    "number_encodings": number_encodings,
+    "text_encodings": text_encodings,
+    "fsst": symbols,
     "bloom_filters": _bloom_filters,
     "no_column_index": _no_column_index,
     "aligned": _aligned,
@@ -463,41 +353,10 @@ FEATURES: dict[str, Callable[[], Feature]] = {
 """The feature of each name, made when called."""
 
 
-def _blocks(profile: str) -> Callable[[], Feature]:
-    """Columns of several blocks: lanes, patches, restarts, frames, pages of zstd."""
-
-    def build() -> Feature:
-        rng = np.random.default_rng(7)
-        count = 2_500
-        words = np.array(["carefully", "final", "deposits", "sleep", "above", "the", "ironic"])
-        outliers = np.where(rng.random(count) < 0.01, 2**31 - 1, rng.integers(0, 50, count))
-        columns = {
-            "walk": np.cumsum(rng.integers(-3, 9, count)),
-            "narrow": rng.integers(-100, 100, count).astype(np.int8),
-            "short": rng.integers(0, 1_000, count).astype(np.uint16),
-            "outliers": outliers.astype(np.int32),
-            "wide": rng.integers(0, 2**63, count).astype(np.uint64),
-            "squares": np.arange(count) ** 2,
-            "money": rng.integers(0, 10**6, count) / 100,
-            "real": rng.random(count).astype(np.float32),
-            "runs": np.repeat(rng.integers(0, 9, count // 50), 50),
-            "text": [" ".join(rng.choice(words, 4)) for _ in range(count)],
-            "word": rng.choice(words, count),
-            "sparse": pa.array([i if i % 5 == 0 else None for i in range(count)]),
-            "decimal": pa.array([decimal.Decimal(i * i) for i in range(count)], _DECIMAL),
-            "list": pa.array([[i] * (i % 4) for i in range(count)]),
-        }
-        return Feature(pa.table(columns), {"profile": profile, "page_rows_max": 2_048})
-
-    return build
-
-
-_DECIMAL = pa.decimal128(20, 0)
-
 LARGE_FEATURES: dict[str, Callable[[], Feature]] = {
-    "blocks_balanced": _blocks("balanced"),
-    "blocks_compact": _blocks("compact"),
-    "blocks_fast": _blocks("fast"),
-    "blocks_random": _blocks("random"),
+    "blocks_balanced": blocks("balanced"),
+    "blocks_compact": blocks("compact"),
+    "blocks_fast": blocks("fast"),
+    "blocks_random": blocks("random"),
 }
 """Features that need more rows: too large to damage byte by byte."""

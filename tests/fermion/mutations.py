@@ -29,7 +29,8 @@ from fermion.compression import compress, decompress
 from fermion.errors import FermionError
 from fermion.layout import FOOTER, PAGE_HEADER, Codec
 from fermion.schema_area import build_schema_area
-from tests.fermion.features import FEATURES, Feature
+from tests.fermion.feature import Feature
+from tests.fermion.features import FEATURES
 from tests.fermion.file_anatomy import Anatomy, Place, put, repair, schema_area_of, with_tail
 
 MEMORY_BYTES_MAX = 256 * 2**20

@@ -30,7 +30,8 @@ from fermion.layout import (
     align,
 )
 from tests.equality import assert_logically_equal
-from tests.fermion.features import FEATURES, Feature
+from tests.fermion.feature import Feature
+from tests.fermion.features import FEATURES
 from tests.fermion.file_anatomy import Anatomy, put, repair, with_tail
 
 GROWTH = 8

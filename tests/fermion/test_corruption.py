@@ -40,7 +40,8 @@ from fermion.pages import PageSlice, decode_pages, encode_chunk
 from fermion.schema_area import EXPANSION_FREE_BYTES, SchemaArea, build_schema_area
 from fermion.values import INT64, Bits
 from tests.equality import assert_logically_equal
-from tests.fermion.features import FEATURES, Feature
+from tests.fermion.feature import Feature
+from tests.fermion.features import FEATURES
 from tests.fermion.file_anatomy import Anatomy, repair, schema_area_of, with_tail
 from tests.fermion.mutations import OPTIONS, memory_limit, original
 

@@ -21,7 +21,8 @@ from fermion.encodings.growing import GrowingDictionary
 from fermion.layout import FULL_CHUNK_DESC, ChunkFlag
 from fermion.values import BINARY, Bits
 from tests.equality import assert_logically_equal
-from tests.fermion.features import FEATURES, Feature
+from tests.fermion.feature import Feature
+from tests.fermion.features import FEATURES
 from tests.fermion.file_anatomy import DICTIONARY_RECORD, Anatomy, put, repair
 from tests.fermion.physical_values import binary_values
 from tests.strategies import message_can_hold, tables

@@ -16,7 +16,8 @@ from fermion.layout import (
     ChunkFlag,
     StreamType,
 )
-from tests.fermion.features import FEATURES, Feature
+from tests.fermion.feature import Feature
+from tests.fermion.features import FEATURES
 from tests.fermion.file_anatomy import Anatomy, put, repair
 
 

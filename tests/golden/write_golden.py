@@ -17,7 +17,8 @@ import pyarrow as pa
 
 import fermion
 from fermion.layout import VERSION_MAJOR
-from tests.fermion.features import FEATURES, LARGE_FEATURES, Feature
+from tests.fermion.feature import Feature
+from tests.fermion.features import FEATURES, LARGE_FEATURES
 
 FOLDER = Path(__file__).resolve().parent / f"v{VERSION_MAJOR}"
 SUMS = "SHA256SUMS"

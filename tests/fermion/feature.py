@@ -1,0 +1,79 @@
+"""One small file with a feature of the format: what is in it and how it is written."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+import fermion
+
+ROWS = 12
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One small file.
+
+    Attributes
+    ----------
+    table
+        All rows.
+    options
+        `fermion.WriteOptions` by name.
+    batches
+        In batch mode: id and rows of each batch, in order; None for plain rows.
+    metadata
+        Key/value metadata.
+    filter
+        A filter that selects some rows.
+    """
+
+    table: pa.Table
+    options: dict[str, Any] = field(default_factory=dict)
+    batches: Sequence[tuple[int | None, int]] | None = None
+    metadata: dict[str, str] = field(default_factory=dict)
+    filter: str | None = None
+
+    def write(self, sink: Any) -> None:
+        """Write the file to anything that a writer takes."""
+        options = fermion.WriteOptions(**self.options)
+        with fermion.Writer(
+            sink, self.table.schema, options=options, key_value_metadata=self.metadata
+        ) as writer:
+            if self.batches is None:
+                writer.write(self.table)
+                return
+            start = 0
+            for batch_id, rows in self.batches:
+                writer.append_batch(batch_id, self.table.slice(start, rows))
+                start += rows
+
+    def of(self, columns: list[str]) -> Feature:
+        """The feature with some of its columns alone."""
+        options = dict(self.options)
+        if "bloom_filters" in options:
+            options["bloom_filters"] = columns
+        if "global_dictionaries" in options:
+            shared = options["global_dictionaries"]
+            options["global_dictionaries"] = [
+                name for name in shared if name.split(".")[0] in columns
+            ]
+        if "encodings" in options:
+            forced = options["encodings"]
+            options["encodings"] = {name: forced[name] for name in columns if name in forced}
+        return replace(self, table=self.table.select(columns), options=options)
+
+    def stored(self) -> bytes:
+        """The file's bytes."""
+        sink = io.BytesIO()
+        self.write(sink)
+        return sink.getvalue()
+
+
+def with_nulls(values: Sequence[Any], dtype: pa.DataType) -> pa.Array:
+    """The values, every fourth null: too few to leave the null slots out of pages."""
+    return pa.array([None if i % 4 == 1 else value for i, value in enumerate(values)], dtype)
