@@ -155,9 +155,18 @@ def _nested(storage: pa.DataType, where: str) -> tuple[NodeKind, int, tuple[pa.F
     if is_list(storage):
         return NodeKind.LIST, 2, (storage.value_field,)
     raise UnsupportedTypeError(
-        f"{where}: the format has no encoding for Arrow type {storage} "
-        "(unions are not supported; convert the column to a struct first)"
+        f"{where}: the format has no place for Arrow type {storage}{_advice(storage)}"
     )
+
+
+def _advice(storage: pa.DataType) -> str:
+    """What to do about a type that the format has no place for."""
+    if pat.is_union(storage):
+        return "; convert the union to a struct first"
+    if str(storage) in ("month_interval", "day_time_interval"):
+        # pyarrow knows these types by name only: it makes no arrays of them.
+        return "; convert the column to month_day_nano_interval first"
+    return ""
 
 
 def is_list(storage: pa.DataType) -> bool:

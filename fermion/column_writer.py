@@ -58,7 +58,10 @@ class ColumnPlan:
     Attributes
     ----------
     paths
-        Path of each DATA stream by ordinal; None below a list.
+        Path of each DATA stream by ordinal, but for those below a list.
+    names
+        What options call each DATA stream, by ordinal: its dotted path; below a list, that of the
+        outermost list.
     memories
         What was chosen for each stream in the stripe before.
     dictionaries
@@ -68,34 +71,39 @@ class ColumnPlan:
     node: Node
     options: WriteOptions
     paths: dict[int, tuple[str, ...]]
+    names: dict[int, str]
     memories: dict[int, ChoiceMemory] = field(default_factory=dict)
     dictionaries: dict[int, GrowingDictionary] = field(default_factory=dict)
 
     @classmethod
     def of(cls, node: Node, options: WriteOptions) -> ColumnPlan:
         """The plan of a top-level column."""
-        plan = cls(node, options, dict(_leaf_paths(node, (node.name,))))
-        if options.global_dictionaries:
-            for leaf in node.walk():
-                named = plan.name(leaf.stream) in options.global_dictionaries
-                if named and leaf.physical is not None and leaf.physical != BITS:
-                    plan.dictionaries[leaf.stream] = GrowingDictionary.of(leaf.physical)
+        found = list(_leaf_paths(node, (node.name,)))
+        paths = {leaf.stream: path for leaf, path, in_list in found if not in_list}
+        names = {leaf.stream: ".".join(path) for leaf, path, _ in found}
+        plan = cls(node, options, paths, names)
+        for leaf, *_ in found if options.global_dictionaries else ():
+            named = names[leaf.stream] in options.global_dictionaries
+            if named and leaf.physical is not None and leaf.physical != BITS:
+                plan.dictionaries[leaf.stream] = GrowingDictionary.of(leaf.physical)
         return plan
 
-    def name(self, ordinal: int) -> str:
-        """What options call a leaf: its dotted path; below a list, the column."""
-        return ".".join(self.paths.get(ordinal, (self.node.name,)))
+    def leaves(self) -> Iterator[tuple[str, Node]]:
+        """What options call each leaf, and the leaf."""
+        for node in self.node.walk():
+            if node.kind is NodeKind.LEAF:
+                yield self.names[node.stream], node
 
     def forced(self, ordinal: int) -> str | None:
         """The encoding that the options force for a leaf, None for a free choice."""
-        return self.options.encodings.get(self.name(ordinal)) if self.options.encodings else None
+        return self.options.encodings.get(self.names[ordinal]) if self.options.encodings else None
 
     def wants_statistics(self, ordinal: int) -> bool:
         """Whether bounds are kept for a leaf."""
         wanted = self.options.statistics
         if isinstance(wanted, bool):
             return wanted
-        return self.name(ordinal) in wanted
+        return self.names[ordinal] in wanted
 
     def wants_bloom(self, ordinal: int) -> bool:
         """Whether a leaf gets a bloom filter."""
@@ -109,12 +117,15 @@ class ColumnPlan:
         return self.memories[ordinal]
 
 
-def _leaf_paths(node: Node, path: tuple[str, ...]) -> Iterator[tuple[int, tuple[str, ...]]]:
+def _leaf_paths(
+    node: Node, path: tuple[str, ...], in_list: bool = False
+) -> Iterator[tuple[Node, tuple[str, ...], bool]]:
+    """Each leaf, its path up to the outermost list, and whether there is one."""
     if node.kind is NodeKind.LEAF:
-        yield node.stream, path
-    elif node.kind is NodeKind.STRUCT:
-        for child in node.children:
-            yield from _leaf_paths(child, (*path, child.name))
+        yield node, path, in_list
+    in_list |= node.kind in (NodeKind.LIST, NodeKind.FIXED_LIST)
+    for child in node.children:
+        yield from _leaf_paths(child, path if in_list else (*path, child.name), in_list)
 
 
 def encode_column(

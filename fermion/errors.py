@@ -42,7 +42,7 @@ class UnsupportedEncodingError(FermionError):
 
 
 class UnsupportedTypeError(FermionError, TypeError):
-    """An Arrow type that the format cannot hold (dense and sparse unions)."""
+    """An Arrow type that the format cannot hold (unions, and the two older intervals)."""
 
 
 class InvalidArgumentError(FermionError, ValueError):

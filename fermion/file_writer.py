@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.arrow_input import record_batch_reader
-from fermion.arrow_types import NodeKind, Order, column_node
+from fermion.arrow_types import column_node
 from fermion.batch_meta import BatchLog, encode_batches
 from fermion.bloom import bloom_record
 from fermion.cmb import ChunkRecord
@@ -32,6 +32,7 @@ from fermion.layout import (
     Setting,
     align,
 )
+from fermion.option_columns import check_option_columns
 from fermion.options import WriteOptions, thread_count
 from fermion.schema_area import build_schema_area
 from fermion.sink import open_sink
@@ -78,7 +79,7 @@ class Writer:
         self.info: FileInfo | None = None
         where = str(path)
         plans = [ColumnPlan.of(column_node(field, where=where), self.options) for field in schema]
-        _check_option_columns(self.options, plans)
+        check_option_columns(self.options, plans)
         self._plans = plans
         self._key_values = dict(key_value_metadata or {})
         self._logs = [ColumnLog(plan.node.stop) for plan in plans]
@@ -361,40 +362,6 @@ def _difference(expected: pa.Schema, found: pa.Schema) -> str:
         if not wanted.equals(given):
             return f"expected {wanted}, found {given}"
     return f"expected {len(expected)} columns, found {len(found)}"
-
-
-def _check_option_columns(options: WriteOptions, plans: Sequence[ColumnPlan]) -> None:
-    named = [*options.encodings, *options.bloom_filters, *options.global_dictionaries]
-    if not isinstance(options.statistics, bool):
-        named += options.statistics
-    if not named:
-        return
-    known = {".".join(path) for plan in plans for path in plan.paths.values()}
-    known |= {plan.node.name for plan in plans}
-    for name in named:
-        if name not in known:
-            raise InvalidArgumentError(f"options name column {name!r}, which the schema lacks")
-    for name in options.bloom_filters:
-        leaves = {
-            ".".join(plan.paths[node.stream]): node
-            for plan in plans
-            for node in plan.node.walk()
-            if node.stream in plan.paths and node.kind is NodeKind.LEAF
-        }
-        if name not in leaves or leaves[name].order is Order.NONE:
-            raise InvalidArgumentError(
-                f"bloom_filters: column {name!r} is no scalar of a type with equality"
-            )
-    shared = {plan.name(stream) for plan in plans for stream in plan.dictionaries}
-    for name in options.global_dictionaries:
-        if name not in shared:
-            raise InvalidArgumentError(
-                f"global_dictionaries: column {name!r} has no values that a dictionary can hold"
-            )
-        if name in options.encodings:
-            raise InvalidArgumentError(
-                f"column {name!r} has both a global dictionary and a forced encoding"
-            )
 
 
 def write_table(

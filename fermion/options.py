@@ -33,7 +33,8 @@ class WriteOptions:
     compression_level
         zstd level; None takes the profile's.
     encodings
-        Forced encoding by column name (``"s.a"`` for a nested leaf).
+        Forced encoding by column name: ``"s.a"`` for a field of a struct; the name of a list or map
+        stands for all values in it.
     bloom_filters
         Columns that get a bloom filter per chunk.
     global_dictionaries

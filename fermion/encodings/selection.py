@@ -191,12 +191,7 @@ def _small_strings(values: BinaryValues, size: int, lz: bool, pages: int) -> Cho
 
 def _forced(name: str, values: Values, physical: PhysicalType, search: Search) -> Choice:
     """The choice for an encoding by name; the children of strings are chosen freely."""
-    if name not in FORCED:
-        raise InvalidArgumentError(f"encoding {name!r}: expected one of {', '.join(FORCED)}")
-    if not _can_hold(name, physical):
-        raise InvalidArgumentError(
-            f"encoding {name} cannot hold values of type {physical.kind.name.lower()}"
-        )
+    check_forced(name, physical)
     plain = plain_recipe(physical)
     if not len(values):
         return Choice(0, plain)
@@ -222,6 +217,21 @@ def _forced(name: str, values: Values, physical: PhysicalType, search: Search) -
     if physical.kind is PhysicalKind.FIXED and name in ("for_bitpack", "pcodec", "delta"):
         recipe = Recipe(EncodingId.NARROW, (recipe,))
     return Choice(0, recipe)
+
+
+def check_forced(name: str, physical: PhysicalType) -> None:
+    """Refuse an encoding that is none of `FORCED`, or holds no values of this type.
+
+    Raises
+    ------
+    InvalidArgumentError
+    """
+    if name not in FORCED:
+        raise InvalidArgumentError(f"encoding {name!r}: expected one of {', '.join(FORCED)}")
+    if not _can_hold(name, physical):
+        raise InvalidArgumentError(
+            f"encoding {name} cannot hold values of type {physical.kind.name.lower()}"
+        )
 
 
 def _can_hold(name: str, physical: PhysicalType) -> bool:

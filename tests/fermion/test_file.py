@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import fermion
+from fermion.layout import StreamType
 from tests.equality import assert_logically_equal
+from tests.fermion.forced_encodings import forced_encodings
 from tests.strategies import message_can_hold
 from tests.strategies import tables as any_tables
 
@@ -45,6 +48,55 @@ def test_any_table_survives_the_round_trip(table, layout):
         assert file.schema.equals(table.schema, check_metadata=True)
         assert_logically_equal(file.read(), table)
         assert file.verify().problems == ()
+
+
+@given(tables(), LAYOUTS, st.data())
+def test_any_table_survives_any_forced_encodings(table, layout, data):
+    """An encoding drawn for each leaf out of those that hold any values of its type."""
+    assume(len(set(table.schema.names)) == table.num_columns)
+    encodings = data.draw(forced_encodings(table.schema))
+    with fermion.open(stored(table, **layout, encodings=encodings)) as file:
+        assert_logically_equal(file.read(), table)
+        assert file.verify().problems == ()
+        start = data.draw(st.integers(0, table.num_rows))
+        assert_logically_equal(file.read(rows=(start, table.num_rows)), table.slice(start))
+
+
+def test_an_encoding_is_forced_on_all_values_that_its_name_stands_for(tmp_path):
+    """Scalars, fields of structs, lists within structs; each page has it."""
+    table = pa.table(
+        {
+            "a": list(range(300)),
+            "s": [{"x": i, "l": [i, i + 1]} for i in range(300)],
+            "m": pa.array([[(i, i)] for i in range(300)], pa.map_(pa.int64(), pa.int64())),
+        }
+    )
+    names = {"a": ["a"], "s.x": ["s", "x"], "s.l": ["s", "l", "item"], "m": ["m", "entries"]}
+    for encoding in ("delta", "pcodec"):
+        with fermion.open(stored(table, encodings=dict.fromkeys(names, encoding))) as file:
+            streams = [stream for name in "asm" for stream in file.column(name).streams]
+            data = [each for each in streams if each.type is StreamType.DATA]
+            assert len(data) == 5
+            pages = [page for each in data for chunk in each.chunks for page in chunk.pages]
+            assert {page.encoding for page in pages} == {encoding}
+            assert_logically_equal(file.read(), table)
+
+
+@pytest.mark.parametrize(
+    ("encodings", "message"),
+    [
+        ({"absent": "plain"}, "'absent', which the schema lacks"),
+        ({"s": "plain"}, "'s' has no values of its own; name a field"),
+        ({"s.x": "bitmap"}, "'s.x': encoding bitmap cannot hold values of type int64"),
+        ({"s.x": "best"}, "'s.x': encoding 'best': expected one of plain, "),
+    ],
+)
+def test_encodings_that_cannot_be_are_refused_when_the_writer_is_made(tmp_path, encodings, message):
+    schema = pa.schema([("s", pa.struct([("x", pa.int64())]))])
+    options = fermion.WriteOptions(encodings=encodings)
+    with pytest.raises(fermion.InvalidArgumentError, match=message):
+        fermion.Writer(tmp_path / "x.fermion", schema, options=options)
+    assert list(tmp_path.iterdir()) == []
 
 
 @given(tables(), st.data())
@@ -222,10 +274,35 @@ def test_a_null_in_a_required_field_is_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_unions_are_refused_when_the_writer_is_made(tmp_path):
-    schema = pa.schema([("u", pa.dense_union([pa.field("a", pa.int8())]))])
-    with pytest.raises(TypeError, match="'u'"):
-        fermion.Writer(tmp_path / "x.fermion", schema)
+def older_interval(name: str) -> pa.DataType:
+    """One of Arrow's older interval types, which pyarrow only makes out of a message."""
+    message = bytearray(pa.schema([("i", pa.month_day_nano_interval())]).serialize())
+    for at in range(len(message)):
+        for unit in (0, 1):  # in place of 2
+            changed = message[:at] + bytes([unit]) + message[at + 1 :]
+            with suppress(pa.ArrowException, OSError):
+                found = pa.ipc.read_schema(pa.py_buffer(changed))
+                if len(found) == 1 and str(found.field(0).type) == name:
+                    return found.field(0).type
+    raise AssertionError(name)
+
+
+def test_types_without_a_place_are_refused_when_the_writer_is_made(tmp_path):
+    """Also nested ones; the message says which type it is, and what to do."""
+    members = [pa.field("a", pa.int8())]
+    cases = {
+        pa.dense_union(members): "dense_union.*convert the union to a struct",
+        pa.sparse_union(members): "sparse_union.*convert the union to a struct",
+        older_interval("month_interval"): "month_interval; .*month_day_nano_interval",
+        older_interval("day_time_interval"): "day_time_interval; .*month_day_nano_interval",
+    }
+    for dtype, message in cases.items():
+        for nested in (dtype, pa.struct([("inner", pa.list_(dtype))])):
+            schema = pa.schema([("u", nested)])
+            with pytest.raises(fermion.UnsupportedTypeError, match=f"'u'.*{message}") as caught:
+                fermion.Writer(tmp_path / "x.fermion", schema)
+            assert isinstance(caught.value, TypeError)
+            assert ("union" in str(caught.value)) == ("union" in str(dtype))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -335,8 +335,6 @@ TYPES = {
     "fixed-size binary": pa.binary(5),
     "month_day_nano_interval": pa.month_day_nano_interval(),
 }
-# Arrow's Python library reads these two, but cannot make them.
-OLD_INTERVALS = ("month_interval", "day_time_interval")
 
 
 def test_every_documented_type_is_stored_as_documented():
@@ -347,8 +345,6 @@ def test_every_documented_type_is_stored_as_documented():
         kinds = row["physical type of DATA"].partition(":")[0].split(" as ")[0].split(", ")
         named = row["Arrow type"].split(", ")
         for index, name in enumerate(named):
-            if name in OLD_INTERVALS:
-                continue
             variants = [TYPES.get(name) or getattr(pa, name, lambda: None)()]
             if name in ("string", "binary"):
                 variants = [getattr(pa, form)() for form in (name, f"large_{name}", f"{name}_view")]

@@ -283,8 +283,9 @@ def without_dictionary(column: pa.ChunkedArray, dtype: pa.DataType) -> pa.Chunke
     """A column that was read with its dictionaries as a column of this type."""
     if column.type == dtype:
         return column
-    chunks = [chunk.dictionary.take(chunk.indices) for chunk in column.chunks]
-    return pa.chunked_array(chunks, dtype)
+    layout = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}.get(dtype, dtype)
+    parts = [(chunk.dictionary.cast(layout), chunk.indices) for chunk in column.chunks]
+    return pa.chunked_array([values.take(at).cast(dtype) for values, at in parts], dtype)
 
 
 @given(st.lists(st.lists(st.sampled_from(["", "a", "b", "cc", "ccc", "d"]), max_size=9)), st.data())

@@ -1,0 +1,70 @@
+"""Whether the columns that a writer's options name are there, and can have what is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fermion.arrow_types import Node, Order
+from fermion.column_writer import ColumnPlan
+from fermion.encodings.selection import check_forced
+from fermion.errors import InvalidArgumentError
+from fermion.options import WriteOptions
+
+Leaves = Sequence[tuple[str, Node]]
+
+
+def check_option_columns(options: WriteOptions, plans: Sequence[ColumnPlan]) -> None:
+    """Refuse options that name what the schema lacks, or ask of a column what it cannot have.
+
+    Parameters
+    ----------
+    plans
+        One a column.
+
+    Raises
+    ------
+    InvalidArgumentError
+    """
+    named = [*options.encodings, *options.bloom_filters, *options.global_dictionaries]
+    if not isinstance(options.statistics, bool):
+        named += options.statistics
+    if not named:
+        return
+    leaves = [each for plan in plans for each in plan.leaves()]
+    known = {name for name, _ in leaves} | {plan.node.name for plan in plans}
+    for name in named:
+        if name not in known:
+            raise InvalidArgumentError(f"options name column {name!r}, which the schema lacks")
+    _check_encodings(options, leaves)
+    scalars = {".".join(path) for plan in plans for path in plan.paths.values()}
+    for name in options.bloom_filters:
+        orders = [leaf.order for each, leaf in leaves if each == name]
+        if name not in scalars or Order.NONE in orders:
+            raise InvalidArgumentError(
+                f"bloom_filters: column {name!r} is no scalar of a type with equality"
+            )
+    shared = {plan.names[stream] for plan in plans for stream in plan.dictionaries}
+    for name in options.global_dictionaries:
+        if name not in shared:
+            raise InvalidArgumentError(
+                f"global_dictionaries: column {name!r} has no values that a dictionary can hold"
+            )
+        if name in options.encodings:
+            raise InvalidArgumentError(
+                f"column {name!r} has both a global dictionary and a forced encoding"
+            )
+
+
+def _check_encodings(options: WriteOptions, leaves: Leaves) -> None:
+    for name, encoding in options.encodings.items():
+        held = [leaf.physical for each, leaf in leaves if each == name]
+        if not held:
+            raise InvalidArgumentError(
+                f"encodings: column {name!r} has no values of its own; name a field within it"
+            )
+        for physical in held:
+            assert physical is not None
+            try:
+                check_forced(encoding, physical)
+            except InvalidArgumentError as error:
+                raise InvalidArgumentError(f"encodings: column {name!r}: {error}") from None

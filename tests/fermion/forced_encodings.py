@@ -1,0 +1,35 @@
+"""A Hypothesis strategy for the encodings that a writer may be told to use."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from fermion.arrow_types import column_node
+from fermion.column_writer import ColumnPlan
+from fermion.options import WriteOptions
+from fermion.values import PhysicalKind
+
+_ANY = ("plain", "zstd")
+_NUMBERS = (*_ANY, "dictionary", "rle", "byte_stream_split", "pcodec")
+_ENCODINGS = {
+    PhysicalKind.BITS: (*_ANY, "bitmap"),
+    PhysicalKind.BINARY: (*_ANY, "dictionary", "split_lengths", "fsst"),
+    PhysicalKind.FIXED: (*_ANY, "dictionary", "rle", "byte_stream_split"),
+    PhysicalKind.FLOAT16: _NUMBERS,
+    PhysicalKind.FLOAT32: (*_NUMBERS, "alp"),
+    PhysicalKind.FLOAT64: (*_NUMBERS, "alp"),
+}
+_INTEGERS = (*_NUMBERS, "for_bitpack", "delta")
+
+
+@st.composite
+def forced_encodings(draw: st.DrawFn, schema: pa.Schema) -> dict[str, str]:
+    """Encodings by column for a writer: of each leaf, one that holds any values of its type."""
+    allowed: dict[str, set[str]] = {}
+    for field in schema:
+        for name, leaf in ColumnPlan.of(column_node(field), WriteOptions()).leaves():
+            assert leaf.physical is not None
+            own = set(_ENCODINGS.get(leaf.physical.kind, _INTEGERS))
+            allowed[name] = allowed.get(name, own) & own
+    return {name: draw(st.sampled_from(sorted(each))) for name, each in allowed.items()}
