@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any
@@ -39,6 +39,7 @@ from fermion.sink import open_sink
 from fermion.source import PathLike
 
 COLUMNS_PER_TASK = 32
+BLOCK_PADDING_MAX = 0.05  # of a block of storage
 THREADED_BYTES_MIN = 512 * 1024
 """Bytes of a stripe from which on threads gain more than it costs to start them."""
 
@@ -224,14 +225,21 @@ class Writer:
         table = pa.Table.from_batches(self._pending, schema=self.schema)
         self._pending = []
         ends = batches.ends() if batches is not None else None
-        for log, column in zip(self._logs, self._encode(table, ends), strict=True):
-            self._place(column.streams)
-            log.add(column)
+        columns: Iterable[EncodedColumn] = self._encode(table, ends)
+        streams: list[EncodedStream] = []
         if batches is not None:
             streams = encode_batches(batches.ids, batches.lengths, self.options)
-            self._place(streams)
-            for records, stream in zip(self._batch_records, streams, strict=True):
-                records.append(stream.record)
+        if self.options.block_bytes is not None:
+            columns = list(columns)
+            own = [stream for column in columns for stream in column.streams]
+            self._pad_to_block(self.options.block_bytes, [*own, *streams])
+        for log, column in zip(self._logs, columns, strict=True):
+            self._place(column.streams)
+            log.add(column)
+        self._place(streams)
+        for records, stream in zip(self._batch_records, streams, strict=False):
+            records.append(stream.record)
+        if batches is not None:
             batches.clear()
         self._stripe_rows.append(self._pending_rows)
         self._rows += self._pending_rows
@@ -265,6 +273,13 @@ class Writer:
                     self._blooms.append((stream.record, stream.bloom))
                 for page in stream.pages:
                     self._put(page)
+
+    def _pad_to_block(self, block_bytes: int, streams: Sequence[EncodedStream]) -> None:
+        """Start a block of storage where the stripe would cross its end and little is lost."""
+        size = sum(len(page) for stream in streams for page in stream.pages)
+        room = -self._position % block_bytes
+        if room < size and room <= BLOCK_PADDING_MAX * block_bytes:
+            self._put(bytes(room))
 
     def _put(self, data: bytes) -> None:
         self._sink.write(data)

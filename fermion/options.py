@@ -28,6 +28,10 @@ class WriteOptions:
         ``random`` (small blocks for point reads).
     stripe_bytes, stripe_rows
         A stripe closes at the first of: raw Arrow bytes, rows.
+    block_bytes
+        Size of the blocks that the storage cuts files into, such as those of HDFS: a stripe that
+        would cross the end of one starts in the next, where that wastes 5 % of a block at most.
+        None: storage without blocks.
     page_bytes, page_rows_max
         A page closes at the first of: raw bytes of its own stream, slots.
     compression_level
@@ -60,6 +64,7 @@ class WriteOptions:
     profile: Profile = "balanced"
     stripe_bytes: int = 128 * MIB
     stripe_rows: int = 1024 * 1024
+    block_bytes: int | None = None
     page_bytes: int = 512 * 1024
     page_rows_max: int = 131_072
     compression_level: int | None = None
@@ -82,9 +87,10 @@ class WriteOptions:
             )
         if self.align not in (8, 64):
             raise InvalidArgumentError(f"align={self.align!r}: expected 8 or 64")
-        for name in ("stripe_bytes", "stripe_rows", "page_bytes", "page_rows_max"):
-            if getattr(self, name) < 1:
-                raise InvalidArgumentError(f"{name}={getattr(self, name)}: expected at least 1")
+        for name in ("stripe_bytes", "stripe_rows", "block_bytes", "page_bytes", "page_rows_max"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InvalidArgumentError(f"{name}={value}: expected at least 1")
 
     def with_overrides(self, overrides: Mapping[str, Any]) -> WriteOptions:
         """These options with some replaced."""

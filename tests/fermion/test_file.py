@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 from contextlib import suppress
 from pathlib import Path
 
@@ -235,6 +236,38 @@ def test_ten_thousand_null_columns_cost_eight_bytes_and_their_name_each():
         before = file.io_stats
         file.read(names[5_000:5_010])
         assert file.io_stats == before
+
+
+@pytest.mark.parametrize("batches", [False, True])
+def test_a_stripe_starts_in_the_next_block_rather_than_crossing_its_end(batches):
+    """Where 5 % of a block are enough; what is skipped is zero, and reads as ever."""
+    rng = np.random.default_rng(4)
+    table = pa.table({"a": rng.integers(0, 2**62, 6_000), "b": rng.random(6_000)})
+    schema, rows = table.schema, 500
+    found = {}
+    for block in (None, 20_000):
+        sink = io.BytesIO()
+        options = fermion.WriteOptions(stripe_rows=rows, block_bytes=block)
+        with fermion.Writer(sink, schema, options=options) as writer:
+            for start in range(0, 6_000, rows):
+                part = table.slice(start, rows)
+                writer.append_batch(start, part) if batches else writer.write(part)
+        with fermion.open(sink.getvalue()) as file:
+            assert_logically_equal(file.read(), table)
+            assert file.verify().problems == ()
+            streams = [each for name in "ab" for each in file.column(name).streams if each.length]
+        places = [
+            (min(chunk.offset for chunk in chunks), max(c.offset + c.length for c in chunks))
+            for chunks in zip(*(stream.chunks for stream in streams), strict=True)
+        ]
+        crossing = sum(start // 20_000 != (stop - 1) // 20_000 for start, stop in places)
+        found[block] = len(sink.getvalue()), crossing
+        if block:
+            skipped = [(end, start) for (_, end), (start, _) in itertools.pairwise(places)]
+            assert any(start % block == 0 for _, start in skipped)
+            assert max(start - end for end, start in skipped) <= 0.05 * block + 200 * batches
+    assert found[None][1] > found[20_000][1]
+    assert found[20_000][0] - found[None][0] <= 6 * 1_000
 
 
 def test_the_same_input_gives_the_same_bytes(nested):
