@@ -1,8 +1,10 @@
 """Fermion tables in PySpark: reading, appending, compacting, and the format for Spark SQL."""
 
+from spark_ext.catalog import install_catalog
 from spark_ext.compaction import compact
 from spark_ext.conversion import from_parquet, to_parquet
 from spark_ext.datasource import register
+from spark_ext.maintenance import expire, remove_orphans
 from spark_ext.reading import read_table
 from spark_ext.session import configure
 from spark_ext.writing import append, overwrite, write
@@ -11,10 +13,13 @@ __all__ = [
     "append",
     "compact",
     "configure",
+    "expire",
     "from_parquet",
+    "install_catalog",
     "overwrite",
     "read_table",
     "register",
+    "remove_orphans",
     "to_parquet",
     "write",
 ]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 import spark_ext
-from fermion_table import Table
+from fermion_table import Snapshot, Table
 from spark_ext.jobs.program import arguments, pairs, run, storage_options
 from spark_ext.writing import check_columns
 
@@ -19,7 +19,7 @@ def parser() -> argparse.ArgumentParser:
     """The program's arguments."""
     made = arguments(
         "spark_ext.jobs.append",
-        "Append files that Spark reads to a table, as one snapshot.",
+        "Append files that Spark reads to a table, or overwrite with them, as one snapshot.",
         dry_run="check the columns, and append nothing",
     )
     made.add_argument("path", help="the table; it has to exist")
@@ -36,6 +36,16 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--batch-id-column", help="write batches, numbered by this column")
     made.add_argument(
         "--schema-mode", choices=["merge"], help="merge: add columns that the table lacks"
+    )
+    replacing = made.add_mutually_exclusive_group()
+    replacing.add_argument(
+        "--overwrite", action="store_true", help="put the rows in the place of all others"
+    )
+    replacing.add_argument(
+        "--overwrite-where", metavar="CONDITION", help="... of those that a SQL condition selects"
+    )
+    replacing.add_argument(
+        "--overwrite-partitions", action="store_true", help="... of the partitions written"
     )
     made.add_argument("--message", help="for the table's history")
     made.add_argument("--commit-user", help="who commits: with the next, appends once")
@@ -54,9 +64,15 @@ def append(spark: SparkSession, options: argparse.Namespace) -> Mapping[str, Any
     if options.dry_run:
         columns = check_columns(table, frame.schema, options.batch_id_column)
         return {"table": options.path, "dry_run": True, "columns": columns.names}
-    snapshot = spark_ext.append(
+    write: Callable[..., Snapshot] = spark_ext.append
+    replaced: dict[str, Any] = {}
+    if options.overwrite or options.overwrite_where or options.overwrite_partitions:
+        write = spark_ext.overwrite
+        replaced = {"filter": options.overwrite_where, "dynamic": options.overwrite_partitions}
+    snapshot = write(
         frame,
         options.path,
+        **replaced,
         batch_id_column=options.batch_id_column,
         schema_mode=options.schema_mode,
         message=options.message,

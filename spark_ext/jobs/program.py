@@ -8,13 +8,19 @@ import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from fermion.errors import FermionError, InvalidArgumentError
+from fermion_table import MaintenanceResult
 from spark_ext import session
+from spark_ext.source_options import parse_time
+
+_AGE = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
+_AGE_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 SUCCEEDED, FAILED, WRONG_USAGE = 0, 1, 2
 
@@ -108,6 +114,30 @@ def storage_options(options: argparse.Namespace) -> dict[str, str] | None:
     return pairs(options.storage_option, "--storage-option") or None
 
 
+def add_age(parser: argparse.ArgumentParser, default: str) -> None:
+    """The argument ``--older-than``; without it the table's own default holds."""
+    parser.add_argument(
+        "--older-than",
+        type=_age_or_time,
+        metavar="AGE|TIME",
+        help=f"such as 12h or 2026-01-31 (default: {default})",
+    )
+
+
+def deleted(path: str, result: MaintenanceResult) -> Mapping[str, Any]:
+    """The summary of a job that deletes."""
+    return {
+        "table": path,
+        "dry_run": result.dry_run,
+        "snapshots": result.snapshots,
+        "tags": result.tags,
+        "files": result.files,
+        "metadata_objects": result.objects,
+        "bytes": result.bytes,
+        "paths": list(result.paths),
+    }
+
+
 def progress_line(unit: str) -> Callable[[int, int], None] | None:
     """Shows what is done on one line of a terminal; None where nobody watches."""
     if not sys.stderr.isatty():
@@ -118,6 +148,16 @@ def progress_line(unit: str) -> Callable[[int, int], None] | None:
         print(f"\r{done:,} of {total:,} {unit}", end=end, file=sys.stderr, flush=True)
 
     return show
+
+
+def _age_or_time(text: str) -> timedelta | datetime:
+    age = _AGE.fullmatch(text)
+    if age is not None:
+        return timedelta(**{_AGE_UNITS[age[2]]: float(age[1])})
+    try:
+        return parse_time(text)
+    except InvalidArgumentError as error:
+        raise argparse.ArgumentTypeError(f"{error}, or an age like 7d or 12h") from None
 
 
 def _start(name: str, options: argparse.Namespace) -> SparkSession:

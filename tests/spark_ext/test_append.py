@@ -15,6 +15,7 @@ import spark_ext
 from fermion.errors import InvalidArgumentError
 from fermion_table import SchemaMismatch, Table, TableNotFound
 from spark_ext.session import settings
+from tests.spark_ext.counting import tasks_started
 
 pytestmark = pytest.mark.spark
 
@@ -30,21 +31,6 @@ def named(spark, rows, parts=2):
 def data_files(path: Path) -> list[Path]:
     """Every object below data/, finished or not."""
     return sorted(file for file in (path / "data").rglob("*") if file.is_file())
-
-
-def tasks_started(spark, action) -> int:
-    """How many tasks Spark started while an action ran, right or wrong."""
-    context = spark.sparkContext
-    group = f"counted-{id(action)}"
-    context.setJobGroup(group, "counted")
-    try:
-        action()
-    finally:
-        context.setLocalProperty("spark.jobGroup.id", None)
-    tracker = context.statusTracker()
-    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
-    stages = [tracker.getStageInfo(stage) for job in jobs for stage in job.stageIds]
-    return sum(stage.numTasks for stage in stages if stage is not None)
 
 
 def failing(spark, path, rows):

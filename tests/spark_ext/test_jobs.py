@@ -12,7 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from fermion_table import Table
-from spark_ext.jobs import append, compact, program
+from spark_ext.jobs import (
+    append,
+    compact,
+    expire,
+    from_parquet,
+    program,
+    remove_orphans,
+    to_parquet,
+)
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 
@@ -80,6 +88,48 @@ def test_files_of_other_formats_are_appended(in_this_session, table_path, tmp_pa
 
 
 @pytest.mark.spark
+def test_files_take_the_place_of_rows(in_this_session, table_path, tmp_path, capsys):
+    table = small_files(table_path, 3)
+    source = str(tmp_path / "a.csv")
+    (tmp_path / "a.csv").write_text("7,seven\n")
+    form = ["--format", "csv", "--schema", "id bigint, name string"]
+    assert append.main([str(table_path), source, *form, "--overwrite-where", "id = 1"]) == 0
+    table.refresh()
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [0, 2, 7]
+    assert append.main([str(table_path), source, *form, "--overwrite"]) == 0
+    table.refresh()
+    assert table.scan().to_arrow()["id"].to_pylist() == [7]
+
+
+@pytest.mark.spark
+def test_old_snapshots_and_orphans_go(in_this_session, table_path, capsys):
+    """First only said, then done: one snapshot is left, and a file of nobody is deleted."""
+    table = small_files(table_path, 3)
+    table.compact()
+    orphan = table_path / "data" / "left-behind.fermion"
+    orphan.write_bytes(b"x" * 10)
+
+    def summary(job, *arguments):
+        assert job.main([str(table_path), "--older-than", "0s", "--json", *arguments]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    said = summary(remove_orphans, "--dry-run")
+    assert (said["dry_run"], said["paths"]) == (True, ["data/left-behind.fermion"])
+    assert orphan.exists()
+    assert summary(remove_orphans)["bytes"] == 10
+    assert not orphan.exists()
+    planned = summary(expire, "--retain-last", "1", "--dry-run")
+    gone = summary(expire, "--retain-last", "1")
+    assert (gone["snapshots"], gone["files"]) == (planned["snapshots"], 3)
+    assert len(table.snapshots()) == 1
+    assert len(list((table_path / "data").iterdir())) == 1
+    assert table.scan().count() == 3
+    with pytest.raises(SystemExit):
+        expire.main([str(table_path), "--older-than", "soon"])
+    assert "an age like 7d" in capsys.readouterr().err
+
+
+@pytest.mark.spark
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
@@ -100,7 +150,7 @@ def test_what_goes_wrong_is_said_in_one_line(
     assert message.count("\n") == 1
 
 
-@pytest.mark.parametrize("job", [append, compact])
+@pytest.mark.parametrize("job", [append, compact, expire, from_parquet, remove_orphans, to_parquet])
 def test_help_needs_no_spark(job, capsys, monkeypatch):
     monkeypatch.setattr(program, "_start", lambda *_: pytest.fail("a session was started"))
     with pytest.raises(SystemExit) as caught:

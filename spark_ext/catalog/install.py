@@ -1,0 +1,115 @@
+"""Puts a catalog into a session, after looking whether this Spark works as we expect."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import Any
+
+import pyarrow as pa
+import pyspark
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import SparkSession
+
+from fermion_table import Table
+from spark_ext.catalog.callbacks import Jvm
+from spark_ext.catalog.warehouse import Warehouse
+from spark_ext.datasource import register
+from spark_ext.errors import UnsupportedBySpark
+from spark_ext.session import classic
+from spark_ext.source_options import absolute
+
+SPARK_SERIES = "4.3."
+OTHER_DOORS = 'read with spark_ext.read_table or format("fermion") instead'
+
+
+def install_catalog(
+    spark: SparkSession,
+    name: str = "fermion",
+    warehouse: str | os.PathLike[str] = "warehouse",
+    *,
+    storage_options: dict[str, Any] | None = None,
+) -> None:
+    """Make the tables below a directory a catalog of Spark SQL: ``SELECT ... FROM name.db.table``.
+
+    Columns, filters, limits and counts are pushed down by themselves; ``VERSION AS OF`` and
+    ``TIMESTAMP AS OF`` travel in time; CREATE TABLE (AS SELECT), INSERT, INSERT OVERWRITE, DELETE
+    and ALTER TABLE change tables. Namespaces are directories.
+
+    Experimental: it plans through interfaces of Spark that are not public for Python, by calls from
+    the JVM back into this process (on the loopback interface). A trial query runs first.
+
+    Parameters
+    ----------
+    spark
+        A classic session.
+    name
+        Of the catalog, in SQL; an earlier one of that name is replaced.
+    warehouse
+        The directory.
+    storage_options
+        For fsspec.
+
+    Raises
+    ------
+    UnsupportedBySpark
+        A Spark Connect client, another series of Spark, or the trial query failed.
+    """
+    classic(spark, "install_catalog")
+    if not pyspark.__version__.startswith(SPARK_SERIES):
+        raise UnsupportedBySpark(
+            f"install_catalog is made for Spark {SPARK_SERIES}x, this is {pyspark.__version__}; "
+            + OTHER_DOORS
+        )
+    register(spark)
+    jvm = Jvm(spark)
+    gateway: Any = spark.sparkContext._gateway
+    ensure_callback_server_started(gateway)
+    # Without this a table that does not exist would be a failure rather than an answer.
+    gateway.python_parameters.propagate_java_exceptions = True
+    try:
+        _try_out(spark, jvm)
+    except Exception as error:
+        raise UnsupportedBySpark(
+            f"install_catalog does not work with this Spark ({pyspark.__version__}): {error}; "
+            + OTHER_DOORS
+        ) from error
+    _put(spark, name, Warehouse(jvm, name, absolute(os.fspath(warehouse)), storage_options))
+
+
+def _put(spark: SparkSession, name: str, catalog: Warehouse) -> None:
+    _catalogs(spark).put(name, catalog)
+
+
+def _catalogs(spark: SparkSession) -> Any:
+    """The map from names to catalogs that a session keeps.
+
+    A setting could only name a class of the JVM.
+    """
+    manager = spark._jsparkSession.sessionState().catalogManager()
+    field = manager.getClass().getDeclaredField("catalogs")
+    field.setAccessible(True)
+    return field.get(manager)
+
+
+def _try_out(spark: SparkSession, jvm: Jvm) -> None:
+    """A query that needs all of the planning: its answer is known.
+
+    Raises
+    ------
+    RuntimeError
+        Another answer.
+    """
+    name = "fermion_trial"
+    with tempfile.TemporaryDirectory() as directory:
+        table = Table.create(f"{directory}/t", pa.schema([("a", pa.int64()), ("b", pa.string())]))
+        table.append({"a": [1, 2, 3], "b": ["x", "y", "z"]})
+        _put(spark, name, Warehouse(jvm, name, directory, None))
+        try:
+            found = spark.sql(f"SELECT b FROM {name}.t WHERE a >= 2 ORDER BY a").collect()
+            count = spark.sql(f"SELECT count(*) FROM {name}.t").collect()[0][0]
+            old = spark.sql(f"SELECT * FROM {name}.t VERSION AS OF 0").collect()
+        finally:
+            _catalogs(spark).remove(name)
+    if ([row[0] for row in found], count, old) != (["y", "z"], 3, []):
+        raise RuntimeError(f"the trial query gave {found}, {count} and {old}")

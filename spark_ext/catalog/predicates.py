@@ -1,0 +1,172 @@
+"""Spark's predicates → filters of a table, where both mean the same for every value.
+
+What has no exact counterpart is left to Spark, which applies every predicate again. A comparison
+has none where Spark sees other values than are stored (nanoseconds). NaN is greater than all else
+in Spark and compares with nothing in a filter, so comparisons from below ask for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from functools import reduce
+from operator import and_
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pat
+
+from fermion import col
+from fermion.predicate import Expression
+from spark_ext.types import held_type
+
+_PREDICATES = {"Predicate", "And", "Or", "Not"}
+_EPOCH = datetime(1970, 1, 1)
+_COMPARISONS = {"=", "<=>", "<>", "<", "<=", ">", ">="}
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+class NotTheSame(Exception):
+    """A predicate that has no exact counterpart."""
+
+
+def filter_of(predicates: Sequence[Any], schema: pa.Schema) -> Expression | None:
+    """All predicates together, None without any.
+
+    Raises
+    ------
+    NotTheSame
+        One has no counterpart.
+    """
+    found = [_predicate(each, schema) for each in predicates]
+    return reduce(and_, found) if found else None
+
+
+def filters_of(predicates: Sequence[Any], schema: pa.Schema) -> list[tuple[Any, Expression]]:
+    """Those of some predicates that have a counterpart, with it.
+
+    Parameters
+    ----------
+    predicates
+        ``org.apache.spark.sql.connector.expressions.filter.Predicate``.
+    schema
+        Of the table.
+    """
+    found = []
+    for each in predicates:
+        try:
+            found.append((each, _predicate(each, schema)))
+        except NotTheSame:
+            continue
+    return found
+
+
+def _predicate(node: Any, schema: pa.Schema) -> Expression:
+    name = _name(node)
+    children = list(node.children())
+    if name in ("AND", "OR"):
+        left, right = (_predicate(child, schema) for child in children)
+        return left & right if name == "AND" else left | right
+    if name == "NOT":
+        return ~_predicate(children[0], schema)
+    if name in ("IS_NULL", "IS_NOT_NULL"):
+        null = col(*_column(children[0], schema)[0]).is_null()
+        return null if name == "IS_NULL" else ~null
+    if name in _COMPARISONS:
+        return _comparison(name, children, schema)
+    if name == "IN":
+        path, dtype = _column(children[0], schema)
+        values = [_value(child, dtype) for child in children[1:]]
+        if any(value is None or _is_nan(value) for value in values) or not values:
+            raise NotTheSame(name)
+        return col(*path).isin(values)
+    if name == "STARTS_WITH":
+        path, dtype = _column(children[0], schema)
+        value = _value(children[1], dtype)
+        if isinstance(value, str):
+            return col(*path).starts_with(value)
+    raise NotTheSame(name)
+
+
+def _comparison(name: str, children: Sequence[Any], schema: pa.Schema) -> Expression:
+    left, right = children
+    if _is_literal(left):
+        left, right, name = right, left, _MIRRORED.get(name, name)
+    path, dtype = _column(left, schema)
+    value = _value(right, dtype)
+    column = col(*path)
+    if value is None or _is_nan(value):
+        raise NotTheSame(name)
+    if name == "=":
+        return column == value
+    if name == "<>":
+        return column != value
+    if name == "<=>":
+        return (column == value) & ~column.is_null()
+    if name in ("<", "<="):
+        return column < value if name == "<" else column <= value
+    found = column > value if name == ">" else column >= value
+    return found | column.is_nan() if pat.is_floating(dtype) else found
+
+
+def _column(node: Any, schema: pa.Schema) -> tuple[tuple[str, ...], pa.DataType]:
+    """The path of a column and the type of its values."""
+    if not _is(node, "FieldReference"):
+        raise NotTheSame(node.toString())
+    path = tuple(node.fieldNames())
+    dtype: pa.DataType = pa.struct(list(schema))
+    for name in path:
+        index = dtype.get_field_index(name) if pat.is_struct(dtype) else -1
+        if index < 0:
+            raise NotTheSame(name)
+        dtype = held_type(dtype.field(index).type)
+    finer = (pat.is_timestamp(dtype) or pat.is_duration(dtype)) and dtype.unit == "ns"
+    if finer or pat.is_date64(dtype) or pat.is_time(dtype) or pat.is_duration(dtype):
+        raise NotTheSame(str(dtype))
+    return path, dtype
+
+
+def _value(node: Any, dtype: pa.DataType) -> Any:
+    """A literal in Python; Spark holds dates and times as numbers."""
+    if not _is_literal(node):
+        raise NotTheSame(node.toString())
+    value, kind = node.value(), node.dataType().simpleString()
+    if value is None:
+        return None
+    try:
+        if kind == "date":
+            return date(1970, 1, 1) + timedelta(days=int(value))
+        if kind in ("timestamp", "timestamp_ntz"):
+            moment = _EPOCH + timedelta(microseconds=int(value))
+            return moment.replace(tzinfo=UTC) if kind == "timestamp" else moment
+    except OverflowError as error:
+        raise NotTheSame(f"{kind} {value}") from error
+    if kind.startswith("decimal"):
+        return Decimal(value.toString())
+    if kind == "string":
+        return value if isinstance(value, str) else value.toString()
+    if kind == "binary":
+        return bytes(value)
+    if isinstance(value, bool | int | float):
+        return value
+    raise NotTheSame(kind)
+
+
+def _name(node: Any) -> str:
+    if node.getClass().getSimpleName() not in _PREDICATES:
+        raise NotTheSame(node.toString())
+    return node.name()
+
+
+def _is_literal(node: Any) -> bool:
+    return _is(node, "LiteralValue")
+
+
+def _is(node: Any, kind: str) -> bool:
+    return node.getClass().getSimpleName() == kind
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)

@@ -1,0 +1,279 @@
+"""Planning a read for Spark: columns, filters, limits and counts are taken before tasks are made.
+
+The plan is made here, on the driver. What runs in the tasks is Spark's own scan of a Python data
+source, given our function and the splits of each task.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Sequence
+from functools import reduce
+from operator import and_
+from typing import Any
+
+from pyspark.serializers import CloudPickleSerializer
+from pyspark.sql.types import LongType, StructField, StructType
+
+from fermion.predicate import Expression, parse_filter
+from fermion_table import Scan, Split, Table
+from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
+from spark_ext.catalog.predicates import filters_of
+from spark_ext.datasource import FORMAT
+from spark_ext.reading import ReadTask, bins, column_paths
+from spark_ext.types import exchange_schema
+
+_READ = "connector.read."
+_PYTHON = "execution.datasources.v2.python."
+LONG_BYTES = 8
+
+
+class TableScanBuilder(Callback):
+    """What Spark tells a scan before it is made.
+
+    Parameters
+    ----------
+    table
+        At the snapshot to read.
+    schema
+        Spark's schema of all columns: the JVM's.
+    options
+        Of `Table.scan`, from the query: a filter, a batch id.
+    """
+
+    Java = interfaces(
+        _READ + "SupportsPushDownRequiredColumns",
+        _READ + "SupportsPushDownV2Filters",
+        _READ + "SupportsPushDownLimit",
+        _READ + "SupportsPushDownAggregates",
+    )
+
+    def __init__(self, jvm: Jvm, table: Table, schema: Any, options: dict[str, Any]) -> None:
+        super().__init__(jvm)
+        self._table = table
+        self._schema = schema
+        self._options = options
+        self._pushed: list[tuple[Any, Expression]] = []
+        self._limit: int | None = None
+        self._counts: int | None = None
+
+    def pruneColumns(self, schema: Any) -> None:  # noqa: N802 - Java's name
+        """The columns, and fields within structs, that the query needs."""
+        self._schema = schema
+
+    def pushPredicates(self, predicates: Sequence[Any]) -> Any:  # noqa: N802 - Java's name
+        """Take the filters that mean the same here; Spark applies all of them again."""
+        listed = list(predicates)
+        self._pushed = filters_of(listed, self._table.schema.to_arrow(field_ids=False))
+        return self._jvm.array("connector.expressions.filter.Predicate", listed)
+
+    def pushedPredicates(self) -> Any:  # noqa: N802 - Java's name
+        """The filters that were taken."""
+        taken = [predicate for predicate, _ in self._pushed]
+        return self._jvm.array("connector.expressions.filter.Predicate", taken)
+
+    def supportsIterativePushdown(self) -> bool:  # noqa: N802 - Java's name
+        """Whether filters come again and again: they come once."""
+        return False
+
+    def pushLimit(self, limit: int) -> bool:  # noqa: N802 - Java's name
+        """Read no more files than hold so many rows; Spark cuts the rest off."""
+        self._limit = limit
+        return True
+
+    def isPartiallyPushed(self) -> bool:  # noqa: N802 - Java's name
+        """Whether Spark still has to apply the limit."""
+        return True
+
+    def supportCompletePushDown(self, aggregation: Any) -> bool:  # noqa: N802 - Java's name
+        """Whether metadata alone answer."""
+        functions = list(aggregation.aggregateExpressions())
+        kinds = {each.getClass().getSimpleName() for each in functions}
+        return kinds == {"CountStar"} and not list(aggregation.groupByExpressions())
+
+    def pushAggregation(self, aggregation: Any) -> bool:  # noqa: N802 - Java's name
+        """Count rows from the snapshot's metadata; Spark asks where no filter is left to it."""
+        if self._pushed or not self.supportCompletePushDown(aggregation):
+            return False
+        self._counts = len(list(aggregation.aggregateExpressions()))
+        return True
+
+    def build(self) -> Any:
+        """The scan."""
+        filters = [each for _, each in self._pushed]
+        given = parse_filter(self._options.get("filter"))
+        if given is not None:
+            filters.append(given)
+        options = {**self._options, "filter": reduce(and_, filters) if filters else None}
+        if self._counts is not None:
+            return CountScan(self._jvm, self._table.scan(columns=[], **options), self._counts)
+        wanted = StructType.fromJson(json.loads(self._schema.json()))
+        scan = self._table.scan(columns=column_paths(wanted), **options)
+        return TableScan(self._jvm, scan, wanted, self._schema, self._limit)
+
+
+class TableScan(Callback):
+    """A planned read.
+
+    Parameters
+    ----------
+    scan
+        Of the table.
+    wanted, schema
+        What Spark gets, in Python and in the JVM.
+    limit
+        Rows that are enough.
+    """
+
+    Java = interfaces(
+        _READ + "SupportsReportStatistics",
+    )
+
+    def __init__(
+        self, jvm: Jvm, scan: Scan, wanted: StructType, schema: Any, limit: int | None
+    ) -> None:
+        super().__init__(jvm)
+        self._scan = scan
+        self._wanted = wanted
+        self._schema = schema
+        self._limit = limit
+        self._batch: Any = None
+
+    def readSchema(self) -> Any:  # noqa: N802 - Java's name
+        """The columns that come back."""
+        return self._schema
+
+    def description(self) -> str:
+        """For ``EXPLAIN``: how many files are left, and what was pushed down."""
+        scan = self._scan
+        said = [
+            f"{FORMAT} {scan.store.location}",
+            f"snapshot {scan.snapshot.id}",
+            f"{len(self._splits):,} of {scan.snapshot.totals.files:,} files",
+        ]
+        if scan.filter is not None:
+            said.append(f"filter {scan.filter.to_sql()}")
+        if self._limit is not None:
+            said.append(f"limit {self._limit}")
+        return ", ".join(said)
+
+    def toBatch(self) -> Any:  # noqa: N802 - Java's name
+        """Spark's own scan of a Python data source, with our plan in it."""
+        if self._batch is None:
+            jvm = self._jvm
+            parts = bins(self._splits, jvm.context.defaultParallelism)
+            read = ReadTask(self._scan.reader, exchange_schema(self._wanted))
+            function = CloudPickleSerializer().dumps((read, self._wanted))
+            utilities = jvm.type("org.apache.spark.api.python.PythonUtils")
+            tasks = utilities.toSeq([pickle.dumps(part) for part in parts])
+            source = jvm.type(_PYTHON + "PythonDataSourceV2")()
+            source.setShortName(FORMAT)
+            source.setReadInfo(
+                jvm.type(_PYTHON + "PythonDataSourceReadInfo")(bytearray(function), tasks)
+            )
+            self._batch = jvm.type(_PYTHON + "PythonBatch")(
+                source, FORMAT, self._schema, jvm.text_map({})
+            )
+        return self._batch
+
+    def estimateStatistics(self) -> Any:  # noqa: N802 - Java's name
+        """Rows and bytes, by which Spark chooses joins."""
+        rows = sum(split.rows_wanted for split in self._splits)
+        if self._limit is not None:
+            rows = min(rows, self._limit)
+        row_bytes = self._schema.defaultSize()
+        return TableStatistics(self._jvm, rows, max(1, rows * row_bytes))
+
+    def estimateSizeInBytes(self) -> Any:  # noqa: N802 - Java's name
+        """The bytes alone."""
+        return self.estimateStatistics().sizeInBytes()
+
+    def reflectsFullyPushedDownFilters(self) -> bool:  # noqa: N802 - Java's name
+        """Whether the statistics count only rows that filters select: they count files."""
+        return False
+
+    def supportedCustomMetrics(self) -> Any:  # noqa: N802 - Java's name
+        """None."""
+        return self._jvm.array("connector.metric.CustomMetric")
+
+    def reportDriverMetrics(self) -> Any:  # noqa: N802 - Java's name
+        """None."""
+        return self._jvm.array("connector.metric.CustomTaskMetric")
+
+    def columnarSupportMode(self) -> Any:  # noqa: N802 - Java's name
+        """Rows: Spark's scan of Python sources has no other way."""
+        return self._jvm.type(_READ + "Scan$ColumnarSupportMode").UNSUPPORTED
+
+    @property
+    def _splits(self) -> list[Split]:
+        """The files to read, without those beyond a limit."""
+        splits = list(self._scan.plan().splits)
+        if self._limit is None or self._scan.filter is not None:
+            return splits
+        rows = 0
+        for number, split in enumerate(splits):
+            if rows >= self._limit:
+                return splits[:number]
+            rows += split.rows_wanted
+        return splits
+
+
+class TableStatistics(Callback):
+    """What is known of a scan before it runs."""
+
+    Java = interfaces(
+        _READ + "Statistics",
+    )
+
+    def __init__(self, jvm: Jvm, rows: int, size: int) -> None:
+        super().__init__(jvm)
+        self._rows = rows
+        self._size = size
+
+    def sizeInBytes(self) -> Any:  # noqa: N802 - Java's name
+        """In Spark's own form, of the columns read."""
+        return self._jvm.type("java.util.OptionalLong").of(self._size)
+
+    def numRows(self) -> Any:  # noqa: N802 - Java's name
+        """Before filters."""
+        return self._jvm.type("java.util.OptionalLong").of(self._rows)
+
+    def columnStats(self) -> Any:  # noqa: N802 - Java's name
+        """None."""
+        return self._jvm.type("java.util.HashMap")()
+
+
+class CountScan(Callback):
+    """The number of rows, as often as a query asks for it; no task runs, no file is opened."""
+
+    Java = interfaces(
+        _READ + "LocalScan",
+    )
+
+    def __init__(self, jvm: Jvm, scan: Scan, times: int) -> None:
+        super().__init__(jvm)
+        self._scan = scan
+        self._times = times
+
+    def readSchema(self) -> Any:  # noqa: N802 - Java's name
+        """One whole number a count."""
+        names = [f"count_{number}" for number in range(self._times)]
+        return self._jvm.schema(
+            StructType([StructField(name, LongType(), False) for name in names]).json()
+        )
+
+    def rows(self) -> Any:
+        """One row."""
+        count = self._scan.count()
+        row = self._jvm.type("catalyst.expressions.UnsafeRow")(self._times)
+        bitset = LONG_BYTES * -(-self._times // 64)
+        size = bitset + LONG_BYTES * self._times
+        row.pointTo(bytearray(size), size)
+        for place in range(self._times):
+            row.setLong(place, count)
+        return self._jvm.array("catalyst.InternalRow", [row])
+
+    def description(self) -> str:
+        """For ``EXPLAIN``."""
+        return f"{FORMAT} {self._scan.store.location}: rows counted from metadata"

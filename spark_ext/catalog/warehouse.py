@@ -1,0 +1,249 @@
+"""A directory of tables as Spark's catalog: namespaces are directories, tables lie in them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import fsspec
+from pyspark.sql.types import StructType
+
+from fermion.errors import InvalidArgumentError
+from fermion_table import Table, TableExists, TableNotFound, VersionNotFound
+from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
+from spark_ext.catalog.changes import alter
+from spark_ext.catalog.tables import CatalogTable
+from spark_ext.types import exchange_schema
+
+_CATALOG = "connector.catalog."
+_RESERVED = {"provider", "owner", "external", "is_managed_location", "collation", "comment"}
+_SINGULAR = {"years": "year", "months": "month", "days": "day", "hours": "hour"}
+_NAME = re.compile(r"(?!\.)[^/\\\x00]+")
+
+
+class Warehouse(Callback):
+    """The tables below a directory.
+
+    Parameters
+    ----------
+    name
+        The catalog's, in SQL.
+    root
+        The directory: absolute, or a URL.
+    storage_options
+        For fsspec.
+    """
+
+    Java = interfaces(
+        _CATALOG + "TableCatalog",
+    )
+
+    def __init__(
+        self, jvm: Jvm, name: str, root: str, storage_options: dict[str, Any] | None
+    ) -> None:
+        super().__init__(jvm)
+        self._name = name
+        self._root = root.rstrip("/")
+        self._storage_options = storage_options
+
+    def initialize(self, name: str, options: Any) -> None:
+        """Nothing is left to do."""
+
+    def name(self) -> str:
+        """In SQL."""
+        return self._name
+
+    def toString(self) -> str:  # noqa: N802 - Java's name
+        """For messages."""
+        return f"Fermion catalog {self._name} ({self._root})"
+
+    def defaultNamespace(self) -> Any:  # noqa: N802 - Java's name
+        """The warehouse's own directory."""
+        return self._jvm.array("java.lang.String")
+
+    def capabilities(self) -> Any:
+        """None beyond the usual."""
+        return self._jvm.type("java.util.HashSet")()
+
+    def tableStateOptionKeys(self) -> Any:  # noqa: N802 - Java's name
+        """Options of a query do not change which table is meant."""
+        return self._jvm.type("java.util.HashSet")()
+
+    changelogStateOptionKeys = tableStateOptionKeys  # noqa: N815 - Java's name
+
+    def useNullableQuerySchema(self) -> bool:  # noqa: N802 - Java's name
+        """Columns of ``CREATE TABLE AS SELECT`` may be null, whatever the query says."""
+        return True
+
+    def listTables(self, namespace: Sequence[str]) -> Any:  # noqa: N802 - Java's name
+        """The tables of a namespace."""
+        listed = list(namespace)
+        filesystem, path = self._filesystem("/".join([self._root, *map(_checked, listed)]))
+        names = sorted(
+            entry["name"].rstrip("/").rsplit("/", 1)[-1]
+            for entry in (filesystem.ls(path, detail=True) if filesystem.isdir(path) else [])
+            if entry["type"] == "directory"
+        )
+        identifier = self._jvm.type(_CATALOG + "Identifier")
+        spaces = self._jvm.array("java.lang.String", listed)
+        found = [identifier.of(spaces, name) for name in names if self._exists([*listed, name])]
+        return self._jvm.array(_CATALOG + "Identifier", found)
+
+    def tableExists(self, identifier: Any) -> bool:  # noqa: N802 - Java's name
+        """Whether there is a table."""
+        return self._exists(_parts(identifier))
+
+    def loadTable(self, identifier: Any, *how: Any) -> Any:  # noqa: N802 - Java's name
+        """A table, now or at a version or time."""
+        version = _version(how)
+        parts = _parts(identifier)
+        try:
+            table = Table.open(
+                self._location(parts), version=version, storage_options=self._storage_options
+            )
+        except TableNotFound as error:
+            raise self._jvm.error("catalyst.analysis.NoSuchTableException", identifier) from error
+        except VersionNotFound as error:
+            raise self._jvm.refusal(str(error)) from error
+        return self._table(parts, table)
+
+    def invalidateTable(self, identifier: Any) -> None:  # noqa: N802 - Java's name
+        """Nothing is remembered."""
+
+    def createTable(self, identifier: Any, *described: Any) -> Any:  # noqa: N802 - Java's name
+        """Make a table without rows."""
+        if len(described) == 1:
+            (info,) = described
+            schema, transforms = info.schema(), info.partitions()
+            properties = dict(info.properties())
+        else:
+            columns, transforms, properties = described[0], described[1], dict(described[2])
+            schema = self._jvm.type(_CATALOG + "CatalogV2Util").v2ColumnsToStructType(columns)
+        if "location" in properties:
+            raise InvalidArgumentError(
+                f"LOCATION {properties['location']!r}: a catalog's tables lie in its warehouse; "
+                "make others with fermion_table.Table.create"
+            )
+        parts = _parts(identifier)
+        partition_by, sort_by = _layout(transforms)
+        wanted = StructType.fromJson(json.loads(schema.json()))
+        kept = {key: value for key, value in properties.items() if _is_setting(key)}
+        try:
+            table = Table.create(
+                self._location(parts),
+                exchange_schema(wanted),
+                partition_by=partition_by,
+                sort_by=sort_by,
+                properties=kept,
+                storage_options=self._storage_options,
+                message=properties.get("comment"),
+            )
+        except TableExists as error:
+            raise self._jvm.error(
+                "catalyst.analysis.TableAlreadyExistsException", identifier
+            ) from error
+        return self._table(parts, table)
+
+    def alterTable(self, identifier: Any, changes: Sequence[Any]) -> Any:  # noqa: N802 - Java's
+        """Change a table's columns or settings, as one snapshot."""
+        parts = _parts(identifier)
+        try:
+            table = Table.open(self._location(parts), storage_options=self._storage_options)
+        except TableNotFound as error:
+            raise self._jvm.error("catalyst.analysis.NoSuchTableException", identifier) from error
+        alter(table, changes)
+        return self._table(parts, table)
+
+    def dropTable(self, identifier: Any) -> bool:  # noqa: N802 - Java's name
+        """Delete a table with all of its files, whatever clones may need of them."""
+        parts = _parts(identifier)
+        if not self._exists(parts):
+            return False
+        filesystem, path = self._filesystem(self._location(parts))
+        filesystem.rm(path, recursive=True)
+        return True
+
+    purgeTable = dropTable  # noqa: N815 - Java's name
+
+    def renameTable(self, old: Any, new: Any) -> None:  # noqa: N802 - Java's name
+        """Not possible: a table is where its name says, and others may refer to its files."""
+        raise InvalidArgumentError(
+            f"{'.'.join(_parts(old))}: tables cannot be renamed; Table.clone makes a copy"
+        )
+
+    def _exists(self, parts: Sequence[str]) -> bool:
+        return Table.exists(self._location(parts), storage_options=self._storage_options)
+
+    def _location(self, parts: Sequence[str]) -> str:
+        return "/".join([self._root, *map(_checked, parts)])
+
+    def _filesystem(self, location: str) -> tuple[Any, str]:
+        found: tuple[Any, str] = fsspec.core.url_to_fs(location, **(self._storage_options or {}))
+        return found
+
+    def _table(self, parts: Sequence[str], table: Table) -> CatalogTable:
+        return CatalogTable(self._jvm, ".".join([self._name, *parts]), table)
+
+
+def _parts(identifier: Any) -> list[str]:
+    return [*identifier.namespace(), identifier.name()]
+
+
+def _checked(name: str) -> str:
+    """A name that is a directory's and leads nowhere else.
+
+    Raises
+    ------
+    InvalidArgumentError
+    """
+    if not _NAME.fullmatch(name):
+        raise InvalidArgumentError(f"{name!r}: not a name for a directory")
+    return name
+
+
+def _version(how: Sequence[Any]) -> Any:
+    """What ``VERSION AS OF`` or ``TIMESTAMP AS OF`` names; None: now."""
+    if not how:
+        return None
+    asked = how[0]
+    if isinstance(asked, str):
+        return int(asked) if asked.isdecimal() else asked
+    if isinstance(asked, int):
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=asked)
+    if asked.getClass().getSimpleName() != "TableContext":
+        return None  # what will be written: it is the latest snapshot anyway
+    travel = asked.timeTravel()
+    if not travel.isPresent():
+        return None
+    found = travel.get()
+    at_version = found.getClass().getSimpleName() == "AsOfVersion"
+    return _version([found.version() if at_version else found.micros()])
+
+
+def _layout(transforms: Sequence[Any]) -> tuple[list[str], list[str]]:
+    """Partitions as ``fermion_table`` spells them, and what ``CLUSTER BY`` sorts by."""
+    partition_by, sort_by = [], []
+    for each in transforms:
+        names = [".".join(reference.fieldNames()) for reference in each.references()]
+        if each.name() == "cluster_by":
+            sort_by += names
+        elif each.name() == "identity":
+            partition_by += names
+        else:
+            numbers = [
+                argument.value().toString()
+                if hasattr(argument.value(), "toString")
+                else str(argument.value())
+                for argument in each.arguments()
+                if argument.getClass().getSimpleName() == "LiteralValue"
+            ]
+            kind = _SINGULAR.get(each.name(), each.name())
+            partition_by.append(f"{kind}({', '.join([*numbers, *names])})")
+    return partition_by, sort_by
+
+
+def _is_setting(key: str) -> bool:
+    return key not in _RESERVED and not key.startswith("option.")

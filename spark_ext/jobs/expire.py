@@ -1,0 +1,50 @@
+"""Lets old snapshots go: ``python -m spark_ext.jobs.expire PATH --older-than 7d``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+import spark_ext
+from spark_ext.jobs.program import add_age, arguments, deleted, run, storage_options
+
+
+def parser() -> argparse.ArgumentParser:
+    """The program's arguments."""
+    made = arguments(
+        "spark_ext.jobs.expire",
+        "Let old snapshots of a table go, with the data that nothing else needs.",
+        dry_run="say what would be deleted, and delete nothing",
+    )
+    made.add_argument("path", help="the table")
+    add_age(made, "7d")
+    made.add_argument(
+        "--retain-last", type=int, metavar="N", help="keep as many in any case (default: 10)"
+    )
+    return made
+
+
+def expire(spark: SparkSession, options: argparse.Namespace) -> Mapping[str, Any]:
+    """Do it; the summary comes back."""
+    result = spark_ext.expire(
+        spark,
+        options.path,
+        older_than=options.older_than,
+        retain_last=options.retain_last,
+        dry_run=options.dry_run,
+        storage_options=storage_options(options),
+    )
+    return deleted(options.path, result)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program; the exit status comes back."""
+    return run(parser(), expire, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

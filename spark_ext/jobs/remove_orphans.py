@@ -1,0 +1,46 @@
+"""Deletes files that nothing refers to: ``python -m spark_ext.jobs.remove_orphans PATH``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+import spark_ext
+from spark_ext.jobs.program import add_age, arguments, deleted, run, storage_options
+
+
+def parser() -> argparse.ArgumentParser:
+    """The program's arguments."""
+    made = arguments(
+        "spark_ext.jobs.remove_orphans",
+        "Delete files in a table's directory that nothing refers to.",
+        dry_run="say what would be deleted, and delete nothing",
+    )
+    made.add_argument("path", help="the table")
+    add_age(made, "3d")
+    return made
+
+
+def remove_orphans(spark: SparkSession, options: argparse.Namespace) -> Mapping[str, Any]:
+    """Do it; the summary comes back."""
+    result = spark_ext.remove_orphans(
+        spark,
+        options.path,
+        older_than=options.older_than,
+        dry_run=options.dry_run,
+        storage_options=storage_options(options),
+    )
+    return deleted(options.path, result)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program; the exit status comes back."""
+    return run(parser(), remove_orphans, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
