@@ -288,7 +288,9 @@ def _latest_id(store: AtomicStore, branch: str, known: int | None) -> int | None
         if newest > 0:  # reading it shows whether it is there
             return newest
     ids = list_ids(store, branch)
-    return _probe_forward(store, branch, max(ids)) if ids else None
+    if not ids and not store.exists(snapshot_path(0, branch)):  # a listing may lag behind
+        return None
+    return _probe_forward(store, branch, max(ids, default=0))
 
 
 def _probe_forward(store: AtomicStore, branch: str, known: int) -> int:

@@ -46,7 +46,9 @@ class TableView:
         self._store = store
         self._branch = branch
         self._publisher = Publisher(store, branch)
-        self._move_to(snapshot)
+        self._snapshot = snapshot
+        self._seen_at: float | None = None
+        self._schemas_read: SchemaVersions | None = SchemaVersions(store, snapshot)
 
     def __repr__(self) -> str:
         return (
@@ -80,13 +82,21 @@ class TableView:
         return dict(self.schema.properties)
 
     def _move_to(self, snapshot: Snapshot, *, seen_at: float | None = None) -> Snapshot:
-        """See another snapshot; `seen_at` is when it was known to be the latest."""
+        """See another snapshot; `seen_at` is when it was known to be the latest.
+
+        Nothing is read, so that a commit can't fail once it is published.
+        """
         self._seen_at = seen_at
-        if snapshot is getattr(self, "_snapshot", None):
-            return snapshot
+        if snapshot.schema != self._snapshot.schema:
+            self._schemas_read = None
         self._snapshot = snapshot
-        self._schemas = SchemaVersions(self._store, snapshot)
         return snapshot
+
+    @property
+    def _schemas(self) -> SchemaVersions:
+        if self._schemas_read is None:
+            self._schemas_read = SchemaVersions(self._store, self._snapshot)
+        return self._schemas_read
 
     def refresh(self) -> Snapshot:
         """Move to the latest snapshot."""

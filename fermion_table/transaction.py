@@ -131,11 +131,12 @@ class Transaction:
         self._enter()
         self._is_over = True
         snapshot, has_published = self._commit()
-        keep: set[str] = set()
-        if has_published and self._written:
-            for entry in added_entries(self._publisher.store, snapshot):
-                keep.update(_paths_of(entry))
-        self._clean(keep)
+        with contextlib.suppress(OSError):  # published is published; at worst orphans stay
+            keep: set[str] = set()
+            if has_published and self._written:
+                for entry in added_entries(self._publisher.store, snapshot):
+                    keep.update(_paths_of(entry))
+            self._clean(keep)
         if self._published is not None:
             self._published(snapshot)
         return snapshot

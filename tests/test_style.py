@@ -201,7 +201,7 @@ def test_the_floors_in_the_documentation_are_those_of_the_contracts():
     drawing = text.partition("## Floors")[2].split("```")[1].strip("\n")
     drawn: dict[str, list[str]] = {}
     for line in drawing.splitlines():
-        package, floor = line[:20].strip(), line[20:].strip()
+        package, floor = re.match(r"(\S*) +(.+)", line).groups()
         if package:
             drawn[package] = []
         floors = list(drawn.values())[-1]

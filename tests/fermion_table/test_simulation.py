@@ -1,0 +1,106 @@
+"""Whole tables under simulated faults keep their promises; with a safeguard removed they do not."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from fermion_table import commit
+from fermion_table.errors import CommitStateUnknown
+from fermion_table.storage import CreateResult
+from fermion_table.testing import Faults, SimulatedStorage, Violation, simulate
+from fermion_table.testing.simulation import SLOT_GRACE_MS
+
+SEEDS_PER_TEST = 30
+SEEDS_MAX = 150
+"""Within so many seeds the simulation has to notice that a safeguard is missing."""
+SOAK_SEEDS = range(
+    int(os.environ.get("FERMION_SEED_FIRST", 0)), int(os.environ.get("FERMION_SEED_END", 20_000))
+)
+
+
+@pytest.mark.parametrize("first", range(0, 300, SEEDS_PER_TEST))
+def test_no_promise_is_broken_under_faults(first: int) -> None:
+    """300 seeds; a failure names its own, and `simulate(seed)` repeats it."""
+    troubles: Counter[str] = Counter()
+    for seed in range(first, first + SEEDS_PER_TEST):
+        report = simulate(seed)
+        assert report.snapshots > 0
+        troubles.update(report.troubles)
+    assert set(troubles) == {
+        "fails", "lost", "late", "twice", "forgotten", "outage", "killed", "stalls"
+    }  # fmt: skip
+
+
+@pytest.mark.slow
+def test_no_promise_is_broken_under_faults_for_long() -> None:
+    """20,000 seeds, or those that the environment names."""
+    for seed in SOAK_SEEDS:
+        simulate(seed)
+
+
+def test_a_seed_repeats_itself(project_environment: dict[str, str]) -> None:
+    """Each weather, here and in interpreters whose sets have other orders."""
+    here = str([simulate(seed) for seed in range(8)])
+    for order in ("1", "2"):
+        program = "from fermion_table.testing import simulate\n"
+        program += "print([simulate(seed) for seed in range(8)])"
+        there = subprocess.run(
+            [sys.executable, "-c", program],
+            env={**project_environment, "PYTHONHASHSEED": order},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert there.stdout.strip() == here
+
+
+def first_violation(faults: Faults | None = None) -> str:
+    for seed in range(SEEDS_MAX):
+        try:
+            simulate(seed, faults=faults)
+        except Violation as violation:
+            return str(violation)
+    pytest.fail(f"nothing was noticed in {SEEDS_MAX} seeds")
+
+
+def test_the_simulation_notices_a_create_that_overwrites(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Create-if-absent looks whether the object exists, and then renames over it."""
+
+    def create(self: SimulatedStorage, path: str, data: bytes) -> CreateResult:
+        self.replace(path, data)
+        return CreateResult.CREATED
+
+    monkeypatch.setattr(SimulatedStorage, "create", create)
+    found = first_violation()
+    assert re.match(r"seed \d+: writer-\d\.\d was acknowledged as \d+, and is lost", found)
+
+
+def test_the_simulation_notices_that_the_fence_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stalled writer takes a slot that has expired, and believes that it has committed."""
+    monkeypatch.setattr(commit, "is_in_history", lambda *given, **options: True)
+    stalling = Faults(stalls=0.3, stall_ms=5 * SLOT_GRACE_MS)
+    assert "is lost" in first_violation(stalling)
+
+
+def test_the_simulation_notices_deletions_after_an_unknown_outcome(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A commit that does not know whether it was published deletes its data files."""
+
+    def run(self: Any) -> Any:
+        try:
+            return self._run()
+        except CommitStateUnknown:
+            for entry in self.request.added:
+                self.store.storage.delete(entry.path)
+            raise
+
+    monkeypatch.setattr(commit._Commit, "run", run)
+    assert "no such object" in first_violation(Faults(outage=0.1, outage_ms=2_000))
