@@ -105,6 +105,7 @@ class SimulatedStorage:
         unknown: _Result | None = None,
         tear: Callable[[], None] | None = None,
         is_change: bool = True,
+        is_late: bool = True,
     ) -> _Result:
         """Let a request travel, take effect and be answered, if all goes well.
 
@@ -118,6 +119,8 @@ class SimulatedStorage:
             What a death in the middle leaves.
         is_change
             Whether it changes anything; a read can fail, and no more.
+        is_late
+            Whether it may take effect after it was given up.
         """
         scheduler = self.scheduler
         if scheduler.process is None:
@@ -135,7 +138,7 @@ class SimulatedStorage:
         if death < faults.killed / 2:
             self._die(tear if faults.is_local else None)
         trouble = self._trouble(is_change)
-        if trouble == "fails":
+        if trouble == "fails" or (trouble == "late" and not is_late):
             raise OSError(errno.EIO, "simulated: the request failed")
         if trouble == "late":
             scheduler.later(dice.randint(0, faults.late_ms), effect)
@@ -316,7 +319,7 @@ class SimulatedStore:
 
     def overwrite_hint(self, path: str, data: bytes) -> None:
         """Store a hint."""
-        self.storage.request(lambda: self.storage.replace(path, data))
+        self.storage.request(lambda: self.storage.replace(path, data), is_late=False)
 
     def delete(self, path: str) -> None:
         """Delete an object if it exists."""

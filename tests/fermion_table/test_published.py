@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from fermion_table import Table
+from fermion_table import Table, hints
 from fermion_table.commit import create_table
 from fermion_table.commit_request import NewSchema
 from fermion_table.history import latest
 from fermion_table.local_store import LocalStore
 from fermion_table.metadata_cache import shared_cache
+from fermion_table.paths import earliest_hint_path
 from fermion_table.storage import CreateResult, StoredObject
 from fermion_table.testing import MemoryStore, WrappedStore
 
@@ -69,3 +71,27 @@ def test_a_table_is_found_though_a_listing_lags_behind() -> None:
     store = Lagging()
     created = create_table(store, NewSchema(0, b"{}"))
     assert latest(store) == latest(store, start=0) == created
+
+
+def test_an_earliest_that_cannot_be_read_lets_nothing_come_back(tmp_path: Path) -> None:
+    """Expiry that takes it for missing would count expired snapshots as kept, and say so."""
+
+    class Unreadable(WrappedStore):
+        def call(self, operation: str, *arguments: Any) -> Any:
+            if operation == "read" and arguments[0] == earliest_hint_path():
+                raise OSError(5, "no reply")
+            return super().call(operation, *arguments)
+
+    table = Table.create(tmp_path / "t", pa.schema({"a": pa.int64()}), durability="fast")
+    for number in range(6):
+        table.append({"a": [number]})
+    at_once = timedelta(days=-1)
+    table.expire_snapshots(older_than=at_once, retain_last=2)
+    assert hints.read_earliest(table.store) == 5
+    broken = Table(Unreadable(table.store), table.snapshot)
+    with pytest.raises(OSError, match="no reply"):
+        broken.expire_snapshots(older_than=at_once, retain_last=4)
+    hints.write_earliest(table.store, 3)
+    assert hints.read_earliest(table.store) == 5
+    assert [snapshot.id for snapshot in table.snapshots()] == [5, 6]
+    assert table.verify().ok
