@@ -103,8 +103,17 @@ def raw_decimal(raw: int, storage: pa.DataType) -> pa.Scalar | None:
     return pa.Array.from_buffers(storage, 1, [None, pa.py_buffer(data)])[0]
 
 
+def key_bytes(key: int, pad: int) -> bytes:
+    """The first bytes of a byte string by its key, without what it was padded with."""
+    return (key + _SIGN).to_bytes(KEY_BYTES, "big").rstrip(bytes((pad,)))
+
+
 def _bytes_value(key: int, storage: pa.DataType, pad: int) -> pa.Scalar:
-    prefix = (key + _SIGN).to_bytes(KEY_BYTES, "big").rstrip(bytes((pad,)))
+    return string_scalar(key_bytes(key, pad), storage)
+
+
+def string_scalar(prefix: bytes, storage: pa.DataType) -> pa.Scalar:
+    """The first bytes of a byte string as a scalar, without a last character cut short."""
     if pat.is_fixed_size_binary(storage):
         return pa.scalar(prefix, storage if len(prefix) == storage.byte_width else pa.binary())
     if pat.is_string(storage) or pat.is_large_string(storage) or pat.is_string_view(storage):

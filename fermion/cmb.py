@@ -257,7 +257,7 @@ class ColumnBlock:
         where: str,
         sizes: Sequence[int],
     ) -> None:
-        self._data, self._where = data, where
+        self._data, self.where = data, where
         self.chunk_stop, self._file_size = chunk_stop, file_size
         self._types = stream_types
         self._stripe_size, stream_size, self._simple_size, self._full_size, self._page_size = sizes
@@ -280,7 +280,7 @@ class ColumnBlock:
 
     def error(self, what: str) -> InvalidFileError:
         """An error that names the file and the column."""
-        return InvalidFileError(f"{self._where}: CMB: {what}")
+        return InvalidFileError(f"{self.where}: CMB: {what}")
 
     def _check_frame(self) -> None:
         length = len(self._data)
@@ -290,7 +290,7 @@ class ColumnBlock:
         found = crc32c(self._data[: length - _HEADER.size])
         if crc != found:
             raise ChecksumError(
-                f"{self._where}: CMB checksum: expected {crc:#010x}, found {found:#010x}"
+                f"{self.where}: CMB checksum: expected {crc:#010x}, found {found:#010x}"
             )
         if stored != length:
             raise self.error(f"expected {stored} bytes by its trailer, found {length}")
@@ -303,7 +303,7 @@ class ColumnBlock:
             )
         if kind > DescType.FORCE_NULL:
             raise UnsupportedVersionError(
-                f"{self._where}: stream {index}: unknown descriptor type {kind}"
+                f"{self.where}: stream {index}: unknown descriptor type {kind}"
             )
         if kind in (DescType.USE_DEFAULT, DescType.FORCE_NULL):
             if offset or (kind == DescType.FORCE_NULL and wanted is not StreamType.VALIDITY):
@@ -367,7 +367,7 @@ class ColumnBlock:
             return chunk._replace(num_pages=0)
         if chunk.offset + chunk.length > self._file_size:
             raise TruncatedFileError(
-                f"{self._where}: CMB: stream {stream}, stripe {stripe}: chunk at "
+                f"{self.where}: CMB: stream {stream}, stripe {stripe}: chunk at "
                 f"{chunk.offset}+{chunk.length}, the file has {self._file_size} bytes"
             )
         if chunk.offset < HEAD.itemsize or chunk.offset + chunk.length > self.chunk_stop:

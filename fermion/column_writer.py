@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from fermion.arrow_types import Node, NodeKind, Order
 from fermion.bloom import build_bloom
+from fermion.chunk_details import detail_records
 from fermion.cmb import ALL_NULL_CHUNK, DEFAULT_CHUNK, ChunkRecord
 from fermion.encodings.growing import GrowingDictionary
 from fermion.encodings.selection import ChoiceMemory
@@ -248,7 +249,7 @@ class _Encoder:
         merged = merge(pages, len(values))
         if node.stream in plan.paths:
             self.statistics[plan.paths[node.stream]] = self._as_seen(node, merged)
-        return encoded_stream(
+        stream = encoded_stream(
             chunk,
             cuts,
             pages.min,
@@ -258,6 +259,9 @@ class _Encoder:
             flags=int(merged.flags),
             null_count=merged.null_count,
         )
+        size = stream.record.length
+        stream.record.extension.update(detail_records(values, validity, pages, merged, size))
+        return stream
 
     def _as_seen(self, node: Node, found: ColumnStatistics) -> ColumnStatistics:
         """Statistics of a leaf as a query sees it, through the structs above.

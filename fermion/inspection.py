@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion.arrow_types import Node, NodeKind, Order
+from fermion.bound_keys import string_scalar
+from fermion.chunk_details import ChunkBounds, merged_long_bounds, nan_count
 from fermion.cmb import ColumnBlock
 from fermion.column_metadata import (
     ColumnMetadata,
@@ -112,7 +114,7 @@ class LeafStatistics:
     min, max
         Bounds as Arrow values; None where there is no value, or none is known. An inexact bound
         may lie outside the values: a string's is its first bytes.
-    has_nan
+    has_nan, nan_count
         None where that is not known.
     is_sorted
         ``ascending`` or ``descending``; None where it is neither, or not known.
@@ -131,6 +133,7 @@ class LeafStatistics:
     min_exact: bool = False
     max_exact: bool = False
     has_nan: bool | None = False
+    nan_count: int | None = 0
     is_sorted: str | None = None
     distinct_count: int | None = None
     has_bloom_filter: bool = False
@@ -328,17 +331,32 @@ def _leaf_statistics(
         [_chunk_statistics(block, leaf, stripe, slots) for stripe, slots in enumerate(stripe_rows)]
     )
     flags = merged.flags
-    distinct, has_bloom = _extensions(block, leaf)
+    stored = _stored_chunks(block, leaf)
+    distinct, has_bloom = _extensions(stored)
+    low, high = (
+        (merged.min_value(leaf.type), bool(flags & ChunkFlag.MIN_EXACT)),
+        (merged.max_value(leaf.type), bool(flags & ChunkFlag.MAX_EXACT)),
+    )
+    if leaf.order is Order.BYTES and merged.has_values:
+        filled_chunks = [chunk for chunk in stored if chunk.minimum <= chunk.maximum]
+        longer = merged_long_bounds(filled_chunks)
+        low, high = (
+            (string_scalar(bound.value, leaf.storage), bound.whole)
+            if bound and not known[1]
+            else known
+            for known, bound in zip((low, high), longer, strict=True)
+        )
     return LeafStatistics(
         path=path,
         type=leaf.type,
         rows=rows,
         null_count=None if filled or merged.null_count < 0 else merged.null_count,
-        min=merged.min_value(leaf.type),
-        max=merged.max_value(leaf.type),
-        min_exact=bool(merged.has_values and flags & ChunkFlag.MIN_EXACT and not filled),
-        max_exact=bool(merged.has_values and flags & ChunkFlag.MAX_EXACT and not filled),
+        min=low[0],
+        max=high[0],
+        min_exact=merged.has_values and low[1] and not filled,
+        max_exact=merged.has_values and high[1] and not filled,
         has_nan=_has_nan(leaf, flags),
+        nan_count=_nan_count(leaf, flags, stored),
         is_sorted=_sortedness(flags),
         distinct_count=distinct,
         has_bloom_filter=has_bloom,
@@ -384,12 +402,35 @@ def _chunk_statistics(block: ColumnBlock, leaf: Node, stripe: int, slots: int) -
     )
 
 
-def _extensions(block: ColumnBlock, leaf: Node) -> tuple[int | None, bool]:
-    """The number of distinct values, and whether every stored chunk has a bloom filter."""
+def _stored_chunks(block: ColumnBlock, leaf: Node) -> list[ChunkBounds]:
+    """Bounds and extension records of a leaf's chunks that are stored."""
     chunks = [block.chunk(leaf.stream, stripe) for stripe in range(block.num_stripes)]
-    stored = [chunk for chunk in chunks if not chunk.is_empty]
-    records = [block.extension(chunk) if chunk.extension_offset else {} for chunk in stored]
+    return [
+        ChunkBounds(
+            chunk.minimum,
+            chunk.maximum,
+            chunk.flags,
+            block.extension(chunk) if chunk.extension_offset else {},
+        )
+        for chunk in chunks
+        if not chunk.is_empty
+    ]
+
+
+def _extensions(chunks: Sequence[ChunkBounds]) -> tuple[int | None, bool]:
+    """The number of distinct values, and whether every stored chunk has a bloom filter."""
     distinct = None
-    if len(records) == 1 and ExtTag.DISTINCT_COUNT in records[0]:
-        distinct = int.from_bytes(records[0][ExtTag.DISTINCT_COUNT][:8], "little")
-    return distinct, bool(records) and all(ExtTag.BLOOM in record for record in records)
+    if len(chunks) == 1 and ExtTag.DISTINCT_COUNT in chunks[0].records:
+        distinct = int.from_bytes(chunks[0].records[ExtTag.DISTINCT_COUNT][:8], "little")
+    return distinct, bool(chunks) and all(ExtTag.BLOOM in chunk.records for chunk in chunks)
+
+
+def _nan_count(leaf: Node, flags: ChunkFlag, chunks: Sequence[ChunkBounds]) -> int | None:
+    """NaNs of all chunks; None where one that has some does not say how many."""
+    if _has_nan(leaf, flags) is not True:
+        return 0 if _has_nan(leaf, flags) is False else None
+    counts = [
+        nan_count(chunk.records) if chunk.flags & ChunkFlag.HAS_NAN else 0 for chunk in chunks
+    ]
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None

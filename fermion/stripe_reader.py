@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from fermion import arrow_compute as pc
-from fermion.arrow_types import Node, NodeKind
+from fermion.arrow_types import Node, NodeKind, Order
 from fermion.batch_lookup import BatchLookup
 from fermion.bloom import BloomFilter, parse_bloom_record
+from fermion.chunk_details import may_lie_within, page_null_counts
 from fermion.cmb import Chunk, ColumnBlock
 from fermion.column_reader import ColumnTask, read_columns
 from fermion.errors import InvalidFileError
@@ -190,7 +191,7 @@ class StripeReader:
             boundaries=boundaries,
             min=lows,
             max=highs,
-            null_count=np.full(len(pages), 0 if nulls == 0 else -1, np.int64),
+            null_count=_null_counts(block, chunk, len(pages), nulls),
             flags=page_flags(ChunkFlag(chunk.flags), chunk.minimum, chunk.maximum, lows, highs),
             type=node.storage,
         )
@@ -198,14 +199,24 @@ class StripeReader:
     def _may_contain(
         self, block: ColumnBlock, chunk: Chunk, node: Node
     ) -> Callable[[Sequence[Any]], np.ndarray] | None:
-        """The chunk's bloom filter, read when it is first asked; None where it has none."""
+        """The chunk's bounds in full and bloom filter, which is read when it is first asked.
+
+        None where it has neither.
+        """
         if not chunk.extension_offset:
             return None
-        record = block.extension(chunk).get(ExtTag.BLOOM)
-        if record is None:
+        records = block.extension(chunk)
+        record = records.get(ExtTag.BLOOM)
+        bounded = node.order is Order.BYTES and ExtTag.LONG_MIN in records
+        if record is None and not bounded:
             return None
 
         def ask(raws: Sequence[Any]) -> np.ndarray:
+            inside = np.full(len(raws), True)
+            if bounded:
+                inside[:] = [may_lie_within(records, raw) for raw in raws]
+            if record is None or not inside.any():
+                return inside
             bloom = self._blooms.get(chunk.offset)
             if bloom is None:
                 index = self._index
@@ -213,7 +224,7 @@ class StripeReader:
                 offset, length, crc = parse_bloom_record(record, stop, index.where)
                 bloom = BloomFilter(index.source.read(offset, length), crc, index.where)
                 self._blooms[chunk.offset] = bloom
-            return bloom.may_contain(raws, node.storage)
+            return inside & bloom.may_contain(raws, node.storage)
 
         return ask
 
@@ -332,6 +343,14 @@ def _filtered(
 
 def _child(node: Node, name: str) -> Node:
     return next(child for child in node.children if child.name == name)
+
+
+def _null_counts(block: ColumnBlock, chunk: Chunk, pages: int, nulls: int) -> np.ndarray:
+    """Nulls of each page, -1 where that is not known; ``nulls`` are those of the chunk."""
+    counts = None
+    if nulls > 0 and chunk.extension_offset:
+        counts = page_null_counts(block.extension(chunk), pages, block.where)
+    return np.full(pages, 0 if nulls == 0 else -1, np.int64) if counts is None else counts
 
 
 def _unit_bounds(node: Node, rows: int, low: int, high: int, nulls: int, flags: int) -> Bounds:

@@ -8,10 +8,16 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from fermion.arrow_types import Node, NodeKind
+from fermion.arrow_types import Node, NodeKind, Order
 from fermion.batch_lookup import BatchLookup
 from fermion.batch_meta import STREAM_TYPES
 from fermion.bloom import BloomFilter, parse_bloom_record
+from fermion.chunk_details import (
+    long_bounds,
+    nan_count,
+    page_null_counts,
+    recorded_bound,
+)
 from fermion.cmb import Chunk, ColumnBlock
 from fermion.column_reader import ColumnTask
 from fermion.errors import FermionError, InvalidFileError
@@ -39,7 +45,8 @@ from fermion.statistics import (
 )
 from fermion.stream_decoder import DecodeOptions
 from fermion.streams import ColumnStreams
-from fermion.validity import to_flags
+from fermion.validity import Validity, to_flags
+from fermion.values import Values
 
 _CLAIMS = ChunkFlag.MIN_EXACT | ChunkFlag.MAX_EXACT | ChunkFlag.SORTED_ASC | ChunkFlag.SORTED_DESC
 _NO_VALUES = ChunkFlag.HAS_MINMAX | ChunkFlag.MIN_EXACT | ChunkFlag.MAX_EXACT | ChunkFlag.NAN_KNOWN
@@ -202,7 +209,31 @@ def _check_node(
         found = page_statistics(values, validity, cuts, node, sortedness=True)
         _check_bounds(block, chunk, found, len(values), stripe)
         _check_nulls(block, chunk, int(found.null_count.sum()), stripe)
+        _check_details(block, chunk, found, values, validity)
     return chunk.num_pages
+
+
+def _check_details(
+    block: ColumnBlock,
+    chunk: Chunk,
+    found: PageStatistics,
+    values: Values,
+    validity: Validity,
+) -> None:
+    """Compare counts and bounds in extension records with the values."""
+    records = block.extension(chunk) if chunk.extension_offset else {}
+    counted = nan_count(records)
+    if counted is not None and counted != int(found.nan_count.sum()):
+        raise block.error(f"expected {counted} NaN, found {found.nan_count.sum()}")
+    nulls = page_null_counts(records, len(found), block.where)
+    if nulls is not None and (nulls != found.null_count).any():
+        raise block.error("the recorded null counts of pages are not those of the values")
+    claimed = tuple(recorded_bound(records, tag) for tag in (ExtTag.LONG_MIN, ExtTag.LONG_MAX))
+    if any(claimed) and found.order is Order.BYTES:
+        valid = validity is not False and (found.min <= found.max).any()
+        actual = long_bounds(values, validity) if valid else (None, None)
+        if claimed != actual:
+            raise block.error(f"expected values from {claimed[0]} to {claimed[1]}")
 
 
 def _check_validity(block: ColumnBlock, node: Node, stripe: int, streams: ColumnStreams) -> None:

@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 def _cells(leaf: LeafStatistics) -> list[str]:
     flags = {
-        "nan": leaf.has_nan,
+        "nan" if leaf.nan_count is None else f"{leaf.nan_count:,} nan": leaf.has_nan,
         leaf.is_sorted or "": leaf.is_sorted is not None,
         f"{leaf.distinct_count} distinct": leaf.distinct_count is not None,
         "bloom filter": leaf.has_bloom_filter,
@@ -86,6 +86,7 @@ def _leaf_json(leaf: LeafStatistics) -> dict[str, Any]:
         "max": json_value(leaf.max),
         "max_exact": leaf.max_exact,
         "has_nan": leaf.has_nan,
+        "nan_count": leaf.nan_count,
         "sorted": leaf.is_sorted,
         "distinct_count": leaf.distinct_count,
         "bloom_filter": leaf.has_bloom_filter,

@@ -295,6 +295,19 @@ def _bloom_filters() -> Feature:
     return Feature(pa.table(columns), {"bloom_filters": list(columns)}, filter="text = 'text 3'")
 
 
+def _counts_and_long_bounds() -> Feature:
+    rng = np.random.default_rng(11)
+    count = 240
+    texts = [f"https://example.org/{rng.bytes(22).hex()}" for _ in range(count)]
+    columns = {
+        "url": with_nulls(texts, pa.string()),
+        "cut": pa.array([text * 2 for text in texts]),
+        "real": pa.array([float("nan") if i % 7 == 3 else i / 3 for i in range(count)]),
+        "late": pa.array([i if i > 100 else None for i in range(count)]),
+    }
+    return Feature(pa.table(columns), {"page_rows_max": 80}, filter="late IS NULL")
+
+
 def _no_column_index() -> Feature:
     columns = {"a": pa.array(range(ROWS)), "b": pa.nulls(ROWS, pa.string()), "c": ["x"] * ROWS}
     return Feature(pa.table(columns), {"column_index": False}, filter="a < 5")
@@ -345,6 +358,7 @@ FEATURES: dict[str, Callable[[], Feature]] = {
     "text_encodings": text_encodings,
     "fsst": symbols,
     "bloom_filters": _bloom_filters,
+    "counts_and_long_bounds": _counts_and_long_bounds,
     "no_column_index": _no_column_index,
     "aligned": _aligned,
     "checksum_crc32": _checksum("crc32"),

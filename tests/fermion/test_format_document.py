@@ -25,7 +25,7 @@ from fermion.encodings.protocol import Recipe, parse_node
 from fermion.encodings.registry import ENCODINGS
 from fermion.encodings.removed_nulls import Spread, mark_root, open_root
 from fermion.global_dictionary import DictionaryRecord
-from fermion.layout import ChecksumKind, DescType, EncodingId
+from fermion.layout import ChecksumKind, DescType, EncodingId, ExtTag
 from fermion.name_index import NameIndex, build_name_index
 from fermion.options import WriteOptions
 from fermion.shred import shred
@@ -130,6 +130,17 @@ def test_the_record_of_a_global_dictionary_is_documented_as_it_is():
         start, size = int(row["offset"]), int(row["size"])
         value = int.from_bytes(record.pack()[start : start + size], "little")
         assert value == getattr(record, row["name"])
+
+
+def test_the_worked_bound_in_full_is_what_is_written():
+    (block,) = [block for block in WORKED if "record" in block.facts]
+    texts = [block.json("value"), *(f"ironic deposits {i} " * 9 for i in range(800))]
+    sink = io.BytesIO()
+    fermion.write_table(pa.table({"s": texts}), sink, encodings={"s": "plain"})
+    with fermion.open(sink.getvalue()) as file:
+        (found,) = file.index.blocks([0])
+        records = found.extension(found.chunk(1, 0))
+    assert records[ExtTag[block.facts["record"]]] == block.data
 
 
 def test_every_error_is_documented():

@@ -1,0 +1,173 @@
+"""What extension records say of a chunk's values beyond bounds: counts, and bounds in full.
+
+================  ===========================================================================
+record            bytes
+================  ===========================================================================
+NAN_COUNT         u64: values that are NaN
+LONG_MIN          u8: 1 for a whole value, 0 for its beginning; then up to 64 bytes of it
+LONG_MAX          the same
+PAGE_NULL_COUNTS  u32 a page, dictionary page not counted: nulls of the page
+================  ===========================================================================
+
+Byte strings have LONG_MIN and LONG_MAX where the chunk's keys do not tell its bounds and the chunk
+is not so small that this would cost much beside it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fermion import kernels
+from fermion.arrow_types import Order
+from fermion.bound_keys import key_bytes
+from fermion.errors import InvalidFileError
+from fermion.layout import LONG_BOUND_BYTES_MAX, ChunkFlag, ExtTag
+from fermion.statistics import ColumnStatistics, PageStatistics
+from fermion.values import BinaryValues, Bits, Values
+
+Records = Mapping[int, bytes]
+LONG_CHUNK_BYTES_MIN = 4096
+
+_COUNT = struct.Struct("<Q")
+
+
+class LongBound(NamedTuple):
+    """A bound of byte strings: the value, or the first bytes of one that is longer."""
+
+    value: bytes
+    whole: bool
+
+
+def detail_records(
+    values: Values,
+    validity: Bits | bool | None,
+    pages: PageStatistics,
+    merged: ColumnStatistics,
+    stored_bytes: int,
+) -> dict[ExtTag, bytes]:
+    """The records of a chunk.
+
+    Parameters
+    ----------
+    values, validity
+        Of the chunk's slots, as `statistics.page_statistics` has them.
+    pages, merged
+        What is known of them.
+    stored_bytes
+        Bytes of the chunk.
+    """
+    records: dict[ExtTag, bytes] = {}
+    if merged.nan_count:
+        records[ExtTag.NAN_COUNT] = _COUNT.pack(merged.nan_count)
+    if merged.order is Order.BYTES and stored_bytes >= LONG_CHUNK_BYTES_MIN and merged.has_values:
+        exact = ChunkFlag.MIN_EXACT | ChunkFlag.MAX_EXACT
+        if merged.flags & exact != exact:
+            low, high = long_bounds(values, validity)
+            records[ExtTag.LONG_MIN] = bytes([low.whole]) + low.value
+            records[ExtTag.LONG_MAX] = bytes([high.whole]) + high.value
+    if len(pages) > 1 and merged.null_count > 0:
+        records[ExtTag.PAGE_NULL_COUNTS] = pages.null_count.astype("<u4").tobytes()
+    return records
+
+
+def long_bounds(values: Values, validity: Bits | bool | None) -> tuple[LongBound, LongBound]:
+    """The smallest and the greatest of byte strings, at least one of which is valid."""
+    if isinstance(values, BinaryValues):
+        offsets, data = values.offsets, values.data
+    else:
+        assert isinstance(values, np.ndarray)
+        offsets = np.arange(len(values) + 1, dtype=np.int64) * values.dtype.itemsize
+        data = np.ascontiguousarray(values).view(np.uint8)
+    low, high, nulls = np.empty((3, 1), np.int64)
+    bits = validity.data if isinstance(validity, Bits) else None
+    cuts = np.array([0, len(values)], np.int64)
+    kernels.page_bounds_binary(offsets, data, bits, cuts, low, high, nulls)
+    found = []
+    for at in (int(low[0]), int(high[0])):
+        start, stop = offsets[at : at + 2].tolist()
+        value = data[start : min(stop, start + LONG_BOUND_BYTES_MAX)].tobytes()
+        found.append(LongBound(value, stop - start == len(value)))
+    return found[0], found[1]
+
+
+def nan_count(records: Records) -> int | None:
+    """How many values are NaN; None where that is not recorded."""
+    data = records.get(ExtTag.NAN_COUNT, b"")
+    return _COUNT.unpack_from(data)[0] if len(data) >= _COUNT.size else None
+
+
+def page_null_counts(records: Records, pages: int, where: str) -> np.ndarray | None:
+    """Nulls of each page, ``int64`` of shape (pages,); None where that is not recorded.
+
+    Raises
+    ------
+    InvalidFileError
+        The record is of another number of pages.
+    """
+    data = records.get(ExtTag.PAGE_NULL_COUNTS)
+    if data is None:
+        return None
+    if len(data) != 4 * pages:
+        raise InvalidFileError(
+            f"{where}: null counts of pages: expected {4 * pages} bytes, found {len(data)}"
+        )
+    return np.frombuffer(data, "<u4").astype(np.int64)
+
+
+def recorded_bound(records: Records, tag: ExtTag) -> LongBound | None:
+    """LONG_MIN or LONG_MAX; None where there is none."""
+    data = records.get(tag)
+    return LongBound(data[1:], data[0] == 1) if data else None
+
+
+def may_lie_within(records: Records, value: bytes) -> bool:
+    """Whether a byte string may be in a chunk, by its bounds in full."""
+    low = recorded_bound(records, ExtTag.LONG_MIN)
+    high = recorded_bound(records, ExtTag.LONG_MAX)
+    if low is not None and value < low.value:
+        return False
+    if high is None:
+        return True
+    return (value if high.whole else value[: len(high.value)]) <= high.value
+
+
+class ChunkBounds(NamedTuple):
+    """What a chunk's descriptor and its records say of the bounds of its values."""
+
+    minimum: int
+    maximum: int
+    flags: int
+    records: Records
+
+
+def merged_long_bounds(
+    chunks: Sequence[ChunkBounds],
+) -> tuple[LongBound | None, LongBound | None]:
+    """The bounds in full of byte strings in several chunks; None where one of them has none."""
+    lows = [
+        _bound(chunk.minimum, 0x00, chunk.flags & ChunkFlag.MIN_EXACT, chunk.records, low=True)
+        for chunk in chunks
+    ]
+    highs = [
+        _bound(chunk.maximum, 0xFF, chunk.flags & ChunkFlag.MAX_EXACT, chunk.records, low=False)
+        for chunk in chunks
+    ]
+    known_lows = [bound for bound in lows if bound is not None]
+    known_highs = [bound for bound in highs if bound is not None]
+    smallest = greatest = None
+    if chunks and len(known_lows) == len(chunks):
+        # Where a whole value is the beginning of a longer one, it is the smaller.
+        smallest = min(known_lows, key=lambda bound: (bound.value, not bound.whole))
+    if chunks and len(known_highs) == len(chunks):
+        greatest = max(known_highs, key=lambda bound: (bound.value, not bound.whole))
+    return smallest, greatest
+
+
+def _bound(key: int, pad: int, exact: int, records: Records, *, low: bool) -> LongBound | None:
+    if exact:
+        return LongBound(key_bytes(key, pad), True)
+    return recorded_bound(records, ExtTag.LONG_MIN if low else ExtTag.LONG_MAX)
