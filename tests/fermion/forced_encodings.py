@@ -10,6 +10,7 @@ from fermion.column_writer import ColumnPlan
 from fermion.options import WriteOptions
 from fermion.values import PhysicalKind
 
+# Without those that refuse some values: constant, narrow, alp.
 _ANY = ("plain", "zstd")
 _NUMBERS = (*_ANY, "dictionary", "rle", "byte_stream_split", "pcodec")
 _ENCODINGS = {
@@ -17,8 +18,8 @@ _ENCODINGS = {
     PhysicalKind.BINARY: (*_ANY, "dictionary", "split_lengths", "fsst"),
     PhysicalKind.FIXED: (*_ANY, "dictionary", "rle", "byte_stream_split"),
     PhysicalKind.FLOAT16: _NUMBERS,
-    PhysicalKind.FLOAT32: (*_NUMBERS, "alp"),
-    PhysicalKind.FLOAT64: (*_NUMBERS, "alp"),
+    PhysicalKind.FLOAT32: _NUMBERS,
+    PhysicalKind.FLOAT64: _NUMBERS,
 }
 _INTEGERS = (*_NUMBERS, "for_bitpack", "delta")
 
