@@ -22,7 +22,15 @@ FILES = (
     "real_tables",
     "import_time",
 )
-QUESTIONS = FILES
+TABLES = (
+    "table_commits",
+    "table_planning",
+    "table_scale",
+    "table_batches",
+    "table_compaction",
+    "table_row_changes",
+)
+QUESTIONS = FILES + TABLES
 
 
 def main() -> int:

@@ -33,6 +33,8 @@ class Result:
         Figures of every process that succeeded.
     remark
         Why there are none: not offered, or failed.
+    trace
+        Of a failure, in full.
     """
 
     contestant: str
@@ -41,11 +43,25 @@ class Result:
     reference: bool
     rounds: list[dict[str, Any]] = field(default_factory=list)
     remark: str = ""
+    trace: str = ""
 
     def median(self, metric: str) -> float | None:
         """The median over the rounds; None where the figure is missing."""
         known = [figures[metric] for figures in self.rounds if figures.get(metric) is not None]
         return statistics.median(known) if known else None
+
+    @classmethod
+    def from_json(cls, question: Question, stored: dict[str, Any]) -> Result:
+        """What `as_json` gave."""
+        contestant = next(one for one in question.contestants if one.name == stored["contestant"])
+        return cls(
+            contestant.name,
+            stored["case"],
+            contestant.own,
+            contestant.reference,
+            stored["rounds"],
+            stored["remark"],
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Medians first, then every round."""
@@ -104,9 +120,10 @@ def run_job(contestant: Contestant, job: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def jobs(question: Question, size: Size, contestants: list[Contestant]) -> Iterator[Any]:
+def jobs(
+    question: Question, size: Size, contestants: list[Contestant], names: list[str]
+) -> Iterator[Any]:
     """(round, contestant, case name), interleaved: each round meets every contestant once."""
-    names = [name for name, case in question.cases.items() if size in case.sizes]
     for number in range(question.rounds_at(size)):
         for name in names:
             turn = number % max(len(contestants), 1)  # nobody is always first
@@ -114,18 +131,19 @@ def jobs(question: Question, size: Size, contestants: list[Contestant]) -> Itera
                 yield number, contestant, name
 
 
-def measure(question: Question, size: Size, contestants: list[Contestant]) -> list[Result]:
-    """Run every case of every contestant, round after round."""
+def measure(
+    question: Question, size: Size, contestants: list[Contestant], names: list[str]
+) -> list[Result]:
+    """Run cases of every contestant, round after round."""
     results = {
         (contestant.name, case): Result(contestant.name, case, contestant.own, contestant.reference)
-        for case in question.cases
-        if size in question.cases[case].sizes
+        for case in names
         for contestant in contestants
     }
     for contestant in contestants:  # a trouble with making files is met again below
         job = {"question": question.module, "contestant": contestant.name, "size": size}
         run_job(contestant, job)
-    for _, contestant, case in jobs(question, size, contestants):
+    for _, contestant, case in jobs(question, size, contestants, names):
         result = results[contestant.name, case]
         if result.remark.startswith("failed"):
             continue
@@ -143,8 +161,7 @@ def note_trouble(answer: dict[str, Any], result: Result) -> bool:
         result.remark = f"not offered: {answer['not_offered']}"
     elif "failed" in answer:
         result.remark = f"failed: {answer['failed'].strip().splitlines()[-1][:200]}"
-        if result.own:
-            print(answer["failed"], file=sys.stderr)
+        result.trace = answer["failed"]
     else:
         return False
     return True
@@ -171,6 +188,7 @@ def run(
     size: Size = "full",
     *,
     only: list[str] | None = None,
+    cases: list[str] | None = None,
     folder: Path | None = None,
 ) -> list[Result]:
     """Measure a question, print its table and write its JSON.
@@ -183,6 +201,8 @@ def run(
         How large; only ``full`` is judged by the targets.
     only
         Names of contestants; None: all that are installed.
+    cases
+        Names of cases; the stored results of the others stay. None: all.
     folder
         Where the JSON goes; None: nowhere.
 
@@ -193,14 +213,22 @@ def run(
     """
     chosen = [one for one in question.contestants if only is None or one.name in only]
     missing = {one.name: part for one in chosen if (part := missing_part(one)) is not None}
-    results = measure(question, size, [one for one in chosen if one.name not in missing])
+    names = [
+        name
+        for name, case in question.cases.items()
+        if size in case.sizes and (cases is None or name in cases)
+    ]
+    results = measure(question, size, [one for one in chosen if one.name not in missing], names)
+    broken = troubles(results)
+    if cases is not None and folder is not None:
+        results = earlier(question, folder, results)
     verdicts = report.verdicts(question, results) if size == "full" else []
-    name = question.module.rpartition(".")[2]
+    name = file_name(question)
     print(report.table(question, size, results, missing, verdicts), flush=True)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         content = {
-            "question": name,
+            "question": question.module,
             "title": question.title,
             "size": size,
             "date": today(),
@@ -210,12 +238,37 @@ def run(
             "targets": [verdict.as_json() for verdict in verdicts],
             "results": [result.as_json() for result in results],
         }
-        (folder / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n")
-    broken = [f"{r.contestant}: {r.case}: {r.remark}" for r in results if r.own and r.remark]
-    broken = [line for line in broken if "failed" in line] + disagreements(results)
+        (folder / name).write_text(json.dumps(content, indent=1) + "\n")
     if broken:
         raise RuntimeError("; ".join(broken))
     return results
+
+
+def file_name(question: Question) -> str:
+    """Of the results."""
+    return question.module.rpartition(".")[2] + ".json"
+
+
+def troubles(results: list[Result]) -> list[str]:
+    """What makes a run a failure: ours failed, or contestants gave different tables."""
+    failed = [one for one in results if one.own and one.remark.startswith("failed")]
+    if failed:
+        print(failed[0].trace, file=sys.stderr)
+    return [f"{one.contestant}: {one.case}: {one.remark}" for one in failed] + disagreements(
+        results
+    )
+
+
+def earlier(question: Question, folder: Path, results: list[Result]) -> list[Result]:
+    """These results together with the stored ones of the other cases, in the question's order."""
+    file = folder / file_name(question)
+    if not file.exists():
+        return results
+    measured = {result.case for result in results}
+    stored = [one for one in json.loads(file.read_text())["results"] if one["case"] not in measured]
+    kept = [Result.from_json(question, one) for one in stored if one["case"] in question.cases]
+    order = list(question.cases)
+    return sorted(results + kept, key=lambda result: order.index(result.case))
 
 
 def arguments(description: str) -> argparse.Namespace:
@@ -223,6 +276,7 @@ def arguments(description: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--size", choices=["full", "quick", "tiny"], default="full")
     parser.add_argument("--only", help="contestants, separated by commas; writes no results")
+    parser.add_argument("--cases", help="cases, separated by semicolons; others keep their results")
     parser.add_argument("--prepare", action="store_true", help="only make the files")
     parser.add_argument("--results", type=Path, help="folder of the JSON")
     return parser.parse_args()
@@ -246,4 +300,8 @@ def main(question: Question) -> None:
                 job = {"question": question.module, "contestant": one.name, "size": options.size}
                 print(one.name, run_job(one, job) or "ready", flush=True)
         return
-    run(question, options.size, only=only, folder=results_folder(options))
+    cases = options.cases.split(";") if options.cases else None
+    try:
+        run(question, options.size, only=only, cases=cases, folder=results_folder(options))
+    except RuntimeError as error:
+        sys.exit(str(error))

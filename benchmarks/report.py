@@ -104,7 +104,7 @@ def figure(metric: str, value: float | None) -> str:
         return f"{value:.2f} s" if value >= 1 else f"{value * 1e3:.3g} ms"
     if metric.endswith("bytes"):
         return f"{value / 1e6:.1f} MB" if value >= 1e6 else f"{value / 1e3:.1f} kB"
-    return f"{value:,.0f}"
+    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.2f}"
 
 
 def table(
