@@ -23,7 +23,7 @@ MONTH = (datetime.date(1995, 3, 1), datetime.date(1995, 4, 1))  # the second exc
 
 def tiny() -> pa.Table:
     """Two rows, to warm a library up with."""
-    return pa.table({"a": pa.array([1, None], pa.int64()), "b": ["x", "y"]})
+    return pa.table({"a": pa.array([1, None], pa.int64()), "b": ["x", "y"], "day": MONTH})
 
 
 def wide(columns: int, rows: int) -> pa.Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,8 +46,15 @@ class Format(Contestant):
         raise NotOffered("takes no row numbers")
 
     def warm_up(self) -> None:
-        """Read two rows."""
-        self.read(self.stored("tiny", "tiny", data.tiny))
+        """Read two rows, in every way that the format offers."""
+        path = self.stored("two-rows", "tiny", data.tiny)
+        self.read(path, ["a"])
+        for use in (
+            lambda: self.between(path, "day", data.MONTH, None),
+            lambda: self.take(path, data.random_rows(2), None),
+        ):
+            with contextlib.suppress(NotOffered):
+                use()
 
     def stored(self, name: str, size: Size, table: Any) -> str:
         """The path of a table's file in this format, written once; ``table`` makes the table."""

@@ -47,7 +47,7 @@ def import_and_read(contestant: Program, size: Size) -> Action:
     """Import and read a file of two rows."""
     if not contestant.read:
         raise NotOffered("not measured")
-    path = FERMION.stored("tiny", "tiny", data.tiny)
+    path = FERMION.stored("two-rows", "tiny", data.tiny)
     return started(contestant.read.format(path=path))
 
 
