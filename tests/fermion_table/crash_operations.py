@@ -1,0 +1,102 @@
+"""Operations on a table in processes that are killed, with SIGKILL, right before a file operation.
+
+Run as a program it forks a process for each line that it reads: name of the operation, number of
+the file operation to die at, table. It answers with how the process ended: 0, or -9.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from fermion_table import Table
+
+SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
+AT_ONCE = timedelta(days=-1)
+CHANGES_FILES = {"os.link", "os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.truncate"}
+
+OPERATIONS: dict[str, Callable[[Table], Any]] = {
+    "append": lambda t: t.append({"k": ["n"] * 3, "v": [97, 98, 99]}),
+    "batch append": lambda t: t.append_batches([(7, {"k": ["n"], "v": [98]}), (8, rows(99, 101))]),
+    "overwrite": lambda t: t.overwrite({"k": ["n"], "v": [99]}, filter="v < 12"),
+    "delete": lambda t: t.delete("v = 3 OR v >= 10"),
+    "update": lambda t: t.update("v = 4", {"v": 104}),
+    "compaction": lambda t: t.compact(threads=1),
+    "expiry": lambda t: t.expire_snapshots(older_than=AT_ONCE, retain_last=1),
+    "schema change": lambda t: t.add_columns({"w": pa.int64()}),
+    "clone": lambda t: t.clone(f"{t.location}-clone"),
+}
+
+
+def rows(first: int, end: int) -> pa.Table:
+    """Rows of consecutive numbers."""
+    return pa.table({"k": ["n"] * (end - first), "v": list(range(first, end))}, schema=SCHEMA)
+
+
+def make_table(path: Path) -> None:
+    """Three files, the first with a row deleted."""
+    table = Table.create(path, SCHEMA)
+    table.append({"k": ["a"] * 10, "v": range(10)})
+    table.append({"k": ["b"] * 4, "v": range(10, 14)})
+    table.append({"k": ["c"] * 2, "v": range(14, 16)})
+    table.delete("v = 0")
+
+
+class Deadline:
+    """Kills this process right before its n-th change of a file in a directory; fsync counts."""
+
+    def __init__(self, number: int, directory: str) -> None:
+        self.left = number
+        self.directory = directory
+        self.synchronise = os.fsync
+        os.fsync = self.fsync
+        sys.addaudithook(self.hook)
+
+    def fsync(self, descriptor: int) -> None:
+        """What stands for `os.fsync`."""
+        self.count()
+        self.synchronise(descriptor)
+
+    def hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """See what Python is about to do."""
+        if event == "open":
+            path, _, flags = arguments
+            changes = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+        else:
+            path, changes = (arguments or ("",))[0], event in CHANGES_FILES
+        if changes and isinstance(path, str) and path.startswith(self.directory):
+            self.count()
+
+    def count(self) -> None:
+        """One more; die if it is the one."""
+        self.left -= 1
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def serve() -> None:
+    """Answer lines of operation, number and table, separated by tabulators."""
+    for line in sys.stdin:
+        name, number, path = line.rstrip("\n").split("\t")
+        child = os.fork()
+        if child == 0:
+            Deadline(int(number), path)
+            try:
+                OPERATIONS[name](Table.open(path))
+            except BaseException as error:  # noqa: BLE001 - told by the exit code
+                print(repr(error), file=sys.stderr)
+                os._exit(1)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+if __name__ == "__main__":
+    serve()

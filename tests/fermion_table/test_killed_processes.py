@@ -1,0 +1,148 @@
+"""Processes killed with SIGKILL before each change of a file leave the old state or the new."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from crash_operations import AT_ONCE, OPERATIONS, make_table
+
+from fermion_table import Table
+from fermion_table.metadata_cache import shared_cache
+
+STEP_SAMPLED = 5
+"""CI kills at every fifth change of a file, from another one on for each operation."""
+
+State = tuple[list[int], int]
+
+
+class Killer:
+    """Runs operations in processes that are killed."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        program = Path(__file__).with_name("crash_operations.py")
+        self.process = subprocess.Popen(
+            [sys.executable, str(program)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+
+    def run(self, name: str, number: int, path: Path) -> bool:
+        """Carry out an operation; whether it was killed before its change of that number."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{name}\t{number}\t{path}\n")
+        self.process.stdin.flush()
+        status = int(self.process.stdout.readline())
+        assert status in (0, -signal.SIGKILL), status
+        return status != 0
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        assert self.process.wait(timeout=60) == 0
+
+
+@pytest.fixture(scope="module")
+def killer(project_environment: dict[str, str]) -> Iterator[Killer]:
+    killer = Killer(project_environment)
+    yield killer
+    killer.close()
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("template") / "table"
+    make_table(path)
+    return path
+
+
+def state(path: Path) -> State:
+    """Rows and the number of columns."""
+    table = Table.open(path)
+    found = table.scan(threads=1).to_arrow()
+    return sorted(found["v"].to_pylist()), found.num_columns
+
+
+def check_survivor(path: Path, before: State, after: State) -> bool:
+    """Whether the killed operation was published; whichever, the table has to be whole."""
+    shared_cache.clear()
+    table = Table.open(path)
+    found = state(path)
+    assert found in (before, after)
+    for snapshot in table.snapshots():
+        table.scan(snapshot_id=snapshot.id, threads=1).to_arrow()
+    report = table.verify(data=True)
+    assert report.ok, report
+    published = table.snapshot.id
+    table.append({"k": ["later"], "v": [1000]})
+    rows = [*found[0], 1000]
+    assert state(path)[0] == rows
+    table.remove_orphan_files(older_than=AT_ONCE)
+    assert table.remove_orphan_files(older_than=AT_ONCE, dry_run=True).paths == ()
+    assert state(path)[0] == rows
+    report = Table.open(path).verify(data=True)
+    assert report.ok, report
+    return found == after and published > 0
+
+
+def kill_everywhere(
+    name: str, template: Path, tmp_path: Path, killer: Killer, numbers: Iterator[int]
+) -> list[bool]:
+    """Kill at some changes of files; whether each was published."""
+    before = state(template)
+    done = tmp_path / "done"
+    shutil.copytree(template, done)
+    assert not killer.run(name, 0, done)
+    after = state(done)
+    clones = [sorted(range(1, 16))]
+    outcomes = []
+    for number in numbers:
+        path = tmp_path / f"{number}"
+        shutil.copytree(template, path)
+        killed = killer.run(name, number, path)
+        clone = Path(f"{path}-clone")
+        if Table.exists(clone):
+            assert state(clone)[0] in ([], *clones)
+            assert Table.open(clone).verify(data=True).ok
+        outcomes.append(check_survivor(path, before, after))
+        if Table.exists(clone):  # after the maintenance of its source
+            assert state(clone)[0] in ([], *clones)
+        shutil.rmtree(path)
+        shutil.rmtree(clone, ignore_errors=True)
+        if not killed:
+            break
+    else:
+        pytest.fail("never finished")
+    if name not in ("compaction", "expiry", "clone"):  # these change no rows
+        assert before != after
+        assert outcomes == sorted(outcomes), "once published, it stays"
+        assert outcomes[-1]
+    return outcomes
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_killed_process_leaves_the_old_state_or_the_new(
+    name: str, template: Path, tmp_path: Path, killer: Killer
+) -> None:
+    """Killed before every fifth change of a file; the next commit and maintenance work."""
+    first = 1 + sorted(OPERATIONS).index(name) % STEP_SAMPLED
+    numbers = iter(range(first, 1000, STEP_SAMPLED))
+    assert len(kill_everywhere(name, template, tmp_path, killer, numbers)) > 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_process_killed_anywhere_leaves_the_old_state_or_the_new(
+    name: str, template: Path, tmp_path: Path, killer: Killer
+) -> None:
+    """Killed before every change of a file."""
+    outcomes = kill_everywhere(name, template, tmp_path, killer, iter(range(1, 1000)))
+    print(f"{name}: killed at {len(outcomes) - 1} points")
