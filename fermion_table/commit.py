@@ -83,7 +83,7 @@ def create_table(
         writer_features=tuple(sorted(writer_features)),
     )
     try:
-        stored = create_slot(store, snapshot, MAIN, options)
+        stored = create_slot(store, snapshot, MAIN, options).stored
     except OSError:  # raised only if nothing was created
         writer.discard()
         raise
@@ -228,23 +228,30 @@ class _Commit:
 
     def _publish(self, snapshot: Snapshot, began: float) -> Snapshot | None:
         try:
-            stored = create_slot(self.store, snapshot, self.branch, self.options)
+            creation = create_slot(self.store, snapshot, self.branch, self.options)
         except OSError:  # raised only if nothing was created
             self.may_be_published = False
             raise
-        if stored is None:
-            return None
         slow = time.monotonic() - began > self.options.fence_s
+        stored = creation.stored
+        if stored is None or not self._is_in_history(stored, search=slow):
+            if slow and not creation.is_first_reply:
+                raise CommitStateUnknown(
+                    f"{self.store.location}: a try to publish snapshot {snapshot.id} got no reply, "
+                    f"and the next took so long that what it published may have expired since"
+                )
+            return None
+        hints.write_latest(self.store, stored.id, self.branch)
+        return stored
+
+    def _is_in_history(self, stored: Snapshot, *, search: bool) -> bool:
         try:
-            if not is_in_history(self.store, stored, self.branch, search=slow):
-                return None
+            return is_in_history(self.store, stored, self.branch, search=search)
         except OSError as error:
             raise CommitStateUnknown(
                 f"{self.store.location}: snapshot {stored.id} was created, but whether it is part "
                 f"of the history can't be read: {error}"
             ) from error
-        hints.write_latest(self.store, stored.id, self.branch)
-        return stored
 
     def _follow(self, base: Snapshot) -> None:
         """Check every commit since the snapshot I know; compute the request again if need be."""

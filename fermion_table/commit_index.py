@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from fermion_table import json_codec
+from fermion_table import hints, json_codec
 from fermion_table.errors import CommitConflict, CorruptMetadata
 from fermion_table.history import try_load
 from fermion_table.paths import snapshot_path
@@ -103,5 +103,7 @@ def _read(store: AtomicStore, reference: SnapshotReference, branch: str) -> _Anc
         return None
     found = json_codec.content_hash(data)
     if found != reference.hash:
+        if 0 < reference.id < hints.read_earliest(store, branch):
+            return None  # a writer that stalled has taken the slot of an expired one, in vain
         raise CorruptMetadata(path, f"hash {reference.hash}", f"hash {found}")
     return json_codec.decode(data, _Ancestor, path)

@@ -9,7 +9,7 @@ import msgspec
 
 from fermion_table import hints
 from fermion_table.commit_request import CommitRequest
-from fermion_table.errors import CommitConflict, VersionNotFound
+from fermion_table.errors import CommitConflict, CommitStateUnknown, VersionNotFound
 from fermion_table.history import latest, walk
 from fermion_table.manifest import Entry
 from fermion_table.manifest_store import MetadataWriter, live_entries
@@ -87,8 +87,14 @@ def fast_forward(
         return target
     writer = MetadataWriter(store)
     snapshot = _moved(store, target, head, own, branch.parent, message, writer)
-    stored = create_slot(store, snapshot, branch.parent, options)
+    creation = create_slot(store, snapshot, branch.parent, options)
+    stored = creation.stored
     if stored is None or not is_in_history(store, stored, branch.parent, search=True):
+        if not creation.is_first_reply:
+            raise CommitStateUnknown(
+                f"{store.location}: no reply says whether {branch.parent!r} was moved; look at its "
+                f"history"
+            )
         writer.discard()
         raise _diverged(store, name, branch.parent, target)
     hints.write_latest(store, stored.id, branch.parent)

@@ -123,6 +123,8 @@ def load_parent(store: AtomicStore, snapshot: Snapshot, *, branch: str = MAIN) -
     if parent is None:
         parent = try_load(store, reference.id, branch=branch)
     if parent is not None and parent.hash != reference.hash:
+        if 0 < reference.id < hints.read_earliest(store, parent.branch):
+            return None  # expired; a writer that stalled has taken the slot since, in vain
         raise CorruptMetadata(
             snapshot_path(reference.id, branch),
             f"hash {reference.hash} (the parent of snapshot {snapshot.id})",

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import logging
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -60,13 +61,15 @@ class LocalStore:
         return os.stat(self._inside(path)).st_size
 
     def list(self, directory: str = "") -> Iterator[StoredObject]:
-        """Every file below a directory; links are not followed."""
+        """Every file below a directory; links are not followed, and no files of a table."""
         top = self._inside(directory) if directory else self.location
         for folder, _, names in os.walk(top, onerror=_raise_unless_missing):
             for name in names:
                 full = os.path.join(folder, name)
                 with contextlib.suppress(FileNotFoundError):  # deleted while listing
                     status = os.stat(full, follow_symlinks=False)
+                    if not stat.S_ISREG(status.st_mode):
+                        continue
                     relative = os.path.relpath(full, self.location).replace(os.sep, "/")
                     yield StoredObject(relative, status.st_size, status.st_mtime_ns // 1_000_000)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import dataclass
 
 import msgspec
 
@@ -18,10 +19,28 @@ from fermion_table.storage import AtomicStore, CreateResult
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Creation:
+    """What became of the try for a slot.
+
+    Attributes
+    ----------
+    stored
+        The snapshot as stored, None if another one holds the slot.
+    is_first_reply
+        Whether no reply was lost. An earlier try whose reply was may have created the slot: long
+        after it, when the slot may have expired, even a loss does not prove that nothing was
+        published.
+    """
+
+    stored: Snapshot | None
+    is_first_reply: bool = True
+
+
 def create_slot(
     store: AtomicStore, snapshot: Snapshot, branch: str, options: CommitOptions
-) -> Snapshot | None:
-    """Create a snapshot's slot: the snapshot as stored, None if another one holds the slot.
+) -> Creation:
+    """Create a snapshot's slot, unless another one holds it.
 
     A lost reply is resolved by reading the slot back, and trying again while it is empty: the
     bytes are the same, so that can only help.
@@ -38,10 +57,12 @@ def create_slot(
     result = store.create_if_absent(path, data)
     for tried in range(1, options.unknown_tries + 1):
         if result is CreateResult.CREATED:
-            return msgspec.structs.replace(snapshot, hash=json_codec.content_hash(data))
+            stored = msgspec.structs.replace(snapshot, hash=json_codec.content_hash(data))
+            return Creation(stored, tried == 1)
         holder = _holder(store, snapshot.id, branch)
         if holder is not None:
-            return holder if holder.uuid == snapshot.uuid else None
+            mine = holder.uuid == snapshot.uuid
+            return Creation(holder if mine else None, result is CreateResult.EXISTS and tried == 1)
         if tried < options.unknown_tries:
             time.sleep(min(options.backoff_s_min * 2**tried, options.backoff_s_max))
             result = _create_again(store, path, data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -155,10 +156,12 @@ class _Walk:
         if branch != MAIN:
             left = self._check_copy(branch_path(branch), lambda: load_branch(self.store, branch))
         ids = list_ids(self.store, branch)
-        self.check_ids(ids)
         earliest = hints.read_earliest(self.store, branch)
+        self.check_ids([snapshot_id for snapshot_id in ids if not 0 < snapshot_id < earliest])
         for snapshot_id in reversed(ids):
-            self.check_slot(snapshot_id, has_data=not 0 < snapshot_id < earliest)
+            has_data = not 0 < snapshot_id < earliest
+            if has_data or self._is_next(snapshot_id):
+                self.check_slot(snapshot_id, has_data=has_data)
         if left is not None and self.child is not None and self.child.parent != left:
             path = snapshot_path(self.child.id, branch)
             self._problem(path, f"parent {left}, as in branch.json", f"parent {self.child.parent}")
@@ -213,6 +216,16 @@ class _Walk:
             self._check_order(snapshot, child, path)
         if has_data:
             self._check_content(snapshot, path)
+
+    def _is_next(self, snapshot_id: int) -> bool:
+        """Whether an expired slot is the parent: a writer that stalled may have taken it since."""
+        parent = self.child.parent if self.child is not None else None
+        if parent is None or parent.id != snapshot_id:
+            return False
+        with contextlib.suppress(OSError):
+            data = self.store.read(snapshot_path(snapshot_id, self.branch))
+            return json_codec.content_hash(data) == parent.hash
+        return False
 
     def _check_parent_of(self, child: Snapshot | None, path: str, found: SnapshotReference) -> None:
         """The hash a child has for its parent; one that expired can't be checked."""

@@ -197,9 +197,8 @@ class _Simulation:
         for number in range(self.dice.randint(2, 5)):
             attempt = Attempt(f"{name}.{number}", self.operation(f"{name}.{number}"))
             self.records.attempts.append(attempt)
-            tries = 0
-            while attempt.is_open and tries < 4:
-                tries += 1
+            limit = self.scheduler.now_ms + SLOT_GRACE_MS  # later its identity may have expired
+            while attempt.is_open and self.scheduler.now_ms < limit:
                 self.attempt(attempt, name, number)
                 self.scheduler.pause(self.dice.randint(0, 2_000))
 

@@ -41,11 +41,12 @@ def rows(first: int, end: int) -> pa.Table:
 
 
 def make_table(path: Path) -> None:
-    """Three files, the first with a row deleted."""
+    """Three files, the first with a row deleted; a fourth one was overwritten."""
     table = Table.create(path, SCHEMA)
     table.append({"k": ["a"] * 10, "v": range(10)})
     table.append({"k": ["b"] * 4, "v": range(10, 14)})
-    table.append({"k": ["c"] * 2, "v": range(14, 16)})
+    table.append({"k": ["c"] * 3, "v": range(14, 17)})
+    table.overwrite({"k": ["c"] * 2, "v": range(14, 16)}, filter="v >= 14")
     table.delete("v = 0")
 
 

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from commit_setups import (
     FIRST_SCHEMA,
@@ -21,7 +22,7 @@ from commit_setups import (
     write_data,
 )
 
-from fermion_table import history
+from fermion_table import hints, history
 from fermion_table.commit import commit, create_table
 from fermion_table.commit_request import CommitRequest, FileGroup, NewSchema
 from fermion_table.errors import (
@@ -33,8 +34,10 @@ from fermion_table.local_store import LocalStore
 from fermion_table.location import open_store
 from fermion_table.manifest import Entry
 from fermion_table.manifest_store import added_entries, live_entries
+from fermion_table.metadata_cache import shared_cache
 from fermion_table.options import CommitOptions
 from fermion_table.paths import snapshot_path
+from fermion_table.snapshot import encode_snapshot
 from fermion_table.storage import AtomicStore, CreateResult
 from fermion_table.testing import (
     Crash,
@@ -365,3 +368,61 @@ def test_the_fence_does_not_take_a_quick_follower_for_an_older_history() -> None
     snapshot = append(FollowedStore(store), made_up_entry("a"))
     assert snapshot.id == 1
     assert names(store) == ["a", "follower"]
+
+
+class ForgottenThenStalling(WrappedStore):
+    """The first creation succeeds without a reply; before the next one something happens."""
+
+    def __init__(self, inner: MemoryStore, meanwhile: Any) -> None:
+        super().__init__(inner)
+        self.meanwhile = meanwhile
+        self.creations = 0
+
+    def call(self, operation: str, *arguments: Any) -> Any:
+        if operation == "read" and self.creations == 1:
+            raise TimeoutError("no reply")
+        if operation != "create_if_absent":
+            return super().call(operation, *arguments)
+        self.creations += 1
+        if self.creations == 2:
+            self.meanwhile()
+        result = super().call(operation, *arguments)
+        return CreateResult.UNKNOWN if self.creations == 1 else result
+
+
+def test_a_loss_long_after_a_lost_reply_proves_nothing() -> None:
+    """What the first try published has expired; its data is in later snapshots all the same."""
+    store = new_table()
+
+    def meanwhile() -> None:
+        for at in range(6):
+            append(store, made_up_entry(f"{at}"))
+        for snapshot_id in range(1, 4):
+            store.delete(snapshot_path(snapshot_id))
+
+    request = CommitRequest(kind="append", added=[made_up_entry("mine")])
+    slow = CommitOptions(fence_s=0.0)
+    with pytest.raises(CommitStateUnknown, match="may have expired since"):
+        commit(ForgottenThenStalling(store, meanwhile), request, options=slow)
+    assert names(store) == ["mine", *map(str, range(6))]
+    assert not store.exists(snapshot_path(1))
+
+
+def test_a_slot_that_a_dead_writer_took_after_its_expiry_is_ignored() -> None:
+    """It stalled, took an id that had expired, and died before the fence could remove it."""
+    store = new_table()
+    append(store, made_up_entry("a"), commit_user="job", commit_identifier=1)
+    second = append(store, made_up_entry("b"))
+    append(store, made_up_entry("c"))
+    write_data(store, *live_entries(store, latest(store)))
+    hints.write_earliest(store, 3)
+    for snapshot_id in (1, 2):
+        store.delete(snapshot_path(snapshot_id))
+    stray = msgspec.structs.replace(second, uuid="f" * 32)
+    store.objects[snapshot_path(2)] = encode_snapshot(stray)
+    shared_cache.clear()
+    newest = append(store, made_up_entry("d"), commit_user="job", commit_identifier=2)
+    write_data(store, *added_entries(store, newest))
+    assert [snapshot.id for snapshot in walk(store, newest)] == [4, 3]
+    report = verify(store)
+    assert report.ok, report
