@@ -25,7 +25,7 @@ from fermion_table.manifest_store import added_entries, removed_entries
 from fermion_table.row_difference import rows_apart
 from fermion_table.row_selection import take_rows
 from fermion_table.scan import Scan
-from fermion_table.scan_plan import PruningStep, plan_scan, splits_of
+from fermion_table.scan_plan import PruningStep, ScanPlan, plan_scan, splits_of
 from fermion_table.schema import PathLike, TableSchema
 from fermion_table.snapshot import Snapshot
 from fermion_table.storage import AtomicStore
@@ -110,6 +110,16 @@ class FileScan(Scan):
     def entries(self) -> tuple[list[Entry], list[PruningStep]]:
         """The files that may hold rows, and how they were found."""
         return plan_scan(self.files, self.schemas, self.table_schema, self.filter)
+
+    @property
+    def _schema_ids(self) -> set[int]:
+        return {entry.schema_id for entry in self.entries[0]}
+
+    @cached_property
+    def _plan(self) -> ScanPlan:
+        kept, steps = self.entries
+        splits = splits_of(kept, self.store.locate)
+        return ScanPlan(snapshot_id=self.snapshot.id, splits=splits, steps=tuple(steps))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,8 @@ from fermion_table.storage import METADATA_BYTES_MAX, CreateResult, Durability, 
 
 _log = logging.getLogger(__name__)
 
+FOLDERS_MAX = 10_000
+"""Directories whose place a store remembers."""
 _NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV}
 
 
@@ -38,6 +40,7 @@ class LocalStore:
     ) -> None:
         self.location = os.path.realpath(os.fspath(location))
         self.durability = durability
+        self._folders: dict[str, str] = {}
 
     def __repr__(self) -> str:
         return f"LocalStore({self.location!r}, durability={self.durability!r})"
@@ -151,11 +154,19 @@ class LocalStore:
                 self._synchronise_directory(directory)
 
     def locate(self, path: str, *, for_writing: bool = False) -> str:
-        """The absolute path of an object."""
-        target = self._inside(path)
+        """The absolute path of an object; links to directories are resolved once a store."""
         if for_writing:
+            target = self._inside(path)
             self._make_directories(os.path.dirname(target))
-        return target
+            return target
+        directory, _, name = check_path(path).rpartition("/")
+        folder = self._folders.get(directory)
+        if folder is None:
+            folder = self._inside(directory) if directory else self.location
+            if len(self._folders) < FOLDERS_MAX:
+                self._folders[directory] = folder
+        target = f"{folder}{os.sep}{name}"
+        return self._inside(path) if os.path.islink(target) else target
 
     def _inside(self, path: str) -> str:
         """The absolute path, with links resolved, of a name within the table."""

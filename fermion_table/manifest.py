@@ -225,7 +225,7 @@ class ManifestReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     rows, bytes
         Of the live entries: rows (deleted ones included) and data bytes.
     kind
-        ``loose`` (JSON entries) or ``packed`` (a Fermion file beside it).
+        ``loose`` (JSON entries) or ``packed`` (a Fermion file, see `packed_manifest`).
     added_snapshot, sequence, level
         Smallest and greatest over the entries, inclusive.
     batch_id
@@ -312,6 +312,7 @@ def reference_to(
     path: str,
     hash: str,
     size: int,
+    kind: ManifestKind = "loose",
     sequence_start: int = 0,
     row_id_start: int = 0,
 ) -> ManifestReference:
@@ -322,7 +323,7 @@ def reference_to(
     entries
         In the order of the manifest, with what they inherit filled in (the stored ones may
         lack it).
-    path, hash, size
+    path, hash, size, kind
         Of the stored object.
     sequence_start, row_id_start
         What stored entries without a start inherit.
@@ -332,6 +333,7 @@ def reference_to(
         path=path,
         hash=hash,
         size=size,
+        kind=kind,
         entries=len(entries),
         rows=sum(entry.rows for entry in entries),
         bytes=sum(entry.size for entry in entries),

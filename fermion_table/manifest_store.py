@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+import numpy as np
+
+import fermion
 from fermion_table import json_codec
 from fermion_table.errors import CorruptMetadata
+from fermion_table.file_columns import FileColumns, ListedFiles
 from fermion_table.manifest import (
     Entry,
     Manifest,
+    ManifestKind,
     ManifestReference,
     decode_manifest,
     encode_manifest,
 )
 from fermion_table.metadata_cache import shared_cache
-from fermion_table.paths import manifest_path, schema_path, unique_name
+from fermion_table.options import PACK_ENTRIES_MIN
+from fermion_table.packed_manifest import PackedFiles, can_pack, encode_packed
+from fermion_table.paths import manifest_index_path, manifest_path, schema_path, unique_name
 from fermion_table.snapshot import Delta, SchemaReference, Snapshot
 from fermion_table.storage import AtomicStore
 
 MEMORY_PER_ENTRY = 2048
 """Bytes of a decoded entry with statistics, roughly; for the cache."""
+WHOLE_BYTES_MAX = 1024 * 1024
+"""A packed manifest of at most so many bytes is read whole."""
 
 _ABSENT: Any = object()
 
@@ -34,6 +44,7 @@ class StoredManifest:
     path: str
     hash: str
     size: int
+    kind: ManifestKind = "loose"
 
 
 @dataclass(slots=True)
@@ -73,12 +84,24 @@ class MetadataWriter:
         self._schemas: dict[str, SchemaReference] = {}
 
     def write_manifest(self, entries: Sequence[Entry]) -> StoredManifest:
-        """Store entries as a loose manifest, unless this commit has done so already."""
+        """Store entries as a manifest, packed when there are many of them."""
+        if len(entries) >= PACK_ENTRIES_MIN and can_pack(entries):
+            return self.write_packed(encode_packed(entries))
         data, compressed = json_codec.stored(encode_manifest(entries))
+        return self._write_manifest(data, lambda name: manifest_path(name, compressed=compressed))
+
+    def write_packed(self, data: bytes) -> StoredManifest:
+        """Store a packed manifest's file."""
+        return self._write_manifest(data, manifest_index_path, "packed")
+
+    def _write_manifest(
+        self, data: bytes, path_of: Callable[[str], str], kind: ManifestKind = "loose"
+    ) -> StoredManifest:
+        """Store a manifest, unless this commit has done so already."""
         content = json_codec.content_hash(data)
         if content not in self._manifests:
-            path = manifest_path(unique_name(), compressed=compressed)
-            self._manifests[content] = StoredManifest(path, content, len(data))
+            path = path_of(unique_name())
+            self._manifests[content] = StoredManifest(path, content, len(data), kind)
             self._store.write(path, data)
         return self._manifests[content]
 
@@ -127,19 +150,74 @@ def read_stored(store: AtomicStore, path: str, hash: str, size: int) -> bytes:
     return data
 
 
+def manifest_files(store: AtomicStore, reference: ManifestReference) -> FileColumns:
+    """The files of a manifest, dead entries included, nothing inherited yet.
+
+    Raises
+    ------
+    CorruptMetadata
+        Not what the reference says. Of a big packed manifest only the columns that are read are
+        checked, by their own checksums.
+    """
+    key = reference.hash, "files"
+    files: FileColumns | None = shared_cache.get(key)
+    if files is not None:
+        return files
+    if reference.kind == "packed":
+        return PackedFiles(
+            reference.path,
+            reference.hash,
+            reference.entries,
+            partial(open_packed, store, reference),
+        )
+    files = ListedFiles(read_manifest(store, reference))
+    shared_cache.put(key, files, MEMORY_PER_ENTRY * len(files))
+    return files
+
+
+def open_packed(store: AtomicStore, reference: ManifestReference) -> fermion.FermionFile:
+    """The Fermion file of a packed manifest; a small one is read whole, and its hash checked.
+
+    Raises
+    ------
+    CorruptMetadata
+        Missing, of another size, or (if it is small) of another hash.
+    """
+    path, size = reference.path, reference.size
+    if size <= WHOLE_BYTES_MAX:
+        return fermion.open(memoryview(read_stored(store, path, reference.hash, size)))
+    try:
+        found = store.size(path)
+        if found != size:
+            raise CorruptMetadata(path, f"{size} bytes", f"{found} bytes")
+        return fermion.open(store.locate(path), storage_options=store.storage_options)
+    except FileNotFoundError as error:
+        raise CorruptMetadata(path, f"an object of {size} bytes", "no such object") from error
+
+
+def live_ordinals(reference: ManifestReference) -> np.ndarray:
+    """The ordinals of a manifest's entries that are not dead: ``int64``, ascending."""
+    alive = np.ones(reference.entries, bool)
+    alive[list(reference.dead)] = False
+    return np.nonzero(alive)[0]
+
+
 def read_manifest(
     store: AtomicStore, reference: ManifestReference, *, keep_unknown: bool = False
-) -> Manifest:
-    """A manifest as stored, dead entries included, nothing inherited yet.
+) -> tuple[Entry, ...]:
+    """The entries of a manifest as stored, dead ones included, nothing inherited yet.
 
     Raises
     ------
     CorruptMetadata
         Not what the reference says.
     """
+    if reference.kind == "packed":
+        files = manifest_files(store, reference)
+        return tuple(files.entries(np.arange(reference.entries)))
     cached: Manifest | None = None if keep_unknown else shared_cache.get(reference.hash)
     if cached is not None:
-        return cached
+        return cached.entries
     data = read_stored(store, reference.path, reference.hash, reference.size)
     manifest = decode_manifest(data, reference.path, keep_unknown=keep_unknown)
     if len(manifest.entries) != reference.entries:
@@ -148,19 +226,17 @@ def read_manifest(
         )
     if not keep_unknown:
         shared_cache.put(reference.hash, manifest, MEMORY_PER_ENTRY * len(manifest.entries))
-    return manifest
+    return manifest.entries
 
 
 def manifest_entries(
     store: AtomicStore, reference: ManifestReference, *, keep_unknown: bool = False
 ) -> list[Entry]:
     """The live entries of a manifest, in its order, with what they inherit."""
-    manifest = read_manifest(store, reference, keep_unknown=keep_unknown)
+    entries = read_manifest(store, reference, keep_unknown=keep_unknown)
     dead = set(reference.dead)
     return [
-        _inherited(entry, reference)
-        for ordinal, entry in enumerate(manifest.entries)
-        if ordinal not in dead
+        inherited(entry, reference) for ordinal, entry in enumerate(entries) if ordinal not in dead
     ]
 
 
@@ -220,12 +296,16 @@ def locate(store: AtomicStore, snapshot: Snapshot, files: Iterable[Entry | str])
         low, high = reference.added_snapshot
         if not any(hint is None or low <= hint <= high for hint in wanted.values()):
             continue
+        stored = manifest_files(store, reference)
         dead = set(reference.dead)
-        for ordinal, entry in enumerate(read_manifest(store, reference).entries):
-            if entry.file in wanted and ordinal not in dead:
-                del wanted[entry.file]
-                located.entries.append(_inherited(entry, reference))
-                located.ordinals.setdefault(position, []).append(ordinal)
+        found = {file: at for file, at in stored.find(wanted).items() if at not in dead}
+        if found:
+            ordinals = sorted(found.values())
+            for entry in stored.entries(np.array(ordinals)):
+                located.entries.append(inherited(entry, reference))
+            located.ordinals[position] = ordinals
+        for file in found:
+            del wanted[file]
     located.missing = sorted(wanted)
     return located
 
@@ -236,7 +316,8 @@ def _removed(store: AtomicStore, delta: Delta) -> Iterator[Entry]:
         yield from manifest_entries(store, reference)
 
 
-def _inherited(entry: Entry, reference: ManifestReference) -> Entry:
+def inherited(entry: Entry, reference: ManifestReference) -> Entry:
+    """An entry of a manifest with what it inherits."""
     return entry.inherit(
         snapshot_id=reference.added_snapshot[1],
         sequence_start=reference.sequence_start,

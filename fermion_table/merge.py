@@ -73,14 +73,14 @@ def plan_merges(references: Sequence[ManifestReference]) -> list[tuple[int, ...]
     """
     classes: dict[int, list[int]] = {}
     for position, reference in enumerate(references):
-        if reference.kind == "loose" and reference.live_entries <= MERGE_INPUT_ENTRIES_MAX:
+        if reference.live_entries <= MERGE_INPUT_ENTRIES_MAX:
             classes.setdefault(_size_class(reference), []).append(position)
     merged = [tuple(group) for group in classes.values() if len(group) >= MERGE_FANOUT]
     placed = {position for group in merged for position in group}
     alone: list[tuple[int, ...]] = [
         (position,)
         for position, reference in enumerate(references)
-        if position not in placed and reference.kind == "loose" and needs_rewrite(reference)
+        if position not in placed and needs_rewrite(reference)
     ]
     return sorted(merged + alone)
 

@@ -12,12 +12,8 @@ import msgspec
 from fermion_table import merge
 from fermion_table.commit_request import CommitRequest
 from fermion_table.manifest import Entry, ManifestReference, reference_to
-from fermion_table.manifest_store import (
-    Located,
-    MetadataWriter,
-    manifest_entries,
-    read_manifest,
-)
+from fermion_table.manifest_rewrite import rewrite_manifests
+from fermion_table.manifest_store import Located, MetadataWriter, manifest_files
 from fermion_table.options import TOUCHED_PARTITIONS_MAX
 from fermion_table.snapshot import (
     SNAPSHOT_FORMAT,
@@ -192,12 +188,13 @@ def _without(
         if ordinals is None:
             kept.append(reference)
             continue
-        entries = read_manifest(store, reference).entries
+        files = manifest_files(store, reference)
+        rows, sizes = (files.numbers(name).values[ordinals] for name in ("rows", "size"))
         marked = msgspec.structs.replace(
             reference,
             dead=tuple(sorted((*reference.dead, *ordinals))),
-            rows=reference.rows - sum(entries[ordinal].rows for ordinal in ordinals),
-            bytes=reference.bytes - sum(entries[ordinal].size for ordinal in ordinals),
+            rows=reference.rows - int(rows.sum()),
+            bytes=reference.bytes - int(sizes.sum()),
         )
         if marked.live_entries:
             kept.append(marked)
@@ -212,12 +209,8 @@ def _merged(
     result = []
     for position, reference in enumerate(references):
         if position in groups:
-            entries = [
-                entry
-                for member in groups[position]
-                for entry in manifest_entries(store, references[member], keep_unknown=True)
-            ]
-            result.append(store_entries(writer, entries))
+            group = [references[member] for member in groups[position]]
+            result.append(rewrite_manifests(store, group, writer))
         elif position not in taken:
             result.append(reference)
     return tuple(result)
@@ -226,7 +219,9 @@ def _merged(
 def store_entries(writer: MetadataWriter, entries: Sequence[Entry]) -> ManifestReference:
     """Entries that inherit nothing any more, in a manifest of their own."""
     stored = writer.write_manifest(entries)
-    return reference_to(entries, path=stored.path, hash=stored.hash, size=stored.size)
+    return reference_to(
+        entries, path=stored.path, hash=stored.hash, size=stored.size, kind=stored.kind
+    )
 
 
 def _stored_unnumbered(
@@ -239,6 +234,7 @@ def _stored_unnumbered(
         path=stored.path,
         hash=stored.hash,
         size=stored.size,
+        kind=stored.kind,
         sequence_start=base.sequence_next,
         row_id_start=base.row_id_next,
     )

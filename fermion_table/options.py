@@ -14,10 +14,12 @@ TAIL_BYTES_MAX = 64 * KIB
 TOUCHED_PARTITIONS_MAX = 64
 """Partitions that a snapshot names as touched; above that it says "many"."""
 
+PACK_ENTRIES_MIN = 512
+"""Entries from which on a manifest is packed."""
 MERGE_FANOUT = 8
 """Manifests of one size class that are merged into one."""
 MERGE_INPUT_ENTRIES_MAX = 8_192
-"""A loose manifest of more live entries than this is not merged any more."""
+"""A manifest of more live entries than this is not merged any more."""
 REWRITE_DEAD_FRACTION = 0.3
 """A manifest is rewritten when more of its entries than this are dead."""
 

@@ -14,21 +14,18 @@ import pyarrow as pa
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import type_codec
-from fermion_table.arrow_dataset import ScanDataset
 from fermion_table.column_selection import queryable_fields, select_columns
 from fermion_table.conversion import empty_columns
 from fermion_table.filters import TableFilter, both, table_filter
 from fermion_table.io_totals import IoTotals
+from fermion_table.live_files import LiveFiles
 from fermion_table.manifest import Entry
-from fermion_table.manifest_store import manifest_entries, scan_order
 from fermion_table.polars_filter import filter_of_predicate
 from fermion_table.scan_plan import (
     PruningStep,
     ScanPlan,
     files_that_must_match,
-    plan_scan,
     prune_manifests,
-    splits_of,
 )
 from fermion_table.schema import PathLike, TableSchema
 from fermion_table.snapshot import Snapshot
@@ -40,6 +37,8 @@ if TYPE_CHECKING:
     import duckdb
     import pandas
     import polars
+
+    from fermion_table.arrow_dataset import ScanDataset
 
 _Result = TypeVar("_Result")
 
@@ -100,11 +99,15 @@ class Scan:
                     schema_id: tuple(
                         each for each in self.schemas[schema_id].fields if each.id in ids
                     )
-                    for schema_id in {split.schema_id for split in self.plan().splits}
+                    for schema_id in self._schema_ids
                 },
             ),
             io=self.io,
         )
+
+    @property
+    def _schema_ids(self) -> set[int]:
+        return self._files[0].schema_ids()
 
     @property
     def _threads(self) -> int:
@@ -116,23 +119,26 @@ class Scan:
         return self._request.arrow_schema()
 
     @cached_property
-    def entries(self) -> tuple[list[Entry], list[PruningStep]]:
+    def _files(self) -> tuple[LiveFiles, list[PruningStep]]:
         """The files that may hold rows, and how they were found."""
         snapshot = self.snapshot
         references, step = prune_manifests(snapshot.manifests, self.filter, self.table_schema)
-        live = list(snapshot.tail)
-        for reference in references:
-            live += manifest_entries(self.store, reference)
-        live.sort(key=scan_order)
-        kept, steps = plan_scan(live, self.schemas, self.table_schema, self.filter)
-        return kept, [step, *steps] if snapshot.manifests else steps
+        files = LiveFiles(self.store, snapshot.tail, references)
+        steps = files.prune(self.schemas, self.table_schema, self.filter)
+        return files, [step, *steps] if snapshot.manifests else steps
+
+    @cached_property
+    def entries(self) -> tuple[list[Entry], list[PruningStep]]:
+        """The files that may hold rows, in the order of their rows, and how they were found."""
+        files, steps = self._files
+        return files.entries(), steps
 
     @cached_property
     def _plan(self) -> ScanPlan:
-        kept, steps = self.entries
+        files, steps = self._files
         return ScanPlan(
             snapshot_id=self.snapshot.id,
-            splits=splits_of(kept, self.store.locate),
+            splits=files.splits(self.store.locate),
             steps=tuple(steps),
         )
 
@@ -225,6 +231,8 @@ class Scan:
 
     def to_dataset(self) -> ScanDataset:
         """The rows in the shape of a `pyarrow.dataset.Dataset`, into which engines push down."""
+        from fermion_table.arrow_dataset import ScanDataset  # pyarrow.dataset is slow to import
+
         return ScanDataset(self)
 
     def to_duckdb(
@@ -239,7 +247,7 @@ class Scan:
         """How many rows there are; only files that metadata can't settle are opened."""
         plan = self.plan()
         if self.filter is None:
-            total = sum(entry.live_rows for entry in self.entries[0])
+            total = plan.rows
         else:
             reader = self.select(()).reader  # only what the filter reads
             entries = self.entries[0]

@@ -6,8 +6,10 @@ range and by statistics. Each step says how much it kept, for `ScanPlan.explain`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +17,7 @@ import pyarrow as pa
 from fermion.predicate import Bounds
 from fermion_table.column_selection import BATCH_ID, queryable_fields
 from fermion_table.deletion_vector import vector_location
+from fermion_table.file_columns import FileColumns, ListedFiles
 from fermion_table.filters import TableFilter, field_at, same_ids
 from fermion_table.manifest import Entry, ManifestReference
 from fermion_table.partition_pruning import (
@@ -31,8 +34,9 @@ from fermion_table.unit_bounds import (
     Unit,
     all_null,
     bounds_of,
+    places_that_may_match,
+    places_that_must_match,
     units_that_may_match,
-    units_that_must_match,
 )
 
 
@@ -59,6 +63,50 @@ class PruningStep:
     why: str = ""
 
 
+class LazySplits(Sequence[Split]):
+    """Splits that are made when one of them is looked at; they pickle as a tuple.
+
+    Parameters
+    ----------
+    count, rows, bytes
+        How many there are, and what `ScanPlan` says of them.
+    make
+        Makes them.
+    """
+
+    def __init__(
+        self, count: int, rows: int, bytes: int, make: Callable[[], tuple[Split, ...]]
+    ) -> None:
+        self.rows = rows
+        self.bytes = bytes
+        self._count = count
+        self._make = make
+
+    @cached_property
+    def _made(self) -> tuple[Split, ...]:
+        return self._make()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._made[place]
+
+    def __iter__(self) -> Iterator[Split]:
+        return iter(self._made)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self._made == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<{self._count} splits>"
+
+    def __reduce__(self) -> tuple[type[tuple[Split, ...]], tuple[tuple[Split, ...]]]:
+        return tuple, (self._made,)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanPlan:
     """What a scan reads.
@@ -74,17 +122,21 @@ class ScanPlan:
     """
 
     snapshot_id: int
-    splits: tuple[Split, ...]
+    splits: Sequence[Split]
     steps: tuple[PruningStep, ...] = ()
 
     @property
     def rows(self) -> int:
         """Rows of the files to read, before filtering."""
+        if isinstance(self.splits, LazySplits):
+            return self.splits.rows
         return sum(split.rows_wanted for split in self.splits)
 
     @property
     def bytes(self) -> int:
         """Bytes of the files to read, all columns together."""
+        if isinstance(self.splits, LazySplits):
+            return self.splits.bytes
         return sum(split.size for split in self.splits)
 
     def tasks(self, bytes_target: int = TASK_BYTES) -> list[tuple[Split, ...]]:
@@ -147,20 +199,33 @@ def plan_scan(
     chosen
         The filter; None keeps every file.
     """
+    files = ListedFiles(entries)
+    kept, steps = prune_parts([(files, np.arange(len(files)))], schemas, schema, chosen)
+    return files.entries(kept[0]), steps
+
+
+def prune_parts(
+    parts: Sequence[tuple[FileColumns, np.ndarray]],
+    schemas: Mapping[int, TableSchema],
+    schema: TableSchema,
+    chosen: TableFilter | None,
+) -> tuple[list[np.ndarray], list[PruningStep]]:
+    """The same for live files of several manifests, given and given back by their ordinals."""
+    kept = [ordinals for _, ordinals in parts]
+    total = sum(map(len, kept))
     if chosen is None:
-        return list(entries), [
-            PruningStep("files", "files", len(entries), len(entries), "no filter")
-        ]
+        return kept, [PruningStep("files", "files", total, total, "no filter")]
     steps = []
-    kept = list(entries)
-    for name, prune, why in (
-        ("partitions", _by_partition, _names(schema)),
-        ("statistics", _by_statistics, "partition, batch ids, bounds and null counts"),
-    ):
-        before = len(kept)
-        kept = prune(kept, schemas, schema, chosen)
-        if before != len(kept) or name == "statistics":
-            steps.append(PruningStep(name, "files", before, len(kept), why))
+    kept = [_by_partition(files, each, schema, chosen) for files, each in parts]
+    inside = sum(map(len, kept))
+    if inside != total:
+        steps.append(PruningStep("partitions", "files", total, inside, _names(schema)))
+    kept = [
+        _by_statistics(files, each, schemas, schema, chosen)
+        for (files, _), each in zip(parts, kept, strict=True)
+    ]
+    why = "partition, batch ids, bounds and null counts"
+    steps.append(PruningStep("statistics", "files", inside, sum(map(len, kept)), why))
     return kept, steps
 
 
@@ -179,19 +244,16 @@ def files_that_must_match(
     np.ndarray
         ``bool``, shape (f,).
     """
-    settled = np.ones(len(entries), bool)
-    by_schema: dict[int, list[int]] = {}
-    for place, entry in enumerate(entries):
-        by_schema.setdefault(entry.schema_id, []).append(place)
-    for schema_id, places in by_schema.items():
-        group = [entries[place] for place in places]
-        known = _lookup(group, schemas[schema_id], schema, chosen)
-        units = [Unit(entry.rows) for entry in group]
-        partitions = [entry.partition for entry in group]
+    files = ListedFiles(entries)
+    ordinals = np.arange(len(files))
+    settled = np.ones(len(files), bool)
+    for schema_id, places in _by_schema(files, ordinals):
+        known, boundaries = _lookup(files, places, schemas[schema_id], schema, chosen)
+        partitions = [entries[place].partition for place in places.tolist()]
         for part in chosen.parts:
             must = partitions_selected(part, partitions, schema)
             if must is None:
-                must = units_that_must_match(part, known, units)
+                must = places_that_must_match(part, known, boundaries)
             settled[places] &= must
     return settled
 
@@ -209,44 +271,52 @@ def _names(schema: TableSchema) -> str:
 
 
 def _by_partition(
-    entries: list[Entry],
-    schemas: Mapping[int, TableSchema],
-    schema: TableSchema,
-    chosen: TableFilter,
-) -> list[Entry]:
+    files: FileColumns, ordinals: np.ndarray, schema: TableSchema, chosen: TableFilter
+) -> np.ndarray:
     """Files whose partition values leave room for rows of the filter."""
-    if not schema.partition_by or not entries:
-        return entries
-    distinct = list(dict.fromkeys(entry.partition for entry in entries))
-    wanted = partitions_that_may_match(distinct, schema, chosen)
-    kept = {values for values, keep in zip(distinct, wanted, strict=True) if keep}
-    return [entry for entry in entries if entry.partition in kept]
+    if not schema.partition_by or not len(ordinals):
+        return ordinals
+    codes, values = files.partitions()
+    present, codes = np.unique(codes[ordinals], return_inverse=True)
+    wanted = partitions_that_may_match([values[code] for code in present], schema, chosen)
+    return ordinals[wanted[codes]]
 
 
 def _by_statistics(
-    entries: list[Entry],
+    files: FileColumns,
+    ordinals: np.ndarray,
     schemas: Mapping[int, TableSchema],
     schema: TableSchema,
     chosen: TableFilter,
-) -> list[Entry]:
+) -> np.ndarray:
     """Files that bounds and null counts do not rule out; each schema's files are asked together."""
-    wanted: dict[int, list[int]] = {}
-    for place, entry in enumerate(entries):
-        wanted.setdefault(entry.schema_id, []).append(place)
-    kept: list[int] = []
-    for schema_id, places in wanted.items():
-        group = [entries[place] for place in places]
-        known = _lookup(group, schemas[schema_id], schema, chosen)
-        units = [Unit(entry.rows) for entry in group]
-        mask = units_that_may_match(chosen.expression, known, units)
-        kept += [place for place, keep in zip(places, mask, strict=True) if keep]
-    return [entries[place] for place in sorted(kept)]
+    kept = np.zeros(len(ordinals), bool)
+    for schema_id, places in _by_schema(files, ordinals):
+        known, boundaries = _lookup(files, ordinals[places], schemas[schema_id], schema, chosen)
+        kept[places] = places_that_may_match(chosen.expression, known, boundaries)
+    return ordinals[kept]
+
+
+def _by_schema(files: FileColumns, ordinals: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """The ids of the schemas that files were written with, and the places of their files."""
+    schema_ids = files.numbers("schema_id").values[ordinals]
+    for schema_id in np.unique(schema_ids).tolist():
+        yield schema_id, np.nonzero(schema_ids == schema_id)[0]
 
 
 def _lookup(
-    entries: Sequence[Entry], written: TableSchema, schema: TableSchema, chosen: TableFilter
-) -> dict[Path, Bounds]:
-    """Bounds, over some files of one schema, of the columns that a filter reads."""
+    files: FileColumns,
+    ordinals: np.ndarray,
+    written: TableSchema,
+    schema: TableSchema,
+    chosen: TableFilter,
+) -> tuple[dict[Path, Bounds], np.ndarray]:
+    """Bounds, over some files of one schema, of the columns that a filter reads.
+
+    Files follow each other; the second result says where each begins, in rows, and the end.
+    """
+    rows = files.numbers("rows").values[ordinals]
+    boundaries = np.concatenate(([0], np.cumsum(rows)))
     found: dict[Path, Bounds] = {}
     fields = queryable_fields(schema)
     for path in chosen.paths:
@@ -254,51 +324,70 @@ def _lookup(
         if not chain:
             continue
         if chain[0] == BATCH_ID:
-            batches = [_range_unit(_batch_range(entry), entry.rows) for entry in entries]
-            found[path] = bounds_of(batches, pa.int64())
+            low, high = (files.numbers(name) for name in ("batch.min", "batch.max"))
+            known = low.known[ordinals]
+            found[path] = Bounds(
+                boundaries=boundaries,
+                min=np.where(known, low.values[ordinals], INT64_MAX),
+                max=np.where(known, high.values[ordinals], INT64_MIN),
+                null_count=np.where(known, 0, rows),
+                flags=np.full(len(rows), EXACT_FLAGS, np.uint32),
+                type=pa.int64(),
+            )
         elif chain[0].id > 0:
-            bounds = _column_bounds(entries, chain, written)
+            bounds = _column_bounds(files, ordinals, chain, written, boundaries)
             if bounds is not None:
                 found[path] = bounds
-    return found
+    return found, boundaries
 
 
 def _column_bounds(
-    entries: Sequence[Entry], chain: Sequence[Field], written: TableSchema
+    files: FileColumns,
+    ordinals: np.ndarray,
+    chain: Sequence[Field],
+    written: TableSchema,
+    boundaries: np.ndarray,
 ) -> Bounds | None:
     column, leaf = chain[0], chain[-1]
     inside = same_ids(written.fields, chain)
+    rows = np.diff(boundaries)
+    count = len(rows)
     if inside is None:
         if any(field.stored_initial_default is not None for field in chain):
             return None
-        dtype = field_to_arrow(leaf, field_ids=False).type
-        return bounds_of([all_null(entry.rows) for entry in entries], dtype)
-    units = []
-    for entry in entries:
-        statistics = entry.stats.get(leaf.id)
-        if not entry.has_column(column.id):
-            units.append(all_null(entry.rows))
-        elif statistics is None:
-            units.append(Unit(entry.rows))
-        else:
-            low, high = statistics.min, statistics.max
-            known = low is not None and high is not None
-            nulls = -1 if statistics.null_count is None else statistics.null_count
-            flags = statistics.flags if known else statistics.flags & ~EXACT_FLAGS
-            units.append(
-                Unit(
-                    entry.rows,
-                    low if known else INT64_MIN,
-                    high if known else INT64_MAX,
-                    nulls,
-                    flags,
-                )
-            )
-    return bounds_of(units, inside[-1].type)
-
-
-def _batch_range(entry: Entry) -> tuple[int, int] | None:
-    return None if entry.batch is None else (entry.batch.min, entry.batch.max)
+        return Bounds(
+            boundaries=boundaries,
+            min=np.full(count, INT64_MAX, np.int64),
+            max=np.full(count, INT64_MIN, np.int64),
+            null_count=rows,
+            flags=np.full(count, EXACT_FLAGS, np.uint32),
+            type=field_to_arrow(leaf, field_ids=False).type,
+        )
+    low = np.full(count, INT64_MIN, np.int64)
+    high = np.full(count, INT64_MAX, np.int64)
+    nulls = np.full(count, -1, np.int64)
+    flags = np.zeros(count, np.int64)
+    stored = files.bounds(leaf.id)
+    if stored is not None:
+        there = stored.flags.known[ordinals]
+        known = there & stored.min.known[ordinals] & stored.max.known[ordinals]
+        low = np.where(known, stored.min.values[ordinals], low)
+        high = np.where(known, stored.max.values[ordinals], high)
+        counted = there & stored.null_count.known[ordinals]
+        nulls = np.where(counted, stored.null_count.values[ordinals], nulls)
+        said = np.where(there, stored.flags.values[ordinals], 0)
+        flags = np.where(known, said, said & ~EXACT_FLAGS)
+    empty = ~files.has_column(column.id)[ordinals]
+    low[empty], high[empty], nulls[empty] = INT64_MAX, INT64_MIN, rows[empty]
+    flags[empty] = EXACT_FLAGS
+    return Bounds(
+        boundaries=boundaries,
+        min=low,
+        max=high,
+        null_count=nulls,
+        flags=flags.astype(np.uint32),
+        type=inside[-1].type,
+    )
 
 
 def _range_unit(ids: tuple[int, int] | None, rows: int, *, nulls: int = 0) -> Unit:

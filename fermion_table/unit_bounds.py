@@ -74,7 +74,13 @@ def units_that_may_match(
     expression: Expression, known: Mapping[Path, Bounds], units: Sequence[Unit]
 ) -> np.ndarray:
     """Which units may hold a row that a filter selects: ``bool``, shape (u,)."""
-    boundaries = _boundaries(units)
+    return places_that_may_match(expression, known, _boundaries(units))
+
+
+def places_that_may_match(
+    expression: Expression, known: Mapping[Path, Bounds], boundaries: np.ndarray
+) -> np.ndarray:
+    """The same of units that lie between boundaries: ``int64``, shape (u + 1,), from 0 on."""
     found = ranges_that_may_match(expression, known.get, int(boundaries[-1]))
     starts = boundaries[:-1]
     at = np.searchsorted(found.stops, starts, side="right")
@@ -87,7 +93,13 @@ def units_that_must_match(
     expression: Expression, known: Mapping[Path, Bounds], units: Sequence[Unit]
 ) -> np.ndarray:
     """Which units hold only rows that a filter selects, and some: ``bool``, shape (u,)."""
-    boundaries = _boundaries(units)
+    return places_that_must_match(expression, known, _boundaries(units))
+
+
+def places_that_must_match(
+    expression: Expression, known: Mapping[Path, Bounds], boundaries: np.ndarray
+) -> np.ndarray:
+    """The same of units that lie between boundaries."""
     found = ranges_that_must_match(expression, known.get, int(boundaries[-1]))
     return _lie_within(found, boundaries[:-1], boundaries[1:])
 

@@ -12,6 +12,7 @@ from fermion_table.errors import CorruptMetadata, TableError, TableNotFound
 from fermion_table.history import list_ids
 from fermion_table.manifest import DeletionVector, Entry, ManifestReference, decode_manifest
 from fermion_table.manifest_store import read_stored
+from fermion_table.packed_manifest import decode_packed
 from fermion_table.paths import (
     BRANCH_DIRECTORY,
     MAIN,
@@ -281,7 +282,10 @@ class _Walk:
         path = reference.path
         try:
             data = read_stored(self.store, path, reference.hash, reference.size)
-            entries = decode_manifest(data, path).entries
+            if reference.kind == "packed":
+                entries = decode_packed(data, path)
+            else:
+                entries = decode_manifest(data, path).entries
         except (TableError, OSError) as error:
             self._error(path, "a manifest", error)
             return None

@@ -186,14 +186,18 @@ def test_a_writer_stores_the_same_content_once_and_discards_all_but_what_is_kept
     assert [item.path for item in store.list()] == [second.path]
 
 
-@pytest.mark.parametrize("count", [1, 2000])
+@pytest.mark.parametrize("count", [1, 500, 2000])
 def test_a_manifest_that_is_not_what_its_reference_says_is_named(count: int) -> None:
     store = MemoryStore()
-    entries = [inherited(made_up_entry(f"{at}", created_ms=at)) for at in range(count)]
+    names = [f"{at:0200d}" for at in range(count)]
+    entries = [inherited(made_up_entry(name, created_ms=at)) for at, name in enumerate(names)]
     stored = MetadataWriter(store).write_manifest(entries)
-    assert stored.path.endswith(".json.zst" if count > 1 else ".json")
-    reference = reference_to(entries, path=stored.path, hash=stored.hash, size=stored.size)
-    assert len(read_manifest(store, reference).entries) == count
+    endings = {1: ".json", 500: ".json.zst", 2000: ".index.fermion"}
+    assert stored.path.endswith(endings[count])
+    reference = reference_to(
+        entries, path=stored.path, hash=stored.hash, size=stored.size, kind=stored.kind
+    )
+    assert len(read_manifest(store, reference)) == count
     shared_cache.clear()
     data = store.objects[stored.path]
     flipped = bytearray(data)

@@ -73,9 +73,9 @@ def test_a_manifest_of_mostly_dead_entries_is_rewritten_alone() -> None:
     assert plan_merges([reference(100), reference(69, 31), reference(5, 1)]) == [(1,)]
 
 
-def test_packed_manifests_and_large_ones_are_left_alone() -> None:
-    packed = msgspec.structs.replace(reference(10, 90), kind="packed")
-    assert plan_merges([packed] * MERGE_FANOUT) == []
+def test_packed_manifests_merge_like_others_and_large_ones_are_left_alone() -> None:
+    packed = msgspec.structs.replace(reference(10), kind="packed")
+    assert plan_merges([packed] * MERGE_FANOUT) == [tuple(range(MERGE_FANOUT))]
     assert plan_merges([reference(MERGE_INPUT_ENTRIES_MAX + 1)] * MERGE_FANOUT) == []
 
 

@@ -1,0 +1,335 @@
+"""Packed manifests: many entries as a Fermion file, one column for each thing that they say.
+
+Planning reads only the columns that a filter names. The columns are
+
+=====================================  =======  ==================================================
+column                                 type     meaning
+=====================================  =======  ==================================================
+path, external_path, source            string   as in an entry; null: the default
+size, rows, tail_length, schema_id,    int64    as in an entry; null where the entry has null
+bucket, level, delete_rows,
+sequence_offset, sequence_start,
+row_offset, row_id_base,
+added_snapshot, created_ms
+batch.min, batch.max, batch.count,     int64    of ``batch``; null: there are no batches
+batch.sorted (0 or 1)
+partition, columns, min_key, max_key,  string   the key's JSON; null: the default
+deletion_vector, unknown
+stats.<id>.min, .max, .null_count,     int64    of ``stats``; flags null: no statistics of the
+.flags                                          field in this file
+=====================================  =======  ==================================================
+
+Columns of which every value is null may be left out.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import fermion
+from fermion.errors import FermionError
+from fermion_table.errors import CorruptMetadata
+from fermion_table.file_columns import NUMBERS, FieldBounds, Numbers, Partition
+from fermion_table.manifest import (
+    BatchRange,
+    DeletionVector,
+    Entry,
+    FieldStatistics,
+    ManifestReference,
+)
+from fermion_table.metadata_cache import shared_cache
+
+STATISTICS = ("min", "max", "null_count", "flags")
+_TEXTS = ("path", "external_path", "source")
+_INTEGERS = (
+    "size", "rows", "tail_length", "schema_id", "bucket", "level", "delete_rows",
+    "sequence_offset", "sequence_start", "row_offset", "row_id_base", "added_snapshot",
+    "created_ms",
+)  # fmt: skip
+_INHERITED = ("sequence_start", "row_offset", "row_id_base", "added_snapshot")
+_BATCH = ("min", "max", "count", "sorted")
+_JSON: dict[str, Any] = {
+    "partition": tuple[Any, ...],
+    "columns": tuple[tuple[int, int], ...],
+    "min_key": Any,
+    "max_key": Any,
+    "deletion_vector": DeletionVector,
+    "unknown": dict[str, Any],
+}
+_INT64 = range(-(2**63), 2**63)
+_PLAIN = Entry(size=0, rows=0)
+
+
+def can_pack(entries: Iterable[Entry]) -> bool:
+    """Whether all statistics are numbers, as this version writes them."""
+    return all(
+        each is None or (type(each) is int and each in _INT64)
+        for entry in entries
+        for found in entry.stats.values()
+        for each in (found.min, found.max)
+    )
+
+
+def encode_packed(entries: Sequence[Entry]) -> bytes:
+    """The Fermion file of some entries, in their order."""
+    return write_packed(packed_table(entries))
+
+
+def packed_table(entries: Sequence[Entry]) -> pa.Table:
+    """Entries as columns, in their order."""
+    columns: dict[str, pa.Array] = {
+        name: pa.array([getattr(entry, name) or None for entry in entries], pa.string())
+        for name in _TEXTS
+    }
+    for name in _INTEGERS:
+        columns[name] = pa.array([getattr(entry, name) for entry in entries], pa.int64())
+    for name in _BATCH:
+        values = [
+            None if each.batch is None else int(getattr(each.batch, name)) for each in entries
+        ]
+        columns[f"batch.{name}"] = pa.array(values, pa.int64())
+    for name in _JSON:
+        nothing = getattr(_PLAIN, name)
+        texts = [_json(getattr(entry, name), nothing) for entry in entries]
+        columns[name] = pa.array(texts, pa.string())
+    for field_id in sorted({each for entry in entries for each in entry.stats}):
+        found = [entry.stats.get(field_id) for entry in entries]
+        for name in STATISTICS:
+            values = [None if each is None else getattr(each, name) for each in found]
+            columns[f"stats.{field_id}.{name}"] = pa.array(values, pa.int64())
+    return pa.table({name: each for name, each in columns.items() if each.null_count < len(each)})
+
+
+def with_inherited(table: pa.Table, reference: ManifestReference) -> pa.Table:
+    """The columns of a manifest's entries with what they inherit filled in."""
+    nothing = pa.nulls(table.num_rows, pa.int64())
+    have = {
+        name: table.column(name) if name in table.column_names else nothing for name in _INHERITED
+    }
+    fresh = pc.is_null(have["added_snapshot"])
+    offset = pc.add(pc.fill_null(have["row_offset"], 0), reference.row_id_start)
+    start = pc.if_else(fresh, reference.sequence_start, None)
+    first = pc.if_else(fresh, offset, None)
+    filled = {
+        "sequence_start": pc.coalesce(have["sequence_start"], start),
+        "row_id_base": pc.coalesce(have["row_id_base"], first),
+        "added_snapshot": pc.fill_null(have["added_snapshot"], reference.added_snapshot[1]),
+    }
+    kept = [name for name in table.column_names if name not in filled]
+    columns = [table.column(name) for name in kept] + list(filled.values())
+    return pa.table(dict(zip([*kept, *filled], columns, strict=True)))
+
+
+def write_packed(table: pa.Table) -> bytes:
+    """A table of such columns as the bytes of a Fermion file."""
+    target = io.BytesIO()
+    options = fermion.WriteOptions(threads=1, stripe_rows=max(table.num_rows, 1))
+    fermion.write_table(table, target, options=options)
+    return target.getvalue()
+
+
+def decode_packed(data: bytes, path: str) -> tuple[Entry, ...]:
+    """The entries of a packed manifest's file.
+
+    Raises
+    ------
+    CorruptMetadata
+        Not such a file; `path` names it.
+    """
+    try:
+        with fermion.open(memoryview(data)) as file:
+            return tuple(_entries(file.read(), file.num_rows))
+    except (FermionError, msgspec.MsgspecError, TypeError, ValueError) as error:
+        raise CorruptMetadata(path, "a packed manifest", str(error)) from error
+
+
+class PackedFiles:
+    """The files of a packed manifest as `FileColumns`; reads columns as they are asked for.
+
+    Parameters
+    ----------
+    path, hash, count
+        As in the manifest's reference; columns are cached by the hash.
+    open_file
+        Opens the manifest's Fermion file.
+    """
+
+    def __init__(
+        self, path: str, hash: str, count: int, open_file: Callable[[], fermion.FermionFile]
+    ) -> None:
+        self._path = path
+        self._hash = hash
+        self._count = count
+        self._open = open_file
+
+    def __len__(self) -> int:
+        return self._count
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        key = self._hash, "names"
+        names: frozenset[str] | None = shared_cache.get(key)
+        if names is None:
+            names = frozenset(self._file.schema.names)
+            shared_cache.put(key, names, 100 * len(names))
+        return names
+
+    @cached_property
+    def _file(self) -> fermion.FermionFile:
+        try:
+            file = self._open()
+        except FermionError as error:
+            raise CorruptMetadata(self._path, "a Fermion file", str(error)) from error
+        if file.num_rows != self._count:
+            raise CorruptMetadata(self._path, f"{self._count} entries", f"{file.num_rows}")
+        return file
+
+    def _read(self, names: Sequence[str], ordinals: np.ndarray | None = None) -> pa.Table:
+        """Columns that are there, whole or at some ordinals."""
+        wanted = [(name,) for name in names if name in self._names]
+        try:
+            if ordinals is not None and len(ordinals) < self._count:
+                return self._file.take(ordinals, columns=wanted)
+            return self._file.read(wanted)
+        except FermionError as error:
+            raise CorruptMetadata(self._path, "a sound Fermion file", str(error)) from error
+
+    def _columns(self, names: Sequence[str]) -> list[Numbers]:
+        found = {name: shared_cache.get((self._hash, name)) for name in names}
+        missing = [name for name, numbers in found.items() if numbers is None]
+        if missing:
+            table = self._read(missing)
+            for name in missing:
+                found[name] = _numbers(table, name, self._count)
+                shared_cache.put((self._hash, name), found[name], 9 * self._count)
+        return [found[name] for name in names]
+
+    def numbers(self, name: str) -> Numbers:
+        """See `FileColumns`."""
+        assert name in NUMBERS
+        return self._columns([name])[0]
+
+    def partitions(self) -> tuple[np.ndarray, list[Partition]]:
+        """See `FileColumns`."""
+        codes, texts = self._dictionary("partition")
+        values = [() if text is None else _parsed(text, _JSON["partition"]) for text in texts]
+        return codes, values
+
+    def has_column(self, field_id: int) -> np.ndarray:
+        """See `FileColumns`."""
+        codes, texts = self._dictionary("columns")
+        has = [
+            text is None
+            or any(low <= field_id <= high for low, high in _parsed(text, _JSON["columns"]))
+            for text in texts
+        ]
+        return np.array(has, bool)[codes]
+
+    def _dictionary(self, name: str) -> tuple[np.ndarray, list[str | None]]:
+        """A code for each file, and the text of each code."""
+        key = self._hash, name, "dictionary"
+        found: tuple[np.ndarray, list[str | None]] | None = shared_cache.get(key)
+        if found is None:
+            if name not in self._names:
+                found = np.zeros(self._count, np.int64), [None]
+            else:
+                column = self._read([name]).column(0).combine_chunks()
+                encoded = column.dictionary_encode(null_encoding="encode")
+                codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+                found = codes, encoded.dictionary.to_pylist()
+            shared_cache.put(key, found, 8 * self._count + 100 * len(found[1]))
+        return found
+
+    def bounds(self, field_id: int) -> FieldBounds | None:
+        """See `FileColumns`."""
+        if f"stats.{field_id}.flags" not in self._names:
+            return None
+        return FieldBounds(*self._columns([f"stats.{field_id}.{name}" for name in STATISTICS]))
+
+    def entries(self, ordinals: np.ndarray, *, statistics: bool = True) -> list[Entry]:
+        """See `FileColumns`."""
+        if not len(ordinals):
+            return []
+        names = [*_TEXTS, *_INTEGERS, *(f"batch.{name}" for name in _BATCH), *_JSON]
+        if statistics:
+            names += sorted(name for name in self._names if name.startswith("stats."))
+        table = self._read(names, ordinals)
+        return _entries(table, len(ordinals))
+
+    def table(self, ordinals: np.ndarray) -> pa.Table:
+        """All columns of some files, those that this version does not know included."""
+        return self._read(sorted(self._names), ordinals)
+
+    def find(self, files: Collection[str]) -> dict[str, int]:
+        """See `FileColumns`."""
+        table = self._read(["path", "external_path"])
+        names = pa.nulls(self._count, pa.string())
+        for name in ("external_path", "path"):
+            if name in table.column_names:
+                names = pc.coalesce(names, table.column(name))
+        inside = pc.is_in(names, value_set=pa.array(list(files), pa.string()))
+        (ordinals,) = np.nonzero(inside.to_numpy(zero_copy_only=False))
+        return {names[ordinal].as_py(): ordinal for ordinal in ordinals.tolist()}
+
+
+def _entries(table: pa.Table, count: int) -> list[Entry]:
+    have = {name: table.column(name).to_pylist() for name in table.column_names}
+    fields: dict[str, list[Any]] = {}
+    for name in (*_TEXTS, *_INTEGERS):
+        if name in have:
+            fields[name] = have[name]
+    for name, target in _JSON.items():
+        if name in have:
+            parsed: dict[str | None, Any] = {None: None}
+            fields[name] = [
+                parsed[text] if text in parsed else parsed.setdefault(text, _parsed(text, target))
+                for text in have[name]
+            ]
+    if "batch.min" in have:
+        ranges = zip(*(have[f"batch.{name}"] for name in _BATCH), strict=True)
+        fields["batch"] = [
+            None if low is None else BatchRange(low, high, number, bool(is_sorted))
+            for low, high, number, is_sorted in ranges
+        ]
+    stats: list[dict[int, FieldStatistics]] = [{} for _ in range(count)]
+    for name in have:
+        if name.startswith("stats.") and name.endswith(".flags"):
+            prefix = name.removesuffix("flags")
+            nothing = [None] * count
+            columns = [have.get(prefix + each, nothing) for each in STATISTICS]
+            field_id = int(prefix[6:-1])
+            for place, values in enumerate(zip(*columns, strict=True)):
+                if values[3] is not None:
+                    stats[place][field_id] = FieldStatistics(*values)
+    names = list(fields)
+    return [
+        Entry(
+            stats=found,
+            **{name: each for name, each in zip(names, row, strict=True) if each is not None},
+        )
+        for found, row in zip(stats, zip(*fields.values(), strict=True), strict=True)
+    ]
+
+
+def _numbers(table: pa.Table, name: str, count: int) -> Numbers:
+    if name not in table.column_names:
+        return Numbers(np.zeros(count, np.int64), np.zeros(count, bool))
+    column = table.column(name)
+    known = np.ones(count, bool) if not column.null_count else column.is_valid().to_numpy()
+    return Numbers(column.fill_null(0).to_numpy().astype(np.int64, copy=False), known)
+
+
+def _json(value: Any, nothing: Any) -> str | None:
+    return None if value == nothing else msgspec.json.encode(value).decode()
+
+
+def _parsed(text: str, target: Any) -> Any:
+    return msgspec.json.decode(text.encode(), type=target)
