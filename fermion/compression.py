@@ -1,19 +1,27 @@
-"""zstd over bytes: contexts kept per thread, decompressed sizes checked before allocating."""
+"""zstd and LZ4 over bytes: contexts kept per thread, sizes checked before allocating."""
 
 from __future__ import annotations
 
 import threading
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import zstandard
 
-from fermion.errors import InvalidFileError
+from fermion import kernels
+from fermion.errors import InvalidArgumentError, InvalidFileError
+from fermion.layout import Codec
 
 Buffer = Any
 """Anything that gives bytes without copying; typing has no name for it before Python 3.12."""
 
 LEVEL_MIN = -7
 LEVEL_MAX = 19
+LZ4_LEVEL_MAX = 12
+PACKED_BYTES_MAX = 0x7E00_0000
+"""LZ4's own limit for a block, kept for zstd too."""
+_LZ4_EXPANSION_MAX = 255
 
 
 class _Contexts(threading.local):
@@ -22,6 +30,7 @@ class _Contexts(threading.local):
     def __init__(self) -> None:
         self.compressors: dict[int, zstandard.ZstdCompressor] = {}
         self.decompressor = zstandard.ZstdDecompressor()
+        self.lz4: dict[int, pa.Codec] = {}
 
 
 _contexts = _Contexts()
@@ -84,3 +93,60 @@ def decompress(data: Buffer, raw_length: int, *, padded: bool = False, where: st
             f"{prefix}zstd frame: expected {raw_length} bytes of content, found {len(raw)}"
         )
     return raw
+
+
+def pack(codec: Codec, data: Buffer, level: int) -> bytes:
+    """Compress as a codec of pages and of pieces does: one zstd frame, or one LZ4 block.
+
+    Parameters
+    ----------
+    data
+        Contiguous bytes.
+    level
+        zstd level, or LZ4's, both clamped to what the codec has.
+
+    Raises
+    ------
+    InvalidArgumentError
+        More than ``PACKED_BYTES_MAX`` bytes.
+    """
+    size = memoryview(data).nbytes
+    if size > PACKED_BYTES_MAX:
+        raise InvalidArgumentError(
+            f"{codec.name.lower()} cannot hold {size} bytes: expected at most {PACKED_BYTES_MAX}"
+        )
+    if codec is Codec.ZSTD:
+        return compress(data, level)
+    level = min(max(level, 1), LZ4_LEVEL_MAX)
+    compressor = _contexts.lz4.get(level)
+    if compressor is None:
+        compressor = pa.Codec("lz4_raw", compression_level=level)
+        _contexts.lz4[level] = compressor
+    return compressor.compress(pa.py_buffer(data), asbytes=True)
+
+
+def unpack(
+    codec: int, data: Buffer, raw_length: int, *, padded: bool = False
+) -> bytes | memoryview:
+    """Undo `pack`; see `decompress` for the parameters.
+
+    Raises
+    ------
+    InvalidFileError
+        The data are damaged, or hold another number of bytes.
+    """
+    if codec == Codec.ZSTD:
+        return decompress(data, raw_length, padded=padded)
+    block = np.frombuffer(data, np.uint8)
+    if raw_length > _LZ4_EXPANSION_MAX * len(block):
+        raise InvalidFileError(
+            f"lz4 block: expected {raw_length} bytes, which {len(block)} bytes cannot hold"
+        )
+    out = np.empty(raw_length, np.uint8)
+    try:
+        used = kernels.lz4_decode(block, out)
+    except ValueError as error:
+        raise InvalidFileError(f"lz4 block: {error}") from error
+    if used != len(block) and not padded:
+        raise InvalidFileError(f"lz4 block: expected {len(block)} bytes, found {used}")
+    return out.data

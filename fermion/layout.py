@@ -183,7 +183,7 @@ class DescType(enum.IntEnum):
 
 
 class Codec(enum.IntEnum):
-    """Compression of a whole page payload, persisted in the page header."""
+    """Compression of page payloads and of pieces of strings, persisted in their headers."""
 
     NONE = 0
     ZSTD = 1
@@ -210,6 +210,7 @@ class EncodingId(enum.IntEnum):
     ALP = 15
     FSST = 16
     GLOBAL_DICTIONARY = 17
+    LZ4 = 18
 
 
 class NodeFlag(enum.IntFlag):

@@ -34,8 +34,11 @@ class WriteOptions:
         None: storage without blocks.
     page_bytes, page_rows_max
         A page closes at the first of: raw bytes of its own stream, slots.
+    codec
+        ``zstd``; or ``lz4``, which needs more bytes and decodes faster. Named, it also lets the
+        profile ``fast`` compress what that makes much smaller.
     compression_level
-        zstd level; None takes the profile's.
+        Level of the codec; None takes the profile's.
     encodings
         Forced encoding by column name: ``"s.a"`` for a field of a struct; the name of a list or map
         stands for all values in it.
@@ -67,6 +70,7 @@ class WriteOptions:
     block_bytes: int | None = None
     page_bytes: int = 512 * 1024
     page_rows_max: int = 131_072
+    codec: Literal["zstd", "lz4"] = "zstd"
     compression_level: int | None = None
     encodings: Mapping[str, str] = field(default_factory=dict)
     bloom_filters: Sequence[str] = ()
@@ -85,6 +89,8 @@ class WriteOptions:
             raise InvalidArgumentError(
                 f"checksum={self.checksum!r}: expected 'crc32c', 'crc32' or 'none'"
             )
+        if self.codec not in ("zstd", "lz4"):
+            raise InvalidArgumentError(f"codec={self.codec!r}: expected 'zstd' or 'lz4'")
         if self.align not in (8, 64):
             raise InvalidArgumentError(f"align={self.align!r}: expected 8 or 64")
         for name in ("stripe_bytes", "stripe_rows", "block_bytes", "page_bytes", "page_rows_max"):

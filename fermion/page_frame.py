@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fermion.checksum import checksum as checksum_of
-from fermion.compression import decompress
+from fermion.compression import unpack
 from fermion.encodings.protocol import Buffer, PageBuffer
 from fermion.errors import (
     ChecksumError,
@@ -114,11 +114,11 @@ def open_page(buffer: PageBuffer, kind: ChecksumKind, raw_length_max: int) -> Fr
                 f"raw length: expected at most {size - HEADER_SIZE}, found {raw_length}"
             )
         return Frame(Codec.NONE, encoding, slots, raw_length, buffer, HEADER_SIZE)
-    if codec == Codec.ZSTD:
+    if codec in (Codec.ZSTD, Codec.LZ4):
         if raw_length > raw_length_max:
             raise InvalidFileError(
                 f"raw length: expected at most {raw_length_max}, found {raw_length}"
             )
-        tree = decompress(buffer[HEADER_SIZE:], raw_length, padded=True)
-        return Frame(Codec.ZSTD, encoding, slots, raw_length, tree, 0)
+        tree = unpack(codec, memoryview(buffer)[HEADER_SIZE:], raw_length, padded=True)
+        return Frame(Codec(codec), encoding, slots, raw_length, tree, 0)
     raise UnsupportedEncodingError(f"codec id {codec} is not known to this reader")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fermion.compression import compress
+from fermion.compression import PACKED_BYTES_MAX, pack
 from fermion.encodings.decoding import TreeSlice, decode_tree_codes, decode_trees
 from fermion.encodings.growing import GrowingDictionary
 from fermion.encodings.policy import policy_for
@@ -246,13 +246,13 @@ class _PageWriter:
             parts = self.settings.encode(values, self.physical, plain)
         size = node_size(parts)
         codec, stored = Codec.NONE, size
-        packed = recipe.encoding == EncodingId.ALP  # bits, in which zstd finds nothing
-        if self.compress_page and size >= COMPRESSED_BYTES_MIN and not packed:
-            payload = compress(b"".join(parts), self.settings.zstd_level)
+        packed = recipe.encoding == EncodingId.ALP  # bits, in which codecs find nothing
+        if self.compress_page and COMPRESSED_BYTES_MIN <= size <= PACKED_BYTES_MAX and not packed:
+            payload = pack(self.settings.codec, b"".join(parts), self.settings.level)
             smaller = len(payload)
             worthwhile = smaller <= size * WORTHWHILE_RATIO and size <= expansion_limit(smaller)
             if worthwhile and self._expansion_allowed(values, slots, smaller):
-                codec, parts, stored = Codec.ZSTD, [payload], smaller
+                codec, parts, stored = self.settings.codec, [payload], smaller
         padding = -(HEADER_SIZE + stored) % self.alignment
         if padding:
             parts.append(bytes(padding))

@@ -1,7 +1,7 @@
 """Candidates for a chunk's encoding and the bytes each would need.
 
-Light encodings are estimated in closed form, pcodec, FSST and zstd by a trial on a sample. A heavy
-one has to be smaller than the best light one by what the policy asks.
+Light encodings are estimated in closed form; pcodec, FSST and codecs by a trial on a sample. A
+heavy one has to be smaller than the best light one by what the policy asks.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from fermion.encodings.policy import Policy
 from fermion.encodings.protocol import BITMAP, NODE_HEADER_SIZE, PLAIN, Recipe
 from fermion.encodings.run_length import run_starts
 from fermion.encodings.sampling import (
+    packed_ratio,
     pcodec_size,
     sample_blocks,
     sample_contiguous,
     sample_middle,
     sample_runs,
-    zstd_ratio,
 )
 from fermion.encodings.unsigned import UNSIGNED, narrowest
-from fermion.layout import EncodingId
+from fermion.layout import Codec, EncodingId
 from fermion.values import BINARY, INT64, BinaryValues, Bits, PhysicalKind, PhysicalType, Values
 
 TRIAL_BYTES_MIN = 4096
@@ -46,14 +46,14 @@ _RUN_SLOTS_MIN = 4
 # Delta and dictionaries of numbers decode more slowly than frames of reference.
 _DELTA_RATIO = 0.92
 _NUMBERS_DICTIONARY_RATIO = 0.92
-# Unlike pcodec, zstd decodes whole pages only.
+# Unlike pcodec, codecs decode whole pages only.
 _LZ_OVER_ENTROPY_RATIO = 0.95
 _LOOKUP_BITS_MIN = 3
 
 FOR_BITPACK = Recipe(EncodingId.FOR_BITPACK)
 PCODEC = Recipe(EncodingId.PCODEC)
-ZSTD_PLAIN = Recipe(EncodingId.ZSTD, (PLAIN,))
-ZSTD_SPLIT = Recipe(EncodingId.ZSTD, (Recipe(EncodingId.BYTE_STREAM_SPLIT, (PLAIN,)),))
+SPLIT_PLAIN = Recipe(EncodingId.BYTE_STREAM_SPLIT, (PLAIN,))
+_PACKED = {Codec.ZSTD: EncodingId.ZSTD, Codec.LZ4: EncodingId.LZ4}
 DELTA_FOR = Recipe(EncodingId.DELTA, (FOR_BITPACK,))
 
 
@@ -68,7 +68,7 @@ class Candidate:
     recipe
         How; with ``codes`` its children are for (codes, dictionary).
     compress_page
-        Whether whole pages go through zstd.
+        Whether whole pages go through the codec.
     codes, dictionary
         The chunk's dictionary and the ``uint32`` code of each slot, where it has one.
     """
@@ -163,7 +163,7 @@ class Search:
         return Candidate((packed + bases) * scale + 2 * self._overhead(), DELTA_FOR)
 
     def _trials(self, values: np.ndarray, follows: bool) -> list[tuple[float, Candidate]]:
-        """pcodec and zstd, as far as the policy allows them.
+        """pcodec and the codec, as far as the policy allows them.
 
         ``follows``: whether a value tells something about the next.
         """
@@ -173,7 +173,7 @@ class Search:
             size = pcodec_size(values, sample, self.pages, self.policy.settings.block_slots)
             found.append((self.policy.entropy_ratio, Candidate(size, PCODEC)))
         if self.policy.numbers_lz_ratio:
-            packed = self._zstd(values, ZSTD_PLAIN)
+            packed = self._packed(values, PLAIN)
             if not found or packed.size <= _LZ_OVER_ENTROPY_RATIO * found[0][1].size:
                 found.append((self.policy.numbers_lz_ratio, packed))
         return found
@@ -198,7 +198,7 @@ class Search:
         heavy = []
         if values.nbytes >= TRIAL_BYTES_MIN and self.policy.numbers_lz_ratio and len(light) == 1:
             ratio = self.policy.numbers_lz_ratio
-            heavy = [(ratio, self._zstd(values, it)) for it in (ZSTD_PLAIN, ZSTD_SPLIT)]
+            heavy = [(ratio, self._packed(values, it)) for it in (PLAIN, SPLIT_PLAIN)]
         if not self.nested and kernels.count_runs(values) * _RUN_SLOTS_MIN <= len(values):
             light.append(self._runs(values, integers=False))
         best = _pick(light, heavy)
@@ -214,7 +214,7 @@ class Search:
             return plain
         sample = sample_contiguous(values)
         assert isinstance(sample, Bits)
-        ratio = zstd_ratio(sample.data, self.policy.settings.zstd_level)
+        ratio = packed_ratio(sample.data, self.policy.settings)
         packed = Candidate(size * ratio, BITMAP, compress_page=True)
         return _pick([plain], [(self.policy.numbers_lz_ratio, packed)])
 
@@ -232,7 +232,7 @@ class Search:
     def split_lengths(
         self, values: BinaryValues, lengths: Candidate, symbols: Candidate | None = None
     ) -> Candidate:
-        """Lengths and bytes apart: whether symbols, where they are given, or zstd help the bytes.
+        """Lengths and bytes apart: whether symbols, where given, or a codec help the bytes.
 
         Ratios are asked of the bytes alone, as lengths cost the same either way.
         """
@@ -246,10 +246,12 @@ class Search:
         sample = sample_contiguous(values)
         assert isinstance(sample, BinaryValues)
         data = sample.data[: int(sample.offsets[-1])]
-        packed = total * zstd_ratio(data, self.policy.settings.zstd_level)
+        packed = total * packed_ratio(data, self.policy.settings)
         if packed > self.policy.strings_lz_ratio * (light.size - extra):
             return light
-        recipe = Recipe(EncodingId.SPLIT_LENGTHS, (lengths.recipe, ZSTD_PLAIN))
+        recipe = Recipe(
+            EncodingId.SPLIT_LENGTHS, (lengths.recipe, packed_recipe(self.policy.settings.codec))
+        )
         return Candidate(extra + packed, recipe)
 
     def _symbols(self, values: BinaryValues, lengths: Candidate) -> Candidate | None:
@@ -302,18 +304,24 @@ class Search:
         found = self.dictionary(*built, physical)
         return found if found.size < ratio * best.size else best
 
-    def _zstd(self, values: np.ndarray, recipe: Recipe) -> Candidate:
+    def _packed(self, values: np.ndarray, recipe: Recipe) -> Candidate:
         sample = sample_contiguous(values)
         assert isinstance(sample, np.ndarray)
-        if recipe is ZSTD_SPLIT:
+        if recipe is SPLIT_PLAIN:
             data = split_bytes(sample)
         else:
             data = np.ascontiguousarray(sample).view(np.uint8)
-        ratio = zstd_ratio(data, self.policy.settings.zstd_level)
-        return Candidate(values.nbytes * ratio + 2 * self._overhead(), recipe)
+        ratio = packed_ratio(data, self.policy.settings)
+        packed = packed_recipe(self.policy.settings.codec, recipe)
+        return Candidate(values.nbytes * ratio + 2 * self._overhead(), packed)
 
     def _overhead(self) -> int:
         return NODE_HEADER_SIZE * self.pages
+
+
+def packed_recipe(codec: Codec, recipe: Recipe = PLAIN) -> Recipe:
+    """The recipe of a node that holds another one compressed."""
+    return Recipe(_PACKED[codec], (recipe,))
 
 
 def for_size(values: np.ndarray) -> float:

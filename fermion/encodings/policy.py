@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Literal
 
 from fermion.encodings.protocol import EncodeSettings
 from fermion.encodings.registry import ENCODINGS
+from fermion.layout import Codec
 from fermion.options import Profile, WriteOptions
 
 
@@ -20,10 +22,10 @@ class Policy:
         pcodec is taken where it needs at most this part of the best light encoding's bytes;
         0 never takes it.
     numbers_lz_ratio, strings_lz_ratio
-        The same for zstd, over numbers and bits, and over the bytes of strings.
+        The same for zstd or LZ4, over numbers and bits, and over the bytes of strings.
     symbols_ratio
         FSST is taken where it needs at most this part of the bytes of strings; 0 never takes it.
-        zstd is then compared with what FSST needs.
+        A codec is then compared with what FSST needs.
     dictionary_bytes_max
         Bytes of values that a chunk's dictionary may hold: readers need all of it for one slot.
     settings
@@ -40,6 +42,9 @@ class Policy:
 
 _WHOLE_PAGE = 2**40
 _KIB = 1024
+_LZ4_LEVELS: dict[Profile, int] = {"compact": 9}
+# Profiles without a codec of their own take LZ4, where it is asked for, only if it saves much.
+_LZ4_RATIO = 0.75
 _POLICIES: dict[Profile, Policy] = {
     "balanced": Policy(
         0.92, 0.92, 0.92, 0, 1024 * _KIB, EncodeSettings(ENCODINGS, 3, 4096, 64 * _KIB)
@@ -54,13 +59,15 @@ _POLICIES: dict[Profile, Policy] = {
 
 def policy_for(options: WriteOptions) -> Policy:
     """The policy of these options."""
-    return _policy(options.profile, options.compression_level)
+    return _policy(options.profile, options.compression_level, options.codec)
 
 
 @lru_cache(maxsize=64)
-def _policy(profile: Profile, level: int | None) -> Policy:
+def _policy(profile: Profile, level: int | None, codec: Literal["zstd", "lz4"]) -> Policy:
     found = _POLICIES[profile]
-    if level is None:
-        return found
-    settings = replace(found.settings, zstd_level=level)
-    return replace(found, settings=settings)
+    settings = found.settings
+    if codec == "lz4":
+        settings = replace(settings, codec=Codec.LZ4, level=_LZ4_LEVELS.get(profile, 1))
+        if not found.strings_lz_ratio:
+            found = replace(found, numbers_lz_ratio=_LZ4_RATIO, strings_lz_ratio=_LZ4_RATIO)
+    return replace(found, settings=settings if level is None else replace(settings, level=level))

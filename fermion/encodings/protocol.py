@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from fermion.errors import InvalidArgumentError, InvalidFileError, UnsupportedEncodingError
-from fermion.layout import NODE_DEPTH_MAX, NODE_HEADER, EncodingId, NodeFlag
+from fermion.layout import NODE_DEPTH_MAX, NODE_HEADER, Codec, EncodingId, NodeFlag
 from fermion.values import BinaryValues, PhysicalKind, PhysicalType, Values
 
 Buffer = Any
@@ -70,20 +70,23 @@ class EncodeSettings:
 
     Attributes
     ----------
-    zstd_level
-        Level of every zstd frame.
+    level
+        Level of every zstd frame or LZ4 block.
     block_slots
         Values of one independently decodable block (pcodec).
     frame_bytes
-        Raw bytes that one zstd frame of a string page aims at.
+        Raw bytes that one compressed piece of a string page aims at.
+    codec
+        What the profile compresses with, and pages as a whole.
     encodings
         The registry, for encodings with children.
     """
 
     encodings: Mapping[int, Encoding]
-    zstd_level: int = 3
+    level: int = 3
     block_slots: int = 4096
     frame_bytes: int = 64 * 1024
+    codec: Codec = Codec.ZSTD
 
     def encode(self, values: Values, physical: PhysicalType, recipe: Recipe) -> list[Buffer]:
         """Encode ``values`` by ``recipe``; see `Encoding.encode`."""

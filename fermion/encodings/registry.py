@@ -10,6 +10,7 @@ from fermion.encodings.delta import Delta
 from fermion.encodings.dictionary import Dictionary, DictionaryLocal, GlobalDictionary
 from fermion.encodings.for_bitpack import ForBitpack
 from fermion.encodings.fsst import Fsst
+from fermion.encodings.lz4_node import Lz4Node
 from fermion.encodings.narrow import Narrow
 from fermion.encodings.pcodec_blocks import PcodecBlocks
 from fermion.encodings.plain import Plain
@@ -35,5 +36,6 @@ ENCODINGS: dict[int, Encoding] = {
     EncodingId.BYTE_STREAM_SPLIT: ByteStreamSplit(),
     EncodingId.ALP: DecimalFloats(),
     EncodingId.FSST: Fsst(),
+    EncodingId.LZ4: Lz4Node(),
     EncodingId.GLOBAL_DICTIONARY: GlobalDictionary(),
 }

@@ -1,11 +1,12 @@
-"""Samples of a chunk, and trials on them: what pcodec and zstd would make of the whole."""
+"""Samples of a chunk, and trials on them: what pcodec and codecs would make of the whole."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from fermion.compression import compress
+from fermion.compression import pack
 from fermion.encodings.pcodec_blocks import compress_blocks
+from fermion.encodings.protocol import EncodeSettings
 from fermion.errors import InvalidArgumentError
 from fermion.values import BinaryValues, Bits, Values, slice_values
 
@@ -69,9 +70,9 @@ def pcodec_size(values: np.ndarray, sample: np.ndarray, pages: int, block_slots:
     return body + len(meta) * pages + _BLOCK_OVERHEAD * (len(values) / block_slots)
 
 
-def zstd_ratio(data: np.ndarray, level: int) -> float:
+def packed_ratio(data: np.ndarray, settings: EncodeSettings) -> float:
     """Compressed bytes over raw bytes, for ``uint8`` bytes that are a contiguous run."""
-    return len(compress(data, level)) / data.size if data.size else 1.0
+    return len(pack(settings.codec, data, settings.level)) / data.size if data.size else 1.0
 
 
 def sample_blocks(values: np.ndarray, block: int) -> np.ndarray:

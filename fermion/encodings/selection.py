@@ -13,9 +13,9 @@ from fermion.encodings.candidates import (
     FOR_BITPACK,
     PCODEC,
     TRIAL_BYTES_MIN,
-    ZSTD_PLAIN,
     Candidate,
     Search,
+    packed_recipe,
     values_bytes,
 )
 from fermion.encodings.constant import is_constant
@@ -31,7 +31,7 @@ from fermion.encodings.protocol import (
     encoding_name,
 )
 from fermion.errors import InvalidArgumentError
-from fermion.layout import EncodingId, align
+from fermion.layout import Codec, EncodingId, align
 from fermion.options import WriteOptions
 from fermion.values import BinaryValues, Bits, PhysicalKind, PhysicalType, Values
 
@@ -58,6 +58,7 @@ FORCED = (
     "byte_stream_split",
     "alp",
     "fsst",
+    "lz4",
 )
 """Names of encodings that a writer may be told to use."""
 
@@ -207,11 +208,14 @@ def _forced(name: str, values: Values, physical: PhysicalType, search: Search) -
         "bitmap": BITMAP,
         "for_bitpack": FOR_BITPACK,
         "pcodec": PCODEC,
-        "zstd": Recipe(EncodingId.ZSTD, (plain,)),
+        "zstd": packed_recipe(Codec.ZSTD, plain),
+        "lz4": packed_recipe(Codec.LZ4, plain),
         "delta": DELTA_FOR,
         "narrow": Recipe(EncodingId.NARROW, (FOR_BITPACK,)),
         "rle": Recipe(EncodingId.RLE, (FOR_BITPACK, PLAIN)),
-        "byte_stream_split": Recipe(EncodingId.BYTE_STREAM_SPLIT, (ZSTD_PLAIN,)),
+        "byte_stream_split": Recipe(
+            EncodingId.BYTE_STREAM_SPLIT, (packed_recipe(search.policy.settings.codec),)
+        ),
         "alp": _DECIMALS,
     }[name]
     if physical.kind is PhysicalKind.FIXED and name in ("for_bitpack", "pcodec", "delta"):
@@ -236,7 +240,7 @@ def check_forced(name: str, physical: PhysicalType) -> None:
 
 def _can_hold(name: str, physical: PhysicalType) -> bool:
     kind = physical.kind
-    if name in ("plain", "constant", "zstd"):
+    if name in ("plain", "constant", "zstd", "lz4"):
         return True
     if kind is PhysicalKind.BITS:
         return name == "bitmap"

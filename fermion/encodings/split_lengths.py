@@ -4,12 +4,12 @@
 offset size       name         meaning
 ====== ========== ============ ======================================================
 0      4          frames       pieces that the bytes are cut into, at value bounds
-4      1          codec        `Codec` of each piece: none or zstd
+4      1          codec        `Codec` of each piece
 5      1          length_width bytes of a length in child 0: 1, 2 or 4
 6      2          reserved     0
 8      4 * frames slot_ends    slots up to the end of each piece
 ...    4 * frames raw_ends     bytes up to the end of each piece, decompressed
-...    4 * frames stored_ends  the same as stored; with codec zstd only
+...    4 * frames stored_ends  the same as stored; with a codec only
 ...    ...        bytes        the pieces
 ====== ========== ============ ======================================================
 
@@ -24,7 +24,7 @@ import struct
 import numpy as np
 
 from fermion import kernels
-from fermion.compression import compress, decompress
+from fermion.compression import pack, unpack
 from fermion.encodings.protocol import (
     BinaryPlan,
     Buffer,
@@ -43,12 +43,14 @@ from fermion.values import BinaryValues, PhysicalType, Values
 
 _PARAMETERS = struct.Struct("<IBB2x")
 _BYTES_MAX = 0xFFFF_FFFF
-# A piece that zstd does not make this much smaller is not worth decompressing.
+# A piece that a codec does not make this much smaller is not worth decompressing.
 _WORTHWHILE = 0.95
+_CODECS = {EncodingId.ZSTD: Codec.ZSTD, EncodingId.LZ4: Codec.LZ4}
+_KNOWN_CODECS = (Codec.NONE, *_CODECS.values())
 
 
 class SplitLengths(Encoding):
-    """Lengths through a child, bytes as they are or in zstd frames that decompress alone."""
+    """Lengths through a child, bytes as they are or in pieces that decompress alone."""
 
     id = EncodingId.SPLIT_LENGTHS
 
@@ -66,11 +68,12 @@ class SplitLengths(Encoding):
         tables = [slot_ends.astype("<u4"), raw_ends.astype("<u4")]
         codec = Codec.NONE
         pieces: list[Buffer] = [values.data[:total]]
-        if recipe.children[1].encoding == EncodingId.ZSTD:
-            frames = _compress_frames(values.data, raw_ends, settings.zstd_level)
+        wanted = _CODECS.get(recipe.children[1].encoding, Codec.NONE)
+        if wanted is not Codec.NONE:
+            frames = _compress_frames(wanted, values.data, raw_ends, settings.level)
             sizes = np.cumsum([len(frame) for frame in frames], dtype=np.int64)
             if sizes[-1] <= total * _WORTHWHILE:
-                codec, pieces = Codec.ZSTD, list(frames)
+                codec, pieces = wanted, list(frames)
                 tables.append(sizes.astype("<u4"))
         lengths = narrowest(values.lengths)
         width = lengths.dtype.itemsize
@@ -115,7 +118,7 @@ class SplitLengths(Encoding):
                 context.check_output(raw_stop - raw_start)
                 at = layout.bytes_start + frames.stored_ends[piece]
                 stored_stop = layout.bytes_start + frames.stored_ends[piece + 1]
-                raw = decompress(source[at:stored_stop], raw_stop - raw_start)
+                raw = unpack(layout.codec, source[at:stored_stop], raw_stop - raw_start)
                 out[base + low - before : base + high - before] = np.frombuffer(
                     raw, np.uint8, high - low, low - raw_start
                 )
@@ -155,7 +158,7 @@ class _Layout:
     def __init__(self, node: Node) -> None:
         node.expect_children(1)
         frames, self.codec, width = node.unpack(_PARAMETERS)
-        if self.codec not in (Codec.NONE, Codec.ZSTD):
+        if self.codec not in _KNOWN_CODECS:
             raise UnsupportedEncodingError(f"split_lengths node: codec id {self.codec} is unknown")
         if not frames:
             raise InvalidFileError("split_lengths node: expected at least 1 piece, found 0")
@@ -165,7 +168,7 @@ class _Layout:
         self._raw_ends = node.array("<u4", frames, at + 4 * frames)
         at += 8 * frames
         self._stored_ends = self._raw_ends
-        if self.codec == Codec.ZSTD:
+        if self.codec != Codec.NONE:
             self._stored_ends = node.array("<u4", frames, at)
             at += 4 * frames
         self.bytes_start = at
@@ -223,9 +226,9 @@ def frame_slot_ends(offsets: np.ndarray, frame_bytes: int) -> np.ndarray:
     return np.append(cuts[(cuts > 0) & (cuts < count)], count)
 
 
-def _compress_frames(data: np.ndarray, ends: np.ndarray, level: int) -> list[bytes]:
+def _compress_frames(codec: Codec, data: np.ndarray, ends: np.ndarray, level: int) -> list[bytes]:
     start, frames = 0, []
     for end in ends.tolist():
-        frames.append(compress(data[start:end], level))
+        frames.append(pack(codec, data[start:end], level))
         start = end
     return frames

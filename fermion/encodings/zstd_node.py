@@ -1,109 +1,13 @@
-"""ZSTD: a node compressed as one zstd frame.
-
-Parameters: the node's length (``uint64``, header included), then the frame, which holds that
-node. ``numChildren`` is 1.
-"""
+"""ZSTD: a node compressed as one zstd frame."""
 
 from __future__ import annotations
 
-import struct
-
-import numpy as np
-
-from fermion.compression import compress, decompress
-from fermion.encodings.protocol import (
-    BinaryPlan,
-    Buffer,
-    Child,
-    DecodeContext,
-    EncodeSettings,
-    Encoding,
-    Node,
-    Recipe,
-    node_parts,
-    parse_node,
-)
-from fermion.errors import InvalidArgumentError, InvalidFileError
-from fermion.layout import EncodingId
-from fermion.values import PhysicalType, Values
-
-_LENGTH = struct.Struct("<Q")
-_CHILD_BYTES_MAX = 64 * 1024 * 1024
+from fermion.encodings.compressed import CompressedNode
+from fermion.layout import Codec, EncodingId
 
 
-class ZstdNode(Encoding):
-    """Any node, compressed."""
+class ZstdNode(CompressedNode):
+    """Any node, as one zstd frame."""
 
     id = EncodingId.ZSTD
-
-    def encode(
-        self, values: Values, physical: PhysicalType, recipe: Recipe, settings: EncodeSettings
-    ) -> list[Buffer]:
-        """See `Encoding.encode`; fails for nodes larger than 64 MiB, which readers may refuse."""
-        raw = b"".join(settings.encode(values, physical, recipe.children[0]))
-        if len(raw) > _CHILD_BYTES_MAX:
-            raise InvalidArgumentError(
-                f"encoding zstd cannot hold a page of {len(raw)} bytes: "
-                f"expected at most {_CHILD_BYTES_MAX}"
-            )
-        frame = compress(raw, settings.zstd_level)
-        return node_parts(self.id, [_LENGTH.pack(len(raw)), frame], num_children=1)
-
-    def read_fixed(
-        self, node: Node, count: int, start: int, stop: int, out: np.ndarray, context: DecodeContext
-    ) -> None:
-        """See `Encoding.read_fixed`."""
-        child = open_child(node, context)
-        context.encoding(child).read_fixed(child, count, start, stop, out, context)
-
-    def read_bits(
-        self,
-        node: Node,
-        count: int,
-        start: int,
-        stop: int,
-        out: np.ndarray,
-        out_bit: int,
-        context: DecodeContext,
-    ) -> None:
-        """See `Encoding.read_bits`."""
-        child = open_child(node, context)
-        context.encoding(child).read_bits(child, count, start, stop, out, out_bit, context)
-
-    def plan_binary(
-        self,
-        node: Node,
-        count: int,
-        start: int,
-        stop: int,
-        offsets: np.ndarray,
-        context: DecodeContext,
-    ) -> BinaryPlan:
-        """See `Encoding.plan_binary`."""
-        child = open_child(node, context)
-        return context.encoding(child).plan_binary(child, count, start, stop, offsets, context)
-
-    def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
-        """See `Encoding.children`."""
-        return [("content", open_child(node, context), count)]
-
-
-def open_child(node: Node, context: DecodeContext) -> Node:
-    """Decompress the node within a ZSTD node.
-
-    Raises
-    ------
-    InvalidFileError
-        It is larger than the context allows, damaged, or not exactly one node.
-    """
-    node.expect_children(1)
-    (raw_length,) = node.unpack(_LENGTH)
-    context.check_output(raw_length)
-    frame = memoryview(node.buffer)[node.start + _LENGTH.size : node.stop]
-    raw = decompress(frame, raw_length, padded=True)
-    child = parse_node(raw, 0, raw_length, node.depth + 1)
-    if child.stop != raw_length:
-        raise InvalidFileError(
-            f"zstd node: expected a node of {raw_length} bytes, found {child.stop}"
-        )
-    return child
+    codec = Codec.ZSTD

@@ -420,3 +420,24 @@ def fsst_decode(
     ValueError
         The codes end too early, have no symbol, or a symbol is cut.
     """
+
+def lz4_decode(block: np.ndarray, out: np.ndarray) -> int:
+    """Fill ``out`` from an LZ4 block.
+
+    Parameters
+    ----------
+    block
+        ``uint8``, untrusted: everything is checked before it is used. Bytes may follow.
+    out
+        ``uint8``, written: as many bytes as the block holds; unspecified after an error.
+
+    Returns
+    -------
+    int
+        Bytes of ``block`` that were used.
+
+    Raises
+    ------
+    ValueError
+        The block holds fewer bytes, or more, or is damaged.
+    """

@@ -58,6 +58,20 @@ def symbols() -> Feature:
     return Feature(pa.table(columns), options, filter="text LIKE 'value 3%'")
 
 
+def lz4_blocks() -> Feature:
+    """Pieces of strings, nodes and whole pages, all through LZ4."""
+    texts = [f"value {i % 7} of many values" * (i % 3) for i in range(90)]
+    columns = {
+        "text": pa.array(texts),
+        "maybe": pa.array([None if i % 5 == 1 else text for i, text in enumerate(texts)]),
+        "number": pa.array([10**12 * (i % 4) + i for i in range(90)]),
+        "fixed": pa.array([bytes([i % 4] * 12) for i in range(90)], pa.binary(12)),
+    }
+    encodings = {"text": "split_lengths", "maybe": "split_lengths", "number": "lz4"}
+    options = {"codec": "lz4", "encodings": encodings}
+    return Feature(pa.table(columns), options, filter="number > 1000000000000")
+
+
 def blocks(profile: str) -> Callable[[], Feature]:
     """Columns of several blocks: lanes, patches, restarts, frames, pages of zstd."""
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from tests.fermion.encoding_features import (
     blocks,
     compact,
+    lz4_blocks,
     number_encodings,
     symbols,
     text_encodings,
@@ -357,6 +358,7 @@ FEATURES: dict[str, Callable[[], Feature]] = {
     "number_encodings": number_encodings,
     "text_encodings": text_encodings,
     "fsst": symbols,
+    "lz4": lz4_blocks,
     "bloom_filters": _bloom_filters,
     "counts_and_long_bounds": _counts_and_long_bounds,
     "no_column_index": _no_column_index,

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 import zstandard
 
-from tests.fermion.independent_trees import Decoder, filler, unpack
+from tests.fermion.independent_trees import Decoder, filler, unpack, unpacked
 
 ALL_NULL = 0xFFFF_FFFF
 Slots = list[Any]
@@ -336,9 +336,8 @@ class Column:
         assert crc == {0: lambda _: 0, 1: zlib.crc32, 2: crc32c}[self._checksum](covered)
         assert version == 1
         tree = page[16 : 16 + raw_length]
-        if codec == 1:
-            decompressor = zstandard.ZstdDecompressor()
-            tree = decompressor.decompress(page[16:], raw_length, allow_extra_data=True)
+        if codec:
+            tree = unpacked(codec, page[16:], raw_length)
         assert struct.unpack_from("<H", tree)[0] == encoding
         return tree, slots
 

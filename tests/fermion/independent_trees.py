@@ -110,6 +110,7 @@ def _decode(node: bytes, count: int, kind: str, dictionary: Slots) -> Slots:
         14: _byte_stream_split,
         15: _alp,
         16: _fsst,
+        18: _lz4,
     }.get(encoding)
     if decode is not None:
         return decode(body, count, kind)
@@ -231,7 +232,7 @@ def _split_lengths(body: bytes, count: int, kind: str) -> Slots:
     raw_ends = struct.unpack_from(f"<{frames}I", body, 8 + 4 * frames)
     at = 8 + 8 * frames
     stored_ends = raw_ends
-    if codec == 1:
+    if codec:
         stored_ends = struct.unpack_from(f"<{frames}I", body, at)
         at += 4 * frames
     lengths = _integers(_child(body, align(at + stored_ends[-1]))[0], count, _UNSIGNED[width])
@@ -240,8 +241,8 @@ def _split_lengths(body: bytes, count: int, kind: str) -> Slots:
         begin = stored_ends[frame - 1] if frame else 0
         piece = body[at + begin : at + stored_ends[frame]]
         raw_length = raw_ends[frame] - (raw_ends[frame - 1] if frame else 0)
-        if codec == 1:
-            piece = zstandard.ZstdDecompressor().decompress(piece, raw_length)
+        if codec:
+            piece = unpacked(codec, piece, raw_length)
         assert len(piece) == raw_length
         first = slot_ends[frame - 1] if frame else 0
         values += _cut(piece, lengths[first : slot_ends[frame]])
@@ -279,9 +280,44 @@ def _without_codes(codes: bytes, symbols: list[bytes]) -> bytes:
 
 def _zstd(body: bytes, count: int, kind: str) -> Slots:
     (length,) = struct.unpack_from("<Q", body)
-    node = zstandard.ZstdDecompressor().decompress(body[8:], length, allow_extra_data=True)
-    assert len(node) == length
-    return _decode(node, count, kind, [])
+    return _decode(unpacked(1, body[8:], length), count, kind, [])
+
+
+def _lz4(body: bytes, count: int, kind: str) -> Slots:
+    (length,) = struct.unpack_from("<Q", body)
+    return _decode(unpacked(2, body[8:], length), count, kind, [])
+
+
+def unpacked(codec: int, data: bytes, length: int) -> bytes:
+    """What a codec holds; padding may follow it."""
+    if codec == 1:
+        found = zstandard.ZstdDecompressor().decompress(data, length, allow_extra_data=True)
+    else:
+        assert codec == 2
+        found = _lz4_block(data, length)
+    assert len(found) == length
+    return found
+
+
+def _lz4_block(data: bytes, length: int) -> bytes:
+    found, source = bytearray(), iter(data)
+
+    def size(start: int) -> int:
+        more = 255 if start == 15 else 0
+        while more == 255:
+            more = next(source)
+            start += more
+        return start
+
+    while True:
+        token = next(source)
+        found += bytes(next(source) for _ in range(size(token >> 4)))
+        if len(found) >= length:
+            return bytes(found)
+        distance = next(source) + 256 * next(source)
+        assert 0 < distance <= len(found)
+        for _ in range(size(token & 15) + 4):
+            found.append(found[-distance])
 
 
 def _pcodec(body: bytes, count: int, kind: str) -> Slots:

@@ -62,6 +62,7 @@ CI_FEATURES: dict[str, list[str] | None] = {
     "batches": None,
     "compact": None,
     "fsst": ["text"],
+    "lz4": ["text", "number"],
     "bloom_filters": ["text", "money"],
     "no_column_index": None,
     "aligned": ["plain", "flag", "coded"],

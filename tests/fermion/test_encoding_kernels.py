@@ -12,10 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fermion import kernels as compiled
-from fermion.kernels import reference, reference_blooms, reference_fsst, reference_nulls
+from fermion.kernels import (
+    reference,
+    reference_blooms,
+    reference_fsst,
+    reference_lz4,
+    reference_nulls,
+)
 
 BOTH = pytest.mark.parametrize("k", [compiled, reference], ids=["compiled", "reference"])
-TWINS = (reference, reference_blooms, reference_fsst, reference_nulls)
+TWINS = (reference, reference_blooms, reference_fsst, reference_lz4, reference_nulls)
 INTEGERS = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]
 FIXED = [*INTEGERS, "f2", "f4", "f8", "V1", "V3", "V16"]
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fermion.compression import compress
 from fermion.encodings import decimal_floats, split_lengths
 from fermion.encodings.decoding import TreeSlice, decode_trees
 from fermion.encodings.policy import policy_for
@@ -42,6 +43,7 @@ from tests.fermion.physical_values import (
 FOR = Recipe(EncodingId.FOR_BITPACK)
 PCODEC = Recipe(EncodingId.PCODEC)
 ZSTD = Recipe(EncodingId.ZSTD, (PLAIN,))
+LZ4 = Recipe(EncodingId.LZ4, (PLAIN,))
 SPLIT = Recipe(EncodingId.BYTE_STREAM_SPLIT, (ZSTD,))
 WIDE = [physical for physical in FIXED if physical.width in (16, 32)]
 STRINGS = Recipe(EncodingId.SPLIT_LENGTHS, (PCODEC, ZSTD))
@@ -62,12 +64,15 @@ RECIPES: dict[str, tuple[Recipe, list[PhysicalType]]] = {
     "alp": (Recipe(EncodingId.ALP, (FOR,)), FLOATS[1:]),
     "zstd": (ZSTD, [*INTEGERS, *FLOATS, *FIXED, BINARY]),
     "zstd over bits": (Recipe(EncodingId.ZSTD, (BITMAP,)), [TYPES[0]]),
+    "lz4": (LZ4, [*INTEGERS, *FLOATS, *FIXED, BINARY]),
+    "lz4 over bits": (Recipe(EncodingId.LZ4, (BITMAP,)), [TYPES[0]]),
     "narrow": (Recipe(EncodingId.NARROW, (FOR,)), WIDE),
     "narrow over pcodec": (Recipe(EncodingId.NARROW, (PCODEC,)), WIDE),
     "split_lengths": (Recipe(EncodingId.SPLIT_LENGTHS, (FOR, PLAIN)), [BINARY]),
     "split_lengths with zstd": (STRINGS, [BINARY]),
     "fsst": (Recipe(EncodingId.FSST, (FOR,)), [BINARY]),
     "fsst over pcodec": (SYMBOLS, [BINARY]),
+    "split_lengths with lz4": (Recipe(EncodingId.SPLIT_LENGTHS, (FOR, LZ4)), [BINARY]),
     "local dictionary": (
         Recipe(EncodingId.DICTIONARY_LOCAL, (FOR, PLAIN)),
         [*INTEGERS, *FLOATS, *FIXED, BINARY],
@@ -223,13 +228,13 @@ def test_one_string_is_read_by_decompressing_one_frame(
 ) -> None:
     tree = encode(texts, BINARY, STRINGS)
     sizes = []
-    original = split_lengths.decompress
+    original = split_lengths.unpack
 
-    def counted(frame: memoryview, raw_length: int) -> bytes:
+    def counted(codec: int, frame: memoryview, raw_length: int) -> bytes | memoryview:
         sizes.append(raw_length)
-        return original(frame, raw_length)
+        return original(codec, frame, raw_length)
 
-    monkeypatch.setattr(split_lengths, "decompress", counted)
+    monkeypatch.setattr(split_lengths, "unpack", counted)
     for slot in (0, 5000, 11_999):
         sizes.clear()
         found = decode(tree, BINARY, len(texts), slot, slot + 1)
@@ -279,7 +284,7 @@ def _nest(tree: bytes) -> bytes:
         np.zeros(1), INT64, Recipe(EncodingId.ZSTD, (PLAIN,)), SETTINGS
     )
     raw = b"".join(parts)
-    frame = split_lengths.compress(tree, 1)
+    frame = compress(tree, 1)
     length = 8 + len(frame)
     length += -length % 8
     return (
@@ -319,7 +324,13 @@ def test_an_encoding_of_another_type_is_refused(physical: PhysicalType) -> None:
     """Trees of every encoding, read as a type that they do not hold."""
     wrong = {"plain": BINARY, "constant": INT64}
     for name, (recipe, types) in RECIPES.items():
-        if physical in types or name in wrong or "zstd" in name or "byte_stream" in name:
+        if (
+            physical in types
+            or name in wrong
+            or "zstd" in name
+            or "lz4" in name
+            or "byte_stream" in name
+        ):
             continue
         tree = encode(make_values(types[0], 500, "few", 1), types[0], recipe)
         with pytest.raises(InvalidFileError):

@@ -338,8 +338,8 @@ def test_errors_name_file_offset_and_what_was_found() -> None:
     where = r"a\.fermion: page at offset 4096: "
     with pytest.raises(UnsupportedVersionError, match=where + "page version: expected 1, found 2"):
         read_page(changed(page, "<B", 0, 2), INT64, 50)
-    with pytest.raises(UnsupportedEncodingError, match=where + "codec id 2"):
-        read_page(changed(page, "<B", 1, 2), INT64, 50)
+    with pytest.raises(UnsupportedEncodingError, match=where + "codec id 3"):
+        read_page(changed(page, "<B", 1, 3), INT64, 50)
     with pytest.raises(InvalidFileError, match=where + "expected 51 slots, found 50"):
         read_page(page, INT64, 51)
     with pytest.raises(InvalidFileError, match=where + "raw length"):

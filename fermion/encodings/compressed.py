@@ -1,0 +1,110 @@
+"""A node that holds another one compressed: what ZSTD and LZ4 have in common.
+
+Parameters: the node's length (``uint64``, header included), then what the codec made of that
+node. ``numChildren`` is 1.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+
+from fermion.compression import pack, unpack
+from fermion.encodings.protocol import (
+    BinaryPlan,
+    Buffer,
+    Child,
+    DecodeContext,
+    EncodeSettings,
+    Encoding,
+    Node,
+    Recipe,
+    encoding_name,
+    node_parts,
+    parse_node,
+)
+from fermion.errors import InvalidArgumentError, InvalidFileError
+from fermion.layout import Codec
+from fermion.values import PhysicalType, Values
+
+_LENGTH = struct.Struct("<Q")
+_CHILD_BYTES_MAX = 64 * 1024 * 1024
+
+
+class CompressedNode(Encoding):
+    """Any node, compressed; a subclass names the codec."""
+
+    codec: Codec
+
+    def encode(
+        self, values: Values, physical: PhysicalType, recipe: Recipe, settings: EncodeSettings
+    ) -> list[Buffer]:
+        """See `Encoding.encode`; fails for nodes larger than 64 MiB, which readers may refuse."""
+        raw = b"".join(settings.encode(values, physical, recipe.children[0]))
+        if len(raw) > _CHILD_BYTES_MAX:
+            raise InvalidArgumentError(
+                f"encoding {encoding_name(self.id)} cannot hold a page of {len(raw)} bytes: "
+                f"expected at most {_CHILD_BYTES_MAX}"
+            )
+        frame = pack(self.codec, raw, settings.level)
+        return node_parts(self.id, [_LENGTH.pack(len(raw)), frame], num_children=1)
+
+    def read_fixed(
+        self, node: Node, count: int, start: int, stop: int, out: np.ndarray, context: DecodeContext
+    ) -> None:
+        """See `Encoding.read_fixed`."""
+        child = self.open_child(node, context)
+        context.encoding(child).read_fixed(child, count, start, stop, out, context)
+
+    def read_bits(
+        self,
+        node: Node,
+        count: int,
+        start: int,
+        stop: int,
+        out: np.ndarray,
+        out_bit: int,
+        context: DecodeContext,
+    ) -> None:
+        """See `Encoding.read_bits`."""
+        child = self.open_child(node, context)
+        context.encoding(child).read_bits(child, count, start, stop, out, out_bit, context)
+
+    def plan_binary(
+        self,
+        node: Node,
+        count: int,
+        start: int,
+        stop: int,
+        offsets: np.ndarray,
+        context: DecodeContext,
+    ) -> BinaryPlan:
+        """See `Encoding.plan_binary`."""
+        child = self.open_child(node, context)
+        return context.encoding(child).plan_binary(child, count, start, stop, offsets, context)
+
+    def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
+        """See `Encoding.children`."""
+        return [("content", self.open_child(node, context), count)]
+
+    def open_child(self, node: Node, context: DecodeContext) -> Node:
+        """Decompress the node within.
+
+        Raises
+        ------
+        InvalidFileError
+            It is larger than the context allows, damaged, or not exactly one node.
+        """
+        node.expect_children(1)
+        (raw_length,) = node.unpack(_LENGTH)
+        context.check_output(raw_length)
+        packed = memoryview(node.buffer)[node.start + _LENGTH.size : node.stop]
+        raw = unpack(self.codec, packed, raw_length, padded=True)
+        child = parse_node(raw, 0, raw_length, node.depth + 1)
+        if child.stop != raw_length:
+            raise InvalidFileError(
+                f"{encoding_name(self.id)} node: expected a node of {raw_length} bytes, "
+                f"found {child.stop}"
+            )
+        return child
