@@ -1,0 +1,180 @@
+"""What reading costs, counted instead of timed: requests, bytes, pages, calls into the kernels."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections import Counter
+from types import ModuleType
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import fermion
+from fermion import kernels
+from fermion.layout import StreamType
+
+LOCAL_TAIL = 64 * 1024
+REMOTE_TAIL = 512 * 1024
+NAMES = ["c1", "c50", "c99"]
+
+
+def wide(columns: int, rows: int = 2) -> pa.Table:
+    """Columns of three types that all hold something."""
+    arrays = [
+        pa.array([7] * rows, pa.int64()),
+        pa.array([0.5] * rows, pa.float32()),
+        pa.array(["text"] * rows),
+    ]
+    return pa.table({f"c{index}": arrays[index % 3] for index in range(columns)})
+
+
+def projection(path: str) -> fermion.IoStats:
+    """What opening a file and reading three columns asks of the storage."""
+    with fermion.open(path) as file:
+        assert file.read(NAMES).column_names == NAMES
+        return file.io_stats
+
+
+@pytest.fixture(scope="module", params=[100, 10_000])
+def wide_file(request, tmp_path_factory):
+    path = tmp_path_factory.mktemp("wide") / f"{request.param}.fmn"
+    fermion.write_table(wide(request.param), path, durable=False)
+    return path
+
+
+def remote(path) -> str:
+    """The same file in a store that is not local."""
+    url = f"memory://{uuid.uuid4().hex}.fmn"
+    with fsspec.open(url, "wb") as file:
+        file.write(path.read_bytes())
+    return url
+
+
+def test_a_projection_of_a_local_file_takes_few_small_requests_at_any_width(wide_file):
+    """One tail, then what the tail lacks of names, places and blocks; then the data."""
+    stats = projection(str(wide_file))
+    assert stats.requests <= 4
+    assert stats.bytes_requested <= LOCAL_TAIL + 128 * 1024
+
+
+def test_a_projection_of_a_remote_file_takes_three_requests_at_any_width(wide_file):
+    """One tail, one round for metadata, one for data, whatever the bytes in between."""
+    stats = projection(remote(wide_file))
+    assert stats.requests <= 3
+    assert stats.bytes_requested <= 2 * REMOTE_TAIL
+
+
+@pytest.mark.slow
+def test_a_projection_of_a_hundred_thousand_columns_reads_a_small_part_of_the_metadata(tmp_path):
+    """Slow only because the file has to be written. Its data is a few bytes a column."""
+    path = tmp_path / "wide.fmn"
+    info = fermion.write_table(wide(100_000), path, durable=False)
+    stats = projection(str(path))
+    assert stats.requests <= 12
+    assert stats.bytes_requested <= min(1_000_000, info.size / 10)
+
+
+def test_opening_reads_the_tail_and_nothing_else(wide_file):
+    """The number of rows, columns and stripes are in the footer."""
+    with fermion.open(wide_file) as file:
+        assert (file.num_rows, file.num_stripes) == (2, 1)
+        assert file.io_stats.requests == 1
+        assert file.io_stats.bytes_requested <= LOCAL_TAIL
+
+
+def data_pages(file: fermion.FermionFile, name: str) -> tuple:
+    """The pages of a column's values in the first stripe."""
+    (stream,) = (one for one in file.column(name).streams if one.type == StreamType.DATA)
+    return stream.chunks[0].pages
+
+
+def test_a_filter_reads_the_pages_that_may_match_and_of_other_columns_their_rows_alone(tmp_path):
+    """By the lengths of the pages, which the file's own metadata gives.
+
+    A hundred pages of a hundred rows; the filter meets three rows of one page. So one page of the
+    sorted column and one of the other are read, and no byte of the third.
+    """
+    path = tmp_path / "pages.fmn"
+    random = np.random.default_rng(1)
+    table = pa.table(
+        {
+            "sorted": np.arange(10_000),
+            "other": random.integers(0, 2**40, 10_000),
+            "third": random.integers(0, 2**40, 10_000),
+        }
+    )
+    fermion.write_table(table, path, page_rows_max=100, durable=False)
+    with fermion.open(path) as file:
+        pages = {name: data_pages(file, name) for name in table.column_names}
+    assert [page.slots for page in pages["sorted"]] == [100] * 100
+    lengths = [pages[name][42].length for name in ("sorted", "other")]
+    with fermion.open(path) as file:
+        file.read(["other"], rows=(0, 0))  # metadata, so that what follows is data alone
+        file.read(["sorted"], rows=(0, 0))
+        before = file.io_stats
+        found = file.read(["other"], filter="sorted BETWEEN 4210 AND 4212")
+        after = file.io_stats
+    assert found.column("other").equals(table.column("other").slice(4210, 3))
+    assert after.bytes_used - before.bytes_used == sum(lengths)
+    assert after.requests - before.requests <= 2
+
+
+def test_a_filter_that_no_page_can_meet_reads_no_data(tmp_path):
+    path = tmp_path / "none.fmn"
+    fermion.write_table(pa.table({"a": np.arange(1000)}), path, page_rows_max=10, durable=False)
+    with fermion.open(path) as file:
+        file.read(["a"], rows=(0, 0))
+        before = file.io_stats
+        assert file.read(filter="a > 5000").num_rows == 0
+        assert file.io_stats == before
+
+
+@pytest.fixture
+def kernel_calls(monkeypatch) -> Counter[str]:
+    """Calls into the compiled kernels by name, wherever a module has imported one."""
+    calls: Counter[str] = Counter()
+
+    def counted(name: str, kernel):
+        def call(*arguments, **options):
+            calls[name] += 1
+            return kernel(*arguments, **options)
+
+        return call
+
+    wrappers = {}
+    for name in kernels.__all__:
+        kernel = getattr(kernels, name)
+        if callable(kernel) and not isinstance(kernel, type):
+            wrappers[id(kernel)] = counted(name, kernel)
+    for module in list(sys.modules.values()):
+        if not isinstance(module, ModuleType) or not module.__name__.startswith("fermion."):
+            continue
+        for attribute, value in list(vars(module).items()):
+            if id(value) in wrappers and module.__name__ != "fermion.kernels._compiled":
+                monkeypatch.setattr(module, attribute, wrappers[id(value)])
+    return calls
+
+
+def full_read(path, kernel_calls: Counter[str]) -> int:
+    """Kernel calls of reading a whole file."""
+    kernel_calls.clear()
+    with fermion.open(path, options=fermion.ReadOptions(threads=1)) as file:
+        file.read()
+    return kernel_calls.total()
+
+
+def test_kernel_calls_of_a_full_read_grow_with_columns_and_not_with_rows(tmp_path, kernel_calls):
+    """Ten and ten thousand rows in one page a column; then twice the columns."""
+    random = np.random.default_rng(2)
+    calls = {}
+    for columns, rows in ((20, 10), (20, 10_000), (40, 10_000)):
+        path = tmp_path / f"{columns}-{rows}.fmn"
+        values = {f"c{index}": random.integers(0, 1000, rows) for index in range(columns)}
+        fermion.write_table(pa.table(values), path, durable=False)
+        calls[columns, rows] = full_read(path, kernel_calls)
+    assert 0 < calls[20, 10_000] <= 8 * 20
+    assert calls[20, 10_000] <= calls[20, 10] + 4 * 20  # other encodings pay for more rows
+    assert calls[40, 10_000] <= 2 * calls[20, 10_000] + 10
