@@ -70,6 +70,7 @@ class Result:
         return {
             "contestant": self.contestant,
             "case": self.case,
+            "kind": "own" if self.own else "reference" if self.reference else "rival",
             "median": medians,
             "remark": self.remark,
             "rounds": self.rounds,

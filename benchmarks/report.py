@@ -32,6 +32,7 @@ class Verdict:
             "metric": self.target.metric,
             "contestant": self.target.contestant,
             "of": self.target.of,
+            "per": self.target.per,
             "at_most": self.bound,
             "measured": self.measured,
             "met": self.met,

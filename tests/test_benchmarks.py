@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks import __main__ as every
-from benchmarks import harness, report
+from benchmarks import harness, report, summary
 from benchmarks.question import Case, Contestant, NotOffered, Question, Target
 
 
@@ -131,3 +131,10 @@ def test_what_is_not_offered_is_no_failure():
     assert harness.note_trouble({"not_offered": str(NotOffered("takes no filter"))}, result)
     assert result.remark == "not offered: takes no filter"
     assert not harness.note_trouble({"seconds": 1.0}, result)
+
+
+def test_the_page_on_performance_shows_the_stored_results():
+    """Figures get onto the page by `python -m benchmarks.summary`, not by hand."""
+    page = summary.PAGE.read_text()
+    assert page.count(summary.BEGIN) == page.count(summary.END) == 1
+    assert summary.updated(page, summary.text()) == page

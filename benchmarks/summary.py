@@ -1,0 +1,103 @@
+"""The stored results as Markdown in ``docs/performance.md``: ``python -m benchmarks.summary``.
+
+What stands between the markers of that page is made here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from benchmarks.__main__ import QUESTIONS
+from benchmarks.files import PROJECT
+from benchmarks.report import figure
+
+PAGE = PROJECT / "docs" / "performance.md"
+RESULTS = PROJECT / "benchmarks" / "results"
+BEGIN, END = "<!-- results -->\n", "<!-- end of results -->\n"
+
+
+def load(folder: Path = RESULTS) -> list[dict[str, Any]]:
+    """The stored results, in the order of the questions."""
+    files = [folder / f"{name}.json" for name in QUESTIONS]
+    return [json.loads(file.read_text()) for file in files if file.exists()]
+
+
+def target_rows(result: dict[str, Any]) -> list[str]:
+    """One line of the table for each target of a question."""
+    lines = []
+    for target in result["targets"]:
+        metric, found, bound = target["metric"], target["measured"], target["at_most"]
+        factor = found / bound if found is not None and bound else None
+        best = best_rival(result, target["case"], metric)
+        if target["per"]:
+            shown = [("-" if value is None else f"{value:.2f}x") for value in (bound, found)]
+        else:
+            shown = [figure(metric, bound), figure(metric, found)]
+        what = target["case"]
+        if metric != "seconds":
+            what += f", {metric.replace('_', ' ')}"
+        if target["per"]:
+            what += f" per {target['per'].replace('_', ' ')}"
+        if target["contestant"] != "fermion":
+            what += f" ({target['contestant']})"
+        bound_text = shown[0] + (f" ({target['of']})" if target["of"] else "")
+        verdict = "met" if target["met"] else "missed" if factor is None else f"{factor:.2f}x"
+        lines.append(f"| {what} | {bound_text} | {shown[1]} | {verdict} | {best} |")
+    return lines
+
+
+def best_rival(result: dict[str, Any], case: str, metric: str) -> str:
+    """The best rival's figure and name."""
+    rivals = [
+        (one["median"][metric], one["contestant"])
+        for one in result["results"]
+        if one["case"] == case and one["kind"] == "rival" and one["median"].get(metric) is not None
+    ]
+    if not rivals:
+        return "-"
+    value, name = min(rivals)
+    return f"{figure(metric, value)} ({name})"
+
+
+def text(folder: Path = RESULTS) -> str:
+    """What belongs between the markers."""
+    results = load(folder)
+    if not results:
+        return "Nothing measured yet.\n"
+    lines = []
+    for result in results:
+        if not result["targets"]:
+            continue
+        lines += [f"**{result['title']}**", ""]
+        lines += ["| what | target | measured | | best rival |", "|---|---|---|---|---|"]
+        lines += [*target_rows(result), ""]
+    machines = {
+        f"{m['processor']}, {m['cores']} cores, {m['memory_gib']} GiB, {m['system']}, "
+        f"Python {m['python']}"
+        for m in (result["machine"] for result in results)
+    }
+    dates = sorted({result["date"] for result in results})
+    versions: dict[str, set[str]] = {}
+    for result in results:
+        for name, version in result["machine"]["packages"].items():
+            versions.setdefault(name, set()).add(version)
+    packages = ", ".join(f"{name} {'/'.join(sorted(v))}" for name, v in versions.items())
+    lines += [
+        f"Measured {' to '.join(dict.fromkeys([dates[0], dates[-1]]))} on {m}."
+        for m in sorted(machines)
+    ]
+    lines += [f"Versions: {packages}."]
+    return "\n".join(lines) + "\n"
+
+
+def updated(page: str, content: str) -> str:
+    """A page with other content between its markers."""
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}{content}{END}{after}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(updated(PAGE.read_text(), text()))
