@@ -265,9 +265,8 @@ class Writer:
     def _place(self, streams: Sequence[EncodedStream]) -> None:
         for stream in streams:
             if stream.pages:
-                if self.options.align == PAGE_ALIGNMENT:
-                    # Pages are multiples of it, so where one starts right all the next ones do.
-                    self._put(bytes((ALIGNED_PAGE_START - self._position) % PAGE_ALIGNMENT))
+                # Pages are multiples of it, so where one starts right all the next ones do.
+                self._put(bytes(self._gap_before_page()))
                 stream.record.offset = self._position
                 if stream.bloom is not None:
                     self._blooms.append((stream.record, stream.bloom))
@@ -277,9 +276,16 @@ class Writer:
     def _pad_to_block(self, block_bytes: int, streams: Sequence[EncodedStream]) -> None:
         """Start a block of storage where the stripe would cross its end and little is lost."""
         size = sum(len(page) for stream in streams for page in stream.pages)
+        size += self._gap_before_page()
         room = -self._position % block_bytes
         if room < size and room <= BLOCK_PADDING_MAX * block_bytes:
             self._put(bytes(room))
+
+    def _gap_before_page(self) -> int:
+        """Bytes up to where a page may start."""
+        if self.options.align != PAGE_ALIGNMENT:
+            return 0
+        return (ALIGNED_PAGE_START - self._position) % PAGE_ALIGNMENT
 
     def _put(self, data: bytes) -> None:
         self._sink.write(data)

@@ -15,7 +15,15 @@ from fermion.options import PROFILES, WriteOptions
 HELP = "convert a Parquet file to a Fermion file, or back"
 PARQUET_SUFFIXES = (".parquet", ".parq", ".pq")
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
-_FERMION_OPTIONS = ("profile", "checksum", "stripe_rows", "stripe_bytes", "page_bytes", "threads")
+_FERMION_OPTIONS = (
+    "profile",
+    "codec",
+    "checksum",
+    "stripe_rows",
+    "stripe_bytes",
+    "page_bytes",
+    "threads",
+)
 _PARQUET_OPTIONS = ("compression", "row_group_size")
 
 
@@ -28,8 +36,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--compression-level", type=int, metavar="N", help="of either format")
     fermion = parser.add_argument_group("when B is a Fermion file")
     fermion.add_argument("--profile", choices=PROFILES)
-    checksums = get_args(get_type_hints(WriteOptions)["checksum"])
-    fermion.add_argument("--checksum", choices=checksums)
+    types = get_type_hints(WriteOptions)
+    fermion.add_argument("--codec", choices=get_args(types["codec"]))
+    fermion.add_argument("--checksum", choices=get_args(types["checksum"]))
     fermion.add_argument("--stripe-rows", type=int, metavar="N")
     fermion.add_argument("--stripe-bytes", type=byte_count, metavar="SIZE", help="such as 64M")
     fermion.add_argument("--page-bytes", type=byte_count, metavar="SIZE")

@@ -11,7 +11,7 @@ from fermion.options import WriteOptions
 from fermion.values import PhysicalKind
 
 # Without those that refuse some values: constant, narrow, alp.
-_ANY = ("plain", "zstd")
+_ANY = ("plain", "zstd", "lz4")
 _NUMBERS = (*_ANY, "dictionary", "rle", "byte_stream_split", "pcodec")
 _ENCODINGS = {
     PhysicalKind.BITS: (*_ANY, "bitmap"),

@@ -28,6 +28,7 @@ LAYOUTS = st.fixed_dictionaries(
         "stripe_rows": st.sampled_from([1, 7, 64, 10_000]),
         "checksum": st.sampled_from(["crc32c", "crc32", "none"]),
         "align": st.sampled_from([8, 64]),
+        "codec": st.sampled_from(["zstd", "lz4"]),
     }
 )
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import struct
 from types import ModuleType
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import fermion
 from fermion import kernels as compiled
 from fermion.encodings import fsst
 from fermion.encodings.decoding import TreeSlice, decode_trees
@@ -302,6 +305,20 @@ def test_a_page_of_symbols_is_never_larger_than_a_plain_one(kind: str, count: in
     chunk = encode_chunk(values, BINARY, cuts, options=WriteOptions(), forced="fsst")
     assert len(chunk.pages[0]) <= 16 + plain_size(values, BINARY)
     assert_slots_same(chunk, cuts, BINARY, values, [(0, count), (count // 2, count)])
+
+
+@pytest.mark.parametrize("profile", ["fast", "random"])
+def test_null_slots_are_left_out_of_pages_of_symbols(profile: str):
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(["carefully", "final", "deposits"], 9)) for _ in range(3000)]
+    table = pa.table({"a": [text if i % 3 == 0 else None for i, text in enumerate(texts)]})
+    sink = io.BytesIO()
+    fermion.write_table(table, sink, profile=profile, page_rows_max=1000)
+    with fermion.open(sink.getvalue()) as file:
+        (chunk,) = file.column("a").streams[1].chunks
+        assert {page.encoding for page in chunk.pages} == {"fsst"}
+        assert file.read().equals(table)
+        assert file.take([3, 4, 2999]).equals(table.take([3, 4, 2999]))
 
 
 def test_a_value_that_symbols_only_make_longer_is_stored_plain():
