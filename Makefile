@@ -16,7 +16,7 @@ BENCH := .venv-bench
 BENCH_READY := $(BENCH)/ready
 PAIMON := .venv-bench-paimon
 PACKAGES := fermion fermion_table spark_ext
-EXTRAS := spark,polars,duckdb,pandas,cli
+EXTRAS := spark,polars,duckdb,pandas,s3,cli
 KERNELS := $(wildcard $(addprefix fermion/kernels/*., pyx pxi pxd h))
 
 LINT := $(RUN)/ruff check . && $(RUN)/ruff format --check . && $(RUN)/mypy && $(RUN)/lint-imports

@@ -17,22 +17,29 @@ from fsspec.implementations.dirfs import DirFileSystem
 
 from fermion_table.errors import UnsafeStorage
 from fermion_table.paths import TEMPORARY_SUFFIX, check_path, unique_name
-from fermion_table.storage import CreateResult, StoredObject
+from fermion_table.storage import METADATA_BYTES_MAX, CreateResult, StoredObject
 
 _log = logging.getLogger(__name__)
 
+OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"}
+"""Protocols of storages without directories, where a range may be longer than the object."""
 PROBE_THREADS = 8
 PROBE_KEYS = 50
 
 _memory_lock = threading.Lock()
 """fsspec's memory file system looks, then stores: this makes the two one step."""
 
+_probe_lock = threading.Lock()
+_probed: set[tuple[str, str]] = set()
+"""File systems, and buckets of them, that have passed the probe in this process."""
+
 
 class FsspecStore:
     """A table behind an fsspec URL.
 
-    ``memory://`` is trusted. Any other file system is probed before its first commit, and
-    refused if it has no conditional create of its own or the probe finds two winners.
+    ``memory://`` is trusted. Any other file system is probed before a process commits to it (or to
+    a bucket of it) first, and refused if it has no conditional create of its own or the probe finds
+    two winners. That of s3fs is a PUT with ``If-None-Match: *``.
 
     Parameters
     ----------
@@ -65,11 +72,26 @@ class FsspecStore:
         self._connect()
 
     def read(self, path: str) -> bytes:
-        """All bytes of an object."""
-        return bytes(self.filesystem.cat_file(self._inside(path)))
+        """All bytes of an object, in one request where a range may be longer than the object."""
+        full = self._inside(path)
+        if _protocol(self.filesystem) in OBJECT_STORES:
+            try:
+                return bytes(self.filesystem.cat_file(full, start=0, end=METADATA_BYTES_MAX))
+            except FileNotFoundError:
+                raise
+            except (OSError, ValueError):  # it may be empty
+                _log.debug("%s: %s can't be read by a range", self.location, path)
+        return bytes(self.filesystem.cat_file(full))
 
     def exists(self, path: str) -> bool:
-        """Whether the object exists."""
+        """Whether the object exists; one request, and no listing, of an object store."""
+        if _protocol(self.filesystem) in OBJECT_STORES:
+            try:
+                return bool(self.filesystem.cat_file(self._inside(path), start=0, end=1))
+            except FileNotFoundError:
+                return False
+            except (OSError, ValueError):  # it may be empty, or no range can be asked for
+                _log.debug("%s: %s can't be read in part", self.location, path)
         self.filesystem.invalidate_cache()
         return bool(self.filesystem.isfile(self._inside(path)))
 
@@ -97,7 +119,11 @@ class FsspecStore:
     def create_if_absent(self, path: str, data: bytes) -> CreateResult:
         """The file system's own conditional create, after the probe."""
         if not self._trusted:
-            self._probe()
+            place = self.filesystem._fs_token, self._root.split("/", 1)[0]
+            with _probe_lock:
+                if place not in _probed:
+                    self._probe()
+                    _probed.add(place)
             self._trusted = True
         return self._create(self._inside(path), data)
 
@@ -116,8 +142,8 @@ class FsspecStore:
     def locate(self, path: str, *, for_writing: bool = False) -> str:
         """The URL of an object."""
         full = self._inside(path)
-        if for_writing:
-            with contextlib.suppress(NotImplementedError):  # object stores have no directories
+        if for_writing and _protocol(self.filesystem) not in OBJECT_STORES:
+            with contextlib.suppress(NotImplementedError):
                 self.filesystem.makedirs(full.rsplit("/", 1)[0], exist_ok=True)
         return str(self.filesystem.unstrip_protocol(full))
 

@@ -37,3 +37,17 @@ def open_store(
     if isinstance(filesystem, LocalFileSystem):
         return LocalStore(path, durability=durability)
     return FsspecStore(text, storage_options=storage_options)
+
+
+def location_size(location: str, storage_options: dict[str, Any] | None = None) -> int:
+    """Bytes of a file anywhere: of another table's, to which a clone's entries point.
+
+    Raises
+    ------
+    FileNotFoundError, OSError
+    """
+    if "://" not in location and "::" not in location:
+        return os.stat(location).st_size
+    filesystem, path = fsspec.core.url_to_fs(location, **(storage_options or {}))
+    filesystem.invalidate_cache()
+    return int(filesystem.size(path))

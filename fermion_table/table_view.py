@@ -271,7 +271,8 @@ def _batch_filter(
 def _check_file(store: AtomicStore, entry: Entry) -> list[str]:
     """What is wrong with a data file, in words."""
     try:
-        with fermion.open(store.locate(entry.path), storage_options=store.storage_options) as file:
+        location = entry.external_path or store.locate(entry.path)
+        with fermion.open(location, storage_options=store.storage_options) as file:
             if file.num_rows != entry.rows:
                 return [f"{file.num_rows} rows, the entry says {entry.rows}"]
             return [str(problem) for problem in file.verify().problems]

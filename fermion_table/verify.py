@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from fermion_table import hints, json_codec
 from fermion_table.errors import CorruptMetadata, TableError, TableNotFound
 from fermion_table.history import list_ids
+from fermion_table.location import location_size
 from fermion_table.manifest import DeletionVector, Entry, ManifestReference, decode_manifest
 from fermion_table.manifest_store import read_stored
 from fermion_table.packed_manifest import decode_packed
@@ -57,7 +59,7 @@ class VerifyReport:
     snapshots, manifests, schemas, data_files
         Objects checked, each once.
     external_files
-        Data files of other tables (a clone's), which were not looked at.
+        Of them, those of other tables (a clone's).
     data_bytes
         Bytes of the data files.
     problems
@@ -83,7 +85,7 @@ class VerifyReport:
             f"{self.data_files} data files ({self.data_bytes} bytes)"
         )
         if self.external_files:
-            counts += f", {self.external_files} files of other tables not looked at"
+            counts += f", {self.external_files} of them in other tables"
         verdict = "sound" if self.ok else f"{len(self.problems)} problems"
         return "\n".join([f"{counts}: {verdict}", *(f"  {problem}" for problem in self.problems)])
 
@@ -304,30 +306,37 @@ class _Walk:
             self._error(reference.path, "a schema", error)
 
     def _check_data_file(self, entry: Entry) -> None:
-        if entry.external_path is not None:
-            self.external.add(entry.external_path)
-            return
         vector = entry.deletion_vector
         if vector is not None and vector not in self.vectors:
             self.vectors.add(vector)
             self._check_size(vector.path, vector.offset + vector.size, exact=False)
-        if entry.path in self.files:
+        if entry.file in self.files:
             return
-        self.files[entry.path] = entry.size
-        self._check_size(entry.path, entry.size)
-        if self.check_file is not None:
+        self.files[entry.file] = entry.size
+        if entry.external_path is not None:
+            self.external.add(entry.external_path)
+        if self._check_size(entry.file, entry.size) and self.check_file is not None:
             for found in self.check_file(entry):
-                self._problem(entry.path, "a sound data file", found)
+                self._problem(entry.file, "a sound data file", found)
 
-    def _check_size(self, path: str, expected: int, *, exact: bool = True) -> None:
+    def _check_size(self, path: str, expected: int, *, exact: bool = True) -> bool:
+        """Whether a file has the size it should have."""
         try:
-            found = self.store.size(path)
+            found = self._size(path)
         except (TableError, OSError) as error:
             self._error(path, f"a file of {expected} bytes", error)
-            return
+            return False
         if found < expected or (exact and found != expected):
             at_least = "" if exact else "at least "
             self._problem(path, f"{at_least}{expected} bytes", f"{found} bytes")
+            return False
+        return True
+
+    def _size(self, path: str) -> int:
+        """Bytes of a file: of this table by its name, of another one by its location."""
+        if "://" in path or os.path.isabs(path):
+            return location_size(path, self.store.storage_options)
+        return self.store.size(path)
 
     def _error(self, path: str, expected: str, error: Exception) -> None:
         if isinstance(error, CorruptMetadata):

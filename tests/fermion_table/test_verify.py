@@ -143,13 +143,20 @@ def test_data_files_are_looked_into_on_request(store: MemoryStore) -> None:
     ]
 
 
-def test_files_of_other_tables_are_counted_and_left_alone(store: MemoryStore) -> None:
-    entry = made_up_entry("x", external_path="/elsewhere/x.fermion")
+def test_files_of_other_tables_are_looked_at(store: MemoryStore, tmp_path: Path) -> None:
+    other = tmp_path / "x.fermion"
+    other.write_bytes(bytes(110))
+    entry = made_up_entry("x", external_path=str(other))
     commit(store, CommitRequest(kind="append", added=[msgspec.structs.replace(entry, path="")]))
     report = verify(store)
-    assert report.ok
+    assert report.ok, report
     assert report.external_files == 1
-    assert "other tables" in str(report)
+    assert "1 of them in other tables" in str(report)
+    assert "is broken" in str(verify(store, check_file=lambda each: [f"{each.file} is broken"]))
+    other.write_bytes(b"short")
+    assert f"{other}: expected 110 bytes, found 5 bytes" in str(verify(store))
+    other.unlink()
+    assert f"{other}: expected a file of 110 bytes, found no such object" in str(verify(store))
 
 
 def test_a_manifest_that_leads_out_of_the_table_is_a_problem(store: MemoryStore) -> None:
