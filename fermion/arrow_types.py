@@ -72,6 +72,24 @@ class Node:
     physical: PhysicalType | None = None
     order: Order = Order.NONE
 
+    def renamed(self, name: str) -> Node:
+        """The same tree under another name: columns of one shape differ in nothing else."""
+        if name == self.name:
+            return self
+        return Node(
+            name,
+            self.kind,
+            self.type,
+            self.storage,
+            self.nullable,
+            self.children,
+            self.validity,
+            self.stream,
+            self.stop,
+            self.physical,
+            self.order,
+        )
+
     def walk(self) -> Iterator[Node]:
         """This node and all below it, depth first."""
         yield self

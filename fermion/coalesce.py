@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One contiguous read and the wanted ranges inside it.
-
-    Attributes
-    ----------
-    offset, length
-        Bytes of the file, from ``offset`` on.
-    members
-        Indices into the list of wanted ranges.
-    """
-
-    offset: int
-    length: int
-    members: tuple[int, ...]
+import numpy as np
 
 
 def coalesce(
-    ranges: Sequence[tuple[int, int]], *, gap_bytes_max: int, span_bytes_max: int
-) -> list[Request]:
+    ranges: np.ndarray, *, gap_bytes_max: int, span_bytes_max: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Join ranges that lie near each other.
 
     Parameters
     ----------
     ranges
-        (offset, length) pairs in any order, overlaps allowed; empty ones are left out.
+        ``int64``, shape (n, 2): offset and length of each, in any order, overlaps allowed; empty
+        ones are left out.
     gap_bytes_max
         Two ranges with at most this many unwanted bytes between them share a request.
     span_bytes_max
@@ -39,25 +22,27 @@ def coalesce(
 
     Returns
     -------
-    Requests in file order; every non-empty range is a member of exactly one.
+    requests, members
+        ``int64``, shape (m, 2): offset and length of each contiguous read, in file order; and
+        ``int64``, shape (n,): the request that holds each range, -1 for an empty one.
     """
-    order = sorted(
-        (index for index, (_, length) in enumerate(ranges) if length), key=ranges.__getitem__
-    )
-    requests: list[Request] = []
-    members: list[int] = []
-    start = stop = 0
-    for index in order:
-        offset, length = ranges[index]
-        end = offset + length
-        fits = offset - stop <= gap_bytes_max and max(end, stop) - start <= span_bytes_max
-        if members and (fits or end <= stop):
-            members.append(index)
-            stop = max(stop, end)
-            continue
-        if members:
-            requests.append(Request(start, stop - start, tuple(members)))
-        members, start, stop = [index], offset, end
-    if members:
-        requests.append(Request(start, stop - start, tuple(members)))
-    return requests
+    members = np.full(len(ranges), -1, np.int64)
+    order = np.flatnonzero(ranges[:, 1])
+    order = order[np.argsort(ranges[order, 0], kind="stable")]
+    if not len(order):
+        return np.zeros((0, 2), np.int64), members
+    offsets = ranges[order, 0]
+    stops = np.maximum.accumulate(offsets + ranges[order, 1])
+    breaks = np.flatnonzero(offsets[1:] - stops[:-1] > gap_bytes_max) + 1
+    firsts: list[int] = []
+    first, count = 0, len(order)
+    while first < count:
+        firsts.append(first)
+        limit = max(int(offsets[first]) + span_bytes_max, int(stops[first]))
+        after = int(np.searchsorted(breaks, first, "right"))
+        gap = int(breaks[after]) if after < len(breaks) else count
+        first = max(first + 1, min(int(np.searchsorted(stops, limit, "right")), gap))
+    starts = offsets[firsts]
+    ends = np.array([*firsts[1:], count], np.int64)
+    members[order] = np.repeat(np.arange(len(firsts)), ends - np.array(firsts, np.int64))
+    return np.stack((starts, stops[ends - 1] - starts), axis=1), members

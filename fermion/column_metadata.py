@@ -124,7 +124,7 @@ def describe_columns(index: FileIndex, columns: Sequence[Projected]) -> list[Col
     """Several columns at once: their CMBs are read together, and so are all page headers."""
     ordinals = [column.ordinal for column in columns]
     blocks = index.blocks(ordinals)
-    lengths = [length for _, length in index.cit.ranges(ordinals)]
+    lengths = index.cit.ranges(ordinals)[:, 1].tolist()
     places = [
         (page.offset, min(page.length, PAGE_HEADER.itemsize))
         for ordinal, block in zip(ordinals, blocks, strict=True)

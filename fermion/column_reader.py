@@ -33,6 +33,9 @@ from fermion.values import BITS, UINT32, Bits, PhysicalType, Values
 
 COLUMNS_PER_TASK = 32
 
+FetchedPages = dict[tuple[int, int], memoryview]
+"""Bytes that are here already, by offset and length."""
+
 
 class ColumnTask:
     """Reads one column of one stripe in rounds: plan, fetch, decode, until every level is there.
@@ -360,18 +363,23 @@ def null_column(node: Node, rows: int, where: str) -> pa.Array:
 
 
 def read_columns(
-    source: CountingSource, tasks: Sequence[ColumnTask], executor: Executor | None
+    source: CountingSource,
+    tasks: Sequence[ColumnTask],
+    executor: Executor | None,
+    pages: FetchedPages,
 ) -> list[pa.Array]:
     """Fetch, decode and assemble some columns of one stripe.
 
     Pages of all columns are fetched together, so that neighbours share requests; columns are
-    decoded side by side where there is an executor.
+    decoded side by side where there is an executor. What ``pages`` holds is not fetched again.
     """
     pending = list(tasks)
     while pending := [task for task in pending if not task.is_done]:
         wanted = [task.plan() for task in pending]
         flat = [each for ranges in wanted for each in ranges]
-        buffers = source.read_many(flat, executor if not source.source.is_local else None)
+        missing = [each for each in flat if each not in pages]
+        fetched = iter(source.read_many(missing, None if source.source.is_local else executor))
+        buffers = [pages[each] if each in pages else next(fetched) for each in flat]
         supplied, at = [], 0
         for ranges in wanted:
             supplied.append(buffers[at : at + len(ranges)])

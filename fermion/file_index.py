@@ -76,7 +76,12 @@ class FileIndex:
             else UnindexedColumns(source, self.footer, self.where)
         )
         self._nodes: dict[int, Node] = {}
+        self._shape_nodes: dict[int, Node] = {}
         self._fields: dict[int, pa.Field] = {}
+        # Buffer (from 1 on; 0: not read yet), first byte and length of each column's CMB.
+        columns = self.footer.num_columns + self.footer.num_system_columns
+        self._block_places = np.zeros((columns, 3), np.int64)
+        self._block_buffers = [memoryview(b"")]
         self._blocks: dict[int, ColumnBlock | None] = {}
 
     def _sections_bytes(self) -> memoryview:
@@ -156,23 +161,40 @@ class FileIndex:
     @cached_property
     def schema(self) -> pa.Schema:
         """The exact Arrow schema; building it looks at every column."""
-        shapes = self.schema_area
-        fields = [
-            self._with_id(shapes.shape(shape).with_name(name), ordinal)
-            for ordinal, (name, shape) in enumerate(
-                zip(self.all_names, shapes.shape_ids().tolist(), strict=True)
-            )
-        ]
-        return pa.schema(fields, metadata=shapes.metadata())
+        return pa.schema(self.all_fields(), metadata=self.schema_area.metadata())
 
-    def _with_id(self, field: pa.Field, ordinal: int) -> pa.Field:
+    def all_fields(self) -> list[pa.Field]:
+        """The field of every column."""
+        if len(self._fields) < self.footer.num_columns:
+            shapes = self.schema_area.shape_ids().tolist()
+            fields = map(self._field, shapes, self.all_names, self._all_field_ids())
+            self._fields = dict(enumerate(fields))
+        return [self._fields[ordinal] for ordinal in range(self.footer.num_columns)]
+
+    def all_trees(self) -> list[Node]:
+        """The tree of every column; those of one shape share it, under the name of the first."""
+        shapes = self.schema_area.shape_ids().tolist()
+        return list(map(self._tree, shapes, self.all_names))
+
+    def _all_field_ids(self) -> list[int]:
         if self._field_ids is None:
+            return [FIELD_ID_NONE] * self.footer.num_columns
+        return np.frombuffer(self.tail.view(*self._field_ids), "<u4").tolist()
+
+    def _field(self, shape: int, name: str, field_id: int) -> pa.Field:
+        field = self.schema_area.shape(shape).with_name(name)
+        if field_id == FIELD_ID_NONE:
             return field
-        data = self.tail.view(self._field_ids[0] + 4 * ordinal, 4)
-        value = int.from_bytes(data, "little")
-        if value == FIELD_ID_NONE:
-            return field
-        return field.with_metadata({**(field.metadata or {}), FIELD_ID_KEY: str(value).encode()})
+        metadata = {**(field.metadata or {}), FIELD_ID_KEY: str(field_id).encode()}
+        return field.with_metadata(metadata)
+
+    def _tree(self, shape: int, name: str) -> Node:
+        """The tree of a shape, under the name of the column that first asked for it."""
+        node = self._shape_nodes.get(shape)
+        if node is None:
+            field = self.schema_area.shape(shape).with_name(name)
+            node = self._shape_nodes[shape] = column_node(field, where=self.where)
+        return node
 
     def find(self, name: str) -> int:
         """The ordinal of the one column of this name.
@@ -197,18 +219,22 @@ class FileIndex:
         """The field of a column; its name is looked up unless it is given."""
         field = self._fields.get(ordinal)
         if field is None:
-            shapes = self.schema_area
-            (shape,) = shapes.shape_ids([ordinal]).tolist()
+            (shape,) = self.schema_area.shape_ids([ordinal]).tolist()
             found = name if name is not None else self.all_names[ordinal]
-            field = self._with_id(shapes.shape(shape).with_name(found), ordinal)
-            self._fields[ordinal] = field
+            field_id = FIELD_ID_NONE
+            if self._field_ids is not None:
+                data = self.tail.view(self._field_ids[0] + 4 * ordinal, 4)
+                field_id = int.from_bytes(data, "little")
+            field = self._fields[ordinal] = self._field(shape, found, field_id)
         return field
 
     def node(self, ordinal: int, name: str | None = None) -> Node:
         """The tree of a column."""
         node = self._nodes.get(ordinal)
         if node is None:
-            node = self._nodes[ordinal] = column_node(self.field(ordinal, name), where=self.where)
+            (shape,) = self.schema_area.shape_ids([ordinal]).tolist()
+            found = self.field(ordinal, name).name
+            node = self._nodes[ordinal] = self._tree(shape, found).renamed(found)
         return node
 
     def blocks(self, ordinals: Iterable[int]) -> list[ColumnBlock | None]:
@@ -218,25 +244,41 @@ class FileIndex:
         """
         wanted = list(ordinals)
         missing = [ordinal for ordinal in dict.fromkeys(wanted) if ordinal not in self._blocks]
-        if missing:
-            self._load_blocks(missing)
+        buffers, places = self.block_places(missing)
+        for ordinal, (buffer, at, size) in zip(missing, places.tolist(), strict=True):
+            data = buffers[buffer][at : at + size]
+            self._blocks[ordinal] = self._block(ordinal, data) if size else None
         return [self._blocks[ordinal] for ordinal in wanted]
 
-    def _load_blocks(self, ordinals: Sequence[int]) -> None:
-        ranges = self.cit.ranges(ordinals)
-        for ordinal, data in zip(ordinals, self._read_blocks(ranges), strict=True):
-            self._blocks[ordinal] = self._block(ordinal, data) if len(data) else None
+    def block_places(self, ordinals: Sequence[int]) -> tuple[list[memoryview], np.ndarray]:
+        """Where the bytes of each column's CMB are, none for one that is null in every row.
 
-    def _read_blocks(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
+        Bytes that are not loaded yet are read together.
+
+        Returns
+        -------
+        buffers, places
+            As `CountingSource.read_places` gives them.
+        """
+        wanted = np.asarray(ordinals, np.int64)
+        missing = np.unique(wanted[self._block_places[wanted, 0] == 0])
+        if len(missing):
+            buffers, places = self._read_blocks(self.cit.ranges(missing))
+            places[:, 0] += len(self._block_buffers)
+            self._block_places[missing] = places
+            self._block_buffers += buffers
+        return self._block_buffers, self._block_places[wanted]
+
+    def _read_blocks(self, ranges: np.ndarray) -> tuple[list[memoryview], np.ndarray]:
         footer, start = self.footer, self._prefetched_offset
-        if start <= min((offset for offset, length in ranges if length), default=start):
-            return [self._prefetched[at - start : at - start + length] for at, length in ranges]
+        present = ranges[ranges[:, 1] > 0]
+        if not len(present) or start <= int(present[:, 0].min()):
+            return [self._prefetched], _places_within(ranges, start)
         small = footer.cmb_length <= self.options.eager_load_threshold
         if small and not self.source.source.is_local and len(ranges) > footer.num_columns // 10:
             area = self.source.read(footer.cmb_offset, footer.cmb_length)
-            base = footer.cmb_offset
-            return [area[at - base : at - base + length] for at, length in ranges]
-        return self.source.read_many(ranges)
+            return [area], _places_within(ranges, footer.cmb_offset)
+        return self.source.read_places(ranges)
 
     def _block(self, ordinal: int, data: memoryview) -> ColumnBlock:
         footer = self.footer
@@ -256,3 +298,11 @@ class FileIndex:
         )
         block.check_stripe_rows(self.stripe_rows)
         return block
+
+
+def _places_within(ranges: np.ndarray, start: int) -> np.ndarray:
+    """Places of byte ranges of the file in the one buffer that starts at ``start`` of it."""
+    places = np.zeros((len(ranges), 3), np.int64)
+    places[:, 1] = np.where(ranges[:, 1] > 0, ranges[:, 0] - start, 0)
+    places[:, 2] = ranges[:, 1]
+    return places

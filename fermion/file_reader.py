@@ -445,6 +445,8 @@ class _KnownNames:
 
 
 def _renamed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    if batch.schema.equals(schema, check_metadata=True):
+        return batch
     return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 
 

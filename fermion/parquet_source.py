@@ -54,10 +54,9 @@ class ParquetSource:
         import pyarrow.parquet as pq  # takes as long to load as all of this package
 
         metadata = pq.read_metadata(self._handle)
-        largest = max(
-            (_stored_bytes(metadata.row_group(i)) for i in range(metadata.num_row_groups)),
-            default=0,
-        )
+        # Not what its columns say: pyarrow ends the process where one of them is damaged.
+        sizes = (metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
+        largest = max(sizes, default=0)
         # Row groups of ordinary size are read at once; of larger ones every column gets a buffer.
         buffer = max(64 * MIB // max(metadata.num_columns, 1), 16 * 1024)
         return pq.ParquetFile(
@@ -165,11 +164,6 @@ def _num_rows(metadata: pq.FileMetaData) -> int:
     groups = range(metadata.num_row_groups)
     counted = sum(metadata.row_group(index).num_rows for index in groups)
     return counted if groups else metadata.num_rows
-
-
-def _stored_bytes(group: pq.RowGroupMetaData) -> int:
-    columns = (group.column(index) for index in range(group.num_columns))
-    return sum(column.total_compressed_size for column in columns)
 
 
 def _texts(entries: Mapping[bytes, bytes]) -> dict[str, str]:

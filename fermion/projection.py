@@ -27,10 +27,11 @@ class Projected:
     ----------
     ordinal
         The column's ordinal; -1 for a virtual column of batch mode.
-    node
-        Its tree without the fields that nobody asked for; None for a virtual column.
     field
         The field of the result.
+    tree
+        Its tree without the fields that nobody asked for; None for a virtual column. Columns of
+        one shape may share it, under the name of any of them.
     as_dictionary
         Whether the result is an Arrow dictionary.
     shared
@@ -39,9 +40,14 @@ class Projected:
 
     ordinal: int
     field: pa.Field
-    node: Node | None = None
+    tree: Node | None = None
     as_dictionary: bool = False
     shared: DictionaryRecord | None = None
+
+    @property
+    def node(self) -> Node | None:
+        """The tree under the column's own name."""
+        return None if self.tree is None else self.tree.renamed(self.field.name)
 
 
 def project(index: FileIndex, columns: Sequence[ColumnName] | None) -> list[Projected]:
@@ -58,11 +64,8 @@ def project(index: FileIndex, columns: Sequence[ColumnName] | None) -> list[Proj
     ColumnNotFoundError, InvalidArgumentError
     """
     if columns is None:
-        names = index.all_names
-        return [
-            Projected(ordinal, index.field(ordinal, names[ordinal]), index.node(ordinal))
-            for ordinal in range(index.footer.num_columns)
-        ]
+        ordinals = range(index.footer.num_columns)
+        return list(map(Projected, ordinals, index.all_fields(), index.all_trees()))
     if isinstance(columns, str):
         raise InvalidArgumentError(f"columns={columns!r}: expected a list of names")
     wanted: dict[int | str, list[tuple[str, ...]]] = {}

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fermion.coalesce import Request, coalesce
+import numpy as np
+
+from fermion.coalesce import coalesce
 from fermion.errors import TruncatedFileError
 
 if TYPE_CHECKING:
@@ -210,26 +212,39 @@ class CountingSource:
         executor
             Runs the requests side by side where there is more than one.
         """
-        requests = coalesce(
+        wanted = np.array(ranges, np.int64).reshape(-1, 2)
+        buffers, places = self.read_places(wanted, executor)
+        return [buffers[buffer][at : at + size] for buffer, at, size in places.tolist()]
+
+    def read_places(
+        self, ranges: np.ndarray, executor: Executor | None = None
+    ) -> tuple[list[memoryview], np.ndarray]:
+        """The same without an object a range, for thousands of them.
+
+        Parameters
+        ----------
+        ranges
+            ``int64``, shape (n, 2): offset and length of each.
+
+        Returns
+        -------
+        buffers, places
+            At least one buffer, and ``int64``, shape (n, 3): in which buffer each range lies, from
+            which byte on, and its length.
+        """
+        requests, members = coalesce(
             ranges, gap_bytes_max=self.gap_bytes_max, span_bytes_max=self.span_bytes_max
         )
-        if executor is not None and len(requests) > 1:
-            buffers = list(executor.map(self._perform, requests))
-        else:
-            buffers = [self._perform(request) for request in requests]
-        parts = [memoryview(b"")] * len(ranges)
-        used = 0
-        for request, buffer in zip(requests, buffers, strict=True):
-            for index in request.members:
-                offset, length = ranges[index]
-                begin = offset - request.offset
-                parts[index] = buffer[begin : begin + length]
-                used += length
-        self._count(len(requests), sum(request.length for request in requests), used)
-        return parts
-
-    def _perform(self, request: Request) -> memoryview:
-        return self.source.read(request.offset, request.length)
+        run = map if executor is None or len(requests) < 2 else executor.map
+        buffers = list(run(self.source.read, *requests.T.tolist()))
+        places = np.zeros((len(ranges), 3), np.int64)
+        if len(requests):
+            held = members >= 0
+            places[held, 0] = members[held]
+            places[held, 1] = ranges[held, 0] - requests[members[held], 0]
+            places[:, 2] = ranges[:, 1]
+        self._count(len(requests), int(requests[:, 1].sum()), int(ranges[:, 1].sum()))
+        return buffers or [memoryview(b"")], places
 
     def _count(self, requests: int, requested: int, used: int) -> None:
         with self._lock:

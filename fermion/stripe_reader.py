@@ -16,10 +16,11 @@ from fermion.batch_lookup import BatchLookup
 from fermion.bloom import BloomFilter, parse_bloom_record
 from fermion.chunk_details import may_lie_within, page_null_counts
 from fermion.cmb import Chunk, ColumnBlock
-from fermion.column_reader import ColumnTask, read_columns
+from fermion.column_reader import ColumnTask, FetchedPages, read_columns
 from fermion.errors import InvalidFileError
 from fermion.file_index import FileIndex
 from fermion.file_info import BATCH_ID
+from fermion.flat_columns import FlatColumns
 from fermion.global_dictionary import GlobalDictionaries
 from fermion.layout import ALL_NULL_LENGTH, INT64_MAX, INT64_MIN, ChunkFlag, DescType, ExtTag
 from fermion.predicate import (
@@ -54,6 +55,7 @@ class StripeReader:
     def __init__(self, index: FileIndex, executor: Executor | None) -> None:
         self._index, self._executor = index, executor
         checksum, verify = index.footer.checksum_kind, index.options.verify_checksums
+        self._flat = FlatColumns(index, executor)
         self._blooms: dict[int, BloomFilter] = {}
         self._dictionaries = GlobalDictionaries(index.where)
         self._decode = DecodeOptions(checksum, verify, index.where, self._dictionaries)
@@ -63,12 +65,35 @@ class StripeReader:
         self, columns: Sequence[Projected], stripe: int, ranges: RowRanges | None
     ) -> list[pa.Array]:
         """Some rows (None: all) of some columns, in the columns' order."""
+        stored = [column for column in columns if column.tree is not None]
+        found: list[pa.Array | None] = [None] * len(stored)
+        pages: FetchedPages = {}
+        if ranges is None and not any(column.as_dictionary for column in stored):
+            found, pages = self._flat.arrays(
+                [(column.ordinal, column.tree) for column in stored if column.tree], stripe
+            )
+        rest = [column for column, array in zip(stored, found, strict=True) if array is None]
+        others = iter(self._read(rest, stripe, ranges, pages) if rest else ())
+        arrays = iter([next(others) if array is None else array for array in found])
+        return [
+            self._shared(column, next(arrays))
+            if column.tree is not None
+            else self.batches.column(column.field.name, stripe, ranges)
+            for column in columns
+        ]
+
+    def _read(
+        self,
+        columns: Sequence[Projected],
+        stripe: int,
+        ranges: RowRanges | None,
+        pages: FetchedPages,
+    ) -> list[pa.Array]:
         rows = int(self._index.stripe_rows[stripe])
-        stored = [column for column in columns if column.node is not None]
-        blocks = self._index.blocks(column.ordinal for column in stored)
+        blocks = self._index.blocks(column.ordinal for column in columns)
         tasks = [
             ColumnTask(
-                column.node,
+                node,
                 block,
                 stripe,
                 rows,
@@ -76,21 +101,15 @@ class StripeReader:
                 self._decode,
                 as_dictionary=column.as_dictionary,
             )
-            for column, block in zip(stored, blocks, strict=True)
-            if column.node is not None
+            for column, block in zip(columns, blocks, strict=True)
+            if (node := column.node) is not None
         ]
-        found = iter(read_columns(self._index.source, tasks, self._executor))
-        return [
-            self._shared(column, next(found))
-            if column.node is not None
-            else self.batches.column(column.field.name, stripe, ranges)
-            for column in columns
-        ]
+        return read_columns(self._index.source, tasks, self._executor, pages)
 
     def _shared(self, column: Projected, array: pa.Array) -> pa.Array:
         """A column's array, with the dictionary that all its batches share where it has one."""
-        record, node, known = column.shared, column.node, self._dictionaries
-        if record is None or node is None or node.physical is None:
+        record, known = column.shared, self._dictionaries
+        if record is None or (node := column.node) is None or node.physical is None:
             return array
         if not known.knows(record, node.physical):  # all is null so far
             known.add(record, self._index.source.read(*record.place), node.physical)

@@ -15,6 +15,7 @@ from fermion.encodings.protocol import (
     Encoding,
     Node,
     encoding_name,
+    parse_node,
 )
 from fermion.encodings.registry import ENCODINGS
 from fermion.encodings.removed_nulls import Spread
@@ -237,6 +238,38 @@ def decode_tree_codes(
             tree.spread.restore(own)
     assert values is not None
     return codes, values
+
+
+def decode_numbers(
+    data: memoryview,
+    depth: int,
+    letter: str,
+    width: int,
+    count: int,
+    output_bytes_max: int,
+    out: memoryview,
+) -> None:
+    """All values of one node of numbers or fixed-width bytes, for kernels that lack its encoding.
+
+    Parameters
+    ----------
+    data
+        The node, header included.
+    depth
+        How deep it lies in its tree; 1 for the root.
+    letter, width
+        NumPy's kind of the values, and their bytes.
+    out
+        Written: ``count * width`` bytes.
+
+    Raises
+    ------
+    InvalidFileError, UnsupportedEncodingError
+    """
+    node = parse_node(data, 0, len(data), depth)
+    context = DecodeContext(ENCODINGS, None, output_bytes_max)
+    values = np.frombuffer(out, f"<{letter}{width}")
+    context.encoding(node).read_fixed(node, count, 0, count, values, context)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,9 @@ from __future__ import annotations
 import numpy as np
 from typing_extensions import Buffer
 
+from fermion.kernels._compiled_columns import decode_flat as decode_flat
+from fermion.kernels._compiled_columns import flat_chunks as flat_chunks
+
 def crc32c(data: Buffer, seed: int = 0, *, portable: bool = False) -> int:
     """CRC-32C (Castagnoli) of a contiguous buffer.
 

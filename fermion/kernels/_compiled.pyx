@@ -22,7 +22,7 @@ from libc.stdint cimport (
     uint64_t,
     uintptr_t,
 )
-from libc.stdlib cimport calloc, free, qsort
+from libc.stdlib cimport calloc, free, malloc, qsort
 from libc.string cimport memcmp, memcpy, memset
 
 import numpy as np
@@ -44,3 +44,6 @@ include "byte_streams.pxi"
 include "blooms.pxi"
 include "fsst.pxi"
 include "lz4.pxi"
+include "trees.pxi"
+include "blocks.pxi"
+include "columns.pxi"

@@ -415,6 +415,35 @@ def bitpack_encode(values):
     return result[:total]
 
 
+cdef bint _is_bitpacked(
+    const uint8_t* payload, int64_t size, Py_ssize_t width, int64_t count
+) noexcept nogil:
+    """Whether a payload says that it holds so many values of this width, and has their table."""
+    cdef int64_t blocks = (count + BLOCK_VALUES - 1) // BLOCK_VALUES
+    cdef uint32_t stored
+    if size < PAYLOAD_HEADER + 4 * blocks:
+        return False
+    memcpy(&stored, payload + 4, 4)
+    return (
+        payload[0] == 8 * width
+        and not (payload[1] | payload[2] | payload[3])
+        and <int64_t>stored == count
+    )
+
+
+cdef int _unpack_all(
+    const uint8_t* payload, int64_t size, Py_ssize_t width, int64_t start, int64_t stop,
+    int64_t count, void* out, Py_ssize_t* block,
+) noexcept nogil:
+    if width == 1:
+        return _bitpack_decode(payload, size, count, start, stop, <uint8_t*>out, block)
+    if width == 2:
+        return _bitpack_decode(payload, size, count, start, stop, <uint16_t*>out, block)
+    if width == 4:
+        return _bitpack_decode(payload, size, count, start, stop, <uint32_t*>out, block)
+    return _bitpack_decode(payload, size, count, start, stop, <uint64_t*>out, block)
+
+
 cdef dict _BLOCK_ERRORS = {
     BLOCK_OUTSIDE: "its end offset decreases or lies outside of the payload",
     BLOCK_WIDTH: "its width is more than the type has bits, or a reserved byte is set",
@@ -444,18 +473,11 @@ def bitpack_decode(const uint8_t[::1] payload, int64_t count, int64_t start, int
         )
     source = &payload[0]
     memcpy(&stored, source + 4, 4)
-    if source[0] != 8 * width or source[1] or source[2] or source[3] or stored != count:
+    if not _is_bitpacked(source, size, width, count):
         raise ValueError(
             f"expected {count} values of {8 * width} bits, found {stored} of {source[0]}"
         )
     with nogil:
-        if width == 1:
-            error = _bitpack_decode(source, size, count, start, stop, <uint8_t*>data, &block)
-        elif width == 2:
-            error = _bitpack_decode(source, size, count, start, stop, <uint16_t*>data, &block)
-        elif width == 4:
-            error = _bitpack_decode(source, size, count, start, stop, <uint32_t*>data, &block)
-        else:
-            error = _bitpack_decode(source, size, count, start, stop, <uint64_t*>data, &block)
+        error = _unpack_all(source, size, width, start, stop, count, data, &block)
     if error:
         raise ValueError(f"block {block}: {_BLOCK_ERRORS[error]}")

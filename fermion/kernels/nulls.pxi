@@ -83,33 +83,39 @@ def remove_nulls(values, const uint8_t[::1] bits, out):
                 at += 64
 
 
+cdef void _restore_nulls(
+    uint8_t* data, int64_t width, bint aligned, const uint8_t* bits, int64_t start, int64_t count
+) noexcept nogil:
+    """Spread values that lie at the end over ``count`` slots by the bits from ``start`` on."""
+    cdef int64_t valid = _count_bits(bits, start, count), first = _first_set(bits, start, count)
+    cdef int64_t at, source
+    if width == 1:
+        _spread_words(data, bits, start, first, count, valid)
+    elif width == 2 and aligned:
+        _spread_words(<uint16_t*>data, bits, start, first, count, valid)
+    elif width == 4 and aligned:
+        _spread_words(<uint32_t*>data, bits, start, first, count, valid)
+    elif width == 8 and aligned:
+        _spread_words(<uint64_t*>data, bits, start, first, count, valid)
+    else:
+        source = count - valid - 1
+        for at in range(first, count):
+            source += bits[(start + at) >> 3] >> ((start + at) & 7) & 1
+            if source != at:
+                memcpy(data + at * width, data + source * width, width)
+    memset(data, 0, first * width)
+
+
 def restore_nulls(values, const uint8_t[::1] bits, int64_t start):
     """Spread values that lie at the end over the slots whose bits are set, in place."""
     cdef cnp.ndarray array = _output(values)
     cdef uint8_t* data = _bytes_out(array)
-    cdef int64_t width = array.itemsize, count = array.shape[0], first, valid, at, source
+    cdef int64_t width = array.itemsize, count = array.shape[0]
     cdef bint aligned = _is_aligned(array)
     _bit_range(bits.shape[0], start, count, "bits")
-    if count == 0:
-        return
-    with nogil:
-        valid = _count_bits(&bits[0], start, count)
-        first = _first_set(&bits[0], start, count)
-        if width == 1:
-            _spread_words(data, &bits[0], start, first, count, valid)
-        elif width == 2 and aligned:
-            _spread_words(<uint16_t*>data, &bits[0], start, first, count, valid)
-        elif width == 4 and aligned:
-            _spread_words(<uint32_t*>data, &bits[0], start, first, count, valid)
-        elif width == 8 and aligned:
-            _spread_words(<uint64_t*>data, &bits[0], start, first, count, valid)
-        else:
-            source = count - valid - 1
-            for at in range(first, count):
-                source += bits[(start + at) >> 3] >> ((start + at) & 7) & 1
-                if source != at:
-                    memcpy(data + at * width, data + source * width, width)
-        memset(data, 0, first * width)
+    if count:
+        with nogil:
+            _restore_nulls(data, width, aligned, &bits[0], start, count)
 
 
 cdef uint64_t _extract_bits(uint64_t word, uint64_t wanted) noexcept nogil:
@@ -157,27 +163,37 @@ def remove_nulls_bits(const uint8_t[::1] data, const uint8_t[::1] bits, int64_t 
             at += 64
 
 
+cdef void _restore_nulls_bits(
+    const uint8_t* data, const uint8_t* bits, int64_t start, int64_t count, uint8_t* out,
+    int64_t out_bit,
+) noexcept nogil:
+    """Bits of ``data``, one for each bit that is set, spread over ``count`` slots."""
+    cdef int64_t at = 0, source = 0, size, valid
+    cdef uint64_t word, wanted
+    while at < count:
+        size = min(count - at, 64)
+        wanted = _load_bits(bits, start + at, size)
+        word = 0
+        if wanted:
+            valid = fermion_popcount64(wanted)
+            word = _deposit_bits(_load_bits(data, source, valid), wanted)
+            source += valid
+        _copy_bits(<const uint8_t*>&word, 0, out, out_bit + at, size)
+        at += size
+
+
 def restore_nulls_bits(
     const uint8_t[::1] data, const uint8_t[::1] bits, int64_t start, int64_t count, out,
     int64_t out_bit,
 ):
     """Set the bits of ``out`` whose values, in order, are set in ``data``; null slots get 0."""
     cdef uint8_t[::1] target = out
-    cdef int64_t at = 0, source = 0, size, valid
-    cdef uint64_t word, wanted
     _bit_range(bits.shape[0], start, count, "bits")
     _bit_range(target.shape[0], out_bit, count, "out")
     if count == 0:
         return
     _bit_range(data.shape[0], 0, _count_bits(&bits[0], start, count), "data")
+    cdef uint8_t nothing = 0
+    cdef const uint8_t* values = &data[0] if data.shape[0] else &nothing
     with nogil:
-        while at < count:
-            size = min(count - at, 64)
-            wanted = _load_bits(&bits[0], start + at, size)
-            word = 0
-            if wanted:
-                valid = fermion_popcount64(wanted)
-                word = _deposit_bits(_load_bits(&data[0], source, valid), wanted)
-                source += valid
-            _copy_bits(<const uint8_t*>&word, 0, &target[0], out_bit + at, size)
-            at += 64
+        _restore_nulls_bits(values, &bits[0], start, count, &target[0], out_bit)

@@ -1,0 +1,179 @@
+"""Flat columns of a whole stripe, many at once: the short way from CMBs to Arrow arrays.
+
+Wide tables have thousands of columns of a few kilobytes each. Where a chunk is a single page, the
+kernels parse its CMB and decode the page with no Python object in between. Whatever is not so (more
+pages, other encodings of strings, damage) is left to `column_reader`, which reads everything and
+knows what to say of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Executor
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pat
+
+from fermion import kernels
+from fermion.arrow_types import Node, NodeKind
+from fermion.column_reader import FetchedPages
+from fermion.compression import decompress
+from fermion.encodings.decoding import decode_numbers
+from fermion.file_index import FileIndex
+from fermion.layout import ALL_NULL_LENGTH, ChecksumKind, Setting
+from fermion.values import PhysicalKind
+
+COLUMNS_PER_TASK = 64
+
+Form = tuple[int, int]
+"""How a leaf lies in Arrow's buffers: the letter of its kind (see `kernels.decode_flat`), and the
+bytes of a value, or of an offset."""
+
+
+def flat_form(node: Node) -> Form | None:
+    """The form of a column that can be read the short way; None for any other."""
+    if node.kind is not NodeKind.LEAF or node.type is not node.storage or node.physical is None:
+        return None
+    kind, storage = node.physical.kind, node.storage
+    if kind is PhysicalKind.BITS:
+        return ord("b"), 1
+    if kind is PhysicalKind.BINARY:
+        if pat.is_string(storage) or pat.is_binary(storage):
+            return ord("s"), 4
+        if pat.is_large_string(storage) or pat.is_large_binary(storage):
+            return ord("s"), 8
+        return None
+    dtype = node.physical.dtype
+    return (ord(dtype.kind), dtype.itemsize) if kind is not PhysicalKind.FIXED else _fixed(node)
+
+
+def _fixed(node: Node) -> Form | None:
+    assert node.physical is not None
+    return (ord("V"), node.physical.width) if node.physical.width else None
+
+
+class FlatColumns:
+    """Reads flat columns of a file.
+
+    Parameters
+    ----------
+    index
+        The open file.
+    executor
+        Decodes groups of columns side by side; None: one after the other.
+    """
+
+    def __init__(self, index: FileIndex, executor: Executor | None) -> None:
+        self._index, self._executor = index, executor
+        self._verify = index.options.verify_checksums
+        kind = index.footer.checksum_kind
+        self._is_suited = not self._verify or kind in (ChecksumKind.NONE, ChecksumKind.CRC32C)
+        self._verify &= kind is ChecksumKind.CRC32C
+        self._borrow = bool(index.footer.settings & Setting.ALIGN64)
+        # By identity of the type, which all columns of a shape share and which is kept alive here.
+        self._forms: dict[int, tuple[pa.DataType, Form | None]] = {}
+
+    def arrays(
+        self, columns: Sequence[tuple[int, Node]], stripe: int
+    ) -> tuple[list[pa.Array | None], FetchedPages]:
+        """All rows of some columns of a stripe.
+
+        Parameters
+        ----------
+        columns
+            Ordinals and trees.
+
+        Returns
+        -------
+        arrays, pages
+            None for a column that has to be read otherwise, and what was fetched for such columns.
+        """
+        found: list[pa.Array | None] = [None] * len(columns)
+        forms = [self._form(node) for _, node in columns]
+        flat = [place for place, form in enumerate(forms) if form is not None]
+        if not flat or not self._is_suited:
+            return found, {}
+        index, rows = self._index, int(self._index.stripe_rows[stripe])
+        blocks = index.block_places([columns[place][0] for place in flat])
+        chunks = kernels.flat_chunks(
+            *blocks, index.stripe_rows, stripe, index.footer.cmb_offset, index.footer.sizes
+        )
+        all_null = chunks[:, 1] == ALL_NULL_LENGTH
+        for place in np.flatnonzero(all_null & (chunks[:, 3] == 0)).tolist():
+            node = columns[flat[place]][1]
+            if node.nullable:
+                found[flat[place]] = pa.nulls(rows, node.storage)
+        paged = np.flatnonzero(~all_null & (chunks[:, 3] > 0))
+        wanted = [flat[place] for place in paged.tolist()]
+        ranges = chunks[paged].reshape(-1, 2)
+        source = index.source
+        buffers, places = source.read_places(
+            ranges, None if source.source.is_local else self._executor
+        )
+
+        def decode(start: int) -> list[pa.Array | None]:
+            group = wanted[start : start + COLUMNS_PER_TASK]
+            nodes = [columns[place][1] for place in group]
+            own = places[2 * start : 2 * (start + len(group))]
+            return self._decode(
+                nodes, [forms[place] or (0, 0) for place in group], buffers, own, rows
+            )
+
+        starts = range(0, len(wanted), COLUMNS_PER_TASK)
+        run = map if self._executor is None or len(starts) < 2 else self._executor.map
+        for start, arrays in zip(starts, run(decode, starts), strict=True):
+            for place, array in zip(wanted[start : start + len(arrays)], arrays, strict=True):
+                found[place] = array
+        left = np.repeat(np.array([found[place] is None for place in wanted], bool), 2)
+        return found, {
+            (offset, length): buffers[buffer][at : at + length]
+            for (offset, length), (buffer, at, _) in zip(
+                ranges[left].tolist(), places[left].tolist(), strict=True
+            )
+        }
+
+    def _form(self, node: Node) -> Form | None:
+        known = self._forms.get(id(node.type))
+        if known is None:
+            known = self._forms[id(node.type)] = (node.type, flat_form(node))
+        return known[1]
+
+    def _decode(
+        self,
+        nodes: Sequence[Node],
+        forms: Sequence[Form],
+        buffers: list[memoryview],
+        places: np.ndarray,
+        rows: int,
+    ) -> list[pa.Array | None]:
+        decoded = kernels.decode_flat(
+            buffers,
+            np.ascontiguousarray(places[1::2]),
+            np.ascontiguousarray(places[::2]),
+            bytes([letter for letter, _ in forms]),
+            np.array([width for _, width in forms], np.int64),
+            np.array([node.nullable for node in nodes], np.uint8),
+            rows,
+            self._verify,
+            self._borrow,
+            decode_numbers,
+            _unzip,
+        )
+        return [
+            None if parts is None else _array(node.storage, rows, *parts)
+            for node, parts in zip(nodes, decoded, strict=True)
+        ]
+
+
+def _unzip(frame: memoryview, raw_length: int) -> bytes:
+    return decompress(frame, raw_length, padded=True)
+
+
+def _array(
+    dtype: pa.DataType, rows: int, nulls: int, bitmap: object, values: object, data: object
+) -> pa.Array:
+    buffers = [None if bitmap is None else pa.py_buffer(bitmap), pa.py_buffer(values)]
+    if data is not None:
+        buffers.append(pa.py_buffer(data))
+    return pa.Array.from_buffers(dtype, rows, buffers, nulls)

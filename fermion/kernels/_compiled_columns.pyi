@@ -1,0 +1,85 @@
+"""Signatures and contracts of the kernels over whole columns, a part of those of `_compiled`.
+
+There is no module of this name at run time: only the signatures are too many for one file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+def flat_chunks(
+    buffers: list[memoryview],
+    places: np.ndarray,
+    stripe_rows: np.ndarray,
+    stripe: int,
+    chunk_stop: int,
+    sizes: Sequence[int],
+) -> np.ndarray:
+    """Chunks of flat columns (VALIDITY and DATA alone) in a stripe, from their CMBs.
+
+    Parameters
+    ----------
+    buffers, places
+        The CMBs; ``int64``, shape (n, 3): buffer, first byte and length of each.
+    stripe_rows
+        ``int64``: rows of each stripe of the file; CMBs must agree.
+    chunk_stop
+        Where chunks of the file must end.
+    sizes
+        Bytes of STRIPE_META, STREAM_META, SIMPLE_CHUNK_DESC and FULL_CHUNK_DESC.
+
+    Returns
+    -------
+    np.ndarray
+        ``int64``, shape (n, 4): offset and length in the file of the VALIDITY chunk (length 0: all
+        valid, 0xFFFFFFFF: all null), then of the DATA chunk. -1 in all four where the CMB is
+        damaged, or a chunk is more than one page.
+    """
+
+def decode_flat(
+    buffers: list[memoryview],
+    data_places: np.ndarray,
+    validity_places: np.ndarray,
+    letters: bytes,
+    widths: np.ndarray,
+    nullable: np.ndarray,
+    slots: int,
+    verify: bool,
+    borrow: bool,
+    decode: Callable[[memoryview, int, str, int, int, int, memoryview], None],
+    unzip: Callable[[memoryview, int], bytes],
+) -> list[tuple[int, object | None, object, object | None] | None]:
+    """Columns of one stripe, each from one page of data and at most one page of validity.
+
+    Parameters
+    ----------
+    buffers, data_places, validity_places
+        The pages, as `flat_chunks` takes its blocks; a validity page of 0 bytes means all valid.
+    letters
+        Kind of each column: ``i``, ``u``, ``f``, ``V`` as NumPy has them, ``b`` for booleans, ``s``
+        for strings.
+    widths
+        ``int64``: bytes of a value; of an offset for strings, 4 or 8.
+    nullable
+        ``uint8``: whether the column may have nulls.
+    slots
+        Slots that every page must hold.
+    verify
+        Whether to verify CRC-32C checksums.
+    borrow
+        Whether to give views of ``buffers`` where values lie there as Arrow wants them.
+    decode
+        Called as ``decode(node, depth, letter, width, count, output_bytes_max, out)`` for nodes of
+        numbers in other encodings; writes all values.
+    unzip
+        Gives the bytes of a zstd frame, which padding may follow.
+
+    Returns
+    -------
+    list
+        For each column (null count, bitmap, values or offsets, bytes of strings) as objects with
+        the buffer protocol, laid out as Arrow wants them; None where the page is damaged or has an
+        encoding that is not known here.
+    """

@@ -1,0 +1,428 @@
+# Whole encoding trees, decoded without a Python object a node.
+#
+# `fermion.encodings` says how every node lies and how it is read slot by slot; these are shortcuts
+# for whole trees of small pages. What they do not know (an encoding, a codec) is asked of Python
+# where that fits, and everything that is not exactly as expected is left to the way around, which
+# either reads it or knows the words for what is wrong.
+
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.buffer cimport PyBUF_READ, PyBUF_WRITE
+
+from fermion.layout import NODE_DEPTH_MAX as _NODE_DEPTH_MAX
+from fermion.layout import Codec as _Codec
+from fermion.layout import EncodingId as _EncodingId
+
+cdef int TREE_DEPTH_MAX = _NODE_DEPTH_MAX
+cdef int TREE_PLAIN = _EncodingId.PLAIN, TREE_CONSTANT = _EncodingId.CONSTANT
+cdef int TREE_BITMAP = _EncodingId.BITMAP, TREE_FOR_BITPACK = _EncodingId.FOR_BITPACK
+cdef int TREE_SPLIT_LENGTHS = _EncodingId.SPLIT_LENGTHS, TREE_NARROW = _EncodingId.NARROW
+cdef int TREE_DICTIONARY_LOCAL = _EncodingId.DICTIONARY_LOCAL
+cdef int TREE_BYTE_STREAM_SPLIT = _EncodingId.BYTE_STREAM_SPLIT
+cdef int TREE_CODEC_NONE = _Codec.NONE, TREE_CODEC_ZSTD = _Codec.ZSTD
+
+
+cdef enum:
+    TREE_NODE_HEADER = 8
+
+
+cdef struct TreeNode:
+    int encoding
+    int children
+    int flags
+    int depth
+    const uint8_t* start
+    const uint8_t* stop
+
+
+cdef struct TreeReader:
+    # ``decode(node, depth, letter, width, count, output_bytes_max, out)`` writes numbers;
+    # ``unzip(frame, size)`` gives the bytes of a zstd frame, which padding may follow; what
+    # they raise is put into the list ``raised``.
+    void* decode
+    void* unzip
+    void* raised
+    int64_t output_bytes_max
+
+
+cdef struct TreeStrings:
+    int64_t* offsets  # count + 1 of them, owned by the caller
+    uint8_t* data  # owned by whoever asked, to be freed
+    int64_t total
+
+
+cdef inline bint _open_node(
+    const uint8_t* at, const uint8_t* stop, int depth, TreeNode* node
+) noexcept nogil:
+    cdef uint16_t encoding
+    cdef uint32_t length
+    if depth > TREE_DEPTH_MAX or stop - at < TREE_NODE_HEADER:
+        return False
+    memcpy(&encoding, at, 2)
+    memcpy(&length, at + 4, 4)
+    node.encoding, node.children, node.flags, node.depth = encoding, at[2], at[3], depth
+    node.start = at + TREE_NODE_HEADER
+    if length & 7 or <int64_t>length > stop - node.start or (node.flags and depth > 1):
+        return False
+    node.stop = node.start + length
+    return True
+
+
+cdef bint _ask_numbers(
+    TreeReader* reader, TreeNode* node, char letter, int64_t width, int64_t count, uint8_t* out
+) noexcept with gil:
+    """Numbers of an encoding that is read in Python; False where that fails."""
+    try:
+        (<object>reader.decode)(
+            PyMemoryView_FromMemory(
+                <char*>node.start - TREE_NODE_HEADER,
+                node.stop - node.start + TREE_NODE_HEADER, PyBUF_READ,
+            ),
+            node.depth, chr(letter), width, count, reader.output_bytes_max,
+            PyMemoryView_FromMemory(<char*>out, count * width, PyBUF_WRITE),
+        )
+        return True
+    except BaseException as error:
+        (<list>reader.raised).append(error)
+        return False
+
+
+cdef bint _unzip(
+    TreeReader* reader, const uint8_t* frame, int64_t size, uint8_t* out, int64_t out_size
+) noexcept with gil:
+    """The bytes of a zstd frame; False where it does not hold exactly so many."""
+    cdef object raw
+    try:
+        raw = (<object>reader.unzip)(
+            PyMemoryView_FromMemory(<char*>frame, size, PyBUF_READ), out_size
+        )
+        if not isinstance(raw, bytes) or len(raw) != out_size:
+            return False
+        memcpy(out, PyBytes_AS_STRING(raw), out_size)
+        return True
+    except BaseException as error:
+        (<list>reader.raised).append(error)
+        return False
+
+
+cdef bint _decode_numbers(
+    TreeReader* reader, const uint8_t* at, const uint8_t* stop, int depth,
+    char letter, int64_t width, int64_t count, uint8_t* out,
+) noexcept nogil:
+    """All values of the node at ``at``: ``count`` of ``width`` bytes, aligned to their width."""
+    cdef TreeNode node
+    return (
+        _open_node(at, stop, depth, &node)
+        and node.flags == 0
+        and _decode_node(reader, &node, letter, width, count, out)
+    )
+
+
+cdef bint _decode_node(
+    TreeReader* reader, TreeNode* node, char letter, int64_t width, int64_t count, uint8_t* out
+) noexcept nogil:
+    cdef int64_t size = node.stop - node.start, i
+    cdef Py_ssize_t block = 0
+    if count == 0:
+        return True
+    if node.encoding == TREE_PLAIN:
+        if size < count * width:
+            return False
+        memcpy(out, node.start, count * width)
+        return True
+    if node.encoding == TREE_CONSTANT:
+        if size < width:
+            return False
+        for i in range(count):
+            memcpy(out + i * width, node.start, width)
+        return True
+    if node.encoding == TREE_FOR_BITPACK:
+        return (
+            (letter == c'i' or letter == c'u')
+            and _is_bitpacked(node.start, size, width, count)
+            and _unpack_all(node.start, size, width, 0, count, count, out, &block) == BLOCK_FINE
+        )
+    if node.encoding == TREE_DICTIONARY_LOCAL:
+        return _decode_dictionary(reader, node, letter, width, count, out)
+    if node.encoding == TREE_NARROW:
+        return _decode_narrow(reader, node, width, count, out)
+    if node.encoding == TREE_BYTE_STREAM_SPLIT:
+        return _decode_byte_streams(reader, node, width, count, out)
+    return _ask_numbers(reader, node, letter, width, count, out)
+
+
+cdef uint32_t* _decode_codes(
+    TreeReader* reader, TreeNode* node, int64_t count, uint32_t* entries, const uint8_t** rest
+) noexcept nogil:
+    """Codes of a local dictionary, checked, to be freed; and where its entries start."""
+    cdef TreeNode child
+    cdef int width
+    cdef uint32_t top = 0
+    cdef uint32_t* codes
+    cdef int64_t i
+    if node.children != 2 or node.stop - node.start < 8:
+        return NULL
+    memcpy(entries, node.start, 4)
+    width = node.start[4]
+    if width not in (1, 2, 4) or entries[0] > count:
+        return NULL
+    if not _open_node(node.start + 8, node.stop, node.depth + 1, &child) or child.flags:
+        return NULL
+    rest[0] = child.stop
+    codes = <uint32_t*>malloc(4 * count + 8)
+    if codes is NULL:
+        return NULL
+    if not _decode_node(reader, &child, c'u', width, count, <uint8_t*>codes):
+        free(codes)
+        return NULL
+    if width == 1:
+        for i in range(count - 1, -1, -1):
+            codes[i] = (<uint8_t*>codes)[i]
+    elif width == 2:
+        for i in range(count - 1, -1, -1):
+            codes[i] = (<uint16_t*>codes)[i]
+    for i in range(count):
+        top = max(top, codes[i])
+    if top >= entries[0]:
+        free(codes)
+        return NULL
+    return codes
+
+
+cdef bint _decode_dictionary(
+    TreeReader* reader, TreeNode* node, char letter, int64_t width, int64_t count, uint8_t* out
+) noexcept nogil:
+    cdef uint32_t entries = 0
+    cdef const uint8_t* rest = NULL
+    cdef uint32_t* codes = _decode_codes(reader, node, count, &entries, &rest)
+    cdef uint8_t* values
+    cdef bint fine = False
+    if codes is NULL:
+        return False
+    values = <uint8_t*>malloc(entries * width + 8)
+    if values is not NULL and _decode_numbers(
+        reader, rest, node.stop, node.depth + 1, letter, width, entries, values
+    ):
+        _gather_words(values, codes, count, out, width)
+        fine = True
+    free(values)
+    free(codes)
+    return fine
+
+
+cdef bint _decode_narrow(
+    TreeReader* reader, TreeNode* node, int64_t width, int64_t count, uint8_t* out
+) noexcept nogil:
+    """64-bit integers, decoded at the start of ``out`` and widened from the end on."""
+    cdef int64_t i, word, value, sign
+    if (width != 16 and width != 32) or node.children != 1:
+        return False
+    if not _decode_numbers(reader, node.start, node.stop, node.depth + 1, c'i', 8, count, out):
+        return False
+    for i in range(count - 1, -1, -1):
+        memcpy(&value, out + 8 * i, 8)
+        sign = value >> 63
+        memcpy(out + i * width, &value, 8)
+        for word in range(1, width // 8):
+            memcpy(out + i * width + 8 * word, &sign, 8)
+    return True
+
+
+cdef bint _decode_byte_streams(
+    TreeReader* reader, TreeNode* node, int64_t width, int64_t count, uint8_t* out
+) noexcept nogil:
+    cdef uint32_t stored
+    cdef uint8_t* planes
+    cdef bint fine
+    if node.children != 1 or node.stop - node.start < 8:
+        return False
+    memcpy(&stored, node.start, 4)
+    if stored != width:
+        return False
+    planes = <uint8_t*>malloc(count * width + 8)
+    if planes is NULL:
+        return False
+    fine = _decode_numbers(
+        reader, node.start + 8, node.stop, node.depth + 1, c'u', 1, count * width, planes
+    )
+    if fine:
+        _merge_bytes(planes, count, 0, count, width, out)
+    free(planes)
+    return fine
+
+
+cdef bint _decode_bits(TreeNode* node, int64_t count, uint8_t* out) noexcept nogil:
+    """All booleans of a node, packed; bits after the last are zero."""
+    cdef int64_t size = (count + 7) >> 3
+    if count == 0:
+        return True
+    if node.encoding == TREE_BITMAP:
+        if node.stop - node.start < size:
+            return False
+        memcpy(out, node.start, size)
+    elif node.encoding == TREE_CONSTANT:
+        if node.stop - node.start < 1 or node.start[0] > 1:
+            return False
+        memset(out, 0xFF * node.start[0], size)
+    else:
+        return False
+    if count & 7:
+        out[size - 1] &= (1 << (count & 7)) - 1
+    return True
+
+
+cdef bint _decode_strings(
+    TreeReader* reader, TreeNode* node, int64_t count, TreeStrings* out
+) noexcept nogil:
+    """All strings of a node: offsets from 0, and their bytes in memory to be freed."""
+    out.data, out.total, out.offsets[0] = NULL, 0, 0
+    if count == 0:
+        return True
+    if node.encoding == TREE_PLAIN:
+        return _decode_plain_strings(reader, node, count, out)
+    if node.encoding == TREE_SPLIT_LENGTHS:
+        return _decode_split_lengths(reader, node, count, out)
+    if node.encoding == TREE_DICTIONARY_LOCAL:
+        return _decode_dictionary_strings(reader, node, count, out)
+    return False
+
+
+cdef bint _take_bytes(
+    TreeReader* reader, const uint8_t* source, int64_t available, TreeStrings* out
+) noexcept nogil:
+    """A copy of the strings' bytes, which lie in the page as they are."""
+    if out.total > available or out.total > reader.output_bytes_max:
+        return False
+    out.data = <uint8_t*>malloc(out.total + 8)
+    if out.data is NULL:
+        return False
+    memcpy(out.data, source, out.total)
+    return True
+
+
+cdef bint _decode_plain_strings(
+    TreeReader* reader, TreeNode* node, int64_t count, TreeStrings* out
+) noexcept nogil:
+    cdef int64_t size = node.stop - node.start, table = (4 * count + 7) & ~<int64_t>7, i
+    cdef uint32_t length
+    if size < table:
+        return False
+    for i in range(count):
+        memcpy(&length, node.start + 4 * i, 4)
+        out.total += length
+        out.offsets[i + 1] = out.total
+    return _take_bytes(reader, node.start + table, size - table, out)
+
+
+cdef bint _decode_lengths(
+    TreeReader* reader, const uint8_t* at, TreeNode* node, int width, int64_t count,
+    TreeStrings* out,
+) noexcept nogil:
+    """Offsets from a child that holds lengths."""
+    cdef uint8_t* lengths = <uint8_t*>malloc(count * width + 8)
+    cdef bint fine = False
+    cdef uint64_t seen = 0
+    if lengths is NULL:
+        return False
+    if _decode_numbers(reader, at, node.stop, node.depth + 1, c'u', width, count, lengths):
+        if width == 1:
+            seen = _prefix_sum(lengths, count, out.offsets)
+        elif width == 2:
+            seen = _prefix_sum(<uint16_t*>lengths, count, out.offsets)
+        else:
+            seen = _prefix_sum(<uint32_t*>lengths, count, out.offsets)
+        fine = not seen >> 63
+    free(lengths)
+    out.total = out.offsets[count]
+    return fine
+
+
+cdef bint _decode_split_lengths(
+    TreeReader* reader, TreeNode* node, int64_t count, TreeStrings* out
+) noexcept nogil:
+    cdef int64_t size = node.stop - node.start, tables, stored, child, i
+    cdef uint32_t frames, last_slot, raw_end, stored_end, raw_start = 0, stored_start = 0
+    cdef int codec, width
+    cdef const uint8_t* raw_ends
+    cdef const uint8_t* stored_ends
+    cdef const uint8_t* data
+    if node.children != 1 or size < 8:
+        return False
+    memcpy(&frames, node.start, 4)
+    codec, width = node.start[4], node.start[5]
+    if frames == 0 or width not in (1, 2, 4):
+        return False
+    if codec != TREE_CODEC_NONE and codec != TREE_CODEC_ZSTD:
+        return False
+    tables = 8 + (12 if codec == TREE_CODEC_ZSTD else 8) * <int64_t>frames
+    if size < tables:
+        return False
+    raw_ends = node.start + 8 + 4 * <int64_t>frames
+    stored_ends = raw_ends + 4 * <int64_t>frames if codec == TREE_CODEC_ZSTD else raw_ends
+    data = node.start + tables
+    memcpy(&last_slot, raw_ends - 4, 4)
+    memcpy(&raw_end, raw_ends + 4 * <int64_t>(frames - 1), 4)
+    memcpy(&stored_end, stored_ends + 4 * <int64_t>(frames - 1), 4)
+    stored = stored_end
+    child = (tables + stored + 7) & ~<int64_t>7
+    if last_slot != count or child > size:
+        return False
+    if not _decode_lengths(reader, node.start + child, node, width, count, out):
+        return False
+    if out.total != raw_end:
+        return False
+    if codec == TREE_CODEC_NONE:
+        return _take_bytes(reader, data, stored, out)
+    if out.total > reader.output_bytes_max:
+        return False
+    out.data = <uint8_t*>malloc(out.total + 8)
+    if out.data is NULL:
+        return False
+    for i in range(frames):
+        memcpy(&raw_end, raw_ends + 4 * i, 4)
+        memcpy(&stored_end, stored_ends + 4 * i, 4)
+        if raw_end < raw_start or stored_end < stored_start or raw_end > out.total:
+            return False
+        if stored_end > stored:
+            return False
+        if raw_end > raw_start and not _unzip(
+            reader, data + stored_start, stored_end - stored_start,
+            out.data + raw_start, raw_end - raw_start,
+        ):
+            return False
+        raw_start, stored_start = raw_end, stored_end
+    return True
+
+
+cdef bint _decode_dictionary_strings(
+    TreeReader* reader, TreeNode* node, int64_t count, TreeStrings* out
+) noexcept nogil:
+    cdef uint32_t entries = 0
+    cdef const uint8_t* rest = NULL
+    cdef uint32_t* codes = _decode_codes(reader, node, count, &entries, &rest)
+    cdef TreeNode child
+    cdef TreeStrings values
+    cdef int64_t i
+    cdef bint fine = False
+    if codes is NULL:
+        return False
+    values.data = NULL
+    values.offsets = <int64_t*>malloc(8 * (<int64_t>entries + 1))
+    if (
+        values.offsets is not NULL
+        and _open_node(rest, node.stop, node.depth + 1, &child)
+        and child.flags == 0
+        and _decode_strings(reader, &child, entries, &values)
+    ):
+        for i in range(count):
+            out.total += values.offsets[codes[i] + 1] - values.offsets[codes[i]]
+            out.offsets[i + 1] = out.total
+        if out.total <= reader.output_bytes_max:
+            out.data = <uint8_t*>malloc(out.total + 8)
+            fine = out.data is not NULL and _gather_strings(
+                values.offsets, values.data, values.total, codes, count, out.data, out.total
+            )
+    free(values.data)
+    free(values.offsets)
+    free(codes)
+    return fine

@@ -1,0 +1,157 @@
+"""The short way through flat columns gives what the way around gives, and does so in few calls."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fermion
+from fermion import ReadOptions, WriteOptions, flat_columns, kernels
+from fermion.errors import FermionError
+from fermion.flat_columns import COLUMNS_PER_TASK, FlatColumns
+from fermion.source import CountingSource
+from tests.equality import assert_logically_equal
+from tests.strategies import random_array, scalar_types
+
+ROWS = 600
+
+
+def written(table: pa.Table, options: WriteOptions | None = None) -> bytes:
+    sink = pa.BufferOutputStream()
+    fermion.write_table(table, sink, options=options)
+    return sink.getvalue().to_pybytes()
+
+
+def around(data: bytes) -> pa.Table:
+    """The file read column by column, without the short way."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FlatColumns, "arrays", lambda _, columns, stripe: ([None] * len(columns), {}))
+        with fermion.open(data) as file:
+            return file.read()
+
+
+def wide(columns: int, rows: int = ROWS) -> pa.Table:
+    """Floats, integers, strings and booleans by turns, every third column with nulls."""
+    random = np.random.default_rng(7)
+
+    def column(place: int) -> pa.Array:
+        mask = random.random(rows) < (place % 3) / 3
+        if place % 4 == 0:
+            return pa.array(random.standard_normal(rows), mask=mask)
+        if place % 4 == 1:
+            return pa.array(random.integers(0, 50, rows), mask=mask)
+        if place % 4 == 2:
+            return pa.array(random.choice(["red", "green", "blue", ""], rows), mask=mask)
+        return pa.array(random.random(rows) < 0.3, mask=mask)
+
+    return pa.table({f"c{place}": column(place) for place in range(columns)})
+
+
+@given(
+    st.lists(scalar_types(), min_size=1, max_size=6),
+    st.integers(0, 2**32),
+    st.sampled_from(["balanced", "compact", "fast", "random"]),
+    st.integers(1, 2_000),
+)
+def test_both_ways_give_the_same_arrays(types, seed, profile, rows):
+    """Types of scalars, random nulls and values, every profile; Arrow checks the buffers too."""
+    random = np.random.default_rng(seed)
+    arrays = [random_array(random, dtype, rows) for dtype in types]
+    table = pa.table(arrays, names=[f"c{place}" for place in range(len(types))])
+    data = written(table, WriteOptions(profile=profile, stripe_rows=700))
+    with fermion.open(data) as file:
+        found = file.read()
+    found.validate(full=True)
+    assert_logically_equal(found, around(data))
+
+
+@pytest.mark.parametrize("encoding", ["plain", "dictionary", "for_bitpack", "byte_stream_split"])
+@pytest.mark.parametrize("nulls", [0.0, 0.1, 0.6, 1.0])
+def test_forced_encodings_of_numbers_are_read_both_ways(encoding: str, nulls: float):
+    """With no nulls, with fillers, with null slots left out, and with nothing but nulls."""
+    random = np.random.default_rng(3)
+    mask = random.random(ROWS) < nulls
+    table = pa.table({"n": pa.array(random.integers(-9, 9, ROWS), mask=mask)})
+    data = written(table, WriteOptions(encodings={"n": encoding}))
+    with fermion.open(data) as file:
+        assert_logically_equal(file.read(), table)
+    assert_logically_equal(around(data), table)
+
+
+def test_a_wide_file_takes_one_decoding_call_for_many_columns(monkeypatch: pytest.MonkeyPatch):
+    """Counts calls of the kernels for a full read of 1,000 columns in one stripe."""
+    table, calls = wide(1_000), []
+
+    def counted(name: str):
+        kernel = getattr(kernels, name)
+
+        def call(*arguments):
+            calls.append(name)
+            return kernel(*arguments)
+
+        return call
+
+    for name in ("decode_flat", "flat_chunks"):
+        monkeypatch.setattr(flat_columns.kernels, name, counted(name))
+    monkeypatch.setattr("fermion.stripe_reader.read_columns", None)  # nothing is left for it
+    with fermion.open(written(table)) as file:
+        assert_logically_equal(file.read(), table)
+    assert calls.count("flat_chunks") == 1
+    assert calls.count("decode_flat") == -(-1_000 // COLUMNS_PER_TASK)
+
+
+def test_what_the_short_way_leaves_out_is_not_fetched_again(monkeypatch: pytest.MonkeyPatch):
+    """Requests are the same with and without it, for pages that only the way around can read."""
+    table = pa.table({"text": [f"https://example.org/{i % 97}/{i}" for i in range(ROWS)]})
+    data = written(table, WriteOptions(encodings={"text": "fsst"}))
+    asked: list[int] = []
+    read = CountingSource.read_places
+
+    def counted(self, ranges, executor=None):
+        asked.append(int((ranges[:, 1] > 0).sum()))
+        return read(self, ranges, executor)
+
+    monkeypatch.setattr(CountingSource, "read_places", counted)
+    with fermion.open(data) as file:
+        assert_logically_equal(file.read(), table)
+    assert sum(asked) == 1  # the page; the CMB came with the end of the file
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_damage_is_told_in_the_same_words_both_ways(seed: int):
+    """A flipped byte anywhere: the same error, or the same values."""
+    random = np.random.default_rng(seed)
+    data = bytearray(written(wide(8, 50)))
+    data[random.integers(0, len(data))] ^= 1 << int(random.integers(0, 8))
+
+    def outcome(read) -> object:
+        try:
+            return read()
+        except FermionError as error:
+            return type(error), str(error)
+
+    def direct() -> pa.Table:
+        with fermion.open(bytes(data), options=ReadOptions(threads=1)) as file:
+            return file.read()
+
+    first, second = outcome(direct), outcome(lambda: around(bytes(data)))
+    if isinstance(first, pa.Table):
+        assert_logically_equal(first, second)
+    else:
+        assert first == second
+
+
+def test_an_interrupt_while_decoding_goes_through(monkeypatch: pytest.MonkeyPatch):
+    """Only errors send a column the way around."""
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(flat_columns, "decode_numbers", interrupted)
+    table = pa.table({"x": np.random.default_rng(0).standard_normal(5_000)})
+    data = written(table, WriteOptions(encodings={"x": "pcodec"}))
+    with fermion.open(data) as file, pytest.raises(KeyboardInterrupt):
+        file.read()
