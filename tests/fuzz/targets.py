@@ -1,0 +1,110 @@
+"""What a fuzzer feeds: each target takes any bytes and may raise errors of ours, no others."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+import fermion
+from fermion.checksum import crc32c
+from fermion.errors import FermionError
+from fermion.predicate import parse_filter
+from fermion_table import history, json_codec, manifest_store
+from fermion_table.deletion_vector import unpack
+from fermion_table.manifest import DeletionVector, decode_manifest, encode_manifest
+from fermion_table.metadata_cache import shared_cache
+from fermion_table.paths import snapshot_path, tag_path
+from fermion_table.references import load_branch, load_tag
+from fermion_table.schema import decode_schema
+from fermion_table.snapshot import CHECKSUM_END, CHECKSUM_KEY, decode_snapshot
+from fermion_table.testing import MemoryStore
+from fermion_table.type_codec import field_of_message, parse_type_text
+from fermion_table.verify import verify
+from tests.fermion.file_anatomy import repair
+
+OPTIONS = fermion.ReadOptions(threads=1)
+DEEP = b"the checksums are put right"
+"""A file that ends with this is read without it, after its checksums were put right."""
+
+
+def file(data: bytes) -> None:
+    """A Fermion file: its rows, one column, one batch, and what `verify` says."""
+    if data.endswith(DEEP):
+        damaged = bytearray(data[: -len(DEEP)])
+        with contextlib.suppress(Exception):  # the test's own reader, which trusts what it reads
+            repair(damaged)
+        data = bytes(damaged)
+    with contextlib.suppress(FermionError), fermion.open(data, options=OPTIONS) as opened:
+        opened.verify()
+        names = opened.schema.names
+        for batch in opened.iter_batches():
+            batch.validate()
+        if names:
+            opened.read(names[:1], filter=fermion.col(names[0]).is_null())
+
+
+def manifest(data: bytes) -> None:
+    """A manifest: decoded, and written again."""
+    with contextlib.suppress(FermionError):
+        encode_manifest(decode_manifest(data, "manifest/x.json").entries)
+
+
+def schema(data: bytes) -> None:
+    """A table's schema: decoded, and its types in Arrow."""
+    with contextlib.suppress(FermionError):
+        decode_schema(data, "schema/x.json").to_arrow()
+
+
+def snapshot(data: bytes) -> None:
+    """A snapshot whose checksum is right: decoded, found, listed and verified."""
+    body = data.rstrip(b"}")
+    stored = body + CHECKSUM_KEY + json_codec.content_hash(body).encode() + CHECKSUM_END
+    with contextlib.suppress(FermionError):
+        number = decode_snapshot(stored, snapshot_path(0)).id
+        store = MemoryStore()
+        store.objects[snapshot_path(number)] = stored
+        shared_cache.clear()
+        found = history.load_snapshot(store, number)
+        verify(store)
+        manifest_store.live_entries(store, found)
+        manifest_store.removed_entries(store, found)
+
+
+def reference(data: bytes) -> None:
+    """A tag and a branch."""
+    store = MemoryStore()
+    store.objects[tag_path("x")] = data
+    store.objects["branch/x/branch.json"] = data
+    for load in (load_tag, load_branch):
+        with contextlib.suppress(FermionError):
+            load(store, "x")
+
+
+def deletion_vector(data: bytes) -> None:
+    """A deletion vector of a file of 100 rows, whose checksum is right."""
+    stored = crc32c(data).to_bytes(4, "little") + data
+    vector = DeletionVector(path="deletion/x.dv", size=len(stored), rows=2)
+    with contextlib.suppress(FermionError):
+        unpack(stored, vector, 100)
+
+
+def type_text(data: bytes) -> None:
+    """The text of a type, and the message of one."""
+    text = data.decode("utf-8", "replace")
+    for parse in (parse_type_text, field_of_message):
+        with contextlib.suppress(FermionError):
+            parse(text)
+
+
+def filter_text(data: bytes) -> None:
+    """A filter in SQL."""
+    with contextlib.suppress(FermionError):
+        parse_filter(data.decode("utf-8", "replace"))
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    target.__name__: target
+    for target in (
+        file, manifest, schema, snapshot, reference, deletion_vector, type_text, filter_text
+    )
+}  # fmt: skip

@@ -1,0 +1,134 @@
+"""Tables that have, between them, every feature of the table format; one golden table each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date, timedelta
+from pathlib import Path
+from unittest import mock
+
+import pyarrow as pa
+
+from fermion_table import Table, json_codec, merge
+
+Maker = Callable[[Path], Table]
+
+ROWS = pa.schema([("k", pa.string()), ("v", pa.int64())])
+
+
+def appended(path: Path) -> Table:
+    """Three appends, a property of one commit."""
+    table = Table.create(path, ROWS, message="made")
+    table.append({"k": ["a", "b", None], "v": [1, None, 3]})
+    table.append({"k": [], "v": []}, message="nothing", properties={"job": "1"})
+    table.append({"k": ["ü"], "v": [2**62]}, commit_user="u", commit_identifier=7)
+    return table
+
+
+def batches(path: Path) -> Table:
+    """Rows in batches."""
+    table = Table.create(path, ROWS)
+    table.append_batches([(5, {"k": ["a"] * 3, "v": range(3)}), (9, {"k": ["b"], "v": [3]})])
+    table.append_batch(7, {"k": ["c"], "v": [4]})
+    return table
+
+
+def changed_rows(path: Path) -> Table:
+    """Deletion vectors, an update, an overwrite of some rows, a compaction."""
+    table = Table.create(path, ROWS)
+    table.append({"k": ["a"] * 10, "v": range(10)})
+    table.append({"k": ["b"] * 10, "v": range(10, 20)})
+    table.delete("v IN (3, 15)")
+    table.update("v = 4", {"k": "changed"})
+    table.overwrite({"k": ["new"], "v": [100]}, filter="v BETWEEN 6 AND 8")
+    table.delete("v = 12")
+    table.compact()
+    table.delete("v = 13")
+    return table
+
+
+def partitions(path: Path) -> Table:
+    """Transforms, nulls, values that paths can't hold, dynamic overwriting."""
+    schema = pa.schema([("d", pa.date32()), ("s", pa.string()), ("n", pa.int32())])
+    by = ["month(d)", "bucket(4, n)", "truncate(2, s)"]
+    table = Table.create(path, schema, partition_by=by)
+    days = [date(1969, 12, 31), date(2024, 2, 29), None, date(2024, 2, 1)]
+    table.append({"d": days, "s": ["a/b", "=%", None, "../.."], "n": [1, -5, 7, None]})
+    table.overwrite({"d": days[1:2], "s": ["=%x"], "n": [-5]}, dynamic=True)
+    return table
+
+
+def evolved_schema(path: Path) -> Table:
+    """Columns added with a default, renamed, widened, dropped, reused by name; nested ones too."""
+    inner = pa.struct([("x", pa.int32()), ("y", pa.list_(pa.string()))])
+    table = Table.create(path, pa.schema([("a", pa.int32()), ("s", inner), ("gone", pa.int8())]))
+    table.append({"a": [1], "s": [{"x": 1, "y": ["p", None]}], "gone": [1]})
+    with table.update_schema(message="several") as update:
+        update.alter_column("a", type=pa.int64())
+        update.rename_column(("s", "x"), "z")
+        update.drop_column("gone")
+        update.add_column("f", pa.float64(), default=0.5)
+    table.append({"a": [2**40], "s": [{"z": 2, "y": None}], "f": [None]})
+    table.add_columns({"gone": pa.string()})
+    table.append(pa.table({"a": [3], "more": [True]}), schema_mode="merge")
+    return table
+
+
+def versions(path: Path) -> Table:
+    """Tags, branches with commits, a restored state, a fast-forward."""
+    table = Table.create(path, ROWS)
+    table.append({"k": ["a"], "v": [1]})
+    table.tags.create("first", message="why")
+    table.append({"k": ["b"], "v": [2]})
+    table.branches.create("side", version=1)
+    Table.open(path, branch="side").append({"k": ["s"], "v": [3]})
+    table.branches.create("ahead")
+    Table.open(path, branch="ahead").append({"k": ["h"], "v": [4]})
+    table.branches.fast_forward("ahead")
+    table.restore(1)
+    return table
+
+
+def manifests(path: Path) -> Table:
+    """Manifests that were merged, one compressed, with dead entries."""
+    schema = pa.schema([("p", pa.string()), *((f"c{number}", pa.int64()) for number in range(9))])
+    table = Table.create(path, schema, partition_by="p")
+    values = {f"c{number}": range(70) for number in range(9)}
+    with mock.patch.object(json_codec, "COMPRESS_ABOVE_BYTES", 10_000):
+        table.append({"p": [f"value {number} of many" for number in range(70)], **values})
+    with mock.patch.object(merge, "TAIL_ENTRIES_MAX", 1):
+        for number in range(10):
+            table.append({"p": ["x"], "c0": [1_000 + number]})
+    table.delete("c0 IN (3, 5, 60, 1003)")
+    return table
+
+
+def expired(path: Path) -> Table:
+    """Early snapshots have expired; a tag keeps one of them."""
+    table = Table.create(path, ROWS)
+    for number in range(5):
+        table.append({"k": ["a"], "v": [number]})
+        table.delete(f"v = {number - 1}")
+        if number == 1:
+            table.tags.create("kept")
+    table.expire_snapshots(older_than=timedelta(days=-1), retain_last=2)
+    return table
+
+
+def sorted_rows(path: Path) -> Table:
+    """A sort order, settings of the table."""
+    table = Table.create(
+        path, ROWS, sort_by="v", properties={"profile": "compact", "target_file_size": "1MB"}
+    )
+    table.append({"k": ["b", "a", "c"], "v": [3, 1, 2]})
+    table.set_properties({"statistics_columns": "k"})
+    return table
+
+
+TABLES: dict[str, Maker] = {
+    maker.__name__: maker
+    for maker in (
+        appended, batches, changed_rows, partitions, evolved_schema, versions, manifests,
+        expired, sorted_rows,
+    )
+}  # fmt: skip

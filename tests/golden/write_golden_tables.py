@@ -1,0 +1,57 @@
+"""Writes the golden tables that are not there yet; what is there is never touched.
+
+    python -m tests.golden.write_golden_tables
+
+A golden table was written once, by the release that brought its feature, and is read by every later
+one. Beside its directory stand the rows that each of its versions must give, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from fermion_table import Table
+from tests.golden.table_features import TABLES
+
+FOLDER = Path(__file__).resolve().parent / "tables" / "v1"
+
+
+def content(table: Table, **version: Any) -> dict[str, Any]:
+    """What a version gives: its schema in words, and its rows in their order."""
+    rows = table.scan(threads=1, **version).to_arrow()
+    return {
+        "schema": [f"{field.name}: {field.type}" for field in rows.schema],
+        "rows": [json.loads(json.dumps(row, default=str)) for row in rows.to_pylist()],
+    }
+
+
+def expectations(path: Path) -> dict[str, Any]:
+    """What every version of a table gives."""
+    table = Table.open(path)
+    heads = [head.name for head in table.branches.list()]
+    return {
+        "snapshots": {
+            str(each.id): {**content(table, snapshot_id=each.id), "kind": each.kind}
+            for each in table.snapshots()
+        },
+        "tags": {tag.name: content(table, tag=tag.name) for tag in table.tags.list()},
+        "branches": {name: content(Table.open(path, branch=name)) for name in heads},
+    }
+
+
+def main() -> None:
+    """Write what is missing."""
+    for name, make in TABLES.items():
+        target, told = FOLDER / name, FOLDER / f"{name}.json"
+        if target.exists() or told.exists():
+            print(f"{name}: there already")
+            continue
+        make(target)
+        told.write_text(json.dumps(expectations(target), indent=1, ensure_ascii=False) + "\n")
+        print(f"{name}: written")
+
+
+if __name__ == "__main__":
+    main()
