@@ -2,6 +2,8 @@
 # make test    style, types, import contracts and every test but the slow ones
 # make lint    style, types and import contracts alone
 # make soak    the slow tests: long fuzzing, crowds of writers
+# make fuzz    readers under bytes of a coverage-guided fuzzer, SECONDS for each target
+# make sanitize  the tests of the file format, kernels under AddressSanitizer and UBSan
 # make bench   the benchmarks, beside other formats and tables; an hour alone on two cores
 #              (make bench-quick: the same smaller, in three minutes after the first set-up)
 # make clean   removes what the others made
@@ -21,11 +23,11 @@ KERNELS := $(wildcard $(addprefix fermion/kernels/*., pyx pxi pxd h))
 
 LINT := $(RUN)/ruff check . && $(RUN)/ruff format --check . && $(RUN)/mypy && $(RUN)/lint-imports
 
-.PHONY: help demo test lint soak bench bench-quick clean setup java
+.PHONY: help demo test lint soak fuzz sanitize bench bench-quick clean setup java
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n 's/^# //p' Makefile | head -n 7
+	@sed -n 's/^# //p' Makefile | head -n 9
 
 demo: java setup
 	@$(RUN)/python examples/quickstart.py $(TABLE)
@@ -51,6 +53,20 @@ bench: $(BENCH_READY)
 
 bench-quick: $(BENCH_READY)
 	@$(BENCH)/bin/python -m benchmarks --size quick
+
+# One target after the other; what it finds lies in build/fuzz/TARGET/crash-*.
+SECONDS := 60
+FUZZ_TARGETS := file snapshot manifest schema reference deletion_vector type_text filter_text
+
+fuzz: setup
+	@$(RUN)/python -m pip install -qq --disable-pip-version-check --group fuzz
+	@for target in $(FUZZ_TARGETS); do \
+		echo "fuzzing $$target for $(SECONDS) s"; \
+		$(RUN)/python -m tests.fuzz $$target $(SECONDS) || exit 1; \
+	done
+
+sanitize: setup
+	@tools/sanitize $(abspath $(RUN)/python) tests/fermion
 
 clean:
 	rm -rf $(VENV) $(BENCH) $(PAIMON) benchmarks/cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

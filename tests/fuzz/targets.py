@@ -92,7 +92,7 @@ def type_text(data: bytes) -> None:
     """The text of a type, and the message of one."""
     text = data.decode("utf-8", "replace")
     for parse in (parse_type_text, field_of_message):
-        with contextlib.suppress(FermionError):
+        with contextlib.suppress(FermionError, ValueError):  # it names no type
             parse(text)
 
 

@@ -1,0 +1,80 @@
+"""What a fuzzer found, and small damage to its seeds, gives errors of ours and no others."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from fermion.errors import InvalidArgumentError
+from fermion.predicate import parse_filter
+from fermion_table.errors import CorruptMetadata
+from fermion_table.manifest import decode_manifest
+from fermion_table.schema import decode_schema
+from tests.fermion.mutations import memory_limit
+from tests.fuzz.targets import DEEP, TARGETS
+
+HERE = Path(__file__).resolve().parent
+GOLDEN = HERE.parent / "golden" / "v1"
+MUTATIONS_PER_SEED = 60
+NESTED = 100_000
+
+
+def seeds(name: str) -> list[bytes]:
+    """The seeds and findings of a target."""
+    if name == "file":
+        files = sorted(GOLDEN.glob("*.fermion"), key=lambda path: path.stat().st_size)[:6]
+        return [path.read_bytes() + end for path in files for end in (b"", DEEP)]
+    return [path.read_bytes() for path in sorted((HERE / "corpus" / name).iterdir())]
+
+
+def mutated(data: bytes, dice: random.Random) -> bytes:
+    """A few bytes changed, removed, repeated or moved; the end of deep files stays."""
+    end = DEEP if data.endswith(DEEP) else b""
+    body = bytearray(data[: len(data) - len(end)])
+    for _ in range(dice.randint(1, 4)):
+        at = dice.randrange(len(body) + 1)
+        length = dice.randint(1, 16)
+        match dice.randrange(4):
+            case 0:
+                body[at : at + 1] = bytes([dice.randrange(256)])
+            case 1:
+                del body[at : at + length]
+            case 2:
+                body[at:at] = body[at : at + length]
+            case _:
+                other = dice.randrange(len(body) + 1)
+                body[at : at + length] = body[other : other + length]
+    return bytes(body) + end
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_damaged_seeds_give_our_errors_or_values(name: str) -> None:
+    """Every seed as it is, and with small damage, within 256 MiB."""
+    dice = random.Random(name)
+    given = seeds(name)
+    assert given
+    with memory_limit():
+        for seed in given:
+            TARGETS[name](seed)
+            for _ in range(MUTATIONS_PER_SEED):
+                TARGETS[name](mutated(seed, dice))
+
+
+@pytest.mark.parametrize(
+    "text", [b"[" * NESTED, b'{"a":' * NESTED, b'{"entries":' + b"[" * NESTED], ids=range(3)
+)
+def test_deeply_nested_json_is_refused(text: bytes) -> None:
+    """No stack overflows."""
+    for decode in (decode_manifest, decode_schema):
+        with pytest.raises(CorruptMetadata):
+            decode(text, "x.json")
+    TARGETS["snapshot"](text)
+    TARGETS["reference"](text)
+
+
+@pytest.mark.parametrize("text", ["(" * 20_000 + "a = 1" + ")" * 20_000, "NOT " * 20_000 + "a = 1"])
+def test_a_deeply_nested_filter_is_refused(text: str) -> None:
+    with pytest.raises(InvalidArgumentError):
+        parse_filter(text)
