@@ -408,6 +408,20 @@ class FermionFile:
         ]
         return pa.Table.from_arrays(columns_taken, schema=found.schema)
 
+    def batches(self) -> tuple[np.ndarray, np.ndarray]:
+        """Every batch of a file in batch mode, in order: its id and its rows, ``int64`` each.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When the file was not written in batch mode.
+        """
+        if not self._index.footer.is_batch:
+            raise InvalidArgumentError(f"{self._index.where}: not written in batch mode")
+        found = [self._stripes.batches.stripe(stripe) for stripe in range(self.num_stripes)]
+        ids = [np.zeros(0, np.int64), *(each for each, _ in found)]
+        return np.concatenate(ids), np.concatenate([ids[0], *(np.diff(ends) for _, ends in found)])
+
     def read_batch(self, batch_id: int, *, columns: Sequence[ColumnName] | None = None) -> pa.Table:
         """All rows of the batches with this id, in file order; none when there is no such batch.
 

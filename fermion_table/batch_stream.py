@@ -1,4 +1,4 @@
-"""Rows with their batch ids → whole batches, in order."""
+"""Rows of files in batch mode → whole batches, in order, those without rows included."""
 
 from __future__ import annotations
 
@@ -7,44 +7,65 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
+from fermion.predicate import RowRanges
 from fermion_table.column_selection import BATCH_ID, INDEX_IN_BATCH
 
 
+def batches_left(
+    ids: np.ndarray, lengths: np.ndarray, rows: RowRanges | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Batches of which only some rows are wanted; those that lose all their rows go.
+
+    Parameters
+    ----------
+    ids, lengths
+        Of every batch of a file, in order: see `fermion.FermionFile.batches`.
+    rows
+        Of the file; None: all.
+
+    Returns
+    -------
+    Ids and lengths of the batches that are left.
+    """
+    if rows is None:
+        return ids, lengths
+    ends = np.concatenate(([0], np.cumsum(lengths)))
+    wanted = np.concatenate(([0], np.cumsum(rows.to_mask(int(ends[-1])))))
+    counts = np.diff(wanted[ends])
+    kept = (counts > 0) | (lengths == 0)
+    return ids[kept], counts[kept]
+
+
 def whole_batches(
-    rows: Iterable[pa.RecordBatch], schema: pa.Schema
+    rows: Iterable[pa.RecordBatch], batches: tuple[np.ndarray, np.ndarray], schema: pa.Schema
 ) -> Iterator[tuple[int, pa.Table]]:
     """Cut rows where a batch begins; a batch may span many record batches.
 
     Parameters
     ----------
     rows
-        With the virtual columns ``batch_id`` and ``index_in_batch``; rows may be missing.
+        As many as the batches have together.
+    batches
+        Their ids and lengths.
     schema
         Of ``rows``.
 
     Returns
     -------
-    Pairs of batch id and rows, without the virtual columns. Two batches of one id in a row stay
-    two (unless the second lacks as many rows at its start as the first had); batches without rows
-    do not show.
+    Pairs of batch id and rows, without the virtual columns.
     """
-    wanted = [name for name in schema.names if name not in (BATCH_ID.name, INDEX_IN_BATCH.name)]
-    parts: list[pa.RecordBatch] = []
-    plain = pa.schema([schema.field(name) for name in wanted])
-    number, last = 0, -1
-    for batch in rows:
-        if not batch.num_rows:
-            continue
-        ids = batch.column(BATCH_ID.name).to_numpy(zero_copy_only=False)
-        places = batch.column(INDEX_IN_BATCH.name).to_numpy(zero_copy_only=False)
-        data = batch.select(wanted)
-        begins = (np.diff(ids) != 0) | (np.diff(places) <= 0)
-        cuts = (np.flatnonzero(begins) + 1).tolist()
-        for start, stop in zip([0, *cuts], [*cuts, batch.num_rows], strict=True):
-            if parts and (int(ids[start]) != number or places[start] <= last):
-                yield number, pa.Table.from_batches(parts, schema=plain)
-                parts = []
-            number, last = int(ids[start]), int(places[stop - 1])
-            parts.append(data.slice(start, stop - start))
-    if parts:
-        yield number, pa.Table.from_batches(parts, schema=plain)
+    names = [name for name in schema.names if name not in (BATCH_ID.name, INDEX_IN_BATCH.name)]
+    plain = pa.schema([schema.field(name) for name in names])
+    source = iter(rows)
+    left = pa.RecordBatch.from_pylist([], schema=plain)
+    for batch_id, length in zip(*(each.tolist() for each in batches), strict=True):
+        parts: list[pa.RecordBatch] = []
+        missing = length
+        while missing:
+            if not left.num_rows:
+                left = next(source).select(names)
+            head = left.slice(0, missing)
+            left = left.slice(head.num_rows)
+            missing -= head.num_rows
+            parts.append(head)
+        yield batch_id, pa.Table.from_batches(parts, schema=plain)

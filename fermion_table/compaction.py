@@ -256,8 +256,11 @@ def compact_group(task: CompactionTask) -> CompactionMessage:
     with DataWriter(task.store, task.schema, settings=task.settings) as writer:
         batches = _rows(task)
         if entries[0].batch is not None:
-            for batch_id, data in whole_batches(batches, task.reader.schema):
-                writer.append_batch(batch_id, data)
+            for split in splits_of(entries, task.store.locate):
+                known = task.reader.batches(split)
+                rows_of = task.reader.read(split)
+                for batch_id, data in whole_batches(rows_of, known, task.reader.schema):
+                    writer.append_batch(batch_id, data)
         elif task.sort_by:
             rows = list(batches)
             if rows:

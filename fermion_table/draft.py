@@ -172,7 +172,8 @@ class Draft:
         """Write some rows of a file again, in place of the file."""
         reader = self.reader([entry])
         with self.writer(source="compact") as writer:
-            write_all(writer, entry, self.read(reader, entry, rows), reader.schema)
+            batches = self.batches(reader, entry, rows)
+            write_all(writer, self.read(reader, entry, rows), reader.schema, batches)
             entries = writer.prepare_commit()[0].entries
         self.take_place(entry, entries)
 
@@ -223,6 +224,15 @@ class Draft:
         """Some rows of a file, deleted or not."""
         (split,) = splits_of([entry], self.store.locate)
         return reader.read(split, rows=rows)
+
+    def batches(
+        self, reader: SplitReader, entry: Entry, rows: RowRanges
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """Ids and lengths of the batches of those rows; None for a file without batches."""
+        if entry.batch is None:
+            return None
+        (split,) = splits_of([entry], self.store.locate)
+        return reader.batches(split, rows=rows)
 
     def changes(self) -> tuple[list[Entry], list[Entry]]:
         """The entries added and removed, as a commit takes them; stores deletion vectors."""
@@ -290,14 +300,17 @@ class Draft:
 
 
 def write_all(
-    writer: DataWriter, entry: Entry, batches: Iterable[pa.RecordBatch], schema: pa.Schema
+    writer: DataWriter,
+    rows: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    batches: tuple[np.ndarray, np.ndarray] | None,
 ) -> None:
-    """Write rows of a file again; batches stay whole under their ids."""
-    if entry.batch is not None:
-        for batch_id, data in whole_batches(batches, schema):
+    """Write rows of a file again; batches (see `Draft.batches`) stay whole under their ids."""
+    if batches is not None:
+        for batch_id, data in whole_batches(rows, batches, schema):
             writer.append_batch(batch_id, data)
         return
-    for batch in batches:
+    for batch in rows:
         writer.write(batch)
 
 

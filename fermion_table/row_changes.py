@@ -253,6 +253,6 @@ class Update(_Filtered):
                 yield batch
 
         with draft.writer() as writer:
-            write_all(writer, entry, batches(), reader.schema)
+            write_all(writer, batches(), reader.schema, draft.batches(reader, entry, live))
             (message,) = writer.prepare_commit()
         draft.take_place(entry, message.entries)

@@ -17,6 +17,7 @@ import pyarrow as pa
 import fermion
 from fermion import FilePruning
 from fermion.predicate import Expression, RowRanges
+from fermion_table.batch_stream import batches_left
 from fermion_table.column_selection import (
     BATCH_COLUMNS,
     file_columns,
@@ -156,6 +157,16 @@ class SplitReader:
             live = ranges_of(gone).complement(split.rows)
             wanted = live if wanted is None else wanted & live
         return wanted
+
+    def batches(
+        self, split: Split, *, rows: RowRanges | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Ids and lengths of the batches that the rows of a split (see `read`) belong to."""
+        wanted = self.rows(split) if rows is None else rows
+        with self._open(split, 1) as file:
+            found = file.batches()
+            self.io.add(file)
+        return batches_left(*found, wanted)
 
     def prune(self, split: Split) -> FilePruning | None:
         """What the statistics of a split's file leave to look at; None if it need not be opened."""

@@ -5,14 +5,16 @@ from __future__ import annotations
 import pickle
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fermion.errors import InvalidArgumentError
+from fermion.predicate import RowRanges
 from fermion_table import Table, compact_group
-from fermion_table.batch_stream import whole_batches
+from fermion_table.batch_stream import batches_left, whole_batches
 from fermion_table.compaction import plan_compaction
 from fermion_table.testing import made_up_entry
 
@@ -100,7 +102,7 @@ def test_compaction_keeps_rows_and_order(tmp_path_factory, appends, target, part
 
 
 BATCHES = st.lists(
-    st.lists(st.tuples(st.integers(-3, 3), st.integers(1, 4)), min_size=1, max_size=4),
+    st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 4)), min_size=1, max_size=4),
     min_size=1,
     max_size=5,
 )
@@ -123,7 +125,9 @@ def test_compaction_keeps_batches_whole_under_their_ids(tmp_path_factory, append
     table.compact()
     assert table.snapshot.totals.files == 1
     scan = table.scan(columns=["v", "batch_id", "index_in_batch"])
-    found = [(n, t.to_pydict()) for n, t in whole_batches(scan.to_batches(), scan.schema)]
+    (split,) = scan.plan().splits
+    batches = scan.reader.batches(split)
+    found = [(n, t.to_pydict()) for n, t in whole_batches(scan.to_batches(), batches, scan.schema)]
     assert found == model
     for number in range(-4, 5):
         wanted = [value for n, data in model if n == number for value in data["v"]]
@@ -257,8 +261,40 @@ def test_whole_batches_are_cut_however_the_rows_arrive():
         [pa.array(range(6), pa.int8()), pa.array([5, 5, 5, 5, 1, 1]), pa.array([0, 1, 0, 1, 0, 1])],
         schema=schema,
     )
+    batches = np.array([9, 5, 5, 7, 1, 9]), np.array([0, 2, 2, 0, 2, 0])
     for size in range(1, 7):
         pieces = [rows.slice(start, size) for start in range(0, 6, size)]
-        found = [(n, t.column("v").to_pylist()) for n, t in whole_batches(pieces, schema)]
-        assert found == [(5, [0, 1]), (5, [2, 3]), (1, [4, 5])]
-    assert list(whole_batches([], schema)) == []
+        found = [(n, t.column("v").to_pylist()) for n, t in whole_batches(pieces, batches, schema)]
+        assert found == [(9, []), (5, [0, 1]), (5, [2, 3]), (7, []), (1, [4, 5]), (9, [])]
+    nothing = np.array([], np.int64)
+    assert list(whole_batches([], (nothing, nothing), schema)) == []
+
+
+def test_a_batch_goes_with_its_last_row_but_not_for_having_none():
+    ids, lengths = np.array([4, 5, 6, 7]), np.array([2, 0, 3, 1])
+    ids, lengths = batches_left(ids, lengths, RowRanges.from_indices(np.array([2, 4, 5])))
+    assert (ids.tolist(), lengths.tolist()) == ([5, 6, 7], [0, 2, 1])
+
+
+def test_batches_without_rows_survive_what_rewrites_their_files(table_path):
+    """A compaction, a delete of most rows and an update; a deleted batch does not come back."""
+    table = Table.create(table_path, pa.schema([("v", pa.int64())]))
+    empty = pa.table({"v": pa.array([], pa.int64())})
+    table.append_batches([(1, {"v": [1, 2]}), (2, empty), (3, {"v": [3]})])
+    table.append_batches([(4, empty), (5, {"v": [4, 5, 6]})])
+    table.append_batch(6, empty)
+    assert batches_of(table) == [(1, 2), (2, 0), (3, 1), (4, 0), (5, 3), (6, 0)]
+    table.compact()
+    assert batches_of(table) == [(1, 2), (2, 0), (3, 1), (4, 0), (5, 3), (6, 0)]
+    table.update("v = 2", {"v": 20})
+    assert batches_of(table) == [(1, 2), (2, 0), (3, 1), (4, 0), (5, 3), (6, 0)]
+    table.delete("v IN (20, 3, 4, 5)")
+    assert batches_of(table) == [(1, 1), (2, 0), (4, 0), (5, 1), (6, 0)]
+    assert table.scan().to_arrow().column("v").to_pylist() == [1, 6]
+
+
+def batches_of(table):
+    """Ids and lengths of all batches, file by file."""
+    scan = table.scan()
+    found = [scan.reader.batches(split) for split in scan.plan().splits]
+    return [pair for each in found for pair in zip(*(part.tolist() for part in each), strict=True)]
