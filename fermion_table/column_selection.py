@@ -14,12 +14,14 @@ BATCH_ID = Field(id=-1, name="batch_id", stored_type="int64")
 INDEX_IN_BATCH = Field(id=-2, name="index_in_batch", stored_type="int64")
 BATCH_COLUMNS = (BATCH_ID, INDEX_IN_BATCH)
 """Columns that files in batch mode have besides the table's own; null in other files."""
+ROW_ID = Field(id=-3, name="_row_id", stored_type="int64")
+"""Tells a row from all others that the table ever had; a row that is rewritten gets another."""
 
 
 def queryable_fields(schema: TableSchema) -> tuple[Field, ...]:
     """The table's columns, and the virtual ones whose names are not taken."""
     return schema.fields + tuple(
-        field for field in BATCH_COLUMNS if field.name not in schema.by_name
+        field for field in (*BATCH_COLUMNS, ROW_ID) if field.name not in schema.by_name
     )
 
 

@@ -323,7 +323,9 @@ def _numbers(table: pa.Table, name: str, count: int) -> Numbers:
     if name not in table.column_names:
         return Numbers(np.zeros(count, np.int64), np.zeros(count, bool))
     column = table.column(name)
-    known = np.ones(count, bool) if not column.null_count else column.is_valid().to_numpy()
+    if not column.null_count:
+        return Numbers(column.to_numpy().astype(np.int64, copy=False), np.ones(count, bool))
+    known = column.is_valid().to_numpy()
     return Numbers(column.fill_null(0).to_numpy().astype(np.int64, copy=False), known)
 
 

@@ -10,13 +10,16 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 import pyarrow as pa
 
 from fermion.errors import InvalidArgumentError
+from fermion.predicate import column_of
 from fermion_table import type_codec
 from fermion_table.column_selection import queryable_fields, select_columns
 from fermion_table.conversion import empty_columns
-from fermion_table.filters import TableFilter, both, table_filter
+from fermion_table.extremes import Extremes, settled_extremes
+from fermion_table.filters import TableFilter, both, field_at, table_filter
 from fermion_table.io_totals import IoTotals
 from fermion_table.live_files import LiveFiles
 from fermion_table.manifest import Entry
@@ -32,6 +35,7 @@ from fermion_table.snapshot import Snapshot
 from fermion_table.split import Split, first_rows
 from fermion_table.split_reader import BATCH_ROWS, ReadRequest, SplitReader
 from fermion_table.storage import AtomicStore
+from fermion_table.value_codec import has_plain_json
 
 if TYPE_CHECKING:
     import duckdb
@@ -261,6 +265,33 @@ class Scan:
                 _map_ordered(lambda split: reader.count(split, threads=1), asked, self._threads)
             )
         return total if self.limit is None else min(total, self.limit)
+
+    def min_max(self, column: PathLike) -> tuple[pa.Scalar, pa.Scalar]:
+        """The least and the greatest value of a column; null where there is none.
+
+        NaN counts as no value. Without a filter and a limit only files are read whose bounds are
+        not exact or that have lost rows.
+
+        Raises
+        ------
+        ColumnNotFoundError
+        InvalidArgumentError
+            A column whose values have no order.
+        """
+        schema = self.table_schema
+        path = schema.resolve(column, where=self.store.location)
+        chain = field_at(schema.fields, path)
+        if chain is None or chain[-1].children or not has_plain_json(chain[-1].type):
+            raise InvalidArgumentError(f"{self.store.location}: column {column!r} has no order")
+        extremes = Extremes(chain[-1].type)
+        asked = replace(self, columns=(path,))
+        if self.filter is None and self.limit is None:
+            rest = settled_extremes(self.entries[0], self.schemas, chain, extremes)
+            files = msgspec.structs.replace(self.snapshot, manifests=(), tail=tuple(rest))
+            asked = replace(asked, snapshot=files)
+        for batch in asked.to_batches():
+            extremes.add(column_of(batch, path))
+        return extremes.result()
 
     def head(self, n: int = 10) -> pa.Table:
         """The first rows."""

@@ -300,8 +300,16 @@ def _by_statistics(
 def _by_schema(files: FileColumns, ordinals: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """The ids of the schemas that files were written with, and the places of their files."""
     schema_ids = files.numbers("schema_id").values[ordinals]
+    if len(schema_ids) and (schema_ids == schema_ids[0]).all():
+        yield int(schema_ids[0]), np.arange(len(schema_ids))
+        return
     for schema_id in np.unique(schema_ids).tolist():
         yield schema_id, np.nonzero(schema_ids == schema_id)[0]
+
+
+def _places(files: FileColumns, ordinals: np.ndarray) -> Any:
+    """What picks some files out of a column; all of them are a view."""
+    return slice(None) if len(ordinals) == len(files) else ordinals
 
 
 def _lookup(
@@ -363,23 +371,26 @@ def _column_bounds(
             flags=np.full(count, EXACT_FLAGS, np.uint32),
             type=field_to_arrow(leaf, field_ids=False).type,
         )
-    low = np.full(count, INT64_MIN, np.int64)
-    high = np.full(count, INT64_MAX, np.int64)
-    nulls = np.full(count, -1, np.int64)
-    flags = np.zeros(count, np.int64)
     stored = files.bounds(leaf.id)
-    if stored is not None:
-        there = stored.flags.known[ordinals]
-        known = there & stored.min.known[ordinals] & stored.max.known[ordinals]
-        low = np.where(known, stored.min.values[ordinals], low)
-        high = np.where(known, stored.max.values[ordinals], high)
-        counted = there & stored.null_count.known[ordinals]
-        nulls = np.where(counted, stored.null_count.values[ordinals], nulls)
-        said = np.where(there, stored.flags.values[ordinals], 0)
+    if stored is None:
+        low = np.full(count, INT64_MIN, np.int64)
+        high = np.full(count, INT64_MAX, np.int64)
+        nulls = np.full(count, -1, np.int64)
+        flags = np.zeros(count, np.int64)
+    else:
+        at = _places(files, ordinals)
+        there = stored.flags.known[at]
+        known = there & stored.min.known[at] & stored.max.known[at]
+        low = np.where(known, stored.min.values[at], INT64_MIN)
+        high = np.where(known, stored.max.values[at], INT64_MAX)
+        counted = there & stored.null_count.known[at]
+        nulls = np.where(counted, stored.null_count.values[at], -1)
+        said = stored.flags.values[at]  # 0 where there are none
         flags = np.where(known, said, said & ~EXACT_FLAGS)
     empty = ~files.has_column(column.id)[ordinals]
-    low[empty], high[empty], nulls[empty] = INT64_MAX, INT64_MIN, rows[empty]
-    flags[empty] = EXACT_FLAGS
+    if empty.any():
+        low[empty], high[empty], nulls[empty] = INT64_MAX, INT64_MIN, rows[empty]
+        flags[empty] = EXACT_FLAGS
     return Bounds(
         boundaries=boundaries,
         min=low,

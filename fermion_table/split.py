@@ -42,6 +42,8 @@ class Split:
         Rows to read, (start, stop), stop exclusive; None: all.
     deletion, deletion_location
         Rows of the file that are gone, and where that is stored.
+    row_id_base
+        Id of the file's first row.
     """
 
     location: str
@@ -56,6 +58,7 @@ class Split:
     row_range: tuple[int, int] | None = None
     deletion: DeletionVector | None = None
     deletion_location: str = ""
+    row_id_base: int | None = None
 
     @property
     def rows_wanted(self) -> int:
@@ -93,6 +96,7 @@ def split_of(entry: Entry, location: str, deletion_location: str = "") -> Split:
         partition=entry.partition,
         deletion=entry.deletion_vector,
         deletion_location=deletion_location,
+        row_id_base=entry.row_id_base,
     )
 
 

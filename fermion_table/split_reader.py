@@ -20,6 +20,7 @@ from fermion.predicate import Expression, RowRanges
 from fermion_table.batch_stream import batches_left
 from fermion_table.column_selection import (
     BATCH_COLUMNS,
+    ROW_ID,
     file_columns,
     select_paths,
 )
@@ -88,6 +89,8 @@ class FilePlan:
         The filter that is applied then.
     final
         What becomes of that; None: it is what the query wants.
+    row_id_place
+        Where the ids of rows stand among the columns; None: they are not wanted.
     """
 
     columns: list[str | Path]
@@ -96,6 +99,7 @@ class FilePlan:
     conversions: list[Conversion]
     residual: Expression | None
     final: list[Conversion] | None
+    row_id_place: int | None = None
 
     @property
     def needs_file(self) -> bool:
@@ -207,6 +211,9 @@ class SplitReader:
     def _file_batches(
         self, split: Split, plan: FilePlan, threads: int | None, wanted: RowRanges | None
     ) -> Iterator[pa.RecordBatch]:
+        if plan.row_id_place is not None:
+            yield from self._numbered_batches(split, plan, threads, wanted)
+            return
         rows = self.request.batch_rows
         if not plan.needs_file:
             total = split.rows if wanted is None else wanted.total
@@ -220,6 +227,24 @@ class SplitReader:
                 )
             finally:
                 self.io.add(file)
+
+    def _numbered_batches(
+        self, split: Split, plan: FilePlan, threads: int | None, wanted: RowRanges | None
+    ) -> Iterator[pa.RecordBatch]:
+        """The same with the ids of rows; which rows a filter selects has to be known for those."""
+        if plan.pushed is not None:
+            with self._open(split, threads) as file:
+                wanted = file.find(plan.pushed, rows=wanted)
+                self.io.add(file)
+        wanted = RowRanges.all(split.rows) if wanted is None else wanted
+        ids = wanted.to_indices() + (split.row_id_base or 0)
+        bare = replace(plan, pushed=None, row_id_place=None)
+        start = 0
+        for batch in self._file_batches(split, bare, threads, wanted):
+            arrays, stop = batch.columns, start + batch.num_rows
+            arrays.insert(plan.row_id_place or 0, pa.array(ids[start:stop], pa.int64()))
+            yield pa.RecordBatch.from_arrays(arrays, names=[""] * len(arrays))
+            start = stop
 
     def _open(self, split: Split, threads: int | None) -> fermion.FermionFile:
         prefetch = None
@@ -246,7 +271,9 @@ def _plan(request: ReadRequest, schema: pa.Schema, split: Split) -> FilePlan:
     fields = request.fields
     for part in residual:
         fields = _with_paths(fields, part, request.table_fields)
-    paths, found = file_columns(fields, sources)
+    paths, found = file_columns(fields, [*sources, ROW_ID])
+    if ROW_ID in found:
+        paths.remove((ROW_ID.name,))
     arrow = [field_to_arrow(each, field_ids=False) for each in fields]
     same = fields == request.fields
     return FilePlan(
@@ -256,6 +283,7 @@ def _plan(request: ReadRequest, schema: pa.Schema, split: Split) -> FilePlan:
         conversions=plan_reading(fields, found, all_null=all_null),
         residual=conjunction(residual),
         final=None if same else plan_reading(request.fields, fields),
+        row_id_place=found.index(ROW_ID) if ROW_ID in found else None,
     )
 
 

@@ -144,7 +144,7 @@ class TableView:
         ----------
         columns
             Names, names joined by dots, or sequences of names; ``batch_id`` and
-            ``index_in_batch`` for files in batch mode. None: every column.
+            ``index_in_batch`` for files in batch mode; ``_row_id``. None: every column.
         filter
             Anything that `fermion` takes as a filter. The result is exact.
         snapshot_id, tag, as_of, branch
