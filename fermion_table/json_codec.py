@@ -11,7 +11,7 @@ import functools
 import hashlib
 from dataclasses import dataclass
 from types import UnionType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 import zstandard
@@ -20,6 +20,13 @@ from fermion_table.errors import CorruptMetadata
 
 COMPRESS_ABOVE_BYTES = 64 * 1024
 DECODED_BYTES_MAX = 1 << 30
+
+Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+"""A count, size, offset, id or time: what is out of range is refused when it is read."""
+Whole = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""A number of 64 bits, with a sign."""
+Plain = bool | int | float | str | None
+"""A value of a type that JSON has."""
 HASH_BYTES = 32
 UNKNOWN_KEYS = ""
 """Encoded name of the field that holds unknown keys; never a key in a file."""

@@ -18,6 +18,7 @@ import msgspec
 
 from fermion_table import json_codec
 from fermion_table.errors import CorruptMetadata, UnsupportedFeature
+from fermion_table.json_codec import Natural, Plain, Whole
 
 MANIFEST_FORMAT = "fermion-manifest"
 MANIFEST_FORMAT_VERSION = 1
@@ -32,17 +33,17 @@ class FieldStatistics(msgspec.Struct, frozen=True, array_like=True):
     Attributes
     ----------
     min, max
-        Bounds as JSON values, None when there are none; NaN never enters a bound.
+        Bounds as keys (`fermion.statistics`), None when there are none; NaN never enters a bound.
     null_count
         Nulls, None when unknown.
     flags
         `fermion.layout.ChunkFlag` bits: which bounds are there and exact, NaN known.
     """
 
-    min: Any = None
-    max: Any = None
-    null_count: int | None = None
-    flags: int = 0
+    min: Whole | None = None
+    max: Whole | None = None
+    null_count: Natural | None = None
+    flags: Natural = 0
 
 
 class BatchRange(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -58,9 +59,9 @@ class BatchRange(msgspec.Struct, frozen=True, omit_defaults=True):
         Whether ids ascend within the file.
     """
 
-    min: int
-    max: int
-    count: int
+    min: Whole
+    max: Whole
+    count: Natural
     sorted: bool = False
 
 
@@ -80,9 +81,9 @@ class DeletionVector(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """
 
     path: str
-    offset: int = 0
-    size: int
-    rows: int
+    offset: Natural = 0
+    size: Natural
+    rows: Natural
     hash: str = ""
 
 
@@ -135,27 +136,27 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     path: str = ""
     external_path: str | None = None
-    size: int
-    rows: int
-    tail_length: int = 0
-    schema_id: int = 0
-    partition: tuple[Any, ...] = ()
-    bucket: int | None = None
-    level: int = 0
+    size: Natural
+    rows: Natural
+    tail_length: Natural = 0
+    schema_id: Natural = 0
+    partition: tuple[Plain, ...] = ()
+    bucket: Natural | None = None
+    level: Whole = 0
     min_key: Any = None
     max_key: Any = None
-    delete_rows: int = 0
-    sequence_offset: int = 0
-    sequence_start: int | None = None
-    row_offset: int = 0
-    row_id_base: int | None = None
-    added_snapshot: int | None = None
+    delete_rows: Natural = 0
+    sequence_offset: Natural = 0
+    sequence_start: Natural | None = None
+    row_offset: Natural = 0
+    row_id_base: Natural | None = None
+    added_snapshot: Natural | None = None
     batch: BatchRange | None = None
-    columns: tuple[tuple[int, int], ...] | None = None
-    stats: dict[int, FieldStatistics] = {}
+    columns: tuple[tuple[Natural, Natural], ...] | None = None
+    stats: dict[Natural, FieldStatistics] = {}
     deletion_vector: DeletionVector | None = None
     source: Source = "append"
-    created_ms: int = 0
+    created_ms: Natural = 0
     unknown: dict[str, Any] = msgspec.field(default_factory=dict, name=json_codec.UNKNOWN_KEYS)
 
     @property
@@ -241,19 +242,19 @@ class ManifestReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
 
     path: str
     hash: str
-    size: int
-    entries: int
-    dead: tuple[int, ...] = ()
-    rows: int
-    bytes: int
+    size: Natural
+    entries: Natural
+    dead: tuple[Natural, ...] = ()
+    rows: Natural
+    bytes: Natural
     kind: ManifestKind = "loose"
-    added_snapshot: tuple[int, int] = (0, 0)
+    added_snapshot: tuple[Natural, Natural] = (0, 0)
     partition: PartitionRange = PartitionRange()
-    batch_id: tuple[int, int] | None = None
-    sequence: tuple[int, int] = (0, 0)
-    level: tuple[int, int] = (0, 0)
-    sequence_start: int = 0
-    row_id_start: int = 0
+    batch_id: tuple[Whole, Whole] | None = None
+    sequence: tuple[Natural, Natural] = (0, 0)
+    level: tuple[Whole, Whole] = (0, 0)
+    sequence_start: Natural = 0
+    row_id_start: Natural = 0
     unknown: dict[str, Any] = msgspec.field(default_factory=dict, name=json_codec.UNKNOWN_KEYS)
 
     @property
@@ -266,7 +267,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """A manifest object: entries in the order of their ordinals."""
 
     format: str = MANIFEST_FORMAT
-    format_version: int = MANIFEST_FORMAT_VERSION
+    format_version: Natural = MANIFEST_FORMAT_VERSION
     entries: tuple[Entry, ...] = ()
 
 

@@ -17,6 +17,7 @@ import pyarrow.types as pat
 
 from fermion.predicate import Bounds, Expression, bound_key, evaluate
 from fermion_table import value_codec
+from fermion_table.errors import CorruptMetadata
 from fermion_table.filters import TableFilter
 from fermion_table.manifest import ManifestReference
 from fermion_table.schema import Field, PartitionField, Path, TableSchema
@@ -99,6 +100,10 @@ def partitions_selected(
     ]
     if not part.columns() or not part.columns() <= {(column.name,) for _, column in columns}:
         return None
+    short = next((each for each in partitions if len(each) != len(schema.partition_by)), None)
+    if short is not None:
+        expected = f"{len(schema.partition_by)} partition values of a file"
+        raise CorruptMetadata("an entry", expected, f"{len(short)}")
     arrays = [
         pa.array(
             [value_codec.decode_value(values[place], column.type) for values in partitions],

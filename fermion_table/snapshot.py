@@ -8,17 +8,20 @@ next snapshot's `parent` holds: history is a chain.
 from __future__ import annotations
 
 import itertools
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from fermion_table import json_codec
 from fermion_table.errors import CorruptMetadata, UnsupportedFeature
+from fermion_table.json_codec import Natural, Plain
 from fermion_table.manifest import Entry, ManifestReference
 from fermion_table.paths import MAIN
 
 SNAPSHOT_FORMAT = "fermion-table"
 SNAPSHOT_FORMAT_VERSION = 1
+TIME_MS_MAX = 253_402_300_799_999
+"""The end of the year 9999."""
 CHECKSUM_KEY = b',"checksum":"'
 CHECKSUM_END = b'"}'
 
@@ -31,26 +34,26 @@ Kind = Literal["create", "append", "overwrite", "delete", "compact", "schema", "
 class SnapshotReference(msgspec.Struct, frozen=True):
     """A snapshot by id, and the hash of its stored bytes."""
 
-    id: int
+    id: Natural
     hash: str
 
 
 class SchemaReference(msgspec.Struct, frozen=True, kw_only=True):
     """A stored schema version: its id, file, BLAKE2b hash and stored size in bytes."""
 
-    id: int
+    id: Natural
     path: str
     hash: str
-    size: int
+    size: Natural
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is live: files, rows stored, data bytes, rows of them that are deleted."""
 
-    files: int = 0
-    rows: int = 0
-    bytes: int = 0
-    rows_deleted: int = 0
+    files: Natural = 0
+    rows: Natural = 0
+    bytes: Natural = 0
+    rows_deleted: Natural = 0
 
 
 class Deltas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -60,13 +63,13 @@ class Deltas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     deleted in files that stay.
     """
 
-    files_added: int = 0
-    rows_added: int = 0
-    bytes_added: int = 0
-    files_removed: int = 0
-    rows_removed: int = 0
-    bytes_removed: int = 0
-    rows_deleted: int = 0
+    files_added: Natural = 0
+    rows_added: Natural = 0
+    bytes_added: Natural = 0
+    files_removed: Natural = 0
+    rows_removed: Natural = 0
+    bytes_removed: Natural = 0
+    rows_deleted: Natural = 0
 
 
 class Delta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -86,18 +89,18 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         What entries of this commit inherit.
     """
 
-    tail_entries: int = 0
+    tail_entries: Natural = 0
     added: tuple[ManifestReference, ...] = ()
     removed: tuple[Entry, ...] = ()
     removed_manifests: tuple[ManifestReference, ...] = ()
-    sequence_start: int = 0
-    row_id_start: int = 0
+    sequence_start: Natural = 0
+    row_id_start: Natural = 0
 
 
 class Touched(msgspec.Struct, frozen=True):
     """The partitions that a commit added files to or removed files from."""
 
-    partitions: tuple[tuple[Any, ...], ...] | Literal["many"] = ()
+    partitions: tuple[tuple[Plain, ...], ...] | Literal["many"] = ()
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -140,14 +143,14 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     format: str
-    format_version: int
+    format_version: Natural
     table_uuid: str
-    id: int
+    id: Natural
     uuid: str
     branch: str = MAIN
     parent: SnapshotReference | None
     kind: Kind
-    time_ms: int
+    time_ms: Annotated[int, msgspec.Meta(ge=0, le=TIME_MS_MAX)]
     author: str = ""
     message: str | None = None
     properties: dict[str, str] = {}
@@ -157,8 +160,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     delta: Delta = Delta()
     totals: Totals = Totals()
     deltas: Deltas = Deltas()
-    row_id_next: int = 0
-    sequence_next: int = 1
+    row_id_next: Natural = 0
+    sequence_next: Natural = 1
     commit_user: str | None = None
     commit_identifier: int | str | None = None
     touched: Touched = Touched()
@@ -261,8 +264,9 @@ def _check(snapshot: Snapshot, path: str) -> None:
             str(snapshot.delta.tail_entries),
         )
     for entry in snapshot.tail:
-        if entry.added_snapshot is None:
-            raise CorruptMetadata(path, "tail entries with added_snapshot", entry.file)
+        for name in ("added_snapshot", "sequence_start", "row_id_base"):
+            if getattr(entry, name) is None:
+                raise CorruptMetadata(path, f"tail entries with {name}", entry.file)
     for reference in snapshot.manifests:
         _check_dead(reference, path)
 

@@ -26,6 +26,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pat
 
+from fermion_table.errors import CorruptMetadata
+
 ARROW_KEY = "arrow"
 _CONTEXT = Context(prec=100, Emax=1000, Emin=-1000)
 _SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -61,13 +63,14 @@ def decode_value(value: Any, dtype: pa.DataType) -> pa.Scalar:
 
     Raises
     ------
-    ValueError
-        The value is not of the type's form; pa.ArrowException is turned into it.
+    CorruptMetadata
+        The value is not of the type's form.
     """
     try:
         return _decode(value, dtype)
-    except (pa.ArrowException, TypeError, KeyError, ArithmeticError, OSError) as error:
-        raise ValueError(f"{value!r} is not a value of {dtype}: {error}") from None
+    except (pa.ArrowException, ValueError, TypeError, KeyError, ArithmeticError, OSError) as error:
+        found = f"{value!r:.200} ({error})"
+        raise CorruptMetadata("a value", f"a value of {dtype}", found) from None
 
 
 def has_plain_json(dtype: pa.DataType) -> bool:

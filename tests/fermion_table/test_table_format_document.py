@@ -30,7 +30,7 @@ from fermion_table import (
 )
 from fermion_table.conflict import Fail, Mine, Ok, Redo, Theirs, conflict
 from fermion_table.fast_forward import HEAD_PROPERTY
-from fermion_table.json_codec import UNKNOWN_KEYS
+from fermion_table.json_codec import UNKNOWN_KEYS, Plain
 from fermion_table.snapshot import SchemaReference, decode_snapshot, encode_snapshot
 from fermion_table.testing import made_up_entry
 
@@ -92,6 +92,8 @@ def struct_tables() -> dict[str, list[Row]]:
 
 def type_text(hint: Any) -> str:
     """A type hint as the page spells it."""
+    if hint == Plain:
+        return "value"
     arguments = typing.get_args(hint)
     origin = typing.get_origin(hint)
     if origin is typing.Literal:

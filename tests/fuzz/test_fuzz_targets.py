@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
@@ -78,3 +79,15 @@ def test_deeply_nested_json_is_refused(text: bytes) -> None:
 def test_a_deeply_nested_filter_is_refused(text: str) -> None:
     with pytest.raises(InvalidArgumentError):
         parse_filter(text)
+
+
+def test_numbers_beyond_their_types_are_refused() -> None:
+    """Sizes, counts and ids of JSON that no integer of 64 bits can hold."""
+    for number in (2**63, 2**64, -(2**63) - 1, 1e308):
+        manifest = {
+            "format": "fermion-manifest",
+            "format_version": 1,
+            "entries": [{"path": "data/x", "rows": number, "size": number}],
+        }
+        with pytest.raises(CorruptMetadata):
+            decode_manifest(json.dumps(manifest).encode(), "manifest/x.json")
