@@ -156,22 +156,52 @@ class _Commit:
         self.dropped: frozenset[int] = frozenset()
         self.synchronised: set[str] = set()
         self.may_be_published = False
+        self.losses = 0
 
     def run(self) -> Snapshot:
         """Try until published, proven impossible, or unknown."""
+        began = time.monotonic()
         try:
-            return self._run()
+            snapshot = self._run()
+            self._report(snapshot, time.monotonic() - began)
+            return snapshot
         except Exception:
             if not self.may_be_published:
                 self.writer.discard()
             raise
 
+    def _report(self, snapshot: Snapshot, seconds: float) -> None:
+        """One record of the log, with what happened as attributes."""
+        deltas = snapshot.deltas
+        _log.info(
+            "%s: %s, snapshot %d: +%d files, -%d files, %d retries, %.3f s",
+            self.store.location,
+            snapshot.kind,
+            snapshot.id,
+            deltas.files_added,
+            deltas.files_removed,
+            self.losses,
+            seconds,
+            extra={
+                "table": self.store.location,
+                "branch": self.branch,
+                "kind": snapshot.kind,
+                "snapshot_id": snapshot.id,
+                "files_added": deltas.files_added,
+                "files_removed": deltas.files_removed,
+                "rows_added": deltas.rows_added,
+                "rows_removed": deltas.rows_removed + deltas.rows_deleted,
+                "bytes_added": deltas.bytes_added,
+                "retries": self.losses,
+                "seconds": seconds,
+            },
+        )
+
     def _run(self) -> Snapshot:
         deadline = time.monotonic() + self.options.timeout_s
         start = self.request.base.id if self.request.base is not None else None
-        losses = 0
         while True:
-            base, began = self._base(start, losses)
+            base, began = self._base(start)
             earlier = self._earlier(base)
             if earlier is not None:
                 self.writer.discard()
@@ -180,22 +210,22 @@ class _Commit:
             if published is not None:
                 self.writer.discard(keep=_objects_of(published))
                 return published
-            losses += 1
+            self.losses += 1
             start = base.id
             if time.monotonic() > deadline:
                 raise CommitConflict(
-                    f"{self.store.location}: lost {losses} races for the next snapshot in "
+                    f"{self.store.location}: lost {self.losses} races for the next snapshot in "
                     f"{self.options.timeout_s:g} s; try again with fewer writers at once",
                     mine=self.request.kind,
                 )
-            self._wait(losses)
+            self._wait(self.losses)
 
-    def _base(self, start: int | None, losses: int) -> tuple[Snapshot, float]:
+    def _base(self, start: int | None) -> tuple[Snapshot, float]:
         """The snapshot to build on, and since when it may not be the latest any more."""
         began = time.monotonic()
         base, seen_at = self.request.base, self.request.base_seen_at
         fresh = seen_at is not None and began - seen_at < self.options.fence_s
-        if base is not None and seen_at is not None and fresh and not losses:
+        if base is not None and seen_at is not None and fresh and not self.losses:
             return base, seen_at
         return latest(self.store, branch=self.branch, start=start), began
 

@@ -17,7 +17,7 @@ from fermion_table.compaction import (
 )
 from fermion_table.data_writer import delete_files
 from fermion_table.errors import CommitConflict
-from fermion_table.manifest_store import added_entries
+from fermion_table.manifest_store import removed_entries
 from fermion_table.paths import MAIN
 from fermion_table.snapshot import Snapshot
 from fermion_table.storage import AtomicStore
@@ -115,9 +115,9 @@ def commit_groups(
             delete_files(store, message.added)
         result.groups_dropped += len(listed)
         return None
-    published = {entry.file for entry in added_entries(store, snapshot)}
+    replaced = {entry.file for entry in removed_entries(store, snapshot)}
     for message in listed:
-        if message.added and message.added[0].file not in published:
+        if message.removed[0].file not in replaced:
             delete_files(store, message.added)
             result.groups_dropped += 1
             continue

@@ -27,13 +27,20 @@ class Extremes:
         """See an array of values."""
         if pa.types.is_floating(self.type):
             values = values.filter(pc.invert(pc.is_nan(values)))
+        values = values.cast(self._compared)
         found = pc.min_max(values)
         self.values += [found["min"], found["max"]]
 
     def result(self) -> tuple[pa.Scalar, pa.Scalar]:
         """The least and the greatest value; null where there is none."""
-        found = pc.min_max(pa.array(self.values, self.type))
-        return found["min"], found["max"]
+        values = [each.cast(self._compared) for each in self.values]
+        found = pc.min_max(pa.array(values, self._compared))
+        return found["min"].cast(self.type), found["max"].cast(self.type)
+
+    @property
+    def _compared(self) -> pa.DataType:
+        """What values are compared as: Arrow does not compare half floats."""
+        return pa.float32() if pa.types.is_float16(self.type) else self.type
 
 
 def settled_extremes(

@@ -128,3 +128,12 @@ def test_extremes_are_those_of_the_rows(tmp_path_factory, parts):
     values = [each for part in parts for each in part if each is not None and each == each]
     wanted = pc.min_max(pa.array(values, pa.float64()))
     assert table.scan().min_max("f") == (wanted["min"], wanted["max"])
+
+
+def test_half_floats_have_extremes_too(table_path):
+    table = Table.create(table_path, pa.schema([("h", pa.float16())]))
+    for part in ([1.5, None], [-2.0], [math.nan]):
+        table.append(pa.table({"h": pa.array(part, pa.float32()).cast(pa.float16())}))
+    assert [float(each.as_py()) for each in table.scan().min_max("h")] == [-2.0, 1.5]
+    table.delete("h = -2")
+    assert [float(each.as_py()) for each in table.scan().min_max("h")] == [1.5, 1.5]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pyarrow as pa
@@ -96,3 +97,20 @@ def test_a_commit_found_by_its_identity_does_not_count_as_the_latest(store, tabl
     other.append(DATA)
     assert table.append(DATA, **words).id == 1
     assert table.append(DATA).id == 3
+
+
+def test_a_commit_is_one_record_of_the_log(store, table, caplog):
+    """What it did and how long it took are attributes of the record."""
+    stale = Table(store, latest(store))
+    stale.append(DATA)
+    table.append(DATA)
+    with stale.writer() as writer:
+        writer.write(DATA)
+        messages = writer.prepare_commit()
+    with caplog.at_level(logging.INFO, logger="fermion_table.commit"):
+        logging.getLogger("fermion_table.commit").disabled = False
+        stale.commit(messages)
+    (record,) = caplog.records
+    said = {"kind": "append", "snapshot_id": 3, "files_added": 1, "rows_added": 1000, "retries": 1}
+    assert {name: getattr(record, name) for name in said} == said
+    assert record.seconds > 0

@@ -225,6 +225,21 @@ class TableMachine(RuleBasedStateMachine):
         }
         self.keep()
 
+    @rule(data=st.data())
+    def restore(self, data: st.DataObject) -> None:
+        """Rows and columns of then; what the columns were called since is forgotten."""
+        version = self.versions[data.draw(st.sampled_from(sorted(self.versions)))]
+        self.table.restore(
+            data.draw(
+                st.sampled_from(
+                    [number for number, each in self.versions.items() if each == version]
+                )
+            )
+        )
+        self.model.names = dict(version.names)
+        self.model.rows = [dict(row) for row in version.rows]
+        self.keep()
+
     @rule()
     def open_again(self) -> None:
         self.table = Table.open(self.folder / "table", durability="fast")
