@@ -26,6 +26,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.register_profile("dev", settings.get_profile("ci"), max_examples=100, derandomize=False)
+settings.register_profile("acceptance", settings.get_profile("ci"), max_examples=2_000)
 settings.register_profile("soak", settings.get_profile("dev"), max_examples=5_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if ON_CI else "dev"))
 
