@@ -337,8 +337,10 @@ class ColumnTask:
             return null_column(self.node, self.rows, self._options.where)
         if self._coded is not None:
             return self._dictionary_array(*self._coded)
-        array = assemble(self.node, self.streams)
-        return array.dictionary_encode() if self._as_dictionary else array
+        node = self.node
+        if self._as_dictionary:  # by our own means: Arrow's do not know all types
+            node = replace(node, type=pa.dictionary(pa.int32(), node.storage))
+        return assemble(node, self.streams)
 
     def _dictionary_array(self, codes: np.ndarray, values: Values) -> pa.Array:
         known = self._options.dictionaries

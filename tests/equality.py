@@ -48,6 +48,15 @@ def is_logically_equal(actual: Any, expected: Any) -> bool:
     return True
 
 
+def valid_rows(array: pa.ChunkedArray) -> np.ndarray:
+    """Which values are not null, also within wrappers: bool, shape (rows,).
+
+    Without making scalars of them: Arrow crashes on some of those.
+    """
+    found = [_unwrap(chunk, np.arange(len(chunk)))[2] for chunk in array.chunks]
+    return np.concatenate([np.empty(0, bool), *found])
+
+
 def _logical(array: pa.Array | pa.ChunkedArray) -> dict[tuple[Any, ...], np.ndarray]:
     """Every logical value below an array, as flat NumPy arrays by path; hidden ones left out."""
     pieces: Pieces = {}

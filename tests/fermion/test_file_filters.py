@@ -6,14 +6,55 @@ import io
 
 import numpy as np
 import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import fermion
+from fermion import chunk_details
+from tests.equality import assert_logically_equal
+from tests.fermion.predicate_model import SCHEMA, expressions, rows, table_of, truth
 
 
 def stored(table: pa.Table, **options: object) -> bytes:
     sink = io.BytesIO()
     fermion.write_table(table, sink, **options)
     return sink.getvalue()
+
+
+SHARABLE = [name for name in SCHEMA.names if name not in ("t", "n", "st")]
+
+
+@given(st.data())
+def test_any_filter_selects_the_same_rows_with_and_without_statistics(data):
+    """Through pages, stripes, bloom filters, dictionaries and bounds in full, against the model."""
+    expression = data.draw(expressions())
+    records = data.draw(rows(expression.columns() or {("i",)}))
+    table = table_of(records * data.draw(st.integers(1, 4)))
+    kept = [row for row, record in enumerate(records) if truth(expression, record)]
+    repeats = table.num_rows // len(records)
+    expected = [row + len(records) * i for i in range(repeats) for row in kept]
+    named = [name for name in table.column_names if name in SHARABLE]
+    chosen = st.lists(st.sampled_from(named), unique=True) if named else st.just([])
+    options = {
+        "page_rows_max": data.draw(st.sampled_from([1, 3, 100])),
+        "stripe_rows": data.draw(st.sampled_from([2, 10, 1000])),
+        "bloom_filters": data.draw(chosen),
+        "global_dictionaries": data.draw(chosen),
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chunk_details, "LONG_CHUNK_BYTES_MIN", 0)
+        file_bytes = stored(table, **options)
+    for use in (True, False):
+        with fermion.open(file_bytes, options=fermion.ReadOptions(use_statistics=use)) as file:
+            assert file.find(expression).to_indices().tolist() == expected
+            assert file.count(expression) == len(expected)
+            found = file.read(filter=expression)
+            assert_logically_equal(found, rows_of(table, expected))
+
+
+def rows_of(table: pa.Table, numbers: list[int]) -> pa.Table:
+    return pa.concat_tables([table.slice(0, 0), *(table.slice(row, 1) for row in numbers)])
 
 
 def test_an_exact_chunk_maximum_does_not_make_page_maximums_exact():
