@@ -111,6 +111,12 @@ class ColumnPlan:
         path = self.paths.get(ordinal)
         return path is not None and ".".join(path) in self.options.bloom_filters
 
+    def page_limits(self) -> dict[str, int]:
+        """Where a page of any stream of the column ends, as `paging` takes it."""
+        options = self.options
+        size = options.column_page_bytes.get(self.node.name, options.page_bytes)
+        return {"page_bytes": size, "page_rows_max": options.page_rows_max}
+
     def memory(self, ordinal: int) -> ChoiceMemory:
         """The memory of a stream's choices."""
         if ordinal not in self.memories:
@@ -188,8 +194,7 @@ class _Encoder:
             self.encode(child, batch_ends)
 
     def _cuts(self, slots: int, slot_bytes: float, batch_ends: np.ndarray | None) -> np.ndarray:
-        options = self._plan.options
-        limits = {"page_bytes": options.page_bytes, "page_rows_max": options.page_rows_max}
+        limits = self._plan.page_limits()
         if batch_ends is None:
             return cut_fixed(slots, slot_bytes, **limits)
         return cut_batches(batch_ends, batch_ends * slot_bytes, **limits)
@@ -299,8 +304,7 @@ class _Encoder:
         if not isinstance(values, BinaryValues):
             slot_bytes = 1 / 8 if physical.kind is PhysicalKind.BITS else physical.width
             return self._cuts(len(values), slot_bytes, batch_ends)
-        options = self._plan.options
-        limits = {"page_bytes": options.page_bytes, "page_rows_max": options.page_rows_max}
+        limits = self._plan.page_limits()
         if batch_ends is None:
             sizes = values.offsets + OFFSET_BYTES * np.arange(len(values.offsets))
             return cut_offsets(sizes, **limits)

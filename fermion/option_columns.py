@@ -25,6 +25,12 @@ def check_option_columns(options: WriteOptions, plans: Sequence[ColumnPlan]) -> 
     ------
     InvalidArgumentError
     """
+    columns = {plan.node.name for plan in plans} if options.column_page_bytes else set()
+    for name in options.column_page_bytes:
+        if name not in columns:
+            raise InvalidArgumentError(
+                f"column_page_bytes names column {name!r}, which the schema lacks"
+            )
     named = [*options.encodings, *options.bloom_filters, *options.global_dictionaries]
     if not isinstance(options.statistics, bool):
         named += options.statistics

@@ -34,6 +34,9 @@ class WriteOptions:
         None: storage without blocks.
     page_bytes, page_rows_max
         A page closes at the first of: raw bytes of its own stream, slots.
+    column_page_bytes
+        ``page_bytes`` of single columns, by name: smaller pages let filters skip more of a column,
+        and point reads read less of it.
     codec
         ``zstd``; or ``lz4``, which needs more bytes and decodes faster. Named, it also lets the
         profile ``fast`` compress what that makes much smaller.
@@ -70,6 +73,7 @@ class WriteOptions:
     block_bytes: int | None = None
     page_bytes: int = 512 * 1024
     page_rows_max: int = 131_072
+    column_page_bytes: Mapping[str, int] = field(default_factory=dict)
     codec: Literal["zstd", "lz4"] = "zstd"
     compression_level: int | None = None
     encodings: Mapping[str, str] = field(default_factory=dict)
@@ -97,6 +101,11 @@ class WriteOptions:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InvalidArgumentError(f"{name}={value}: expected at least 1")
+        for name, value in self.column_page_bytes.items():
+            if value < 1:
+                raise InvalidArgumentError(
+                    f"column_page_bytes: {name!r}: {value}: expected at least 1"
+                )
 
     def with_overrides(self, overrides: Mapping[str, Any]) -> WriteOptions:
         """These options with some replaced."""

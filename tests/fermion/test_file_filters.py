@@ -99,3 +99,34 @@ def test_statistics_of_a_required_field_below_a_null_struct_claim_nothing_of_its
     assert (hidden.null_count, plain.null_count) == (-1, 1)
     assert hidden.min_value(pa.int32(), exact=True) is None
     assert plain.min_value(pa.int32(), exact=True).as_py() == 5
+
+
+def test_a_column_may_have_smaller_pages_than_the_others():
+    """A filter on it reads less; the other columns keep their pages, nested streams included."""
+    rng = np.random.default_rng(2)
+    table = pa.table(
+        {
+            "key": np.arange(50_000),
+            "value": rng.random(50_000),
+            "list": pa.array([[i, None] if i % 3 else None for i in range(50_000)]),
+        }
+    )
+    sizes = {"key": 4096, "list": 8192}
+    data = stored(table, column_page_bytes=sizes, encodings={"key": "plain"})
+    with fermion.open(data) as file:
+        pages = {
+            name: [len(stream.chunks[0].pages) for stream in file.column(name).streams]
+            for name in table.column_names
+        }
+        assert pages["key"] == [0, 98]
+        assert pages["value"] == [0, 1]
+        assert min(pages["list"]) >= 1
+        assert max(pages["list"]) >= 50
+        assert_logically_equal(file.read(), table)
+        before = file.io_stats.bytes_used
+        assert file.read(["key"], filter="key = 1234").num_rows == 1
+        assert file.io_stats.bytes_used - before == 16 + 8 + 4096
+    with pytest.raises(fermion.InvalidArgumentError, match="'absent', which the schema lacks"):
+        stored(table, column_page_bytes={"absent": 10})
+    with pytest.raises(fermion.InvalidArgumentError, match="at least 1"):
+        stored(table, column_page_bytes={"key": 0})
