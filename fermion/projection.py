@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
@@ -81,7 +82,8 @@ def project(index: FileIndex, columns: Sequence[ColumnName] | None) -> list[Proj
 def keep_dictionaries(index: FileIndex, columns: Sequence[Projected]) -> list[Projected]:
     """The same columns, as Arrow dictionaries where all stripes share one or each has its own.
 
-    Only top-level columns of scalars; the indices are int32.
+    Only top-level columns of scalars; the indices are int32. Columns that are Arrow dictionaries
+    anyway keep their type, and get the one that all stripes share.
     """
     scalar = [
         each.node is not None and each.node.kind is NodeKind.LEAF and _is_bare(each.node)
@@ -96,7 +98,9 @@ def keep_dictionaries(index: FileIndex, columns: Sequence[Projected]) -> list[Pr
 
 
 def _is_bare(node: Node) -> bool:
-    return node.type.equals(node.storage)
+    """Whether a leaf has no wrapper, or that of a dictionary alone."""
+    own = node.type.value_type if pat.is_dictionary(node.type) else node.type
+    return own.equals(node.storage)
 
 
 def _as_dictionary(column: Projected, block: ColumnBlock | None) -> Projected:
@@ -110,6 +114,10 @@ def _as_dictionary(column: Projected, block: ColumnBlock | None) -> Projected:
     elif not stored or not all(chunk.flags & ChunkFlag.FIRST_PAGE_IS_DICT for chunk in stored):
         return column
     dtype = pa.dictionary(pa.int32(), column.node.storage)
+    if pat.is_dictionary(column.node.type):
+        dtype = column.node.type
+        if shared is None or shared.count - 1 > np.iinfo(dtype.index_type.to_pandas_dtype()).max:
+            return column
     return replace(column, field=column.field.with_type(dtype), as_dictionary=True, shared=shared)
 
 

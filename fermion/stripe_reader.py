@@ -113,7 +113,11 @@ class StripeReader:
             return array
         if not known.knows(record, node.physical):  # all is null so far
             known.add(record, self._index.source.read(*record.place), node.physical)
-        return known.share(array, record, node)
+        found, wanted = known.share(array, record, node), column.field.type
+        if found.type == wanted:
+            return found
+        indices = found.indices.cast(wanted.index_type)
+        return pa.DictionaryArray.from_arrays(indices, found.dictionary, ordered=wanted.ordered)
 
     def batch(
         self, columns: Sequence[Projected], stripe: int, ranges: RowRanges | None
@@ -316,7 +320,7 @@ class StripeReader:
         }
         keys = [each.ordinal if each.node is not None else each.field.name for each in columns]
         reusable = [
-            key in have and have[key].type == column.field.type
+            key in have and have[key].type == column.field.type and column.shared is None
             for key, column in zip(keys, columns, strict=True)
         ]
         others = [column for column, known in zip(columns, reusable, strict=True) if not known]

@@ -129,6 +129,41 @@ def test_all_batches_have_the_same_dictionary(table, words, data):
         assert taken["w"].to_pylist() == [words[8_000], words[5], words[5]]
 
 
+@pytest.mark.parametrize(
+    ("index_type", "ordered"), [(pa.int8(), False), (pa.uint16(), True), (pa.int32(), False)]
+)
+def test_columns_that_are_dictionaries_keep_their_type_and_share_one(index_type, ordered):
+    """Their values come from several dictionaries; one read has one, of the schema's own type."""
+    words = [None if i % 9 == 0 else f"word {i // 90 * 7 + i % 30}" for i in range(900)]
+    chunks = [pa.array(words[at : at + 300]).dictionary_encode() for at in (0, 300, 600)]
+    dtype = pa.dictionary(index_type, pa.string(), ordered)
+    column = pa.chunked_array(
+        [
+            pa.DictionaryArray.from_arrays(
+                chunk.indices.cast(index_type), chunk.dictionary, ordered=ordered
+            )
+            for chunk in chunks
+        ]
+    )
+    data = stored(pa.table({"w": column}), "w", stripe_rows=200)
+    with fermion.open(data, options=KEEP) as file:
+        assert file.schema.field("w").type == dtype
+        small = pa.Table.from_batches(file.iter_batches(batch_size=70))
+        for found in (file.read(), small, file.read(filter="w != 'word 3' OR w IS NULL")):
+            assert found.schema.field("w").type == dtype
+            assert same_dictionary(found["w"])
+        assert small["w"].to_pylist() == words
+    many = pa.array([f"{i % 400}" for i in range(2_000)])
+    large = pa.chunked_array(
+        [many.slice(at, 100).dictionary_encode() for at in range(0, 2_000, 100)]
+    )
+    data = stored(
+        pa.table({"w": large.cast(pa.dictionary(pa.int8(), pa.string()))}), "w", stripe_rows=100
+    )
+    with fermion.open(data, options=KEEP) as file:  # more entries than int8 can number
+        assert file.read()["w"].to_pylist() == many.to_pylist()
+
+
 def test_stripes_of_nulls_and_plain_pages_have_the_same_dictionary():
     """Pages that are smaller without codes are looked up; a stripe of nulls comes first."""
     feature = FEATURES["global_dictionaries"]()
