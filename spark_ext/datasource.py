@@ -29,7 +29,7 @@ from fermion.errors import InvalidArgumentError
 from fermion_table import Scan, SchemaMerge, Split, Table, WriterMessage
 from spark_ext.errors import UnsupportedBySpark
 from spark_ext.finished_tasks import delete_files
-from spark_ext.reading import ReadTask, bins, column_paths, scan_of
+from spark_ext.reading import ReadTask, column_paths, scan_of, tasks_of
 from spark_ext.source_options import SourceOptions, parse_options
 from spark_ext.streaming import FermionStreamReader, FermionStreamWriter
 from spark_ext.types import exchange_schema, spark_schema
@@ -135,7 +135,7 @@ class FermionReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """A partition for each task."""
         assert self._scan is not None
-        return [SplitsPartition(part) for part in bins(self._scan.plan().splits, TASKS_MIN)]
+        return [SplitsPartition(part) for part in tasks_of(self._scan.plan().splits, TASKS_MIN)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         """The rows of a partition."""

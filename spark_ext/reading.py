@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import pairwise
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
@@ -27,7 +28,7 @@ _SPLITS = "splits binary"
 
 
 class Sized(Protocol):
-    """Something that is read: a split or a file."""
+    """Something that is read whole."""
 
     @property
     def size(self) -> int:
@@ -35,6 +36,7 @@ class Sized(Protocol):
 
 
 _Sized = TypeVar("_Sized", bound=Sized)
+_Item = TypeVar("_Item")
 
 
 def read_table(
@@ -100,7 +102,7 @@ def read_table(
     )
     read = ReadTask(scan.reader, exchange_schema(schema))
     context = spark.sparkContext
-    parts = bins(scan.plan().splits, context.defaultParallelism)
+    parts = tasks_of(scan.plan().splits, context.defaultParallelism)
     # An RDD rather than a local relation: of that Spark would know the few bytes of the splits,
     # and broadcast the table in every join.
     rows = context.parallelize([(pickle.dumps(part),) for part in parts], max(1, len(parts)))
@@ -158,25 +160,62 @@ class ReadTask:
                 yield from convert_batches(batch, self.schema)
 
 
-def bins(splits: Iterable[_Sized], tasks_min: int) -> list[list[_Sized]]:
-    """Put splits or files together, in their order, into what one task reads.
+def tasks_of(splits: Sequence[Split], tasks_min: int) -> list[list[Split]]:
+    """The splits of a plan as even tasks: small files together, big ones by ranges of rows.
 
     Parameters
     ----------
     splits
-        Of a plan; their ``size`` is in bytes.
+        In the order in which their rows come.
     tasks_min
         Tasks that can run at once: a small table is spread over that many.
     """
-    weighed = [(max(split.size, FILE_BYTES_MIN), split) for split in splits]
-    total = sum(weight for weight, _ in weighed)
-    full = max(FILE_BYTES_MIN, min(TASK_BYTES, total // max(1, tasks_min)))
-    parts: list[list[_Sized]] = []
+    full = _task_bytes([split.size for split in splits], tasks_min)
+    pieces = [(piece, size) for split in splits for piece, size in cut(split, full)]
+    return [[piece for piece, _ in part] for part in _filled(pieces, full)]
+
+
+def cut(split: Split, bytes_max: int) -> list[tuple[Split, int]]:
+    """A split as ranges of rows of about so many bytes, with the bytes of each.
+
+    The ranges need not end where stripes do: only the pages around an end are decoded twice.
+    """
+    first, last = split.row_range or (0, split.rows)
+    count = min(-(-split.size // bytes_max), max(1, last - first))
+    if count <= 1:
+        return [(split, split.size)]
+    ends = [first + (last - first) * number // count for number in range(count + 1)]
+    return [(replace(split, row_range=rows), split.size // count) for rows in pairwise(ends)]
+
+
+def bins(items: Iterable[_Sized], tasks_min: int) -> list[list[_Sized]]:
+    """Put files together, in their order, into what one task reads.
+
+    Parameters
+    ----------
+    items
+        Their ``size`` is in bytes.
+    tasks_min
+        Tasks that can run at once: few files are spread over that many.
+    """
+    weighed = [(item, item.size) for item in items]
+    full = _task_bytes([size for _, size in weighed], tasks_min)
+    return [[item for item, _ in part] for part in _filled(weighed, full)]
+
+
+def _task_bytes(sizes: Sequence[int], tasks_min: int) -> int:
+    total = sum(max(size, FILE_BYTES_MIN) for size in sizes)
+    return max(FILE_BYTES_MIN, min(TASK_BYTES, -(-total // max(1, tasks_min))))
+
+
+def _filled(weighed: Iterable[tuple[_Item, int]], full: int) -> list[list[tuple[_Item, int]]]:
+    parts: list[list[tuple[_Item, int]]] = []
     room = 0
-    for weight, split in weighed:
+    for item, size in weighed:
+        weight = max(size, FILE_BYTES_MIN)
         if not parts or weight > room:
             parts.append([])
             room = full
-        parts[-1].append(split)
+        parts[-1].append((item, size))
         room -= weight
     return parts

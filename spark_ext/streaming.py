@@ -32,7 +32,7 @@ from pyspark.sql.types import StructType
 from fermion_table import Scan, Snapshot, Split, Table, WriterMessage
 from spark_ext.errors import UnsupportedBySpark
 from spark_ext.finished_tasks import delete_files
-from spark_ext.reading import ReadTask, bins, scan_of
+from spark_ext.reading import ReadTask, scan_of, tasks_of
 from spark_ext.source_options import SourceOptions
 from spark_ext.types import exchange_schema, spark_schema
 from spark_ext.write_task import WriteTask
@@ -135,7 +135,7 @@ class FermionStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"{self._schema.simpleString()} when the query was started; start it again"
             )
         read = ReadTask(scan.reader, exchange_schema(self._schema))
-        return [StreamPartition(read, part) for part in bins(splits, TASKS_MIN)]
+        return [StreamPartition(read, part) for part in tasks_of(splits, TASKS_MIN)]
 
     def adds_rows(self, snapshot: Snapshot) -> bool:
         """Whether a commit appends; an error if it takes rows away."""

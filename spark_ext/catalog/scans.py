@@ -21,7 +21,7 @@ from fermion_table import Scan, Split, Table
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
 from spark_ext.catalog.predicates import filters_of
 from spark_ext.datasource import FORMAT
-from spark_ext.reading import ReadTask, bins, column_paths
+from spark_ext.reading import ReadTask, column_paths, tasks_of
 from spark_ext.types import exchange_schema
 
 _READ = "connector.read."
@@ -162,7 +162,7 @@ class TableScan(Callback):
         """Spark's own scan of a Python data source, with our plan in it."""
         if self._batch is None:
             jvm = self._jvm
-            parts = bins(self._splits, jvm.context.defaultParallelism)
+            parts = tasks_of(self._splits, jvm.context.defaultParallelism)
             read = ReadTask(self._scan.reader, exchange_schema(self._wanted))
             function = CloudPickleSerializer().dumps((read, self._wanted))
             utilities = jvm.type("org.apache.spark.api.python.PythonUtils")

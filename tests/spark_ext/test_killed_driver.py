@@ -77,6 +77,27 @@ Table.commit_compaction = publish_the_first_only
 spark_ext.compact(spark, path, max_groups_per_commit=1)
 """
 
+DURING_A_STREAM = """
+from spark_ext.datasource import FermionDataSource
+from spark_ext.streaming import FermionStreamWriter
+
+class CommitAndWait(FermionStreamWriter):
+    def commit(self, messages, batchId):
+        super().commit(messages, batchId)
+        marker.touch()
+        for _ in range(600):  # Spark does not learn that this micro-batch is done
+            time.sleep(0.1)
+
+class WaitingSource(FermionDataSource):
+    def streamWriter(self, schema, overwrite):
+        return CommitAndWait(self._chosen, schema)
+
+spark.dataSource.register(WaitingSource)
+stream = spark.readStream.format("fermion").load(path)
+writer = stream.writeStream.format("fermion").option("path", path + ".copy")
+writer.option("checkpointLocation", path + ".checkpoint").start().awaitTermination()
+"""
+
 
 def run_and_kill(program: str, path: Path, scratch: Path) -> None:
     """Run a driver until it says that it is where it should die, and kill it there."""
@@ -148,3 +169,26 @@ def test_killed_during_compaction_every_row_is_there_and_the_next_run_finishes(
     spark_ext.compact(spark, table_path)
     assert assert_holds_every_row_once(table_path).snapshot.totals.files == 4
     assert Table.open(table_path).scan(snapshot_id=4).count() == ROWS
+
+
+def test_killed_while_a_stream_commits_the_next_run_goes_on_without_repeating(
+    spark, table_path, tmp_path
+):
+    """The micro-batch is in the table, but not in the checkpoint: Spark runs it again."""
+    table = Table.create(table_path, SCHEMA)
+    copy_path = f"{table_path}.copy"
+    Table.create(copy_path, SCHEMA)
+
+    def ids(start, stop):
+        return pa.table({"id": range(start, stop), "part": [0] * (stop - start)}, SCHEMA)
+
+    table.append(ids(0, ROWS // 2))
+    run_and_kill(DURING_A_STREAM, table_path, tmp_path)
+    assert Table.open(copy_path).snapshot.totals.rows == ROWS // 2
+    table.append(ids(ROWS // 2, ROWS))
+    stream = spark.readStream.format("fermion").load(str(table_path))
+    writer = stream.writeStream.format("fermion").option("path", copy_path)
+    writer = writer.option("checkpointLocation", f"{table_path}.checkpoint")
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination(120)
+    assert assert_holds_every_row_once(Path(copy_path)).snapshot.id == 2

@@ -1,0 +1,152 @@
+"""The three ways to read a table give the same rows, and leave unread what they can."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+import spark_ext
+from fermion_table import Table
+from tests.spark_ext.counting import destroyed_columns, files_away
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("text", pa.string()),
+        ("s", pa.struct({"a": pa.int32(), "b": pa.list_(pa.string())})),
+    ]
+)
+Door = Callable[..., DataFrame]
+
+
+def rows(start: int, stop: int) -> pa.Table:
+    made = [
+        {"id": i, "text": f"t{i}", "s": None if i % 6 == 5 else {"a": i % 4, "b": [str(i)] * 2}}
+        for i in range(start, stop)
+    ]
+    return pa.Table.from_pylist(made, SCHEMA)
+
+
+def by_function(spark: SparkSession, table: Table, **chosen: Any) -> DataFrame:
+    return spark_ext.read_table(spark, table.location, **chosen)
+
+
+def by_format(spark: SparkSession, table: Table, **chosen: Any) -> DataFrame:
+    names = {"snapshot_id": "snapshotId", "as_of": "asOf", "batch_id": "batchId"}
+    reader = spark.read.format("fermion")
+    for key, value in chosen.items():
+        text = ",".join(value) if key == "columns" else value
+        text = value.isoformat() if key == "as_of" else text
+        reader = reader.option(names.get(key, key), text)
+    return reader.load(table.location)
+
+
+def by_catalog(spark: SparkSession, table: Table, **chosen: Any) -> DataFrame:
+    name = "doors." + table.location.rsplit("/", 1)[-1]
+    version = chosen.get("snapshot_id", chosen.get("tag"))
+    if version is not None:
+        name += f" VERSION AS OF '{version}'"
+    if "as_of" in chosen:
+        name += f" TIMESTAMP AS OF '{chosen['as_of'].isoformat()}'"
+    if "batch_id" in chosen:
+        name += f" WITH ('batchId' = {chosen['batch_id']})"
+    columns = ", ".join(chosen.get("columns", ["*"]))
+    return spark.sql(f"SELECT {columns} FROM {name} WHERE {chosen.get('filter', 'true')}")
+
+
+@pytest.fixture(
+    scope="module", params=[by_function, by_format, by_catalog], ids=lambda d: d.__name__
+)
+def door(request, spark, warehouse) -> Door:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def warehouse(spark, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("doors")
+    spark_ext.install_catalog(spark, "doors", directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def table(warehouse):
+    """Three appends of ten rows, the first tagged."""
+    made = Table.create(warehouse / "plain", SCHEMA)
+    for start in (0, 10, 20):
+        made.append(rows(start, start + 10))
+    made.tags.create("first", version=1)
+    return made
+
+
+@pytest.fixture(scope="module")
+def batches(warehouse):
+    """Two files: batches 0 to 2, and 3 alone."""
+    made = Table.create(warehouse / "batches", SCHEMA)
+    made.append_batches((number, rows(number * 5, number * 5 + 5)) for number in range(3))
+    made.append_batch(3, rows(15, 20))
+    return made
+
+
+def found(frame: DataFrame) -> list[dict]:
+    listed = [row.asDict(recursive=True) for row in frame.collect()]
+    return sorted(listed, key=lambda row: row.get("id", 0))
+
+
+def test_the_same_rows_and_types_come_through_each_door(spark, table, door):
+    frame = door(spark, table)
+    assert found(frame) == rows(0, 30).to_pylist()
+    assert frame.schema.simpleString() == (
+        "struct<id:bigint,text:string,s:struct<a:int,b:array<string>>>"
+    )
+
+
+def test_columns_that_are_not_asked_for_are_not_read(spark, table, door):
+    """Their pages are destroyed; a query that needs one fails."""
+    with destroyed_columns(table, [("id",), ("s", "a")]):
+        frame = door(spark, table, columns=["id", "s.a"], filter="id < 20")
+        assert len(frame.collect()) == 20
+        with pytest.raises(PySparkException):
+            door(spark, table, columns=["text"]).collect()
+
+
+def test_files_without_a_row_of_the_filter_are_not_read(spark, table, door):
+    """They are taken away."""
+    with files_away(table, "id >= 10") as away:
+        assert away == 2
+        chosen = found(door(spark, table, columns=["id"], filter="id < 10 AND s.a = 3"))
+        assert [row["id"] for row in chosen] == [3, 7]
+
+
+def test_versions_are_read_through_each_door(spark, table, door):
+    assert len(door(spark, table, snapshot_id=2).collect()) == 20
+    assert len(door(spark, table, tag="first").collect()) == 10
+    time_ms = table.snapshots()[2].time_ms
+    moment = datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)
+    assert len(door(spark, table, as_of=moment).collect()) == 20
+
+
+def test_a_batch_is_read_without_the_files_of_others(spark, batches, door):
+    with files_away(batches, "batch_id = 3"):
+        chosen = found(door(spark, batches, columns=["id"], batch_id=1))
+        assert [row["id"] for row in chosen] == [5, 6, 7, 8, 9]
+
+
+def test_virtual_columns_are_read_through_each_door(spark, batches, door):
+    columns = ["batch_id", "index_in_batch", "id"]
+    chosen = found(door(spark, batches, columns=columns, filter="batch_id >= 2 AND id <> 12"))
+    assert [tuple(row[name] for name in columns) for row in chosen] == [
+        (2 + (i >= 15), i % 5, i) for i in range(10, 20) if i != 12
+    ]
+    assert "batch_id" not in door(spark, batches).columns
+
+
+def test_a_query_may_ask_a_door_for_no_column(spark, table, door):
+    assert door(spark, table, columns=["id"], filter="id >= 25").selectExpr("1").count() == 5
