@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import io
 
 import numpy as np
@@ -63,7 +64,8 @@ def test_bug_nulls_of_a_kept_dictionary_where_no_row_read_has_a_value():
 def test_bug_kept_dictionaries_of_types_that_arrow_cannot_encode(dtype):
     """A stripe of nulls, and one whose pages are plain, beside one with a dictionary."""
     numbers = [None] * 8 + [i % 3 for i in range(40)] + [0, 1, 2] * 3
-    column = pa.array(numbers, pa.float16() if dtype == pa.float16() else pa.int32()).cast(dtype)
+    make = np.float16 if dtype == pa.float16() else decimal.Decimal
+    column = pa.array([None if each is None else make(each) for each in numbers], dtype)
     options = {"stripe_rows": 8, "page_rows_max": 4}
     for how in ({"encodings": {"d": "dictionary"}}, {"global_dictionaries": ["d"]}):
         data = stored(pa.table({"d": column}), **options, **how)
