@@ -9,7 +9,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -97,8 +97,25 @@ def missing_part(contestant: Contestant) -> str | None:
     return None
 
 
-def run_job(contestant: Contestant, job: dict[str, Any]) -> dict[str, Any]:
-    """Do one job in a fresh process; a process that dies is an answer too."""
+def run_job(
+    question: Question,
+    contestant: Contestant,
+    size: Size,
+    cases: Sequence[str],
+    *,
+    measure: bool = True,
+) -> dict[str, dict[str, Any]]:
+    """Measure cases in one fresh process, or only make their files; answers by case.
+
+    A process that dies is an answer too.
+    """
+    job = {
+        "question": question.module,
+        "contestant": contestant.name,
+        "size": size,
+        "cases": list(cases),
+        "measure": measure,
+    }
     environment = {**os.environ, "PYTHONPATH": str(PROJECT), "FERMION_BENCH_CACHE": str(CACHE)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package comes compiled
     command = [interpreter(contestant) or "", "-m", "benchmarks.worker", json.dumps(job)]
@@ -113,23 +130,27 @@ def run_job(contestant: Contestant, job: dict[str, Any]) -> dict[str, Any]:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return {"failed": f"no end after {JOB_SECONDS_MAX} s"}
+        return {case: {"failed": f"no end after {JOB_SECONDS_MAX} s"} for case in cases}
     lines = process.stdout.strip().splitlines()
     if process.returncode or not lines:
-        return {"failed": f"exit status {process.returncode}: {process.stderr[-2000:]}"}
-    answer: dict[str, Any] = json.loads(lines[-1])
-    return answer
+        trouble = f"{process.stderr[-2000:]}\nexit status {process.returncode}"
+        return {case: {"failed": trouble} for case in cases}
+    answers: dict[str, dict[str, Any]] = json.loads(lines[-1])
+    return answers
 
 
 def jobs(
     question: Question, size: Size, contestants: list[Contestant], names: list[str]
-) -> Iterator[Any]:
-    """(round, contestant, case name), interleaved: each round meets every contestant once."""
+) -> Iterator[tuple[Contestant, list[str]]]:
+    """Who measures which cases in one process; each round meets every contestant once a case."""
+    together = [[name] for name in names]
+    if size != "full" and not question.isolated:
+        together = [names]
     for number in range(question.rounds_at(size)):
-        for name in names:
+        for cases in together:
             turn = number % max(len(contestants), 1)  # nobody is always first
             for contestant in contestants[turn:] + contestants[:turn]:
-                yield number, contestant, name
+                yield contestant, cases
 
 
 def measure(
@@ -141,18 +162,16 @@ def measure(
         for case in names
         for contestant in contestants
     }
-    for contestant in contestants:  # a trouble with making files is met again below
-        job = {"question": question.module, "contestant": contestant.name, "size": size}
-        run_job(contestant, job)
-    for _, contestant, case in jobs(question, size, contestants, names):
-        result = results[contestant.name, case]
-        if result.remark.startswith("failed"):
-            continue
-        result.remark = ""
-        job = {"question": question.module, "contestant": contestant.name, "size": size}
-        answer = run_job(contestant, job | {"case": case})
-        if not note_trouble(answer, result):
-            result.rounds.append(answer)
+    if size == "full" or question.isolated:
+        for contestant in contestants:  # a trouble with making files is met again below
+            run_job(question, contestant, size, names, measure=False)
+    for contestant, cases in jobs(question, size, contestants, names):
+        known = [case for case in cases if not results[contestant.name, case].remark]
+        answers = run_job(question, contestant, size, known) if known else {}
+        for case, answer in answers.items():
+            result = results[contestant.name, case]
+            if not note_trouble(answer, result):
+                result.rounds.append(answer)
     return list(results.values())
 
 
@@ -298,8 +317,9 @@ def main(question: Question) -> None:
     if options.prepare:
         for one in question.contestants:
             if (only is None or one.name in only) and missing_part(one) is None:
-                job = {"question": question.module, "contestant": one.name, "size": options.size}
-                print(one.name, run_job(one, job) or "ready", flush=True)
+                names = [n for n, case in question.cases.items() if options.size in case.sizes]
+                answers = run_job(question, one, options.size, names, measure=False)
+                print(one.name, answers or "ready", flush=True)
         return
     cases = options.cases.split(";") if options.cases else None
     try:

@@ -24,6 +24,8 @@ def stored(contestant: Format, columns: int, size: Size) -> str:
     slow = contestant.name in {VORTEX.name, LANCE.name, ORC.name}
     if columns > COLUMNS_OF_ALL and slow:
         raise NotOffered(f"takes minutes to write {columns:,} columns")
+    if size == "quick" and columns == COLUMNS_OF_ALL and slow:
+        raise NotOffered("left out of quick runs: slow to write so many columns")
     rows = ROWS[size] if columns <= COLUMNS_OF_ALL else ROWS[size] // 10
     return contestant.stored(f"wide-{columns}x{rows}", size, lambda: data.wide(columns, rows))
 

@@ -42,6 +42,7 @@ QUESTION = Question(
     rounds={"full": 3, "quick": 1},
     metrics=("arrow_bytes",),
     warm_up=False,
+    isolated=True,
     notes="Peak resident size while reading, less the resident size before: the result counts too.",
 )
 

@@ -117,6 +117,8 @@ class Question:
         Further figures to print besides time, CPU and memory.
     warm_up
         Whether a process uses its library on something tiny before the clock starts.
+    isolated
+        Whether cases need processes of their own even in quick runs; full runs always give them.
     notes
         What a reader of the table has to know.
     """
@@ -130,6 +132,7 @@ class Question:
     headline: str = "seconds"
     metrics: tuple[str, ...] = ()
     warm_up: bool = True
+    isolated: bool = False
     notes: str = ""
 
     def rounds_at(self, size: Size) -> int:

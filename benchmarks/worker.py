@@ -1,4 +1,4 @@
-"""One measurement in a fresh process: ``python -m benchmarks.worker JOB``; prints one JSON line."""
+"""What a fresh process does: ``python -m benchmarks.worker JOB`` measures, and prints JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from benchmarks.question import Contestant, NotOffered, Question, Size
+from benchmarks.question import Case, Contestant, NotOffered, Question, Size
 
 STATUS = Path("/proc/self/status")
 
@@ -55,14 +55,9 @@ def described(result: Any) -> dict[str, Any]:
     return {}
 
 
-def measure(question: Question, contestant: Contestant, job: dict[str, Any]) -> dict[str, Any]:
+def measure(case: Case, contestant: Contestant, size: Size) -> dict[str, Any]:
     """Prepare a case, then time its action."""
-    case = question.cases[job["case"]]
-    for module in contestant.modules:
-        importlib.import_module(module)
-    if question.warm_up:
-        contestant.warm_up()
-    action = case.prepare(contestant, job["size"])
+    action = case.prepare(contestant, size)
     before = forget_peak()
     times, result = [], None
     used = time.process_time()
@@ -84,36 +79,33 @@ def measure(question: Question, contestant: Contestant, job: dict[str, Any]) -> 
 
 
 def perform(job: dict[str, Any]) -> dict[str, Any]:
-    """Do one job: measure a case, or (``"prepare"``) make the files of all cases."""
+    """Measure the cases of a job, or (without ``"measure"``) make their files; answers by case."""
     question: Question = importlib.import_module(job["question"]).QUESTION
     contestant = next(one for one in question.contestants if one.name == job["contestant"])
-    if "case" not in job:
-        return prepare(question, contestant, job["size"])
-    try:
-        return measure(question, contestant, job)
-    except NotOffered as reason:
-        return {"not_offered": str(reason)}
-
-
-def prepare(question: Question, contestant: Contestant, size: Size) -> dict[str, str]:
-    """Make the files of all cases; what goes wrong, by case."""
-    troubles = {}
-    for name, case in question.cases.items():
-        if size in case.sizes:
-            try:
+    size: Size = job["size"]
+    if job["measure"]:
+        for module in contestant.modules:
+            importlib.import_module(module)
+        if question.warm_up:
+            contestant.warm_up()
+    answers: dict[str, Any] = {}
+    for name in job["cases"]:
+        case = question.cases[name]
+        try:
+            if job["measure"]:
+                answers[name] = measure(case, contestant, size)
+            else:
                 case.prepare(contestant, size)
-            except Exception as error:  # noqa: BLE001 - measuring the case meets it again
-                troubles[name] = f"{type(error).__name__}: {error}"
-    return troubles
+        except NotOffered as reason:
+            answers[name] = {"not_offered": str(reason)}
+        except Exception:  # noqa: BLE001 - the parent prints it beside the contestant's name
+            answers[name] = {"failed": traceback.format_exc()}
+    return answers
 
 
 def main() -> None:
     """Read the job from the command line."""
-    try:
-        answer = perform(json.loads(sys.argv[1]))
-    except Exception:  # noqa: BLE001 - the parent prints it beside the contestant's name
-        answer = {"failed": traceback.format_exc()}
-    print(json.dumps(answer))
+    print(json.dumps(perform(json.loads(sys.argv[1]))))
 
 
 if __name__ == "__main__":
