@@ -33,6 +33,7 @@ def description() -> dict[str, object]:
         "cores": os.cpu_count(),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
         "system": f"{platform.system()} {platform.machine()}",
+        "load_average": round(os.getloadavg()[0], 1),  # what ran beside, the benchmark included
         "python": platform.python_version(),
         "packages": {name: version for name in PACKAGES if (version := _version(name))},
     }

@@ -79,7 +79,7 @@ QUESTION = Question(
         Target("100,000 columns", 0.003),
         Target("100,000 columns", 1.5, of="100 columns"),
     ),
-    rounds={"full": 5, "quick": 1},
+    rounds={"full": 3, "quick": 1},
     notes="Each process opens anew five times and counts with the median. At 100,000 columns: "
     "200 rows.",
 )
