@@ -70,7 +70,8 @@ def text(folder: Path = RESULTS) -> str:
     for result in results:
         if not result["targets"]:
             continue
-        lines += [f"**{result['title']}**", ""]
+        busy = result["machine"].get("load_average", "not noted")
+        lines += [f"**{result['title']}** ({result['date']}, load average {busy})", ""]
         lines += ["| what | target | measured | | best rival |", "|---|---|---|---|---|"]
         lines += [*target_rows(result), ""]
     machines = {
@@ -78,16 +79,12 @@ def text(folder: Path = RESULTS) -> str:
         f"Python {m['python']}"
         for m in (result["machine"] for result in results)
     }
-    dates = sorted({result["date"] for result in results})
     versions: dict[str, set[str]] = {}
     for result in results:
         for name, version in result["machine"]["packages"].items():
             versions.setdefault(name, set()).add(version)
     packages = ", ".join(f"{name} {'/'.join(sorted(v))}" for name, v in versions.items())
-    lines += [
-        f"Measured {' to '.join(dict.fromkeys([dates[0], dates[-1]]))} on {m}."
-        for m in sorted(machines)
-    ]
+    lines += [f"Measured on {machine}." for machine in sorted(machines)]
     lines += [f"Versions: {packages}."]
     return "\n".join(lines) + "\n"
 
