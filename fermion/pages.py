@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -53,7 +53,15 @@ from fermion.page_frame import (
     seal_page,
 )
 from fermion.validity import Validity
-from fermion.values import BinaryValues, Bits, PhysicalType, Values, slice_values, slots_bytes
+from fermion.values import (
+    BinaryValues,
+    Bits,
+    PhysicalKind,
+    PhysicalType,
+    Values,
+    slice_values,
+    slots_bytes,
+)
 
 # A page may decode to 64 MiB, or to this many times its size: more is taken for an attack.
 EXPANSION_MAX = 256
@@ -164,9 +172,13 @@ def encode_chunk(
         choice = choose(
             held, physical, len(bounds) - 1, options=options, forced=forced, memory=memory
         )
+    settings = policy_for(options).settings
+    if physical.kind is PhysicalKind.BINARY:
+        learnt = {} if choice.symbols is None else {EncodingId.FSST: choice.symbols}
+        settings = replace(settings, learnt=learnt)
     writer = _PageWriter(
         physical,
-        policy_for(options).settings,
+        settings,
         CHECKSUM_KINDS[options.checksum],
         choice.compress_page,
         forced is not None,

@@ -20,7 +20,7 @@ from fermion.encodings.decimal_floats import (
 )
 from fermion.encodings.delta import BLOCK_SLOTS, differences
 from fermion.encodings.dictionary import build_dictionary
-from fermion.encodings.fsst import symbols_size
+from fermion.encodings.fsst import Learnt, learn
 from fermion.encodings.narrow import WIDTHS
 from fermion.encodings.policy import Policy
 from fermion.encodings.protocol import BITMAP, NODE_HEADER_SIZE, PLAIN, Recipe
@@ -39,6 +39,8 @@ from fermion.values import BINARY, INT64, BinaryValues, Bits, PhysicalKind, Phys
 
 TRIAL_BYTES_MIN = 4096
 STRINGS_TRIAL_BYTES_MIN = 1024
+# Training costs about a millisecond, however little there is to encode.
+SYMBOLS_TRIAL_BYTES_MIN = 64 * 1024
 DICTIONARY_ENTRIES_MAX = 262_144
 # Fewer slots a distinct value than this do not make a dictionary.
 _SLOTS_PER_ENTRY_MIN = 4
@@ -71,6 +73,8 @@ class Candidate:
         Whether whole pages go through the codec.
     codes, dictionary
         The chunk's dictionary and the ``uint32`` code of each slot, where it has one.
+    symbols
+        Symbols that a trial found, where the recipe is FSST.
     """
 
     size: float
@@ -78,6 +82,7 @@ class Candidate:
     compress_page: bool = False
     codes: np.ndarray | None = None
     dictionary: Values | None = None
+    symbols: Learnt | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,14 +262,14 @@ class Search:
     def _symbols(self, values: BinaryValues, lengths: Candidate) -> Candidate | None:
         """Lengths apart and bytes as symbols, by a trial on a sample; None where not allowed."""
         total = int(values.offsets[-1])
-        if not self.policy.symbols_ratio or total < TRIAL_BYTES_MIN:
+        if not self.policy.symbols_ratio or total < SYMBOLS_TRIAL_BYTES_MIN:
             return None
         sample = sample_contiguous(values)
         assert isinstance(sample, BinaryValues)
-        codes, table = symbols_size(sample)
-        size = codes * total / int(sample.offsets[-1]) + table * self.pages
+        found = learn(sample)
+        size = found.ratio * total + found.table_bytes * self.pages
         recipe = Recipe(EncodingId.FSST, (lengths.recipe,))
-        return Candidate(lengths.size + size + 2 * self._overhead(), recipe)
+        return Candidate(lengths.size + size + 2 * self._overhead(), recipe, symbols=found)
 
     def dictionary(
         self, codes: np.ndarray, dictionary: Values, physical: PhysicalType

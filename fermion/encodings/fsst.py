@@ -23,6 +23,7 @@ slot is found from its block's first code on.
 from __future__ import annotations
 
 import struct
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -49,7 +50,12 @@ _SYMBOL_BYTES_MAX = 8
 # Symbols decode many times faster than zstd, so a block is this part of a zstd frame.
 _BLOCKS_PER_FRAME = 16
 _BLOCK_SLOTS_MAX = 1024
-_SAMPLE_RUNS = 16
+# A page that earlier symbols make larger than this, beside what they were trained on, gets its own.
+_DRIFT_MAX = 1.05
+# Runs of a sample: one for so many bytes, but training costs more than it gains beyond a bound.
+_SAMPLE_BYTES_PER_RUN = 16 * 1024
+_SAMPLE_RUNS_MIN = 8
+_SAMPLE_RUNS_MAX = 32
 _SAMPLE_RUN_BYTES = 1024
 
 
@@ -69,8 +75,7 @@ class Fsst(Encoding):
             raise InvalidArgumentError(
                 f"encoding fsst cannot hold a page of {total} bytes: expected at most {_BYTES_MAX}"
             )
-        sizes, symbols = train_symbols(values)
-        codes, ends = _encode_bytes(values, sizes, symbols)
+        (sizes, symbols), codes, ends = _encode_page(values, settings.learnt)
         block = _block_slots(values, settings.frame_bytes)
         code_ends = ends[np.minimum(np.arange(block, len(ends) + block, block), len(ends)) - 1]
         lengths = narrowest(values.lengths)
@@ -164,17 +169,49 @@ class _Layout:
         return stop == self._count or stop % self._block == 0
 
 
+class Learnt(NamedTuple):
+    """Symbols of an earlier page of the chunk, or of a trial, and its codes over its bytes."""
+
+    table: tuple[np.ndarray, np.ndarray]
+    ratio: float
+
+    @property
+    def table_bytes(self) -> int:
+        """Bytes of the symbols as a page stores them."""
+        return self.table[0].nbytes + self.table[1].nbytes
+
+
+def _encode_page(
+    values: BinaryValues, learnt: dict[EncodingId, Any] | None
+) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray, np.ndarray]:
+    """The symbols of a page, its codes, and where those of each value end.
+
+    An earlier page's symbols serve as long as they make the page about as small as that one.
+    """
+    total = int(values.offsets[-1])
+    known: Learnt | None = learnt.get(EncodingId.FSST) if learnt else None
+    if known is not None:
+        codes, ends = _encode_bytes(values, *known.table)
+        if len(codes) <= _DRIFT_MAX * known.ratio * total:
+            return known.table, codes, ends
+    table = train_symbols(values)
+    codes, ends = _encode_bytes(values, *table)
+    if learnt is not None:
+        learnt[EncodingId.FSST] = Learnt(table, len(codes) / max(total, 1))
+    return table, codes, ends
+
+
 def train_symbols(values: BinaryValues) -> tuple[np.ndarray, np.ndarray]:
     """Symbols for these strings: the bytes of each, and all their bytes; ``uint8`` both."""
     sample = sample_of(values)
     return kernels.fsst_train(sample.offsets, sample.data)
 
 
-def symbols_size(values: BinaryValues) -> tuple[int, int]:
-    """Bytes that these strings' codes and their symbols take."""
-    sizes, symbols = train_symbols(values)
-    codes, _ = _encode_bytes(values, sizes, symbols)
-    return len(codes), len(sizes) + len(symbols)
+def learn(values: BinaryValues) -> Learnt:
+    """Symbols for these strings, and what they make of them."""
+    table = train_symbols(values)
+    codes, _ = _encode_bytes(values, *table)
+    return Learnt(table, len(codes) / max(int(values.offsets[-1]), 1))
 
 
 def _encode_bytes(
@@ -194,15 +231,16 @@ def _block_slots(values: BinaryValues, frame_bytes: int) -> int:
 
 
 def sample_of(values: BinaryValues) -> BinaryValues:
-    """All of a few strings; of more bytes 16 runs of 1 KiB, spread evenly: always the same ones.
+    """All of a few strings; of more bytes 8 to 32 runs of 1 KiB, spread evenly: always the same.
 
     A run may begin and end within a value, however long that is.
     """
     total, run = int(values.offsets[-1]), _SAMPLE_RUN_BYTES
-    if total <= 2 * _SAMPLE_RUNS * run:
+    runs = min(max(total // _SAMPLE_BYTES_PER_RUN, _SAMPLE_RUNS_MIN), _SAMPLE_RUNS_MAX)
+    if total <= 2 * runs * run:
         return values
     offsets, parts = [np.zeros(1, np.int64)], []
-    starts = (np.arange(_SAMPLE_RUNS) * (total - run) // (_SAMPLE_RUNS - 1)).tolist()
+    starts = (np.arange(runs) * (total - run) // (runs - 1)).tolist()
     for number, start in enumerate(starts):
         low, high = values.offsets.searchsorted((start, start + run), "right").tolist()
         ends = np.append(values.offsets[low:high], start + run)

@@ -78,6 +78,9 @@ class EncodeSettings:
         Raw bytes that one compressed piece of a string page aims at.
     codec
         What the profile compresses with, and pages as a whole.
+    learnt
+        What encoders found out from earlier pages of a chunk, by encoding; updated. None: nothing
+        is carried from page to page.
     encodings
         The registry, for encodings with children.
     """
@@ -87,6 +90,7 @@ class EncodeSettings:
     block_slots: int = 4096
     frame_bytes: int = 64 * 1024
     codec: Codec = Codec.ZSTD
+    learnt: dict[EncodingId, Any] | None = None
 
     def encode(self, values: Values, physical: PhysicalType, recipe: Recipe) -> list[Buffer]:
         """Encode ``values`` by ``recipe``; see `Encoding.encode`."""

@@ -4,7 +4,10 @@ cdef enum:
     SYMBOLS_MAX = 255
     SYMBOL_BYTES_MAX = 8
     ESCAPE = 255
-    GENERATIONS = 5
+    GENERATIONS = 7
+    # The first generations see every fourth string only: what they find is refined anyway.
+    COARSE_GENERATIONS = 3
+    COARSE_STEP = 4
     USES_MIN = 4
     # What a symbol of one byte saves is an escape: it is worth more than its size says.
     SINGLE_WEIGHT = 8
@@ -122,20 +125,26 @@ cdef int _read_symbols(
 
 cdef int32_t _count_uses(
     const SymbolTable* table, const uint8_t* data, int64_t readable, const int64_t* offsets,
-    Py_ssize_t count, uint32_t* singles, uint32_t* pairs, int32_t* touched,
+    Py_ssize_t count, Py_ssize_t step, uint32_t* singles, uint32_t* pairs, int32_t* touched,
+    int64_t* written,
 ) noexcept nogil:
     """Count what strings are made of, and which follows which; gives the number of pairs.
+
+    ``written`` gets the bytes of the strings' codes.
 
     A longer symbol counts as its first byte too, so that shorter symbols may come back.
     """
     cdef Py_ssize_t i
     cdef int64_t at, stop
     cdef int32_t previous, found, size, kinds = 0, pair
-    for i in range(count):
+    written[0] = 0
+    i = 0
+    while i < count:
         at, stop, previous = offsets[i], offsets[i + 1], -1
         while at < stop:
             found = _longest_match(table, data + at, stop - at, readable - at, &size)
             singles[found] += 1
+            written[0] += 1 + (found >= LITERALS)
             if previous >= 0:
                 pair = previous * IDS + found
                 if pairs[pair] == 0:
@@ -152,6 +161,7 @@ cdef int32_t _count_uses(
                     pairs[pair] += 1
             previous = found
             at += size
+        i += step
     return kinds
 
 
@@ -226,7 +236,10 @@ def fsst_train(offsets, const uint8_t[::1] data):
     cdef Symbol symbols[SYMBOLS_MAX]
     cdef Symbol ordered[SYMBOLS_MAX]
     cdef uint32_t singles[IDS]
-    cdef int32_t kept = 0, kinds, generation, i
+    cdef Symbol best[SYMBOLS_MAX]
+    cdef int32_t kept = 0, best_kept = 0, kinds, generation, i
+    cdef int64_t written, best_written = INT64_MAX
+    cdef Py_ssize_t step
     cdef int64_t readable = data.shape[0]
     # Every match adds one pair at most, and another one where it is longer than a byte.
     first_array = np.empty(65536, np.uint8)
@@ -239,20 +252,25 @@ def fsst_train(offsets, const uint8_t[::1] data):
     cdef SymbolTable table
     table.ordered, table.first = ordered, <uint8_t*>cnp.PyArray_DATA(first_array)
     with nogil:
-        for generation in range(GENERATIONS):
+        for generation in range(GENERATIONS + 1):
             _fill_table(&table, symbols, kept)
             memset(singles, 0, sizeof(singles))
+            step = COARSE_STEP if generation < COARSE_GENERATIONS else 1
             kinds = _count_uses(
-                &table, source, readable, &ends[0], count, singles, pairs, touched
+                &table, source, readable, &ends[0], count, step, singles, pairs, touched, &written
             )
-            kept = _next_generation(
-                symbols, singles, pairs, touched, kinds, generation < GENERATIONS - 1, wanted
-            )
-    sizes = np.empty(kept, np.uint8)
+            if step == 1 and written < best_written:
+                memcpy(best, symbols, sizeof(best))
+                best_kept, best_written = kept, written
+            if generation < GENERATIONS:
+                kept = _next_generation(
+                    symbols, singles, pairs, touched, kinds, generation < GENERATIONS - 1, wanted
+                )
+    sizes = np.empty(best_kept, np.uint8)
     parts = bytearray()
-    for i in range(kept):
-        sizes[i] = symbols[i].size
-        parts += (<uint64_t>symbols[i].word).to_bytes(8, "little")[: symbols[i].size]
+    for i in range(best_kept):
+        sizes[i] = best[i].size
+        parts += (<uint64_t>best[i].word).to_bytes(8, "little")[: best[i].size]
     return sizes, np.frombuffer(parts, np.uint8)
 
 

@@ -10,7 +10,9 @@ import numpy as np
 SYMBOLS_MAX = 255
 SYMBOL_BYTES_MAX = 8
 ESCAPE = 255
-_GENERATIONS = 5
+_GENERATIONS = 7
+_COARSE_GENERATIONS = 3
+_COARSE_STEP = 4
 _USES_MIN = 4
 _SINGLE_WEIGHT = 8
 
@@ -40,20 +42,26 @@ def _parse(value: bytes, symbols: set[bytes]) -> list[tuple[bytes, bool]]:
 
 
 def fsst_train(offsets: np.ndarray, data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Generation after generation: parse, count, keep and join what occurs often."""
+    """Generation after generation: parse, count, keep and join what occurs often; give the best."""
     values = _items(offsets, data)
     kept: list[bytes] = []
-    for generation in range(_GENERATIONS):
+    best, best_written = kept, float("inf")
+    for generation in range(_GENERATIONS + 1):
+        coarse = generation < _COARSE_GENERATIONS
+        written = 0
         singles: Counter[tuple[bytes, bool]] = Counter()
         pairs: Counter[tuple[bytes, bytes, bool, bool]] = Counter()
-        for value in values:
+        for value in values[:: _COARSE_STEP if coarse else 1]:
             previous = None
             for part, literal in _parse(value, set(kept)):
+                written += 1 + literal
                 for use in [(part, literal)] + [(part[:1], True)] * (len(part) > 1):
                     singles[use] += 1
                     if previous is not None:
                         pairs[previous[0], use[0], previous[1], use[1]] += 1
                 previous = part, literal
+        if not coarse and written < best_written:
+            best, best_written = kept, written
         gains: Counter[bytes] = Counter()
         for (part, _), uses in singles.items():
             if uses >= _USES_MIN:
@@ -65,7 +73,7 @@ def fsst_train(offsets: np.ndarray, data: np.ndarray) -> tuple[np.ndarray, np.nd
                 gains[joined] += uses * len(joined)
         kept = sorted(gains, key=lambda it: (-gains[it], -len(it), int.from_bytes(it, "little")))
         del kept[SYMBOLS_MAX:]
-    return np.array([len(each) for each in kept], np.uint8), np.frombuffer(b"".join(kept), np.uint8)
+    return np.array([len(each) for each in best], np.uint8), np.frombuffer(b"".join(best), np.uint8)
 
 
 def _symbols(sizes: np.ndarray, symbols: np.ndarray) -> list[bytes]:

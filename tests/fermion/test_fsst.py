@@ -327,10 +327,36 @@ def test_a_value_that_symbols_only_make_longer_is_stored_plain():
     assert int.from_bytes(chunk.pages[0][2:4], "little") == EncodingId.PLAIN
 
 
+def symbols_of(page: bytes, slots: int) -> bytes:
+    """The sizes and the symbols of a page."""
+    tree = page[16:]
+    start = codes_of(tree, slots)[1]
+    return tree[16 + 4 * -(-slots // struct.unpack_from("<I", tree, 8)[0]) : start]
+
+
+def test_the_pages_of_a_chunk_share_symbols_until_those_no_longer_serve():
+    """Four pages of one kind of text, then four of another: trained twice."""
+    first = texts_of("words", 4000)
+    rng = np.random.default_rng(1)
+    digits = binary_values([b"%d,%d" % tuple(rng.integers(0, 10**6, 2)) for _ in range(4000)])
+    data = np.concatenate((first.data, digits.data))
+    both = BinaryValues(
+        np.concatenate((first.offsets, digits.offsets[1:] + first.offsets[-1])), data
+    )
+    cuts = np.arange(0, 8001, 1000)
+    chunk = encode_chunk(both, BINARY, cuts, options=WriteOptions(), forced="fsst")
+    found = [symbols_of(page, 1000) for page in chunk.pages]
+    assert len(set(found[:4])) == len(set(found[4:])) == 1
+    assert found[0] != found[4]
+    assert_slots_same(chunk, cuts, BINARY, both, [(0, 8000), (3999, 4001)])
+    again = encode_chunk(both, BINARY, cuts, options=WriteOptions(), forced="fsst")
+    assert again == chunk
+
+
 def test_the_sample_is_bounded_however_long_a_value_is():
-    """Training sees 16 KiB of ten million bytes, so its time does not grow with them."""
+    """Training sees 32 KiB of ten million bytes, so its time does not grow with them."""
     values = binary_values([b"abc" * 3_000_000, b"", b"defg" * 300_000])
     sample = fsst.sample_of(values)
-    assert int(sample.offsets[-1]) == sample.data.nbytes == 16 * 1024
+    assert int(sample.offsets[-1]) == sample.data.nbytes == 32 * 1024
     assert np.all(np.diff(sample.offsets) >= 0)
     assert set(sample.data.tobytes()) == set(b"abcdefg")
