@@ -1,7 +1,7 @@
 # make demo    the whole path on real data, in about a minute after the first set-up
 # make test    style, types, import contracts and every test but the slow ones
 # make lint    style, types and import contracts alone
-# make soak    the slow tests: long fuzzing, crowds of writers
+# make soak    the slow tests, hours of them; writes the table of docs/reliability.md
 # make fuzz    readers under bytes of a coverage-guided fuzzer, SECONDS for each target
 # make sanitize  the tests of the file format, kernels under AddressSanitizer and UBSan
 # make bench   the benchmarks, beside other formats and tables; an hour alone on two cores
@@ -44,8 +44,13 @@ test: java setup
 lint: setup
 	@$(LINT)
 
+# First the reliability tests, whose results go into docs/reliability.md, then the other slow ones.
+SOAKED := $(addprefix --ignore=tests/,$(addprefix fermion_table/test_,simulation.py \
+	killed_processes.py crowd.py hostile_metadata.py resource_bounds.py) fermion/test_corruption.py)
+
 soak: java setup
-	@HYPOTHESIS_PROFILE=soak $(RUN)/python -m pytest -q -m slow tests
+	@$(RUN)/python -m tests.soak
+	@HYPOTHESIS_PROFILE=soak $(RUN)/python -m pytest -q -m slow tests $(SOAKED)
 
 bench: $(BENCH_READY)
 	@$(BENCH)/bin/python -m benchmarks

@@ -84,8 +84,8 @@ def act(slot: Path, data: bytes, names: list[str]) -> None:
             later.unlink()
 
 
-def check(table: Table, every: int) -> None:
-    """Put a wrong value at every n-th place and look what each action makes of it."""
+def check(table: Table, every: int) -> int:
+    """Put a wrong value at every n-th place and look what each action makes of it; how many."""
     slot = Path(table.location, "snapshot", f"{4:020}.json")
     original = slot.read_bytes()
     content = json.loads(original[: original.rindex(CHECKSUM_KEY)] + b"}")
@@ -106,6 +106,7 @@ def check(table: Table, every: int) -> None:
                         raise
     finally:
         slot.write_bytes(original)
+    return count
 
 
 def test_wrong_values_anywhere_in_a_snapshot_give_our_errors(table: Table) -> None:
@@ -115,4 +116,4 @@ def test_wrong_values_anywhere_in_a_snapshot_give_our_errors(table: Table) -> No
 
 @pytest.mark.slow
 def test_every_wrong_value_anywhere_in_a_snapshot_gives_our_errors(table: Table) -> None:
-    check(table, every=1)
+    print(f"soak: {check(table, every=1):,} wrong values, {len(ACTIONS)} actions on each")

@@ -145,4 +145,4 @@ def test_a_process_killed_anywhere_leaves_the_old_state_or_the_new(
 ) -> None:
     """Killed before every change of a file."""
     outcomes = kill_everywhere(name, template, tmp_path, killer, iter(range(1, 1000)))
-    print(f"{name}: killed at {len(outcomes) - 1} points")
+    print(f"soak: {name} killed at {len(outcomes) - 1} points")

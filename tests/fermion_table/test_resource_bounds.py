@@ -1,0 +1,93 @@
+"""Reading, appending and compacting much more data than memory: the address space is bounded."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MIB = 2**20
+ALLOWED = 320 * MIB
+"""Address space that an operation may take beyond what the process has once all is imported."""
+
+PROGRAM = """
+import sys
+import numpy as np
+import pyarrow as pa
+import fermion
+from fermion_table import Table
+from tests.fermion.mutations import memory_limit
+
+what, path, mebibytes, allowed = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+schema = pa.schema([("id", pa.int64()), ("value", pa.float64())])
+rows = 2**16  # 1 MiB
+
+def batches(count, first=0):
+    for number in range(first, first + count):
+        dice = np.random.default_rng(number)
+        ids = np.arange(number * rows, (number + 1) * rows)
+        yield pa.record_batch([pa.array(ids), pa.array(dice.random(rows))], schema=schema)
+
+def reader(count, first=0):
+    return pa.RecordBatchReader.from_batches(schema, batches(count, first))
+
+if what == "read":
+    with fermion.Writer(path, schema) as writer:
+        for batch in batches(mebibytes):
+            writer.write(batch)
+    pa.default_memory_pool().release_unused()
+    total = 0
+    with memory_limit(allowed), fermion.open(path) as file:
+        for batch in file.iter_batches():
+            total += batch.num_rows
+            assert batch["id"][0].as_py() % rows == 0 or batch.num_rows < rows
+elif what == "append":
+    table = Table.create(path, schema, durability="fast")
+    with memory_limit(allowed):
+        table.append(reader(mebibytes))
+    total = table.scan().count()
+else:
+    table = Table.create(path, schema, durability="fast")
+    piece = 32
+    for first in range(0, mebibytes, piece):
+        table.append(reader(min(piece, mebibytes - first), first))
+    pa.default_memory_pool().release_unused()
+    with memory_limit(allowed):
+        result = table.compact(threads=1, target_size="256MB")
+    assert result.files_after < result.files_before
+    total = table.scan().count()
+assert total == mebibytes * rows, total
+"""
+
+
+def run(what: str, path: Path, mebibytes: int, environment: dict[str, str]) -> None:
+    """Do it in a process of its own, under its limit."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, what, str(path), str(mebibytes), str(ALLOWED)],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2_000:]
+    assert resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
+
+
+@pytest.mark.parametrize("what", ["read", "append", "compact"])
+def test_more_than_the_memory_allowed_is_worked_through(
+    what: str, tmp_path: Path, project_environment: dict[str, str]
+) -> None:
+    """400 MiB of values, of which most don't compress, within 320 MiB."""
+    run(what, tmp_path / "x", 400, project_environment)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(
+    ("what", "mebibytes"), [("read", 2_500), ("append", 5_000), ("compact", 5_120)]
+)
+def test_gigabytes_are_worked_through_within_the_same_memory(
+    what: str, mebibytes: int, tmp_path: Path, project_environment: dict[str, str]
+) -> None:
+    run(what, tmp_path / "x", mebibytes, project_environment)
+    print(f"soak: {what} {mebibytes} MiB within {ALLOWED // MIB} MiB of address space")
