@@ -23,6 +23,7 @@ from fermion.footer import build_head
 from fermion.global_dictionary import encode_dictionary
 from fermion.layout import (
     ALIGNED_PAGE_START,
+    CHUNK_SLOTS_MAX,
     INT64_MAX,
     INT64_MIN,
     PAGE_ALIGNMENT,
@@ -39,6 +40,7 @@ from fermion.sink import open_sink
 from fermion.source import PathLike
 
 COLUMNS_PER_TASK = 32
+STRIPE_BYTES_MAX = 2 * 1024**3
 BLOCK_PADDING_MAX = 0.05  # of a block of storage
 THREADED_BYTES_MIN = 512 * 1024
 """Bytes of a stripe from which on threads gain more than it costs to start them."""
@@ -91,6 +93,9 @@ class Writer:
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = self._pending_bytes = self._rows = 0
         self._stripe_rows: list[int] = []
+        # No chunk may pass 4 GiB once it is encoded, nor 2**31 - 1 slots, whatever was asked for.
+        self._stripe_bytes_max = min(self.options.stripe_bytes, STRIPE_BYTES_MAX)
+        self._stripe_rows_max = min(self.options.stripe_rows, CHUNK_SLOTS_MAX)
         self._position = 0
         self._state = "open"
         self._executor: ThreadPoolExecutor | None = None
@@ -195,8 +200,8 @@ class Writer:
 
     def _fits(self, rows: int, size: int) -> bool:
         return (
-            self._pending_rows + rows <= self.options.stripe_rows
-            and self._pending_bytes + size <= self.options.stripe_bytes
+            self._pending_rows + rows <= self._stripe_rows_max
+            and self._pending_bytes + size <= self._stripe_bytes_max
         )
 
     def _keep(self, batch: pa.RecordBatch) -> None:
@@ -208,8 +213,8 @@ class Writer:
         while batch.num_rows:
             row_bytes = max(batch.nbytes / batch.num_rows, 1 / 8)
             room = min(
-                self.options.stripe_rows - self._pending_rows,
-                int((self.options.stripe_bytes - self._pending_bytes) / row_bytes),
+                self._stripe_rows_max - self._pending_rows,
+                int((self._stripe_bytes_max - self._pending_bytes) / row_bytes),
             )
             if room <= 0 and self._pending_rows:
                 self._flush()

@@ -27,7 +27,7 @@ class WriteOptions:
         ``balanced`` (size and speed), ``compact`` (size), ``fast`` (no entropy coding),
         ``random`` (small blocks for point reads).
     stripe_bytes, stripe_rows
-        A stripe closes at the first of: raw Arrow bytes, rows.
+        A stripe closes at the first of: raw Arrow bytes (2 GiB at most), rows.
     block_bytes
         Size of the blocks that the storage cuts files into, such as those of HDFS: a stripe that
         would cross the end of one starts in the next, where that wastes 5 % of a block at most.

@@ -14,6 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import fermion
+from fermion import file_writer
 from fermion.layout import StreamType
 from tests.equality import assert_logically_equal, valid_rows
 from tests.fermion.forced_encodings import forced_encodings
@@ -239,6 +240,17 @@ def test_ten_thousand_null_columns_cost_eight_bytes_and_their_name_each():
         assert found.num_columns == 10_000
         assert {column.null_count for column in found.columns} == {100}
         assert file.io_stats == before
+
+
+@pytest.mark.parametrize("limit", ["STRIPE_BYTES_MAX", "CHUNK_SLOTS_MAX"])
+def test_a_stripe_closes_before_its_chunks_pass_what_the_format_allows(monkeypatch, limit):
+    """Whatever the options say; the limits are lowered."""
+    monkeypatch.setattr(file_writer, limit, 800 if limit == "STRIPE_BYTES_MAX" else 100)
+    table = pa.table({"a": np.arange(1_000)})
+    data = stored(table, stripe_bytes=2**40, stripe_rows=2**40)
+    with fermion.open(data) as file:
+        assert file.stripe_rows == (100,) * 10
+        assert_logically_equal(file.read(), table)
 
 
 @pytest.mark.parametrize("batches", [False, True])
