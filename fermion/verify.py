@@ -27,14 +27,17 @@ from fermion.global_dictionary import GlobalDictionaries, dictionary_record
 from fermion.layout import (
     ALIGNED_PAGE_START,
     FILE_STATISTICS_ENTRY,
+    FOOTER,
     HEAD,
     INT64_MAX,
     INT64_MIN,
     PAGE_ALIGNMENT,
+    SETTING_CHECKSUM_MASK,
     ChunkFlag,
     DescType,
     ExtTag,
     SectionKind,
+    Setting,
 )
 from fermion.statistics import (
     ColumnStatistics,
@@ -100,6 +103,7 @@ def verify_file(index: FileIndex) -> VerifyReport:
     options = DecodeOptions(
         index.footer.checksum_kind, True, index.where, GlobalDictionaries(index.where)
     )
+    problems += _reserved_bytes(index)
     claims: dict[int, _FileClaim] = {}
     try:
         claims = _file_claims(index)
@@ -129,6 +133,25 @@ def verify_file(index: FileIndex) -> VerifyReport:
 
 def _read_since(index: FileIndex, before: int) -> int:
     return index.source.stats.bytes_requested - before
+
+
+def _reserved_bytes(index: FileIndex) -> list[str]:
+    """What of the footer has no meaning and yet is not zero."""
+    offset = index.footer.file_length - FOOTER.itemsize
+    raw = np.frombuffer(index.source.read(offset, FOOTER.itemsize), np.uint8).copy()
+    for kind, at, *_ in (FOOTER.fields or {}).values():
+        raw[at : at + kind.itemsize] = 0
+    found = [
+        f"{index.where}: footer: byte {at} is reserved, expected 0, found {raw[at]}"
+        for at in np.flatnonzero(raw).tolist()
+    ]
+    known = SETTING_CHECKSUM_MASK | sum(Setting)
+    if index.footer.settings & ~known:
+        unknown = index.footer.settings & ~known
+        found.append(f"{index.where}: footer: unknown settings {unknown:#x}, expected 0")
+    if index.footer.previous_footer_offset:
+        found.append(f"{index.where}: footer: previous_footer_offset is reserved, expected 0")
+    return found
 
 
 def _verify_column(index: FileIndex, ordinal: int, options: DecodeOptions) -> int:

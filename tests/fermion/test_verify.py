@@ -153,3 +153,19 @@ def test_every_problem_of_every_column_is_reported():
     assert not report.ok
     assert report.columns == len(report.problems) == 8
     assert all("checksum" in each for each in report.problems)
+
+
+@pytest.mark.parametrize(
+    ("offset", "message"),
+    [(125, "byte 125 is reserved"), (230, "byte 230 is reserved"), (99, "unknown settings 0x")],
+)
+def test_reserved_parts_of_the_footer_that_are_not_zero_are_a_problem(offset, message):
+    """Readers ignore them, as later versions may give them a meaning; verification does not."""
+    data = bytearray(numbers())
+    data[len(data) - 256 + offset] = 0x40
+    repair(data)
+    (problem,) = problems(data)
+    assert message in problem
+    with fermion.open(data) as file:
+        assert file.num_rows == 10
+        assert file.read().num_rows == 10
