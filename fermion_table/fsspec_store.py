@@ -17,6 +17,7 @@ from fsspec.implementations.dirfs import DirFileSystem
 
 from fermion_table.errors import UnsafeStorage
 from fermion_table.paths import TEMPORARY_SUFFIX, check_path, unique_name
+from fermion_table.rename_create import WEBHDFS, create_by_rename
 from fermion_table.storage import METADATA_BYTES_MAX, CreateResult, StoredObject
 
 _log = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ class FsspecStore:
 
     ``memory://`` is trusted. Any other file system is probed before a process commits to it (or to
     a bucket of it) first, and refused if it has no conditional create of its own or the probe finds
-    two winners. That of s3fs is a PUT with ``If-None-Match: *``.
+    two winners. That of s3fs is a PUT with ``If-None-Match: *``; ``webhdfs://`` renames.
 
     Parameters
     ----------
@@ -145,12 +146,16 @@ class FsspecStore:
         if for_writing and _protocol(self.filesystem) not in OBJECT_STORES:
             with contextlib.suppress(NotImplementedError):
                 self.filesystem.makedirs(full.rsplit("/", 1)[0], exist_ok=True)
+        if _protocol(self.filesystem) == WEBHDFS:  # which forgets the host
+            return f"{self.location}/{path}"
         return str(self.filesystem.unstrip_protocol(full))
 
     def _inside(self, path: str) -> str:
         return f"{self._root}/{check_path(path)}"
 
     def _create(self, full: str, data: bytes) -> CreateResult:
+        if _protocol(self.filesystem) == WEBHDFS:
+            return create_by_rename(self.filesystem, full, data)
         guard: contextlib.AbstractContextManager[Any] = (
             _memory_lock if _protocol(self.filesystem) == "memory" else contextlib.nullcontext()
         )
@@ -174,7 +179,8 @@ class FsspecStore:
         UnsafeStorage
             Creating is look-then-write, is not offered, or had two winners or a wrong one.
         """
-        refuse_look_then_write(self.filesystem, self.location)
+        if _protocol(self.filesystem) != WEBHDFS:
+            refuse_look_then_write(self.filesystem, self.location)
         directory = f"{self._root}/probe-{unique_name()}"
         with ThreadPoolExecutor(PROBE_THREADS) as executor:
             for key in range(PROBE_KEYS):
@@ -232,6 +238,8 @@ def _protocol(filesystem: fsspec.AbstractFileSystem) -> str:
 
 
 def _modified_ms(details: dict[str, Any]) -> int | None:
+    if isinstance(details.get("modificationTime"), int):  # HDFS has milliseconds
+        return int(details["modificationTime"])
     for key in ("mtime", "LastModified", "last_modified", "modified", "created"):
         value = details.get(key)
         if isinstance(value, datetime):
