@@ -21,13 +21,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fermion import kernels
 from fermion.arrow_types import Order
 from fermion.bound_keys import key_bytes
 from fermion.errors import InvalidFileError
 from fermion.layout import LONG_BOUND_BYTES_MAX, ChunkFlag, ExtTag
-from fermion.statistics import ColumnStatistics, PageStatistics
-from fermion.values import BinaryValues, Bits, Values
+from fermion.statistics import ColumnStatistics, PageStatistics, byte_strings
+from fermion.values import Values
 
 Records = Mapping[int, bytes]
 LONG_CHUNK_BYTES_MIN = 4096
@@ -44,7 +43,6 @@ class LongBound(NamedTuple):
 
 def detail_records(
     values: Values,
-    validity: Bits | bool | None,
     pages: PageStatistics,
     merged: ColumnStatistics,
     stored_bytes: int,
@@ -53,8 +51,8 @@ def detail_records(
 
     Parameters
     ----------
-    values, validity
-        Of the chunk's slots, as `statistics.page_statistics` has them.
+    values
+        One a slot.
     pages, merged
         What is known of them.
     stored_bytes
@@ -66,7 +64,7 @@ def detail_records(
     if merged.order is Order.BYTES and stored_bytes >= LONG_CHUNK_BYTES_MIN and merged.has_values:
         exact = ChunkFlag.MIN_EXACT | ChunkFlag.MAX_EXACT
         if merged.flags & exact != exact:
-            low, high = long_bounds(values, validity)
+            low, high = long_bounds(values, pages)
             records[ExtTag.LONG_MIN] = bytes([low.whole]) + low.value
             records[ExtTag.LONG_MAX] = bytes([high.whole]) + high.value
     if len(pages) > 1 and merged.null_count > 0:
@@ -74,24 +72,25 @@ def detail_records(
     return records
 
 
-def long_bounds(values: Values, validity: Bits | bool | None) -> tuple[LongBound, LongBound]:
-    """The smallest and the greatest of byte strings, at least one of which is valid."""
-    if isinstance(values, BinaryValues):
-        offsets, data = values.offsets, values.data
-    else:
-        assert isinstance(values, np.ndarray)
-        offsets = np.arange(len(values) + 1, dtype=np.int64) * values.dtype.itemsize
-        data = np.ascontiguousarray(values).view(np.uint8)
-    low, high, nulls = np.empty((3, 1), np.int64)
-    bits = validity.data if isinstance(validity, Bits) else None
-    cuts = np.array([0, len(values)], np.int64)
-    kernels.page_bounds_binary(offsets, data, bits, cuts, low, high, nulls)
-    found = []
-    for at in (int(low[0]), int(high[0])):
-        start, stop = offsets[at : at + 2].tolist()
-        value = data[start : min(stop, start + LONG_BOUND_BYTES_MAX)].tobytes()
-        found.append(LongBound(value, stop - start == len(value)))
-    return found[0], found[1]
+def long_bounds(values: Values, pages: PageStatistics) -> tuple[LongBound, LongBound]:
+    """The smallest and the greatest of byte strings, of which some page has one."""
+    offsets, data = byte_strings(values)
+    assert pages.extremes is not None
+    low, high = (
+        [_beginning(offsets, data, slot) for slot in slots[slots >= 0].tolist()]
+        for slots in pages.extremes
+    )
+    return _cut(min(low)), _cut(max(high))
+
+
+def _beginning(offsets: np.ndarray, data: np.ndarray, slot: int) -> bytes:
+    """As much of a value as tells where it lies among others, and whether it is cut."""
+    start, stop = offsets[slot : slot + 2].tolist()
+    return data[start : min(stop, start + LONG_BOUND_BYTES_MAX + 1)].tobytes()
+
+
+def _cut(value: bytes) -> LongBound:
+    return LongBound(value[:LONG_BOUND_BYTES_MAX], len(value) <= LONG_BOUND_BYTES_MAX)
 
 
 def nan_count(records: Records) -> int | None:

@@ -265,7 +265,7 @@ class _Encoder:
             null_count=merged.null_count,
         )
         size = stream.record.length
-        stream.record.extension.update(detail_records(values, validity, pages, merged, size))
+        stream.record.extension.update(detail_records(values, pages, merged, size))
         return stream
 
     def _as_seen(self, node: Node, found: ColumnStatistics) -> ColumnStatistics:

@@ -45,6 +45,9 @@ class PageStatistics:
         ``int64``, shape (p,).
     flags
         ``uint32``, shape (p,): `ChunkFlag` bits.
+    extremes
+        Of byte strings, ``int64``, shape (2, p): the slots of the smallest and of the greatest
+        value of each page; -1 for a page without values. None for other values.
     """
 
     order: Order
@@ -53,6 +56,7 @@ class PageStatistics:
     null_count: np.ndarray
     nan_count: np.ndarray
     flags: np.ndarray
+    extremes: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.min)
@@ -160,7 +164,8 @@ def page_statistics(
     rows = np.empty((4, count), np.int64)
     minimums, maximums, nulls, nans = rows
     flags = np.empty(count, np.uint32)
-    result = PageStatistics(order, minimums, maximums, nulls, nans, flags)
+    extremes = np.full((2, count), -1, np.int64) if order is Order.BYTES else None
+    result = PageStatistics(order, minimums, maximums, nulls, nans, flags, extremes)
     if validity is False or order is Order.NONE:
         _count_nulls(validity, cuts, nulls)
         nans[:] = 0
@@ -227,14 +232,9 @@ def _clear_saturated(pages: PageStatistics) -> None:
 def _binary_bounds(
     values: Values, bits: np.ndarray | None, cuts: np.ndarray, pages: PageStatistics
 ) -> None:
-    if isinstance(values, BinaryValues):
-        offsets, data = values.offsets, values.data
-    else:
-        assert isinstance(values, np.ndarray)
-        offsets = np.arange(len(values) + 1, dtype=np.int64) * values.dtype.itemsize
-        data = np.ascontiguousarray(values).view(np.uint8)
-    count = len(cuts) - 1
-    low, high = np.empty((2, count), np.int64)
+    offsets, data = byte_strings(values)
+    assert pages.extremes is not None
+    low, high = pages.extremes
     kernels.page_bounds_binary(offsets, data, bits, cuts, low, high, pages.null_count)
     for page, (first, last) in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
         if first < 0:
@@ -249,6 +249,15 @@ def _binary_bounds(
             | (_MIN_EXACT if is_unambiguous(least) else 0)
             | (_MAX_EXACT if is_unambiguous(most) else 0)
         )
+
+
+def byte_strings(values: Values) -> tuple[np.ndarray, np.ndarray]:
+    """Offsets and bytes of byte strings, also of those that all have the same width."""
+    if isinstance(values, BinaryValues):
+        return values.offsets, values.data
+    assert isinstance(values, np.ndarray)
+    offsets = np.arange(len(values) + 1, dtype=np.int64) * values.dtype.itemsize
+    return offsets, np.ascontiguousarray(values).view(np.uint8)
 
 
 def _prefix(offsets: np.ndarray, data: np.ndarray, index: int) -> bytes:

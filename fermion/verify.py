@@ -48,7 +48,7 @@ from fermion.statistics import (
 )
 from fermion.stream_decoder import DecodeOptions
 from fermion.streams import ColumnStreams
-from fermion.validity import Validity, to_flags
+from fermion.validity import to_flags
 from fermion.values import Values
 
 _CLAIMS = ChunkFlag.MIN_EXACT | ChunkFlag.MAX_EXACT | ChunkFlag.SORTED_ASC | ChunkFlag.SORTED_DESC
@@ -232,7 +232,7 @@ def _check_node(
         found = page_statistics(values, validity, cuts, node, sortedness=True)
         _check_bounds(block, chunk, found, len(values), stripe)
         _check_nulls(block, chunk, int(found.null_count.sum()), stripe)
-        _check_details(block, chunk, found, values, validity)
+        _check_details(block, chunk, found, values)
     return chunk.num_pages
 
 
@@ -241,7 +241,6 @@ def _check_details(
     chunk: Chunk,
     found: PageStatistics,
     values: Values,
-    validity: Validity,
 ) -> None:
     """Compare counts and bounds in extension records with the values."""
     records = block.extension(chunk) if chunk.extension_offset else {}
@@ -253,8 +252,8 @@ def _check_details(
         raise block.error("the recorded null counts of pages are not those of the values")
     claimed = tuple(recorded_bound(records, tag) for tag in (ExtTag.LONG_MIN, ExtTag.LONG_MAX))
     if any(claimed) and found.order is Order.BYTES:
-        valid = validity is not False and (found.min <= found.max).any()
-        actual = long_bounds(values, validity) if valid else (None, None)
+        valid = found.extremes is not None and (found.extremes >= 0).any()
+        actual = long_bounds(values, found) if valid else (None, None)
         if claimed != actual:
             raise block.error(f"expected values from {claimed[0]} to {claimed[1]}")
 
