@@ -129,7 +129,8 @@ class ReadOptions:
         4 MiB for local files, 1 MiB and 16 MiB for others.
     keep_dictionaries
         Give dictionary-encoded columns back as Arrow dictionaries: a column whose stripes share
-        one has that one in all batches, one whose stripes each have their own has one a stripe.
+        one has that one in all batches, one whose stripes each have their own has one a stripe; a
+        column of which some stripe has none is decoded.
     verify_checksums
         Verify page checksums before decoding.
     use_statistics

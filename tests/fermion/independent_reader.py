@@ -287,10 +287,12 @@ class Column:
         assert length not in (0, ALL_NULL)
         assert sum(sizes) == length
         decoder = Decoder(kind)
+        records = self._records(stream, stripe)
         if flags & 128:
             assert not flags & 64
-            decoder.dictionary = self._shared_dictionary(stream, stripe, decoder)
+            decoder.dictionary = self._shared_dictionary(records[7], decoder)
         found: Slots = []
+        counts = []
         for page, size in enumerate(sizes):
             data = self._file.data[offset : offset + size]
             if self._file.aligned:
@@ -304,27 +306,57 @@ class Column:
             assert not rows or rows[page] == count
             own = None if valid is None else valid[len(found) : len(found) + count]
             found += decoder.page(tree, count, own)
+            counts.append(count)
+        if valid is not None:
+            self._check_records(records, kind, found, valid, counts)
         assert slots is None or len(found) == slots
         return found
 
-    def _shared_dictionary(self, stream: int, stripe: int, decoder: Decoder) -> Slots:
-        """The entries of the global dictionary that one chunk may refer to."""
+    def _records(self, stream: int, stripe: int) -> dict[int, bytes]:
+        """The extension records of one chunk by tag."""
         kind, _, _, at = self._streams[stream]
-        assert kind == 1
+        found: dict[int, bytes] = {}
+        if kind != 1:
+            return found
         (at,) = struct.unpack_from("<I", self._block, at + self._full_size * stripe + 44)
-        while True:
+        while at:
             tag, _, length = struct.unpack_from("<HHI", self._block, at)
-            assert tag
-            if tag == 7:
+            if not tag:
                 break
+            found[tag] = self._block[at + 8 : at + 8 + length]
             at = align(at + 8 + length)
-        offset, length, count, crc = struct.unpack_from("<QIII", self._block, at + 8)
+        return found
+
+    def _shared_dictionary(self, record: bytes, decoder: Decoder) -> Slots:
+        """The entries of the global dictionary that one chunk may refer to."""
+        offset, length, count, crc = struct.unpack("<QIII", record)
         page = self._file.data[offset : offset + length]
         assert crc32c(page) == crc
         tree, slots = self._open(page)
         entries = decoder.decode(tree, slots)
         assert len(set(entries)) == slots >= count
         return entries[:count]
+
+    def _check_records(
+        self, records: dict[int, bytes], kind: str, found: Slots, valid: list[bool], pages: Slots
+    ) -> None:
+        """Compare what the records of statistics say with the values of a chunk."""
+        held = [value for value, each in zip(found, valid, strict=True) if each]
+        if 2 in records:
+            assert kind.startswith("<f")
+            assert struct.unpack("<Q", records[2])[0] == sum(
+                number != number for number in unpack(held, kind)
+            )
+        if 5 in records:
+            for record, value in ((records[5], min(held)), (records[6], max(held))):
+                assert record[1:] == value[:64]
+                assert record[0] == (len(value) <= 64)
+        if 9 in records:
+            ends = list(itertools.accumulate(pages))
+            nulls = [
+                rows - sum(valid[end - rows : end]) for rows, end in zip(pages, ends, strict=True)
+            ]
+            assert struct.unpack(f"<{len(pages)}I", records[9]) == tuple(nulls)
 
     def numbers(self, stream: int, stripe: int, kind: str, slots: int | None) -> list[int]:
         """The values of one chunk as numbers."""
