@@ -43,6 +43,9 @@ COLUMNS_PER_TASK = 32
 STRIPE_BYTES_MAX = 2 * 1024**3
 BLOCK_PADDING_MAX = 0.05  # of a block of storage
 THREADED_BYTES_MIN = 512 * 1024
+# Of columns with fewer bytes the threads would pass Python's lock to and fro for longer than they
+# work without it.
+THREADED_COLUMN_BYTES_MIN = 64 * 1024
 """Bytes of a stripe from which on threads gain more than it costs to start them."""
 
 
@@ -260,7 +263,9 @@ class Writer:
         step = COLUMNS_PER_TASK if len(columns) > 4 * COLUMNS_PER_TASK else 1
         starts = range(0, len(columns), step)
         threads = thread_count(self.options.threads)
+        column_bytes = self._pending_bytes / max(len(columns), 1)
         worth = threads > 1 and len(columns) > 1 and self._pending_bytes >= THREADED_BYTES_MIN
+        worth = worth and column_bytes >= THREADED_COLUMN_BYTES_MIN
         if worth and self._executor is None:
             self._executor = ThreadPoolExecutor(threads)
         runs = self._executor.map if worth and self._executor is not None else map

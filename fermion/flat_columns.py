@@ -25,6 +25,9 @@ from fermion.layout import ALL_NULL_LENGTH, ChecksumKind, Setting
 from fermion.values import PhysicalKind
 
 COLUMNS_PER_TASK = 64
+# Of columns with fewer bytes the threads would pass Python's lock to and fro for longer than they
+# work without it.
+THREADED_COLUMN_BYTES_MIN = 32 * 1024
 
 Form = tuple[int, int]
 """How a leaf lies in Arrow's buffers: the letter of its kind (see `kernels.decode_flat`), and the
@@ -121,7 +124,8 @@ class FlatColumns:
             )
 
         starts = range(0, len(wanted), COLUMNS_PER_TASK)
-        run = map if self._executor is None or len(starts) < 2 else self._executor.map
+        worth = ranges[:, 1].sum() >= THREADED_COLUMN_BYTES_MIN * len(wanted)
+        run = map if self._executor is None or len(starts) < 2 or not worth else self._executor.map
         for start, arrays in zip(starts, run(decode, starts), strict=True):
             for place, array in zip(wanted[start : start + len(arrays)], arrays, strict=True):
                 found[place] = array
