@@ -141,6 +141,7 @@ def schema_from_arrow(
     sort_by: Sequence[str] | str | None = None,
     properties: Mapping[str, str] | None = None,
     reuse_ids: bool = False,
+    last_field_id: int = 0,
     time_ms: int = 0,
 ) -> TableSchema:
     """The first schema of a table.
@@ -164,7 +165,7 @@ def schema_from_arrow(
     InvalidArgumentError, UnsupportedTypeError, ColumnNotFoundError
         A schema that no table can have.
     """
-    fields, last = fields_from_arrow(schema, 0, reuse_ids=reuse_ids)
+    fields, last = fields_from_arrow(schema, last_field_id, reuse_ids=reuse_ids)
     made = TableSchema(
         format=SCHEMA_FORMAT,
         format_version=SCHEMA_FORMAT_VERSION,

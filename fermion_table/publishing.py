@@ -269,6 +269,8 @@ def misfit(written: TableSchema, schema: TableSchema, entries: Sequence[Entry]) 
     """Why files written with one version can't live under a later one; None if they can."""
     if written.partition_by != schema.partition_by:
         return "the table is partitioned otherwise now"
+    if not {each.id for each in written.fields}.intersection(each.id for each in schema.fields):
+        return "none of its columns is left"
     nullable = {each.id: each.nullable for top in written.fields for _, each in top.walk()}
     for top in schema.fields:
         for path, each in top.walk():

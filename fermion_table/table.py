@@ -30,6 +30,7 @@ from fermion_table.manifest import Entry
 from fermion_table.paths import MAIN
 from fermion_table.properties import parse_properties, parse_size
 from fermion_table.publishing import CommitWords, SchemaMerge
+from fermion_table.replacement import replace_table
 from fermion_table.schema import Path, PathLike, TableSchema, encode_schema
 from fermion_table.schema_builder import SchemaUpdate
 from fermion_table.snapshot import Snapshot
@@ -63,7 +64,7 @@ class Table(TableChanges):
         sort_by: Sequence[str] | str | None = None,
         properties: Mapping[str, str] | None = None,
         storage_options: dict[str, Any] | None = None,
-        mode: Literal["error", "ignore"] = "error",
+        mode: Literal["error", "ignore", "overwrite"] = "error",
         durability: Durability = "full",
         message: str | None = None,
     ) -> Table:
@@ -85,7 +86,8 @@ class Table(TableChanges):
         properties
             The table's settings, such as ``target_file_size``.
         mode
-            Where a table exists: ``error``, or ``ignore`` (open it).
+            Where a table exists: ``error``, ``ignore`` (open it), or ``overwrite`` (it gets this
+            schema and loses its rows, as its next snapshot; earlier ones stay).
         durability
             ``full``, or ``fast`` without synchronising to disk.
 
@@ -93,17 +95,27 @@ class Table(TableChanges):
         ------
         TableExists
         """
-        if mode not in ("error", "ignore"):
-            raise InvalidArgumentError(f"mode={mode!r}: expected 'error' or 'ignore'")
+        if mode not in ("error", "ignore", "overwrite"):
+            raise InvalidArgumentError(f"mode={mode!r}: expected 'error', 'ignore' or 'overwrite'")
         store = open_store(path, storage_options=storage_options, durability=durability)
-        made = _first_schema(schema, partition_by, primary_key, sort_by, properties)
+
+        def make(last_field_id: int) -> TableSchema:
+            return _first_schema(
+                schema, partition_by, primary_key, sort_by, properties, last_field_id
+            )
+
+        made = make(0)
         try:
             first = NewSchema(made.id, encode_schema(made))
             return cls(store, create_table(store, first, message=message))
         except TableExists:
             if mode == "error":
                 raise
-            return cls(store, history.latest(store))
+            table = cls(store, history.latest(store))
+            if mode == "overwrite":
+                publisher, known = table._publisher, table.snapshot
+                table._move_to(replace_table(publisher, known, make, message=message))
+            return table
 
     @classmethod
     def open(
@@ -450,6 +462,7 @@ def _first_schema(
     primary_key: Sequence[str] | str | None,
     sort_by: Sequence[str] | str | None,
     properties: Mapping[str, str] | None,
+    last_field_id: int,
 ) -> TableSchema:
     arrow = schema.to_arrow(field_ids=False) if isinstance(schema, TableSchema) else schema
     parse_properties(properties or {})
@@ -459,6 +472,7 @@ def _first_schema(
         primary_key=primary_key,
         sort_by=sort_by,
         properties=properties,
+        last_field_id=last_field_id,
         time_ms=time.time_ns() // 1_000_000,
     )
 
