@@ -32,7 +32,7 @@ def main() -> None:
     arguments = [
         sys.argv[0],
         str(folder),
-        str(seeds),
+        *([str(seeds)] if seeds.is_dir() else []),
         f"-max_total_time={seconds}",
         "-timeout=20",
         "-rss_limit_mb=2048",
