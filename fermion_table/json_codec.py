@@ -69,7 +69,10 @@ def decode_keeping(data: bytes, target: type[_Struct], path: str) -> _Struct:
     """As `decode`, with unknown keys kept; slower, for objects that are written again."""
     plain = decompressed(data, path)
     decoded = decode(plain, target, path)
-    raw = msgspec.json.decode(plain)
+    try:
+        raw = msgspec.json.decode(plain)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:  # in unknown keys
+        raise CorruptMetadata(path, f"JSON of a {target.__name__}", str(error)) from error
     if not _has_unknown(raw, target):
         return decoded
     return msgspec.convert(_sunk(raw, target), type=target, str_keys=True)

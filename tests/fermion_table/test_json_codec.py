@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fermion_table import json_codec
 from fermion_table.errors import CorruptMetadata
-from fermion_table.manifest import Manifest
+from fermion_table.manifest import Manifest, decode_manifest
 from fermion_table.testing import made_up_entry
 
 MANIFEST = Manifest(entries=(made_up_entry("a"), made_up_entry("b", rows=3)))
@@ -89,3 +89,11 @@ def test_a_zstd_bomb_is_refused_before_it_grows() -> None:
 def test_a_hash_is_64_digits_and_differs_by_content() -> None:
     assert len(json_codec.content_hash(b"")) == 64
     assert json_codec.content_hash(b"a") != json_codec.content_hash(b"b")
+
+
+def test_bug_unicode_error_of_an_unknown_key() -> None:
+    """What no field takes is read a second time, to be kept; it was not checked before."""
+    for end in (b'"\xe5x"', b'{"\xff":1}', b"[" * 100_000):
+        data = b'{"format":"fermion-manifest","format_version":1,"entries":[],"later":' + end + b"}"
+        with pytest.raises(CorruptMetadata, match="JSON"):
+            decode_manifest(data, "manifest/x.json", keep_unknown=True)
