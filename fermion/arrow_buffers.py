@@ -150,3 +150,23 @@ def run_indices(array: pa.RunEndEncodedArray) -> np.ndarray:
             f"{len(array.values)} runs"
         )
     return indices
+
+
+def is_same_memory(left: pa.Array, right: pa.Array) -> bool:
+    """Whether two arrays are the same memory; Arrow's Python objects are new at every look."""
+    ours, theirs = (
+        [buffer and (buffer.address, buffer.size) for buffer in array.buffers()]
+        for array in (left, right)
+    )
+    return len(left) == len(right) and left.offset == right.offset and ours == theirs
+
+
+def has_dictionary(dtype: pa.DataType) -> bool:
+    """Whether a type is a dictionary, or has one anywhere within."""
+    if isinstance(dtype, pa.BaseExtensionType):
+        return has_dictionary(dtype.storage_type)
+    if pat.is_run_end_encoded(dtype):
+        return has_dictionary(dtype.value_type)
+    return pat.is_dictionary(dtype) or any(
+        has_dictionary(dtype.field(index).type) for index in range(dtype.num_fields)
+    )

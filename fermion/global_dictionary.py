@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from fermion.arrow_buffers import is_same_memory
 from fermion.arrow_types import Node
 from fermion.assemble import assemble
 from fermion.checksum import crc32c
@@ -194,7 +195,7 @@ class GlobalDictionaries:
         already.
         """
         shared = self.array(record, leaf)
-        if _is_same(array.dictionary, shared):
+        if is_same_memory(array.dictionary, shared):
             return array
         assert leaf.physical is not None
         own = np.empty(0, np.int32)
@@ -218,15 +219,6 @@ def entries_array(leaf: Node, entries: Values) -> pa.Array:
     count = len(entries)
     node = replace(leaf, type=leaf.storage, validity=0, stream=1, stop=2)
     return assemble(node, ColumnStreams(count, {0: count, 1: count}, {0: None}, {}, {1: entries}))
-
-
-def _is_same(left: pa.Array, right: pa.Array) -> bool:
-    """Whether two arrays are the same memory; Arrow's Python objects are new at every look."""
-    ours, theirs = (
-        [buffer and (buffer.address, buffer.size) for buffer in array.buffers()]
-        for array in (left, right)
-    )
-    return len(left) == len(right) and left.offset == right.offset and ours == theirs
 
 
 _Key = tuple[int, int, int, PhysicalType]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as pat
 
 from fermion import rearrange
+from fermion.arrow_buffers import has_dictionary, is_same_memory
 from fermion.arrow_types import Node
 from fermion.assemble import assemble
 from fermion.shred import shred
@@ -28,15 +32,32 @@ def filter_rows(array: pa.Array, mask: np.ndarray, node: Node | None) -> pa.Arra
 
 
 def take_rows(array: pa.ChunkedArray, indices: np.ndarray, node: Node | None) -> pa.ChunkedArray:
-    """The rows with these numbers, int64, in their order, repeats allowed."""
+    """The rows with these numbers, int64, in their order, repeats allowed.
+
+    Dictionaries that differ by chunk are joined here, as Arrow mixes up those of half floats.
+    """
+    if has_dictionary(array.type) and not _has_one_dictionary(array):
+        return pa.chunked_array([_rearranged(array, indices, node)])
     try:
         return array.take(pa.array(indices))
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # the second: dictionaries with nulls
         return pa.chunked_array([_rearranged(array, indices, node)])
 
 
+def _has_one_dictionary(array: pa.ChunkedArray) -> bool:
+    """Whether all chunks have the very same dictionary, or there is but one chunk."""
+    if array.num_chunks < 2:
+        return True
+    if not pat.is_dictionary(array.type):
+        return False
+    first, *others = (chunk.dictionary for chunk in array.chunks)
+    return all(is_same_memory(first, each) for each in others)
+
+
 def _rearranged(
     array: pa.Array | pa.ChunkedArray, indices: np.ndarray, node: Node | None
 ) -> pa.Array:
     assert node is not None
+    if node.type != array.type:  # a dictionary that was kept
+        node = replace(node, type=array.type)
     return assemble(node, rearrange.take(node, shred(array, node), indices))

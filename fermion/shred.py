@@ -85,20 +85,14 @@ def _worthwhile_chunks(array: pa.ChunkedArray) -> list[pa.Array]:
     chunks = [chunk for chunk in array.chunks if len(chunk)]
     if len(chunks) < 2 or len(array) > _CHUNK_ROWS_SMALL * len(chunks):
         return chunks
-    if _holds_dictionary(array.type):  # Arrow joins half floats' dictionaries to wrong values
+    if arrow_buffers.has_dictionary(
+        array.type
+    ):  # Arrow joins half floats' dictionaries to wrong values
         return chunks
     try:
         return [pa.concat_arrays(chunks)]
     except pa.ArrowException:  # offsets of 32 bits overflow, or dictionaries that hold nulls
         return chunks
-
-
-def _holds_dictionary(dtype: pa.DataType) -> bool:
-    if isinstance(dtype, pa.BaseExtensionType):
-        dtype = dtype.storage_type
-    if pa.types.is_dictionary(dtype):
-        return True
-    return any(_holds_dictionary(dtype.field(i).type) for i in range(dtype.num_fields))
 
 
 def _shred_nothing(node: Node) -> ColumnStreams:

@@ -72,3 +72,21 @@ def test_bug_kept_dictionaries_of_types_that_arrow_cannot_encode(dtype):
         read = fermion.ReadOptions(keep_dictionaries=True)
         with fermion.open(data, options=read) as file:
             assert file.read()["d"].to_pylist() == column.to_pylist()
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_bug_half_floats_taken_from_stripes_with_dictionaries_of_their_own(kept):
+    """Arrow joins the dictionaries of chunks when it takes rows, and mixes up those of halves."""
+    halves = [np.float16(i % 5) for i in range(200)] + [np.float16(9 + i % 7) for i in range(200)]
+    column = pa.array(halves, pa.float16())
+    entries = column.take(pa.array(range(0, 400, 34)))
+    codes = pa.array([i % 200 % 12 for i in range(400)], pa.int8())
+    plain = pa.DictionaryArray.from_arrays(codes, entries)
+    table = pa.table({"h": column if kept else plain})
+    options = {"encodings": {"h": "dictionary"}, "stripe_rows": 200, "page_rows_max": 50}
+    read = fermion.ReadOptions(keep_dictionaries=kept)
+    indices = [399, 0, 201, 7, 7, 350]
+    with fermion.open(stored(table, **options), options=read) as file:
+        found = file.take(indices)["h"]
+    assert pa.types.is_dictionary(found.type)
+    assert found.to_pylist() == [table["h"][at].as_py() for at in indices]
