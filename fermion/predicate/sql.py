@@ -207,7 +207,7 @@ def _literal(node: exp.Expr, text: str) -> Any:
         case exp.Boolean():
             return bool(node.this)
         case exp.Literal():
-            return node.this if node.is_string else _number(node.this)
+            return node.this if node.is_string else _number(node.this, text)
         case exp.HexString():
             return _binary(node, text)
         case exp.Cast() if isinstance(node.this, exp.Literal) and node.this.is_string:
@@ -215,14 +215,17 @@ def _literal(node: exp.Expr, text: str) -> Any:
         case exp.Interval():
             unit = str(node.args.get("unit") or "").upper().removesuffix("S")
             if unit in _SECONDS and isinstance(node.this, exp.Literal):
-                return _interval(node.this.this, _SECONDS[unit])
+                return _interval(node.this.this, _SECONDS[unit], text)
     _unsupported(node, text)
 
 
-def _number(digits: str) -> Any:
-    if "e" in digits.lower():
-        return float(digits)
-    return Decimal(digits) if "." in digits else int(digits)
+def _number(digits: str, text: str) -> Any:
+    try:
+        if "e" in digits.lower():
+            return float(digits)
+        return Decimal(digits) if "." in digits else int(digits)
+    except (ValueError, ArithmeticError) as error:
+        raise InvalidArgumentError(f"filter {text[:200]!r}: {error}") from None
 
 
 def _binary(node: exp.Expr, text: str) -> bytes:
@@ -232,12 +235,15 @@ def _binary(node: exp.Expr, text: str) -> bytes:
         return _unsupported(node, text)
 
 
-def _interval(amount: str, seconds: int) -> Any:
+def _interval(amount: str, seconds: int, text: str) -> Any:
     """A duration: Python's where it is fine enough, else Arrow's."""
-    length = Decimal(amount) * seconds * 10**9
-    if length % 1000:
-        return pa.scalar(int(length), pa.duration("ns"))
-    return datetime.timedelta(microseconds=int(length) // 1000)
+    try:
+        length = Decimal(amount) * seconds * 10**9
+        if length % 1000:
+            return pa.scalar(int(length), pa.duration("ns"))
+        return datetime.timedelta(microseconds=int(length) // 1000)
+    except (ValueError, ArithmeticError, pa.ArrowException) as error:
+        raise InvalidArgumentError(f"filter {text!r}: INTERVAL {amount!r}: {error}") from None
 
 
 def _typed(node: exp.Expr, text: str) -> Any:

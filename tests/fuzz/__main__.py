@@ -37,7 +37,7 @@ def main() -> None:
         "-timeout=20",
         "-rss_limit_mb=2048",
         f"-max_len={2 * SEED_BYTES_MAX}",
-        f"-artifact_prefix={folder}/crash-",
+        f"-artifact_prefix={folder}/",
     ]
     atheris.Setup(arguments, TARGETS[name])
     atheris.Fuzz()

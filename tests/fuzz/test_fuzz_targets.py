@@ -91,3 +91,19 @@ def test_numbers_beyond_their_types_are_refused() -> None:
         }
         with pytest.raises(CorruptMetadata):
             decode_manifest(json.dumps(manifest).encode(), "manifest/x.json")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "i < INTERVAL '\x01' SECOND",
+        "i < INTERVAL 'NaN' DAY",
+        "i < INTERVAL '1e400' SECOND",
+        "i < INTERVAL '1e12' DAY",
+        "a < " + "9" * 5_000,
+    ],
+)
+def test_bug_number_errors_of_a_filter(text: str) -> None:
+    """Amounts of intervals that are no numbers or too great, and integers of 5,000 digits."""
+    with pytest.raises(InvalidArgumentError):
+        parse_filter(text)
