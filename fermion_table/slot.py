@@ -77,8 +77,9 @@ def is_in_history(store: AtomicStore, snapshot: Snapshot, branch: str, *, search
     """The fence: whether a slot that was just created is part of the history.
 
     It is not if its id had been used and had expired before: then later snapshots exist that
-    were not made on it. Such a slot is removed again. Slots outlive their data by much longer than
-    a quick try takes, so after one a hint that names nothing later is answer enough.
+    were not made on it. Nor is it if its parent's slot holds another snapshot by now, as the table
+    was replaced. Such a slot is removed again. A parent that stands (but for snapshot 0, which
+    always does) is proof enough: slots are deleted ascending.
 
     Parameters
     ----------
@@ -90,22 +91,42 @@ def is_in_history(store: AtomicStore, snapshot: Snapshot, branch: str, *, search
         Look for later snapshots by listing as well, not by the hint alone: after a try that
         took so long that its base may have expired meanwhile.
     """
+    stands = _parent_stands(store, snapshot, branch)
+    if stands:
+        return True
     # The hint first: if it names a later snapshot, the child of this one existed before.
     hint = max(list_ids(store, branch)) if search else hints.read_latest(store, branch)
-    if not search and hint is not None and hint <= snapshot.id:
-        return True
     child = try_load(store, snapshot.id + 1, branch=branch)
-    if child is not None:
+    if stands is not None:
+        lost = True
+    elif child is not None:
         lost = child.parent != snapshot.reference
     else:
         later = hint is not None and hint > snapshot.id
         lost = later and try_load(store, hint or 0, branch=branch) is not None
     if lost:
-        _log.warning("%s: snapshot %d had expired before", store.location, snapshot.id)
+        why = "had expired before" if stands is None else "has no parent in this table"
+        _log.warning("%s: snapshot %d %s", store.location, snapshot.id, why)
         holder = try_load(store, snapshot.id, branch=branch)
         if holder is not None and holder.uuid == snapshot.uuid:
             store.delete(snapshot_path(snapshot.id, branch))
     return not lost
+
+
+def _parent_stands(store: AtomicStore, snapshot: Snapshot, branch: str) -> bool | None:
+    """Whether the parent's slot holds the parent; None where that proves nothing.
+
+    The slot may be gone, or be of the branch that this one left; and snapshot 0 always stands.
+    """
+    parent = snapshot.parent
+    if parent is None:
+        return True
+    try:
+        data = store.read(snapshot_path(parent.id, branch))
+    except FileNotFoundError:
+        return None
+    same = json_codec.content_hash(data) == parent.hash
+    return None if same and parent.id == 0 else same
 
 
 def _create_again(store: AtomicStore, path: str, data: bytes) -> CreateResult:

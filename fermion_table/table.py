@@ -191,7 +191,7 @@ class Table(TableChanges):
             raise InvalidArgumentError(f"schema_mode={schema_mode!r}: expected None or 'merge'")
         if schema_mode == "merge":
             return self._append_merging(data, words)
-        self.refresh()
+        self._refresh_for_append()
         with self.writer() as writer:
             writer.write(data)
             messages = writer.prepare_commit()
@@ -229,7 +229,7 @@ class Table(TableChanges):
             commit_user=commit_user,
             commit_identifier=commit_identifier,
         )
-        self.refresh()
+        self._refresh_for_append()
         with self.writer() as writer:
             for batch_id, data in batches:
                 writer.append_batch(batch_id, data)

@@ -101,6 +101,14 @@ class TableView:
     def refresh(self) -> Snapshot:
         """Move to the latest snapshot."""
         looked_at = time.monotonic()
+        return self._move_to(self._publisher.latest(self._snapshot), seen_at=looked_at)
+
+    def _refresh_for_append(self) -> Snapshot:
+        """The same by one look where this snapshot was the latest just now.
+
+        Should the table have been replaced meanwhile, the commit finds out.
+        """
+        looked_at = time.monotonic()
         newest = self._publisher.latest(self._snapshot, seen_at=self._seen_at)
         return self._move_to(newest, seen_at=looked_at)
 

@@ -91,7 +91,11 @@ class VerifyReport:
 
 
 def verify(
-    store: AtomicStore, *, branch: str | None = None, check_file: CheckFile | None = None
+    store: AtomicStore,
+    *,
+    branch: str | None = None,
+    check_file: CheckFile | None = None,
+    external: bool = True,
 ) -> VerifyReport:
     """Check every snapshot that has not expired, and everything it refers to.
 
@@ -105,6 +109,8 @@ def verify(
         Only this branch; None for main, every other branch, and the tags' copies.
     check_file
         Looks into a data file and says what is wrong with it, in words.
+    external
+        Whether files of other tables (a clone's) are looked at too.
 
     Raises
     ------
@@ -113,7 +119,7 @@ def verify(
     """
     if not list_ids(store):
         raise TableNotFound(f"{store.location}: no table here (no snapshot)")
-    walk = _Walk(store, check_file)
+    walk = _Walk(store, check_file, external)
     if branch is not None:
         walk.check_branch(branch)
         return walk.report()
@@ -131,6 +137,7 @@ def verify(
 class _Walk:
     store: AtomicStore
     check_file: CheckFile | None
+    looks_outside: bool = True
     branch: str = MAIN
     problems: list[Problem] = field(default_factory=list)
     snapshots: int = 0
@@ -315,6 +322,8 @@ class _Walk:
         self.files[entry.file] = entry.size
         if entry.external_path is not None:
             self.external.add(entry.external_path)
+            if not self.looks_outside:
+                return
         if self._check_size(entry.file, entry.size) and self.check_file is not None:
             for found in self.check_file(entry):
                 self._problem(entry.file, "a sound data file", found)

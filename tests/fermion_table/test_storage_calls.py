@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from fermion_table import Table
+from fermion_table import CommitConflict, Table
 from fermion_table.history import latest
 from fermion_table.local_store import LocalStore
 from fermion_table.paths import snapshot_path
@@ -97,6 +98,21 @@ def test_a_commit_found_by_its_identity_does_not_count_as_the_latest(store, tabl
     other.append(DATA)
     assert table.append(DATA, **words).id == 1
     assert table.append(DATA).id == 3
+
+
+def test_a_handle_of_a_table_that_was_deleted_leaves_the_new_one_alone(table_path):
+    """It remembers its snapshot as the latest, and the next slot is empty; but not the parent's."""
+    old = Table.create(table_path, DATA.schema, durability="fast")
+    old.append(DATA)
+    shutil.rmtree(table_path)
+    new = Table.create(table_path, DATA.schema, durability="fast")
+    new.append(DATA)
+    with pytest.raises(CommitConflict, match="replaced by another"):
+        old.append(DATA)
+    again = Table.open(table_path)
+    assert again.scan().count() == 1000
+    again.append(DATA)
+    assert again.verify().ok
 
 
 def test_a_commit_is_one_record_of_the_log(store, table, caplog):
