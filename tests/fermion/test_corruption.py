@@ -51,7 +51,7 @@ CI_FEATURES: dict[str, list[str] | None] = {
     "booleans": None,
     "decimals": ["decimal128", "wide128"],
     "dictionaries": ["dictionary", "stored", "numbers"],
-    "global_dictionaries": ["text", "list"],
+    "global_dictionaries": ["text"],
     "seed_examples": None,
     "structs": None,
     "maps": ["deep"],
