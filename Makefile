@@ -55,6 +55,8 @@ soak: java setup
 bench: $(BENCH_READY)
 	@$(BENCH)/bin/python -m benchmarks
 	@$(BENCH)/bin/python -m benchmarks.scaling
+	@$(BENCH)/bin/python -m benchmarks.profiles
+	@$(BENCH)/bin/python -m benchmarks.summary
 
 bench-quick: $(BENCH_READY)
 	@$(BENCH)/bin/python -m benchmarks --size quick

@@ -43,7 +43,7 @@ def target_rows(result: dict[str, Any]) -> list[str]:
         if target["contestant"] != "fermion":
             what += f" ({target['contestant']})"
         bound_text = shown[0] + (f" ({target['of']})" if target["of"] else "")
-        verdict = "met" if target["met"] else "missed" if factor is None else f"{factor:.2f}x"
+        verdict = "met" if target["met"] else "not measured" if factor is None else f"{factor:.2f}x"
         lines.append(f"| {what} | {bound_text} | {shown[1]} | {verdict} | {best} |")
     return lines
 
