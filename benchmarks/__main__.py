@@ -42,7 +42,8 @@ def main() -> int:
         start = time.monotonic()
         question = importlib.import_module(f"benchmarks.{name}").QUESTION
         try:
-            harness.run(question, options.size, only=only, folder=harness.results_folder(options))
+            folder, rounds = harness.results_folder(options), options.rounds
+            harness.run(question, options.size, only=only, rounds=rounds, folder=folder)
         except RuntimeError as error:
             failed.append(f"{name}: {error}")
         print(f"  ({name}: {time.monotonic() - start:.0f} s)\n", flush=True)

@@ -140,13 +140,17 @@ def run_job(
 
 
 def jobs(
-    question: Question, size: Size, contestants: list[Contestant], names: list[str]
+    question: Question,
+    size: Size,
+    contestants: list[Contestant],
+    names: list[str],
+    rounds: int | None,
 ) -> Iterator[tuple[Contestant, list[str]]]:
     """Who measures which cases in one process; each round meets every contestant once a case."""
     together = [[name] for name in names]
     if size != "full" and not question.isolated:
         together = [names]
-    for number in range(question.rounds_at(size)):
+    for number in range(rounds or question.rounds_at(size)):
         for cases in together:
             turn = number % max(len(contestants), 1)  # nobody is always first
             for contestant in contestants[turn:] + contestants[:turn]:
@@ -154,7 +158,11 @@ def jobs(
 
 
 def measure(
-    question: Question, size: Size, contestants: list[Contestant], names: list[str]
+    question: Question,
+    size: Size,
+    contestants: list[Contestant],
+    names: list[str],
+    rounds: int | None = None,
 ) -> list[Result]:
     """Run cases of every contestant, round after round."""
     results = {
@@ -165,7 +173,7 @@ def measure(
     if size == "full" or question.isolated:
         for contestant in contestants:  # a trouble with making files is met again below
             run_job(question, contestant, size, names, measure=False)
-    for contestant, cases in jobs(question, size, contestants, names):
+    for contestant, cases in jobs(question, size, contestants, names, rounds):
         known = [case for case in cases if not results[contestant.name, case].remark]
         answers = run_job(question, contestant, size, known) if known else {}
         for case, answer in answers.items():
@@ -209,6 +217,7 @@ def run(
     *,
     only: list[str] | None = None,
     cases: list[str] | None = None,
+    rounds: int | None = None,
     folder: Path | None = None,
 ) -> list[Result]:
     """Measure a question, print its table and write its JSON.
@@ -223,6 +232,8 @@ def run(
         Names of contestants; None: all that are installed.
     cases
         Names of cases; the stored results of the others stay. None: all.
+    rounds
+        Processes for each case and contestant; None: as the question says.
     folder
         Where the JSON goes; None: nowhere.
 
@@ -238,7 +249,8 @@ def run(
         for name, case in question.cases.items()
         if size in case.sizes and (cases is None or name in cases)
     ]
-    results = measure(question, size, [one for one in chosen if one.name not in missing], names)
+    present = [one for one in chosen if one.name not in missing]
+    results = measure(question, size, present, names, rounds)
     broken = troubles(results)
     if cases is not None and folder is not None:
         results = earlier(question, folder, results)
@@ -297,6 +309,7 @@ def arguments(description: str) -> argparse.Namespace:
     parser.add_argument("--size", choices=["full", "quick", "tiny"], default="full")
     parser.add_argument("--only", help="contestants, separated by commas; writes no results")
     parser.add_argument("--cases", help="cases, separated by semicolons; others keep their results")
+    parser.add_argument("--rounds", type=int, help="processes for each case and contestant")
     parser.add_argument("--prepare", action="store_true", help="only make the files")
     parser.add_argument("--results", type=Path, help="folder of the JSON")
     return parser.parse_args()
@@ -323,6 +336,8 @@ def main(question: Question) -> None:
         return
     cases = options.cases.split(";") if options.cases else None
     try:
-        run(question, options.size, only=only, cases=cases, folder=results_folder(options))
+        folder = results_folder(options)
+        rounds = options.rounds
+        run(question, options.size, only=only, cases=cases, rounds=rounds, folder=folder)
     except RuntimeError as error:
         sys.exit(str(error))

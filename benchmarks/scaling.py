@@ -188,7 +188,9 @@ def main() -> None:
     cases = options.cases.split(";") if options.cases else None
     only = options.only.split(",") if options.only else None
     folder = harness.results_folder(options)
-    results = harness.run(QUESTION, options.size, only=only, cases=cases, folder=folder)
+    results = harness.run(
+        QUESTION, options.size, only=only, cases=cases, rounds=options.rounds, folder=folder
+    )
     if folder is None:
         return
     for curve in CURVES:
