@@ -89,9 +89,11 @@ def _dialect() -> Any:
 
 
 def _unsupported(node: exp.Expr, text: str) -> NoReturn:
-    raise InvalidArgumentError(
-        f"filter {text!r}: {type(node).__name__} ({node.sql()}) is not supported; {_SUPPORTED}"
-    )
+    try:
+        shown = f"{type(node).__name__} ({node.sql()})"
+    except ValueError:  # sqlglot can't spell X'' or X'zz'
+        shown = type(node).__name__
+    raise InvalidArgumentError(f"filter {text!r}: {shown} is not supported; {_SUPPORTED}")
 
 
 def _translate(node: exp.Expr, text: str) -> Expression:

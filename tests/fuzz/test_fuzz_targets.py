@@ -101,9 +101,10 @@ def test_numbers_beyond_their_types_are_refused() -> None:
         "i < INTERVAL '1e400' SECOND",
         "i < INTERVAL '1e12' DAY",
         "a < " + "9" * 5_000,
+        "8 = X''",
     ],
 )
 def test_bug_number_errors_of_a_filter(text: str) -> None:
-    """Amounts of intervals that are no numbers or too great, and integers of 5,000 digits."""
+    """Intervals that are no numbers or too great, integers of 5,000 digits, odd binary."""
     with pytest.raises(InvalidArgumentError):
         parse_filter(text)
