@@ -380,7 +380,7 @@ def read_columns(
         wanted = [task.plan() for task in pending]
         flat = [each for ranges in wanted for each in ranges]
         missing = [each for each in flat if each not in pages]
-        fetched = iter(source.read_many(missing, None if source.source.is_local else executor))
+        fetched = iter(source.read_many(missing))
         buffers = [pages[each] if each in pages else next(fetched) for each in flat]
         supplied, at = [], 0
         for ranges in wanted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
@@ -82,6 +83,7 @@ class FileIndex:
         columns = self.footer.num_columns + self.footer.num_system_columns
         self._block_places = np.zeros((columns, 3), np.int64)
         self._block_buffers = [memoryview(b"")]
+        self._block_lock = threading.Lock()
         self._blocks: dict[int, ColumnBlock | None] = {}
 
     def _sections_bytes(self) -> memoryview:
@@ -261,13 +263,14 @@ class FileIndex:
             As `CountingSource.read_places` gives them.
         """
         wanted = np.asarray(ordinals, np.int64)
-        missing = np.unique(wanted[self._block_places[wanted, 0] == 0])
-        if len(missing):
-            buffers, places = self._read_blocks(self.cit.ranges(missing))
-            places[:, 0] += len(self._block_buffers)
-            self._block_places[missing] = places
-            self._block_buffers += buffers
-        return self._block_buffers, self._block_places[wanted]
+        with self._block_lock:
+            missing = np.unique(wanted[self._block_places[wanted, 0] == 0])
+            if len(missing):
+                buffers, places = self._read_blocks(self.cit.ranges(missing))
+                places[:, 0] += len(self._block_buffers)
+                self._block_places[missing] = places
+                self._block_buffers += buffers
+            return self._block_buffers, self._block_places[wanted]
 
     def _read_blocks(self, ranges: np.ndarray) -> tuple[list[memoryview], np.ndarray]:
         footer, start = self.footer, self._prefetched_offset

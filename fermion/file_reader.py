@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -20,7 +21,8 @@ from fermion.layout import ALIGNMENT, PAGE_ALIGNMENT
 from fermion.options import ReadOptions, thread_count
 from fermion.predicate import Expression, bind, candidate_names, parse_filter
 from fermion.predicate.ranges import RowRanges
-from fermion.projection import ColumnName, Projected, keep_dictionaries, project
+from fermion.projection import ColumnName, KnownNames, Projected, keep_dictionaries, project
+from fermion.read_ahead import read_ahead
 from fermion.row_selection import take_rows
 from fermion.source import CountingSource, IoStats, PathLike, open_source
 from fermion.stripe_reader import StripeReader, empty_columns
@@ -30,6 +32,8 @@ LOCAL_GAP_BYTES, LOCAL_SPAN_BYTES = 64 * 1024, 4 * 1024 * 1024
 REMOTE_GAP_BYTES, REMOTE_SPAN_BYTES = 1024 * 1024, 16 * 1024 * 1024
 WINDOW_ROWS = 131_072
 REMOTE_THREADS = 16
+# Of a remote file: one is decoded while the next is fetched.
+STRIPES_AT_ONCE = 2
 
 Rows = tuple[int, int] | RowRanges
 """Rows by number: (start, stop), stop exclusive, or any set."""
@@ -53,22 +57,23 @@ class FermionFile:
         source = open_source(path, storage_options)
         local = source.is_local
         gap, span = self.options.coalesce_gap_bytes, self.options.coalesce_span_bytes
+        threads = thread_count(self.options.threads)
+        if not local:
+            threads = max(threads, REMOTE_THREADS) if self.options.threads is None else threads
+        self._executor = ThreadPoolExecutor(threads) if threads > 1 else None
         counting = CountingSource(
             source,
             gap_bytes_max=gap
             if gap is not None
             else (LOCAL_GAP_BYTES if local else REMOTE_GAP_BYTES),
             span_bytes_max=span or (LOCAL_SPAN_BYTES if local else REMOTE_SPAN_BYTES),
+            executor=None if local else self._executor,
         )
         try:
             self._index = FileIndex(counting, self.options)
         except BaseException:
             source.close()
             raise
-        threads = thread_count(self.options.threads)
-        if not local:
-            threads = max(threads, REMOTE_THREADS) if self.options.threads is None else threads
-        self._executor = ThreadPoolExecutor(threads) if threads > 1 else None
         self._stripes = StripeReader(self._index, self._executor)
 
     def __enter__(self) -> FermionFile:
@@ -254,6 +259,13 @@ class FermionFile:
         whole_stripes: bool,
     ) -> Iterator[pa.RecordBatch]:
         expression, filter_columns = self._bound_filter(filter_given)
+        if expression is None and whole_stripes and not self._index.source.source.is_local:
+            stripes = [
+                partial(self._stripes.selected, projected, *each)
+                for each in self._stripe_ranges(rows)
+            ]
+            yield from read_ahead(stripes, STRIPES_AT_ONCE)
+            return
         for stripe, ranges in self._stripe_ranges(rows):
             if expression is None and whole_stripes:
                 yield self._stripes.selected(projected, stripe, ranges)
@@ -318,7 +330,7 @@ class FermionFile:
             found += [(name,) for name in sorted(names.difference(batch)) if index.names.find(name)]
             columns = project(index, found)
         schema = pa.schema([column.field for column in columns])
-        bound = bind(expression, schema, where=index.where, known=_KnownNames(index))
+        bound = bind(expression, schema, where=index.where, known=KnownNames(index))
         used = {path[0] for path in bound.columns()} if names is not None else set(schema.names)
         return bound, [column for column in columns if column.field.name in used]
 
@@ -444,18 +456,6 @@ class FermionFile:
         schema = self._result_schema(self._project(None), everything=True)
         reader = pa.RecordBatchReader.from_batches(schema, self.iter_batches())
         return reader.__arrow_c_stream__(requested_schema)
-
-
-class _KnownNames:
-    """A file's column names, decoded only when an error message wants to suggest some."""
-
-    def __init__(self, index: FileIndex) -> None:
-        self._index = index
-
-    def __iter__(self) -> Iterator[str]:
-        yield from self._index.all_names
-        if self._index.footer.is_batch:
-            yield from VIRTUAL_COLUMNS
 
 
 def _renamed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -110,10 +110,7 @@ class FlatColumns:
         paged = np.flatnonzero(~all_null & (chunks[:, 3] > 0))
         wanted = [flat[place] for place in paged.tolist()]
         ranges = chunks[paged].reshape(-1, 2)
-        source = index.source
-        buffers, places = source.read_places(
-            ranges, None if source.source.is_local else self._executor
-        )
+        buffers, places = index.source.read_places(ranges)
 
         def decode(start: int) -> list[pa.Array | None]:
             group = wanted[start : start + COLUMNS_PER_TASK]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -179,3 +179,15 @@ def _prune(node: Node, paths: list[tuple[str, ...]], where: str) -> Node:
     ]
     dtype = pa.struct(fields)
     return replace(node, type=dtype, storage=dtype, children=tuple(children))
+
+
+class KnownNames:
+    """A file's column names, decoded only when an error message wants to suggest some."""
+
+    def __init__(self, index: FileIndex) -> None:
+        self._index = index
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._index.all_names
+        if self._index.footer.is_batch:
+            yield from VIRTUAL_COLUMNS

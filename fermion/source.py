@@ -180,10 +180,23 @@ def open_source(path: Any, storage_options: dict[str, Any] | None = None) -> Sou
 
 
 class CountingSource:
-    """A source's coalesced reads, counted; safe to share between threads."""
+    """A source's coalesced reads, counted; safe to share between threads.
 
-    def __init__(self, source: Source, *, gap_bytes_max: int, span_bytes_max: int) -> None:
-        self.source = source
+    Parameters
+    ----------
+    executor
+        Sends requests side by side where a read needs several; None: one after the other.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        gap_bytes_max: int,
+        span_bytes_max: int,
+        executor: Executor | None = None,
+    ) -> None:
+        self.source, self._executor = source, executor
         self.gap_bytes_max = gap_bytes_max
         self.span_bytes_max = span_bytes_max
         self._lock = threading.Lock()
@@ -200,25 +213,19 @@ class CountingSource:
         self._count(1, length, length)
         return data
 
-    def read_many(
-        self, ranges: Sequence[tuple[int, int]], executor: Executor | None = None
-    ) -> list[memoryview]:
+    def read_many(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
         """The bytes of every range, in the order given, in as few requests as the limits allow.
 
         Parameters
         ----------
         ranges
             (offset, length) pairs; an empty one gives an empty view without a request.
-        executor
-            Runs the requests side by side where there is more than one.
         """
         wanted = np.array(ranges, np.int64).reshape(-1, 2)
-        buffers, places = self.read_places(wanted, executor)
+        buffers, places = self.read_places(wanted)
         return [buffers[buffer][at : at + size] for buffer, at, size in places.tolist()]
 
-    def read_places(
-        self, ranges: np.ndarray, executor: Executor | None = None
-    ) -> tuple[list[memoryview], np.ndarray]:
+    def read_places(self, ranges: np.ndarray) -> tuple[list[memoryview], np.ndarray]:
         """The same without an object a range, for thousands of them.
 
         Parameters
@@ -235,7 +242,7 @@ class CountingSource:
         requests, members = coalesce(
             ranges, gap_bytes_max=self.gap_bytes_max, span_bytes_max=self.span_bytes_max
         )
-        run = map if executor is None or len(requests) < 2 else executor.map
+        run = map if self._executor is None or len(requests) < 2 else self._executor.map
         buffers = list(run(self.source.read, *requests.T.tolist()))
         places = np.zeros((len(ranges), 3), np.int64)
         if len(requests):

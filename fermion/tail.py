@@ -12,6 +12,9 @@ from fermion.footer import Footer, SectionDirectory
 from fermion.layout import TAIL_BLOCK_BYTES
 from fermion.source import CountingSource
 
+AT_ONCE_BYTES_MAX = 4 * 2**20
+"""A region of a remote file up to this size is read whole when some of it is missing."""
+
 
 class TailRegion:
     """Bytes between the end of the CMB area and the section directory.
@@ -77,6 +80,9 @@ class TailRegion:
 
     def _load(self, first: int, stop: int) -> None:
         missing = [block for block in range(first, stop) if not self._loaded[block]]
+        if missing and not self._source.source.is_local and self._length <= AT_ONCE_BYTES_MAX:
+            # One request more beats several of them, one after the other.
+            missing = [block for block, loaded in enumerate(self._loaded) if not loaded]
         if missing:
             at = missing[0] * TAIL_BLOCK_BYTES
             end = min((missing[-1] + 1) * TAIL_BLOCK_BYTES, self._length)

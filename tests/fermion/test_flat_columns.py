@@ -110,9 +110,9 @@ def test_what_the_short_way_leaves_out_is_not_fetched_again(monkeypatch: pytest.
     asked: list[int] = []
     read = CountingSource.read_places
 
-    def counted(self, ranges, executor=None):
+    def counted(self, ranges):
         asked.append(int((ranges[:, 1] > 0).sum()))
-        return read(self, ranges, executor)
+        return read(self, ranges)
 
     monkeypatch.setattr(CountingSource, "read_places", counted)
     with fermion.open(data) as file:
