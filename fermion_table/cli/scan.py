@@ -9,6 +9,8 @@ from fermion_table.cli.arguments import add_table, add_version, open_table
 from fermion_table.cli.printing import Console, print_lines, print_rows, rows_json
 
 HELP = "show rows, filtered by SQL; their number (--count) or the plan (--explain)"
+FILES_EXPLAINED = 5
+"""Files of which `--explain` shows stripes and pages."""
 ROWS_SHOWN = 10
 
 
@@ -27,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="show all columns of the rows")
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--count", action="store_true", help="only say how many rows there are")
-    instead.add_argument("--explain", action="store_true", help="only say what would be read")
+    instead.add_argument("--explain", action="store_true", help="say what would be read, and why")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> bool:
@@ -41,7 +43,7 @@ def run(arguments: argparse.Namespace, console: Console) -> bool:
             splits = [{"file": each.file, "rows": each.rows_wanted} for each in plan.splits]
             console.print_json({"snapshot_id": plan.snapshot_id, "splits": splits})
         else:
-            print_lines(console, scan.explain())
+            print_lines(console, scan.explain(files=FILES_EXPLAINED))
     elif arguments.count:
         count = scan.count()
         if arguments.json:
