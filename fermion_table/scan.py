@@ -6,7 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -72,6 +72,10 @@ class Scan:
         if self.limit is not None and self.limit < 0:
             raise InvalidArgumentError(f"limit={self.limit}: expected at least 0")
         _ = self.schema  # a column that does not exist is an error now, not when reading
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What was asked, without what was planned: that may hold open files."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @cached_property
     def _request(self) -> ReadRequest:

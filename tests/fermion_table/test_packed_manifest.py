@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -257,6 +258,9 @@ def test_a_big_packed_manifest_is_read_in_parts(table_path, monkeypatch) -> None
     shared_cache.clear()
     assert table.scan(filter="a = 0").count() == 70
     assert table.scan(filter="a = 1").plan().splits == ()
+    scan = table.scan(filter="a = 0", columns=["a"])
+    assert len(scan.plan().splits) == 70
+    assert pickle.loads(pickle.dumps(scan)).to_arrow().num_rows == 70
     assert len(read_manifest(table.store, reference)) == 70
     table.store.delete(reference.path)
     shared_cache.clear()
