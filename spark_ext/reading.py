@@ -5,24 +5,23 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
-from itertools import pairwise
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from fermion_table import Scan, Split, SplitReader, Table
+from fermion_table import Scan, ScanPlan, Split, SplitReader, Table
 from spark_ext.exchange import convert_batches
 from spark_ext.session import classic
 from spark_ext.source_options import SourceOptions, absolute
 from spark_ext.types import TIME_SETTING, exchange_schema, spark_schema
 
 TASK_BYTES = 128 * 1024 * 1024
-"""Bytes of files that one task reads, about; each file counts at least `FILE_BYTES_MIN`."""
-FILE_BYTES_MIN = 4 * 1024 * 1024
+"""Bytes of files that one task reads, about; opening one counts as `OPEN_COST_BYTES`."""
+OPEN_COST_BYTES = 4 * 1024 * 1024
 
 _SPLITS = "splits binary"
 
@@ -36,7 +35,6 @@ class Sized(Protocol):
 
 
 _Sized = TypeVar("_Sized", bound=Sized)
-_Item = TypeVar("_Item")
 
 
 def read_table(
@@ -171,21 +169,7 @@ def tasks_of(splits: Sequence[Split], tasks_min: int) -> list[list[Split]]:
         Tasks that can run at once: a small table is spread over that many.
     """
     full = _task_bytes([split.size for split in splits], tasks_min)
-    pieces = [(piece, size) for split in splits for piece, size in cut(split, full)]
-    return [[piece for piece, _ in part] for part in _filled(pieces, full)]
-
-
-def cut(split: Split, bytes_max: int) -> list[tuple[Split, int]]:
-    """A split as ranges of rows of about so many bytes, with the bytes of each.
-
-    The ranges need not end where stripes do: only the pages around an end are decoded twice.
-    """
-    first, last = split.row_range or (0, split.rows)
-    count = min(-(-split.size // bytes_max), max(1, last - first))
-    if count <= 1:
-        return [(split, split.size)]
-    ends = [first + (last - first) * number // count for number in range(count + 1)]
-    return [(replace(split, row_range=rows), split.size // count) for rows in pairwise(ends)]
+    return [list(task) for task in ScanPlan(snapshot_id=0, splits=splits).tasks(full)]
 
 
 def bins(items: Iterable[_Sized], tasks_min: int) -> list[list[_Sized]]:
@@ -198,24 +182,20 @@ def bins(items: Iterable[_Sized], tasks_min: int) -> list[list[_Sized]]:
     tasks_min
         Tasks that can run at once: few files are spread over that many.
     """
-    weighed = [(item, item.size) for item in items]
-    full = _task_bytes([size for _, size in weighed], tasks_min)
-    return [[item for item, _ in part] for part in _filled(weighed, full)]
-
-
-def _task_bytes(sizes: Sequence[int], tasks_min: int) -> int:
-    total = sum(max(size, FILE_BYTES_MIN) for size in sizes)
-    return max(FILE_BYTES_MIN, min(TASK_BYTES, -(-total // max(1, tasks_min))))
-
-
-def _filled(weighed: Iterable[tuple[_Item, int]], full: int) -> list[list[tuple[_Item, int]]]:
-    parts: list[list[tuple[_Item, int]]] = []
+    listed = list(items)
+    full = _task_bytes([item.size for item in listed], tasks_min)
+    parts: list[list[_Sized]] = []
     room = 0
-    for item, size in weighed:
-        weight = max(size, FILE_BYTES_MIN)
+    for item in listed:
+        weight = item.size + OPEN_COST_BYTES
         if not parts or weight > room:
             parts.append([])
             room = full
-        parts[-1].append((item, size))
+        parts[-1].append(item)
         room -= weight
     return parts
+
+
+def _task_bytes(sizes: Sequence[int], tasks_min: int) -> int:
+    total = sum(size + OPEN_COST_BYTES for size in sizes)
+    return max(OPEN_COST_BYTES, min(TASK_BYTES, -(-total // max(1, tasks_min))))

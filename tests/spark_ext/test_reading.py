@@ -8,16 +8,13 @@ import time
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pyspark.sql import functions
 
 import fermion
 import spark_ext
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
-from fermion_table import Split, Table, TableNotFound, VersionNotFound
+from fermion_table import Table, TableNotFound, VersionNotFound
 from spark_ext.errors import UnsupportedBySpark
-from spark_ext.reading import FILE_BYTES_MIN, TASK_BYTES, tasks_of
 
 pytestmark = pytest.mark.spark
 
@@ -193,7 +190,9 @@ def test_many_small_files_share_few_tasks(spark, tmp_path):
 
 def test_a_big_file_is_read_by_several_tasks(spark, tmp_path, monkeypatch):
     """Each reads a range of rows: filters and deleted rows are as ever."""
-    monkeypatch.setattr("spark_ext.reading.FILE_BYTES_MIN", 1_000)
+    monkeypatch.setattr("spark_ext.reading.OPEN_COST_BYTES", 1_000)
+    monkeypatch.setattr("fermion_table.split.PIECE_ROWS", 100)
+    monkeypatch.setattr("fermion_table.split.OPEN_COST_BYTES", 0)
     table = Table.create(tmp_path / "t", SCHEMA)
     table.append(rows(0, 2_000))
     table.delete("id BETWEEN 490 AND 509")
@@ -202,35 +201,3 @@ def test_a_big_file_is_read_by_several_tasks(spark, tmp_path, monkeypatch):
     assert ids(frame) == [i for i in range(2_000) if not 490 <= i <= 509]
     chosen = spark_ext.read_table(spark, tmp_path / "t", filter="id > 480 AND place.city = 'c1'")
     assert ids(chosen) == [i for i in range(481, 2_000) if i % 3 == 1 and not 490 <= i <= 509]
-
-
-@given(
-    sizes=st.lists(st.tuples(st.integers(1, 2**31), st.integers(1, 10**7)), max_size=30),
-    tasks_min=st.integers(1, 16),
-)
-def test_tasks_are_even_and_hold_every_row_once(sizes, tasks_min):
-    """Splits keep their order; no task has twice its share of bytes, however big a file is."""
-    splits = [
-        Split(location=str(number), file=str(number), size=size, rows=max(row_count, size // 4096))
-        for number, (size, row_count) in enumerate(sizes)
-    ]
-    tasks = tasks_of(splits, tasks_min)
-    pieces = [piece for task in tasks for piece in task]
-    held: dict[str, list[tuple[int, int]]] = {}
-    for piece in pieces:
-        held.setdefault(piece.location, []).append(piece.row_range or (0, piece.rows))
-    assert list(held) == [split.location for split in splits]
-    for split in splits:
-        ranges = held[split.location]
-        assert [start for start, _ in ranges] == [0, *[stop for _, stop in ranges[:-1]]]
-        assert ranges[-1][1] == split.rows
-    share = max(FILE_BYTES_MIN, sum(max(split.size, FILE_BYTES_MIN) for split in splits))
-    share = min(TASK_BYTES, max(FILE_BYTES_MIN, -(-share // tasks_min)))
-    for task in tasks:
-        read = sum(
-            piece.size
-            * ((piece.row_range or (0, piece.rows))[1] - (piece.row_range or (0, 0))[0])
-            / piece.rows
-            for piece in task
-        )
-        assert read <= 2 * share
