@@ -54,7 +54,7 @@ def run(name: str) -> str:
         command, cwd=PROJECT, env=environment, capture_output=True, text=True, check=False
     )
     seconds = time.monotonic() - began
-    said = re.findall(r"soak: (.*)", done.stdout)
+    said = re.findall(r"(?m)^[.F]?soak: (.*)$", done.stdout)
     summary = done.stdout.strip().splitlines()[-1].strip("= ")
     if done.returncode:
         print(done.stdout[-5_000:], done.stderr[-2_000:], sep="\n", file=sys.stderr)

@@ -82,7 +82,7 @@ class Worker:
             step += 1
             action = self.dice.choice(
                 [self.append] * 6 + [self.delete, self.update, self.compact, self.expire]
-                + [self.read] * 2 + ([self.add_column] if self.number == 0 else [])
+                + [self.read] * 2 + ([self.add_column] if self.number < 4 else [])
             )  # fmt: skip
             name = f"{self.number}.{step}"
             try:
