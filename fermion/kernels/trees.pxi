@@ -277,7 +277,8 @@ cdef bint _decode_strings(
     """All strings of a node: offsets from 0, and their bytes in memory to be freed."""
     out.data, out.total, out.offsets[0] = NULL, 0, 0
     if count == 0:
-        return True
+        out.data = <uint8_t*>malloc(8)  # Arrow wants memory for no bytes too
+        return out.data is not NULL
     if node.encoding == TREE_PLAIN:
         return _decode_plain_strings(reader, node, count, out)
     if node.encoding == TREE_SPLIT_LENGTHS:

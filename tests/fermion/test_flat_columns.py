@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -155,3 +158,10 @@ def test_an_interrupt_while_decoding_goes_through(monkeypatch: pytest.MonkeyPatc
     data = written(table, WriteOptions(encodings={"x": "pcodec"}))
     with fermion.open(data) as file, pytest.raises(KeyboardInterrupt):
         file.read()
+
+
+def test_a_page_of_strings_without_any_value_has_memory_for_none(project_environment):
+    """A mutation that once ended the process: null slots left out, and every slot null."""
+    command = [sys.executable, "-m", "tests.fermion.mutations", "5000295", "1"]
+    done = subprocess.run(command, env=project_environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
