@@ -73,6 +73,8 @@ class FermionFile:
             self._index = FileIndex(counting, self.options)
         except BaseException:
             source.close()
+            if self._executor is not None:
+                self._executor.shutdown(wait=False)
             raise
         self._stripes = StripeReader(self._index, self._executor)
 
