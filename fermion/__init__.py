@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion.file_reader import FermionFile, read_table
     from fermion.file_reader import open_file as open  # noqa: A004 - the contract's name
     from fermion.file_writer import Writer, write_table
-    from fermion.options import ReadOptions, WriteOptions
+    from fermion.options import ReadOptions, SortKey, WriteOptions
     from fermion.parquet_types import ConversionWarning
     from fermion.predicate import col
     from fermion.source import IoStats
@@ -46,6 +46,7 @@ __getattr__ = load_when_asked_for(
         "InvalidFileError": "errors",
         "IoStats": "source",
         "ReadOptions": "options",
+        "SortKey": "options",
         "TruncatedFileError": "errors",
         "UnsupportedEncodingError": "errors",
         "UnsupportedTypeError": "errors",
@@ -77,6 +78,7 @@ __all__ = [
     "InvalidFileError",
     "IoStats",
     "ReadOptions",
+    "SortKey",
     "TruncatedFileError",
     "UnsupportedEncodingError",
     "UnsupportedTypeError",

@@ -111,6 +111,10 @@ class ColumnPlan:
         path = self.paths.get(ordinal)
         return path is not None and ".".join(path) in self.options.bloom_filters
 
+    def is_sorted_by(self) -> bool:
+        """Whether the rows are sorted by the column."""
+        return any(key.name == self.node.name for key in self.options.sort_keys)
+
     def page_limits(self) -> dict[str, int]:
         """Where a page of any stream of the column ends, as `paging` takes it."""
         options = self.options
@@ -250,7 +254,8 @@ class _Encoder:
             unknown = np.full(len(cuts) - 1, INT64_MIN), np.full(len(cuts) - 1, INT64_MAX)
             nulls = len(values) - validity.count() if isinstance(validity, Bits) else 0
             return encoded_stream(chunk, cuts, *unknown, null_count=nulls)
-        pages = page_statistics(values, validity, cuts, node)
+        sortedness = plan.is_sorted_by()
+        pages = page_statistics(values, validity, cuts, node, sortedness=sortedness)
         merged = merge(pages, len(values))
         if node.stream in plan.paths:
             self.statistics[plan.paths[node.stream]] = self._as_seen(node, merged)

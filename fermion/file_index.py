@@ -26,8 +26,9 @@ from fermion.layout import (
     StreamType,
 )
 from fermion.name_index import NameIndex
-from fermion.options import ReadOptions
+from fermion.options import ReadOptions, SortKey
 from fermion.schema_area import FIELD_ID_KEY, SchemaArea
+from fermion.sort_order import parse_sort_order
 from fermion.source import CountingSource
 from fermion.tail import TailRegion
 
@@ -149,6 +150,15 @@ class FileIndex:
             return msgspec.json.decode(data, type=dict[str, str])
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise InvalidFileError(f"{self.where}: key/value metadata: {error}") from None
+
+    @cached_property
+    def sort_order(self) -> list[tuple[int, SortKey]]:
+        """Ordinal and key of each column that the rows are sorted by."""
+        data = self._section(SectionKind.SORT_ORDER)
+        if data is None or not self.footer.is_sorted:
+            return []
+        columns = self.footer.num_columns
+        return parse_sort_order(data, self.all_names.__getitem__, columns, self.where)
 
     @cached_property
     def _field_ids(self) -> tuple[int, int] | None:

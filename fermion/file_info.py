@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from fermion.options import SortKey
 from fermion.statistics import ColumnStatistics
 
 BATCH_ID = "batch_id"
@@ -39,6 +40,8 @@ class FileInfo:
         Ordinals of top-level columns that have a CMB; all others are null in every row.
     statistics
         By path, for scalar leaves reached through structs alone.
+    sort_order
+        What the rows are sorted by, the first key matters most; empty where that is not known.
     batch
         None for a file that was not written in batch mode, or holds no batch.
     """
@@ -52,3 +55,4 @@ class FileInfo:
     columns_with_data: frozenset[int]
     statistics: Mapping[tuple[str, ...], ColumnStatistics]
     batch: BatchRange | None = None
+    sort_order: tuple[SortKey, ...] = ()

@@ -68,6 +68,8 @@ class FileContents:
         Of the two streams of the batch column; None outside batch mode.
     statistics
         Of each column's leaves, one mapping a column.
+    sort_order
+        The section of that name; empty: none.
     """
 
     schema: pa.Schema
@@ -79,6 +81,7 @@ class FileContents:
     statistics: Sequence[Mapping[tuple[str, ...], ColumnStatistics]]
     key_values: Mapping[str, str]
     settings: int
+    sort_order: bytes = b""
 
     def build(self, cmb_offset: int) -> tuple[bytes, int]:
         """Everything from the CMB area to the end of the file.
@@ -143,6 +146,8 @@ class FileContents:
             yield SectionKind.KEY_VALUE, msgspec.json.encode(self.key_values)
         if any(self.statistics) and len(self.plans) <= FILE_STATISTICS_COLUMNS_MAX:
             yield SectionKind.FILE_STATISTICS, self._file_statistics()
+        if self.sort_order:
+            yield SectionKind.SORT_ORDER, self.sort_order
         stripes = np.zeros(len(self.stripe_rows), STRIPE_ENTRY)
         stripes["rowCount"] = self.stripe_rows
         stripes["firstRow"][1:] = np.cumsum(self.stripe_rows)[:-1]

@@ -18,7 +18,7 @@ from fermion.file_index import FileIndex
 from fermion.file_info import VIRTUAL_COLUMNS
 from fermion.file_pruning import FilePruning, prune_file
 from fermion.layout import ALIGNMENT, PAGE_ALIGNMENT
-from fermion.options import ReadOptions, thread_count
+from fermion.options import ReadOptions, SortKey, thread_count
 from fermion.predicate import Expression, bind, candidate_names, parse_filter
 from fermion.predicate.ranges import RowRanges
 from fermion.projection import ColumnName, KnownNames, Projected, keep_dictionaries, project
@@ -28,8 +28,8 @@ from fermion.source import CountingSource, IoStats, PathLike, open_source
 from fermion.stripe_reader import StripeReader, empty_columns
 from fermion.verify import VerifyReport, verify_file
 
-LOCAL_GAP_BYTES, LOCAL_SPAN_BYTES = 64 * 1024, 4 * 1024 * 1024
-REMOTE_GAP_BYTES, REMOTE_SPAN_BYTES = 1024 * 1024, 16 * 1024 * 1024
+LOCAL_GAP_AND_SPAN = 64 * 1024, 4 * 1024 * 1024  # bytes
+REMOTE_GAP_AND_SPAN = 1024 * 1024, 16 * 1024 * 1024
 WINDOW_ROWS = 131_072
 REMOTE_THREADS = 16
 # Of a remote file: one is decoded while the next is fetched.
@@ -57,16 +57,15 @@ class FermionFile:
         source = open_source(path, storage_options)
         local = source.is_local
         gap, span = self.options.coalesce_gap_bytes, self.options.coalesce_span_bytes
+        usual_gap, usual_span = LOCAL_GAP_AND_SPAN if local else REMOTE_GAP_AND_SPAN
         threads = thread_count(self.options.threads)
-        if not local:
-            threads = max(threads, REMOTE_THREADS) if self.options.threads is None else threads
+        if not local and self.options.threads is None:
+            threads = max(threads, REMOTE_THREADS)
         self._executor = ThreadPoolExecutor(threads) if threads > 1 else None
         counting = CountingSource(
             source,
-            gap_bytes_max=gap
-            if gap is not None
-            else (LOCAL_GAP_BYTES if local else REMOTE_GAP_BYTES),
-            span_bytes_max=span or (LOCAL_SPAN_BYTES if local else REMOTE_SPAN_BYTES),
+            gap_bytes_max=gap if gap is not None else usual_gap,
+            span_bytes_max=span or usual_span,
             executor=None if local else self._executor,
         )
         try:
@@ -136,6 +135,11 @@ class FermionFile:
             "column_index": footer.has_cit,
             "align": PAGE_ALIGNMENT if footer.is_aligned else ALIGNMENT,
         }
+
+    @property
+    def sort_order(self) -> tuple[SortKey, ...]:
+        """What the rows are sorted by, the first key matters most; empty where nobody said."""
+        return tuple(key for _, key in self._index.sort_order)
 
     @property
     def created_by(self) -> str:
@@ -262,10 +266,8 @@ class FermionFile:
     ) -> Iterator[pa.RecordBatch]:
         expression, filter_columns = self._bound_filter(filter_given)
         if expression is None and whole_stripes and not self._index.source.source.is_local:
-            stripes = [
-                partial(self._stripes.selected, projected, *each)
-                for each in self._stripe_ranges(rows)
-            ]
+            every = self._stripe_ranges(rows)
+            stripes = [partial(self._stripes.selected, projected, *each) for each in every]
             yield from read_ahead(stripes, STRIPES_AT_ONCE)
             return
         for stripe, ranges in self._stripe_ranges(rows):
@@ -416,11 +418,9 @@ class FermionFile:
         found = self._table(projected, batches, columns is None)
         if not projected or np.array_equal(places, np.arange(len(unique))):
             return found
-        columns_taken = [
-            take_rows(array, places, column.node)
-            for array, column in zip(found.columns, projected, strict=True)
-        ]
-        return pa.Table.from_arrays(columns_taken, schema=found.schema)
+        pairs = zip(found.columns, projected, strict=True)
+        taken = [take_rows(array, places, column.node) for array, column in pairs]
+        return pa.Table.from_arrays(taken, schema=found.schema)
 
     def batches(self) -> tuple[np.ndarray, np.ndarray]:
         """Every batch of a file in batch mode, in order: its id and its rows, ``int64`` each.

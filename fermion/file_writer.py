@@ -37,6 +37,7 @@ from fermion.option_columns import check_option_columns
 from fermion.options import WriteOptions, thread_count
 from fermion.schema_area import build_schema_area
 from fermion.sink import open_sink
+from fermion.sort_order import OrderCheck, build_sort_order, sort_ordinals
 from fermion.source import PathLike
 
 COLUMNS_PER_TASK = 32
@@ -86,6 +87,8 @@ class Writer:
         where = str(path)
         plans = [ColumnPlan.of(column_node(field, where=where), self.options) for field in schema]
         check_option_columns(self.options, plans)
+        self._sort_ordinals = sort_ordinals(schema.names, self.options.sort_keys, where)
+        self._order = OrderCheck(self.options.sort_keys)
         self._plans = plans
         self._key_values = dict(key_value_metadata or {})
         self._logs = [ColumnLog(plan.node.stop) for plan in plans]
@@ -232,6 +235,10 @@ class Writer:
             return
         table = pa.Table.from_batches(self._pending, schema=self.schema)
         self._pending = []
+        if self._sort_ordinals:
+            wrong = self._order.first_wrong([table.column(each) for each in self._sort_ordinals])
+            if wrong is not None:
+                raise InvalidArgumentError(f"{self._path}: sorted_by: {wrong}")
         ends = batches.ends() if batches is not None else None
         columns: Iterable[EncodedColumn] = self._encode(table, ends)
         streams: list[EncodedStream] = []
@@ -347,6 +354,7 @@ class Writer:
             statistics=statistics,
             key_values=self._key_values,
             settings=self._settings(),
+            sort_order=build_sort_order(self._sort_ordinals, self.options.sort_keys),
         )
         data, tail_length = contents.build(self._position)
         self._put(data)
@@ -362,6 +370,7 @@ class Writer:
             ),
             statistics={path: found for each in statistics for path, found in each.items()},
             batch=self._batches.range if self._batches is not None else None,
+            sort_order=self.options.sort_keys,
         )
 
     def _put_index_area(self) -> None:
@@ -382,6 +391,8 @@ class Writer:
             settings |= Setting.HAS_INDEX_AREA
         if not self.options.column_index:
             settings |= Setting.NO_CIT
+        if self._sort_ordinals:
+            settings |= Setting.SORTED
         if self.options.align == PAGE_ALIGNMENT:
             settings |= Setting.ALIGN64
         kind = ChecksumKind[self.options.checksum.upper()]

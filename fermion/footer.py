@@ -98,6 +98,11 @@ class Footer:
         return not self.settings & Setting.NO_CIT
 
     @property
+    def is_sorted(self) -> bool:
+        """Whether the section SORT_ORDER says what the rows are sorted by."""
+        return bool(self.settings & Setting.SORTED)
+
+    @property
     def is_aligned(self) -> bool:
         """Whether pages lie so that the values of plain ones start at multiples of 64."""
         return bool(self.settings & Setting.ALIGN64)

@@ -162,6 +162,7 @@ FILE_STATISTICS_ENTRY = _struct(
     ("max", "<i8", 16),
     ("nullCount", "<u8", 24),
 )
+SORT_KEY = _struct(8, ("ordinal", "<u4", 0), ("flags", "<u4", 4))
 
 
 class StreamType(enum.IntEnum):
@@ -270,6 +271,13 @@ class SectionKind(enum.IntEnum):
     SORT_ORDER = 5
     ENCRYPTION = 6
     FIELD_IDS = 7
+
+
+class SortFlag(enum.IntFlag):
+    """How the rows of a file are sorted by one column, persisted in ``SORT_KEY.flags``."""
+
+    DESCENDING = 1
+    NULLS_FIRST = 2
 
 
 class Setting(enum.IntFlag):

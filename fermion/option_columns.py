@@ -31,6 +31,7 @@ def check_option_columns(options: WriteOptions, plans: Sequence[ColumnPlan]) -> 
             raise InvalidArgumentError(
                 f"column_page_bytes names column {name!r}, which the schema lacks"
             )
+    _check_sort_keys(options, plans)
     named = [*options.encodings, *options.bloom_filters, *options.global_dictionaries]
     if not isinstance(options.statistics, bool):
         named += options.statistics
@@ -58,6 +59,15 @@ def check_option_columns(options: WriteOptions, plans: Sequence[ColumnPlan]) -> 
         if name in options.encodings:
             raise InvalidArgumentError(
                 f"column {name!r} has both a global dictionary and a forced encoding"
+            )
+
+
+def _check_sort_keys(options: WriteOptions, plans: Sequence[ColumnPlan]) -> None:
+    names = {key.name for key in options.sort_keys}
+    for plan in plans:
+        if plan.node.name in names and plan.node.order is Order.NONE:
+            raise InvalidArgumentError(
+                f"sorted_by: column {plan.node.name!r} is {plan.node.type}, which has no order"
             )
 
 

@@ -17,6 +17,25 @@ MIB = 1024 * 1024
 _Options = TypeVar("_Options", "WriteOptions", "ReadOptions")
 
 
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """One column of the order that rows are in.
+
+    Attributes
+    ----------
+    name
+        Of a top-level column that is no list, map, struct or interval.
+    descending
+        Greatest first. NaN is greater than every other number.
+    nulls_first
+        Whether NULL comes before all values, whatever their direction; else after them.
+    """
+
+    name: str
+    descending: bool = False
+    nulls_first: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
     """How a file is written.
@@ -53,6 +72,9 @@ class WriteOptions:
         after them, are encoded as those of other columns.
     statistics
         False writes no bounds; a sequence of names limits them to these columns.
+    sorted_by
+        Columns that the rows are sorted by already, the first matters most: names (ascending, nulls
+        last), or `SortKey`. The file says so; a row out of this order is an error.
     checksum
         Checksum of pages: ``crc32c``, ``crc32`` or ``none``. Metadata always has CRC32C.
     column_index
@@ -80,6 +102,7 @@ class WriteOptions:
     bloom_filters: Sequence[str] = ()
     global_dictionaries: Sequence[str] = ()
     statistics: bool | Sequence[str] = True
+    sorted_by: Sequence[str | SortKey] = ()
     checksum: Literal["crc32c", "crc32", "none"] = "crc32c"
     column_index: bool = True
     align: Literal[8, 64] = 8
@@ -106,6 +129,11 @@ class WriteOptions:
                 raise InvalidArgumentError(
                     f"column_page_bytes: {name!r}: {value}: expected at least 1"
                 )
+
+    @property
+    def sort_keys(self) -> tuple[SortKey, ...]:
+        """``sorted_by``, with its defaults."""
+        return tuple(SortKey(key) if isinstance(key, str) else key for key in self.sorted_by)
 
     def with_overrides(self, overrides: Mapping[str, Any]) -> WriteOptions:
         """These options with some replaced."""

@@ -185,7 +185,7 @@ def page_statistics(
             _clear_saturated(result)
         if order is Order.FLOAT:
             flags[nans > 0] |= _HAS_NAN
-        if sortedness:
+        if sortedness and not saturated:
             _mark_sorted(numbers, cuts, result)
     if order is not Order.BYTES:
         flags[minimums > maximums] &= _NOT_EXACT

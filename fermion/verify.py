@@ -39,6 +39,7 @@ from fermion.layout import (
     SectionKind,
     Setting,
 )
+from fermion.sort_order import OrderCheck
 from fermion.statistics import (
     ColumnStatistics,
     PageStatistics,
@@ -117,6 +118,10 @@ def verify_file(index: FileIndex) -> VerifyReport:
         except FermionError as error:
             problems.append(str(error))
         columns += 1
+    try:
+        _check_order(index, options)
+    except FermionError as error:
+        problems.append(str(error))
     if index.footer.is_batch:
         try:
             if index.footer.is_aligned:
@@ -172,6 +177,29 @@ def _verify_column(index: FileIndex, ordinal: int, options: DecodeOptions) -> in
             pages += _check_node(index, block, each, stripe, task.streams)
     _check_dictionaries(block, node, options.dictionaries)
     return pages
+
+
+def _check_order(index: FileIndex, options: DecodeOptions) -> None:
+    """Compare each row with the next in the columns that the rows are said to be sorted by."""
+    if index.footer.is_sorted != (SectionKind.SORT_ORDER in index.sections):
+        raise InvalidFileError(f"{index.where}: SORTED and SORT_ORDER: expected both, found one")
+    if not index.sort_order:
+        return
+    check = OrderCheck([key for _, key in index.sort_order])
+    nodes = [index.node(ordinal) for ordinal, _ in index.sort_order]
+    blocks = index.blocks(ordinal for ordinal, _ in index.sort_order)
+    for stripe, rows in enumerate(index.stripe_rows.tolist()):
+        columns = []
+        for node, block in zip(nodes, blocks, strict=True):
+            if block is None:
+                columns.append(pa.chunked_array([pa.nulls(rows, node.storage)]))
+                continue
+            task = ColumnTask(node, block, stripe, rows, None, options)
+            task.feed(index.source.read_many(task.plan()))
+            columns.append(pa.chunked_array([task.array()]))
+        wrong = check.first_wrong(columns)
+        if wrong is not None:
+            raise InvalidFileError(f"{index.where}: sort order: {wrong}")
 
 
 def _check_dictionaries(block: ColumnBlock, node: Node, known: GlobalDictionaries) -> None:

@@ -21,6 +21,7 @@ from fermion.inspection import (
     tree_label,
 )
 from fermion.layout import ALIGNMENT
+from fermion.options import SortKey
 from fermion.page_description import PageDescription
 
 HELP = "show the layout: stripes, columns, streams, pages, encodings, sizes"
@@ -77,6 +78,8 @@ def _file_lines(
         f"  version {'.'.join(map(str, file.version))}, {settings['checksum']} checksums{mode}, "
         f"created by {file.created_by or 'nobody'}"
     )
+    if file.sort_order:
+        yield f"  sorted by {', '.join(map(_sort_label, file.sort_order))}"
     yield f"  data {size_text(layout.data_bytes)}, metadata {size_text(layout.metadata_bytes)}"
     if layout.stripes:
         yield "stripes"
@@ -87,6 +90,11 @@ def _file_lines(
         yield from _column_lines(file.index, column, arguments.pages)
     if layout.num_left_out and arguments.column is None:
         yield f"  ... and {layout.num_left_out:,} more (--all shows them, --column NAME one)"
+
+
+def _sort_label(key: SortKey) -> str:
+    direction = " descending" if key.descending else ""
+    return f"{key.name}{direction}{', nulls first' if key.nulls_first else ''}"
 
 
 def _stripe_lines(layout: FileLayout, limit: int | None) -> Iterator[str]:
@@ -175,6 +183,7 @@ def _file_json(file: FermionFile, layout: FileLayout, pages: bool) -> dict[str, 
         "version": list(file.version),
         "created_by": file.created_by,
         "settings": file.settings,
+        "sort_order": [asdict(key) for key in file.sort_order],
         "key_value_metadata": file.key_value_metadata,
         "num_rows": layout.num_rows,
         "num_columns": layout.num_columns,

@@ -57,6 +57,7 @@ class Feature:
         options = dict(self.options)
         if "bloom_filters" in options:
             options["bloom_filters"] = columns
+        options.pop("sorted_by", None)
         if "global_dictionaries" in options:
             shared = options["global_dictionaries"]
             options["global_dictionaries"] = [

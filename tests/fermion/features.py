@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
+import fermion
 from tests.fermion.encoding_features import (
     blocks,
     compact,
@@ -309,6 +310,18 @@ def _counts_and_long_bounds() -> Feature:
     return Feature(pa.table(columns), {"page_rows_max": 80}, filter="late IS NULL")
 
 
+def _sort_order() -> Feature:
+    reals = [None, float("nan"), 7.5, 0.0, -0.0, -2.0, -2.0, float("-inf"), float("-inf")]
+    columns = {
+        "day": pa.array([datetime.date(2024, 1, 1 + i // 9) for i in range(24)]),
+        "real": pa.array([reals[i % 9] for i in range(24)]),
+        "text": pa.array([f"{i % 5} {i}" for i in range(24)]),
+    }
+    keys = ["day", fermion.SortKey("real", descending=True, nulls_first=True)]
+    options = {"sorted_by": keys, "page_rows_max": 8, "stripe_rows": 16}
+    return Feature(pa.table(columns), options, filter="day = DATE '2024-01-02'")
+
+
 def _no_column_index() -> Feature:
     columns = {"a": pa.array(range(ROWS)), "b": pa.nulls(ROWS, pa.string()), "c": ["x"] * ROWS}
     return Feature(pa.table(columns), {"column_index": False}, filter="a < 5")
@@ -361,6 +374,7 @@ FEATURES: dict[str, Callable[[], Feature]] = {
     "lz4": lz4_blocks,
     "bloom_filters": _bloom_filters,
     "counts_and_long_bounds": _counts_and_long_bounds,
+    "sort_order": _sort_order,
     "no_column_index": _no_column_index,
     "aligned": _aligned,
     "checksum_crc32": _checksum("crc32"),

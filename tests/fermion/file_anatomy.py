@@ -33,6 +33,7 @@ from fermion.layout import (
     SHAPE_BLOCK,
     SHAPE_RUN,
     SIMPLE_CHUNK_DESC,
+    SORT_KEY,
     STREAM_META,
     STRIPE_ENTRY,
     STRIPE_META,
@@ -60,6 +61,7 @@ EXT_RECORDS = {ExtTag.BLOOM: BLOOM_RECORD, ExtTag.GLOBAL_DICTIONARY: DICTIONARY_
 SECTION_STRUCTS = {
     SectionKind.STRIPE_TABLE: STRIPE_ENTRY,
     SectionKind.FILE_STATISTICS: FILE_STATISTICS_ENTRY,
+    SectionKind.SORT_ORDER: SORT_KEY,
     SectionKind.FIELD_IDS: np.dtype([("id", "<u4")]),
 }
 

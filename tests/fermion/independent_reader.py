@@ -59,6 +59,8 @@ class File:
         The user's metadata.
     num_rows
         Rows.
+    sort_order
+        Ordinal and flags of each column that the rows are sorted by.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -101,6 +103,8 @@ class File:
             struct.unpack_from("<QII", self._section(1), 16 * i)[1] for i in range(self._stripes)
         ]
         assert sum(self._stripe_rows) == self.num_rows
+        self.sort_order = list(struct.iter_unpack("<II", self._section(5)))
+        assert bool(self.sort_order) == bool(self._settings & 32)
 
     def _read_sections(self, offset: int, length: int, footer: bytes) -> dict[int, bytes]:
         directory = self.data[offset : offset + length]

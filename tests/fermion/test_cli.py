@@ -115,6 +115,17 @@ def test_inspect_of_one_column_with_pages_shows_their_trees(capsys, sample):
     assert all(f"at {page.offset:,}, " in text for page in pages)
 
 
+def test_inspect_says_what_rows_are_sorted_by(capsys, tmp_path):
+    path = tmp_path / "sorted.fermion"
+    keys = [fermion.SortKey("b", descending=True, nulls_first=True), "a"]
+    fermion.write_table(pa.table({"a": [1, 2], "b": [None, 3]}), path, sorted_by=keys)
+    assert "\n  sorted by b descending, nulls first, a\n" in output(capsys, "inspect", path)
+    assert printed_json(capsys, "inspect", path)["sort_order"] == [
+        {"name": "b", "descending": True, "nulls_first": True},
+        {"name": "a", "descending": False, "nulls_first": False},
+    ]
+
+
 def test_inspect_says_the_same_in_json(capsys, sample):
     found = printed_json(capsys, "inspect", sample, "--pages")
     assert found["size"] == sample.stat().st_size

@@ -55,6 +55,10 @@ def test_batches_are_read_by_the_specification_alone():
     assert File(feature.stored()).batches() == expected
 
 
+def test_the_sort_order_is_read_by_the_specification_alone():
+    assert File(FEATURES["sort_order"]().stored()).sort_order == [(0, 0), (1, 3)]
+
+
 @pytest.mark.parametrize("name", sorted(LARGE_FEATURES))
 def test_blocks_lanes_and_frames_are_read_by_the_specification_alone(name):
     feature = LARGE_FEATURES[name]()
