@@ -61,6 +61,11 @@ def some_names(columns: int, count: int = 10) -> list[str]:
     return [f"feature_{index:05d}" for index in np.linspace(0, columns - 1, count).astype(int)]
 
 
+def adjacent_names(columns: int, count: int = 10) -> list[str]:
+    """Columns side by side in the middle of a wide table."""
+    return [f"feature_{index:05d}" for index in range(columns // 2, columns // 2 + count)]
+
+
 def lineitem(size: Size) -> pa.Table:
     """TPC-H lineitem: scale factor 1 in full, 0.1 quick; strings as ``string``, not views."""
     if size == "tiny":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from typing import Any
@@ -14,7 +15,7 @@ LATENCY_SECONDS = 0.020
 
 
 class SlowFileSystem(AbstractFileSystem):
-    """Reads as an object store answers: every request waits, whatever its length.
+    """Reads as S3 answers: every request waits, whatever its length; a range may be a suffix.
 
     Attributes
     ----------
@@ -24,7 +25,7 @@ class SlowFileSystem(AbstractFileSystem):
         Bytes of those ranges.
     """
 
-    protocol = "slow"
+    protocol = ("slow", "s3")
     cachable = True  # one instance, so that its counters see everything
 
     def __init__(self, **options: Any) -> None:
@@ -66,7 +67,7 @@ class SlowFileSystem(AbstractFileSystem):
     def range(self, path: str, start: int, end: int | None) -> bytes:
         """Bytes of a file, uncounted; a negative start counts from the end."""
         with open(self._strip_protocol(path), "rb") as file:
-            file.seek(start, 2 if start < 0 else 0)
+            file.seek(max(start, -os.fstat(file.fileno()).st_size), 2 if start < 0 else 0)
             return file.read() if end is None else file.read(end - file.tell())
 
     def _open(self, path: str, mode: str = "rb", **options: Any) -> Any:

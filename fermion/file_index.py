@@ -54,24 +54,24 @@ class FileIndex:
     def __init__(self, source: CountingSource, options: ReadOptions) -> None:
         self.source, self.options = source, options
         self.where = source.source.name
-        size = source.source.size
-        if size < SIZE_MIN:
-            raise InvalidFileError(
-                f"{self.where}: {size} bytes; a Fermion file has at least {SIZE_MIN}"
-            )
         local = source.source.is_local
         prefetch = options.prefetch_bytes or (TAIL_BLOCK_BYTES if local else REMOTE_PREFETCH_BYTES)
-        prefetch = min(max(prefetch, FOOTER.itemsize), size)
-        tail = source.read(size - prefetch, prefetch)
+        tail = source.read_end(max(prefetch, SIZE_MIN))
+        if len(tail) < SIZE_MIN:
+            raise InvalidFileError(
+                f"{self.where}: {len(tail)} bytes; a Fermion file has at least {SIZE_MIN}"
+            )
         self.footer: Footer = parse_footer(
-            tail[-FOOTER.itemsize :], file_size=size, where=self.where
+            tail[-FOOTER.itemsize :], file_size=source.source.size, where=self.where
         )
-        if prefetch == size:
+        source.source.size = size = self.footer.file_length
+        if len(tail) == size:
             parse_head(tail[: HEAD.itemsize], where=self.where)
-        self._prefetched, self._prefetched_offset = tail, size - prefetch
-        directory = parse_sections(self._sections_bytes(), self.footer, self.where)
+        source.hold(tail, size - len(tail))
+        sections = source.read(self.footer.sections_offset, self.footer.sections_length)
+        directory = parse_sections(sections, self.footer, self.where)
         self.sections = directory.sections
-        self.tail = TailRegion(source, self.footer, directory, tail, size - prefetch)
+        self.tail = TailRegion(source, self.footer, directory, tail, size - len(tail))
         self.cit: ColumnRanges = (
             ColumnIndexTable(self.tail, self.footer, self.where)
             if self.footer.has_cit
@@ -86,13 +86,6 @@ class FileIndex:
         self._block_buffers = [memoryview(b"")]
         self._block_lock = threading.Lock()
         self._blocks: dict[int, ColumnBlock | None] = {}
-
-    def _sections_bytes(self) -> memoryview:
-        offset, length = self.footer.sections_offset, self.footer.sections_length
-        begin = offset - self._prefetched_offset
-        if begin >= 0:
-            return self._prefetched[begin : begin + length]
-        return self.source.read(offset, length)
 
     def _section(self, kind: SectionKind) -> memoryview | None:
         place = self.sections.get(kind)
@@ -283,10 +276,7 @@ class FileIndex:
             return self._block_buffers, self._block_places[wanted]
 
     def _read_blocks(self, ranges: np.ndarray) -> tuple[list[memoryview], np.ndarray]:
-        footer, start = self.footer, self._prefetched_offset
-        present = ranges[ranges[:, 1] > 0]
-        if not len(present) or start <= int(present[:, 0].min()):
-            return [self._prefetched], _places_within(ranges, start)
+        footer = self.footer
         small = footer.cmb_length <= self.options.eager_load_threshold
         if small and not self.source.source.is_local and len(ranges) > footer.num_columns // 10:
             area = self.source.read(footer.cmb_offset, footer.cmb_length)

@@ -31,7 +31,8 @@ from fermion.verify import VerifyReport, verify_file
 LOCAL_GAP_AND_SPAN = 64 * 1024, 4 * 1024 * 1024  # bytes
 REMOTE_GAP_AND_SPAN = 1024 * 1024, 16 * 1024 * 1024
 WINDOW_ROWS = 131_072
-REMOTE_THREADS = 16
+# Requests side by side: they wait, so that there may be more of them than processors.
+REMOTE_THREADS = 32
 # Of a remote file: one is decoded while the next is fetched.
 STRIPES_AT_ONCE = 2
 

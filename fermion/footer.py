@@ -152,8 +152,13 @@ def build_footer(footer: Footer) -> bytes:
     return data[:FOOTER_CRC_SPAN] + struct.pack("<I", crc) + data[FOOTER_CRC_SPAN + 4 :]
 
 
-def parse_footer(data: memoryview, *, file_size: int, where: str) -> Footer:
-    """Parse and check the last 256 bytes of a file of ``file_size`` bytes.
+def parse_footer(data: memoryview, *, file_size: int | None, where: str) -> Footer:
+    """Parse and check the last 256 bytes of a file.
+
+    Parameters
+    ----------
+    file_size
+        Bytes of the file; None where nobody knows but the footer.
 
     Raises
     ------
@@ -162,10 +167,11 @@ def parse_footer(data: memoryview, *, file_size: int, where: str) -> Footer:
     UnsupportedVersionError
         A newer major version, an unknown feature bit, or smaller structs than this version's.
     """
-    at = file_size - FOOTER.itemsize
+    at = "256 bytes before the end" if file_size is None else file_size - FOOTER.itemsize
     if bytes(data[248:256]) != MAGIC:
+        place = "8 bytes before the end" if file_size is None else file_size - 8
         raise InvalidFileError(
-            f"{where}: offset {at + 248}: expected magic {MAGIC!r}, found {bytes(data[248:256])!r}"
+            f"{where}: offset {place}: expected magic {MAGIC!r}, found {bytes(data[248:256])!r}"
         )
     values = _FOOTER.unpack(data)
     crc, major, minor = values[-4:-1]
@@ -204,7 +210,7 @@ def parse_footer(data: memoryview, *, file_size: int, where: str) -> Footer:
         minor=minor,
     )
     _check_features(footer, where)
-    _check_regions(footer, file_size, where)
+    _check_regions(footer, footer.file_length if file_size is None else file_size, where)
     return footer
 
 

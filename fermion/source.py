@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 PathLike = str | os.PathLike[str]
 
+SUFFIX_PROTOCOLS = frozenset({"s3", "s3a", "gs", "gcs", "http", "https"})
+"""Storages whose fsspec file systems pass ``cat_file(start=-n)`` on as a suffix range."""
+
 
 @dataclass(frozen=True, slots=True)
 class IoStats:
@@ -44,14 +47,23 @@ class IoStats:
 
 
 class Source(Protocol):
-    """Random-access bytes of one immutable file."""
+    """Random-access bytes of one immutable file.
+
+    Attributes
+    ----------
+    size
+        Bytes of the file; None where nothing has told it yet.
+    """
 
     name: str
-    size: int
+    size: int | None
     is_local: bool
 
     def read(self, offset: int, length: int) -> memoryview:
         """Exactly ``length`` bytes from ``offset``; raises TruncatedFileError otherwise."""
+
+    def read_end(self, length: int) -> memoryview:
+        """The last ``length`` bytes, or the whole file when it has fewer."""
 
     def close(self) -> None:
         """Release the handle; reading afterwards is an error."""
@@ -65,7 +77,11 @@ class LocalSource:
     def __init__(self, path: PathLike) -> None:
         self.name = os.fspath(path)
         self._descriptor = os.open(self.name, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-        self.size = os.fstat(self._descriptor).st_size
+        self.size: int | None = os.fstat(self._descriptor).st_size
+
+    def read_end(self, length: int) -> memoryview:
+        """The last ``length`` bytes, or the whole file when it has fewer; a new buffer."""
+        return _read_end(self, self.size, length)
 
     def read(self, offset: int, length: int) -> memoryview:
         """Exactly ``length`` bytes from ``offset``; a new buffer."""
@@ -98,7 +114,21 @@ class FilesystemSource:
         self.name = filesystem.unstrip_protocol(path)
         self._filesystem = filesystem
         self._path = path
-        self.size = int(filesystem.size(path) or 0)
+        self.size: int | None = None
+
+    def read_end(self, length: int) -> memoryview:
+        """The last ``length`` bytes, or the whole file when it has fewer; a new buffer.
+
+        Where the storage answers a suffix range (RFC 9110, section 14.1.2) that is one request, and
+        a full answer leaves the size unknown; elsewhere the size is asked for first.
+        """
+        if SUFFIX_PROTOCOLS.isdisjoint(_protocols(self._filesystem)):
+            self.size = int(self._filesystem.size(self._path) or 0)
+            return _read_end(self, self.size, length)
+        data = self._filesystem.cat_file(self._path, start=-length)
+        if len(data) != length:  # All of a shorter file, or a server that ignores ranges.
+            self.size = len(data)
+        return memoryview(data)[-length:]
 
     def read(self, offset: int, length: int) -> memoryview:
         """Exactly ``length`` bytes from ``offset``; a new buffer."""
@@ -120,7 +150,11 @@ class BufferSource:
     def __init__(self, buffer: Any, name: str = "<buffer>") -> None:
         self.name = name
         self._view = memoryview(buffer).cast("B")
-        self.size = len(self._view)
+        self.size: int | None = len(self._view)
+
+    def read_end(self, length: int) -> memoryview:
+        """The last ``length`` bytes, or the whole file when it has fewer; a view."""
+        return _read_end(self, self.size, length)
 
     def read(self, offset: int, length: int) -> memoryview:
         """``length`` bytes from ``offset``; a view."""
@@ -131,9 +165,19 @@ class BufferSource:
         """The buffer is the caller's."""
 
 
-def check_range(name: str, size: int, offset: int, length: int) -> None:
-    """Raise TruncatedFileError unless the range lies inside the file."""
-    if offset < 0 or length < 0 or offset + length > size:
+def _protocols(filesystem: fsspec.AbstractFileSystem) -> tuple[str, ...]:
+    found = filesystem.protocol
+    return (found,) if isinstance(found, str) else tuple(found)
+
+
+def _read_end(source: Source, size: int | None, length: int) -> memoryview:
+    length = min(length, size or 0)
+    return source.read((size or 0) - length, length)
+
+
+def check_range(name: str, size: int | None, offset: int, length: int) -> None:
+    """Raise TruncatedFileError for a range that ends outside the file, where its size is known."""
+    if offset < 0 or length < 0 or (size is not None and offset + length > size):
         raise TruncatedFileError(
             f"{name}: range {offset}+{length} ends past the end of the file ({size} bytes)"
         )
@@ -201,6 +245,7 @@ class CountingSource:
         self.span_bytes_max = span_bytes_max
         self._lock = threading.Lock()
         self._stats = IoStats()
+        self._held, self._held_offset = memoryview(b""), 0
 
     @property
     def stats(self) -> IoStats:
@@ -208,9 +253,30 @@ class CountingSource:
         return self._stats
 
     def read(self, offset: int, length: int) -> memoryview:
-        """One counted read."""
-        data = self.source.read(offset, length)
+        """One counted read; a view without one where the bytes are held."""
+        if self._holds(offset, length):
+            return self._fetch(offset, length)
+        data = self._fetch(offset, length)
         self._count(1, length, length)
+        return data
+
+    def hold(self, data: memoryview, offset: int) -> None:
+        """Keep bytes that were read; what lies within them is not asked for again."""
+        self._held, self._held_offset = data, offset
+
+    def _holds(self, offset: int, length: int) -> bool:
+        return 0 <= offset - self._held_offset <= len(self._held) - length
+
+    def _fetch(self, offset: int, length: int) -> memoryview:
+        if self._holds(offset, length):
+            begin = offset - self._held_offset
+            return self._held[begin : begin + length]
+        return self.source.read(offset, length)
+
+    def read_end(self, length: int) -> memoryview:
+        """The end of the file, counted as one read, as `Source.read_end` gives it."""
+        data = self.source.read_end(length)
+        self._count(1, len(data), len(data))
         return data
 
     def read_many(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
@@ -243,14 +309,16 @@ class CountingSource:
             ranges, gap_bytes_max=self.gap_bytes_max, span_bytes_max=self.span_bytes_max
         )
         run = map if self._executor is None or len(requests) < 2 else self._executor.map
-        buffers = list(run(self.source.read, *requests.T.tolist()))
+        buffers = list(run(self._fetch, *requests.T.tolist()))
         places = np.zeros((len(ranges), 3), np.int64)
         if len(requests):
             held = members >= 0
             places[held, 0] = members[held]
             places[held, 1] = ranges[held, 0] - requests[members[held], 0]
             places[:, 2] = ranges[:, 1]
-        self._count(len(requests), int(requests[:, 1].sum()), int(ranges[:, 1].sum()))
+        sent = np.array([not self._holds(*each) for each in requests.tolist()], bool)
+        inside = np.isin(members, np.flatnonzero(sent))
+        self._count(int(sent.sum()), int(requests[sent, 1].sum()), int(ranges[inside, 1].sum()))
         return buffers or [memoryview(b"")], places
 
     def _count(self, requests: int, requested: int, used: int) -> None:

@@ -120,7 +120,10 @@ def _unwrapped(column: Any) -> Any:
     if isinstance(column.type, pa.BaseExtensionType):
         return _unwrapped(column.storage)
     if pat.is_run_end_encoded(column.type):
-        return _unwrapped(pc.run_end_decode(column))
+        # The values first: `run_end_decode` knows no dictionaries. Run ends count from the start
+        # of the array that this one may be a slice of.
+        whole = pa.RunEndEncodedArray.from_arrays(column.run_ends, _unwrapped(column.values))
+        return pc.run_end_decode(whole.slice(column.offset, len(column)))
     if pat.is_dictionary(column.type):
         return _unwrapped(column.dictionary_decode())
     return column

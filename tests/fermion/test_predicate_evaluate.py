@@ -250,3 +250,13 @@ def test_nanosecond_literals_keep_their_last_digits():
     assert selected(parse_filter(text, table.schema), table) == [1]
     late = datetime.datetime(9999, 12, 31)
     assert selected(parse_filter(col("m") < late, table.schema), table) == [0, 1, 2]
+
+
+def test_runs_of_dictionary_values_are_compared():
+    """pyarrow cannot decode them by itself; a slice starts within a run."""
+    values = pa.array(["a", "b", None, "a"]).dictionary_encode()
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 5, 6, 9], pa.int32()), values)
+    whole = pa.table({"x": runs})
+    assert selected(bind(col("x") == "a", whole.schema), whole) == [0, 1, 6, 7, 8]
+    assert selected(bind(col("x") == "b", whole.schema), whole.slice(3, 5)) == [0, 1]
+    assert selected(bind(col("x").is_null(), whole.schema), whole.slice(4)) == [1]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import threading
 import uuid
+from typing import ClassVar
 
 import fsspec
 import numpy as np
 import pyarrow as pa
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 import fermion
 from fermion import WriteOptions
@@ -86,3 +89,81 @@ def test_the_next_stripe_is_under_way_while_one_is_read(stored, monkeypatch):
         monkeypatch.setattr(system, "cat_file", first_waits)
         assert_logically_equal(file.read(), table)
     assert len(asked) == 3
+
+
+class SuffixStore(MemoryFileSystem):
+    """A store in memory that counts what it is asked, and answers suffix ranges as S3 does."""
+
+    protocol = ("suffix", "s3")
+    asked: ClassVar[list[str]] = []
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return super()._strip_protocol(path.replace("suffix://", "memory://"))
+
+    def info(self, path, **others):
+        self.asked.append("info")
+        return super().info(path, **others)
+
+    def cat_file(self, path, start=None, end=None, **others):
+        self.asked.append("read")
+        data = self.store[self._strip_protocol(path)].getvalue()
+        return data[start:end]
+
+
+@pytest.fixture
+def suffix_url():
+    """Puts bytes into a store that knows suffix ranges; gives the URL and the list of requests."""
+    fsspec.register_implementation("suffix", SuffixStore, clobber=True)
+    system = fsspec.filesystem("suffix")
+    path = f"/suffix-{uuid.uuid4().hex}.fermion"
+
+    def put(data: bytes) -> str:
+        system.pipe_file(path, data)
+        SuffixStore.asked.clear()
+        return f"suffix://{path}"
+
+    yield put
+    system.rm(path)
+
+
+def written(table: pa.Table, **options) -> bytes:
+    sink = io.BytesIO()
+    fermion.write_table(table, sink, options=WriteOptions(**options))
+    return sink.getvalue()
+
+
+def test_opening_asks_for_the_end_and_not_for_the_size(suffix_url):
+    table = wide(3, 100_000)
+    data = written(table, profile="fast")
+    url = suffix_url(data)
+    with fermion.open(url, options=fermion.ReadOptions(prefetch_bytes=65_536)) as file:
+        assert SuffixStore.asked == ["read"]
+        assert file.io_stats.bytes_requested == 65_536 < len(data)
+        assert_logically_equal(file.read(), table)
+    assert "info" not in SuffixStore.asked
+
+
+def test_a_file_shorter_than_its_prefetched_end_takes_one_request(suffix_url):
+    table = wide(3, 10)
+    assert_logically_equal(fermion.read_table(suffix_url(written(table))), table)
+    assert SuffixStore.asked == ["read"]
+
+
+@pytest.mark.parametrize("kept", [0, 100, 271, 70_000])
+def test_a_file_cut_short_is_refused_where_nobody_knows_its_size(suffix_url, kept):
+    data = written(wide(3, 100_000), profile="fast")
+    options = fermion.ReadOptions(prefetch_bytes=1024)
+    with pytest.raises(fermion.InvalidFileError, match="suffix://"):
+        fermion.open(suffix_url(data[:kept]), options=options)
+
+
+def test_a_file_that_lost_its_start_is_refused(suffix_url):
+    """The footer names offsets that the storage does not have any more."""
+    data = written(wide(3, 100_000), profile="fast")
+    options = fermion.ReadOptions(prefetch_bytes=1024)
+    with (
+        pytest.raises(fermion.FermionError),
+        fermion.open(suffix_url(data[99:]), options=options) as file,
+    ):
+        file.read()
