@@ -103,7 +103,7 @@ def _read(store: AtomicStore, reference: SnapshotReference, branch: str) -> _Anc
         return None
     found = json_codec.content_hash(data)
     if found != reference.hash:
-        if 0 < reference.id < hints.read_earliest(store, branch):
+        if 0 < reference.id < hints.first_kept(store, branch):
             return None  # a writer that stalled has taken the slot of an expired one, in vain
         raise CorruptMetadata(path, f"hash {reference.hash}", f"hash {found}")
     return json_codec.decode(data, _Ancestor, path)

@@ -23,13 +23,10 @@ from fermion_table.next_snapshot import (
 )
 from fermion_table.options import CommitOptions
 from fermion_table.paths import snapshot_path, unique_name
-from fermion_table.references import load_branch
+from fermion_table.references import HEAD_PROPERTY, Branch, load_branch
 from fermion_table.slot import create_slot, is_in_history
 from fermion_table.snapshot import Delta, Kind, Snapshot, check_writable
 from fermion_table.storage import AtomicStore
-
-HEAD_PROPERTY = "fermion.fast_forwarded_to"
-"""Property of the commit that moved a branch's parent: the hash of the branch's snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +77,7 @@ def fast_forward(
     head = latest(store, branch=name)
     target = latest(store, branch=branch.parent)
     check_writable(target, snapshot_path(target.id, branch.parent))
-    own = _commits_after(store, head, target, name)
+    own = _commits_after(store, head, target, branch)
     if own is None:
         raise _diverged(store, name, branch.parent, target)
     if not own:
@@ -102,16 +99,19 @@ def fast_forward(
 
 
 def _commits_after(
-    store: AtomicStore, head: Snapshot, target: Snapshot, name: str
+    store: AtomicStore, head: Snapshot, target: Snapshot, branch: Branch
 ) -> list[Snapshot] | None:
-    """The branch's commits that its parent lacks, None if the parent has some of its own."""
+    """The branch's commits that its parent lacks, None if the parent has some of its own.
+
+    Without those that have expired.
+    """
     shared = {target.hash, target.properties.get(HEAD_PROPERTY)}
     own: list[Snapshot] = []
-    for snapshot in walk(store, head, branch=name):
+    for snapshot in walk(store, head, branch=branch.name):
         if snapshot.hash in shared:
             return own
         own.append(snapshot)
-    return None
+    return own if branch.hash in shared else None
 
 
 def _moved(
@@ -126,7 +126,9 @@ def _moved(
     """The parent's next snapshot, with the state of the branch's head."""
     changes = difference(live_entries(store, target), live_entries(store, head))
     kinds = {snapshot.kind for snapshot in own}
-    kind: Kind = kinds.pop() if len(kinds) == 1 else "overwrite"
+    first, shared = own[-1].parent, {target.hash, target.properties.get(HEAD_PROPERTY)}
+    is_whole = first is not None and first.hash in shared  # else some have expired
+    kind: Kind = kinds.pop() if is_whole and len(kinds) == 1 else "overwrite"
     removed, removed_manifests = place_removed(writer, changes.removed)
     tail, inline = _added_last(head.tail, changes.added)
     return msgspec.structs.replace(

@@ -1,16 +1,26 @@
-"""Hints: ids beside a branch's slots that save looking.
+"""Hints: ids beside a branch's slots that save looking; and the marks of what has expired.
 
-LATEST may be stale or missing, nothing breaks. EARLIEST only ascends, and not being able to read
-it is an error: a snapshot that has expired must not count as kept.
+LATEST may be stale or missing, nothing breaks. EARLIEST may be too low where two expiries ran at
+once: what must not be wrong goes by the marks too. Not being able to read either is an error: a
+snapshot that has expired must not count as kept.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 
-from fermion_table.paths import MAIN, SNAPSHOT_ID_MAX, earliest_hint_path, latest_hint_path
-from fermion_table.storage import AtomicStore
+from fermion_table.paths import (
+    MAIN,
+    SNAPSHOT_ID_DIGITS,
+    SNAPSHOT_ID_MAX,
+    earliest_hint_path,
+    expired_directory,
+    expired_mark_path,
+    latest_hint_path,
+)
+from fermion_table.storage import AtomicStore, CreateResult
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +41,7 @@ def write_latest(store: AtomicStore, snapshot_id: int, branch: str = MAIN) -> No
 
 
 def read_earliest(store: AtomicStore, branch: str = MAIN) -> int:
-    """The id below which (but for 0) data has expired; 0 if nothing has.
+    """The id below which (but for 0) data has expired, by the hint: it may be too low.
 
     Raises
     ------
@@ -41,13 +51,64 @@ def read_earliest(store: AtomicStore, branch: str = MAIN) -> int:
     return _read(store, earliest_hint_path(branch)) or 0
 
 
-def write_earliest(store: AtomicStore, snapshot_id: int, branch: str = MAIN) -> None:
+def first_kept(store: AtomicStore, branch: str = MAIN) -> int:
+    """The id below which (but for 0) data has expired; 0 if nothing has. It only ascends.
+
+    Raises
+    ------
+    OSError
+        The storage's own.
+    """
+    return max(read_earliest(store, branch), *_marks(store, branch), 0)
+
+
+def mark_expired(store: AtomicStore, snapshot_id: int, branch: str = MAIN) -> int:
     """Say that snapshots below an id (but for 0) have expired, before deleting their data.
 
-    An id that is below the one there already changes nothing: what has expired stays so.
+    A mark is created, never overwritten, so that of several writers at once the greatest id
+    counts. The hint follows.
+
+    Returns
+    -------
+    int
+        The id below which data has expired now: this one, or one that others have marked.
+
+    Raises
+    ------
+    OSError
+        The storage's own: whether the mark is there is not known then.
     """
-    if snapshot_id > read_earliest(store, branch):
-        _write(store, earliest_hint_path(branch), snapshot_id)
+    path = expired_mark_path(snapshot_id, branch)
+    result = store.create_if_absent(path, b"")
+    if result is CreateResult.UNKNOWN and not store.exists(path):
+        raise OSError(errno.EIO, "no reply says whether it was created", path)
+    return follow_marks(store, branch)
+
+
+def follow_marks(store: AtomicStore, branch: str = MAIN) -> int:
+    """Move EARLIEST up to the greatest mark, which whoever deletes data does before.
+
+    Returns
+    -------
+    int
+        The id below which data has expired.
+    """
+    while True:
+        kept = first_kept(store, branch)
+        if read_earliest(store, branch) >= kept:
+            return kept
+        _write(store, earliest_hint_path(branch), kept)
+
+
+def drop_old_marks(store: AtomicStore, branch: str = MAIN) -> None:
+    """Delete the marks that a greater one makes superfluous."""
+    for snapshot_id in sorted(_marks(store, branch))[:-1]:
+        store.delete(expired_mark_path(snapshot_id, branch))
+
+
+def _marks(store: AtomicStore, branch: str) -> list[int]:
+    names = (item.path.rsplit("/", 1)[-1] for item in store.list(expired_directory(branch)))
+    return [int(name) for name in names if name.isdigit() and len(name) == SNAPSHOT_ID_DIGITS]
 
 
 def _read(store: AtomicStore, path: str) -> int | None:

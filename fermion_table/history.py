@@ -123,7 +123,7 @@ def load_parent(store: AtomicStore, snapshot: Snapshot, *, branch: str = MAIN) -
     if parent is None:
         parent = try_load(store, reference.id, branch=branch)
     if parent is not None and parent.hash != reference.hash:
-        if 0 < reference.id < hints.read_earliest(store, parent.branch):
+        if 0 < reference.id < hints.first_kept(store, parent.branch):
             return None  # expired; a writer that stalled has taken the slot since, in vain
         raise CorruptMetadata(
             snapshot_path(reference.id, branch),
@@ -207,12 +207,25 @@ def snapshot_at(store: AtomicStore, moment: datetime, *, branch: str = MAIN) -> 
 
 def earliest_id(store: AtomicStore, latest_id: int, *, branch: str = MAIN) -> int:
     """The smallest id from which on all ids exist: 0, unless early snapshots have expired."""
+    left = load_branch(store, branch) if branch != MAIN else None
+    if left is not None:
+        first = _first_there(store, left.snapshot_id + 1, latest_id, branch)
+        if first > left.snapshot_id + 1:
+            return first
+        before = left.snapshot_id - 1
+        if before < 0 or not _is_there(store, before, left.parent):
+            return left.snapshot_id
+        return earliest_id(store, before, branch=left.parent)
     if _is_there(store, min(1, latest_id), branch) and _is_there(store, 0, branch):
         return 0
-    low, high = 0, latest_id
+    return _first_there(store, 1, latest_id, branch)
+
+
+def _first_there(store: AtomicStore, low: int, high: int, branch: str) -> int:
+    """The smallest id there from ``low`` on, as ids are contiguous up to ``high``."""
     while low < high:
         middle = (low + high) // 2
-        if middle > 0 and _is_there(store, middle, branch):
+        if _is_there(store, middle, branch):
             high = middle
         else:
             low = middle + 1

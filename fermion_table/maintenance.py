@@ -1,22 +1,31 @@
 """Expiring snapshots and removing orphan files: plans as pure functions, and what carries them out.
 
-Expiry first says that snapshots have expired (the hint EARLIEST), then computes what is still
+Expiry first says that snapshots have expired (a mark, see `hints`), then computes what is still
 alive, then deletes data, then metadata, and slots last: a slot outlives its data by longer than
 a commit may take. Whatever stops it, a table is left that verifies, and perhaps orphan files.
+Several may run at once: marks only ascend, and each deletes what is dead by the marks it has seen.
 """
 
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import hints
-from fermion_table.errors import TableNotFound
-from fermion_table.history import earliest_id, latest, load_snapshot, table_exists, try_load, walk
-from fermion_table.manifest import Entry, ManifestReference
-from fermion_table.manifest_store import added_entries, live_entries, removed_entries
+from fermion_table.errors import TableError, TableNotFound
+from fermion_table.history import earliest_id, latest, table_exists, try_load, walk
+from fermion_table.live_objects import (
+    SchemaPaths,
+    is_over,
+    live_objects,
+    manifests_of,
+    paths_of,
+)
+from fermion_table.manifest_store import removed_entries
 from fermion_table.next_snapshot import now_ms
 from fermion_table.options import (
     ORPHAN_MS_DEFAULT,
@@ -32,18 +41,22 @@ from fermion_table.paths import (
     MANIFEST_DIRECTORY,
     SCHEMA_DIRECTORY,
     TAG_DIRECTORY,
-    branch_path,
     is_temporary,
     snapshot_directory,
     snapshot_path,
     tag_path,
 )
-from fermion_table.references import Tag, list_branches, list_tags, snapshot_of
-from fermion_table.snapshot import SchemaReference, Snapshot
+from fermion_table.references import (
+    HEAD_PROPERTY,
+    Branch,
+    list_branches,
+    list_tags,
+    load_branch,
+)
+from fermion_table.snapshot import Snapshot
 from fermion_table.storage import AtomicStore, StoredObject
 
-SchemaPaths = Callable[[SchemaReference], Iterable[str]]
-"""The schema objects that a schema needs, its own included (a schema names its ancestors)."""
+_Plan = TypeVar("_Plan")
 
 ORPHAN_DIRECTORIES = (
     DATA_DIRECTORY,
@@ -51,6 +64,8 @@ ORPHAN_DIRECTORIES = (
     MANIFEST_DIRECTORY,
     SCHEMA_DIRECTORY,
 )
+EXPIRY_TRIES = 3
+"""How often an expiry begins anew where another one gets in its way."""
 _DELETABLE = tuple(f"{directory}/" for directory in ORPHAN_DIRECTORIES)
 
 
@@ -76,6 +91,10 @@ class MaintenanceResult:
         Everything deleted, sorted.
     dry_run
         Whether nothing was.
+    retries
+        How often it began anew, as another expiry deleted what it was reading.
+    seconds
+        From begin to end.
     """
 
     snapshots: int = 0
@@ -86,6 +105,8 @@ class MaintenanceResult:
     bytes: int = 0
     paths: tuple[str, ...] = ()
     dry_run: bool = False
+    retries: int = 0
+    seconds: float = field(default=0.0, compare=False)
 
     def __str__(self) -> str:
         gone = {
@@ -98,22 +119,6 @@ class MaintenanceResult:
         listed = ", ".join(f"{count:,} {noun}" for noun, count in gone.items() if count)
         verb = "would delete" if self.dry_run else "deleted"
         return f"{verb} {listed or 'nothing'} ({self.bytes:,} bytes)"
-
-
-@dataclass(slots=True)
-class LiveObjects:
-    """Everything that a kept snapshot, a tag or a branch refers to, by path."""
-
-    paths: set[str] = field(default_factory=set)
-
-    def add_entry(self, entry: Entry) -> None:
-        """A data file and its deletion vector."""
-        self.paths.update(_paths_of(entry))
-
-    def add_references(self, snapshot: Snapshot, schema_paths: SchemaPaths) -> None:
-        """Manifests, those of the delta, and schemas."""
-        self.paths.update(reference.path for reference in _manifests_of(snapshot))
-        self.paths.update(schema_paths(snapshot.schema))
 
 
 def plan_expiry(
@@ -188,57 +193,18 @@ def plan_orphans(
     ]
 
 
-def live_objects(
-    store: AtomicStore,
-    *,
-    schema_paths: SchemaPaths,
-    earliest: int | None = None,
-    now: int | None = None,
-) -> LiveObjects:
-    """Everything that must not be deleted.
-
-    Parameters
-    ----------
-    store
-        Of the table.
-    schema_paths
-        See `SchemaPaths`.
-    earliest
-        The earliest snapshot of main to keep, instead of the one that has not expired.
-    now
-        For tags that expire; None takes the clock.
-
-    Raises
-    ------
-    CorruptMetadata, OSError
-        Anything can't be read: then what is alive is not known.
-    """
-    live = LiveObjects()
-    newest = latest(store)
-    first = max(earliest or 0, earliest_id(store, newest.id))
-    _add_history(store, live, newest, MAIN, first, schema_paths)
-    _add_state(store, live, load_snapshot(store, 0), schema_paths)
-    for left in list_branches(store):
-        newest = latest(store, branch=left.name)
-        _add_history(store, live, newest, left.name, left.snapshot_id, schema_paths)
-        _add_state(store, live, snapshot_of(left, branch_path(left.name)), schema_paths)
-    for tag in list_tags(store):
-        if not _is_over(tag, now_ms() if now is None else now):
-            _add_state(store, live, snapshot_of(tag, tag_path(tag.name)), schema_paths)
-    return live
-
-
 def expire_snapshots(
     store: AtomicStore,
     *,
     schema_paths: SchemaPaths,
+    branch: str = MAIN,
     older_than_ms: int | None = None,
     retain_last: int | None = None,
     dry_run: bool = False,
     now: int | None = None,
     slot_grace_ms: int = SLOT_GRACE_MS,
 ) -> MaintenanceResult:
-    """Let old snapshots of main go, with the data that nothing kept refers to.
+    """Let old snapshots of a branch go, with the data that nothing kept refers to.
 
     Parameters
     ----------
@@ -246,6 +212,8 @@ def expire_snapshots(
         Of the table.
     schema_paths
         See `SchemaPaths`.
+    branch
+        Whose own snapshots go; the one that it left stays, as snapshot 0 does.
     older_than_ms
         Snapshots before this time go; None for 7 days ago.
     retain_last
@@ -262,36 +230,106 @@ def expire_snapshots(
     CorruptMetadata, OSError
         Something kept can't be read; nothing was deleted.
     """
+    began = time.monotonic()
     moment = now_ms() if now is None else now
-    newest = latest(store)
-    slots = _slot_times(store, newest)
-    there = max(1, earliest_id(store, newest.id))
-    earliest = plan_expiry(
-        [slot for slot in slots if slot[0] >= there],
-        older_than_ms=moment - RETAIN_MS_DEFAULT if older_than_ms is None else older_than_ms,
-        retain_last=RETAIN_LAST_DEFAULT if retain_last is None else retain_last,
+    limit = moment - RETAIN_MS_DEFAULT if older_than_ms is None else older_than_ms
+    retained = RETAIN_LAST_DEFAULT if retain_last is None else retain_last
+    plan, retries = _despite_expiry(
+        store,
+        lambda: _plan_run(
+            store, branch, limit, retained, moment, slot_grace_ms, schema_paths, dry_run
+        ),
     )
-    before = _objects_before(store, there, earliest)
-    if earliest > there and not dry_run:
-        hints.write_earliest(store, earliest)
-    live = live_objects(store, schema_paths=schema_paths, earliest=earliest, now=moment)
-    going = {path: size for path, size in before.items() if path not in live.paths}
-    old_slots = plan_slots(slots, earliest=earliest, now=moment, grace_ms=slot_grace_ms)
-    slot_paths = [snapshot_path(snapshot_id) for snapshot_id in old_slots]
-    tag_paths = [tag_path(tag.name) for tag in list_tags(store) if _is_over(tag, moment)]
     if not dry_run:
-        for path in [*tag_paths, *sorted(going, key=_data_first), *slot_paths]:
+        for path in [*plan.tags, *sorted(plan.objects, key=_data_first), *plan.slots]:
             store.delete(path)
+        hints.drop_old_marks(store, branch)
     return MaintenanceResult(
-        snapshots=max(0, earliest - there),
-        slots=len(slot_paths),
-        tags=len(tag_paths),
-        files=sum(_is_data(path) for path in going),
-        objects=sum(not _is_data(path) for path in going),
-        bytes=sum(going.values()),
-        paths=tuple(sorted([*tag_paths, *going, *slot_paths])),
+        snapshots=plan.snapshots,
+        slots=len(plan.slots),
+        tags=len(plan.tags),
+        files=sum(_is_data(path) for path in plan.objects),
+        objects=sum(not _is_data(path) for path in plan.objects),
+        bytes=sum(plan.objects.values()),
+        paths=tuple(sorted([*plan.tags, *plan.objects, *plan.slots])),
         dry_run=dry_run,
+        retries=retries,
+        seconds=time.monotonic() - began,
     )
+
+
+def _despite_expiry(store: AtomicStore, plan: Callable[[], _Plan]) -> tuple[_Plan, int]:
+    """What a plan gives, made anew where what it reads was deleted by another expiry; how often."""
+    for tried in itertools.count():
+        seen = _marks(store)
+        try:
+            return plan(), tried
+        except (TableError, OSError):
+            if tried == EXPIRY_TRIES or _marks(store) == seen:
+                raise
+    raise AssertionError
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What one expiry deletes: paths, of objects with their sizes."""
+
+    snapshots: int
+    tags: list[str]
+    objects: dict[str, int]
+    slots: list[str]
+
+
+def _plan_run(
+    store: AtomicStore,
+    branch: str,
+    older_than_ms: int,
+    retain_last: int,
+    now: int,
+    slot_grace_ms: int,
+    schema_paths: SchemaPaths,
+    dry_run: bool,
+) -> _Run:
+    """Mark what expires, unless it is a dry run, and find what nothing needs any more."""
+    left = load_branch(store, branch) if branch != MAIN else None
+    first_own = 1 if left is None else left.snapshot_id + 1
+    newest = latest(store, branch=branch)
+    slots = _slot_times(store, newest, branch, first_own)
+    there = max(first_own, earliest_id(store, newest.id, branch=branch))
+    there = max(there, hints.first_kept(store, branch))
+    kept = plan_expiry(
+        [slot for slot in slots if slot[0] >= there],
+        older_than_ms=older_than_ms,
+        retain_last=retain_last,
+    )
+    if left is not None:
+        kept = min(kept, _moved_to(store, left, newest))
+    before = _objects_before(store, there, kept, branch)
+    earliest = kept
+    if not dry_run:
+        if kept > there:
+            hints.mark_expired(store, kept, branch)
+        earliest = hints.follow_marks(store, branch)
+    live = live_objects(store, schema_paths=schema_paths, now=now, earliest=earliest, branch=branch)
+    old_slots = plan_slots(slots, earliest=kept, now=now, grace_ms=slot_grace_ms)
+    return _Run(
+        snapshots=max(0, kept - there),
+        tags=[tag_path(tag.name) for tag in list_tags(store) if is_over(tag, now)],
+        objects={path: size for path, size in before.items() if path not in live.paths},
+        slots=[snapshot_path(snapshot_id, branch) for snapshot_id in old_slots],
+    )
+
+
+def _moved_to(store: AtomicStore, left: Branch, newest: Snapshot) -> int:
+    """The snapshot of a branch that its parent was moved to last: it can be moved on from there."""
+    head = latest(store, branch=left.parent).properties.get(HEAD_PROPERTY)
+    if head is not None:
+        for snapshot in walk(store, newest, branch=left.name):
+            if snapshot.id <= left.snapshot_id:
+                break
+            if snapshot.hash == head:
+                return snapshot.id
+    return newest.id
 
 
 def remove_orphan_files(
@@ -329,6 +367,7 @@ def remove_orphan_files(
     """
     if not table_exists(store):
         raise TableNotFound(f"{store.location}: no table here (no snapshot)")
+    began = time.monotonic()
     moment = now_ms() if now is None else now
     limit = moment - ORPHAN_MS_DEFAULT if older_than_ms is None else older_than_ms
     listing = [item for directory in ORPHAN_DIRECTORIES for item in store.list(directory)]
@@ -338,8 +377,13 @@ def remove_orphan_files(
         for item in store.list(directory)
         if is_temporary(item.path)
     ]
+    if not dry_run:
+        for name in (MAIN, *(left.name for left in list_branches(store))):
+            hints.follow_marks(store, name)
     # The listing first: whatever a commit publishes after it is live, or too young to be in it.
-    live = live_objects(store, schema_paths=schema_paths, now=moment)
+    live, retries = _despite_expiry(
+        store, lambda: live_objects(store, schema_paths=schema_paths, now=moment)
+    )
     going = plan_orphans(listing, live=live.paths, older_than_ms=limit)
     if not dry_run:
         for item in going:
@@ -350,50 +394,31 @@ def remove_orphan_files(
         bytes=sum(item.size for item in going),
         paths=tuple(sorted(item.path for item in going)),
         dry_run=dry_run,
+        retries=retries,
+        seconds=time.monotonic() - began,
     )
 
 
-def _add_history(
-    store: AtomicStore,
-    live: LiveObjects,
-    newest: Snapshot,
-    branch: str,
-    first: int,
-    schema_paths: SchemaPaths,
-) -> None:
-    """All that the snapshots of a branch refer to, from the first to the newest."""
-    for snapshot in walk(store, newest, branch=branch):
-        if snapshot.id < first:
-            break
-        live.add_references(snapshot, schema_paths)
-        if snapshot.id > first:
-            for entry in added_entries(store, snapshot):
-                live.add_entry(entry)
-        else:
-            _add_state(store, live, snapshot, schema_paths)
+def _marks(store: AtomicStore) -> dict[str, int]:
+    """What has expired of every branch."""
+    names = [MAIN, *(left.name for left in list_branches(store))]
+    return {name: hints.first_kept(store, name) for name in names}
 
 
-def _add_state(
-    store: AtomicStore, live: LiveObjects, snapshot: Snapshot, schema_paths: SchemaPaths
-) -> None:
-    """All that one snapshot refers to."""
-    live.add_references(snapshot, schema_paths)
-    for entry in live_entries(store, snapshot):
-        live.add_entry(entry)
-
-
-def _slot_times(store: AtomicStore, newest: Snapshot) -> list[tuple[int, int]]:
-    """Id and time of every slot of main but the creation's, ascending; expired ones too."""
+def _slot_times(
+    store: AtomicStore, newest: Snapshot, branch: str, first_own: int
+) -> list[tuple[int, int]]:
+    """Id and time of every slot of a branch but the creation's, ascending; expired ones too."""
     times = []
-    for snapshot_id in range(newest.id, 0, -1):
-        snapshot = try_load(store, snapshot_id)
+    for snapshot_id in range(newest.id, first_own - 1, -1):
+        snapshot = try_load(store, snapshot_id, branch=branch)
         if snapshot is None:
             break
         times.append((snapshot_id, snapshot.time_ms))
     return times[::-1]
 
 
-def _objects_before(store: AtomicStore, there: int, earliest: int) -> dict[str, int]:
+def _objects_before(store: AtomicStore, there: int, earliest: int, branch: str) -> dict[str, int]:
     """What only snapshots that expire may refer to, with sizes.
 
     Their metadata, and the files that were removed after the first of them, up to the first
@@ -401,33 +426,16 @@ def _objects_before(store: AtomicStore, there: int, earliest: int) -> dict[str, 
     """
     sizes: dict[str, int] = {}
     for snapshot_id in range(there, earliest + 1):
-        snapshot = try_load(store, snapshot_id)
+        snapshot = try_load(store, snapshot_id, branch=branch)
         if snapshot is None:
             continue
         if snapshot_id > there:
             for entry in removed_entries(store, snapshot):
-                sizes.update(_paths_of(entry))
+                sizes.update(paths_of(entry))
         if snapshot_id < earliest:
-            sizes.update((reference.path, reference.size) for reference in _manifests_of(snapshot))
+            sizes.update((reference.path, reference.size) for reference in manifests_of(snapshot))
             sizes[snapshot.schema.path] = snapshot.schema.size
     return {path: size for path, size in sizes.items() if path.startswith(_DELETABLE)}
-
-
-def _is_over(tag: Tag, now: int) -> bool:
-    return tag.expires_ms is not None and tag.expires_ms <= now
-
-
-def _paths_of(entry: Entry) -> dict[str, int]:
-    """The files of an entry that lie in this table, with their sizes."""
-    paths = {entry.path: entry.size} if entry.path else {}
-    if entry.deletion_vector is not None:
-        paths[entry.deletion_vector.path] = entry.deletion_vector.size
-    return paths
-
-
-def _manifests_of(snapshot: Snapshot) -> tuple[ManifestReference, ...]:
-    delta = snapshot.delta
-    return (*snapshot.manifests, *delta.added, *delta.removed_manifests)
 
 
 def _is_data(path: str) -> bool:

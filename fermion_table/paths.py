@@ -5,8 +5,10 @@ Names are relative to the table, with ``/`` between segments::
     snapshot/00000000000000000007.json     commit slot of branch main
     snapshot/LATEST                        hint: an id that existed
     snapshot/EARLIEST                      hint: ids from 1 up to this one have expired
+    expired/00000000000000000005           mark: the same, created if absent
     branch/<name>/branch.json              where a branch leaves another one
     branch/<name>/snapshot/...             its slots and hints
+    branch/<name>/expired/...              its marks
     tags/<name>.json                       a tag
     schema/<id>-<unique>.json[.zst]        one schema version
     manifest/<unique>.json[.zst]           a loose manifest, or a packed one's entry point
@@ -44,6 +46,7 @@ DELETION_DIRECTORY = "deletion"
 DATA_DIRECTORY = "data"
 TAG_DIRECTORY = "tags"
 BRANCH_DIRECTORY = "branch"
+EXPIRED_DIRECTORY = "expired"
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}")
 _SAFE_SEGMENT = r"(?!\.{1,2}(?:/|\Z))[^/\\:\x00-\x1f]+"
@@ -86,6 +89,18 @@ def latest_hint_path(branch: str = MAIN) -> str:
 def earliest_hint_path(branch: str = MAIN) -> str:
     """The hint at the earliest snapshot (but for the creation) whose data is still there."""
     return f"{snapshot_directory(branch)}/EARLIEST"
+
+
+def expired_directory(branch: str = MAIN) -> str:
+    """The directory of the marks that say which snapshots of a branch have expired."""
+    if branch == MAIN:
+        return EXPIRED_DIRECTORY
+    return f"{BRANCH_DIRECTORY}/{check_name(branch, 'branch')}/{EXPIRED_DIRECTORY}"
+
+
+def expired_mark_path(snapshot_id: int, branch: str = MAIN) -> str:
+    """The mark that ids from 1 up to this one, exclusive, have expired."""
+    return f"{expired_directory(branch)}/{snapshot_id:0{SNAPSHOT_ID_DIGITS}d}"
 
 
 def branch_path(name: str) -> str:

@@ -23,6 +23,7 @@ from fermion_table.paths import (
     TAG_DIRECTORY,
     branch_path,
     check_name,
+    expired_directory,
     is_temporary,
     snapshot_directory,
     snapshot_path,
@@ -34,6 +35,8 @@ from fermion_table.storage import AtomicStore, CreateResult
 FORMAT_VERSION = 1
 TAG_FORMAT = "fermion-tag"
 BRANCH_FORMAT = "fermion-branch"
+HEAD_PROPERTY = "fermion.fast_forwarded_to"
+"""Property of the commit that moved a branch's parent: the hash of the branch's snapshot."""
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -201,7 +204,7 @@ def create_branch(
         snapshot=msgspec.Raw(stored_bytes(store, snapshot)),
     )
     if not store.exists(branch_path(name)):
-        _delete_slots(store, name)  # left over from a branch of this name that was deleted
+        _delete_history(store, name)  # left over from a branch of this name that was deleted
     _create(store, branch_path(name), branch, f"branch {name!r}")
     return branch
 
@@ -239,7 +242,7 @@ def delete_branch(store: AtomicStore, name: str) -> None:
     """
     if load_branch(store, name) is None:
         raise VersionNotFound(f"{store.location}: no branch {name!r}")
-    _delete_slots(store, name)
+    _delete_history(store, name)
     store.delete(branch_path(name))
 
 
@@ -274,7 +277,7 @@ def stored_bytes(store: AtomicStore, snapshot: Snapshot) -> bytes:
 
 def is_kept(store: AtomicStore, snapshot: Snapshot) -> bool:
     """Whether a snapshot has not expired in the branch that it was committed to."""
-    if 0 < snapshot.id < hints.read_earliest(store, snapshot.branch):
+    if 0 < snapshot.id < hints.first_kept(store, snapshot.branch):
         return False
     return store.exists(snapshot_path(snapshot.id, snapshot.branch))
 
@@ -326,8 +329,13 @@ def _load(
     return reference
 
 
-def _delete_slots(store: AtomicStore, name: str) -> None:
-    for path in sorted((item.path for item in store.list(snapshot_directory(name))), reverse=True):
+def _delete_history(store: AtomicStore, name: str) -> None:
+    """Delete slots, then marks: what has expired first, which must never be the newest."""
+    kept = hints.first_kept(store, name)
+    paths = sorted((item.path for item in store.list(snapshot_directory(name))), reverse=True)
+    expired = [path for path in paths if path < snapshot_path(kept, name)]
+    marks = [item.path for item in store.list(expired_directory(name))]
+    for path in (*reversed(expired), *paths[: len(paths) - len(expired)], *marks):
         store.delete(path)
 
 

@@ -15,7 +15,6 @@ from fermion_table.history import Version
 from fermion_table.location import open_store
 from fermion_table.maintenance import MaintenanceResult, expire_snapshots, remove_orphan_files
 from fermion_table.next_snapshot import now_ms
-from fermion_table.paths import MAIN
 from fermion_table.restore import restore
 from fermion_table.schema import PathLike
 from fermion_table.schema_store import SchemaVersions, schema_paths
@@ -178,10 +177,12 @@ class TableVersions(TableView):
         retain_last: int | None = None,
         dry_run: bool = False,
     ) -> MaintenanceResult:
-        """Let old snapshots of main go, with the data that nothing else needs.
+        """Let old snapshots of this object's branch go, with the data that nothing else needs.
 
-        What a kept snapshot, a tag, a branch or a clone refers to stays. A snapshot's slot goes an
-        hour after its data, so that a commit under way can't take its id.
+        What a kept snapshot of any branch, a tag or a clone refers to stays, and so do the
+        snapshot that a branch left, and the one that its parent was moved to last. A snapshot's
+        slot goes an hour after its data, so that a commit under way can't take its id. Several
+        may run at once.
 
         Parameters
         ----------
@@ -194,20 +195,14 @@ class TableVersions(TableView):
 
         Raises
         ------
-        InvalidArgumentError
-            This object is on another branch.
         CorruptMetadata, OSError
             Something kept can't be read; nothing was deleted.
         """
-        if self._branch != MAIN:
-            raise InvalidArgumentError(
-                f"{self.location}: snapshots of branch {self._branch!r} don't expire; delete the "
-                "branch, or expire those of main"
-            )
         now = now_ms()
         return expire_snapshots(
             self._store,
             schema_paths=partial(schema_paths, self._store),
+            branch=self._branch,
             older_than_ms=moment_ms(older_than, now_ms=now),
             retain_last=retain_last,
             dry_run=dry_run,

@@ -166,15 +166,18 @@ class _Walk:
         if branch != MAIN:
             left = self._check_copy(branch_path(branch), lambda: load_branch(self.store, branch))
         ids = list_ids(self.store, branch)
-        earliest = hints.read_earliest(self.store, branch)
+        earliest = hints.first_kept(self.store, branch)
         self.check_ids([snapshot_id for snapshot_id in ids if not 0 < snapshot_id < earliest])
         for snapshot_id in reversed(ids):
             has_data = not 0 < snapshot_id < earliest
             if has_data or self._is_next(snapshot_id):
                 self.check_slot(snapshot_id, has_data=has_data)
-        if left is not None and self.child is not None and self.child.parent != left:
-            path = snapshot_path(self.child.id, branch)
-            self._problem(path, f"parent {left}, as in branch.json", f"parent {self.child.parent}")
+        child = self.child
+        if left is not None and child is not None and child.parent != left:
+            if child.id > left.id + 1 and left.id + 1 < earliest:
+                return  # what came after the snapshot that it left has expired
+            path = snapshot_path(child.id, branch)
+            self._problem(path, f"parent {left}, as in branch.json", f"parent {child.parent}")
 
     def check_tag(self, path: str) -> None:
         """A tag's copy of its snapshot, and what that refers to."""

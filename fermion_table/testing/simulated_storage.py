@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 import fsspec
 from fsspec import AbstractFileSystem
 
-from fermion_table.paths import check_path
+from fermion_table.paths import check_path, expired_directory
 from fermion_table.storage import CreateResult, StoredObject
 from fermion_table.testing.scheduler import Killed, Scheduler
 
@@ -81,7 +81,7 @@ class SimulatedStorage:
     slots
         Every content that a slot, tag or branch ever got: path and bytes, in order.
     earliest
-        The greatest id that the hint EARLIEST ever held.
+        The greatest id below which main was ever said to have expired.
     violations
         What a storage sees to be wrong: two contents for a name that is used once.
     """
@@ -184,13 +184,13 @@ class SimulatedStorage:
         """Store an object unless there is one."""
         if check_path(path) in self.objects:
             return CreateResult.EXISTS
+        if path.startswith(f"{expired_directory()}/"):
+            self.earliest = max(self.earliest, int(path.rsplit("/", 1)[-1]))
         self._put(path, data)
         return CreateResult.CREATED
 
     def replace(self, path: str, data: bytes) -> None:
         """Store an object in place of another."""
-        if path == "snapshot/EARLIEST":
-            self.earliest = max(self.earliest, int(data))
         self._put(check_path(path), data)
 
     def delete(self, path: str) -> None:
@@ -205,7 +205,7 @@ class SimulatedStorage:
         found = []
         for path in sorted(self.objects.keys() | self._changed_ms.keys()):
             if path.startswith(prefix):
-                fresh = path.startswith(("tags/", "branch/"))
+                fresh = path.startswith(("tags/", "branch/", "expired/"))
                 stale = not fresh and self._is_stale(path)
                 stored = self._before[path] if stale else self.objects.get(path)
                 if stored is not None:

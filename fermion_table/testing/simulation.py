@@ -156,7 +156,8 @@ class _Simulation:
             "writer-2": self.writer,
             "writer-3": self.writer,
             "compactor": self.compactor,
-            "expiry": self.expiry,
+            "expiry-1": self.expiry,
+            "expiry-2": self.expiry,
             "tagger": self.tagger,
             "reader": self.reader,
         }

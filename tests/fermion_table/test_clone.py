@@ -284,10 +284,18 @@ def test_schemas_that_live_files_were_written_with_stay(source: Table) -> None:
     assert source.verify().ok
 
 
-def test_a_branch_does_not_expire(source: Table) -> None:
+def test_snapshots_of_a_branch_expire(source: Table) -> None:
     source.branches.create("dev")
-    with pytest.raises(InvalidArgumentError, match="'dev'"):
-        Table.open(source.location, branch="dev").expire_snapshots()
+    dev = Table.open(source.location, branch="dev")
+    for number in (6, 7, 8):
+        append(dev, number)
+    before = rows(dev)
+    result = dev.expire_snapshots(older_than=AT_ONCE, retain_last=1)
+    assert (result.snapshots, result.retries) == (2, 0)
+    assert [each.id for each in dev.snapshots()] == [dev.snapshot.id]
+    assert rows(Table.open(source.location, branch="dev")) == before
+    assert rows(Table.open(source.location)) == rows(source)
+    assert source.verify(data=True).ok
 
 
 def test_files_of_lost_writers_go_once_they_are_old(source: Table) -> None:

@@ -415,7 +415,7 @@ def test_a_slot_that_a_dead_writer_took_after_its_expiry_is_ignored() -> None:
     second = append(store, made_up_entry("b"))
     append(store, made_up_entry("c"))
     write_data(store, *live_entries(store, latest(store)))
-    hints.write_earliest(store, 3)
+    hints.mark_expired(store, 3)
     for snapshot_id in (1, 2):
         store.delete(snapshot_path(snapshot_id))
     stray = msgspec.structs.replace(second, uuid="f" * 32)

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from maintenance_setups import (
+    FUTURE_MS,
+    MARKS,
+    append,
+    expire,
+    files,
+    made_store,
+    schema_paths,
+    stored_files,
+)
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import merge
-from fermion_table.commit import commit, create_table
-from fermion_table.commit_request import CommitRequest, FileGroup, NewSchema
+from fermion_table.commit import commit
+from fermion_table.commit_request import CommitRequest, NewSchema
 from fermion_table.errors import CorruptMetadata, TableNotFound, VersionNotFound
-from fermion_table.history import latest, load_snapshot, resolve_version, walk
+from fermion_table.fast_forward import fast_forward
+from fermion_table.history import earliest_id, latest, load_snapshot, walk
 from fermion_table.maintenance import (
-    MaintenanceResult,
     expire_snapshots,
     plan_expiry,
     plan_orphans,
@@ -29,13 +38,16 @@ from fermion_table.manifest import DeletionVector
 from fermion_table.manifest_store import live_entries
 from fermion_table.metadata_cache import shared_cache
 from fermion_table.paths import snapshot_path
-from fermion_table.references import create_branch, create_tag, load_tag
-from fermion_table.snapshot import SchemaReference, Snapshot
-from fermion_table.storage import AtomicStore, StoredObject
+from fermion_table.references import (
+    create_branch,
+    create_tag,
+    delete_branch,
+    load_branch,
+    load_tag,
+)
+from fermion_table.storage import StoredObject
 from fermion_table.testing import Crash, CrashingStore, MemoryStore, made_up_entry
 from fermion_table.verify import verify
-
-FUTURE_MS = 10**15
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -45,50 +57,9 @@ def small_tail() -> Iterator[None]:
         yield
 
 
-def schema_paths(reference: SchemaReference) -> list[str]:
-    return [reference.path]
-
-
-def append(store: AtomicStore, *names: str, branch: str = "main") -> Snapshot:
-    entries = []
-    for name in names:
-        entries.append(made_up_entry(name, rows=1))
-        store.write(entries[-1].path, b"." * entries[-1].size)
-    return commit(store, CommitRequest(kind="append", added=entries), branch=branch)
-
-
-def compact(store: AtomicStore, name: str, *inputs: str) -> Snapshot:
-    entry = made_up_entry(name, rows=len(inputs))
-    store.write(entry.path, b"." * entry.size)
-    removed = tuple(f"data/{name}.fermion" for name in inputs)
-    group = FileGroup(added=(entry,), removed=removed)
-    return commit(store, CommitRequest(kind="compact", groups=[group]))
-
-
-def files(store: AtomicStore, version: Any = None, branch: str = "main") -> set[str]:
-    snapshot = resolve_version(store, version, branch=branch)
-    return {entry.path[5:-8] for entry in live_entries(store, snapshot)}
-
-
-def stored_files(store: AtomicStore) -> set[str]:
-    return {item.path[5:-8] for item in store.list("data")}
-
-
-def expire(store: AtomicStore, retain_last: int = 1, **fields: Any) -> MaintenanceResult:
-    arguments = {"older_than_ms": FUTURE_MS, "slot_grace_ms": 0, "now": FUTURE_MS, **fields}
-    return expire_snapshots(store, schema_paths=schema_paths, retain_last=retain_last, **arguments)
-
-
 @pytest.fixture
 def store() -> MemoryStore:
-    """Snapshots 1 to 6 add a file each, 7 compacts four of them, 8 appends."""
-    store = MemoryStore()
-    create_table(store, NewSchema(0, b"{}"))
-    for name in "abcdef":
-        append(store, name)
-    compact(store, "abcd", *"abcd")
-    append(store, "g")
-    return store
+    return made_store()
 
 
 # Plans
@@ -166,6 +137,7 @@ def test_a_dry_run_says_the_same_and_deletes_nothing(store: MemoryStore) -> None
     assert planned.dry_run
     assert dataclasses.replace(planned, dry_run=False) == done
     assert set(before) - set(store.objects) == set(done.paths)
+    assert done.seconds > 0
 
 
 def test_by_default_ten_snapshots_and_seven_days_stay(store: MemoryStore) -> None:
@@ -245,12 +217,12 @@ def test_nothing_goes_if_something_kept_cannot_be_read(store: MemoryStore) -> No
     assert tagged.manifests
     store.objects[tagged.manifests[0].path] = b"broken"
     shared_cache.clear()
-    before = {path for path in store.objects if not path.startswith("snapshot/E")}
+    before = {path for path in store.objects if not path.startswith(MARKS)}
     with pytest.raises(CorruptMetadata):
         expire(store)
     with pytest.raises(CorruptMetadata):
         remove_orphan_files(store, schema_paths=schema_paths, older_than_ms=FUTURE_MS)
-    assert {path for path in store.objects if not path.startswith("snapshot/E")} == before
+    assert {path for path in store.objects if not path.startswith(MARKS)} == before
 
 
 def test_an_entry_that_names_a_slot_does_not_get_it_deleted(store: MemoryStore) -> None:
@@ -282,6 +254,87 @@ def test_a_crash_at_any_call_of_an_expiry_leaves_a_sound_table(store: MemoryStor
         assert verify(copy).ok
     else:
         pytest.fail("never finished")
+
+
+# Branches
+
+
+def test_snapshots_of_a_branch_expire_with_what_only_they_need(store: MemoryStore) -> None:
+    """Main, the snapshot that the branch left, a branch of the branch and a tag stay whole."""
+    create_branch(store, "dev", load_snapshot(store, 3))
+    for name in "uvwxyz":
+        append(store, name, branch="dev")
+    create_branch(store, "fix", load_snapshot(store, 6, branch="dev"), parent="dev")
+    append(store, "q", branch="fix")
+    create_tag(store, "v1", load_snapshot(store, 5, branch="dev"))
+    for name in ("u", "w", "y"):
+        commit(store, CommitRequest(kind="delete", removed=[f"data/{name}.fermion"]), branch="dev")
+    assert latest(store, branch="dev").id == 12
+    planned = expire(store, branch="dev", dry_run=True)
+    done = expire(store, branch="dev")
+    assert (planned.paths, done.snapshots) == (done.paths, 8)
+    assert {path for path in done.paths if path.startswith("data/")} == {"data/y.fermion"}
+    assert files(store) == {"abcd", "e", "f", "g"}
+    assert files(store, 3) == {"a", "b", "c"}
+    assert files(store, branch="dev") == {*"abcvxz"}
+    assert files(store, branch="fix") == {*"abcuvwq"}
+    assert files(store, "v1") == {*"abcuv"}
+    assert earliest_id(store, 12, branch="dev") == 12
+    assert earliest_id(store, 7, branch="fix") == 6
+    assert [each.id for each in walk(store, latest(store, branch="dev"), branch="dev")] == [12]
+    with pytest.raises(VersionNotFound, match="earliest 12"):
+        load_snapshot(store, 8, branch="dev")
+    report = verify(store)
+    assert report.ok, report
+    orphans = remove_orphan_files(store, schema_paths=schema_paths, older_than_ms=FUTURE_MS)
+    assert orphans.files == 0
+    append(store, "r", branch="dev")
+    assert files(store, branch="dev") == {*"abcvxzr"}
+    expire(store)
+    assert verify(store).ok
+
+
+def test_a_branch_whose_first_snapshots_expired_still_moves_main(store: MemoryStore) -> None:
+    create_branch(store, "dev", latest(store))
+    append(store, "x", branch="dev")
+    commit(store, CommitRequest(kind="delete", removed=["data/e.fermion"]), branch="dev")
+    append(store, "y", branch="dev")
+    expire(store, branch="dev")
+    moved = fast_forward(store, "dev")
+    assert moved.kind == "overwrite"  # as a part of what was done can't be read any more
+    assert files(store) == {"abcd", *"fgxy"}
+    for name in "zuvw":
+        append(store, name, branch="dev")
+    expired = expire(store, branch="dev")
+    assert expired.snapshots == 0  # main was moved to the last but four
+    assert fast_forward(store, "dev").kind == "append"
+    assert expire(store, branch="dev").snapshots == 4
+    assert files(store) == files(store, branch="dev")
+    assert verify(store).ok
+
+
+def test_a_deleted_branch_leaves_no_marks_for_one_of_its_name(store: MemoryStore) -> None:
+    create_branch(store, "dev", load_snapshot(store, 3))
+    for name in "xyz":
+        append(store, name, branch="dev")
+    expire(store, branch="dev", slot_grace_ms=FUTURE_MS)
+    for calls in range(1, 100):
+        copy = MemoryStore()
+        copy.objects = dict(store.objects)
+        try:
+            delete_branch(CrashingStore(copy, calls), "dev")
+        except Crash:
+            pass
+        else:
+            break
+        if load_branch(copy, "dev") is not None:
+            assert files(copy, branch="dev") in ({*"abcxyz"}, {*"abc"})
+        assert verify(copy).ok
+    assert list(copy.list("branch")) == []
+    create_branch(copy, "dev", load_snapshot(copy, 2))
+    append(copy, "w", branch="dev")
+    assert files(copy, branch="dev") == {*"abw"}
+    assert verify(copy).ok
 
 
 # Orphans

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import CommitConflict, Table, merge, table_versions
+from fermion_table.data_writer import WriterMessage
 from fermion_table.maintenance import expire_snapshots
 from fermion_table.metadata_cache import shared_cache
 from fermion_table.table_clone import CLONE_TAG
@@ -26,7 +28,8 @@ AT_ONCE = timedelta(days=-1)
 OPERATIONS = (
     "append", "append", "append", "append", "delete", "overwrite", "compact",
     "restore", "tag", "untag", "branch", "fast_forward", "delete_branch",
-    "clone", "drop_clone", "add_column", "lose_files", "expire", "expire", "orphans",
+    "clone", "drop_clone", "add_column", "lose_files", "prepare", "publish", "expire", "expire",
+    "orphans",
 )  # fmt: skip
 
 
@@ -50,6 +53,7 @@ class Lake:
         self.tags: dict[str, dict[str, list[int]]] = {}
         self.made = 0
         self.sources: dict[str, list[str]] = {}
+        self.in_flight: list[tuple[Table, int, list[WriterMessage], int]] = []
         self.add(Table.create(self.new_path(), SCHEMA, durability="fast"), [])
 
     def new_path(self) -> Path:
@@ -176,16 +180,35 @@ class Lake:
             writer.write(pa.table({"a": [number]}))
             writer.prepare_commit()
 
+    def prepare(self, table: Table, number: int) -> None:
+        """A writer has written its files and takes its time to commit."""
+        began_ms = time.time_ns() // 1_000_000
+        with table.writer() as writer:
+            writer.write(pa.table({"a": [number]}))
+            self.in_flight.append((table, number, writer.prepare_commit(), began_ms))
+
+    def publish(self, _: Table, number: int) -> None:
+        """It commits, whatever has happened since."""
+        if self.in_flight:
+            table, value, messages, _ = self.in_flight.pop(number % len(self.in_flight))
+            rows = self.tables.get(table.location, {}).get(table.branch)
+            if rows is None:  # dropped meanwhile
+                return
+            snapshot = table.commit(messages)
+            rows[snapshot.id] = sorted([*rows[snapshot.id - 1], value])
+
     def expire(self, table: Table, number: int) -> None:
-        main = Table.open(table.location)
-        planned = main.expire_snapshots(older_than=AT_ONCE, retain_last=1 + number, dry_run=True)
-        done = main.expire_snapshots(older_than=AT_ONCE, retain_last=1 + number)
+        planned = table.expire_snapshots(older_than=AT_ONCE, retain_last=1 + number, dry_run=True)
+        done = table.expire_snapshots(older_than=AT_ONCE, retain_last=1 + number)
         assert planned.paths == done.paths
         self.check()
 
     def orphans(self, table: Table, number: int) -> None:
-        done = table.remove_orphan_files(older_than=AT_ONCE)
-        assert table.remove_orphan_files(older_than=AT_ONCE).paths == ()
+        """What a writer in flight has written is too young to go."""
+        begins = [began for each, *_, began in self.in_flight if each.location == table.location]
+        limit: Any = min(begins) - 1 if begins else AT_ONCE
+        done = table.remove_orphan_files(older_than=limit)
+        assert table.remove_orphan_files(older_than=limit).paths == ()
         assert not any(path.startswith("snapshot/0") for path in done.paths)
         self.check()
 

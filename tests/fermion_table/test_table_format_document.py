@@ -189,6 +189,7 @@ def test_the_tree_names_every_object() -> None:
         paths.snapshot_path(1),
         paths.latest_hint_path(),
         paths.earliest_hint_path(),
+        paths.expired_mark_path(5),
         paths.branch_path("NAME"),
         paths.tag_path("NAME"),
         paths.schema_path(7, unique),

@@ -115,6 +115,23 @@ def expired(path: Path) -> Table:
     return table
 
 
+def expired_branch(path: Path) -> Table:
+    """Early snapshots of a branch have expired; it has a branch itself, and has moved main."""
+    table = Table.create(path, ROWS)
+    table.append({"k": ["a"], "v": [0]})
+    table.branches.create("dev")
+    dev = Table.open(path, branch="dev")
+    for number in range(1, 6):
+        dev.append({"k": ["b"], "v": [number]})
+        dev.delete(f"v = {number - 1}")
+        if number == 2:
+            dev.branches.create("fix")
+    dev.expire_snapshots(older_than=timedelta(days=-1), retain_last=3)
+    dev.expire_snapshots(older_than=timedelta(days=-1), retain_last=2)
+    Table.open(path).branches.fast_forward("dev")
+    return Table.open(path)
+
+
 def sorted_rows(path: Path) -> Table:
     """A sort order, settings of the table."""
     table = Table.create(
@@ -129,6 +146,6 @@ TABLES: dict[str, Maker] = {
     maker.__name__: maker
     for maker in (
         appended, batches, changed_rows, partitions, evolved_schema, versions, manifests,
-        expired, sorted_rows,
+        expired, expired_branch, sorted_rows,
     )
 }  # fmt: skip
