@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -60,8 +61,7 @@ class Door(Contestant):
 
     def table(self, path: Path) -> Any:
         """The table through a catalog of its directory."""
-        catalog_of(str(path.parent))
-        return session().table(f"bench.`{path.name}`")
+        return session().table(f"{catalog_of(str(path.parent))}.`{path.name}`")
 
 
 def write_parquet(path: Path, parts: Sequence[pa.Table]) -> None:
@@ -103,11 +103,13 @@ def session() -> Any:
 
 
 @cache
-def catalog_of(directory: str) -> None:
-    """Install a catalog named ``bench``."""
+def catalog_of(directory: str) -> str:
+    """Install a catalog of a directory; its name comes back."""
     import spark_ext
 
-    spark_ext.install_catalog(session(), "bench", directory)
+    name = "bench_" + hashlib.sha256(directory.encode()).hexdigest()[:8]
+    spark_ext.install_catalog(session(), name, directory)
+    return name
 
 
 def cpu_seconds() -> float:
@@ -240,8 +242,8 @@ def write(contestant: Door, size: Size) -> Action:
             frame.write.parquet(str(target))
             return
         if contestant.name == CATALOG:
-            catalog_of(str(target.parent))
-            frame.writeTo(f"bench.`{target.name}`").create()
+            name = catalog_of(str(target.parent))
+            frame.writeTo(f"{name}.`{target.name}`").create()
             return
         Table.create(target, data.lineitem(size).schema, durability="fast")
         if contestant.name == FUNCTION:
