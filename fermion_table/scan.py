@@ -30,7 +30,7 @@ from fermion_table.scan_plan import (
     files_that_must_match,
     prune_manifests,
 )
-from fermion_table.schema import PathLike, TableSchema
+from fermion_table.schema import Field, PathLike, TableSchema
 from fermion_table.snapshot import Snapshot
 from fermion_table.split import Split, first_rows
 from fermion_table.split_reader import BATCH_ROWS, ReadRequest, SplitReader
@@ -282,11 +282,7 @@ class Scan:
         InvalidArgumentError
             A column whose values have no order.
         """
-        schema = self.table_schema
-        path = schema.resolve(column, where=self.store.location)
-        chain = field_at(schema.fields, path)
-        if chain is None or chain[-1].children or not has_plain_json(chain[-1].type):
-            raise InvalidArgumentError(f"{self.store.location}: column {column!r} has no order")
+        path, chain = self._ordered(column)
         extremes = Extremes(chain[-1].type)
         asked = replace(self, columns=(path,))
         if self.filter is None and self.limit is None:
@@ -296,6 +292,31 @@ class Scan:
         for batch in asked.to_batches():
             extremes.add(column_of(batch, path))
         return extremes.result()
+
+    def known_min_max(self, column: PathLike) -> tuple[pa.Scalar, pa.Scalar] | None:
+        """As `min_max`, from metadata alone; None if data files would have to be read.
+
+        Raises
+        ------
+        ColumnNotFoundError, InvalidArgumentError
+            As `min_max`.
+        """
+        _, chain = self._ordered(column)
+        if self.filter is not None or self.limit is not None:
+            return None
+        extremes = Extremes(chain[-1].type)
+        if settled_extremes(self.entries[0], self.schemas, chain, extremes):
+            return None
+        return extremes.result()
+
+    def _ordered(self, column: PathLike) -> tuple[tuple[str, ...], Sequence[Field]]:
+        """The path of a column whose values have an order, and its fields."""
+        schema = self.table_schema
+        path = schema.resolve(column, where=self.store.location)
+        chain = field_at(schema.fields, path)
+        if chain is None or chain[-1].children or not has_plain_json(chain[-1].type):
+            raise InvalidArgumentError(f"{self.store.location}: column {column!r} has no order")
+        return path, chain
 
     def head(self, n: int = 10) -> pa.Table:
         """The first rows."""

@@ -55,6 +55,10 @@ class Jvm:
             put(made, place, item)
         return made
 
+    def matrix(self, name: str, rows: int) -> Any:
+        """A Java array of arrays of a class, to be put in one by one."""
+        return self._gateway.new_array(self.type(name), rows, 0)
+
     def enum_set(self, name: str, values: Iterable[str]) -> Any:
         """A Java set of constants."""
         made = self.type("java.util.HashSet")()

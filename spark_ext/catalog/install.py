@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import secrets
 import tempfile
 from typing import Any
 
 import pyarrow as pa
 import pyspark
+from py4j.java_gateway import JavaObject
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
@@ -32,12 +34,13 @@ def install_catalog(
 ) -> None:
     """Make the tables below a directory a catalog of Spark SQL: ``SELECT ... FROM name.db.table``.
 
-    Columns, filters, limits and counts are pushed down by themselves; ``VERSION AS OF`` and
-    ``TIMESTAMP AS OF`` travel in time; CREATE TABLE (AS SELECT), INSERT, INSERT OVERWRITE, DELETE
-    and ALTER TABLE change tables. Namespaces are directories.
+    Columns, filters, limits, counts and extremes are pushed down by themselves; ``VERSION AS OF``
+    and ``TIMESTAMP AS OF`` travel in time; CREATE TABLE (AS SELECT), INSERT, INSERT OVERWRITE,
+    DELETE and ALTER TABLE change tables. Namespaces are directories.
 
     Experimental: it plans through interfaces of Spark that are not public for Python, by calls from
-    the JVM back into this process (on the loopback interface). A trial query runs first.
+    the JVM back into this process (on the loopback interface, with a secret that only the two
+    know). A trial query runs first.
 
     Parameters
     ----------
@@ -64,10 +67,10 @@ def install_catalog(
     register(spark)
     jvm = Jvm(spark)
     gateway: Any = spark.sparkContext._gateway
-    ensure_callback_server_started(gateway)
     # Without this a table that does not exist would be a failure rather than an answer.
     gateway.python_parameters.propagate_java_exceptions = True
     try:
+        _listen(gateway)
         _try_out(spark, jvm)
     except Exception as error:
         raise UnsupportedBySpark(
@@ -75,6 +78,21 @@ def install_catalog(
             + OTHER_DOORS
         ) from error
     _put(spark, name, Warehouse(jvm, name, absolute(os.fspath(warehouse)), storage_options))
+
+
+def _listen(gateway: Any) -> None:
+    """Let the JVM call back, and nobody else: Py4J by itself answers whoever connects.
+
+    The JVM's end keeps the secret in a field that Spark leaves empty and Py4J has no setter for.
+    """
+    known = gateway.python_parameters.auth_token
+    secret = known or secrets.token_hex(32)
+    gateway.python_parameters.auth_token = secret
+    ensure_callback_server_started(gateway)
+    client = JavaObject("GATEWAY_SERVER", gateway._gateway_client).getCallbackClient()
+    field = client.getClass().getSuperclass().getDeclaredField("authToken")
+    field.setAccessible(True)
+    field.set(client, secret)
 
 
 def _put(spark: SparkSession, name: str, catalog: Warehouse) -> None:

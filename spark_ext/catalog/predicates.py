@@ -72,18 +72,18 @@ def _predicate(node: Any, schema: pa.Schema) -> Expression:
     if name == "NOT":
         return ~_predicate(children[0], schema)
     if name in ("IS_NULL", "IS_NOT_NULL"):
-        null = col(*_column(children[0], schema)[0]).is_null()
+        null = col(*column_of(children[0], schema)[0]).is_null()
         return null if name == "IS_NULL" else ~null
     if name in _COMPARISONS:
         return _comparison(name, children, schema)
     if name == "IN":
-        path, dtype = _column(children[0], schema)
+        path, dtype = column_of(children[0], schema)
         values = [_value(child, dtype) for child in children[1:]]
         if any(value is None or _is_nan(value) for value in values) or not values:
             raise NotTheSame(name)
         return col(*path).isin(values)
     if name == "STARTS_WITH":
-        path, dtype = _column(children[0], schema)
+        path, dtype = column_of(children[0], schema)
         value = _value(children[1], dtype)
         if isinstance(value, str):
             return col(*path).starts_with(value)
@@ -94,7 +94,7 @@ def _comparison(name: str, children: Sequence[Any], schema: pa.Schema) -> Expres
     left, right = children
     if _is_literal(left):
         left, right, name = right, left, _MIRRORED.get(name, name)
-    path, dtype = _column(left, schema)
+    path, dtype = column_of(left, schema)
     value = _value(right, dtype)
     column = col(*path)
     if value is None or _is_nan(value):
@@ -111,8 +111,14 @@ def _comparison(name: str, children: Sequence[Any], schema: pa.Schema) -> Expres
     return found | column.is_nan() if pat.is_floating(dtype) else found
 
 
-def _column(node: Any, schema: pa.Schema) -> tuple[tuple[str, ...], pa.DataType]:
-    """The path of a column and the type of its values."""
+def column_of(node: Any, schema: pa.Schema) -> tuple[tuple[str, ...], pa.DataType]:
+    """The path of a column, and the type of its values.
+
+    Raises
+    ------
+    NotTheSame
+        It is an expression, or Spark sees other values than are stored.
+    """
     if not _is(node, "FieldReference"):
         raise NotTheSame(node.toString())
     path = tuple(node.fieldNames())

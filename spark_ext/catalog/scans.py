@@ -1,4 +1,4 @@
-"""Planning a read for Spark: columns, filters, limits and counts are taken before tasks are made.
+"""Planning a read for Spark: columns, filters, limits, aggregates are taken before tasks are made.
 
 The plan is made here, on the driver. What runs in the tasks is Spark's own scan of a Python data
 source, given our function and the splits of each task.
@@ -14,10 +14,11 @@ from operator import and_
 from typing import Any
 
 from pyspark.serializers import CloudPickleSerializer
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from fermion.predicate import Expression, parse_filter
 from fermion_table import Scan, Split, Table
+from spark_ext.catalog.aggregates import Answer, AnswerScan, answers
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
 from spark_ext.catalog.predicates import filters_of
 from spark_ext.datasource import FORMAT
@@ -26,7 +27,6 @@ from spark_ext.types import exchange_schema
 
 _READ = "connector.read."
 _PYTHON = "execution.datasources.v2.python."
-LONG_BYTES = 8
 
 
 class TableScanBuilder(Callback):
@@ -56,7 +56,7 @@ class TableScanBuilder(Callback):
         self._options = options
         self._pushed: list[tuple[Any, Expression]] = []
         self._limit: int | None = None
-        self._counts: int | None = None
+        self._answered: list[Answer] | None = None
 
     def pruneColumns(self, schema: Any) -> None:  # noqa: N802 - Java's name
         """The columns, and fields within structs, that the query needs."""
@@ -88,29 +88,31 @@ class TableScanBuilder(Callback):
 
     def supportCompletePushDown(self, aggregation: Any) -> bool:  # noqa: N802 - Java's name
         """Whether metadata alone answer."""
-        functions = list(aggregation.aggregateExpressions())
-        kinds = {each.getClass().getSimpleName() for each in functions}
-        return kinds == {"CountStar"} and not list(aggregation.groupByExpressions())
+        return self._answers(aggregation) is not None
 
     def pushAggregation(self, aggregation: Any) -> bool:  # noqa: N802 - Java's name
-        """Count rows from the snapshot's metadata; Spark asks where no filter is left to it."""
-        if self._pushed or not self.supportCompletePushDown(aggregation):
-            return False
-        self._counts = len(list(aggregation.aggregateExpressions()))
-        return True
+        """Answer from the snapshot's metadata; Spark asks where no filter is left to it."""
+        self._answered = self._answers(aggregation)
+        return self._answered is not None
 
     def build(self) -> Any:
         """The scan."""
+        if self._answered is not None:
+            return AnswerScan(self._jvm, f"{FORMAT} {self._table.location}", self._answered)
         filters = [each for _, each in self._pushed]
         given = parse_filter(self._options.get("filter"))
         if given is not None:
             filters.append(given)
         options = {**self._options, "filter": reduce(and_, filters) if filters else None}
-        if self._counts is not None:
-            return CountScan(self._jvm, self._table.scan(columns=[], **options), self._counts)
         wanted = StructType.fromJson(json.loads(self._schema.json()))
         scan = self._table.scan(columns=column_paths(wanted), **options)
         return TableScan(self._jvm, scan, wanted, self._schema, self._limit)
+
+    def _answers(self, aggregation: Any) -> list[Answer] | None:
+        if self._pushed or list(aggregation.groupByExpressions()):
+            return None
+        scan = self._table.scan(columns=[], **self._options)
+        return answers(scan, list(aggregation.aggregateExpressions()))
 
 
 class TableScan(Callback):
@@ -242,38 +244,3 @@ class TableStatistics(Callback):
     def columnStats(self) -> Any:  # noqa: N802 - Java's name
         """None."""
         return self._jvm.type("java.util.HashMap")()
-
-
-class CountScan(Callback):
-    """The number of rows, as often as a query asks for it; no task runs, no file is opened."""
-
-    Java = interfaces(
-        _READ + "LocalScan",
-    )
-
-    def __init__(self, jvm: Jvm, scan: Scan, times: int) -> None:
-        super().__init__(jvm)
-        self._scan = scan
-        self._times = times
-
-    def readSchema(self) -> Any:  # noqa: N802 - Java's name
-        """One whole number a count."""
-        names = [f"count_{number}" for number in range(self._times)]
-        return self._jvm.schema(
-            StructType([StructField(name, LongType(), False) for name in names]).json()
-        )
-
-    def rows(self) -> Any:
-        """One row."""
-        count = self._scan.count()
-        row = self._jvm.type("catalyst.expressions.UnsafeRow")(self._times)
-        bitset = LONG_BYTES * -(-self._times // 64)
-        size = bitset + LONG_BYTES * self._times
-        row.pointTo(bytearray(size), size)
-        for place in range(self._times):
-            row.setLong(place, count)
-        return self._jvm.array("catalyst.InternalRow", [row])
-
-    def description(self) -> str:
-        """For ``EXPLAIN``."""
-        return f"{FORMAT} {self._scan.store.location}: rows counted from metadata"

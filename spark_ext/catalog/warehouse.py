@@ -39,6 +39,7 @@ class Warehouse(Callback):
 
     Java = interfaces(
         _CATALOG + "TableCatalog",
+        _CATALOG + "SupportsNamespaces",
     )
 
     def __init__(
@@ -81,15 +82,10 @@ class Warehouse(Callback):
     def listTables(self, namespace: Sequence[str]) -> Any:  # noqa: N802 - Java's name
         """The tables of a namespace."""
         listed = list(namespace)
-        filesystem, path = self._filesystem("/".join([self._root, *map(_checked, listed)]))
-        names = sorted(
-            entry["name"].rstrip("/").rsplit("/", 1)[-1]
-            for entry in (filesystem.ls(path, detail=True) if filesystem.isdir(path) else [])
-            if entry["type"] == "directory"
-        )
+        spaces = self._names(listed)
         identifier = self._jvm.type(_CATALOG + "Identifier")
-        spaces = self._jvm.array("java.lang.String", listed)
-        found = [identifier.of(spaces, name) for name in names if self._exists([*listed, name])]
+        names = [name for name in self._directories(listed) if self._exists([*listed, name])]
+        found = [identifier.of(spaces, name) for name in names]
         return self._jvm.array(_CATALOG + "Identifier", found)
 
     def tableExists(self, identifier: Any) -> bool:  # noqa: N802 - Java's name
@@ -173,6 +169,94 @@ class Warehouse(Callback):
         raise InvalidArgumentError(
             f"{'.'.join(_parts(old))}: tables cannot be renamed; Table.clone makes a copy"
         )
+
+    def listNamespaces(self, *inside: Sequence[str]) -> Any:  # noqa: N802 - Java's name
+        """The directories of the warehouse, or of a namespace, that are no tables."""
+        parts = list(inside[0]) if inside else []
+        if not self._is_namespace(parts):
+            raise self._missing(parts)
+        found = [
+            self._names([*parts, name])
+            for name in self._directories(parts)
+            if not self._exists([*parts, name])
+        ]
+        made = self._jvm.matrix("java.lang.String", len(found))
+        for place, names in enumerate(found):
+            made[place] = names
+        return made
+
+    def namespaceExists(self, namespace: Sequence[str]) -> bool:  # noqa: N802 - Java's name
+        """Whether there is such a directory, and no table of that name."""
+        return self._is_namespace(list(namespace))
+
+    def loadNamespaceMetadata(self, namespace: Sequence[str]) -> Any:  # noqa: N802 - Java's name
+        """Where it lies."""
+        parts = list(namespace)
+        if not self._is_namespace(parts):
+            raise self._missing(parts)
+        found = self._jvm.type("java.util.HashMap")()
+        found.put("location", self._location(parts))
+        return found
+
+    def createNamespace(self, namespace: Sequence[str], properties: Any) -> None:  # noqa: N802
+        """Make a directory; storage that has none makes them with the first table."""
+        parts = list(namespace)
+        given = sorted(set(properties) - {"owner"})
+        if given:
+            raise InvalidArgumentError(
+                f"namespace {'.'.join(parts)}: namespaces are directories and have no {given}"
+            )
+        if self._is_namespace(parts) or self._exists(parts):
+            raise self._jvm.error(
+                "catalyst.analysis.NamespaceAlreadyExistsException", self._names(parts)
+            )
+        filesystem, path = self._filesystem(self._location(parts))
+        filesystem.makedirs(path, exist_ok=True)
+
+    def alterNamespace(self, namespace: Sequence[str], *changes: Any) -> None:  # noqa: N802
+        """Not possible: a directory has no settings."""
+        raise InvalidArgumentError(
+            f"namespace {'.'.join(namespace)}: namespaces are directories and have no properties"
+        )
+
+    def dropNamespace(self, namespace: Sequence[str], cascade: bool) -> bool:  # noqa: N802
+        """Delete a directory; with CASCADE its tables first."""
+        parts = list(namespace)
+        if not self._is_namespace(parts):
+            return False
+        filesystem, path = self._filesystem(self._location(parts))
+        for name in self._directories(parts):
+            below = [*parts, name]
+            if not cascade:
+                raise self._jvm.error(
+                    "catalyst.analysis.NonEmptyNamespaceException", self._names(parts)
+                )
+            if self._exists(below):
+                filesystem.rm(f"{path.rstrip('/')}/{name}", recursive=True)
+            else:
+                self.dropNamespace(below, True)
+        if filesystem.isdir(path):  # storage without directories has lost it with its tables
+            filesystem.rmdir(path)  # an error if there is anything else in it
+        return True
+
+    def _is_namespace(self, parts: Sequence[str]) -> bool:
+        filesystem, path = self._filesystem(self._location(parts))
+        return not parts or (bool(filesystem.isdir(path)) and not self._exists(parts))
+
+    def _directories(self, parts: Sequence[str]) -> list[str]:
+        filesystem, path = self._filesystem(self._location(parts))
+        entries = filesystem.ls(path, detail=True) if filesystem.isdir(path) else []
+        return sorted(
+            entry["name"].rstrip("/").rsplit("/", 1)[-1]
+            for entry in entries
+            if entry["type"] == "directory"
+        )
+
+    def _names(self, parts: Sequence[str]) -> Any:
+        return self._jvm.array("java.lang.String", parts)
+
+    def _missing(self, parts: Sequence[str]) -> Exception:
+        return self._jvm.error("catalyst.analysis.NoSuchNamespaceException", self._names(parts))
 
     def _exists(self, parts: Sequence[str]) -> bool:
         return Table.exists(self._location(parts), storage_options=self._storage_options)

@@ -91,12 +91,15 @@ def test_extremes_come_from_metadata_where_bounds_are_exact(table):
     assert [each.as_py() for each in scan.min_max("a")] == [0, 29]
     assert [each.as_py() for each in scan.min_max("f")] == [0.5, 14.5]
     assert [each.as_py() for each in scan.min_max("s.x")] == [-29, -1]
+    assert [each.as_py() for each in scan.known_min_max("a")] == [0, 29]
+    assert scan.known_min_max("t") is None
     assert scan.io_stats["files"] == 0
     texts = sorted(rows(0, 30).column("t").to_pylist())
     assert [each.as_py() for each in scan.min_max("t")] == [texts[0], texts[-1]]
     assert scan.io_stats["files"] == 3
     table.delete("a = 0")
     less = table.scan()
+    assert less.known_min_max("a") is table.scan(limit=2).known_min_max("a") is None
     assert [each.as_py() for each in less.min_max("a")] == [1, 29]
     assert less.io_stats["files"] == 1
     assert [each.as_py() for each in table.scan(filter="a < 9").min_max("a")] == [1, 8]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import math
 import os
+import socket
 from decimal import Decimal
 
 import pyarrow as pa
@@ -196,6 +198,32 @@ def test_rows_are_counted_from_metadata(spark, events):
     assert started <= 1
 
 
+def test_extremes_come_from_metadata(spark, events):
+    """No file is there to be read."""
+    query = (
+        "SELECT min(id), max(id), count(*), max(day), min(at), max(wall), min(price), max(price),"
+        " max(small), min(flag), max(flag), max(place.zip), min(`dotted.name`) FROM {}"
+    )
+    expected = found(spark, query.format("plain"))
+    with files_away(events, "TRUE"):
+        assert found(spark, query.format("lake.db.events")) == expected
+
+
+def test_extremes_that_metadata_do_not_know_come_from_the_files(spark, warehouse, events):
+    """Texts, NaN and nanoseconds are left to Spark; so are files that lost rows, and filters."""
+    query = "SELECT min(name), max(name), max(x), min(x), min(fine), max(id), count(name) FROM {}"
+    assert repr(found(spark, query.format("lake.db.events"))) == repr(
+        found(spark, query.format("plain"))
+    )
+    query = "SELECT max(id), max(DISTINCT small), min(id + 1) FROM {} WHERE id < 30"
+    assert found(spark, query.format("lake.db.events")) == found(spark, query.format("plain"))
+    table = Table.create(warehouse / "shorter", SCHEMA)
+    assert found(spark, "SELECT max(id), min(day), count(*) FROM lake.shorter") == [(None, None, 0)]
+    table.append(rows(0, 9))
+    table.delete("id = 8")
+    assert found(spark, "SELECT max(id), count(*) FROM lake.shorter") == [(7, 8)]
+
+
 def test_what_is_pushed_down_is_shown(spark, events):
     plan = spark.sql("EXPLAIN SELECT name FROM lake.db.events WHERE id >= 45").collect()[0][0]
     assert "snapshot 3, 1 of 3 files, filter id >= 45" in plan
@@ -350,6 +378,61 @@ def test_names_do_not_lead_out_of_the_warehouse(spark, warehouse, tmp_path):
         spark.sql("SELECT * FROM lake.`..`.t")
     with pytest.raises(PySparkException, match="lie in its warehouse"):
         spark.sql(f"CREATE TABLE lake.placed (a INT) LOCATION '{tmp_path}'")
+
+
+def test_namespaces_are_directories(spark, warehouse):
+    def namespaces(inside=""):
+        return [row.namespace for row in spark.sql(f"SHOW NAMESPACES IN lake{inside}").collect()]
+
+    spark.sql("CREATE NAMESPACE lake.space.inner")
+    spark.sql("CREATE TABLE lake.space.t AS SELECT 1 AS a")
+    spark.sql("CREATE TABLE lake.space.inner.u AS SELECT 2 AS a")
+    assert "space" in namespaces()
+    assert namespaces(".space") == ["space.inner"]
+    assert [row.tableName for row in spark.sql("SHOW TABLES IN lake.space").collect()] == ["t"]
+    described = spark.sql("DESCRIBE NAMESPACE lake.space").collect()
+    assert str(warehouse / "space") in {row.info_value for row in described}
+    with pytest.raises(AnalysisException, match="SCHEMA_ALREADY_EXISTS"):
+        spark.sql("CREATE NAMESPACE lake.space")
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.space")
+    with pytest.raises(PySparkException, match=r"have no \['comment'\]"):
+        spark.sql("CREATE NAMESPACE lake.other COMMENT 'words'")
+    with pytest.raises(PySparkException, match="have no properties"):
+        spark.sql("ALTER NAMESPACE lake.space SET PROPERTIES ('a' = 'b')")
+    with pytest.raises(AnalysisException, match="SCHEMA_NOT_FOUND"):
+        spark.sql("SHOW NAMESPACES IN lake.nowhere")
+    with pytest.raises(AnalysisException, match="SCHEMA_NOT_EMPTY"):
+        spark.sql("DROP NAMESPACE lake.space")
+    spark.sql("DROP NAMESPACE lake.space CASCADE")
+    assert not (warehouse / "space").exists()
+    with pytest.raises(AnalysisException, match="SCHEMA_NOT_FOUND"):
+        spark.sql("DROP NAMESPACE lake.space")
+
+
+def test_statements_that_tables_do_not_have_are_refused(spark, warehouse):
+    spark.sql("CREATE TABLE lake.kept AS SELECT 1 AS a")
+    for statement in (
+        "UPDATE lake.kept SET a = 2",
+        "MERGE INTO lake.kept USING (SELECT 1 AS b) ON a = b WHEN MATCHED THEN DELETE",
+        "DELETE FROM lake.kept WHERE a IN (SELECT 1)",
+    ):
+        with pytest.raises(PySparkException, match="not support"):
+            spark.sql(statement)
+    assert found(spark, "SELECT * FROM lake.kept") == [(1,)]
+
+
+def test_only_the_jvm_can_call_back(spark, warehouse):
+    """A stranger who connects is turned away before a call is looked at; the JVM goes on."""
+    gateway = spark.sparkContext._gateway
+    with socket.create_connection(("127.0.0.1", gateway._callback_server.port), 10) as stranger:
+        stranger.sendall(b"c\np0\ntoString\ne\n")
+        with contextlib.suppress(ConnectionResetError):
+            assert stranger.recv(100) == b""
+    with socket.create_connection(("127.0.0.1", gateway._callback_server.port), 10) as stranger:
+        stranger.sendall(b"A\nnot the secret\ne\n")
+        assert not stranger.recv(100).startswith(b"!yv")
+    spark_ext.install_catalog(spark, "again", warehouse)  # which keeps the secret
+    assert spark.sql("SHOW NAMESPACES IN again").collect() is not None
 
 
 def test_another_series_of_spark_is_pointed_to_the_other_doors(spark, tmp_path, monkeypatch):

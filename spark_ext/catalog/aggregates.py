@@ -1,0 +1,153 @@
+"""Aggregates that a table's metadata answer: no task runs, no data file is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pat
+from pyspark.sql import types as st
+
+from fermion_table import Scan
+from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
+from spark_ext.catalog.predicates import NotTheSame, column_of
+from spark_ext.types import exchange_schema, spark_schema
+
+WORD_BYTES = 8
+DECIMAL_DIGITS_IN_WORD = 18
+_EXTREMES = ("Min", "Max")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One aggregate: its type in Spark, and what gives its value in Spark's own form or None."""
+
+    type: st.DataType
+    value: Callable[[], int | bool | None]
+
+
+def answers(scan: Scan, functions: Sequence[Any]) -> list[Answer] | None:
+    """What metadata know of some aggregates over all rows of a scan.
+
+    Parameters
+    ----------
+    scan
+        Without a limit. Minimum and maximum are known only where it has no filter.
+    functions
+        ``org.apache.spark.sql.connector.expressions.aggregate.AggregateFunc``.
+
+    Returns
+    -------
+    list or None
+        None if one of them needs data files, or has no exact counterpart.
+    """
+    known: dict[tuple[str, ...], list[Answer] | None] = {}
+    found = []
+    for function in functions:
+        kind = function.getClass().getSimpleName()
+        if kind == "CountStar":
+            found.append(Answer(st.LongType(), scan.count))
+            continue
+        if kind not in _EXTREMES:
+            return None
+        try:
+            path, dtype = column_of(function.column(), scan.table_schema.to_arrow(field_ids=False))
+        except NotTheSame:
+            return None
+        if path not in known:
+            known[path] = _extremes(scan, path, dtype)
+        both = known[path]
+        if both is None:
+            return None
+        found.append(both[_EXTREMES.index(kind)])
+    return found
+
+
+def _extremes(scan: Scan, path: tuple[str, ...], dtype: pa.DataType) -> list[Answer] | None:
+    """The least and the greatest value of a column of whole numbers, dates, times or decimals."""
+    schema = spark_schema(pa.schema([("value", dtype)]), where=scan.store.location)
+    held = exchange_schema(schema)[0].type
+    bounds = scan.known_min_max(path) if _fits_word(held) else None
+    if bounds is None or bounds[0].type != dtype:
+        return None
+    return [Answer(schema[0].dataType, partial(_word, bound.cast(held))) for bound in bounds]
+
+
+def _fits_word(dtype: pa.DataType) -> bool:
+    """Whether Spark holds values as integers of at most 64 bits, in the same order."""
+    if pat.is_decimal(dtype):
+        return bool(dtype.precision <= DECIMAL_DIGITS_IN_WORD)
+    return bool(
+        pat.is_boolean(dtype)
+        or pat.is_signed_integer(dtype)
+        or pat.is_date32(dtype)
+        or pat.is_timestamp(dtype)
+    )
+
+
+def _word(scalar: pa.Scalar) -> int | bool | None:
+    if not scalar.is_valid:
+        return None
+    if pat.is_decimal(scalar.type):
+        return int(scalar.as_py().scaleb(scalar.type.scale))
+    value: int | bool = scalar.value if hasattr(scalar, "value") else scalar.as_py()
+    return value
+
+
+class AnswerScan(Callback):
+    """One row of answers.
+
+    Parameters
+    ----------
+    where
+        The table, for ``EXPLAIN``.
+    answered
+        Of the query's aggregates, in their order.
+    """
+
+    Java = interfaces(
+        "connector.read.LocalScan",
+    )
+
+    def __init__(self, jvm: Jvm, where: str, answered: Sequence[Answer]) -> None:
+        super().__init__(jvm)
+        self._where = where
+        self._answered = answered
+
+    def readSchema(self) -> Any:  # noqa: N802 - Java's name
+        """A column for each aggregate."""
+        fields = [
+            st.StructField(f"answer_{number}", each.type)
+            for number, each in enumerate(self._answered)
+        ]
+        return self._jvm.schema(st.StructType(fields).json())
+
+    def rows(self) -> Any:
+        """One row, in Spark's own form: a bit set of nulls, then a word for each value."""
+        count = len(self._answered)
+        row = self._jvm.type("catalyst.expressions.UnsafeRow")(count)
+        size = WORD_BYTES * (-(-count // 64) + count)
+        row.pointTo(bytearray(size), size)
+        for place, each in enumerate(self._answered):
+            value = each.value()
+            if value is None:
+                row.setNullAt(place)
+            else:
+                getattr(row, _SETTERS.get(type(each.type), "setLong"))(place, value)
+        return self._jvm.array("catalyst.InternalRow", [row])
+
+    def description(self) -> str:
+        """For ``EXPLAIN``."""
+        return f"{self._where}: answered from metadata"
+
+
+_SETTERS: dict[type[st.DataType], str] = {
+    st.BooleanType: "setBoolean",
+    st.ByteType: "setByte",
+    st.ShortType: "setShort",
+    st.IntegerType: "setInt",
+    st.DateType: "setInt",
+}
