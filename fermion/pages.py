@@ -363,7 +363,7 @@ def decode_codes(
     -------
     codes, values
         ``uint32``, one a slot, each below the number of values; and the distinct values in the
-        order in which they first appear. None where not all pages share one dictionary.
+        order of the file. None where not all pages share one dictionary.
     """
     wanted = [page for page in slices if page.start != page.stop]
     trees = _open_all(wanted, physical, _kind(verify, checksum), where)

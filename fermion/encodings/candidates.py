@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from fermion.encodings.decimal_floats import (
     to_integers,
 )
 from fermion.encodings.delta import BLOCK_SLOTS, differences
-from fermion.encodings.dictionary import build_dictionary
+from fermion.encodings.dictionary import build_dictionary, in_order
 from fermion.encodings.fsst import Learnt, learn
 from fermion.encodings.narrow import WIDTHS
 from fermion.encodings.policy import Policy
@@ -48,6 +49,9 @@ _RUN_SLOTS_MIN = 4
 # Delta and dictionaries of numbers decode more slowly than frames of reference.
 _DELTA_RATIO = 0.92
 _NUMBERS_DICTIONARY_RATIO = 0.92
+# A dictionary in order is tried from so many entries on, and taken where it saves this much.
+_ORDERED_ENTRIES_MIN = 1024
+_ORDERED_RATIO = 0.95
 # Unlike pcodec, codecs decode whole pages only.
 _LZ_OVER_ENTROPY_RATIO = 0.95
 _LOOKUP_BITS_MIN = 3
@@ -73,6 +77,8 @@ class Candidate:
         Whether whole pages go through the codec.
     codes, dictionary
         The chunk's dictionary and the ``uint32`` code of each slot, where it has one.
+    ordered
+        Whether the chunk's dictionary is in the order of its bytes.
     symbols
         Symbols that a trial found, where the recipe is FSST.
     """
@@ -82,6 +88,7 @@ class Candidate:
     compress_page: bool = False
     codes: np.ndarray | None = None
     dictionary: Values | None = None
+    ordered: bool = False
     symbols: Learnt | None = None
 
 
@@ -307,7 +314,20 @@ class Search:
         if built is None or values_bytes(built[1]) > self.policy.dictionary_bytes_max:
             return best
         found = self.dictionary(*built, physical)
+        codes, entries = built
+        if self._is_worth_ordering(entries):
+            ordered = replace(self.dictionary(*in_order(codes, entries), physical), ordered=True)
+            found = ordered if ordered.size <= _ORDERED_RATIO * found.size else found
         return found if found.size < ratio * best.size else best
+
+    def _is_worth_ordering(self, entries: Values) -> TypeGuard[BinaryValues]:
+        """Whether a chunk's dictionary in order may give codes that pcodec makes smaller."""
+        return (
+            self.pages > 1
+            and self.policy.entropy_ratio > 0
+            and isinstance(entries, BinaryValues)
+            and len(entries) >= _ORDERED_ENTRIES_MIN
+        )
 
     def _packed(self, values: np.ndarray, recipe: Recipe) -> Candidate:
         sample = sample_contiguous(values)

@@ -12,7 +12,7 @@ offset size name       meaning
 ====== ==== ========== ====================================================
 
 Child 0: the codes, unsigned integers. Child 1, local only: the dictionary's values, distinct, in
-the order of their first appearance.
+the order of their first appearance. A chunk's dictionary may also be in the order of its bytes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from __future__ import annotations
 import struct
 
 import numpy as np
+import pyarrow as pa
 
-from fermion import kernels
+from fermion import arrow_compute, kernels
 from fermion.encodings.protocol import (
     BinaryPlan,
     Buffer,
@@ -169,6 +170,19 @@ def build_dictionary(values: Values, limit: int) -> tuple[np.ndarray, Values] | 
         return built and (built[0], _take_strings(values, built[1]))
     built = kernels.build_dictionary(values, limit)
     return built and (built[0], values[built[1]])
+
+
+def in_order(codes: np.ndarray, entries: BinaryValues) -> tuple[np.ndarray, BinaryValues]:
+    """The same dictionary with its entries in the order of their bytes, and the codes for that.
+
+    Where neighbouring slots ascend, as they do in data sorted within groups, so do their codes.
+    """
+    buffers = [None, pa.py_buffer(entries.offsets), pa.py_buffer(entries.data)]
+    array = pa.Array.from_buffers(pa.large_binary(), len(entries), buffers)
+    order = arrow_compute.sort_indices(array).to_numpy()
+    ranks = np.empty(len(order), np.uint32)
+    ranks[order] = np.arange(len(order), dtype=np.uint32)
+    return ranks[codes], _take_strings(entries, order)
 
 
 def _take_strings(values: BinaryValues, indices: np.ndarray) -> BinaryValues:

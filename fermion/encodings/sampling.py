@@ -17,8 +17,11 @@ LZ_RUN_BYTES = 64 * 1024
 LZ_RUN_BYTES_MIN = 4 * 1024
 LZ_PART = 4
 BLOCKS_SAMPLED = 64
-# A third of the time of pcodec's usual effort, and a size that is 1 to 2 % off.
+# A third of the time of pcodec's usual effort, which needs this part of the trial's bytes, but for
+# noise.
 _TRIAL_LEVEL = 4
+_USUAL_PART = 0.985
+_NOISE_PART = 0.95
 # Bytes that one more pcodec block costs, beside its share of the values.
 _BLOCK_OVERHEAD = 8
 
@@ -76,6 +79,8 @@ def pcodec_size(values: np.ndarray, sample: np.ndarray, pages: int, block_slots:
     except (RuntimeError, InvalidArgumentError):
         return float("inf")
     body = len(blocks[0]) * len(values) / len(sample)
+    if body < _NOISE_PART * values.nbytes:
+        body *= _USUAL_PART
     return body + len(meta) * pages + _BLOCK_OVERHEAD * (len(values) / block_slots)
 
 

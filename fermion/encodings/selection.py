@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -19,7 +19,7 @@ from fermion.encodings.candidates import (
     values_bytes,
 )
 from fermion.encodings.constant import is_constant
-from fermion.encodings.dictionary import build_dictionary
+from fermion.encodings.dictionary import build_dictionary, in_order
 from fermion.encodings.narrow import WIDTHS
 from fermion.encodings.policy import Policy, policy_for
 from fermion.encodings.protocol import (
@@ -95,7 +95,10 @@ class ChoiceMemory:
         built = build_dictionary(values, min(DICTIONARY_ENTRIES_MAX, len(values) // 2))
         if built is None or values_bytes(built[1]) > policy.dictionary_bytes_max:
             return None
-        return Choice(choice.size, choice.recipe, codes=built[0], dictionary=built[1])
+        codes, entries = built
+        if choice.ordered and isinstance(entries, BinaryValues):
+            codes, entries = in_order(codes, entries)
+        return replace(choice, codes=codes, dictionary=entries)
 
     def record(self, choice: Choice, encoded_bytes: int, plain_bytes: int) -> None:
         """Note what a choice achieved; forget it where that drifted from what it achieved first."""
@@ -105,7 +108,7 @@ class ChoiceMemory:
             if abs(ratio - self.ratio) > DRIFT_MAX * self.ratio or self.age >= REUSED_STRIPES_MAX:
                 self.choice = None
             return
-        self.choice = Choice(choice.size, choice.recipe, choice.compress_page)
+        self.choice = replace(choice, codes=None, dictionary=None, symbols=None)
         self.ratio, self.age = ratio, 1
 
 

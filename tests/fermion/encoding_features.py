@@ -101,4 +101,13 @@ def blocks(profile: str) -> Callable[[], Feature]:
     return build
 
 
+def ordered_dictionary() -> Feature:
+    """Names sorted within groups: their dictionary is in the order of its bytes."""
+    rng = np.random.default_rng(11)
+    words = np.array([f"name {n}" for n in rng.permutation(1_500)])
+    groups = [np.sort(rng.choice(words, 750, replace=False)) for _ in range(16)]
+    options = {"page_bytes": 65_536, "page_rows_max": 4_096}
+    return Feature(pa.table({"name": np.concatenate(groups)}), options, filter="name = 'name 7'")
+
+
 _DECIMAL = pa.decimal128(20, 0)

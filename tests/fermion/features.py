@@ -15,6 +15,7 @@ from tests.fermion.encoding_features import (
     compact,
     lz4_blocks,
     number_encodings,
+    ordered_dictionary,
     symbols,
     text_encodings,
 )
@@ -388,5 +389,6 @@ LARGE_FEATURES: dict[str, Callable[[], Feature]] = {
     "blocks_compact": blocks("compact"),
     "blocks_fast": blocks("fast"),
     "blocks_random": blocks("random"),
+    "ordered_dictionary": ordered_dictionary,
 }
 """Features that need more rows: too large to damage byte by byte."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -19,6 +21,7 @@ from fermion.values import (
     BITS,
     INT32,
     INT64,
+    BinaryValues,
     Bits,
     PhysicalKind,
     PhysicalType,
@@ -332,3 +335,38 @@ def test_plain_sizes_are_those_of_plain_pages() -> None:
             values, physical, np.array([0, 1001]), options=WriteOptions(), forced="plain"
         )
         assert len(chunk.pages[0]) == 16 + selection.plain_size(values, physical)
+
+
+def sorted_within_groups(seed: int) -> BinaryValues:
+    """Half of 2,000 names, sorted, 16 times over."""
+    rng = np.random.default_rng(seed)
+    names = [b"name %d" % n for n in rng.permutation(2_000)]
+    groups = [sorted(names[k] for k in rng.permutation(2_000)[:1_000]) for _ in range(16)]
+    return binary_values([name for group in groups for name in group])
+
+
+def test_a_dictionary_is_put_in_order_where_slots_ascend() -> None:
+    """By half the bytes for codes of 11 bits, also for the next stripe, which is not searched."""
+    memory = ChoiceMemory()
+    for stripe in range(2):
+        values = sorted_within_groups(stripe)
+        choice = choose(values, BINARY, 4, options=WriteOptions(), memory=memory)
+        assert choice.ordered
+        assert choice.codes is not None
+        entries = choice.dictionary
+        assert isinstance(entries, BinaryValues)
+        words = [entries.data[a:b].tobytes() for a, b in pairwise(entries.offsets.tolist())]
+        assert words == sorted(words)
+        cuts = np.arange(5) * 4_000
+        chunk = encode_chunk(values, BINARY, cuts, options=WriteOptions(), memory=memory)
+        assert sum(map(len, chunk.pages[1:])) * 8 < 5.5 * len(values)
+        assert_slots_same(chunk, cuts, BINARY, values, [(0, len(values)), (3_999, 4_001)])
+
+
+def test_a_dictionary_stays_in_order_of_appearance_where_slots_do_not_ascend() -> None:
+    rng = np.random.default_rng(3)
+    words = [rng.bytes(6) for _ in range(2_000)]
+    values = binary_values([words[n] for n in rng.integers(0, 2_000, 16_000)])
+    choice = choose(values, BINARY, 4, options=WriteOptions())
+    assert choice.recipe.encoding == EncodingId.DICTIONARY
+    assert not choice.ordered
