@@ -264,7 +264,7 @@ class _Commit:
             raise
         slow = time.monotonic() - began > self.options.fence_s
         stored = creation.stored
-        if stored is None or not self._is_in_history(stored, search=slow):
+        if stored is None or not is_in_history(self.store, stored, self.branch, search=slow):
             if slow and not creation.is_first_reply:
                 raise CommitStateUnknown(
                     f"{self.store.location}: a try to publish snapshot {snapshot.id} got no reply, "
@@ -273,15 +273,6 @@ class _Commit:
             return None
         hints.write_latest(self.store, stored.id, self.branch)
         return stored
-
-    def _is_in_history(self, stored: Snapshot, *, search: bool) -> bool:
-        try:
-            return is_in_history(self.store, stored, self.branch, search=search)
-        except OSError as error:
-            raise CommitStateUnknown(
-                f"{self.store.location}: snapshot {stored.id} was created, but whether it is part "
-                f"of the history can't be read: {error}"
-            ) from error
 
     def _follow(self, base: Snapshot) -> None:
         """Check every commit since the snapshot I know; compute the request again if need be."""

@@ -70,6 +70,8 @@ def fast_forward(
         There is no such branch.
     CommitConflict
         The parent has commits that the branch lacks.
+    CommitStateUnknown
+        No reply says whether the parent was moved.
     """
     branch = load_branch(store, name)
     if branch is None:

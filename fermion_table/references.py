@@ -7,6 +7,7 @@ slots continue the ids.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator
 from typing import TypeVar
@@ -37,6 +38,9 @@ TAG_FORMAT = "fermion-tag"
 BRANCH_FORMAT = "fermion-branch"
 HEAD_PROPERTY = "fermion.fast_forwarded_to"
 """Property of the commit that moved a branch's parent: the hash of the branch's snapshot."""
+LATE_ARRIVALS_S = (1.0, 2.0, 4.0, 8.0)
+"""Pauses after each of which a name that was taken back is looked for: a try to create it whose
+reply was lost may arrive only now."""
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -287,6 +291,7 @@ def _create(store: AtomicStore, path: str, reference: Reference, what: str) -> N
     data = msgspec.json.encode(reference)
     options = CommitOptions()
     result = store.create_if_absent(path, data)
+    is_certain = result is not CreateResult.UNKNOWN
     for tried in range(options.unknown_tries):
         if result is not CreateResult.UNKNOWN:
             break
@@ -305,7 +310,17 @@ def _create(store: AtomicStore, path: str, reference: Reference, what: str) -> N
     kept = is_kept(store, snapshot) or any(other.hash == snapshot.hash for other in others)
     if not kept:
         store.delete(path)
+        for seconds in () if is_certain else LATE_ARRIVALS_S:
+            time.sleep(seconds)
+            _delete_if_same(store, path, data)
         raise VersionNotFound(f"{store.location}: snapshot {snapshot.id} has expired")
+
+
+def _delete_if_same(store: AtomicStore, path: str, data: bytes) -> None:
+    """Delete what a try whose reply was lost may have created late, if it can be read."""
+    with contextlib.suppress(OSError):
+        if store.read(path) == data:
+            store.delete(path)
 
 
 def _load(

@@ -90,7 +90,22 @@ def is_in_history(store: AtomicStore, snapshot: Snapshot, branch: str, *, search
     search
         Look for later snapshots by listing as well, not by the hint alone: after a try that
         took so long that its base may have expired meanwhile.
+
+    Raises
+    ------
+    CommitStateUnknown
+        What it takes to tell can't be read.
     """
+    try:
+        return _is_in_history(store, snapshot, branch, search)
+    except OSError as error:
+        raise CommitStateUnknown(
+            f"{store.location}: snapshot {snapshot.id} was created, but whether it is part of the "
+            f"history can't be read: {error}"
+        ) from error
+
+
+def _is_in_history(store: AtomicStore, snapshot: Snapshot, branch: str, search: bool) -> bool:
     stands = _parent_stands(store, snapshot, branch)
     if stands:
         return True

@@ -168,9 +168,11 @@ class Branches:
             There is no such branch.
         CommitConflict
             The branch that was left has commits that ``name`` lacks.
+        CommitStateUnknown
+            No reply says whether it was moved; its history does.
         """
+        left = references.load_branch(self.store, name)  # before: once it is done, nothing may fail
         snapshot = fast_forward(self.store, name, message=message)
-        left = references.load_branch(self.store, name)
         if left is not None and left.parent == self.branch:
             self.moved(snapshot)
         return snapshot

@@ -1,20 +1,20 @@
 """What a table must have kept, whatever happened: checked against what its storage ever held.
 
 The state of every snapshot is computed anew, by carrying out the operations that the messages of
-its history tell, one after the other. Every read, every acknowledged commit, every tag and every
-version that is left is compared with that.
+its history tell, one after the other. Every read, every acknowledged commit, every tag, every
+branch and every version that is left is compared with that.
 """
 
 from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from fermion_table.history import latest
-from fermion_table.paths import MAIN, snapshot_path
+from fermion_table.paths import MAIN, branch_path, snapshot_path, tag_path
+from fermion_table.references import HEAD_PROPERTY, list_branches, snapshot_of
 from fermion_table.snapshot import Snapshot, decode_snapshot
 from fermion_table.table import Table
 from fermion_table.testing.simulated_storage import SimulatedStorage, SimulatedStore
@@ -36,6 +36,8 @@ class Attempt:
         Its name; also the value of ``k`` in its rows.
     operation
         What it does; goes into the commit's message.
+    branch
+        Where.
     acknowledged
         The snapshot, once the table said that it was published.
     may_be_published
@@ -50,6 +52,7 @@ class Attempt:
 
     key: str
     operation: dict[str, Any]
+    branch: str = MAIN
     acknowledged: Snapshot | None = None
     may_be_published: bool = False
     failure: Exception | None = None
@@ -82,6 +85,7 @@ class Observation:
     snapshot_id: int
     hash: str
     rows: Rows
+    branch: str = MAIN
 
 
 @dataclass(slots=True)
@@ -92,26 +96,78 @@ class Records:
     observations: list[Observation] = field(default_factory=list)
     tags: dict[str, int] = field(default_factory=dict)
     tags_deleted: set[str] = field(default_factory=set)
+    branches: set[str] = field(default_factory=set)
+    branches_deleted: set[str] = field(default_factory=set)
 
-    def complain(self, storage: SimulatedStorage, error: Exception, who: str) -> None:
+    def complain(
+        self, storage: SimulatedStorage, error: Exception, who: str, branch: str = MAIN
+    ) -> None:
         """Accept an error that faults explain.
 
         Raises
         ------
         Violation
-            They don't: metadata is corrupt, or missing though nothing has expired.
+            They don't: metadata is corrupt, or missing though nothing of the branch has expired.
         """
         expected = isinstance(error, OSError) and error.errno in (errno.EIO, errno.ETIMEDOUT)
-        if not expected and storage.earliest == 0:
+        if not expected and storage.first_kept(branch) == 0:
             raise Violation(f"{who}: {error!r}, though nothing has expired") from error
 
 
-@dataclass(slots=True)
-class Chain:
-    """The history, expired snapshots included, and the rows of every state."""
+class Histories:
+    """Every snapshot that a slot ever held, and the rows that it has to have.
 
-    snapshots: list[Snapshot]
-    states: list[Rows]
+    Parameters
+    ----------
+    storage
+        Of the table.
+    cloned
+        The rows of the snapshot that the table is a clone of.
+    """
+
+    def __init__(self, storage: SimulatedStorage, cloned: Rows = ()) -> None:
+        self._cloned = cloned
+        self._rows: dict[str, Rows] = {}
+        self._written: dict[str, Snapshot] = {}
+        for path, data in storage.slots:
+            if not path.endswith("/branch.json"):
+                snapshot = decode_snapshot(data, path)
+                if path == snapshot_path(snapshot.id, snapshot.branch):
+                    self._written[snapshot.hash] = snapshot
+
+    def chain(self, newest: Snapshot) -> list[Snapshot]:
+        """Every snapshot from 0 to one, expired ones included, each its child's parent."""
+        snapshots = [newest]
+        while snapshots[-1].parent is not None:
+            child, parent = snapshots[-1], snapshots[-1].parent
+            found = self._written.get(parent.hash)
+            if (
+                found is None
+                or found.id != child.id - 1
+                or found.branch not in (child.branch, MAIN)
+            ):
+                raise Violation(f"snapshot {child.id} has a parent that was never published")
+            snapshots.append(found)
+        snapshots.reverse()
+        return snapshots
+
+    def rows(self, snapshot_hash: str) -> Rows:
+        """The rows of a snapshot."""
+        found = self._rows.get(snapshot_hash)
+        if found is None:
+            found = self._rows[snapshot_hash] = self._computed(self._written[snapshot_hash])
+        return found
+
+    def _computed(self, snapshot: Snapshot) -> Rows:
+        if snapshot.parent is None:
+            return ()
+        moved_to = snapshot.properties.get(HEAD_PROPERTY)
+        if moved_to is not None:
+            return self.rows(moved_to)
+        operation = _operation(snapshot)
+        if operation["kind"] == "clone":
+            return self._cloned
+        return _after(self.rows(snapshot.parent.hash), operation)
 
 
 def rows_of(table: Table, **version: Any) -> Rows:
@@ -120,71 +176,67 @@ def rows_of(table: Table, **version: Any) -> Rows:
     return tuple(sorted(zip(found["k"].to_pylist(), found["v"].to_pylist(), strict=True)))
 
 
-def check_history(store: SimulatedStore, storage: SimulatedStorage, records: Records) -> Chain:
-    """The history is one chain that holds what was acknowledged, and was seen as it is."""
-    newest = latest(store)
-    chain = _chain(newest, storage)
-    keys = [_key(snapshot) for snapshot in chain.snapshots]
-    by_key: dict[str, list[int]] = {}
-    for snapshot_id, key in enumerate(keys):
+def check_history(
+    store: SimulatedStore, storage: SimulatedStorage, records: Records, cloned: Rows = ()
+) -> tuple[Histories, int]:
+    """Each history is one chain that holds what was acknowledged, and was seen as it is.
+
+    Returns
+    -------
+    Histories, int
+        All of them, and the newest snapshot of main.
+    """
+    histories = Histories(storage, cloned)
+    names = {branch.name for branch in list_branches(store)}
+    if not names >= records.branches:
+        raise Violation(f"branches {records.branches - names} were made, and are gone")
+    chains = {name: histories.chain(latest(store, branch=name)) for name in (MAIN, *sorted(names))}
+    published: dict[str, dict[str, Snapshot]] = {}
+    for snapshot in (each for chain in chains.values() for each in chain):
+        key = _key(snapshot)
         if key is not None:
-            by_key.setdefault(key, []).append(snapshot_id)
-    for key, ids in by_key.items():
-        if len(ids) > 1:
+            published.setdefault(key, {})[snapshot.hash] = snapshot
+    for key, found in published.items():
+        if len(found) > 1:
+            ids = sorted(snapshot.id for snapshot in found.values())
             raise Violation(f"{key} was committed more than once: snapshots {ids}")
     for attempt in records.attempts:
-        _check_attempt(attempt, chain, by_key.get(attempt.key, []))
+        if attempt.branch in chains and attempt.branch not in records.branches_deleted:
+            _check_attempt(attempt, chains[attempt.branch], list(published.get(attempt.key, ())))
+    seen_in_main = {snapshot.hash for snapshot in chains[MAIN]}
     for seen in records.observations:
-        if seen.snapshot_id > newest.id or chain.snapshots[seen.snapshot_id].hash != seen.hash:
+        if seen.branch == MAIN and seen.hash not in seen_in_main:
             raise Violation(f"snapshot {seen.snapshot_id} was read, and is not in the history")
-        if seen.rows != chain.states[seen.snapshot_id]:
-            raise Violation(
-                f"snapshot {seen.snapshot_id} was read as {seen.rows}, and is "
-                f"{chain.states[seen.snapshot_id]}"
-            )
-    return chain
+        rows = histories.rows(seen.hash)
+        if seen.rows != rows:
+            raise Violation(f"snapshot {seen.snapshot_id} was read as {seen.rows}, and is {rows}")
+    return histories, chains[MAIN][-1].id
 
 
-def check_reachable(store: SimulatedStore, records: Records, chain: Chain) -> None:
-    """Every kept snapshot and every tag verifies, and has the rows that it should."""
+def check_reachable(store: SimulatedStore, records: Records, histories: Histories) -> None:
+    """Every kept snapshot, tag and branch verifies, and has the rows that it should."""
     table = Table(store, latest(store))
     report = table.verify(data=True)
     if not report.ok:
         raise Violation(f"verify: {report}")
     for snapshot in table.snapshots():
-        _compare(
-            f"snapshot {snapshot.id}", rows_of(table, snapshot_id=snapshot.id), chain, snapshot.id
-        )
-    names = {tag.name for tag in table.tags.list()}
-    for name, snapshot_id in records.tags.items():
-        if name not in names:
+        _compare(f"snapshot {snapshot.id}", Table(store, snapshot), histories)
+    tags = {tag.name: tag for tag in table.tags.list()}
+    for name in records.tags:
+        if name not in tags:
             raise Violation(f"tag {name} was made, and is gone")
-        _compare(f"tag {name}", rows_of(table, tag=name), chain, snapshot_id)
-
-
-def _chain(newest: Snapshot, storage: SimulatedStorage) -> Chain:
-    """Every snapshot from 0 to the newest, by what its slot ever held, each its child's parent."""
-    written: dict[tuple[str, str], Snapshot] = {}
-    for path, data in storage.slots:
-        if path.startswith("snapshot/"):
-            snapshot = decode_snapshot(data, path)
-            written[path, snapshot.hash] = snapshot
-    snapshots = [newest]
-    while snapshots[-1].parent is not None:
-        parent = snapshots[-1].parent
-        found = written.get((snapshot_path(parent.id, MAIN), parent.hash))
-        if found is None or found.id != snapshots[-1].id - 1:
-            raise Violation(f"snapshot {snapshots[-1].id} has a parent that was never published")
-        snapshots.append(found)
-    snapshots.reverse()
-    return Chain(snapshots, list(_states(snapshots)))
-
-
-def _states(snapshots: Iterable[Snapshot]) -> Iterable[Rows]:
-    rows: Rows = ()
-    for snapshot in snapshots:
-        rows = _after(rows, _operation(snapshot))
-        yield rows
+    for name, tag in tags.items():
+        tagged = snapshot_of(tag, tag_path(name))
+        _compare(f"tag {name}", Table(store, tagged), histories)
+    for branch in list_branches(store):
+        left = snapshot_of(branch, branch_path(branch.name))
+        _compare(f"the start of branch {branch.name}", Table(store, left), histories)
+        table = Table(store, latest(store, branch=branch.name), branch=branch.name)
+        for snapshot in table.snapshots():
+            if snapshot.branch == branch.name:
+                seen = Table(store, snapshot, branch=branch.name)
+                what = f"snapshot {snapshot.id} of branch {branch.name}"
+                _compare(what, seen, histories)
 
 
 def _operation(snapshot: Snapshot) -> dict[str, Any]:
@@ -212,25 +264,22 @@ def _after(rows: Rows, operation: dict[str, Any]) -> Rows:
     return rows
 
 
-def _check_attempt(attempt: Attempt, chain: Chain, found: list[int]) -> None:
+def _check_attempt(attempt: Attempt, chain: list[Snapshot], found: list[str]) -> None:
+    """Compare what somebody was told with the hashes of the commits of that name."""
     snapshot = attempt.acknowledged
     if snapshot is not None:
-        if (
-            snapshot.id >= len(chain.snapshots)
-            or chain.snapshots[snapshot.id].hash != snapshot.hash
-        ):
+        if snapshot.id >= len(chain) or chain[snapshot.id].hash != snapshot.hash:
             raise Violation(f"{attempt.key} was acknowledged as {snapshot.id}, and is lost")
-        if found != [snapshot.id]:
-            raise Violation(f"{attempt.key} was acknowledged as {snapshot.id}, and is in {found}")
+        if found != [snapshot.hash]:
+            raise Violation(f"{attempt.key} was acknowledged as {snapshot.id}, and is not that")
     elif found and not attempt.may_be_published:
         if attempt.is_refused:
-            raise Violation(f"{attempt.key} was refused, and is snapshot {found[0]}")
+            raise Violation(f"{attempt.key} was refused, and is published")
         if attempt.failure is not None:
-            raise Violation(
-                f"{attempt.key} failed, and is snapshot {found[0]}"
-            ) from attempt.failure
+            raise Violation(f"{attempt.key} failed, and is published") from attempt.failure
 
 
-def _compare(what: str, rows: Rows, chain: Chain, snapshot_id: int) -> None:
-    if rows != chain.states[snapshot_id]:
-        raise Violation(f"{what} reads as {rows}, and is {chain.states[snapshot_id]}")
+def _compare(what: str, table: Table, histories: Histories) -> None:
+    rows, wanted = rows_of(table), histories.rows(table.snapshot.hash)
+    if rows != wanted:
+        raise Violation(f"{what} reads as {rows}, and is {wanted}")

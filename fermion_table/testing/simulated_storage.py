@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 import fsspec
 from fsspec import AbstractFileSystem
 
-from fermion_table.paths import check_path, expired_directory
+from fermion_table.paths import MAIN, check_path, expired_directory
 from fermion_table.storage import CreateResult, StoredObject
 from fermion_table.testing.scheduler import Killed, Scheduler
 
@@ -80,8 +80,6 @@ class SimulatedStorage:
         What is stored, by path: bytes and the time of writing.
     slots
         Every content that a slot, tag or branch ever got: path and bytes, in order.
-    earliest
-        The greatest id below which main was ever said to have expired.
     violations
         What a storage sees to be wrong: two contents for a name that is used once.
     """
@@ -90,13 +88,13 @@ class SimulatedStorage:
     faults: Faults = Faults()
     objects: dict[str, tuple[bytes, int]] = field(default_factory=dict)
     slots: list[tuple[str, bytes]] = field(default_factory=list)
-    earliest: int = 0
     violations: list[str] = field(default_factory=list)
     requests: int = 0
     troubles: dict[str, int] = field(default_factory=dict)
     _no_connection: dict[str, int] = field(default_factory=dict)
     _before: dict[str, tuple[bytes, int] | None] = field(default_factory=dict)
     _changed_ms: dict[str, int] = field(default_factory=dict)
+    _first_kept: dict[str, int] = field(default_factory=dict)
 
     def request(
         self,
@@ -157,6 +155,10 @@ class SimulatedStorage:
             return self._no_reply(unknown)
         return result
 
+    def first_kept(self, branch: str = MAIN) -> int:
+        """The greatest id below which a branch was ever said to have expired."""
+        return self._first_kept.get(expired_directory(branch), 0)
+
     def read(self, path: str) -> bytes:
         """The bytes of an object."""
         try:
@@ -184,8 +186,9 @@ class SimulatedStorage:
         """Store an object unless there is one."""
         if check_path(path) in self.objects:
             return CreateResult.EXISTS
-        if path.startswith(f"{expired_directory()}/"):
-            self.earliest = max(self.earliest, int(path.rsplit("/", 1)[-1]))
+        directory, _, name = path.rpartition("/")
+        if directory.endswith(expired_directory()):
+            self._first_kept[directory] = max(self._first_kept.get(directory, 0), int(name))
         self._put(path, data)
         return CreateResult.CREATED
 

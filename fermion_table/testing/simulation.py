@@ -22,24 +22,34 @@ from fermion_table.arrow_schema import schema_from_arrow
 from fermion_table.commit import create_table
 from fermion_table.commit_request import NewSchema
 from fermion_table.errors import CommitConflict, CommitStateUnknown, VersionNotFound
-from fermion_table.history import latest
+from fermion_table.history import latest, table_exists
 from fermion_table.maintenance import expire_snapshots, remove_orphan_files
 from fermion_table.metadata_cache import shared_cache
+from fermion_table.paths import MAIN
+from fermion_table.references import list_branches
 from fermion_table.schema import encode_schema
 from fermion_table.schema_store import schema_paths
 from fermion_table.snapshot import Snapshot
 from fermion_table.table import Table
+from fermion_table.table_clone import clone_table
 from fermion_table.testing.history_check import (
     Attempt,
+    Histories,
     Observation,
     Records,
+    Rows,
     Violation,
     check_history,
     check_reachable,
     rows_of,
 )
 from fermion_table.testing.scheduler import Scheduler
-from fermion_table.testing.simulated_storage import Faults, SimulatedStorage, SimulatedStore
+from fermion_table.testing.simulated_storage import (
+    Faults,
+    SimulatedFileSystem,
+    SimulatedStorage,
+    SimulatedStore,
+)
 
 SCHEMA = pa.schema({"k": pa.string(), "v": pa.int64()})
 SLOT_GRACE_MS = 300_000
@@ -64,7 +74,8 @@ STALLING = Faults(
 )
 WEATHERS = (CALM, ROUGH, DISK, STALLING)
 
-_runs = iter(range(2**63))
+WITHOUT_IDENTITY = ("add column", "fast-forward")
+"""Operations that can't be tried again once their outcome is unknown."""
 
 
 @dataclass(slots=True)
@@ -78,7 +89,7 @@ class Report:
     snapshots
         Commits in the history.
     requests
-        Sent to the storage.
+        Sent to the storage, but for those of clones.
     troubles
         How often what went wrong.
     outcomes
@@ -115,6 +126,8 @@ def simulate(seed: int, *, faults: Faults | None = None) -> Report:
         raise Violation(f"seed {seed}: {violation}") from violation
     except Exception as error:
         raise Violation(f"seed {seed}: {type(error).__name__}: {error}") from error
+    finally:
+        SimulatedFileSystem.storages.clear()
 
 
 @contextmanager
@@ -138,19 +151,53 @@ def _get_without_lock(wanted: Any, instance: Any, owner: Any = None) -> Any:
     return instance.__dict__[wanted.attrname]
 
 
+class _Place:
+    """A table and what was done to it."""
+
+    def __init__(self, scheduler: Scheduler, faults: Faults, name: str) -> None:
+        self.storage = SimulatedStorage(scheduler, faults)
+        self.store = SimulatedStore(self.storage, name)
+        self.records = Records()
+
+    @property
+    def schema_paths(self) -> Any:
+        return partial(schema_paths, self.store)
+
+    def latest(self, branch: str = MAIN) -> Table:
+        return Table(self.store, latest(self.store, branch=branch), branch=branch)
+
+    def new_attempt(self, key: str, operation: dict[str, Any], branch: str = MAIN) -> Attempt:
+        attempt = Attempt(key, operation, branch)
+        self.records.attempts.append(attempt)
+        return attempt
+
+    def check(self, cloned: Rows = ()) -> tuple[Histories, int]:
+        if self.storage.violations:
+            raise Violation("; ".join(self.storage.violations))
+        return check_history(self.store, self.storage, self.records, cloned)
+
+
+@dataclass(slots=True)
+class _Clone:
+    """A clone of a snapshot; whether whoever made it was told so."""
+
+    place: _Place
+    source: Snapshot
+    is_acknowledged: bool = False
+
+
 class _Simulation:
     def __init__(self, seed: int, faults: Faults) -> None:
         self.seed = seed
         self.scheduler = Scheduler(seed)
         self.dice = self.scheduler.random
-        self.storage = SimulatedStorage(self.scheduler, faults)
-        self.store = SimulatedStore(self.storage, f"run{next(_runs)}")
-        self.records = Records()
+        self.main = _Place(self.scheduler, faults, "main")
+        self.clones: list[_Clone] = []
         self.outcomes: dict[str, int] = {}
 
     def run(self) -> Report:
         schema = schema_from_arrow(SCHEMA)
-        create_table(self.store, NewSchema(schema.id, encode_schema(schema)))
+        create_table(self.main.store, NewSchema(schema.id, encode_schema(schema)))
         processes: dict[str, Callable[[str], None]] = {
             "writer-1": self.writer,
             "writer-2": self.writer,
@@ -161,51 +208,61 @@ class _Simulation:
             "tagger": self.tagger,
             "reader": self.reader,
         }
+        if self.dice.random() < 0.5:
+            processes["brancher"] = self.brancher
+        if self.dice.random() < 0.3:
+            processes["cloner"] = self.cloner
         for name, process in processes.items():
             self.scheduler.spawn(name, partial(process, name))
         self.scheduler.run()
-        if self.storage.violations:
-            raise Violation("; ".join(self.storage.violations))
-        chain = check_history(self.store, self.storage, self.records)
-        check_reachable(self.store, self.records, chain)
-        self.aftermath()
+        histories, newest = self.main.check()
+        self.aftermath(histories)
         return Report(
             self.seed,
-            snapshots=len(chain.snapshots) - 1,
-            requests=self.storage.requests,
-            troubles=self.storage.troubles,
+            snapshots=newest,
+            requests=self.main.storage.requests,
+            troubles=self.main.storage.troubles,
             outcomes=self.outcomes,
         )
 
-    def aftermath(self) -> None:
+    def aftermath(self, histories: Histories) -> None:
         """Orphans go, nothing else does; the next commit succeeds."""
+        places = [self.main]
+        for clone in self.clones:
+            if table_exists(clone.place.store):
+                places.append(clone.place)
+            elif clone.is_acknowledged:
+                raise Violation(f"the clone of snapshot {clone.source.id} was made, and is gone")
         later = self.scheduler.now_ms + 4 * ORPHAN_MS
-        remove_orphan_files(
-            self.store, schema_paths=self.schema_paths, older_than_ms=later, now=later
-        )
-        table = Table(self.store, latest(self.store))
-        attempt = Attempt("last", {"kind": "append", "rows": [["last", 0]]})
-        self.records.attempts.append(attempt)
-        attempt.acknowledged = table.append(_data(attempt.operation), message=attempt.message)
-        chain = check_history(self.store, self.storage, self.records)
-        check_reachable(self.store, self.records, chain)
-
-    @property
-    def schema_paths(self) -> Any:
-        return partial(schema_paths, self.store)
+        for place in places:
+            remove_orphan_files(
+                place.store, schema_paths=place.schema_paths, older_than_ms=later, now=later
+            )
+        for place in places:
+            attempt = place.new_attempt("last", {"kind": "append", "rows": [["last", 0]]})
+            data = _data(attempt.operation)
+            attempt.acknowledged = place.latest().append(data, message=attempt.message)
+        cloned = {id(clone.place): histories.rows(clone.source.hash) for clone in self.clones}
+        for place in places:
+            histories, _ = place.check(cloned.get(id(place), ()))
+            check_reachable(place.store, place.records, histories)
 
     def writer(self, name: str) -> None:
         for number in range(self.dice.randint(2, 5)):
-            attempt = Attempt(f"{name}.{number}", self.operation(f"{name}.{number}"))
-            self.records.attempts.append(attempt)
-            limit = self.scheduler.now_ms + SLOT_GRACE_MS  # later its identity may have expired
-            while attempt.is_open and self.scheduler.now_ms < limit:
-                self.attempt(attempt, name, number)
-                self.scheduler.pause(self.dice.randint(0, 2_000))
+            self.work(self.main, MAIN, name, number)
+
+    def work(self, place: _Place, branch: str, name: str, number: int) -> None:
+        """Do something to a branch; again and again if the outcome is not known."""
+        key = f"{name}.{number}"
+        attempt = place.new_attempt(key, self.operation(key), branch)
+        limit = self.scheduler.now_ms + SLOT_GRACE_MS  # later its identity may have expired
+        while attempt.is_open and self.scheduler.now_ms < limit:
+            self.attempt(place, attempt, name, number)
+            self.scheduler.pause(self.dice.randint(0, 2_000))
 
     def operation(self, key: str) -> dict[str, Any]:
         """What to do next: mostly append; changes concern the rows of an earlier operation."""
-        earlier = [each.key for each in self.records.attempts]
+        earlier = [each.key for each in self.main.records.attempts if each.key != key]
         kind = self.dice.choice(["append"] * 5 + ["delete", "update", "overwrite", "add column"])
         if not earlier and kind not in ("append", "add column"):
             kind = "append"
@@ -219,22 +276,22 @@ class _Simulation:
             operation["value"] = self.dice.randint(100, 109)
         return operation
 
-    def attempt(self, attempt: Attempt, user: str, number: int) -> None:
+    def attempt(self, place: _Place, attempt: Attempt, user: str, number: int) -> None:
         """Try once; what is unknown is tried again under the same identity."""
         try:
-            table = Table(self.store, latest(self.store))
+            table = place.latest(attempt.branch)
             attempt.result(self.perform(table, attempt, user, number))
             self.count("acknowledged")
         except CommitStateUnknown:
             attempt.may_be_published = True
-            attempt.is_settled = attempt.operation["kind"] == "add column"  # has no identity
+            attempt.is_settled = attempt.operation["kind"] in WITHOUT_IDENTITY
             self.count("unknown")
         except CommitConflict as conflict:
             if "which has expired since" not in str(conflict):
                 attempt.refuse()
             self.count("conflict")
         except (OSError, FermionError) as error:
-            self.records.complain(self.storage, error, user)
+            place.records.complain(place.storage, error, user, attempt.branch)
             self.count(type(error).__name__)
             attempt.failure = error
 
@@ -255,87 +312,139 @@ class _Simulation:
                 made = table.delete(f"k = '{key}'", **words)
             case "update":
                 made = table.update(f"k = '{key}'", {"v": operation["value"]}, **words)
+            case "fast-forward":
+                made = table.branches.fast_forward(operation["to"], message=attempt.message)
             case _:
                 with table.update_schema(message=attempt.message) as update:
                     update.add_column(f"c{attempt.key}", pa.int64())
                 made = table.snapshot
         return made if made.message == attempt.message else None
 
+    def brancher(self, name: str) -> None:
+        for number in range(self.dice.randint(1, 2)):
+            self.scheduler.pause(self.dice.randint(0, 10_000))
+            self.tolerantly(name, partial(self.branch, f"b{number}"), "branch")
+
+    def branch(self, name: str) -> None:
+        """Make a branch and work on it; perhaps main moves to it, or it goes."""
+        table = self.main.latest()
+        kept = table.snapshots()
+        table.branches.create(name, version=self.dice.choice([*kept, kept[-1], kept[-1]]).id)
+        self.main.records.branches.add(name)
+        for number in range(self.dice.randint(0, 3)):
+            self.work(self.main, name, name, number)
+        if self.dice.random() < 0.7:
+            operation = {"kind": "fast-forward", "to": name}
+            attempt = self.main.new_attempt(f"{name}.moved", operation)
+            self.attempt(self.main, attempt, name, 0)
+        if self.dice.random() < 0.3:
+            self.main.records.branches.remove(name)
+            self.main.records.branches_deleted.add(name)
+            table.branches.delete(name)
+
+    def cloner(self, name: str) -> None:
+        self.scheduler.pause(self.dice.randint(0, 20_000))
+        self.tolerantly(name, self.clone, "clone")
+
+    def clone(self) -> None:
+        """Clone a kept snapshot, work on the clone, and read it."""
+        snapshot = self.dice.choice(self.main.latest().snapshots())
+        place = _Place(self.scheduler, self.main.storage.faults, "clone")
+        made = _Clone(place, snapshot)
+        self.clones.append(made)
+        clone_table(self.main.store, snapshot, place.store, message='{"kind": "clone"}')
+        made.is_acknowledged = True
+        for number in range(self.dice.randint(0, 2)):
+            self.work(place, MAIN, "cloner", number)
+        self.observe(place, place.latest())
+
     def compactor(self, name: str) -> None:
         for _ in range(self.dice.randint(1, 3)):
             self.scheduler.pause(self.dice.randint(0, 10_000))
-            self.tolerantly(name, self.compact)
+            self.tolerantly(name, self.compact, "compact")
 
     def compact(self) -> None:
-        Table(self.store, latest(self.store)).compact(threads=1)
+        self.main.latest().compact(threads=1)
 
     def expiry(self, name: str) -> None:
         for _ in range(self.dice.randint(1, 5)):
             self.scheduler.pause(self.dice.randint(0, 2 * SLOT_GRACE_MS))
-            self.tolerantly(name, self.expire)
+            self.tolerantly(name, self.expire, "expire")
 
     def expire(self) -> None:
+        branches = list_branches(self.main.store) if self.dice.random() < 0.3 else []
         expire_snapshots(
-            self.store,
-            schema_paths=self.schema_paths,
+            self.main.store,
+            schema_paths=self.main.schema_paths,
+            branch=self.dice.choice(branches).name if branches else MAIN,
             older_than_ms=self.scheduler.now_ms - self.dice.choice([0, 1_000, 10_000]),
             retain_last=self.dice.randint(1, 3),
             slot_grace_ms=SLOT_GRACE_MS,
         )
         if self.dice.random() < 0.3:
             remove_orphan_files(
-                self.store,
-                schema_paths=self.schema_paths,
+                self.main.store,
+                schema_paths=self.main.schema_paths,
                 older_than_ms=self.scheduler.now_ms - ORPHAN_MS,
             )
 
     def tagger(self, name: str) -> None:
         for number in range(self.dice.randint(1, 3)):
             self.scheduler.pause(self.dice.randint(0, 10_000))
-            self.tolerantly(name, partial(self.tag, f"v{number}"))
+            self.tolerantly(name, partial(self.tag, f"v{number}"), "tag")
 
     def tag(self, name: str) -> None:
-        table = Table(self.store, latest(self.store))
+        records, table = self.main.records, self.main.latest()
         kept = table.snapshots()
         tag = table.tags.create(name, version=self.dice.choice(kept).id)
-        self.records.tags[name] = tag.snapshot_id
+        records.tags[name] = tag.snapshot_id
         if self.dice.random() < 0.2:
-            del self.records.tags[name]
-            self.records.tags_deleted.add(name)
+            del records.tags[name]
+            records.tags_deleted.add(name)
             table.tags.delete(name)
 
     def reader(self, name: str) -> None:
         for _ in range(self.dice.randint(3, 6)):
             self.scheduler.pause(self.dice.randint(0, 5_000))
-            self.tolerantly(name, self.read)
+            self.tolerantly(name, self.read, "read")
 
     def read(self) -> None:
-        """All rows of the latest snapshot, or of an earlier one; it may expire meanwhile."""
-        table = Table(self.store, latest(self.store))
-        snapshot = table.snapshot
-        if self.dice.random() < 0.3:
-            snapshot = self.dice.choice(table.snapshots())
-            table = Table(self.store, snapshot)
+        """All rows of the latest snapshot, of an earlier one, or of a branch."""
+        place = self.main
+        table = place.latest()
+        drawn = self.dice.random()
+        if drawn < 0.3:
+            table = Table(place.store, self.dice.choice(table.snapshots()))
+        elif drawn < 0.5:
+            branches = list_branches(place.store)
+            if branches:
+                table = place.latest(self.dice.choice(branches).name)
+        self.observe(place, table)
+
+    def observe(self, place: _Place, table: Table) -> None:
+        """Read a version; it may expire meanwhile, or its branch go."""
+        snapshot, branch = table.snapshot, table.branch
         try:
             rows = rows_of(table)
         except FermionError as error:
-            if snapshot.id == 0 or snapshot.id >= self.storage.earliest:
+            kept = snapshot.id == 0 or snapshot.id >= place.storage.first_kept(branch)
+            if kept and branch not in place.records.branches_deleted:
                 raise Violation(
                     f"snapshot {snapshot.id} has not expired, and can't be read: {error!r}"
                 ) from error
             raise
-        self.records.observations.append(Observation(snapshot.id, snapshot.hash, rows))
+        place.records.observations.append(Observation(snapshot.id, snapshot.hash, rows, branch))
         self.count("read")
 
-    def tolerantly(self, name: str, action: Callable[[], None]) -> None:
+    def tolerantly(self, name: str, action: Callable[[], None], kind: str) -> None:
         """Take part in what may fail; errors of kinds that faults explain are counted."""
         try:
             action()
-            self.count(action.__name__ if hasattr(action, "__name__") else "tag")
+            self.count(kind)
         except (CommitConflict, CommitStateUnknown, VersionNotFound, InvalidArgumentError) as error:
             self.count(type(error).__name__)
         except (OSError, FermionError) as error:
-            self.records.complain(self.storage, error, name)
+            self.main.records.complain(self.main.storage, error, name)
             self.count(type(error).__name__)
 
     def count(self, what: str) -> None:

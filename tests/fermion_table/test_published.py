@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -11,12 +12,16 @@ import pyarrow as pa
 import pytest
 
 from fermion_table import Table, hints
+from fermion_table.arrow_schema import schema_from_arrow
 from fermion_table.commit import create_table
 from fermion_table.commit_request import NewSchema
+from fermion_table.errors import CommitStateUnknown, VersionNotFound
 from fermion_table.history import latest
 from fermion_table.local_store import LocalStore
 from fermion_table.metadata_cache import shared_cache
 from fermion_table.paths import earliest_hint_path
+from fermion_table.references import LATE_ARRIVALS_S, load_branch, load_tag
+from fermion_table.schema import encode_schema
 from fermion_table.storage import CreateResult, StoredObject
 from fermion_table.testing import MemoryStore, WrappedStore
 
@@ -95,3 +100,73 @@ def test_an_earliest_that_cannot_be_read_lets_nothing_come_back(tmp_path: Path) 
     assert hints.read_earliest(table.store) == 5
     assert [snapshot.id for snapshot in table.snapshots()] == [5, 6]
     assert table.verify().ok
+
+
+class FailsFrom(WrappedStore):
+    """Nothing can be read once the next snapshot's slot was created, as far as told."""
+
+    is_unreadable: Callable[[str], bool] = staticmethod(lambda path: False)
+    has_created = False
+
+    def call(self, operation: str, *arguments: Any) -> Any:
+        if self.has_created and operation == "read" and self.is_unreadable(arguments[0]):
+            raise TimeoutError("no reply")
+        result = super().call(operation, *arguments)
+        if operation == "create_if_absent" and arguments[0].startswith("snapshot/"):
+            self.has_created = True
+        return result
+
+
+def branched() -> tuple[FailsFrom, Table]:
+    """A table whose branch has one commit more than main."""
+    store = FailsFrom(MemoryStore())
+    schema = schema_from_arrow(pa.schema({"a": pa.int64()}))
+    table = Table(store, create_table(store, NewSchema(schema.id, encode_schema(schema))))
+    table.branches.create("dev")
+    with Table(store, latest(store, branch="dev"), branch="dev").update_schema() as update:
+        update.add_column("b", pa.int64())
+    store.has_created = False
+    return store, table
+
+
+def test_bug_a_fast_forward_that_was_published_and_failed() -> None:
+    """The branch was read again after main had moved; and an unread fence was an error of input."""
+    store, table = branched()
+    store.is_unreadable = lambda path: path.startswith("branch/")
+    assert table.branches.fast_forward("dev") == latest(store) == table.snapshot
+    store, table = branched()
+    store.is_unreadable = lambda path: path.startswith("snapshot/")
+    with pytest.raises(CommitStateUnknown, match="snapshot 1 was created"):
+        table.branches.fast_forward("dev")
+
+
+@pytest.mark.parametrize("kind", ["tag", "branch"])
+def test_bug_a_name_that_came_back_after_it_was_refused(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A first try without a reply took effect after its second had been taken back."""
+    late: list[tuple[Any, ...]] = []
+
+    class Late(WrappedStore):
+        def call(self, operation: str, *arguments: Any) -> Any:
+            if operation == "create_if_absent" and not arguments[0].startswith("snapshot/"):
+                late.append(arguments)
+                if len(late) == 1:
+                    return CreateResult.UNKNOWN
+                hints.mark_expired(self.inner, 2)  # in the meantime
+            return super().call(operation, *arguments)
+
+    def sleep(seconds: float) -> None:
+        if seconds == LATE_ARRIVALS_S[1]:
+            store.inner.create_if_absent(*late[0])
+
+    _, table = branched()
+    for name in ("x", "y"):
+        table.add_columns({name: pa.int64()})
+    store = Late(table.store)
+    monkeypatch.setattr(time, "sleep", sleep)
+    names = Table(store, latest(store))
+    with pytest.raises(VersionNotFound, match="snapshot 1 has expired"):
+        (names.tags if kind == "tag" else names.branches).create("new", version=1)
+    assert len(late) == 2
+    assert load_tag(store, "new") is load_branch(store, "new") is None
