@@ -33,7 +33,7 @@ from fermion.layout import (
     Setting,
     align,
 )
-from fermion.option_columns import check_option_columns
+from fermion.option_columns import check_option_columns, physical_order
 from fermion.options import WriteOptions, thread_count
 from fermion.schema_area import build_schema_area
 from fermion.sink import open_sink
@@ -90,6 +90,7 @@ class Writer:
         self._sort_ordinals = sort_ordinals(schema.names, self.options.sort_keys, where)
         self._order = OrderCheck(self.options.sort_keys)
         self._plans = plans
+        self._placed = physical_order(schema.names, self.options.column_order, where)
         self._key_values = dict(key_value_metadata or {})
         self._logs = [ColumnLog(plan.node.stop) for plan in plans]
         self._batch_records: list[list[ChunkRecord]] = [[], []]
@@ -248,9 +249,9 @@ class Writer:
             columns = list(columns)
             own = [stream for column in columns for stream in column.streams]
             self._pad_to_block(self.options.block_bytes, [*own, *streams])
-        for log, column in zip(self._logs, columns, strict=True):
+        for ordinal, column in zip(self._placed, columns, strict=True):
             self._place(column.streams)
-            log.add(column)
+            self._logs[ordinal].add(column)
         self._place(streams)
         for records, stream in zip(self._batch_records, streams, strict=False):
             records.append(stream.record)
@@ -261,11 +262,12 @@ class Writer:
         self._pending_rows = self._pending_bytes = 0
 
     def _encode(self, table: pa.Table, ends: np.ndarray | None) -> Iterator[EncodedColumn]:
-        columns = table.columns
+        """The columns of a stripe, in the order that their data get in the file."""
+        columns, placed = table.columns, self._placed
 
         def encode_run(start: int) -> list[EncodedColumn]:
-            stop = min(start + step, len(columns))
-            return [encode_column(self._plans[i], columns[i], ends) for i in range(start, stop)]
+            ordinals = placed[start : start + step]
+            return [encode_column(self._plans[i], columns[i], ends) for i in ordinals]
 
         step = COLUMNS_PER_TASK if len(columns) > 4 * COLUMNS_PER_TASK else 1
         starts = range(0, len(columns), step)

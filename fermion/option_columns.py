@@ -84,3 +84,36 @@ def _check_encodings(options: WriteOptions, leaves: Leaves) -> None:
                 check_forced(encoding, physical)
             except InvalidArgumentError as error:
                 raise InvalidArgumentError(f"encodings: column {name!r}: {error}") from None
+
+
+def physical_order(names: Sequence[str], first: Sequence[str], where: str) -> Sequence[int]:
+    """Ordinals of all columns in the order of their data: those named first, then the others.
+
+    Parameters
+    ----------
+    names
+        Of the schema's columns, in its order; those of one name stay together.
+    first
+        Names of columns.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A name is not there, or named twice.
+    """
+    if not first:
+        return range(len(names))
+    known: dict[str, list[int]] = {name: [] for name in names}
+    for ordinal, name in enumerate(names):
+        known[name].append(ordinal)
+    ordinals: list[int] = []
+    for place, name in enumerate(first):
+        if name not in known:
+            raise InvalidArgumentError(
+                f"{where}: column_order names column {name!r}, which the schema lacks"
+            )
+        if name in first[:place]:
+            raise InvalidArgumentError(f"{where}: column_order names column {name!r} twice")
+        ordinals += known[name]
+    chosen = set(ordinals)
+    return [*ordinals, *(each for each in range(len(names)) if each not in chosen)]

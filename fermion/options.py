@@ -80,6 +80,9 @@ class WriteOptions:
     column_index
         False leaves the column index table out: smaller by 8 bytes a column, but finding a column
         then reads the metadata of all of them. Only for files of few columns.
+    column_order
+        Columns whose data come first in every stripe, one after the other, so that what is read
+        together lies together; the others follow in the order of the schema, which stays as it is.
     align
         64 lays pages so that the values of plain ones start at multiples of 64 in the file, where
         a mapped file gives them without copying; costs up to 63 bytes a page. 8 does not.
@@ -105,6 +108,7 @@ class WriteOptions:
     sorted_by: Sequence[str | SortKey] = ()
     checksum: Literal["crc32c", "crc32", "none"] = "crc32c"
     column_index: bool = True
+    column_order: Sequence[str] = ()
     align: Literal[8, 64] = 8
     threads: int | None = None
     durable: bool = True
