@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from fermion.exports import load_when_asked_for
 
 if TYPE_CHECKING:  # for type checkers and editors; a running program follows the table below
+    from fermion.column_changes import add_columns, drop_columns, select_columns
     from fermion.column_metadata import ColumnMetadata
     from fermion.convert import from_parquet, to_parquet
     from fermion.errors import (
@@ -55,10 +56,13 @@ __getattr__ = load_when_asked_for(
         "WriteOptions": "options",
         "Writer": "file_writer",
         "__version__": "version",
+        "add_columns": "column_changes",
         "col": "predicate",
+        "drop_columns": "column_changes",
         "from_parquet": "convert",
         "open": "file_reader:open_file",
         "read_table": "file_reader",
+        "select_columns": "column_changes",
         "to_parquet": "convert",
         "write_table": "file_writer",
     },
@@ -87,10 +91,13 @@ __all__ = [
     "WriteOptions",
     "Writer",
     "__version__",
+    "add_columns",
     "col",
+    "drop_columns",
     "from_parquet",
     "open",
     "read_table",
+    "select_columns",
     "to_parquet",
     "write_table",
 ]

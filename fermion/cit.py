@@ -3,6 +3,10 @@
 Entry ``i`` is where the CMB of column ``i`` starts and entry ``i + 1`` where it ends; equal
 neighbours mean a column that is null in every row and has no CMB. System columns follow the user's.
 
+A file with the feature EXT_CIT, whose columns were added, dropped or put in another order after it
+was written, has one EXTENDED_CIT_ENTRY a column instead: offset, length and checksum of its CMB,
+which may be anywhere before the tail region.
+
 A file whose settings say NO_CIT has none: each CMB then stands behind ``u32 length, u32 0``, padded
 to 8, with length 0 for a column that has no CMB, and finding one reads the whole CMB area.
 """
@@ -17,7 +21,15 @@ import numpy as np
 
 from fermion.errors import InvalidFileError
 from fermion.footer import Footer
-from fermion.layout import ALIGNMENT, CMB_LENGTH_MAX, align
+from fermion.layout import (
+    ALIGNMENT,
+    CMB_HEADER,
+    CMB_LENGTH_MAX,
+    CMB_TRAILER,
+    EXTENDED_CIT_ENTRY,
+    HEAD,
+    align,
+)
 from fermion.source import CountingSource
 from fermion.tail import TailRegion
 
@@ -33,6 +45,24 @@ def build_cit(cmb_offset: int, lengths: Sequence[int]) -> bytes:
     offsets = np.zeros(len(lengths) + 1, dtype="<u8")
     np.cumsum(np.asarray(lengths, dtype=np.uint64), out=offsets[1:])
     return (offsets + np.uint64(cmb_offset)).tobytes()
+
+
+def build_extended_cit(ranges: np.ndarray, checksums: np.ndarray) -> bytes:
+    """The table of a file whose columns were changed.
+
+    Parameters
+    ----------
+    ranges
+        ``int64``, shape (columns, 2): offset and length of each CMB; length 0 where there is none.
+    checksums
+        ``uint32``, shape (columns,): what the CMBs' trailers say.
+    """
+    entries = np.zeros(len(ranges), EXTENDED_CIT_ENTRY)
+    present = ranges[:, 1] > 0
+    entries["offset"][present] = ranges[present, 0]
+    entries["length"] = ranges[:, 1]
+    entries["crc"][present] = checksums[present]
+    return entries.tobytes()
 
 
 def build_unindexed(cmbs: Sequence[bytes]) -> bytes:
@@ -53,8 +83,23 @@ class ColumnRanges(Protocol):
         ``int64``, shape (columns, 2).
         """
 
+    def checksums(self, ordinals: Sequence[int] | np.ndarray) -> np.ndarray | None:
+        """What the trailer of each column's CMB must say, where the index knows.
+
+        ``uint32``, shape (columns,).
+        """
+
     def present(self) -> np.ndarray:
         """Whether each column has a CMB: bool, shape (user and system columns,)."""
+
+
+def open_cit(source: CountingSource, tail: TailRegion, footer: Footer, where: str) -> ColumnRanges:
+    """Whichever index of columns a file has."""
+    if footer.is_extended:
+        return ExtendedColumnIndex(tail, footer, where)
+    if footer.has_cit:
+        return ColumnIndexTable(tail, footer, where)
+    return UnindexedColumns(source, footer, where)
 
 
 class UnindexedColumns:
@@ -92,6 +137,10 @@ class UnindexedColumns:
         if self._found is None:
             self._found = self._walk()
         return self._found[np.asarray(ordinals, np.int64)]
+
+    def checksums(self, ordinals: Sequence[int] | np.ndarray) -> np.ndarray | None:
+        """Nothing: this index has none."""
+        return None
 
     def present(self) -> np.ndarray:
         """Whether each column has a CMB: bool, shape (user and system columns,)."""
@@ -146,7 +195,62 @@ class ColumnIndexTable:
                 f"column {ordinal} at {start} to {stop}, CMB area {low} to {high}"
             )
 
+    def checksums(self, ordinals: Sequence[int] | np.ndarray) -> np.ndarray | None:
+        """Nothing: this index has none."""
+        return None
+
     def present(self) -> np.ndarray:
         """Whether each column has a CMB: bool, shape (user and system columns,)."""
         table = self._tail.view(self._footer.cit_offset, self._footer.cit_length)
         return np.diff(np.frombuffer(table, "<u8")) != 0
+
+
+class ExtendedColumnIndex:
+    """Looks up CMB ranges where each column has an entry of its own."""
+
+    def __init__(self, tail: TailRegion, footer: Footer, where: str) -> None:
+        self._tail, self._footer, self._where = tail, footer, where
+
+    def _entries(self, ordinals: Sequence[int] | np.ndarray) -> np.ndarray:
+        wanted, size = np.asarray(ordinals, np.int64), EXTENDED_CIT_ENTRY.itemsize
+        if not len(wanted):
+            return np.zeros(0, EXTENDED_CIT_ENTRY)
+        base = self._footer.cit_offset
+        if len(wanted) <= BULK_COLUMNS:
+            views = [self._tail.view(base + size * each, size) for each in wanted.tolist()]
+            return np.frombuffer(b"".join(views), EXTENDED_CIT_ENTRY)
+        first, last = int(wanted.min()), int(wanted.max())
+        data = self._tail.view(base + size * first, size * (last - first + 1))
+        return np.frombuffer(data, EXTENDED_CIT_ENTRY)[wanted - first]
+
+    def ranges(self, ordinals: Sequence[int] | np.ndarray) -> np.ndarray:
+        """See `ColumnRanges.ranges`.
+
+        Raises
+        ------
+        InvalidFileError
+            For a CMB that lies outside the file's data and CMBs, or not at multiples of 8.
+        """
+        entries, stop = self._entries(ordinals), self._footer.tail_offset
+        offsets, lengths = entries["offset"], entries["length"]
+        outside = (offsets < HEAD.itemsize) | (offsets > stop)
+        outside |= lengths > stop - np.minimum(offsets, np.uint64(stop))
+        outside |= ((offsets | lengths) & (ALIGNMENT - 1)) != 0
+        outside |= lengths < CMB_HEADER.itemsize + CMB_TRAILER.itemsize
+        wrong = np.where(lengths == 0, (offsets != 0) | (entries["crc"] != 0), outside)
+        if wrong.any():
+            place = int(np.argmax(wrong))
+            raise InvalidFileError(
+                f"{self._where}: CIT: CMB of column {int(ordinals[place])}: expected a range "
+                f"within {HEAD.itemsize} to {stop}, found {offsets[place]}+{lengths[place]}"
+            )
+        return np.stack((offsets.astype(np.int64), lengths.astype(np.int64)), axis=1)
+
+    def checksums(self, ordinals: Sequence[int] | np.ndarray) -> np.ndarray | None:
+        """See `ColumnRanges.checksums`."""
+        return self._entries(ordinals)["crc"]
+
+    def present(self) -> np.ndarray:
+        """Whether each column has a CMB: bool, shape (user and system columns,)."""
+        count = self._footer.num_columns + self._footer.num_system_columns
+        return self.ranges(range(count))[:, 1] > 0

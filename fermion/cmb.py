@@ -93,6 +93,26 @@ class ChunkRecord:
     extension: dict[ExtTag, bytes] = field(default_factory=dict)
 
 
+def trailer_checksums(buffers: Sequence[memoryview], places: np.ndarray) -> np.ndarray:
+    """What the trailers of CMBs say, unverified.
+
+    Parameters
+    ----------
+    buffers, places
+        As `CountingSource.read_places` gives them; a CMB has its trailer, or no bytes at all.
+
+    Returns
+    -------
+    np.ndarray
+        ``uint32``, shape (blocks,); 0 where there are no bytes.
+    """
+    found = [
+        _HEADER.unpack_from(buffers[buffer], at + size - CMB_TRAILER.itemsize)[0] if size else 0
+        for buffer, at, size in places.tolist()
+    ]
+    return np.array(found, np.uint32)
+
+
 DEFAULT_CHUNK = ChunkRecord()
 ALL_NULL_CHUNK = ChunkRecord(length=ALL_NULL_LENGTH)
 

@@ -12,9 +12,14 @@ import pyarrow as pa
 
 from fermion.arrow_types import Node, column_node
 from fermion.batch_meta import STREAM_TYPES
-from fermion.cit import ColumnIndexTable, ColumnRanges, UnindexedColumns
-from fermion.cmb import ColumnBlock
-from fermion.errors import InvalidArgumentError, InvalidFileError, column_not_found
+from fermion.cit import ColumnRanges, open_cit
+from fermion.cmb import ColumnBlock, trailer_checksums
+from fermion.errors import (
+    ChecksumError,
+    InvalidArgumentError,
+    InvalidFileError,
+    column_not_found,
+)
 from fermion.footer import SIZE_MIN, Footer, parse_footer, parse_head, parse_sections
 from fermion.layout import (
     FIELD_ID_NONE,
@@ -72,11 +77,7 @@ class FileIndex:
         directory = parse_sections(sections, self.footer, self.where)
         self.sections = directory.sections
         self.tail = TailRegion(source, self.footer, directory, tail, size - len(tail))
-        self.cit: ColumnRanges = (
-            ColumnIndexTable(self.tail, self.footer, self.where)
-            if self.footer.has_cit
-            else UnindexedColumns(source, self.footer, self.where)
-        )
+        self.cit: ColumnRanges = open_cit(source, self.tail, self.footer, self.where)
         self._nodes: dict[int, Node] = {}
         self._shape_nodes: dict[int, Node] = {}
         self._fields: dict[int, pa.Field] = {}
@@ -270,6 +271,7 @@ class FileIndex:
             missing = np.unique(wanted[self._block_places[wanted, 0] == 0])
             if len(missing):
                 buffers, places = self._read_blocks(self.cit.ranges(missing))
+                self._check_trailers(missing, buffers, places)
                 places[:, 0] += len(self._block_buffers)
                 self._block_places[missing] = places
                 self._block_buffers += buffers
@@ -278,10 +280,27 @@ class FileIndex:
     def _read_blocks(self, ranges: np.ndarray) -> tuple[list[memoryview], np.ndarray]:
         footer = self.footer
         small = footer.cmb_length <= self.options.eager_load_threshold
+        small = small and not footer.is_extended  # other CMBs lie before the area
         if small and not self.source.source.is_local and len(ranges) > footer.num_columns // 10:
             area = self.source.read(footer.cmb_offset, footer.cmb_length)
             return [area], _places_within(ranges, footer.cmb_offset)
         return self.source.read_places(ranges)
+
+    def _check_trailers(
+        self, ordinals: np.ndarray, buffers: Sequence[memoryview], places: np.ndarray
+    ) -> None:
+        """Check that CMBs are those that the index speaks of, where it says so."""
+        checksums = self.cit.checksums(ordinals)
+        if checksums is None:
+            return
+        found = trailer_checksums(buffers, places)
+        wrong = np.flatnonzero((found != checksums) & (places[:, 2] > 0))
+        if len(wrong):
+            place = int(wrong[0])
+            raise ChecksumError(
+                f"{self.where}: CMB of column {ordinals[place]}: expected the checksum "
+                f"{checksums[place]:#010x}, found {found[place]:#010x}"
+            )
 
     def _block(self, ordinal: int, data: memoryview) -> ColumnBlock:
         footer = self.footer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
@@ -14,7 +14,7 @@ from fermion.checksum import crc32c
 from fermion.cit import build_cit, build_unindexed
 from fermion.cmb import ChunkRecord, build_cmb
 from fermion.column_writer import ColumnPlan, EncodedColumn
-from fermion.footer import Footer, build_footer, build_sections
+from fermion.footer import KNOWN_SIZES, Footer, build_footer, build_sections
 from fermion.layout import (
     FILE_STATISTICS_ENTRY,
     FOOTER,
@@ -98,35 +98,28 @@ class FileContents:
         cmbs = list(self._cmbs())
         indexed = not self.settings & Setting.NO_CIT
         area = b"".join(cmbs) if indexed else build_unindexed(cmbs)
-        start = cmb_offset + len(area)
-        tail, sections = bytearray(_padded(self.schema_area)), {}
-        for kind, data in self._sections():
-            sections[kind] = (start + len(tail), len(data))
-            tail += _padded(data)
         cit = build_cit(cmb_offset, [len(cmb) for cmb in cmbs]) if indexed else b""
-        cit_offset = start + len(tail) if indexed else cmb_offset
-        tail += cit
-        directory = build_sections(sections, bytes(tail))
-        end = start + len(tail)
-        footer = Footer(
-            schema_offset=start,
-            schema_length=len(self.schema_area),
-            cit_offset=cit_offset,
-            cit_length=len(cit),
+        footer = blank_footer(
             cmb_offset=cmb_offset,
             cmb_length=len(area),
-            sections_offset=end,
-            sections_length=len(directory),
             num_columns=len(self.plans),
             num_rows=sum(self.stripe_rows),
             num_stripes=len(self.stripe_rows),
             num_system_columns=int(self.batch_records is not None),
-            file_length=end + len(directory) + FOOTER.itemsize,
             settings=self.settings,
-            crc_sections=crc32c(directory),
-            created_by=created_by(),
         )
-        rest = bytes(tail) + directory + build_footer(footer)
+        statistics = b""
+        if any(self.statistics) and len(self.plans) <= FILE_STATISTICS_COLUMNS_MAX:
+            statistics = self._file_statistics()
+        sections = {
+            SectionKind.FIELD_IDS: build_field_ids(self.schema) or b"",
+            SectionKind.KEY_VALUE: encode_key_values(self.key_values),
+            SectionKind.FILE_STATISTICS: statistics,
+            SectionKind.SORT_ORDER: self.sort_order,
+            SectionKind.STRIPE_TABLE: build_stripe_table(self.stripe_rows),
+            SectionKind.NAME_INDEX: build_name_index(self.schema.names),
+        }
+        rest = build_end(footer, self.schema_area, sections, cit)
         return area + rest, len(rest)
 
     def _cmbs(self) -> Iterator[bytes]:
@@ -138,22 +131,6 @@ class FileContents:
         if self.batch_records is not None:
             yield build_cmb(STREAM_TYPES, self.stripe_rows, self.batch_records)
 
-    def _sections(self) -> Iterator[tuple[SectionKind, bytes]]:
-        ids = build_field_ids(self.schema)
-        if ids is not None:
-            yield SectionKind.FIELD_IDS, ids
-        if self.key_values:
-            yield SectionKind.KEY_VALUE, msgspec.json.encode(self.key_values)
-        if any(self.statistics) and len(self.plans) <= FILE_STATISTICS_COLUMNS_MAX:
-            yield SectionKind.FILE_STATISTICS, self._file_statistics()
-        if self.sort_order:
-            yield SectionKind.SORT_ORDER, self.sort_order
-        stripes = np.zeros(len(self.stripe_rows), STRIPE_ENTRY)
-        stripes["rowCount"] = self.stripe_rows
-        stripes["firstRow"][1:] = np.cumsum(self.stripe_rows)[:-1]
-        yield SectionKind.STRIPE_TABLE, stripes.tobytes()
-        yield SectionKind.NAME_INDEX, build_name_index(self.schema.names)
-
     def _file_statistics(self) -> bytes:
         entries = [
             (ordinal, int(found.flags), found.min, found.max, found.null_count)
@@ -161,6 +138,92 @@ class FileContents:
             if (found := self.statistics[ordinal].get((plan.node.name,))) is not None
         ]
         return np.array(entries, FILE_STATISTICS_ENTRY).tobytes()
+
+
+def blank_footer(
+    *,
+    cmb_offset: int,
+    cmb_length: int,
+    num_columns: int,
+    num_rows: int,
+    num_stripes: int,
+    num_system_columns: int,
+    settings: int,
+    incompat: int = 0,
+    sizes: tuple[int, ...] = KNOWN_SIZES,
+) -> Footer:
+    """A footer that does not say yet where what follows the CMB area is."""
+    return Footer(
+        schema_offset=0,
+        schema_length=0,
+        cit_offset=cmb_offset,
+        cit_length=0,
+        cmb_offset=cmb_offset,
+        cmb_length=cmb_length,
+        sections_offset=0,
+        sections_length=0,
+        num_columns=num_columns,
+        num_rows=num_rows,
+        num_stripes=num_stripes,
+        num_system_columns=num_system_columns,
+        file_length=0,
+        settings=settings,
+        crc_sections=0,
+        created_by=created_by(),
+        incompat=incompat,
+        sizes=sizes,
+    )
+
+
+def build_end(
+    footer: Footer, schema_area: bytes, sections: Mapping[SectionKind, bytes], cit: bytes
+) -> bytes:
+    """Tail region, section directory and footer: all that follows the CMB area.
+
+    Parameters
+    ----------
+    footer
+        A `blank_footer`; where things are is filled in.
+    sections
+        Those that are empty are left out, but for the stripe table.
+    cit
+        Empty for a file without one.
+    """
+    start = footer.tail_offset
+    tail, places = bytearray(_padded(schema_area)), {}
+    for kind, data in sections.items():
+        if data or kind is SectionKind.STRIPE_TABLE:
+            places[kind] = (start + len(tail), len(data))
+            tail += _padded(data)
+    cit_offset = start + len(tail) if footer.has_cit else footer.cit_offset
+    tail += cit
+    directory = build_sections(places, bytes(tail))
+    end = start + len(tail)
+    whole = replace(
+        footer,
+        schema_offset=start,
+        schema_length=len(schema_area),
+        cit_offset=cit_offset,
+        cit_length=len(cit),
+        sections_offset=end,
+        sections_length=len(directory),
+        file_length=end + len(directory) + FOOTER.itemsize,
+        crc_sections=crc32c(directory),
+    )
+    return bytes(tail) + directory + build_footer(whole)
+
+
+def build_stripe_table(stripe_rows: Sequence[int]) -> bytes:
+    """The section STRIPE_TABLE."""
+    stripes = np.zeros(len(stripe_rows), STRIPE_ENTRY)
+    stripes["rowCount"] = stripe_rows
+    stripes["firstRow"][1:] = np.cumsum(stripe_rows)[:-1]
+    return stripes.tobytes()
+
+
+def encode_key_values(key_values: Mapping[str, str]) -> bytes:
+    """The section KEY_VALUE; nothing where there are no metadata."""
+    return msgspec.json.encode(key_values) if key_values else b""
 
 
 def _padded(data: bytes) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -109,9 +109,9 @@ class Writer:
         self._path = where
         self._schema_area = build_schema_area(schema)
         self._sink = open_sink(path, durable=self.options.durable, storage_options=storage_options)
-        self._put(build_head())
+        self._begin()
 
-    def __enter__(self) -> Writer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -124,6 +124,9 @@ class Writer:
             self.close()
         elif kind is not None:
             self.abort()
+
+    def _begin(self) -> None:
+        self._put(build_head())
 
     def write(self, data: Any) -> None:
         """Append rows from any Arrow producer.

@@ -13,6 +13,7 @@ from fermion.errors import ChecksumError, InvalidFileError, UnsupportedVersionEr
 from fermion.layout import (
     CMB_LENGTH_MAX,
     COLUMNS_MAX,
+    EXTENDED_CIT_ENTRY,
     FOOTER,
     FOOTER_CRC_SPAN,
     FULL_CHUNK_DESC,
@@ -52,7 +53,7 @@ KNOWN_SIZES = tuple(
 )
 SIZE_MIN = HEAD.itemsize + FOOTER.itemsize
 # A plain number: the complement of a flag leaves out the bits that have no name yet.
-SUPPORTED_INCOMPAT = 0
+SUPPORTED_INCOMPAT = int(Incompat.EXT_CIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,11 @@ class Footer:
     def has_cit(self) -> bool:
         """Whether there is a CIT; without one, CMBs follow each other behind their lengths."""
         return not self.settings & Setting.NO_CIT
+
+    @property
+    def is_extended(self) -> bool:
+        """Whether entries of the CIT say where a CMB ends, too: columns were changed."""
+        return bool(self.incompat & Incompat.EXT_CIT)
 
     @property
     def is_sorted(self) -> bool:
@@ -259,10 +265,12 @@ def _check_regions(footer: Footer, file_size: int, where: str) -> None:
 
 def _cit_fits(footer: Footer, num_cmbs: int) -> bool:
     if not footer.has_cit:
-        return footer.cit_offset == footer.cmb_offset and footer.cit_length == 0
+        nothing = footer.cit_offset == footer.cmb_offset and footer.cit_length == 0
+        return nothing and not footer.is_extended
     inside = footer.tail_offset <= footer.cit_offset
     inside &= footer.cit_offset + footer.cit_length <= footer.sections_offset
-    return inside and footer.cit_length == 8 * (num_cmbs + 1)
+    length = EXTENDED_CIT_ENTRY.itemsize * num_cmbs if footer.is_extended else 8 * (num_cmbs + 1)
+    return inside and footer.cit_length == length
 
 
 def parse_head(data: memoryview, *, where: str) -> None:

@@ -162,6 +162,7 @@ FILE_STATISTICS_ENTRY = _struct(
     ("max", "<i8", 16),
     ("nullCount", "<u8", 24),
 )
+EXTENDED_CIT_ENTRY = _struct(16, ("offset", "<u8", 0), ("length", "<u4", 8), ("crc", "<u4", 12))
 SORT_KEY = _struct(8, ("ordinal", "<u4", 0), ("flags", "<u4", 4))
 
 

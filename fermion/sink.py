@@ -10,12 +10,13 @@ import os
 import uuid
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fermion.source import PathLike, resolve
+from fermion.source import LocalSource, PathLike, Source, resolve
 
 if TYPE_CHECKING:
     import fsspec
 
 BUFFER_BYTES = 4 * 1024 * 1024
+COPY_BYTES = 8 * 1024 * 1024
 
 
 class Sink(Protocol):
@@ -47,6 +48,23 @@ class LocalSink:
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Append bytes, through a buffer of 4 MiB."""
         self._file.write(data)
+
+    def copy(self, descriptor: int, length: int) -> int:
+        """Copy the first bytes of an open file, before anything is written here.
+
+        Returns
+        -------
+        How many were copied: none where the kernel has no way to.
+        """
+        done = 0
+        copy = getattr(os, "copy_file_range", None)  # Linux
+        with contextlib.suppress(OSError):
+            while copy is not None and done < length:
+                moved = copy(descriptor, self._file.fileno(), length - done, offset_src=done)
+                if not moved:
+                    break
+                done += moved
+        return done
 
     def commit(self) -> None:
         """Flush, synchronise and rename to the final name (replacing what was there)."""
@@ -125,6 +143,20 @@ class StreamSink:
 
     def abort(self) -> None:
         """Nothing can be taken back; the bytes lack a footer and are no valid file."""
+
+
+def copy_start(source: Source, sink: Sink, length: int) -> None:
+    """Write the first bytes of a file to a sink that has none yet.
+
+    Between local files the kernel copies, where it can without moving a byte (reflinks).
+    """
+    at = 0
+    if isinstance(source, LocalSource) and isinstance(sink, LocalSink):
+        at = sink.copy(source.descriptor, length)
+    while at < length:
+        data = source.read(at, min(COPY_BYTES, length - at))
+        sink.write(data)
+        at += len(data)
 
 
 def open_sink(

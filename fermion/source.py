@@ -94,6 +94,11 @@ class LocalSource:
             data += more
         return memoryview(data)
 
+    @property
+    def descriptor(self) -> int:
+        """The open file, for reads that leave its position alone."""
+        return self._descriptor
+
     def close(self) -> None:
         """Close the descriptor; a second call does nothing."""
         descriptor, self._descriptor = self._descriptor, -1

@@ -30,6 +30,9 @@ class Feature:
         Key/value metadata.
     filter
         A filter that selects some rows.
+    added
+        Columns that are added after the file was written; one more is dropped, and all are put in
+        another order.
     """
 
     table: pa.Table
@@ -37,9 +40,23 @@ class Feature:
     batches: Sequence[tuple[int | None, int]] | None = None
     metadata: dict[str, str] = field(default_factory=dict)
     filter: str | None = None
+    added: Sequence[str] = ()
 
     def write(self, sink: Any) -> None:
         """Write the file to anything that a writer takes."""
+        if not self.added:
+            self._write(sink)
+            return
+        first, second = io.BytesIO(), io.BytesIO()
+        old = [name for name in self.table.column_names[::-1] if name not in self.added]
+        rows = self.table.select(old).append_column("dropped", [range(self.table.num_rows)])
+        replace(self, table=rows)._write(first)
+        new = self.table.select(self.added)
+        fermion.add_columns(first.getvalue(), new, destination=second)
+        columns = [(*old, "dropped", *self.added).index(name) for name in self.table.column_names]
+        fermion.select_columns(second.getvalue(), columns, destination=sink)
+
+    def _write(self, sink: Any) -> None:
         options = fermion.WriteOptions(**self.options)
         with fermion.Writer(
             sink, self.table.schema, options=options, key_value_metadata=self.metadata

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -328,6 +329,24 @@ def _no_column_index() -> Feature:
     return Feature(pa.table(columns), {"column_index": False}, filter="a < 5")
 
 
+def _changed_columns() -> Feature:
+    columns = {
+        "new": pa.array([f"text {i}" for i in range(ROWS)]),
+        "old": with_nulls(range(ROWS), pa.int32()),
+        "new_null": pa.nulls(ROWS, pa.string()),
+        "old_null": pa.nulls(ROWS, pa.int8()),
+        "new_list": pa.array([[i] * (i % 3) for i in range(ROWS)], _INTS),
+        "old_list": pa.array([[str(i)] if i % 5 else None for i in range(ROWS)]),
+    }
+    options = {"page_rows_max": 4, "stripe_rows": 10}
+    added = ["new", "new_null", "new_list"]
+    return Feature(pa.table(columns), options, filter="new = 'text 11'", added=added)
+
+
+def _changed_batches() -> Feature:
+    return replace(_batches(), added=["a"])
+
+
 def _aligned() -> Feature:
     count = 20
     columns = {
@@ -377,6 +396,8 @@ FEATURES: dict[str, Callable[[], Feature]] = {
     "counts_and_long_bounds": _counts_and_long_bounds,
     "sort_order": _sort_order,
     "no_column_index": _no_column_index,
+    "changed_columns": _changed_columns,
+    "changed_batches": _changed_batches,
     "aligned": _aligned,
     "checksum_crc32": _checksum("crc32"),
     "checksum_none": _checksum("none"),

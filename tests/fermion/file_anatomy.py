@@ -18,6 +18,7 @@ from fermion.layout import (
     ALL_NULL_LENGTH,
     CMB_HEADER,
     CMB_TRAILER,
+    EXTENDED_CIT_ENTRY,
     FILE_STATISTICS_ENTRY,
     FOOTER,
     FOOTER_CRC_SPAN,
@@ -41,6 +42,7 @@ from fermion.layout import (
     Codec,
     DescType,
     ExtTag,
+    Incompat,
     SectionKind,
     Setting,
     ShapeIds,
@@ -86,6 +88,8 @@ class Anatomy:
     records
         (offset of a checksum, offset, length) of what extension records speak of: bloom filters
         and global dictionaries.
+    entries
+        Offsets of checksums in an extended CIT, and of those that they repeat.
     regions
         (offset, length) of whatever else is worth changing: sections, schema area.
     """
@@ -97,6 +101,7 @@ class Anatomy:
         self.blocks: list[tuple[int, int]] = []
         self.records: list[tuple[int, int, int]] = []
         self.regions: list[tuple[int, int]] = []
+        self.entries: list[tuple[int, int]] = []
         self._one(HEAD, 0)
         footer = self._one(FOOTER, len(data) - FOOTER.itemsize)
         if footer is not None:
@@ -148,11 +153,24 @@ class Anatomy:
         if int(footer["settings"]) & Setting.NO_CIT:
             self._unindexed(int(footer["cmb_offset"]), count - 1)
             return
+        if int(footer["incompat"]) & Incompat.EXT_CIT:
+            self._extended(int(footer["cit_offset"]), count - 1)
+            return
         table = self._many(CIT_ENTRY, int(footer["cit_offset"]), count)["offset"].tolist()
         for start, stop in pairwise(table):
             if start < stop <= len(self._data):
                 self.blocks.append((start, stop - start))
                 self._block(start)
+
+    def _extended(self, at: int, count: int) -> None:
+        entries = self._many(EXTENDED_CIT_ENTRY, at, count)
+        crc = (EXTENDED_CIT_ENTRY.fields or {})["crc"][1]
+        for place, (offset, length, _) in enumerate(entries.tolist()):
+            if CMB_TRAILER.itemsize <= length <= len(self._data) - offset:
+                self.blocks.append((offset, length))
+                entry = at + EXTENDED_CIT_ENTRY.itemsize * place
+                self.entries.append((entry + crc, offset + length - CMB_TRAILER.itemsize))
+                self._block(offset)
 
     def _unindexed(self, at: int, count: int) -> None:
         for _ in range(min(count, PLACES_MAX)):
@@ -252,12 +270,19 @@ def repair(data: bytearray) -> None:
     for offset, length in found.blocks:
         if length >= CMB_TRAILER.itemsize:
             put(data, offset + length - 8, crc32c(data[offset : offset + length - 8]))
-    _repair_tail(data, found.footer)
+    for entry, trailer in found.entries:
+        data[entry : entry + 4] = data[trailer : trailer + 4]
+    repair_tail(data, found.footer)
+
+
+def repair_tail(data: bytearray, footer: Any) -> None:
+    """Put the checksums of tail region, section directory and footer right, and no others."""
+    _repair_sections(data, footer)
     at = len(data) - FOOTER.itemsize
     put(data, at + FOOTER_CRC_SPAN, crc32c(data[at : at + FOOTER_CRC_SPAN]))
 
 
-def _repair_tail(data: bytearray, footer: Any) -> None:
+def _repair_sections(data: bytearray, footer: Any) -> None:
     start = int(footer["cmb_offset"]) + int(footer["cmb_length"])
     stop, length = int(footer["sections_offset"]), int(footer["sections_length"])
     if not start <= stop <= stop + length <= len(data) or length < SECTIONS_HEADER.itemsize:

@@ -91,7 +91,8 @@ class File:
         ) = struct.unpack_from("<QQQQQQQIIQIIQQQII", footer)
         assert file_length == len(data)
         self.aligned = bool(self._settings & 8)
-        assert incompat == 0
+        assert incompat in (0, 1)
+        self._extended = incompat == 1
         self._sizes = struct.unpack_from("<5H", footer, 112)
         self._sections = self._read_sections(sections_offset, sections_length, footer)
         self.key_values = json.loads(self._section(3) or b"{}")
@@ -211,9 +212,20 @@ class File:
                 found.append(self.data[at + 8 : at + 8 + length])
                 at = align(at + 8 + length)
             return found
+        if self._extended:
+            assert self._cit_length == 16 * columns
+            return [self._extended_block(self._cit_offset + 16 * i) for i in range(columns)]
         ends = struct.unpack_from(f"<{columns + 1}Q", self.data, self._cit_offset)
         assert ends[-1] == self._cmb_offset + self._cmb_length
         return [self.data[low:high] for low, high in itertools.pairwise(ends)]
+
+    def _extended_block(self, entry: int) -> bytes:
+        offset, length, crc = struct.unpack_from("<QII", self.data, entry)
+        block = self.data[offset : offset + length]
+        assert offset % 8 == length % 8 == 0
+        assert len(block) == length
+        assert crc == (struct.unpack_from("<I", block, length - 8)[0] if length else offset)
+        return block
 
     def column(self, ordinal: int) -> pa.ChunkedArray:
         """A column in its storage type."""

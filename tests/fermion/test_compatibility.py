@@ -88,7 +88,7 @@ def test_another_major_version_in_the_head_is_refused(stored):
         fermion.open(head)
 
 
-@pytest.mark.parametrize(("bit", "name"), [(0, "EXT_CIT"), (2, "ENCRYPTED"), (31, "unknown")])
+@pytest.mark.parametrize(("bit", "name"), [(1, "SPLIT_STRUCT"), (2, "ENCRYPTED"), (31, "unknown")])
 def test_an_unknown_feature_is_refused_by_its_bit(stored, bit, name):
     with pytest.raises(UnsupportedVersionError, match=rf"bit {bit} \({name}\)"):
         fermion.open(with_footer(stored, incompat=1 << bit))

@@ -31,6 +31,7 @@ from fermion.layout import (
     SHAPE_BLOCK,
     STRIPE_META,
     TAIL_BLOCK_BYTES,
+    Incompat,
     Setting,
     align,
 )
@@ -65,6 +66,7 @@ CI_FEATURES: dict[str, list[str] | None] = {
     "lz4": ["text", "number"],
     "bloom_filters": ["text", "money"],
     "no_column_index": None,
+    "changed_columns": None,
     "aligned": ["plain", "flag", "coded"],
 }
 UNCHECKED = "checksum_none"  # nothing says that its pages are damaged
@@ -149,12 +151,16 @@ def unprotected(stored: bytes) -> set[int]:
     """Offsets that no checksum covers: the head but for its magic, the minor version, padding."""
     footer = np.frombuffer(stored, FOOTER, 1, len(stored) - FOOTER.itemsize)[0]
     found = Anatomy(stored)
+    start = int(footer["cmb_offset"])
     places = found.pages + [place for _, *place in found.records]
+    places += [(offset, length) for offset, length in found.blocks if offset < start]
     data_end = max(map(sum, places), default=HEAD.itemsize)
-    assert footer["cmb_offset"] == align(data_end)
     minor = len(stored) - FOOTER.itemsize + 246
-    gaps = {*range(HEAD.itemsize, int(footer["cmb_offset"]))}
+    gaps = {*range(HEAD.itemsize, start)}
     gaps -= {offset for start, length in places for offset in range(start, start + length)}
+    if int(footer["incompat"]) & Incompat.EXT_CIT:  # columns that were dropped leave gaps
+        return {*range(10, 16), minor, minor + 1, *gaps}
+    assert start == align(data_end)
     start = ALIGNED_PAGE_START if int(footer["settings"]) & Setting.ALIGN64 else HEAD.itemsize
     assert gaps == {*range(HEAD.itemsize, start), *range(data_end, int(footer["cmb_offset"]))}
     return {*range(10, 16), minor, minor + 1, *gaps}
