@@ -26,6 +26,10 @@ def coalesce(
         ``int64``, shape (m, 2): offset and length of each contiguous read, in file order; and
         ``int64``, shape (n,): the request that holds each range, -1 for an empty one.
     """
+    if len(ranges) and ranges[:, 1].all():  # few that lie together are one request
+        start, stop = int(ranges[:, 0].min()), int(ranges.sum(1).max())
+        if stop - start <= min(gap_bytes_max, span_bytes_max):
+            return np.array([[start, stop - start]], np.int64), np.zeros(len(ranges), np.int64)
     members = np.full(len(ranges), -1, np.int64)
     order = np.flatnonzero(ranges[:, 1])
     order = order[np.argsort(ranges[order, 0], kind="stable")]

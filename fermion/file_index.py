@@ -38,6 +38,8 @@ from fermion.source import CountingSource
 from fermion.tail import TailRegion
 
 REMOTE_PREFETCH_BYTES = 512 * 1024
+LAYOUT_BYTES_MAX = 8 * 1024
+"""Of a file whose columns are remembered for others like it."""
 
 
 class FileIndex:
@@ -201,6 +203,20 @@ class FileIndex:
             field = self.schema_area.shape(shape).with_name(name)
             node = self._shape_nodes[shape] = column_node(field, where=self.where)
         return node
+
+    @cached_property
+    def layout(self) -> bytes | None:
+        """What names, shapes and field ids depend on: files alike have the same; None if long."""
+        footer, ids = self.footer, self._field_ids
+        places = [(footer.schema_offset, footer.schema_length)]
+        places += [place for place in (self.sections.get(SectionKind.NAME_INDEX), ids) if place]
+        if sum(length for _, length in places) > LAYOUT_BYTES_MAX:
+            return None
+        kinds = bytes([footer.is_batch, ids is not None])
+        return kinds + b"".join(
+            length.to_bytes(4, "little") + self.tail.view(offset, length)
+            for offset, length in places
+        )
 
     def find(self, name: str) -> int:
         """The ordinal of the one column of this name.

@@ -56,6 +56,21 @@ def _fixed(node: Node) -> Form | None:
     return (ord("V"), node.physical.width) if node.physical.width else None
 
 
+FORMS_KNOWN_MAX = 1024
+_forms: dict[int, tuple[pa.DataType, Form | None]] = {}
+"""By identity of the type, which all columns of a shape share and which is kept alive here."""
+
+
+def _form(node: Node) -> Form | None:
+    """`flat_form`, remembered: files of a table share their types too."""
+    known = _forms.get(id(node.type))
+    if known is None:
+        if len(_forms) >= FORMS_KNOWN_MAX:
+            _forms.clear()
+        known = _forms[id(node.type)] = (node.type, flat_form(node))
+    return known[1]
+
+
 class FlatColumns:
     """Reads flat columns of a file.
 
@@ -74,8 +89,6 @@ class FlatColumns:
         self._is_suited = not self._verify or kind in (ChecksumKind.NONE, ChecksumKind.CRC32C)
         self._verify &= kind is ChecksumKind.CRC32C
         self._borrow = bool(index.footer.settings & Setting.ALIGN64)
-        # By identity of the type, which all columns of a shape share and which is kept alive here.
-        self._forms: dict[int, tuple[pa.DataType, Form | None]] = {}
 
     def arrays(
         self, columns: Sequence[tuple[int, Node]], stripe: int
@@ -93,7 +106,7 @@ class FlatColumns:
             None for a column that has to be read otherwise, and what was fetched for such columns.
         """
         found: list[pa.Array | None] = [None] * len(columns)
-        forms = [self._form(node) for _, node in columns]
+        forms = [_form(node) for _, node in columns]
         flat = [place for place, form in enumerate(forms) if form is not None]
         if not flat or not self._is_suited:
             return found, {}
@@ -133,12 +146,6 @@ class FlatColumns:
                 ranges[left].tolist(), places[left].tolist(), strict=True
             )
         }
-
-    def _form(self, node: Node) -> Form | None:
-        known = self._forms.get(id(node.type))
-        if known is None:
-            known = self._forms[id(node.type)] = (node.type, flat_form(node))
-        return known[1]
 
     def _decode(
         self,

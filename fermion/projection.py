@@ -64,11 +64,33 @@ def project(index: FileIndex, columns: Sequence[ColumnName] | None) -> list[Proj
     ------
     ColumnNotFoundError, InvalidArgumentError
     """
+    if isinstance(columns, str):
+        raise InvalidArgumentError(f"columns={columns!r}: expected a list of names")
+    layout = index.layout
+    if layout is None:
+        return _project(index, columns)
+    key = layout, None if columns is None else tuple(columns)
+    try:
+        known = _known.get(key)
+    except TypeError:  # a name that can't be hashed is none
+        return _project(index, columns)
+    if known is None:
+        known = tuple(_project(index, columns))
+        while len(_known) >= FILES_KNOWN_MAX:
+            _known.pop(next(iter(_known)), None)
+        _known[key] = known
+    return list(known)
+
+
+FILES_KNOWN_MAX = 128
+_known: dict[tuple[bytes, tuple[ColumnName, ...] | None], tuple[Projected, ...]] = {}
+"""Results of `project`, by the layout of the file: a table's files are mostly alike."""
+
+
+def _project(index: FileIndex, columns: Sequence[ColumnName] | None) -> list[Projected]:
     if columns is None:
         ordinals = range(index.footer.num_columns)
         return list(map(Projected, ordinals, index.all_fields(), index.all_trees()))
-    if isinstance(columns, str):
-        raise InvalidArgumentError(f"columns={columns!r}: expected a list of names")
     wanted: dict[int | str, list[tuple[str, ...]]] = {}
     for column in columns:
         if index.footer.is_batch and column in VIRTUAL_COLUMNS:

@@ -310,6 +310,12 @@ class CountingSource:
             At least one buffer, and ``int64``, shape (n, 3): in which buffer each range lies, from
             which byte on, and its length.
         """
+        first, end = _span(ranges)
+        if end and self._holds(first, end - first):
+            places = np.zeros((len(ranges), 3), np.int64)
+            places[:, 1] = np.where(ranges[:, 1] > 0, ranges[:, 0] - self._held_offset, 0)
+            places[:, 2] = ranges[:, 1]
+            return [self._held], places
         requests, members = coalesce(
             ranges, gap_bytes_max=self.gap_bytes_max, span_bytes_max=self.span_bytes_max
         )
@@ -334,3 +340,11 @@ class CountingSource:
                 stats.bytes_requested + requested,
                 stats.bytes_used + used,
             )
+
+
+def _span(ranges: np.ndarray) -> tuple[int, int]:
+    """First byte and end of ranges (offset and length each); 0 and 0 if all are empty."""
+    filled = ranges if ranges[:, 1].all() else ranges[ranges[:, 1] > 0]
+    if not len(filled):
+        return 0, 0
+    return int(filled[:, 0].min()), int(filled.sum(1).max())

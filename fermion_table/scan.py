@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 
+SMALL_FILE_BYTES = 64 * 1024
+"""Threads over local files that are smaller pass Python's lock to and fro, and gain nothing."""
 FILES_AHEAD = 2
 """Files that are read ahead of what the threads are busy with."""
 
@@ -364,6 +366,8 @@ def _read_all(
     reader: SplitReader, splits: Sequence[Split], threads: int
 ) -> Iterator[pa.RecordBatch]:
     """The batches of all splits in order; one big file is decoded by several threads."""
+    if len(splits) > 1 and _are_small(splits):
+        threads = 1
     if threads == 1 or len(splits) < 2:
         for split in splits:
             yield from reader.read(split, threads=threads)
@@ -374,6 +378,13 @@ def _read_all(
 
     for batches in _map_ordered(read, splits, threads):
         yield from batches
+
+
+def _are_small(splits: Sequence[Split]) -> bool:
+    """Whether threads are of no use, as files are local and small."""
+    if "://" in splits[0].location:
+        return False
+    return sum(split.size for split in splits) < SMALL_FILE_BYTES * len(splits)
 
 
 def _map_ordered(

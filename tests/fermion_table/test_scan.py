@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 import fermion
 from fermion import col
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
-from fermion_table import Table
+from fermion_table import Table, scan
 from fermion_table.column_selection import select_columns
 from fermion_table.schema import field_to_arrow
 from tests.equality import assert_logically_equal
@@ -283,3 +284,21 @@ def test_pruning_changes_no_answer(tmp_path_factory, dtype, seed, operator):
     assert scan.to_arrow().column("n").to_pylist() == wanted.column("n").to_pylist()
     assert scan.count() == wanted.num_rows
     assert_logically_equal(scan.to_arrow(), wanted)
+
+
+def test_small_local_files_are_read_without_threads(
+    table_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would only pass Python's lock to and fro."""
+    table = Table.create(table_path, pa.schema({"a": pa.int64()}), durability="fast")
+    for number in range(3):
+        table.append({"a": [number]})
+
+    def refuse(*arguments: Any) -> None:
+        raise AssertionError("a thread")
+
+    monkeypatch.setattr(scan, "ThreadPoolExecutor", refuse)
+    assert table.scan(threads=4).to_arrow()["a"].to_pylist() == [0, 1, 2]
+    monkeypatch.setattr(scan, "SMALL_FILE_BYTES", 0)
+    with pytest.raises(AssertionError, match="a thread"):
+        table.scan(threads=4).to_arrow()
