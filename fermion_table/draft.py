@@ -98,6 +98,7 @@ class Draft:
         self.base = base
         self.schemas = SchemaVersions(store, base)
         self.schema = self.schemas.current
+        self.new_schema: TableSchema | None = None
         self.added: dict[str, Entry] = {}
         self.removed: dict[str, Entry] = {}
         self.deleted: dict[str, BitMap64] = {}
@@ -109,6 +110,11 @@ class Draft:
     def is_empty(self) -> bool:
         """Whether nothing changes."""
         return not (self.added or self.removed or self.deleted)
+
+    def take_schema(self, schema: TableSchema) -> None:
+        """What the schema is from here on; files removed or rewritten before keep theirs."""
+        if schema.id != self.schema.id:
+            self.schema = self.new_schema = schema
 
     def add(self, entries: Iterable[Entry]) -> None:
         """New files."""

@@ -162,7 +162,9 @@ class Publisher:
             return made(newer, schema, restated(written, current, entries))
 
         def made(on: Snapshot, schema: TableSchema | None, added: Sequence[Entry]) -> CommitRequest:
-            return replace(_request("append", words), base=on, schema=_new(schema), added=added)
+            return replace(
+                _request("append", words), base=on, schema=stored_schema(schema), added=added
+            )
 
         return self._published(made(base, written, entries), entries, redo)
 
@@ -179,7 +181,7 @@ class Publisher:
             return replace(
                 _request("schema", words),
                 base=base,
-                schema=_new(schema),
+                schema=stored_schema(schema),
                 depends_on=_always if _requires_more(current, schema) else None,
             )
 
@@ -249,7 +251,8 @@ def _request(kind: str, words: CommitWords) -> CommitRequest:
     )
 
 
-def _new(schema: TableSchema | None) -> NewSchema | None:
+def stored_schema(schema: TableSchema | None) -> NewSchema | None:
+    """A schema version as a commit takes it."""
     return None if schema is None else NewSchema(schema.id, encode_schema(schema))
 
 

@@ -15,10 +15,11 @@ from fermion_table.draft import Draft, Matched, mask_within, write_all
 from fermion_table.errors import CommitConflict
 from fermion_table.filters import TableFilter, table_filter
 from fermion_table.manifest import Entry
-from fermion_table.publishing import misfit
+from fermion_table.publishing import Publisher, SchemaMerge, misfit, restated
 from fermion_table.row_selection import filter_rows
 from fermion_table.scan_plan import plan_scan
 from fermion_table.schema import TableSchema
+from fermion_table.schema_update import merge_columns
 from fermion_table.snapshot import Kind
 
 
@@ -86,6 +87,54 @@ class Addition:
                     theirs=f"schema {draft.schema.id}",
                 )
         draft.add(self.entries)
+
+    def concerns(self, entry: Entry, draft: Draft) -> bool:
+        """New rows depend on nothing."""
+        return False
+
+    def describe(self) -> str:
+        """Nothing to say."""
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class MergingAddition:
+    """New files, and the columns that they add to the schema.
+
+    Attributes
+    ----------
+    entries
+        The files; stored already.
+    merge
+        What they were written with.
+    publisher
+        Of the branch.
+    """
+
+    entries: tuple[Entry, ...]
+    merge: SchemaMerge
+    publisher: Publisher
+    kind: Kind = "append"
+    scope: Partitions | None = frozenset()
+
+    def apply(self, draft: Draft) -> None:
+        """Add the columns and the files.
+
+        Raises
+        ------
+        CommitConflict
+            Another commit has changed a column that they have.
+        SchemaMismatch
+            The columns do not fit the schema any more.
+        """
+        if draft.base.id == self.merge.base.id:
+            draft.take_schema(self.merge.schema)
+            draft.add(self.entries)
+            return
+        changes = merge_columns(draft.schema, self.merge.data)
+        schema = self.publisher.changed_schema(draft.base, changes) or draft.schema
+        draft.take_schema(schema)
+        draft.add(restated(self.merge.schema, schema, self.entries))
 
     def concerns(self, entry: Entry, draft: Draft) -> bool:
         """New rows depend on nothing."""

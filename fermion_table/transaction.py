@@ -17,8 +17,21 @@ from fermion_table.draft import Draft, FindingCache
 from fermion_table.errors import CommitConflict
 from fermion_table.manifest import Entry
 from fermion_table.manifest_store import added_entries
-from fermion_table.publishing import CommitWords, Publisher, misfit
-from fermion_table.row_changes import Addition, Deletion, Replacement, RowChange, Update
+from fermion_table.publishing import (
+    CommitWords,
+    Publisher,
+    SchemaMerge,
+    misfit,
+    stored_schema,
+)
+from fermion_table.row_changes import (
+    Addition,
+    Deletion,
+    MergingAddition,
+    Replacement,
+    RowChange,
+    Update,
+)
 from fermion_table.schema_store import load_table_schema
 from fermion_table.snapshot import Kind, SchemaReference, Snapshot
 
@@ -108,13 +121,24 @@ class Transaction:
         self._add_written(list(messages))
 
     def overwrite_written(
-        self, messages: Iterable[WriterMessage], *, filter: Any = None, dynamic: bool = False
+        self,
+        messages: Iterable[WriterMessage],
+        *,
+        filter: Any = None,
+        dynamic: bool = False,
+        merge: SchemaMerge | None = None,
     ) -> None:
-        """Put the files of writers in the place of rows (see `Table.overwrite`); for engines."""
+        """Put the files of writers in the place of rows (see `Table.overwrite`); for engines.
+
+        Parameters
+        ----------
+        merge
+            Of `Table.plan_merge`, where the writers wrote its schema: becomes the table's.
+        """
         self._check_overwrite(filter, dynamic)
         written = list(messages)
         self._replace([entry for each in written for entry in each.entries], filter, dynamic)
-        self._add_written(written)
+        self._add_written(written, merge)
 
     def commit(self) -> Snapshot:
         """Publish everything as one snapshot.
@@ -191,6 +215,7 @@ class Transaction:
             removed=removed,
             base=draft.base,
             scope=_scope_of(changes),
+            schema=stored_schema(draft.new_schema),
             depends_on=None if kind == "append" else depends_on,
             accepts_schema=self._misfit if kind == "append" else None,
             message=words.message if words.message is not None else said or None,
@@ -235,14 +260,20 @@ class Transaction:
         self._written.update(entry.path for entry in listed)
         self._make(Addition(listed, self._draft.schema))
 
-    def _add_written(self, messages: Sequence[WriterMessage]) -> None:
+    def _add_written(
+        self, messages: Sequence[WriterMessage], merge: SchemaMerge | None = None
+    ) -> None:
         self._written.update(entry.path for each in messages for entry in each.entries)
         uuid = self._draft.base.table_uuid
         for each in messages:
             if each.table_uuid and each.table_uuid != uuid:
                 where = self._publisher.store.location
                 raise InvalidArgumentError(f"{where}: a message of another table")
-            self._make(Addition(each.entries, self._draft.schemas[each.schema_id]))
+            if merge is None:
+                self._make(Addition(each.entries, self._draft.schemas[each.schema_id]))
+        if merge is not None:
+            entries = tuple(entry for each in messages for entry in each.entries)
+            self._make(MergingAddition(entries, merge, self._publisher))
 
     def _writer(self) -> DataWriter:
         self._enter()

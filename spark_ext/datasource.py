@@ -181,11 +181,7 @@ class FermionWriter(DataSourceArrowWriter):
             )
         self._merge: SchemaMerge | None = None
         if options.merge_schema:
-            merge = planned_merge(table, schema, None)
-            if overwrite:
-                table.commit([], merge=merge, message="columns of a data frame to overwrite with")
-            else:
-                self._merge = merge
+            self._merge = planned_merge(table, schema, None)
         written = table.schema if self._merge is None else self._merge.schema
         columns = check_columns(table, schema, None, schema=written)
         self._task = WriteTask(writer_factory(table, written), columns)
@@ -203,7 +199,8 @@ class FermionWriter(DataSourceArrowWriter):
         }
         table, written = self._table(), _messages(messages)
         if self._overwrite:
-            commit_overwrite(table, written, options.replace_where, options.dynamic, **name)
+            where, dynamic = options.replace_where, options.dynamic
+            commit_overwrite(table, written, where, dynamic, self._merge, **name)
         else:
             table.commit(written, merge=self._merge, **name)
 

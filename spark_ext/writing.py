@@ -150,7 +150,7 @@ def overwrite(
     batch_id_column, cluster, message, properties, commit_user, commit_identifier, storage_options
         As for `append`.
     schema_mode
-        ``merge`` adds the frame's unknown columns to the table, in a snapshot before.
+        ``merge`` adds the frame's unknown columns to the table, in the same snapshot.
 
     Raises
     ------
@@ -169,16 +169,14 @@ def overwrite(
     if earlier is not None:
         return earlier
     check_overwrite(table, filter, dynamic)
-    if schema_mode == "merge":
-        merge = planned_merge(table, df.schema, batch_id_column)
-        if merge.schema.id != table.schema.id:
-            table.commit([], merge=merge, message="columns of a data frame to overwrite with")
-    messages = _write_files(df, table, None, batch_id_column, cluster)
+    merge = planned_merge(table, df.schema, batch_id_column) if schema_mode == "merge" else None
+    messages = _write_files(df, table, merge, batch_id_column, cluster)
     return commit_overwrite(
         table,
         messages,
         filter,
         dynamic,
+        merge,
         message=message,
         properties=properties,
         commit_user=commit_user,
@@ -286,11 +284,16 @@ def check_overwrite(table: Table, filter: Any, dynamic: bool) -> None:
 
 
 def commit_overwrite(
-    table: Table, messages: Sequence[WriterMessage], filter: Any, dynamic: bool, **words: Any
+    table: Table,
+    messages: Sequence[WriterMessage],
+    filter: Any,
+    dynamic: bool,
+    merge: SchemaMerge | None,
+    **words: Any,
 ) -> Snapshot:
     """Publish what tasks wrote in the place of other rows."""
     with table.transaction(**words) as transaction:
-        transaction.overwrite_written(messages, filter=filter, dynamic=dynamic)
+        transaction.overwrite_written(messages, filter=filter, dynamic=dynamic, merge=merge)
     return table.snapshot
 
 

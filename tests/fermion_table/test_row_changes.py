@@ -9,6 +9,7 @@ import pytest
 import fermion
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion_table import Table
+from fermion_table.data_writer import DataWriter
 from fermion_table.errors import CommitConflict, SchemaMismatch
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
@@ -381,6 +382,49 @@ def test_what_writers_made_takes_the_place_of_rows(table_path):
     transaction.abort()
     assert rows_of(table) == [("a", 7), ("c", 3), ("d", 9), ("e", 0)]
     assert [each for each in stored_files(table) if "k=x" in each] == []
+
+
+@pytest.mark.parametrize("meanwhile", ["nothing", "rows", "the same column", "another column"])
+def test_an_overwrite_brings_columns_in_the_same_snapshot(table_path, meanwhile):
+    """Files are written with the planned schema; another commit may come before theirs."""
+    table = create(table_path)
+    table.append({"k": ["a", "b"], "v": [1, 2]})
+    data = pa.table({"k": ["c"], "v": pa.array([3], pa.int64()), "more": [7]})
+    merge = table.plan_merge(data.schema)
+    with DataWriter(table.store, merge.schema) as writer:
+        writer.write(data)
+        messages = writer.prepare_commit()
+    transaction = table.transaction()
+    transaction.overwrite_written(messages, filter="v = 1", merge=merge)
+    other = Table.open(table_path)
+    if meanwhile == "rows":
+        other.append({"k": ["d", "e"], "v": [1, 4]})
+    elif meanwhile != "nothing":
+        name = "more" if meanwhile == "the same column" else "other"
+        other.add_columns({name: pa.int64()})
+    before = other.snapshot.id
+    snapshot = transaction.commit()
+    assert (snapshot.id, snapshot.kind) == (before + 1, "overwrite")
+    found = Table.open(table_path).scan(columns=["k", "v", "more"]).to_arrow().to_pylist()
+    left = [("b", 2, None), ("c", 3, 7)] + [("e", 4, None)] * (meanwhile == "rows")
+    assert sorted(tuple(row.values()) for row in found) == left
+    assert Table.open(table_path).verify(data=True).ok
+
+
+def test_an_overwrite_whose_column_was_given_another_type_meanwhile_is_refused(table_path):
+    table = create(table_path)
+    data = pa.table({"k": ["c"], "more": pa.array([7], pa.int64())})
+    merge = table.plan_merge(data.schema)
+    with DataWriter(table.store, merge.schema) as writer:
+        writer.write(data)
+        messages = writer.prepare_commit()
+    transaction = table.transaction()
+    transaction.overwrite_written(messages, merge=merge)
+    Table.open(table_path).add_columns({"more": pa.string()})
+    with pytest.raises((CommitConflict, SchemaMismatch)):
+        transaction.commit()
+    assert table.refresh().id == 1
+    assert stored_files(table) == live_files(table) == set()
 
 
 def test_files_of_another_table_are_refused(table_path, tmp_path):

@@ -97,7 +97,8 @@ def test_what_cannot_be_meant_is_refused_before_any_task(spark, table, table_pat
 
 def test_columns_are_merged_when_overwriting(spark, table, table_path):
     wider = frame(spark, 0, 2).withColumn("more", functions.lit(7))
-    spark_ext.overwrite(wider, table_path, schema_mode="merge")
+    snapshot = spark_ext.overwrite(wider, table_path, schema_mode="merge")
+    assert (snapshot.id, snapshot.kind) == (2, "overwrite")
     assert [row[2] for row in rows(table)] == [7, 7]
 
 
@@ -112,6 +113,7 @@ def test_the_format_overwrites_all_by_filter_or_partitions(spark, table, table_p
     assert days(table) == {"d2": 11}
     save(frame(spark, 0, 6).withColumn("more", functions.lit(1)), mergeSchema="true")
     assert [row[2] for row in rows(table)] == [1] * 6
+    assert table.refresh().id == 4
     save(frame(spark, 0, 2))
     assert days(table) == {"d0": 1, "d1": 1}
     with pytest.raises(PySparkException, match="go with mode overwrite"):
