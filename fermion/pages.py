@@ -115,6 +115,9 @@ class PageSlice:
     validity
         Which of the page's slots are valid: all for None, none for False. Asked only where the
         page leaves its null slots out.
+    picks
+        Single slots from ``start`` to ``stop`` that are wanted, ``int64``, ascending, not empty;
+        None: all of them. Neither for booleans nor for pages that leave their null slots out.
     """
 
     buffer: PageBuffer
@@ -123,6 +126,7 @@ class PageSlice:
     start: int
     stop: int
     validity: Validity = None
+    picks: np.ndarray | None = None
 
 
 def encode_chunk(
@@ -437,7 +441,12 @@ def _open(page: PageSlice, kind: ChecksumKind) -> TreeSlice:
         raise InvalidFileError(f"expected slots {start} to {stop}, found {slots} slots")
     root = root_of(frame)
     if not root.flags:
-        return TreeSlice(root, slots, start, stop, expansion_limit(len(page.buffer)))
+        limit = expansion_limit(len(page.buffer))
+        return TreeSlice(root, slots, start, stop, limit, picks=page.picks)
+    if page.picks is not None:
+        raise InvalidFileError(
+            "expected all slots, as the chunk's flags say, found null ones left out"
+        )
     root, values = open_root(root)
     spread = Spread.of(page.validity, values, slots, start, stop)
     return TreeSlice(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -15,7 +16,11 @@ from fermion.layout import ChecksumKind
 from fermion.pages import PageSlice, decode_codes, decode_pages
 from fermion.predicate.ranges import RowRanges
 from fermion.validity import Validity
-from fermion.values import Bits, PhysicalType, Values, slice_values
+from fermion.values import Bits, PhysicalKind, PhysicalType, Values, slice_values
+
+# Of so many slots from the first wanted to the last of each page, one is wanted at most: then the
+# wanted ones are decoded alone.
+PICKED_SLOTS_MIN = 2
 
 ErrorMaker = Callable[[str], InvalidFileError]
 
@@ -102,9 +107,22 @@ class FetchedStream:
         """The pages; ``slots`` is the chunk's number of slots, -1 where that is not known yet."""
         return tuple(_closed(span, slots) for span in self.plan.spans)
 
-    def decode(self, slots: int, valid: PageValidity | None = None) -> Values:
-        """The slots of all pages from the first wanted to the last wanted of each."""
+    def decode(
+        self,
+        slots: int,
+        valid: PageValidity | None = None,
+        picks: Sequence[np.ndarray] | None = None,
+    ) -> Values:
+        """The slots of all pages from the first wanted to the last wanted of each.
+
+        Parameters
+        ----------
+        picks
+            For each page the wanted slots, where those are to be decoded alone.
+        """
         slices, dictionary = self._slices(slots, valid)
+        if picks is not None:
+            slices = [replace(page, picks=own) for page, own in zip(slices, picks, strict=True)]
         options = self.options
         return decode_pages(
             slices,
@@ -125,6 +143,8 @@ class FetchedStream:
         InvalidFileError
             The pages hold fewer or more slots than they should.
         """
+        if ranges is not None and (picks := self._picks(ranges, slots)) is not None:
+            return self.decode(slots, valid, picks)
         values = self.decode(slots, valid)
         if ranges is None:
             if 0 <= slots != len(values):
@@ -134,6 +154,23 @@ class FetchedStream:
             return values
         starts, stops = self._positions(ranges, slots, len(values))
         return rearrange.select_values(values, starts, stops, ranges.total)
+
+    def _picks(self, ranges: RowRanges, slots: int) -> list[np.ndarray] | None:
+        """The wanted slots of each page; None where they are better decoded with those between."""
+        plan = self.plan
+        if not plan.spans or plan.nulls_removed or self.physical.kind is PhysicalKind.BITS:
+            return None
+        spans = self.spans(slots)
+        between = sum([span.stop - span.start for span in spans])
+        if ranges.total * PICKED_SLOTS_MIN > between:
+            return None
+        wanted = ranges.to_indices()
+        firsts = np.array([span.first_slot for span in spans], np.int64)
+        cuts = wanted.searchsorted(np.append(firsts, firsts[-1] + spans[-1].stop)).tolist()
+        return [
+            wanted[low:high] - span.first_slot
+            for span, (low, high) in zip(spans, pairwise(cuts), strict=True)
+        ]
 
     def codes(
         self, ranges: RowRanges | None, slots: int, valid: PageValidity | None = None

@@ -134,6 +134,8 @@ class StripeReader:
     ) -> pa.RecordBatch:
         """The same where rows may be missing here and there: small gaps are read and left out."""
         joined = ranges and join_near(ranges, JOIN_ROWS)
+        if ranges and joined and ranges.total <= joined.total * DENSE_FRACTION:
+            return self.batch(columns, stripe, ranges)
         batch = self.batch(columns, stripe, joined and self._whole(joined, stripe))
         if ranges is None or joined is None or joined.total == ranges.total:
             return batch
@@ -341,19 +343,13 @@ class StripeReader:
         mask: np.ndarray,
         candidates: RowRanges | None,
     ) -> list[pa.Array]:
-        """Columns the filter did not read: only pages with selected rows, unless most have some."""
-        rows = int(self._index.stripe_rows[stripe])
+        """Columns the filter did not read: only the selected rows, unless they are many."""
         if mask.mean() > DENSE_FRACTION:
             return _filtered(columns, self.arrays(columns, stripe, candidates), mask)
         wanted = np.flatnonzero(mask)
         if candidates is not None:
             wanted = candidates.to_indices()[wanted]
-        chosen = RowRanges.from_indices(wanted)
-        ranges = join_near(chosen, JOIN_ROWS)
-        arrays = self.arrays(columns, stripe, ranges)
-        if ranges.total == len(wanted):
-            return arrays
-        return _filtered(columns, arrays, chosen.to_mask(rows)[ranges.to_indices()])
+        return self.arrays(columns, stripe, RowRanges.from_indices(wanted))
 
 
 def _filtered(

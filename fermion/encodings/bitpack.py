@@ -129,3 +129,28 @@ def decode(
         kernels.bitpack_decode(np.frombuffer(payload, np.uint8), count, start, stop, out)
     except ValueError as error:
         raise InvalidFileError(f"for_bitpack: {error}") from error
+
+
+def pick(
+    payload: bytes | memoryview | np.ndarray, count: int, slots: np.ndarray, out: np.ndarray
+) -> None:
+    """Unpack single values; only the blocks they lie in are read.
+
+    Parameters
+    ----------
+    payload, count
+        As for `decode`.
+    slots
+        ``int64``, ascending.
+    out
+        Whole numbers, shape (len(slots),), contiguous, written; unspecified after an error.
+
+    Raises
+    ------
+    InvalidFileError
+        The payload is cut short, or contradicts itself, the type of ``out`` or ``count``.
+    """
+    try:
+        kernels.bitpack_pick(np.frombuffer(payload, np.uint8), count, slots, out)
+    except ValueError as error:
+        raise InvalidFileError(f"for_bitpack: {error}") from error

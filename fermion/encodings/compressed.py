@@ -57,6 +57,13 @@ class CompressedNode(Encoding):
         child = self.open_child(node, context)
         context.encoding(child).read_fixed(child, count, start, stop, out, context)
 
+    def pick_fixed(
+        self, node: Node, count: int, slots: np.ndarray, out: np.ndarray, context: DecodeContext
+    ) -> None:
+        """See `Encoding.pick_fixed`."""
+        child = self.open_child(node, context)
+        context.encoding(child).pick_fixed(child, count, slots, out, context)
+
     def read_bits(
         self,
         node: Node,
@@ -83,6 +90,18 @@ class CompressedNode(Encoding):
         """See `Encoding.plan_binary`."""
         child = self.open_child(node, context)
         return context.encoding(child).plan_binary(child, count, start, stop, offsets, context)
+
+    def pick_binary(
+        self,
+        node: Node,
+        count: int,
+        slots: np.ndarray,
+        offsets: np.ndarray,
+        context: DecodeContext,
+    ) -> BinaryPlan:
+        """See `Encoding.pick_binary`."""
+        child = self.open_child(node, context)
+        return context.encoding(child).pick_binary(child, count, slots, offsets, context)
 
     def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
         """See `Encoding.children`."""

@@ -53,6 +53,12 @@ class Constant(Encoding):
         """See `Encoding.read_fixed`."""
         out[:] = node.array(out.dtype, 1, node.start)[0]
 
+    def pick_fixed(
+        self, node: Node, count: int, slots: np.ndarray, out: np.ndarray, context: DecodeContext
+    ) -> None:
+        """See `Encoding.pick_fixed`."""
+        self.read_fixed(node, count, 0, len(slots), out, context)
+
     def read_bits(
         self,
         node: Node,
@@ -92,6 +98,17 @@ class Constant(Encoding):
                 out[base : base + total].reshape(slots, length)[:] = value
 
         return BinaryPlan(total, fill=fill)
+
+    def pick_binary(
+        self,
+        node: Node,
+        count: int,
+        slots: np.ndarray,
+        offsets: np.ndarray,
+        context: DecodeContext,
+    ) -> BinaryPlan:
+        """See `Encoding.pick_binary`."""
+        return self.plan_binary(node, count, 0, len(slots), offsets, context)
 
 
 def is_constant(values: Values) -> bool:

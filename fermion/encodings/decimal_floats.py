@@ -80,11 +80,7 @@ class DecimalFloats(Encoding):
         exponent, width, exceptions, values_start, child = self._open(node)
         if out.dtype.kind != "f" or out.dtype.itemsize != width:
             raise self._mismatch(str(out.dtype))
-        integers = context.numbers(child, count, start, stop, "<i8")
-        if width == 8:
-            np.divide(integers, _POWERS[exponent], out=out)
-        else:
-            out[:] = integers / _POWERS[exponent]
+        _divide(context.numbers(child, count, start, stop, "<i8"), exponent, out)
         if exceptions:
             slots = node.array("<u4", exceptions, node.start + _PARAMETERS.size)
             values = node.array(out.dtype, exceptions, values_start)
@@ -94,6 +90,21 @@ class DecimalFloats(Encoding):
             if len(wanted) and not (wanted.min() >= 0 and wanted.max() < len(out)):
                 raise InvalidFileError("alp node: expected the exceptions' slots to ascend")
             out[wanted] = values[low:high]
+
+    def pick_fixed(
+        self, node: Node, count: int, slots: np.ndarray, out: np.ndarray, context: DecodeContext
+    ) -> None:
+        """See `Encoding.pick_fixed`."""
+        exponent, width, exceptions, values_start, child = self._open(node)
+        if out.dtype.kind != "f" or out.dtype.itemsize != width:
+            raise self._mismatch(str(out.dtype))
+        _divide(context.picked(child, count, slots, "<i8"), exponent, out)
+        if exceptions:
+            known = node.array("<u4", exceptions, node.start + _PARAMETERS.size)
+            values = node.array(out.dtype, exceptions, values_start)
+            places = np.minimum(known.searchsorted(slots), exceptions - 1)
+            found = known[places] == slots
+            out[found] = values[places[found]]
 
     def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
         """See `Encoding.children`."""
@@ -111,6 +122,13 @@ class DecimalFloats(Encoding):
         values_start = node.start + align(_PARAMETERS.size + 4 * exceptions)
         child = node.child(values_start + align(exceptions * width))
         return exponent, width, exceptions, values_start, child
+
+
+def _divide(integers: np.ndarray, exponent: int, out: np.ndarray) -> None:
+    if out.dtype.itemsize == 8:
+        np.divide(integers, _POWERS[exponent], out=out)
+    else:
+        out[:] = integers / _POWERS[exponent]
 
 
 def decimal_exponent(values: np.ndarray) -> int | None:

@@ -44,6 +44,9 @@ class TreeSlice:
     spread
         Where the tree's slots are only the valid ones of a page: which slots those are. The slots
         wanted are then more than ``stop - start``.
+    picks
+        Single slots from ``start`` to ``stop`` that are wanted, ``int64``, ascending, not empty;
+        None: all of them. Not for booleans, nor with ``spread``.
     """
 
     root: Node
@@ -52,14 +55,17 @@ class TreeSlice:
     stop: int
     output_bytes_max: int
     spread: Spread | None = None
+    picks: np.ndarray | None = None
 
     def __len__(self) -> int:
+        if self.picks is not None:
+            return len(self.picks)
         return self.stop - self.start if self.spread is None else self.spread.slots
 
     @property
     def whole(self) -> bool:
         """Whether the tree's slots are the slots wanted."""
-        return self.spread is None and self.stop - self.start == self.slots
+        return self.spread is None and self.picks is None and self.stop - self.start == self.slots
 
     def context(self, dictionary: Values | None = None) -> DecodeContext:
         """The context to decode the tree in."""
@@ -105,7 +111,9 @@ def _decode_fixed(
                         return view
                 out = np.empty(sum([len(each) for each in trees]), dtype)
             own = out[at : at + len(tree)]
-            if tree.spread is None:
+            if tree.picks is not None:
+                encoding.pick_fixed(tree.root, tree.slots, tree.picks, own, context)
+            elif tree.spread is None:
                 encoding.read_fixed(tree.root, tree.slots, tree.start, tree.stop, own, context)
             else:
                 _read_spread(encoding, tree, tree.spread, own, context)
@@ -187,6 +195,8 @@ def _decode_binary(
 def _plan_binary(tree: TreeSlice, offsets: np.ndarray, context: DecodeContext) -> BinaryPlan:
     """Lengths into ``offsets``, which has one item more than the tree's slots wanted."""
     encoding, spread = context.encoding(tree.root), tree.spread
+    if tree.picks is not None:
+        return encoding.pick_binary(tree.root, tree.slots, tree.picks, offsets, context)
     if spread is None:
         return encoding.plan_binary(tree.root, tree.slots, tree.start, tree.stop, offsets, context)
     plan = BinaryPlan(0, np.empty(0, np.uint8))

@@ -65,10 +65,8 @@ class Delta(Encoding):
         self, node: Node, count: int, start: int, stop: int, out: np.ndarray, context: DecodeContext
     ) -> None:
         """See `Encoding.read_fixed`; decodes only the blocks that hold the slots."""
-        width, blocks, child = self._open(node, count)
-        if out.dtype.kind not in "iu" or width != out.dtype.itemsize:
-            raise self._mismatch(str(out.dtype))
-        bases = node.array(out.dtype, blocks, node.start + _PARAMETERS.size)
+        bases, child = self._typed(node, count, out.dtype)
+        width = out.dtype.itemsize
         first, last = start // BLOCK_SLOTS, (stop - 1) // BLOCK_SLOTS + 1
         low, high = first * BLOCK_SLOTS, min(last * BLOCK_SLOTS, count)
         deltas = context.numbers(child, count, low, high, _SIGNED[width].dtype).view(out.dtype)
@@ -78,6 +76,28 @@ class Delta(Encoding):
         values = np.empty(high - low, out.dtype)
         kernels.delta_decode(deltas, bases[first:last], values)
         out[:] = values[start - low : stop - low]
+
+    def pick_fixed(
+        self, node: Node, count: int, slots: np.ndarray, out: np.ndarray, context: DecodeContext
+    ) -> None:
+        """See `Encoding.pick_fixed`; decodes only the blocks that hold some."""
+        bases, child = self._typed(node, count, out.dtype)
+        numbers = slots // BLOCK_SLOTS
+        blocks = numbers[np.flatnonzero(np.diff(numbers, prepend=-1))]
+        wanted = (blocks[:, None] * BLOCK_SLOTS + np.arange(BLOCK_SLOTS)).ravel()
+        wanted = wanted[: np.searchsorted(wanted, count)]
+        deltas = context.picked(child, count, wanted, _SIGNED[out.dtype.itemsize].dtype)
+        values = np.empty(len(wanted), out.dtype)
+        kernels.delta_decode(deltas.view(out.dtype), bases[blocks], values)
+        places = np.searchsorted(blocks, numbers) * BLOCK_SLOTS + slots % BLOCK_SLOTS
+        kernels.gather_fixed(values, places.astype(np.uint32), out)
+
+    def _typed(self, node: Node, count: int, dtype: np.dtype) -> tuple[np.ndarray, Node]:
+        """The first values of the blocks, and the differences."""
+        width, blocks, child = self._open(node, count)
+        if dtype.kind not in "iu" or width != dtype.itemsize:
+            raise self._mismatch(str(dtype))
+        return node.array(dtype, blocks, node.start + _PARAMETERS.size), child
 
     def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
         """See `Encoding.children`."""

@@ -34,6 +34,7 @@ from fermion.encodings.protocol import (
     Recipe,
     encoding_name,
     node_parts,
+    pick_strings,
 )
 from fermion.encodings.unsigned import UNSIGNED, narrowest, unsigned_dtype
 from fermion.errors import InvalidArgumentError, InvalidFileError
@@ -77,14 +78,33 @@ class Dictionary(Encoding):
         codes = context.numbers(child, count, start, stop, unsigned_dtype(width))
         return codes.astype(np.uint32, copy=False)
 
+    def _picked_codes(
+        self, node: Node, count: int, slots: np.ndarray, context: DecodeContext
+    ) -> np.ndarray:
+        _, width = node.unpack(_PARAMETERS)
+        child = node.child(node.start + _PARAMETERS.size)
+        codes = context.picked(child, count, slots, unsigned_dtype(width))
+        return codes.astype(np.uint32, copy=False)
+
     def read_fixed(
         self, node: Node, count: int, start: int, stop: int, out: np.ndarray, context: DecodeContext
     ) -> None:
         """See `Encoding.read_fixed`."""
-        dictionary = self.dictionary(node, out.dtype, context)
-        if not isinstance(dictionary, np.ndarray):
-            raise self._mismatch(str(out.dtype))
+        dictionary = self._numbers(node, out.dtype, context)
         kernels.gather_fixed(dictionary, self.codes(node, count, start, stop, context), out)
+
+    def pick_fixed(
+        self, node: Node, count: int, slots: np.ndarray, out: np.ndarray, context: DecodeContext
+    ) -> None:
+        """See `Encoding.pick_fixed`."""
+        dictionary = self._numbers(node, out.dtype, context)
+        kernels.gather_fixed(dictionary, self._picked_codes(node, count, slots, context), out)
+
+    def _numbers(self, node: Node, dtype: np.dtype, context: DecodeContext) -> np.ndarray:
+        dictionary = self.dictionary(node, dtype, context)
+        if not isinstance(dictionary, np.ndarray):
+            raise self._mismatch(str(dtype))
+        return dictionary
 
     def plan_binary(
         self,
@@ -96,19 +116,28 @@ class Dictionary(Encoding):
         context: DecodeContext,
     ) -> BinaryPlan:
         """See `Encoding.plan_binary`."""
+        dictionary = self._strings(node, context)
+        return pick_strings(dictionary, self.codes(node, count, start, stop, context), offsets)
+
+    def pick_binary(
+        self,
+        node: Node,
+        count: int,
+        slots: np.ndarray,
+        offsets: np.ndarray,
+        context: DecodeContext,
+    ) -> BinaryPlan:
+        """See `Encoding.pick_binary`."""
+        dictionary = self._strings(node, context)
+        return pick_strings(dictionary, self._picked_codes(node, count, slots, context), offsets)
+
+    def _strings(self, node: Node, context: DecodeContext) -> BinaryValues:
         dictionary = self.dictionary(node, None, context)
         if not isinstance(dictionary, BinaryValues):
             raise self._mismatch("binary")
-        codes = self.codes(node, count, start, stop, context)
-        entries, data = dictionary.offsets, dictionary.data
-        if data.size < _PADDED_BYTES_MAX:
-            data = np.append(data, _SLACK)
-        total = kernels.gather_binary(entries, data, codes, offsets)
-
-        def fill(out: np.ndarray, base: int) -> None:
-            kernels.gather_binary_data(entries, data, codes, offsets, out[base : base + total])
-
-        return BinaryPlan(total, fill=fill)
+        if dictionary.data.size >= _PADDED_BYTES_MAX:
+            return dictionary
+        return BinaryValues(dictionary.offsets, np.append(dictionary.data, _SLACK))
 
     def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
         """See `Encoding.children`."""

@@ -40,3 +40,12 @@ class ForBitpack(Encoding):
             raise self._mismatch(str(out.dtype))
         payload = node.array(np.uint8, node.stop - node.start, node.start)
         bitpack.decode(payload, out.dtype, count, start, stop, out)
+
+    def pick_fixed(
+        self, node: Node, count: int, slots: np.ndarray, out: np.ndarray, context: DecodeContext
+    ) -> None:
+        """See `Encoding.pick_fixed`; unpacks only the blocks that hold some."""
+        if out.dtype.kind not in "iu":
+            raise self._mismatch(str(out.dtype))
+        payload = node.array(np.uint8, node.stop - node.start, node.start)
+        bitpack.pick(payload, count, slots, out)

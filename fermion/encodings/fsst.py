@@ -101,11 +101,7 @@ class Fsst(Encoding):
         lengths = context.numbers(layout.child, count, first, stop, layout.length_dtype)
         skip = int(lengths[: start - first].sum(dtype=np.int64))
         total = kernels.lengths_to_offsets(lengths[start - first :], offsets)
-        if skip + total > _SYMBOL_BYTES_MAX * len(codes):
-            raise InvalidFileError(
-                f"fsst node: expected at most {_SYMBOL_BYTES_MAX * len(codes)} bytes of "
-                f"{len(codes)} codes, found lengths of {skip + total}"
-            )
+        _check_lengths(skip + total, codes)
 
         def fill(out: np.ndarray, base: int) -> None:
             used = kernels.fsst_decode(
@@ -115,6 +111,39 @@ class Fsst(Encoding):
                 raise InvalidFileError(
                     f"fsst node: expected {len(codes)} bytes of codes, found values in {used}"
                 )
+
+        return BinaryPlan(total, fill=fill)
+
+    def pick_binary(
+        self,
+        node: Node,
+        count: int,
+        slots: np.ndarray,
+        offsets: np.ndarray,
+        context: DecodeContext,
+    ) -> BinaryPlan:
+        """See `Encoding.pick_binary`; decodes of each block that holds some what lies before."""
+        layout = _Layout(node, count)
+        stop = int(slots[-1]) + 1
+        first, codes = layout.codes_of(int(slots[0]), stop)
+        lengths = context.numbers(layout.child, count, first, stop, layout.length_dtype)
+        bounds = np.empty(len(lengths) + 1, np.int64)
+        _check_lengths(kernels.lengths_to_offsets(lengths, bounds), codes)
+        places = slots - first
+        total = kernels.lengths_to_offsets(lengths[places], offsets)
+        code_ends = layout.code_ends(first, stop)
+
+        def fill(out: np.ndarray, base: int) -> None:
+            kernels.fsst_pick(
+                codes,
+                code_ends,
+                layout.block,
+                bounds,
+                layout.sizes,
+                layout.symbols,
+                places,
+                out[base : base + total],
+            )
 
         return BinaryPlan(total, fill=fill)
 
@@ -128,6 +157,8 @@ class _Layout:
 
     Attributes
     ----------
+    block
+        Values of a block but the last.
     sizes, symbols
         ``uint8``: the bytes of each symbol; the symbols.
     length_dtype, child
@@ -136,13 +167,13 @@ class _Layout:
 
     def __init__(self, node: Node, count: int) -> None:
         node.expect_children(1)
-        self._block, symbols, width = node.unpack(_PARAMETERS)
-        if not self._block:
+        self.block, symbols, width = node.unpack(_PARAMETERS)
+        if not self.block:
             raise InvalidFileError("fsst node: expected blocks of at least 1 value, found 0")
         self._count = count
         self.length_dtype = unsigned_dtype(width)
         at = node.start + _PARAMETERS.size
-        self._ends = node.array("<u4", -(-count // self._block), at)
+        self._ends = node.array("<u4", -(-count // self.block), at)
         at += self._ends.nbytes
         self.sizes = node.array(np.uint8, symbols, at)
         at += symbols
@@ -154,7 +185,7 @@ class _Layout:
 
     def codes_of(self, start: int, stop: int) -> tuple[int, np.ndarray]:
         """The first slot of the blocks that hold slots ``start`` to ``stop``, and their codes."""
-        first, last = start // self._block, (stop - 1) // self._block
+        first, last = start // self.block, (stop - 1) // self.block
         begin = int(self._ends[first - 1]) if first else 0
         end = int(self._ends[last])
         if not begin <= end <= len(self._codes):
@@ -162,11 +193,26 @@ class _Layout:
                 f"fsst node: blocks {first} to {last} have codes {begin} to {end} "
                 f"of {len(self._codes)}"
             )
-        return first * self._block, self._codes[begin:end]
+        return first * self.block, self._codes[begin:end]
+
+    def code_ends(self, first: int, stop: int) -> np.ndarray:
+        """Where the codes of each block of slots ``first`` to ``stop`` end: int64, from its 0."""
+        low, high = first // self.block, (stop - 1) // self.block + 1
+        ends = self._ends[low:high].astype(np.int64)
+        return ends - int(self._ends[low - 1]) if low else ends
 
     def ends_block(self, stop: int) -> bool:
         """Whether a block ends at this slot."""
-        return stop == self._count or stop % self._block == 0
+        return stop == self._count or stop % self.block == 0
+
+
+def _check_lengths(total: int, codes: np.ndarray) -> None:
+    """Refuse lengths of more bytes than so many codes can stand for."""
+    if total > _SYMBOL_BYTES_MAX * len(codes):
+        raise InvalidFileError(
+            f"fsst node: expected at most {_SYMBOL_BYTES_MAX * len(codes)} bytes of "
+            f"{len(codes)} codes, found lengths of {total}"
+        )
 
 
 class Learnt(NamedTuple):

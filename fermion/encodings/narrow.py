@@ -55,6 +55,16 @@ class Narrow(Encoding):
         narrow = context.numbers(node.child(node.start), count, start, stop, np.int64)
         kernels.widen_fixed(narrow, out)
 
+    def pick_fixed(
+        self, node: Node, count: int, slots: np.ndarray, out: np.ndarray, context: DecodeContext
+    ) -> None:
+        """See `Encoding.pick_fixed`."""
+        if out.dtype.itemsize not in WIDTHS:
+            raise InvalidFileError(f"narrow node cannot hold values of type {out.dtype}")
+        node.expect_children(1)
+        narrow = context.picked(node.child(node.start), count, slots, np.int64)
+        kernels.widen_fixed(narrow, out)
+
     def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
         """See `Encoding.children`."""
         return [("int64", node.child(node.start), count)]

@@ -80,35 +80,69 @@ class PcodecBlocks(Encoding):
         self, node: Node, count: int, start: int, stop: int, out: np.ndarray, context: DecodeContext
     ) -> None:
         """See `Encoding.read_fixed`; decodes only the blocks that hold the slots."""
-        block_slots, meta_length = node.unpack(_PARAMETERS)
-        if block_slots == 0:
-            raise InvalidFileError("pcodec node: expected blocks of at least 1 value, found 0")
-        blocks = -(-count // block_slots)
-        at = node.start + _PARAMETERS.size
-        ends = node.array("<u4", blocks, at)
-        at += 4 * blocks
-        node.check(at, meta_length)
-        base = at + meta_length
-        first, last = start // block_slots, (stop - 1) // block_slots
-        positions = [0 if first == 0 else int(ends[first - 1]), *ends[first : last + 1].tolist()]
-        _check_positions(positions, node, base)
-        decompressor = _open(bytes(node.buffer[at:base]), out.dtype)
-        buffer = node.buffer
-        for block in range(first, last + 1):
-            low = block * block_slots
-            data = bytes(
-                buffer[base + positions[block - first] : base + positions[block - first + 1]]
-            )
-            size = min(block_slots, count - low)
-            if start <= low and low + size <= stop:
-                _read_block(decompressor, data, size, out[low - start : low + size - start])
+        blocks = _Blocks(node, count, out.dtype)
+        size = blocks.size
+        for block in range(start // size, (stop - 1) // size + 1):
+            low = block * size
+            high = min(low + size, count)
+            if start <= low and high <= stop:
+                blocks.read(block, out[low - start : high - start])
                 continue
-            wanted = min(size, stop - low)
-            whole_batches = -(-wanted // _BATCH_VALUES) * _BATCH_VALUES
-            part = np.empty(min(size, whole_batches), out.dtype)
-            _read_block(decompressor, data, size, part)
-            skip = max(start - low, 0)
-            out[low + skip - start : low + wanted - start] = part[skip:wanted]
+            first, last = max(start, low), min(stop, high)
+            part = blocks.prefix(block, last - low)
+            out[first - start : last - start] = part[first - low : last - low]
+
+    def pick_fixed(
+        self, node: Node, count: int, slots: np.ndarray, out: np.ndarray, context: DecodeContext
+    ) -> None:
+        """See `Encoding.pick_fixed`; decodes of each block that holds some what lies before."""
+        blocks = _Blocks(node, count, out.dtype)
+        numbers = slots // blocks.size
+        cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(slots)]
+        for first, last in pairwise(cuts):
+            block = int(numbers[first])
+            places = slots[first:last] - block * blocks.size
+            out[first:last] = blocks.prefix(block, int(places[-1]) + 1)[places]
+
+
+class _Blocks:
+    """The blocks of a node.
+
+    Attributes
+    ----------
+    size
+        Values of a block but the last.
+    """
+
+    def __init__(self, node: Node, count: int, dtype: np.dtype) -> None:
+        self.size, meta_length = node.unpack(_PARAMETERS)
+        if self.size == 0:
+            raise InvalidFileError("pcodec node: expected blocks of at least 1 value, found 0")
+        at = node.start + _PARAMETERS.size
+        self._ends = node.array("<u4", -(-count // self.size), at)
+        at += self._ends.nbytes
+        node.check(at, meta_length)
+        self._node, self._base, self._count = node, at + meta_length, count
+        self._decompressor, self._dtype = _open(bytes(node.buffer[at : self._base]), dtype), dtype
+
+    def read(self, block: int, out: np.ndarray) -> None:
+        """All values of a block; or as many whole batches, counted from its start."""
+        base, node = self._base, self._node
+        low, high = int(self._ends[block - 1]) if block else 0, int(self._ends[block])
+        if high < low or base + high > node.stop:
+            raise InvalidFileError(
+                f"pcodec node: expected block ends from {low} to {node.stop - base}, found {high}"
+            )
+        slots = min(self.size, self._count - block * self.size)
+        _read_block(self._decompressor, bytes(node.buffer[base + low : base + high]), slots, out)
+
+    def prefix(self, block: int, wanted: int) -> np.ndarray:
+        """At least the first ``wanted`` values of a block, and no batch more; a new array."""
+        slots = min(self.size, self._count - block * self.size)
+        batches = -(-wanted // _BATCH_VALUES) * _BATCH_VALUES
+        part = np.empty(min(slots, batches), self._dtype)
+        self.read(block, part)
+        return part
 
 
 def compress_blocks(
@@ -134,14 +168,6 @@ def compress_blocks(
     chunk = file.chunk_compressor(np.ascontiguousarray(values), config)
     meta = file.write_header() + chunk.write_meta()
     return meta, [chunk.write_page(block) for block in range(full + (rest > 0))]
-
-
-def _check_positions(positions: list[int], node: Node, base: int) -> None:
-    for low, high in pairwise(positions):
-        if high < low or base + high > node.stop:
-            raise InvalidFileError(
-                f"pcodec node: expected block ends from {low} to {node.stop - base}, found {high}"
-            )
 
 
 def _open(meta: bytes, dtype: np.dtype) -> ChunkDecompressor:

@@ -62,6 +62,12 @@ class Plain(Encoding):
         at = node.start + start * out.dtype.itemsize
         out[:] = np.frombuffer(node.buffer, out.dtype, stop - start, at)
 
+    def pick_fixed(
+        self, node: Node, count: int, slots: np.ndarray, out: np.ndarray, context: DecodeContext
+    ) -> None:
+        """See `Encoding.pick_fixed`."""
+        kernels.gather_fixed(node.array(out.dtype, count, node.start), slots.astype(np.uint32), out)
+
     def plan_binary(
         self,
         node: Node,

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from fermion import kernels
 from fermion.errors import InvalidArgumentError, InvalidFileError, UnsupportedEncodingError
 from fermion.layout import NODE_DEPTH_MAX, NODE_HEADER, Codec, EncodingId, NodeFlag
 from fermion.values import BinaryValues, PhysicalKind, PhysicalType, Values
@@ -302,6 +303,12 @@ class DecodeContext:
             encoding.read_fixed(node, count, start, stop, out, self)
         return out
 
+    def picked(self, node: Node, count: int, slots: np.ndarray, dtype: DTypeLike) -> np.ndarray:
+        """Single slots of a node of numbers or fixed-width bytes; see `Encoding.pick_fixed`."""
+        out = np.empty(len(slots), dtype)
+        self.encoding(node).pick_fixed(node, count, slots, out, self)
+        return out
+
     def strings(self, node: Node, count: int, start: int, stop: int) -> BinaryValues:
         """Slots ``start`` to ``stop`` of a node of strings."""
         offsets = np.zeros(stop - start + 1, np.int64)
@@ -364,7 +371,9 @@ class Encoding:
     """One encoding, both directions; subclasses override what they can hold.
 
     ``count`` is always the node's slots, ``start`` and ``stop`` the slots wanted
-    (``0 <= start <= stop <= count``, checked by the caller).
+    (``0 <= start <= stop <= count``, checked by the caller). To pick slots is to decode a few that
+    lie apart: ``slots``, ``int64``, ascending, not empty, each below ``count`` (checked by the
+    caller too).
     """
 
     id: EncodingId
@@ -386,6 +395,17 @@ class Encoding:
     ) -> None:
         """Decode numbers or fixed-width bytes into ``out``, shape (stop - start,)."""
         raise self._mismatch(str(out.dtype))
+
+    def pick_fixed(
+        self, node: Node, count: int, slots: np.ndarray, out: np.ndarray, context: DecodeContext
+    ) -> None:
+        """Decode single numbers or fixed-width bytes into ``out``, shape (len(slots),).
+
+        Here by decoding everything from the first slot to the last.
+        """
+        start, stop = int(slots[0]), int(slots[-1]) + 1
+        values = context.numbers(node, count, start, stop, out.dtype)
+        kernels.gather_fixed(values, (slots - start).astype(np.uint32), out)
 
     def view_fixed(self, node: Node, count: int, dtype: np.dtype) -> np.ndarray | None:
         """All values as they lie in the page, aligned, without copying; None if they do not."""
@@ -424,9 +444,37 @@ class Encoding:
         """
         raise self._mismatch("binary")
 
+    def pick_binary(
+        self,
+        node: Node,
+        count: int,
+        slots: np.ndarray,
+        offsets: np.ndarray,
+        context: DecodeContext,
+    ) -> BinaryPlan:
+        """`plan_binary` for single slots; ``offsets`` has the shape (len(slots) + 1,).
+
+        Here by decoding everything from the first slot to the last.
+        """
+        start, stop = int(slots[0]), int(slots[-1]) + 1
+        return pick_strings(context.strings(node, count, start, stop), slots - start, offsets)
+
     def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
         """The children of a node, for inspection."""
         return []
 
     def _mismatch(self, what: str) -> InvalidFileError:
         return InvalidFileError(f"{encoding_name(self.id)} node cannot hold values of type {what}")
+
+
+def pick_strings(strings: BinaryValues, slots: np.ndarray, offsets: np.ndarray) -> BinaryPlan:
+    """What `Encoding.pick_binary` gives, out of strings that are decoded; slots in any order."""
+    codes = slots.astype(np.uint32, copy=False)
+    total = kernels.gather_binary(strings.offsets, strings.data, codes, offsets)
+
+    def fill(out: np.ndarray, base: int) -> None:
+        kernels.gather_binary_data(
+            strings.offsets, strings.data, codes, offsets, out[base : base + total]
+        )
+
+    return BinaryPlan(total, fill=fill)

@@ -68,15 +68,28 @@ class RunLength(Encoding):
         self, node: Node, count: int, start: int, stop: int, out: np.ndarray, context: DecodeContext
     ) -> None:
         """See `Encoding.read_fixed`."""
+        ends, values = self._ends(node, count, context)
+        first, last = ends.searchsorted((start, stop - 1), "right").tolist()
+        part = context.numbers(values, len(ends), first, last + 1, out.dtype)
+        kernels.expand_runs(part, ends[first : last + 1], start, stop, out)
+
+    def pick_fixed(
+        self, node: Node, count: int, slots: np.ndarray, out: np.ndarray, context: DecodeContext
+    ) -> None:
+        """See `Encoding.pick_fixed`."""
+        ends, values = self._ends(node, count, context)
+        runs, places = np.unique(ends.searchsorted(slots, "right"), return_inverse=True)
+        picked = context.picked(values, len(ends), runs, out.dtype)
+        kernels.gather_fixed(picked, places.astype(np.uint32), out)
+
+    def _ends(self, node: Node, count: int, context: DecodeContext) -> tuple[np.ndarray, Node]:
+        """Where each run ends, exclusive, and the runs' values."""
         runs, width, (lengths, values) = self._open(node, count)
         ends = np.empty(runs + 1, np.int64)
         found = context.numbers(lengths, runs, 0, runs, unsigned_dtype(width))
         if kernels.lengths_to_offsets(found, ends) != count:
             raise InvalidFileError(f"rle node: expected runs of {count} slots, found {ends[-1]}")
-        ends = ends[1:]
-        first, last = ends.searchsorted((start, stop - 1), "right").tolist()
-        part = context.numbers(values, runs, first, last + 1, out.dtype)
-        kernels.expand_runs(part, ends[first : last + 1], start, stop, out)
+        return ends[1:], values
 
     def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
         """See `Encoding.children`."""

@@ -20,6 +20,7 @@ decompressing one piece and the lengths from that piece's first slot on.
 from __future__ import annotations
 
 import struct
+from itertools import pairwise
 
 import numpy as np
 
@@ -100,28 +101,61 @@ class SplitLengths(Encoding):
             lengths = lengths[skipped:]
         total = kernels.lengths_to_offsets(lengths, offsets)
         end = before + total
-        if end > frames.raw_ends[-1] or (frames.ends_at_stop and end != frames.raw_ends[-1]):
-            raise InvalidFileError(
-                f"split_lengths node: expected lengths up to byte {frames.raw_ends[-1]}, "
-                f"found {end}"
-            )
+        frames.check_end(end)
         if layout.codec == Codec.NONE:
             return BinaryPlan(total, node.array(np.uint8, total, layout.bytes_start + before))
 
         def fill(out: np.ndarray, base: int) -> None:
-            source = memoryview(node.buffer)
-            for piece, raw_start in enumerate(frames.raw_ends[:-1]):
-                raw_stop = frames.raw_ends[piece + 1]
+            for piece, (raw_start, raw_stop) in enumerate(pairwise(frames.raw_ends)):
                 low, high = max(before, raw_start), min(end, raw_stop)
-                if low >= high:
-                    continue
-                context.check_output(raw_stop - raw_start)
-                at = layout.bytes_start + frames.stored_ends[piece]
-                stored_stop = layout.bytes_start + frames.stored_ends[piece + 1]
-                raw = unpack(layout.codec, source[at:stored_stop], raw_stop - raw_start)
-                out[base + low - before : base + high - before] = np.frombuffer(
-                    raw, np.uint8, high - low, low - raw_start
-                )
+                if low < high:
+                    raw = layout.piece(node, frames, piece, context)
+                    part = raw[low - raw_start : high - raw_start]
+                    out[base + low - before : base + high - before] = part
+
+        return BinaryPlan(total, fill=fill)
+
+    def pick_binary(
+        self,
+        node: Node,
+        count: int,
+        slots: np.ndarray,
+        offsets: np.ndarray,
+        context: DecodeContext,
+    ) -> BinaryPlan:
+        """See `Encoding.pick_binary`; decompresses only the pieces that hold bytes of some."""
+        layout = _Layout(node)
+        stop = int(slots[-1]) + 1
+        frames = layout.frames_of(int(slots[0]), stop, count)
+        lengths = context.numbers(layout.child, count, frames.slot, stop, layout.length_dtype)
+        bounds = np.empty(len(lengths) + 1, np.int64)
+        frames.check_end(frames.raw_ends[0] + kernels.lengths_to_offsets(lengths, bounds))
+        bounds += frames.raw_ends[0]
+        places = slots - frames.slot
+        starts, stops = bounds[places], bounds[places + 1]
+        total = kernels.lengths_to_offsets(lengths[places], offsets)
+        ends = offsets[1:].copy()
+
+        def fill(out: np.ndarray, base: int) -> None:
+            if layout.codec == Codec.NONE:
+                first = frames.raw_ends[0]
+                data = node.array(np.uint8, frames.raw_ends[-1] - first, layout.bytes_start + first)
+                kernels.gather_ranges(data, starts - first, stops - first, out[base : base + total])
+                return
+            cuts = starts.searchsorted(frames.raw_ends).tolist()
+            at = 0
+            for piece, (low, high) in enumerate(pairwise(cuts)):
+                end = int(ends[high - 1]) if high else 0
+                if low < high and end > at:
+                    raw = layout.piece(node, frames, piece, context)
+                    first = frames.raw_ends[piece]
+                    kernels.gather_ranges(
+                        raw,
+                        starts[low:high] - first,
+                        stops[low:high] - first,
+                        out[base + at : base + end],
+                    )
+                    at = end
 
         return BinaryPlan(total, fill=fill)
 
@@ -150,6 +184,13 @@ class _Frames:
     ) -> None:
         self.slot, self.raw_ends, self.stored_ends = slot, raw_ends, stored_ends
         self.ends_at_stop = ends_at_stop
+
+    def check_end(self, end: int) -> None:
+        """Refuse lengths up to the last slot wanted that do not end where the pieces say."""
+        if end > self.raw_ends[-1] or (self.ends_at_stop and end != self.raw_ends[-1]):
+            raise InvalidFileError(
+                f"split_lengths node: expected lengths up to byte {self.raw_ends[-1]}, found {end}"
+            )
 
 
 class _Layout:
@@ -200,6 +241,15 @@ class _Layout:
                 f"{start} to {stop} of {count}"
             )
         return _Frames(slots[0], raw, stored, stop == slots[-1])
+
+    def piece(self, node: Node, frames: _Frames, piece: int, context: DecodeContext) -> np.ndarray:
+        """The bytes of a compressed piece, ``uint8``."""
+        size = frames.raw_ends[piece + 1] - frames.raw_ends[piece]
+        context.check_output(size)
+        start = self.bytes_start + frames.stored_ends[piece]
+        stop = self.bytes_start + frames.stored_ends[piece + 1]
+        raw = unpack(self.codec, memoryview(node.buffer)[start:stop], size)
+        return np.frombuffer(raw, np.uint8)
 
 
 def frame_slot_ends(offsets: np.ndarray, frame_bytes: int) -> np.ndarray:

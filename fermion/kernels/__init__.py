@@ -3,6 +3,7 @@
 from fermion.kernels._compiled import (
     bitpack_decode,
     bitpack_encode,
+    bitpack_pick,
     bitpack_size,
     bloom_contains,
     bloom_insert,
@@ -22,6 +23,7 @@ from fermion.kernels._compiled import (
     flat_chunks,
     fsst_decode,
     fsst_encode,
+    fsst_pick,
     fsst_train,
     gather_binary,
     gather_binary_data,
@@ -48,6 +50,7 @@ from fermion.kernels._compiled import (
 __all__ = [
     "bitpack_decode",
     "bitpack_encode",
+    "bitpack_pick",
     "bitpack_size",
     "bloom_contains",
     "bloom_insert",
@@ -67,6 +70,7 @@ __all__ = [
     "flat_chunks",
     "fsst_decode",
     "fsst_encode",
+    "fsst_pick",
     "fsst_train",
     "gather_binary",
     "gather_binary_data",

@@ -399,6 +399,60 @@ def fsst_encode(
         Bytes of codes.
     """
 
+def bitpack_pick(payload: np.ndarray, count: int, slots: np.ndarray, out: np.ndarray) -> None:
+    """Decode values of single slots of a payload of ``count`` values.
+
+    Parameters
+    ----------
+    payload
+        ``uint8``, untrusted: everything is checked before it is used.
+    slots
+        ``int64``, ascending.
+    out
+        Whole numbers of the encoded width, shape (len(slots),), written; unspecified after an
+        error.
+
+    Raises
+    ------
+    ValueError
+        The payload is damaged, or of other values, or a slot lies outside of it.
+    TypeError
+        ``out`` does not hold whole numbers.
+    """
+
+def fsst_pick(
+    codes: np.ndarray,
+    code_ends: np.ndarray,
+    block_slots: int,
+    bounds: np.ndarray,
+    sizes: np.ndarray,
+    symbols: np.ndarray,
+    slots: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """Fill ``out`` with the bytes of single slots, end to end.
+
+    Parameters
+    ----------
+    codes, sizes, symbols
+        ``uint8``, untrusted: everything is checked before it is used.
+    code_ends
+        ``int64``: where the codes of each block end, from 0.
+    block_slots
+        Values of a block but the last.
+    bounds
+        ``int64``, shape (values + 1,): where each value starts and ends among all bytes.
+    slots
+        ``int64``, ascending.
+    out
+        ``uint8``, as many bytes as the slots have together; unspecified after an error.
+
+    Raises
+    ------
+    ValueError
+        The codes stand for other bytes than the bounds say, or an argument does not fit.
+    """
+
 def fsst_decode(
     codes: np.ndarray, sizes: np.ndarray, symbols: np.ndarray, skip: int, out: np.ndarray
 ) -> int:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fermion import kernels
 from fermion.encodings import bitpack
 from fermion.errors import FermionError, InvalidArgumentError, InvalidFileError
-from fermion.kernels import reference
+from fermion.kernels import reference, reference_picks
 
 DTYPES = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]
 TYPES = pytest.mark.parametrize("dtype", DTYPES)
@@ -104,6 +104,42 @@ def test_any_slice_is_decoded_alone(dtype: str, seed: int, count: int, data: st.
     stop = data.draw(st.integers(start, count))
     found = decode(bitpack.encode(values), dtype, count, start, stop)
     assert np.array_equal(found, values[start:stop])
+
+
+@given(dtype=st.sampled_from(DTYPES), seed=seeds, count=st.integers(1, 5000), data=st.data())
+def test_any_slots_are_picked_alone(dtype: str, seed: int, count: int, data: st.DataObject):
+    """By both twins."""
+    values = some_values(dtype, count, seed)
+    payload = np.frombuffer(bitpack.encode(values), np.uint8)
+    chosen = data.draw(st.sets(st.integers(0, count - 1), max_size=20))
+    slots = np.array(sorted(chosen), np.int64)
+    for k in (kernels, reference_picks):
+        out = np.empty(len(slots), dtype)
+        k.bitpack_pick(payload, count, slots, out)
+        assert np.array_equal(out, values[slots])
+
+
+def test_picked_slots_need_only_their_own_blocks_and_are_checked():
+    """The blocks of no slot are overwritten with bytes that cannot be decoded."""
+    values = np.arange(4 * 1024, dtype=np.int64) ** 2
+    payload = np.frombuffer(bitpack.encode(values), np.uint8).copy()
+    ends = [24 + end for end in struct.unpack_from("<4I", payload, 8)]
+    payload[ends[0] : ends[1]] = 0xFF
+    slots = np.array([3, 1023, 2048, 4095])
+    for k in (kernels, reference_picks):
+        out = np.empty(4, np.int64)
+        k.bitpack_pick(payload, 4096, slots, out)
+        assert np.array_equal(out, values[slots])
+        for wrong in ([3, 1024, 2048, 4095], [3, 3, 4, 5], [4, 3, 5, 6], [-1, 0, 1, 2]):
+            with pytest.raises(ValueError):
+                k.bitpack_pick(payload, 4096, np.array(wrong), out)
+        for wrong_count, size in ((4095, 4), (4096, 3)):
+            with pytest.raises(ValueError):
+                k.bitpack_pick(payload, wrong_count, slots[:4], np.empty(size, np.int64))
+        with pytest.raises(ValueError):
+            k.bitpack_pick(payload[:7], 4096, slots, out)
+    with pytest.raises(InvalidFileError, match="block 1"):
+        bitpack.pick(payload, 4096, np.array([1, 2047]), np.empty(2, np.int64))
 
 
 def test_a_slice_needs_only_its_own_blocks():

@@ -14,6 +14,7 @@ import pytest
 
 import fermion
 from fermion import kernels
+from fermion.encodings import pcodec_blocks, split_lengths
 from fermion.layout import StreamType
 
 LOCAL_TAIL = 64 * 1024
@@ -130,6 +131,38 @@ def test_a_filter_that_no_page_can_meet_reads_no_data(tmp_path):
         before = file.io_stats
         assert file.read(filter="a > 5000").num_rows == 0
         assert file.io_stats == before
+
+
+def test_rows_far_apart_are_decoded_from_their_own_blocks(tmp_path, monkeypatch):
+    """Three rows of one page: of pcodec three blocks of eight, of strings three pieces of many."""
+    random = np.random.default_rng(4)
+    words = np.array(["carefully", "final", "deposits", "sleep", "quickly", "among", "regular"])
+    texts = [" ".join(each) for each in random.choice(words, (30_000, 6))]
+    table = pa.table({"number": random.normal(0, 100, 30_000).astype(np.int64), "text": texts})
+    encodings = {"number": "pcodec", "text": "split_lengths"}
+    path = tmp_path / "far.fmn"
+    fermion.write_table(table, path, page_bytes=8 * 2**20, encodings=encodings, durable=False)
+    calls: Counter[str] = Counter()
+
+    def count(module, name):
+        original = getattr(module, name)
+
+        def counted(*arguments):
+            calls[name] += 1
+            return original(*arguments)
+
+        monkeypatch.setattr(module, name, counted)
+
+    count(pcodec_blocks, "_read_block")
+    count(split_lengths, "unpack")
+    rows = [700, 14_000, 29_999]
+    with fermion.open(path) as file:
+        assert [len(data_pages(file, name)) for name in table.column_names] == [1, 1]
+        assert file.take(rows, columns=["number"]).equals(table.select(["number"]).take(rows))
+        assert calls == {"_read_block": 3}
+        calls.clear()
+        assert file.take(rows, columns=["text"]).equals(table.select(["text"]).take(rows))
+        assert calls["unpack"] == 3
 
 
 @pytest.fixture

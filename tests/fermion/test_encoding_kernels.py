@@ -18,10 +18,18 @@ from fermion.kernels import (
     reference_fsst,
     reference_lz4,
     reference_nulls,
+    reference_picks,
 )
 
 BOTH = pytest.mark.parametrize("k", [compiled, reference], ids=["compiled", "reference"])
-TWINS = (reference, reference_blooms, reference_fsst, reference_lz4, reference_nulls)
+TWINS = (
+    reference,
+    reference_blooms,
+    reference_fsst,
+    reference_lz4,
+    reference_nulls,
+    reference_picks,
+)
 INTEGERS = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]
 FIXED = [*INTEGERS, "f2", "f4", "f8", "V1", "V3", "V16"]
 

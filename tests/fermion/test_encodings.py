@@ -16,6 +16,7 @@ from fermion.encodings.registry import ENCODINGS
 from fermion.errors import InvalidArgumentError, InvalidFileError, UnsupportedEncodingError
 from fermion.layout import NODE_DEPTH_MAX, EncodingId
 from fermion.options import WriteOptions
+from fermion.rearrange import take_values
 from fermion.values import (
     BINARY,
     INT64,
@@ -130,6 +131,29 @@ def test_every_encoding_gives_back_any_slice_of_any_values(
     stop = data.draw(st.integers(start + 1, count))
     for low, high in {(0, count), (start, stop), (start, start + 1), (count - 1, count)}:
         assert_same(decode(tree, physical, count, low, high), slice_values(values, low, high))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "physical"), [case for case in CASES if case.values[1] is not TYPES[0]]
+)
+@settings(max_examples=4)
+@given(data=st.data())
+def test_every_encoding_gives_back_any_single_slots(
+    recipe: Recipe, physical: PhysicalType, data: st.DataObject
+) -> None:
+    """Few and many, near each other and far apart; of three trees, in one call."""
+    shape = data.draw(st.sampled_from(["few", "runs", "small", "sorted"]))
+    values = make_values(physical, data.draw(st.sampled_from([1, 300, 5000])), shape, 7)
+    tree = encode(values, physical, recipe)
+    root = parse_node(tree, 0, len(tree), 1)
+    count, parts, wanted = len(values), [], []
+    for _ in range(3):
+        slots = np.array(sorted(data.draw(st.sets(st.integers(0, count - 1), min_size=1))))
+        start, stop = int(slots[0]), int(slots[-1]) + 1
+        parts.append(TreeSlice(root, count, start, stop, 2**40, picks=slots))
+        wanted.append(slots)
+    found = decode_trees(parts, physical, None, lambda _, error: error)
+    assert_same(found, take_values(values, np.concatenate(wanted)))
 
 
 @pytest.mark.parametrize("physical", TYPES, ids=lambda it: f"{it.kind.name}{it.width}")

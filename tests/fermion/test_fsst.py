@@ -20,7 +20,7 @@ from fermion.encodings.policy import policy_for
 from fermion.encodings.protocol import Recipe, parse_node
 from fermion.encodings.selection import choose, plain_size
 from fermion.errors import FermionError, InvalidFileError
-from fermion.kernels import reference_fsst
+from fermion.kernels import reference_fsst, reference_picks
 from fermion.layout import EncodingId
 from fermion.options import PROFILES, WriteOptions
 from fermion.pages import encode_chunk
@@ -80,6 +80,77 @@ def test_both_twins_train_encode_and_decode_alike(kind: str, count: int, seed: i
             used = k.fsst_decode(codes, sizes, symbols, skip, out)
             assert used == (ends[last - 1] if stop else 0) or stop == skip
             assert out.tobytes() == values.data[skip:stop].tobytes()
+
+
+PICKS = pytest.mark.parametrize("k", [compiled, reference_picks], ids=["compiled", "reference"])
+
+
+@few
+@given(
+    kind=st.sampled_from(["words", "noise", "letters", "zeros"]),
+    block=st.sampled_from([1, 2, 16, 64, 1024]),
+    seed=st.integers(0, 1000),
+    data=st.data(),
+)
+def test_any_slots_are_picked_alone(kind: str, block: int, seed: int, data: st.DataObject):
+    """By both twins, which refuse alike what is not as the bounds say."""
+    values = texts_of(kind, 150, seed)
+    sizes, symbols = compiled.fsst_train(values.offsets, values.data)
+    codes, ends = encoded(compiled, values, sizes, symbols)
+    code_ends = ends[np.minimum(np.arange(block, 150 + block, block), 150) - 1]
+    slots = np.array(sorted(data.draw(st.sets(st.integers(0, 149), max_size=30))), np.int64)
+    expected = b"".join(
+        values.data[values.offsets[slot] : values.offsets[slot + 1]].tobytes() for slot in slots
+    )
+    damaged = codes.copy()
+    for place in data.draw(st.lists(st.integers(0, max(len(codes) - 1, 0)), max_size=3)):
+        damaged[place : place + 1] = data.draw(st.integers(0, 255))
+    found = []
+    for k in (compiled, reference_picks):
+        out = np.empty(len(expected), np.uint8)
+        k.fsst_pick(codes, code_ends, block, values.offsets, sizes, symbols, slots, out)
+        assert out.tobytes() == expected
+        try:
+            k.fsst_pick(damaged, code_ends, block, values.offsets, sizes, symbols, slots, out)
+            found.append(out.tobytes())
+        except ValueError:
+            found.append(b"refused")
+    assert found[0] == found[1]
+
+
+@PICKS
+def test_picks_that_do_not_fit_are_refused(k: ModuleType):
+    """Codes of three values in two blocks, and one argument at a time that contradicts the rest."""
+    fine = {
+        "codes": np.frombuffer(b"\0\1\2", np.uint8),
+        "code_ends": np.array([2, 3]),
+        "block_slots": 2,
+        "bounds": np.array([0, 1, 3, 11]),
+        "sizes": np.array([1, 2, 8], np.uint8),
+        "symbols": np.frombuffer(b"abcdefghijk", np.uint8),
+        "slots": np.array([1, 2]),
+        "out": np.empty(10, np.uint8),
+    }
+    k.fsst_pick(*fine.values())
+    assert fine["out"].tobytes() == b"bcdefghijk"
+    for name, wrong in [
+        ("codes", np.frombuffer(b"\0\1\3", np.uint8)),
+        ("codes", np.frombuffer(b"\0\1", np.uint8)),
+        ("codes", np.frombuffer(b"\0\1\xff", np.uint8)),
+        ("code_ends", np.array([3])),
+        ("code_ends", np.array([3, 2])),
+        ("code_ends", np.array([1, 3])),
+        ("block_slots", 0),
+        ("block_slots", 1),
+        ("bounds", np.array([0, 2, 3, 12])),
+        ("bounds", np.array([0, 3, 1, 11])),
+        ("slots", np.array([2, 1])),
+        ("slots", np.array([1, 3])),
+        ("slots", np.array([-1, 2])),
+        ("out", np.empty(9, np.uint8)),
+    ]:
+        with pytest.raises(ValueError):
+            k.fsst_pick(*{**fine, name: wrong}.values())
 
 
 @BOTH

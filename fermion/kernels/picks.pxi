@@ -1,0 +1,158 @@
+# Single slots that lie apart, out of blocks: only the blocks that hold some are decoded.
+
+
+cdef int _check_slots(const int64_t[::1] slots, int64_t count) except -1:
+    """Slots ascend and are below ``count``."""
+    cdef Py_ssize_t i
+    cdef int64_t previous = -1
+    for i in range(slots.shape[0]):
+        if slots[i] <= previous or slots[i] >= count:
+            raise ValueError(f"slot {slots[i]} after {previous}: expected to ascend below {count}")
+        previous = slots[i]
+    return 0
+
+
+cdef int _bitpack_pick(
+    const uint8_t* payload, int64_t payload_size, int64_t count, const int64_t* slots,
+    Py_ssize_t picks, word_type* out, Py_ssize_t* at_block,
+) noexcept nogil:
+    cdef int64_t blocks = (count + BLOCK_VALUES - 1) // BLOCK_VALUES, block = -1
+    cdef const uint8_t* ends = payload + PAYLOAD_HEADER
+    cdef const uint8_t* body = ends + 4 * blocks
+    cdef int64_t body_size = payload_size - PAYLOAD_HEADER - 4 * blocks
+    cdef uint32_t begin, end
+    cdef word_type whole[BLOCK_VALUES]
+    cdef Py_ssize_t i
+    cdef int error
+    for i in range(picks):
+        if slots[i] // BLOCK_VALUES != block:
+            block = at_block[0] = slots[i] // BLOCK_VALUES
+            begin = 0
+            if block:
+                memcpy(&begin, ends + 4 * (block - 1), 4)
+            memcpy(&end, ends + 4 * block, 4)
+            if begin > end or end > body_size:
+                return BLOCK_OUTSIDE
+            error = _read_block(
+                body + begin, end - begin, min(count - block * BLOCK_VALUES, BLOCK_VALUES),
+                &whole[0],
+            )
+            if error:
+                return error
+        out[i] = whole[slots[i] % BLOCK_VALUES]
+    return BLOCK_FINE
+
+
+def bitpack_pick(const uint8_t[::1] payload, int64_t count, slots, out):
+    """Values of some ascending slots of a payload of ``count`` values."""
+    cdef const int64_t[::1] wanted = _input(slots)
+    cdef cnp.ndarray target = _output(out)
+    cdef void* data = cnp.PyArray_DATA(target)
+    cdef Py_ssize_t width = target.itemsize, picks = wanted.shape[0], block = 0
+    cdef int64_t size = payload.shape[0]
+    cdef int error = BLOCK_FINE
+    _check_integers(target)
+    _same_length(target.shape[0], picks, "out")
+    if not 0 <= count <= 0xFFFFFFFF:
+        raise ValueError(f"{count} values: expected 0 to 2**32 - 1")
+    _check_slots(wanted, count)
+    if size < PAYLOAD_HEADER or not _is_bitpacked(&payload[0], size, width, count):
+        raise ValueError(f"expected a payload of {count} values of {8 * width} bits")
+    if picks == 0:
+        return
+    cdef const uint8_t* source = &payload[0]
+    with nogil:
+        if width == 1:
+            error = _bitpack_pick(source, size, count, &wanted[0], picks, <uint8_t*>data, &block)
+        elif width == 2:
+            error = _bitpack_pick(source, size, count, &wanted[0], picks, <uint16_t*>data, &block)
+        elif width == 4:
+            error = _bitpack_pick(source, size, count, &wanted[0], picks, <uint32_t*>data, &block)
+        else:
+            error = _bitpack_pick(source, size, count, &wanted[0], picks, <uint64_t*>data, &block)
+    if error:
+        raise ValueError(f"block {block}: {_BLOCK_ERRORS[error]}")
+
+
+cdef int64_t _fsst_pick(
+    const uint64_t* words, const uint8_t* widths, const uint8_t* codes, const int64_t* code_ends,
+    int64_t block_slots, const int64_t* bounds, const int64_t* slots, Py_ssize_t picks,
+    uint8_t* out, int32_t* seen,
+) noexcept nogil:
+    """The number of slots that were decoded; the next one is not as its length says."""
+    cdef int64_t block = -1, start, stop, codes_start = 0, to = 0
+    cdef Py_ssize_t i
+    cdef Decoded state
+    state.at = state.written = state.seen = 0
+    for i in range(picks):
+        if slots[i] // block_slots != block:
+            block = slots[i] // block_slots
+            codes_start = code_ends[block - 1] if block else 0
+            state.at = state.written = 0
+        start = bounds[slots[i]] - bounds[block * block_slots]
+        stop = start + bounds[slots[i] + 1] - bounds[slots[i]]
+        if not _write_last_symbols(
+            words, widths, codes + codes_start, code_ends[block] - codes_start, NULL, start, &state
+        ) or state.written != start:
+            seen[0] |= state.seen
+            return i
+        # The state counts a block's bytes, of which the output has but some.
+        state.written = 0
+        _write_symbols(
+            words, widths, codes + codes_start, code_ends[block] - codes_start, out + to,
+            stop - start, &state,
+        )
+        if not _write_last_symbols(
+            words, widths, codes + codes_start, code_ends[block] - codes_start, out + to,
+            stop - start, &state,
+        ) or state.written != stop - start:
+            seen[0] |= state.seen
+            return i
+        to += stop - start
+        state.written = stop
+    seen[0] |= state.seen
+    return picks
+
+
+def fsst_pick(
+    const uint8_t[::1] codes, code_ends, int64_t block_slots, bounds, const uint8_t[::1] sizes,
+    const uint8_t[::1] symbols, slots, uint8_t[::1] out,
+):
+    """Values of some ascending slots, end to end; each block of values has codes of its own."""
+    cdef const int64_t[::1] ends = _input(code_ends)
+    cdef const int64_t[::1] limits = _input(bounds)
+    cdef const int64_t[::1] wanted = _input(slots)
+    cdef Symbol known[SYMBOLS_MAX]
+    cdef uint64_t words[256]
+    cdef uint8_t widths[256]
+    cdef uint8_t nothing = 0
+    cdef Py_ssize_t i, picks = wanted.shape[0]
+    cdef int64_t total = 0, done = 0, count = limits.shape[0] - 1
+    cdef int32_t seen = 0
+    _read_symbols(sizes, symbols, known)
+    if block_slots < 1 or count < 0 or ends.shape[0] * block_slots < count:
+        raise ValueError(f"{ends.shape[0]} blocks of {block_slots} do not hold {count} values")
+    _check_offsets(limits, INT64_MAX)
+    _check_offsets(ends, codes.shape[0])
+    _check_slots(wanted, count)
+    for i in range(picks):
+        total += limits[wanted[i] + 1] - limits[wanted[i]]
+    _same_length(out.shape[0], total, "out")
+    if picks == 0:
+        return
+    cdef const uint8_t* source = &codes[0] if codes.shape[0] else &nothing
+    cdef uint8_t* target = &out[0] if out.shape[0] else &nothing
+    with nogil:
+        memset(words, 0, sizeof(words))
+        memset(widths, UNKNOWN_SIZE, sizeof(widths))
+        for i in range(sizes.shape[0]):
+            words[i] = known[i].word
+            widths[i] = known[i].size
+        done = _fsst_pick(
+            words, widths, source, &ends[0], block_slots, &limits[0], &wanted[0], picks, target,
+            &seen,
+        )
+    if seen & UNKNOWN_SIZE:
+        raise ValueError(f"a code is not below {sizes.shape[0]}, the number of symbols")
+    if done < picks:
+        raise ValueError(f"the codes of slot {wanted[done]} do not stand for as many bytes")
