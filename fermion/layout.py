@@ -215,6 +215,37 @@ class EncodingId(enum.IntEnum):
     LZ4 = 18
 
 
+# Never take an encoding from an edition nor add one: a new encoding joins a new edition.
+_CORE_2026 = frozenset(
+    {
+        EncodingId.PLAIN,
+        EncodingId.CONSTANT,
+        EncodingId.BITMAP,
+        EncodingId.DICTIONARY,
+        EncodingId.FOR_BITPACK,
+        EncodingId.SPLIT_LENGTHS,
+        EncodingId.ZSTD,
+        EncodingId.NARROW,
+        EncodingId.DICTIONARY_LOCAL,
+        EncodingId.DELTA,
+        EncodingId.RLE,
+        EncodingId.BYTE_STREAM_SPLIT,
+    }
+)
+EDITIONS: dict[str, frozenset[EncodingId]] = {
+    "core-2026": _CORE_2026,
+    "2026": _CORE_2026
+    | {
+        EncodingId.PCODEC,
+        EncodingId.ALP,
+        EncodingId.FSST,
+        EncodingId.GLOBAL_DICTIONARY,
+        EncodingId.LZ4,
+    },
+}
+"""Encodings that a file may use, by the name of the edition that a writer is told to keep to."""
+
+
 class NodeFlag(enum.IntFlag):
     """Flags of an encoding node."""
 

@@ -8,6 +8,7 @@ from fermion.arrow_types import Node, Order
 from fermion.column_writer import ColumnPlan
 from fermion.encodings.selection import check_forced
 from fermion.errors import InvalidArgumentError
+from fermion.layout import EncodingId
 from fermion.options import WriteOptions
 
 Leaves = Sequence[tuple[str, Node]]
@@ -84,6 +85,7 @@ def _check_encodings(options: WriteOptions, leaves: Leaves) -> None:
                 check_forced(encoding, physical)
             except InvalidArgumentError as error:
                 raise InvalidArgumentError(f"encodings: column {name!r}: {error}") from None
+        options.check_edition(EncodingId[encoding.upper()], f"encodings: column {name!r}")
 
 
 def physical_order(names: Sequence[str], first: Sequence[str], where: str) -> Sequence[int]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 from fermion.errors import InvalidArgumentError
+from fermion.layout import EDITIONS, EncodingId
 
 Profile = Literal["balanced", "compact", "fast", "random"]
 PROFILES: tuple[Profile, ...] = ("balanced", "compact", "fast", "random")
@@ -61,6 +62,10 @@ class WriteOptions:
         profile ``fast`` compress what that makes much smaller.
     compression_level
         Level of the codec; None takes the profile's.
+    edition
+        A named list of encodings, of which files use no others: ``2026`` knows all, ``core-2026``
+        leaves out pcodec, ALP, FSST, LZ4 and dictionaries that stripes share, for readers that know
+        only the simple ones. Editions never change; later encodings come with later ones.
     encodings
         Forced encoding by column name: ``"s.a"`` for a field of a struct; the name of a list or map
         stands for all values in it.
@@ -101,6 +106,7 @@ class WriteOptions:
     column_page_bytes: Mapping[str, int] = field(default_factory=dict)
     codec: Literal["zstd", "lz4"] = "zstd"
     compression_level: int | None = None
+    edition: str = "2026"
     encodings: Mapping[str, str] = field(default_factory=dict)
     bloom_filters: Sequence[str] = ()
     global_dictionaries: Sequence[str] = ()
@@ -122,6 +128,14 @@ class WriteOptions:
             )
         if self.codec not in ("zstd", "lz4"):
             raise InvalidArgumentError(f"codec={self.codec!r}: expected 'zstd' or 'lz4'")
+        if self.edition not in EDITIONS:
+            raise InvalidArgumentError(
+                f"edition={self.edition!r}: expected one of {', '.join(map(repr, EDITIONS))}"
+            )
+        if self.codec == "lz4":
+            self.check_edition(EncodingId.LZ4, "codec='lz4'")
+        if self.global_dictionaries:
+            self.check_edition(EncodingId.GLOBAL_DICTIONARY, "global_dictionaries")
         if self.align not in (8, 64):
             raise InvalidArgumentError(f"align={self.align!r}: expected 8 or 64")
         for name in ("stripe_bytes", "stripe_rows", "block_bytes", "page_bytes", "page_rows_max"):
@@ -133,6 +147,25 @@ class WriteOptions:
                 raise InvalidArgumentError(
                     f"column_page_bytes: {name!r}: {value}: expected at least 1"
                 )
+
+    def check_edition(self, encoding: EncodingId, wanted: str) -> None:
+        """Refuse what needs an encoding that the edition lacks.
+
+        Parameters
+        ----------
+        wanted
+            The option that needs it, for the message.
+
+        Raises
+        ------
+        InvalidArgumentError
+        """
+        if encoding not in EDITIONS[self.edition]:
+            known = [name for name, encodings in EDITIONS.items() if encoding in encodings]
+            raise InvalidArgumentError(
+                f"{wanted}: edition {self.edition!r} lacks the encoding {encoding.name.lower()}; "
+                f"expected an edition that has it: {', '.join(map(repr, known))}"
+            )
 
     @property
     def sort_keys(self) -> tuple[SortKey, ...]:

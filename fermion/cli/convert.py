@@ -10,6 +10,7 @@ from fermion.cli.wording import counted, size_text
 from fermion.convert import from_parquet, to_parquet
 from fermion.errors import InvalidArgumentError
 from fermion.file_info import FileInfo
+from fermion.layout import EDITIONS
 from fermion.options import PROFILES, WriteOptions
 
 HELP = "convert a Parquet file to a Fermion file, or back"
@@ -19,6 +20,7 @@ _FERMION_OPTIONS = (
     "profile",
     "codec",
     "checksum",
+    "edition",
     "stripe_rows",
     "stripe_bytes",
     "page_bytes",
@@ -39,6 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     types = get_type_hints(WriteOptions)
     fermion.add_argument("--codec", choices=get_args(types["codec"]))
     fermion.add_argument("--checksum", choices=get_args(types["checksum"]))
+    fermion.add_argument("--edition", choices=tuple(EDITIONS), help="encodings to keep to")
     fermion.add_argument("--stripe-rows", type=int, metavar="N")
     fermion.add_argument("--stripe-bytes", type=byte_count, metavar="SIZE", help="such as 64M")
     fermion.add_argument("--page-bytes", type=byte_count, metavar="SIZE")

@@ -146,7 +146,7 @@ class Search:
         integers = values.dtype.kind in "iu"
         if integers:
             found.append(Candidate(for_size(values) + self._overhead(), FOR_BITPACK))
-        elif values.dtype.itemsize > 2:
+        elif self.policy.decimals and values.dtype.itemsize > 2:
             found.extend(self._decimals(values))
         if not self.nested and kernels.count_runs(values) * _RUN_SLOTS_MIN <= len(values):
             found.append(self._runs(values, integers))

@@ -8,7 +8,7 @@ from typing import Literal
 
 from fermion.encodings.protocol import EncodeSettings
 from fermion.encodings.registry import ENCODINGS
-from fermion.layout import Codec
+from fermion.layout import EDITIONS, Codec, EncodingId
 from fermion.options import Profile, WriteOptions
 
 
@@ -23,6 +23,8 @@ class Policy:
         0 never takes it.
     numbers_lz_ratio, strings_lz_ratio
         The same for zstd or LZ4, over numbers and bits, and over the bytes of strings.
+    decimals
+        Whether floats that are decimals are taken as whole numbers (ALP).
     symbols_ratio
         FSST is taken where it needs at most this part of the bytes of strings; 0 never takes it.
         A codec is then compared with what FSST needs.
@@ -38,6 +40,7 @@ class Policy:
     symbols_ratio: float
     dictionary_bytes_max: int
     settings: EncodeSettings
+    decimals: bool = True
 
 
 _WHOLE_PAGE = 2**40
@@ -59,15 +62,29 @@ _POLICIES: dict[Profile, Policy] = {
 
 def policy_for(options: WriteOptions) -> Policy:
     """The policy of these options."""
-    return _policy(options.profile, options.compression_level, options.codec)
+    return _policy(options.profile, options.compression_level, options.codec, options.edition)
 
 
 @lru_cache(maxsize=64)
-def _policy(profile: Profile, level: int | None, codec: Literal["zstd", "lz4"]) -> Policy:
-    found = _POLICIES[profile]
+def _policy(
+    profile: Profile, level: int | None, codec: Literal["zstd", "lz4"], edition: str
+) -> Policy:
+    found = _of_edition(_POLICIES[profile], EDITIONS[edition])
     settings = found.settings
     if codec == "lz4":
         settings = replace(settings, codec=Codec.LZ4, level=_LZ4_LEVELS.get(profile, 1))
         if not found.strings_lz_ratio:
             found = replace(found, numbers_lz_ratio=_LZ4_RATIO, strings_lz_ratio=_LZ4_RATIO)
     return replace(found, settings=settings if level is None else replace(settings, level=level))
+
+
+def _of_edition(policy: Policy, edition: frozenset[EncodingId]) -> Policy:
+    """A policy that takes no encoding but those of an edition; encoders find no other either."""
+    known = {number: each for number, each in ENCODINGS.items() if number in edition}
+    return replace(
+        policy,
+        entropy_ratio=policy.entropy_ratio if EncodingId.PCODEC in edition else 0,
+        symbols_ratio=policy.symbols_ratio if EncodingId.FSST in edition else 0,
+        decimals=EncodingId.ALP in edition,
+        settings=replace(policy.settings, encodings=known),
+    )

@@ -175,7 +175,7 @@ def _small(values: Values, physical: PhysicalType, size: int, policy: Policy, pa
         return _small_strings(values, size, lz, pages)
     if values.dtype.kind in "iu" and values.dtype.itemsize > 1:
         return Choice(size, FOR_BITPACK)
-    if physical.kind in (PhysicalKind.FLOAT32, PhysicalKind.FLOAT64):
+    if policy.decimals and physical.kind in (PhysicalKind.FLOAT32, PhysicalKind.FLOAT64):
         # Where they are no decimals after all, each page falls back to plain.
         return Choice(size, _DECIMALS, compress_page=lz)
     return Choice(size, PLAIN, compress_page=lz)

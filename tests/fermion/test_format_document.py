@@ -113,6 +113,22 @@ def test_exactly_the_encodings_that_are_not_reserved_can_be_read():
     assert free == set(ENCODINGS)
 
 
+def test_every_edition_is_documented_as_it_is():
+    """Names and encodings; all editions together are what can be read."""
+    rows = table_under("Editions", "edition").rows
+    documented: dict[str, set[str]] = {}
+    for row in rows:
+        names = row["encodings"]
+        if names.startswith("those of "):
+            base, _, names = names.removeprefix("those of ").partition(", ")
+            documented[row["edition"]] = documented[base] | set(names.split(", "))
+        else:
+            documented[row["edition"]] = set(names.split(", "))
+    editions = {name: {each.name for each in known} for name, known in layout.EDITIONS.items()}
+    assert documented == editions
+    assert set().union(*layout.EDITIONS.values()) == set(ENCODINGS)
+
+
 def test_the_bloom_record_is_documented_as_it_is():
     rows = table_under("Bloom filters", "offset").rows
     sizes = [int(row["size"]) for row in rows]
