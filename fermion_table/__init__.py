@@ -30,7 +30,7 @@ from fermion_table.scan_plan import PruningStep, ScanPlan
 from fermion_table.schema import Field, TableSchema
 from fermion_table.schema_builder import SchemaUpdate
 from fermion_table.schema_difference import SchemaChange
-from fermion_table.snapshot import Snapshot
+from fermion_table.snapshot import Effort, Snapshot
 from fermion_table.split import Split
 from fermion_table.split_reader import SplitReader
 from fermion_table.table import Table
@@ -51,6 +51,7 @@ __all__ = [
     "CompactionTask",
     "CorruptMetadata",
     "DataWriter",
+    "Effort",
     "Field",
     "HistoryLog",
     "MaintenanceResult",

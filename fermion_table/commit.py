@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+import msgspec
+
 from fermion_table import hints
 from fermion_table.commit_index import committed_before
 from fermion_table.commit_request import CommitRequest, NewSchema
@@ -28,6 +30,7 @@ from fermion_table.slot import create_slot, is_in_history
 from fermion_table.snapshot import (
     SNAPSHOT_FORMAT,
     SNAPSHOT_FORMAT_VERSION,
+    Effort,
     Snapshot,
     check_writable,
 )
@@ -91,7 +94,8 @@ def create_table(
         writer.discard()
         raise TableExists(f"{store.location}: a table exists here already")
     hints.write_latest(store, 0)
-    return stored
+    effort = Effort(seconds=time.monotonic() - request.began)
+    return msgspec.structs.replace(stored, effort=effort)
 
 
 def commit(
@@ -157,6 +161,7 @@ class _Commit:
         self.synchronised: set[str] = set()
         self.may_be_published = False
         self.losses = 0
+        self.began = request.began
 
     def run(self) -> Snapshot:
         """Try until published, proven impossible, or unknown."""
@@ -164,7 +169,9 @@ class _Commit:
         try:
             snapshot = self._run()
             self._report(snapshot, time.monotonic() - began)
-            return snapshot
+            seconds = time.monotonic() - self.began
+            effort = Effort(retries=self.losses, seconds=seconds)
+            return msgspec.structs.replace(snapshot, effort=effort)
         except Exception:
             if not self.may_be_published:
                 self.writer.discard()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -61,6 +62,8 @@ class CommitRequest:
         The same pair is committed once.
     reader_features, writer_features
         Features that the table needs from this commit on.
+    began
+        When, by ``time.monotonic``, the operation was called.
     """
 
     kind: Kind
@@ -80,6 +83,7 @@ class CommitRequest:
     commit_identifier: int | str | None = None
     reader_features: Sequence[str] = ()
     writer_features: Sequence[str] = ()
+    began: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
         if self.groups and (self.added or self.removed or self.kind != "compact"):

@@ -166,6 +166,8 @@ class CompactionResult:
         Of the groups committed; a dry run knows only what was before.
     snapshots
         Ids of the snapshots made.
+    retries
+        Races for the next snapshot that were lost.
     seconds
         From planning to the last commit.
     """
@@ -179,6 +181,7 @@ class CompactionResult:
     bytes_after: int = 0
     rows: int = 0
     snapshots: list[int] = field(default_factory=list)
+    retries: int = 0
     seconds: float = 0.0
 
 

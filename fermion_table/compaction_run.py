@@ -126,5 +126,6 @@ def commit_groups(
         result.bytes_before += sum(entry.size for entry in message.removed)
         result.bytes_after += sum(entry.size for entry in message.added)
         result.rows += sum(entry.rows for entry in message.added)
+    result.retries += snapshot.effort.retries
     result.snapshots.append(snapshot.id)
     return snapshot

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,7 +26,7 @@ from fermion_table.options import CommitOptions
 from fermion_table.paths import snapshot_path, unique_name
 from fermion_table.references import HEAD_PROPERTY, Branch, load_branch
 from fermion_table.slot import create_slot, is_in_history
-from fermion_table.snapshot import Delta, Kind, Snapshot, check_writable
+from fermion_table.snapshot import Delta, Effort, Kind, Snapshot, check_writable
 from fermion_table.storage import AtomicStore
 
 
@@ -73,6 +74,7 @@ def fast_forward(
     CommitStateUnknown
         No reply says whether the parent was moved.
     """
+    began = time.monotonic()
     branch = load_branch(store, name)
     if branch is None:
         raise VersionNotFound(f"{store.location}: no branch {name!r}")
@@ -97,7 +99,8 @@ def fast_forward(
         writer.discard()
         raise _diverged(store, name, branch.parent, target)
     hints.write_latest(store, stored.id, branch.parent)
-    return stored
+    effort = Effort(seconds=time.monotonic() - began)
+    return msgspec.structs.replace(stored, effort=effort)
 
 
 def _commits_after(

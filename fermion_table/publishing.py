@@ -38,6 +38,8 @@ class CommitWords:
     properties: Mapping[str, str] = field(default_factory=dict)
     commit_user: str | None = None
     commit_identifier: int | str | None = None
+    began: float = field(default_factory=time.monotonic)
+    """When, by ``time.monotonic``, the operation was called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +250,7 @@ def _request(kind: str, words: CommitWords) -> CommitRequest:
         properties=words.properties,
         commit_user=words.commit_user,
         commit_identifier=words.commit_identifier,
+        began=words.began,
     )
 
 

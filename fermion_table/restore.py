@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 
 import msgspec
 
@@ -52,7 +53,7 @@ def restore(
     VersionNotFound
         The target has expired.
     """
-    store = publisher.store
+    store, began = publisher.store, time.monotonic()
     text = message if message is not None else f"restore snapshot {target.id}"
 
     def request_on(base: Snapshot) -> CommitRequest:
@@ -69,6 +70,7 @@ def restore(
             message=text,
             reader_features=target.reader_features,
             writer_features=target.writer_features,
+            began=began,
         )
 
     def redo(base: Snapshot, verdict: Redo) -> CommitRequest:

@@ -103,6 +103,30 @@ class Touched(msgspec.Struct, frozen=True):
     partitions: tuple[tuple[Plain, ...], ...] | Literal["many"] = ()
 
 
+class Effort(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What a commit took whoever made it. Snapshots that differ in nothing else are equal.
+
+    Attributes
+    ----------
+    retries
+        Races for the next snapshot that were lost before.
+    seconds
+        From the call until it was published, data files included.
+    """
+
+    retries: Natural = 0
+    seconds: float = 0.0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Effort)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+NO_EFFORT = Effort()
+
+
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One commit's result, and through `manifests` and `tail` the whole table's state.
 
@@ -140,6 +164,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         Names that a reader or a writer must know, or refuse the table.
     hash
         BLAKE2b of the stored bytes; known once stored, never stored itself.
+    effort
+        What it took, where this process has just committed it; never stored. What it did is in
+        `deltas`.
     """
 
     format: str
@@ -169,6 +196,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     writer_features: tuple[str, ...] = ()
     unknown: dict[str, Any] = msgspec.field(default_factory=dict, name=json_codec.UNKNOWN_KEYS)
     hash: str = msgspec.field(default="", name="#hash")
+    effort: Effort = msgspec.field(default=NO_EFFORT, name="#effort")
 
     @property
     def reference(self) -> SnapshotReference:
@@ -183,7 +211,9 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
     hash of the newest snapshot.
     """
     _check(snapshot, f"snapshot {snapshot.id}, not stored yet")
-    body = json_codec.encode(msgspec.structs.replace(snapshot, hash="", unknown={}))[:-1]
+    body = json_codec.encode(
+        msgspec.structs.replace(snapshot, hash="", unknown={}, effort=NO_EFFORT)
+    )[:-1]
     return body + CHECKSUM_KEY + json_codec.content_hash(body).encode() + CHECKSUM_END
 
 
@@ -214,7 +244,7 @@ def decode_snapshot(data: bytes, path: str) -> Snapshot:
         )
     _refuse_unknown(snapshot.reader_features, KNOWN_READER_FEATURES, path, "reader")
     _check(snapshot, path)
-    return msgspec.structs.replace(snapshot, hash=json_codec.content_hash(data))
+    return msgspec.structs.replace(snapshot, hash=json_codec.content_hash(data), effort=NO_EFFORT)
 
 
 def check_writable(snapshot: Snapshot, path: str) -> None:

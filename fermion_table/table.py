@@ -175,6 +175,12 @@ class Table(TableChanges):
         commit_user, commit_identifier
             The same pair is appended once.
 
+        Returns
+        -------
+        Snapshot
+            The new one: what changed is in its ``deltas`` and ``totals``, the time it took and the
+            races it lost in its ``effort``. So it is with everything that makes a snapshot.
+
         Raises
         ------
         SchemaMismatch

@@ -222,6 +222,7 @@ class Transaction:
             properties=words.properties,
             commit_user=words.commit_user,
             commit_identifier=words.commit_identifier,
+            began=words.began,
         )
 
     def _misfit(self, reference: SchemaReference) -> str | None:
