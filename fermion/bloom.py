@@ -12,14 +12,15 @@ strings, binary      their bytes
 ===================  ==========================================================================
 
 NULL is never inserted. In the file a filter is its blocks of 32 bytes, found by the chunk's
-extension record BLOOM.
+extension record BLOOM; the filters of its pages lie one behind the other, found by PAGE_BLOOM.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +29,8 @@ from fermion import kernels
 from fermion.arrow_types import Node, Order, leaf_type, strip_wrappers
 from fermion.checksum import crc32c
 from fermion.errors import ChecksumError, InvalidFileError, UnsupportedEncodingError
-from fermion.values import BinaryValues, Bits, PhysicalKind, Values
+from fermion.layout import ExtTag
+from fermion.values import BinaryValues, Bits, PhysicalKind, Values, slice_values
 
 BITS_PER_VALUE = 10.5  # one false positive in a hundred, by the Parquet format's table
 BLOCK_BYTES = 32
@@ -38,7 +40,29 @@ ALGORITHM = 0
 _RECORD = struct.Struct("<QIII")
 
 
-def build_bloom(values: Values, validity: Bits | bool | None, node: Node) -> bytes:
+class BuiltFilters(NamedTuple):
+    """Filters on their way into a file.
+
+    Attributes
+    ----------
+    tag
+        Of the extension record that will find them.
+    data
+        Their blocks.
+    rest
+        What the record says behind their place.
+    """
+
+    tag: ExtTag
+    data: bytes
+    rest: bytes
+
+    def record(self, offset: int) -> bytes:
+        """The extension record for filters that lie at ``offset`` of the file."""
+        return bloom_record(offset, self.data) + self.rest
+
+
+def build_bloom(values: Values, validity: Bits | bool | None, node: Node) -> BuiltFilters:
     """The filter of a chunk's values.
 
     Parameters
@@ -50,6 +74,23 @@ def build_bloom(values: Values, validity: Bits | bool | None, node: Node) -> byt
     node
         The leaf; its order is not NONE.
     """
+    return BuiltFilters(ExtTag.BLOOM, _filter(values, validity, node), b"")
+
+
+def build_page_blooms(
+    values: Values, validity: Bits | bool | None, node: Node, cuts: np.ndarray
+) -> BuiltFilters:
+    """A filter for each page of a chunk; ``cuts`` as `page_statistics` takes them."""
+    filters = []
+    for start, stop in pairwise(cuts.tolist()):
+        own = slice_values(validity, start, stop) if isinstance(validity, Bits) else validity
+        assert own is None or isinstance(own, (bool, Bits))
+        filters.append(_filter(slice_values(values, start, stop), own, node))
+    blocks = np.array([len(each) // BLOCK_BYTES for each in filters], "<u4")
+    return BuiltFilters(ExtTag.PAGE_BLOOM, b"".join(filters), blocks.tobytes())
+
+
+def _filter(values: Values, validity: Bits | bool | None, node: Node) -> bytes:
     hashes = np.unique(_hashes(values, validity, node.order))
     blocks = int(min(max(np.ceil(len(hashes) * BITS_PER_VALUE / 256), 1), BLOCKS_MAX))
     words = np.zeros(8 * blocks, np.uint32)
@@ -107,8 +148,35 @@ def parse_bloom_record(record: bytes, stop: int, where: str) -> tuple[int, int, 
     return offset, length, crc
 
 
-class BloomFilter:
-    """A filter as read.
+def parse_page_bloom_record(
+    record: bytes, pages: int, stop: int, where: str
+) -> tuple[int, int, int, np.ndarray]:
+    """(offset, length, checksum) of a chunk's page filters, and the blocks of each.
+
+    Raises
+    ------
+    InvalidFileError, UnsupportedEncodingError
+    """
+    offset, length, crc = parse_bloom_record(record, stop, where)
+    rest = record[_RECORD.size :]
+    blocks = np.frombuffer(rest[: len(rest) // 4 * 4], "<u4").astype(np.int64)
+    if len(rest) != 4 * pages or (blocks < 1).any() or BLOCK_BYTES * blocks.sum() != length:
+        raise InvalidFileError(
+            f"{where}: bloom filters of pages at {offset}+{length}: expected blocks of {pages} "
+            f"pages, found {blocks.tolist()[:8]}"
+        )
+    return offset, length, crc, blocks
+
+
+class BloomFilters:
+    """The filter of a chunk, or those of its pages, as read.
+
+    Parameters
+    ----------
+    data, crc
+        The bytes of all filters, and their checksum.
+    blocks
+        How many blocks each of them has; None: there is one.
 
     Raises
     ------
@@ -116,16 +184,19 @@ class BloomFilter:
         When the bytes are not those that were written.
     """
 
-    def __init__(self, data: memoryview, crc: int, where: str) -> None:
+    def __init__(
+        self, data: memoryview, crc: int, where: str, blocks: np.ndarray | None = None
+    ) -> None:
         found = crc32c(data)
         if found != crc:
             raise ChecksumError(
                 f"{where}: bloom filter checksum: expected {crc:#010x}, found {found:#010x}"
             )
-        self._words = np.frombuffer(data, "<u4")
+        words = np.frombuffer(data, "<u4")
+        self._filters = [words] if blocks is None else np.split(words, 8 * np.cumsum(blocks)[:-1])
 
     def may_contain(self, raws: Sequence[Any], dtype: pa.DataType) -> np.ndarray:
-        """Whether each value may be in the chunk: bool, shape (values,).
+        """Whether each value may be in each filter's values: bool, shape (values, filters).
 
         Parameters
         ----------
@@ -135,20 +206,28 @@ class BloomFilter:
             The column's type.
         """
         storage = strip_wrappers(dtype)
-        found = np.zeros(len(raws), bool)
+        found = np.zeros((len(raws), len(self._filters)), bool)
         places = [place for place, raw in enumerate(raws) if _can_hold(storage, raw)]
         hashes = _raw_hashes([raws[place] for place in places], storage)
-        out = np.empty(len(hashes), np.uint8)
-        kernels.bloom_contains(hashes, self._words, out)
-        found[places] = out.view(bool)
+        for number, words in enumerate(self._filters):
+            found[places, number] = _contains(hashes, words)
         return found
 
-    def contains_all(self, values: Values, validity: Bits | bool | None, node: Node) -> bool:
-        """Whether every value of a chunk that is not null may be in it, as it must be."""
-        hashes = _hashes(values, validity, node.order)
-        out = np.empty(len(hashes), np.uint8)
-        kernels.bloom_contains(hashes, self._words, out)
-        return bool(out.all())
+    def contains_all(
+        self,
+        values: Values,
+        validity: Bits | bool | None,
+        node: Node,
+        number: int = 0,
+    ) -> bool:
+        """Whether every value that is not null may be in a filter's values, as it must be."""
+        return bool(_contains(_hashes(values, validity, node.order), self._filters[number]).all())
+
+
+def _contains(hashes: np.ndarray, words: np.ndarray) -> np.ndarray:
+    out = np.empty(len(hashes), np.uint8)
+    kernels.bloom_contains(hashes, words, out)
+    return out.view(bool)
 
 
 def _can_hold(storage: pa.DataType, raw: Any) -> bool:

@@ -44,6 +44,7 @@ from fermion.layout import (
     SIMPLE_CHUNK_DESC,
     STREAM_META,
     STRIPE_META,
+    ChunkFlag,
     DescType,
     ExtTag,
     StreamType,
@@ -239,6 +240,11 @@ class Chunk(NamedTuple):
     def is_empty(self) -> bool:
         """Whether no bytes are stored: the stream's default, or all null."""
         return self.length in (0, ALL_NULL_LENGTH)
+
+    @property
+    def num_data_pages(self) -> int:
+        """Pages but the dictionary's."""
+        return self.num_pages - bool(self.flags & ChunkFlag.FIRST_PAGE_IS_DICT)
 
 
 _DEFAULT = Chunk(0, 0, 0, INT64_MIN, INT64_MAX, 0, 0, 0, 0)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
 from fermion.arrow_types import Node, NodeKind, Order
-from fermion.bloom import build_bloom
+from fermion.bloom import BuiltFilters, build_bloom, build_page_blooms
 from fermion.chunk_details import detail_records
 from fermion.cmb import ALL_NULL_CHUNK, DEFAULT_CHUNK, ChunkRecord
 from fermion.encodings.growing import GrowingDictionary
@@ -36,11 +36,11 @@ VALIDITY_BYTES = 1 / 8
 
 @dataclass(slots=True)
 class EncodedStream:
-    """Pages of one stream's chunk, its bloom filter, and its record, which lacks only offsets."""
+    """Pages of one stream's chunk, its bloom filters, and its record, which lacks only offsets."""
 
     record: ChunkRecord
     pages: list[bytes] = field(default_factory=list)
-    bloom: bytes | None = None
+    filters: list[BuiltFilters] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -106,10 +106,10 @@ class ColumnPlan:
             return wanted
         return self.names[ordinal] in wanted
 
-    def wants_bloom(self, ordinal: int) -> bool:
-        """Whether a leaf gets a bloom filter."""
+    def is_named(self, ordinal: int, names: Sequence[str]) -> bool:
+        """Whether a leaf that is below no list is one of some columns that the options name."""
         path = self.paths.get(ordinal)
-        return path is not None and ".".join(path) in self.options.bloom_filters
+        return path is not None and ".".join(path) in names
 
     def is_sorted_by(self) -> bool:
         """Whether the rows are sorted by the column."""
@@ -239,8 +239,10 @@ class _Encoder:
             return EncodedStream(DEFAULT_CHUNK)
         cuts = self._data_cuts(values, physical, batch_ends)
         stream = self._described(node, values, validity, cuts)
-        if self._plan.wants_bloom(node.stream):
-            stream.bloom = build_bloom(values, validity, node)
+        if self._plan.is_named(node.stream, self._plan.options.bloom_filters):
+            stream.filters.append(build_bloom(values, validity, node))
+        if self._plan.is_named(node.stream, self._plan.options.page_bloom_filters):
+            stream.filters.append(build_page_blooms(values, validity, node, cuts))
         return stream
 
     def _described(

@@ -13,7 +13,7 @@ import pyarrow as pa
 from fermion.arrow_input import record_batch_reader
 from fermion.arrow_types import column_node
 from fermion.batch_meta import BatchLog, encode_batches
-from fermion.bloom import bloom_record
+from fermion.bloom import BuiltFilters
 from fermion.cmb import ChunkRecord
 from fermion.column_writer import ColumnPlan, EncodedColumn, EncodedStream, encode_column
 from fermion.errors import InvalidArgumentError
@@ -29,7 +29,6 @@ from fermion.layout import (
     PAGE_ALIGNMENT,
     SETTING_CHECKSUM_SHIFT,
     ChecksumKind,
-    ExtTag,
     Setting,
     align,
 )
@@ -95,7 +94,7 @@ class Writer:
         self._logs = [ColumnLog(plan.node.stop) for plan in plans]
         self._batch_records: list[list[ChunkRecord]] = [[], []]
         self._batches: BatchLog | None = None
-        self._blooms: list[tuple[ChunkRecord, bytes]] = []
+        self._blooms: list[tuple[ChunkRecord, BuiltFilters]] = []
         self._has_index_area = False
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = self._pending_bytes = self._rows = 0
@@ -290,8 +289,7 @@ class Writer:
                 # Pages are multiples of it, so where one starts right all the next ones do.
                 self._put(bytes(self._gap_before_page()))
                 stream.record.offset = self._position
-                if stream.bloom is not None:
-                    self._blooms.append((stream.record, stream.bloom))
+                self._blooms += [(stream.record, filters) for filters in stream.filters]
                 for page in stream.pages:
                     self._put(page)
 
@@ -380,9 +378,9 @@ class Writer:
 
     def _put_index_area(self) -> None:
         start = self._position
-        for record, bloom in self._blooms:
-            record.extension[ExtTag.BLOOM] = bloom_record(self._position, bloom)
-            self._put(bloom)
+        for record, filters in self._blooms:
+            record.extension[filters.tag] = filters.record(self._position)
+            self._put(filters.data)
         for plan, log in zip(self._plans, self._logs, strict=True):
             for stream, dictionary in plan.dictionaries.items():
                 if len(dictionary.entries):

@@ -422,7 +422,9 @@ def _extensions(chunks: Sequence[ChunkBounds]) -> tuple[int | None, bool]:
     distinct = None
     if len(chunks) == 1 and ExtTag.DISTINCT_COUNT in chunks[0].records:
         distinct = int.from_bytes(chunks[0].records[ExtTag.DISTINCT_COUNT][:8], "little")
-    return distinct, bool(chunks) and all(ExtTag.BLOOM in chunk.records for chunk in chunks)
+    return distinct, bool(chunks) and all(
+        ExtTag.BLOOM in chunk.records or ExtTag.PAGE_BLOOM in chunk.records for chunk in chunks
+    )
 
 
 def _nan_count(leaf: Node, flags: ChunkFlag, chunks: Sequence[ChunkBounds]) -> int | None:

@@ -33,7 +33,13 @@ def check_option_columns(options: WriteOptions, plans: Sequence[ColumnPlan]) -> 
                 f"column_page_bytes names column {name!r}, which the schema lacks"
             )
     _check_sort_keys(options, plans)
-    named = [*options.encodings, *options.bloom_filters, *options.global_dictionaries]
+    filtered = {
+        "bloom_filters": options.bloom_filters,
+        "page_bloom_filters": options.page_bloom_filters,
+    }
+    named = [*options.encodings, *options.global_dictionaries]
+    for names in filtered.values():
+        named += names
     if not isinstance(options.statistics, bool):
         named += options.statistics
     if not named:
@@ -45,11 +51,11 @@ def check_option_columns(options: WriteOptions, plans: Sequence[ColumnPlan]) -> 
             raise InvalidArgumentError(f"options name column {name!r}, which the schema lacks")
     _check_encodings(options, leaves)
     scalars = {".".join(path) for plan in plans for path in plan.paths.values()}
-    for name in options.bloom_filters:
+    for option, name in [(option, name) for option, names in filtered.items() for name in names]:
         orders = [leaf.order for each, leaf in leaves if each == name]
         if name not in scalars or Order.NONE in orders:
             raise InvalidArgumentError(
-                f"bloom_filters: column {name!r} is no scalar of a type with equality"
+                f"{option}: column {name!r} is no scalar of a type with equality"
             )
     shared = {plan.names[stream] for plan in plans for stream in plan.dictionaries}
     for name in options.global_dictionaries:

@@ -71,6 +71,9 @@ class WriteOptions:
         stands for all values in it.
     bloom_filters
         Columns that get a bloom filter per chunk.
+    page_bloom_filters
+        Columns that get a bloom filter per page: more bytes where values repeat from page to page,
+        and equality leaves single pages. One of each kind can be worth it.
     global_dictionaries
         Columns whose stripes share one dictionary; the name of a list or map stands for all
         values in it. Stripes that would make it larger than 1 Mi entries or 16 MiB, and those
@@ -109,6 +112,7 @@ class WriteOptions:
     edition: str = "2026"
     encodings: Mapping[str, str] = field(default_factory=dict)
     bloom_filters: Sequence[str] = ()
+    page_bloom_filters: Sequence[str] = ()
     global_dictionaries: Sequence[str] = ()
     statistics: bool | Sequence[str] = True
     sorted_by: Sequence[str | SortKey] = ()

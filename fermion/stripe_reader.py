@@ -13,7 +13,7 @@ import pyarrow as pa
 from fermion import arrow_compute as pc
 from fermion.arrow_types import Node, NodeKind, Order
 from fermion.batch_lookup import BatchLookup
-from fermion.bloom import BloomFilter, parse_bloom_record
+from fermion.bloom import BloomFilters, parse_bloom_record, parse_page_bloom_record
 from fermion.chunk_details import may_lie_within, page_null_counts
 from fermion.cmb import Chunk, ColumnBlock
 from fermion.column_reader import ColumnTask, FetchedPages, read_columns
@@ -56,7 +56,8 @@ class StripeReader:
         self._index, self._executor = index, executor
         checksum, verify = index.footer.checksum_kind, index.options.verify_checksums
         self._flat = FlatColumns(index, executor)
-        self._blooms: dict[int, BloomFilter] = {}
+        # By what is in the file: where the chunk is, and the tag of the record.
+        self._blooms: dict[tuple[int, ExtTag], BloomFilters] = {}
         self._dictionaries = GlobalDictionaries(index.where)
         self._decode = DecodeOptions(checksum, verify, index.where, self._dictionaries)
         self.batches = BatchLookup(index, verify=verify, checksum=checksum)
@@ -201,7 +202,8 @@ class StripeReader:
             return _unit_bounds(node, rows, INT64_MAX, INT64_MIN, rows, EXACT)
         nulls = -1 if hidden else chunk.null_count
         found = self._page_bounds(block, chunk, node, rows, nulls)
-        return replace(found, may_contain=self._may_contain(block, chunk, node))
+        ask = self._may_contain(block, chunk, node, len(found.min))
+        return replace(found, may_contain=ask)
 
     def _page_bounds(
         self, block: ColumnBlock, chunk: Chunk, node: Node, rows: int, nulls: int
@@ -222,36 +224,47 @@ class StripeReader:
         )
 
     def _may_contain(
-        self, block: ColumnBlock, chunk: Chunk, node: Node
+        self, block: ColumnBlock, chunk: Chunk, node: Node, units: int
     ) -> Callable[[Sequence[Any]], np.ndarray] | None:
-        """The chunk's bounds in full and bloom filter, which is read when it is first asked.
+        """The chunk's bounds in full and bloom filters, which are read when they are first asked.
 
-        None where it has neither.
+        None where it has none of them.
         """
         if not chunk.extension_offset:
             return None
         records = block.extension(chunk)
-        record = records.get(ExtTag.BLOOM)
+        tags = [tag for tag in (ExtTag.BLOOM, ExtTag.PAGE_BLOOM) if tag in records]
         bounded = node.order is Order.BYTES and ExtTag.LONG_MIN in records
-        if record is None and not bounded:
+        if not tags and not bounded:
             return None
 
         def ask(raws: Sequence[Any]) -> np.ndarray:
-            inside = np.full(len(raws), True)
+            inside: np.ndarray = np.full((len(raws), 1), True)
             if bounded:
-                inside[:] = [may_lie_within(records, raw) for raw in raws]
-            if record is None or not inside.any():
-                return inside
-            bloom = self._blooms.get(chunk.offset)
-            if bloom is None:
-                index = self._index
-                stop = index.footer.cmb_offset
-                offset, length, crc = parse_bloom_record(record, stop, index.where)
-                bloom = BloomFilter(index.source.read(offset, length), crc, index.where)
-                self._blooms[chunk.offset] = bloom
-            return inside & bloom.may_contain(raws, node.storage)
+                inside[:, 0] = [may_lie_within(records, raw) for raw in raws]
+            for tag in tags:
+                if inside.any():
+                    filters = self._bloom_filters(chunk, tag, records[tag])
+                    inside = inside & filters.may_contain(raws, node.storage)
+            # Where pages are not told apart, what is in one of them is in the chunk.
+            return inside if inside.shape[1] == units else np.any(inside, axis=1)
 
         return ask
+
+    def _bloom_filters(self, chunk: Chunk, tag: ExtTag, record: bytes) -> BloomFilters:
+        filters = self._blooms.get((chunk.offset, tag))
+        if filters is None:
+            index, blocks = self._index, None
+            stop = index.footer.cmb_offset
+            if tag is ExtTag.PAGE_BLOOM:
+                *place, crc, blocks = parse_page_bloom_record(
+                    record, chunk.num_data_pages, stop, index.where
+                )
+            else:
+                *place, crc = parse_bloom_record(record, stop, index.where)
+            filters = BloomFilters(index.source.read(*place), crc, index.where, blocks)
+            self._blooms[chunk.offset, tag] = filters
+        return filters
 
     def _batch_bounds(self, name: str, stripe: int) -> Bounds | None:
         if name != BATCH_ID:

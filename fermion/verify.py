@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow as pa
 from fermion.arrow_types import Node, NodeKind, Order
 from fermion.batch_lookup import BatchLookup
 from fermion.batch_meta import STREAM_TYPES
-from fermion.bloom import BloomFilter, parse_bloom_record
+from fermion.bloom import BloomFilters, parse_bloom_record, parse_page_bloom_record
 from fermion.chunk_details import (
     long_bounds,
     nan_count,
@@ -50,7 +51,7 @@ from fermion.statistics import (
 from fermion.stream_decoder import DecodeOptions
 from fermion.streams import ColumnStreams
 from fermion.validity import to_flags
-from fermion.values import Values
+from fermion.values import Bits, Values, slice_values
 
 _CLAIMS = ChunkFlag.MIN_EXACT | ChunkFlag.MAX_EXACT | ChunkFlag.SORTED_ASC | ChunkFlag.SORTED_DESC
 _NO_VALUES = ChunkFlag.HAS_MINMAX | ChunkFlag.MIN_EXACT | ChunkFlag.MAX_EXACT | ChunkFlag.NAN_KNOWN
@@ -319,13 +320,24 @@ def _validate(array: pa.Array, block: ColumnBlock, stripe: int) -> None:
 def _check_bloom(
     index: FileIndex, block: ColumnBlock, chunk: Chunk, leaf: Node, streams: ColumnStreams
 ) -> None:
-    record = block.extension(chunk).get(ExtTag.BLOOM)
-    if record is None:
+    records, stop = block.extension(chunk), index.footer.cmb_offset
+    values, validity = streams.data[leaf.stream], streams.validity[leaf.validity]
+    if ExtTag.BLOOM in records:
+        offset, length, crc = parse_bloom_record(records[ExtTag.BLOOM], stop, index.where)
+        filters = BloomFilters(index.source.read(offset, length), crc, index.where)
+        if not filters.contains_all(values, validity, leaf):
+            raise block.error(f"the bloom filter at {offset} lacks a value of the chunk")
+    if ExtTag.PAGE_BLOOM not in records:
         return
-    offset, length, crc = parse_bloom_record(record, index.footer.cmb_offset, index.where)
-    bloom = BloomFilter(index.source.read(offset, length), crc, index.where)
-    if not bloom.contains_all(streams.data[leaf.stream], streams.validity[leaf.validity], leaf):
-        raise block.error(f"the bloom filter at {offset} lacks a value of the chunk")
+    offset, length, crc, blocks = parse_page_bloom_record(
+        records[ExtTag.PAGE_BLOOM], chunk.num_data_pages, stop, index.where
+    )
+    filters = BloomFilters(index.source.read(offset, length), crc, index.where, blocks)
+    for page, (start, end) in enumerate(pairwise(_cuts(block, chunk, len(values)).tolist())):
+        own = slice_values(validity, start, end) if isinstance(validity, Bits) else validity
+        assert own is None or isinstance(own, (bool, Bits))
+        if not filters.contains_all(slice_values(values, start, end), own, leaf, page):
+            raise block.error(f"the bloom filter of page {page} lacks a value of the page")
 
 
 def _column_error(index: FileIndex, name: str, what: str) -> InvalidFileError:

@@ -59,8 +59,9 @@ class Bounds:
     type
         The type of the column's values in these units.
     may_contain
-        Asked whether raw values (see `literals.Resolved`) may be in any of the units: bool, shape
-        (values,). A bloom filter, say; None where nothing of the kind is known.
+        Asked whether raw values (see `literals.Resolved`) may be in the units: bool, shape
+        (values,) for all of them together, (values, u) for each. A bloom filter, say; None where
+        nothing of the kind is known.
     """
 
     boundaries: np.ndarray
@@ -160,11 +161,11 @@ class _Units:
         )
 
     def contain(self, some: np.ndarray, raws: Sequence[Any]) -> np.ndarray:
-        """``some``, or False throughout where none of the raw values is in the units."""
+        """``some``, but False for units that none of the raw values is in."""
         ask = self.bounds.may_contain
-        if ask is None or not some.any() or ask(raws).any():
+        if ask is None or not some.any():
             return some
-        return np.zeros_like(some)
+        return some & np.any(ask(raws), axis=0)
 
     def constant(self, truth: bool) -> _Settled:
         """A leaf that is the same for every value, and NULL where the column is."""

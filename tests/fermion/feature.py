@@ -72,8 +72,9 @@ class Feature:
     def of(self, columns: list[str]) -> Feature:
         """The feature with some of its columns alone."""
         options = dict(self.options)
-        if "bloom_filters" in options:
-            options["bloom_filters"] = columns
+        for kind in ("bloom_filters", "page_bloom_filters"):
+            if kind in options:
+                options[kind] = [name for name in columns if name in options[kind]]
         options.pop("sorted_by", None)
         if "global_dictionaries" in options:
             shared = options["global_dictionaries"]

@@ -299,6 +299,24 @@ def _bloom_filters() -> Feature:
     return Feature(pa.table(columns), {"bloom_filters": list(columns)}, filter="text = 'text 3'")
 
 
+def _page_bloom_filters() -> Feature:
+    count = 40
+    columns = {
+        "id": pa.array([i * 7919 % 101 for i in range(count)]),
+        "text": with_nulls([f"text {i * 31 % 7}" for i in range(count)], pa.string()),
+        "real": pa.array([float("nan") if i < 20 else i / 3 for i in range(count)]),
+        "flag": pa.array([i > 30 for i in range(count)]),
+    }
+    options = {
+        "bloom_filters": ["id"],
+        "page_bloom_filters": list(columns),
+        "encodings": {"text": "dictionary"},
+        "page_rows_max": 8,
+        "stripe_rows": 30,
+    }
+    return Feature(pa.table(columns), options, filter="text = 'text 3' AND flag")
+
+
 def _counts_and_long_bounds() -> Feature:
     rng = np.random.default_rng(11)
     count = 240
@@ -393,6 +411,7 @@ FEATURES: dict[str, Callable[[], Feature]] = {
     "fsst": symbols,
     "lz4": lz4_blocks,
     "bloom_filters": _bloom_filters,
+    "page_bloom_filters": _page_bloom_filters,
     "counts_and_long_bounds": _counts_and_long_bounds,
     "sort_order": _sort_order,
     "no_column_index": _no_column_index,

@@ -59,7 +59,11 @@ CRC_OFFSET = PAGE_HEADER.fields["crc"][1] if PAGE_HEADER.fields else 12
 DICTIONARY_RECORD = np.dtype(
     [("offset", "<u8"), ("length", "<u4"), ("count", "<u4"), ("crc", "<u4")]
 )
-EXT_RECORDS = {ExtTag.BLOOM: BLOOM_RECORD, ExtTag.GLOBAL_DICTIONARY: DICTIONARY_RECORD}
+EXT_RECORDS = {
+    ExtTag.BLOOM: BLOOM_RECORD,
+    ExtTag.PAGE_BLOOM: BLOOM_RECORD,
+    ExtTag.GLOBAL_DICTIONARY: DICTIONARY_RECORD,
+}
 SECTION_STRUCTS = {
     SectionKind.STRIPE_TABLE: STRIPE_ENTRY,
     SectionKind.FILE_STATISTICS: FILE_STATISTICS_ENTRY,
@@ -223,7 +227,7 @@ class Anatomy:
             if dtype is not None and record is not None:
                 place = int(record["offset"]), int(record["length"])
                 self.records.append((at + (dtype.fields or {})["crc"][1], *place))
-                if header["tag"] == ExtTag.BLOOM:
+                if header["tag"] in (ExtTag.BLOOM, ExtTag.PAGE_BLOOM):
                     self.regions.append(place)
                 elif place not in self.pages:
                     self._page(*place)

@@ -367,6 +367,13 @@ class Column:
             for record, value in ((records[5], min(held)), (records[6], max(held))):
                 assert record[1:] == value[:64]
                 assert record[0] == (len(value) <= 64)
+        for tag in {1, 8} & records.keys():
+            offset, length, crc, algorithm = struct.unpack_from("<QIII", records[tag])
+            assert crc == crc32c(self._file.data[offset : offset + length])
+            blocks = struct.unpack(f"<{len(pages) if tag == 8 else 0}I", records[tag][20:])
+            assert algorithm == 0
+            assert 32 * sum(blocks) == length or tag == 1
+            assert all(blocks)
         if 9 in records:
             ends = list(itertools.accumulate(pages))
             nulls = [

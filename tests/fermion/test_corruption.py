@@ -65,6 +65,7 @@ CI_FEATURES: dict[str, list[str] | None] = {
     "fsst": ["text"],
     "lz4": ["text", "number"],
     "bloom_filters": ["text", "money"],
+    "page_bloom_filters": ["text", "flag"],
     "no_column_index": None,
     "changed_columns": None,
     "aligned": ["plain", "flag", "coded"],
