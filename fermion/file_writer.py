@@ -38,6 +38,7 @@ from fermion.schema_area import build_schema_area
 from fermion.sink import open_sink
 from fermion.sort_order import OrderCheck, build_sort_order, sort_ordinals
 from fermion.source import PathLike
+from fermion.verify import verify_written
 
 COLUMNS_PER_TASK = 32
 STRIPE_BYTES_MAX = 2 * 1024**3
@@ -107,7 +108,12 @@ class Writer:
         self._executor: ThreadPoolExecutor | None = None
         self._path = where
         self._schema_area = build_schema_area(schema)
-        self._sink = open_sink(path, durable=self.options.durable, storage_options=storage_options)
+        self._sink = open_sink(
+            path,
+            durable=self.options.durable,
+            read_back=self.options.read_back,
+            storage_options=storage_options,
+        )
         self._begin()
 
     def __enter__(self) -> Self:
@@ -328,6 +334,11 @@ class Writer:
         Returns
         -------
         What was written. A second call returns it again.
+
+        Raises
+        ------
+        InvalidFileError
+            With ``read_back``, for a file that does not hold what was written. It does not appear.
         """
         if self.info is not None:
             return self.info
@@ -336,6 +347,8 @@ class Writer:
             self._flush()
             self._release()
             info = self._finish()
+            if self.options.read_back:
+                verify_written(self._sink.written())
             self._sink.commit()
         except BaseException:
             self.abort()

@@ -98,6 +98,12 @@ class WriteOptions:
         Threads that encode columns; None takes the number of processors.
     durable
         Whether a local file is synchronised to disk before it gets its name.
+    read_back
+        Whether the finished file is read back and verified, as `FermionFile.verify` does, before it
+        gets its name: every checksum, every invariant, every value against its bounds. A file that
+        fails is an error and does not appear; on other file systems than the local one, where
+        files can't be read before they appear, it is removed. What is read may come from the
+        operating system's cache. Costs about as much as reading the file.
     """
 
     profile: Profile = "balanced"
@@ -122,6 +128,7 @@ class WriteOptions:
     align: Literal[8, 64] = 8
     threads: int | None = None
     durable: bool = True
+    read_back: bool = False
 
     def __post_init__(self) -> None:
         if self.profile not in PROFILES:

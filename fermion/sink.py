@@ -10,7 +10,8 @@ import os
 import uuid
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fermion.source import LocalSource, PathLike, Source, resolve
+from fermion.errors import InvalidArgumentError
+from fermion.source import FilesystemSource, LocalSource, PathLike, Source, resolve
 
 if TYPE_CHECKING:
     import fsspec
@@ -26,6 +27,9 @@ class Sink(Protocol):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Append bytes."""
+
+    def written(self) -> Source:
+        """The file as it is now, to be read before `commit`; nothing is written any more."""
 
     def commit(self) -> None:
         """Make the file visible under its name."""
@@ -66,15 +70,28 @@ class LocalSink:
                 done += moved
         return done
 
+    def written(self) -> Source:
+        """The temporary file, synchronised; messages call it by its final name."""
+        self._finish()
+        source = LocalSource(self._temporary)
+        source.name = self.name
+        return source
+
     def commit(self) -> None:
         """Flush, synchronise and rename to the final name (replacing what was there)."""
+        self._finish()
+        os.replace(self._temporary, self.name)
+        if self._durable:
+            _synchronise_folder(self._folder)
+
+    def _finish(self) -> None:
+        """Flush, synchronise and close; a second call does nothing."""
+        if self._file.closed:
+            return
         self._file.flush()
         if self._durable:
             os.fsync(self._file.fileno())
         self._file.close()
-        os.replace(self._temporary, self.name)
-        if self._durable:
-            _synchronise_folder(self._folder)
 
     def abort(self) -> None:
         """Remove the temporary file."""
@@ -109,8 +126,13 @@ class FilesystemSink:
         """Append bytes."""
         self._file.write(data)
 
+    def written(self) -> Source:
+        """The file, which is visible from now on: nothing can be read before the upload is over."""
+        self._file.close()
+        return FilesystemSource(self._filesystem, self._path)
+
     def commit(self) -> None:
-        """Finish the upload."""
+        """Finish the upload; a second time does nothing."""
         self._file.close()
 
     def abort(self) -> None:
@@ -134,6 +156,13 @@ class StreamSink:
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Append bytes."""
         self._stream.write(data)
+
+    def written(self) -> Source:
+        """Refused, as nothing but ``write()`` is asked of the object."""
+        raise InvalidArgumentError(
+            f"{self.name}: read_back: expected a path or a URL, found an object with write(), "
+            "which can't be read"
+        )
 
     def commit(self) -> None:
         """Flush where the object can."""
@@ -160,11 +189,24 @@ def copy_start(source: Source, sink: Sink, length: int) -> None:
 
 
 def open_sink(
-    target: Any, *, durable: bool = True, storage_options: dict[str, Any] | None = None
+    target: Any,
+    *,
+    durable: bool = True,
+    read_back: bool = False,
+    storage_options: dict[str, Any] | None = None,
 ) -> Sink:
-    """A sink for a path, an fsspec URL, or an object with ``write()``."""
+    """A sink for a path, an fsspec URL, or an object with ``write()``.
+
+    Raises
+    ------
+    InvalidArgumentError
+        For an object with ``write()``, where the file is to be read back.
+    """
     if not isinstance(target, (str, os.PathLike)):
-        return StreamSink(target)
+        stream = StreamSink(target)
+        if read_back:
+            stream.written()
+        return stream
     filesystem, inner = resolve(target, storage_options)
     if filesystem is None:
         return LocalSink(inner, durable=durable)

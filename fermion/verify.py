@@ -40,7 +40,9 @@ from fermion.layout import (
     SectionKind,
     Setting,
 )
+from fermion.options import ReadOptions
 from fermion.sort_order import OrderCheck
+from fermion.source import CountingSource, Source
 from fermion.statistics import (
     ColumnStatistics,
     PageStatistics,
@@ -53,6 +55,7 @@ from fermion.streams import ColumnStreams
 from fermion.validity import to_flags
 from fermion.values import Bits, Values, slice_values
 
+GAP_BYTES, SPAN_BYTES = 64 * 1024, 4 * 1024 * 1024
 _CLAIMS = ChunkFlag.MIN_EXACT | ChunkFlag.MAX_EXACT | ChunkFlag.SORTED_ASC | ChunkFlag.SORTED_DESC
 _NO_VALUES = ChunkFlag.HAS_MINMAX | ChunkFlag.MIN_EXACT | ChunkFlag.MAX_EXACT | ChunkFlag.NAN_KNOWN
 
@@ -135,6 +138,28 @@ def verify_file(index: FileIndex) -> VerifyReport:
         except FermionError as error:
             problems.append(str(error))
     return VerifyReport(index.where, tuple(problems), columns, pages, _read_since(index, before))
+
+
+def verify_written(source: Source) -> None:
+    """Verify a file that a writer has just finished, and close it.
+
+    Raises
+    ------
+    InvalidFileError
+        Something is wrong with it, or with what the storage gives back of it.
+    """
+    try:
+        counting = CountingSource(source, gap_bytes_max=GAP_BYTES, span_bytes_max=SPAN_BYTES)
+        report = verify_file(FileIndex(counting, ReadOptions()))
+    except FermionError as error:
+        raise InvalidFileError(f"{source.name}: read back after writing: {error}") from error
+    finally:
+        source.close()
+    if not report.ok:
+        raise InvalidFileError(
+            f"{source.name}: read back after writing: expected no problems, found "
+            f"{len(report.problems)}, the first: {report.problems[0]}"
+        )
 
 
 def _read_since(index: FileIndex, before: int) -> int:

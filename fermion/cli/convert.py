@@ -21,6 +21,7 @@ _FERMION_OPTIONS = (
     "codec",
     "checksum",
     "edition",
+    "read_back",
     "stripe_rows",
     "stripe_bytes",
     "page_bytes",
@@ -46,6 +47,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     fermion.add_argument("--stripe-bytes", type=byte_count, metavar="SIZE", help="such as 64M")
     fermion.add_argument("--page-bytes", type=byte_count, metavar="SIZE")
     fermion.add_argument("--threads", type=int, metavar="N")
+    fermion.add_argument(
+        "--read-back",
+        action="store_const",
+        const=True,
+        help="read the file back and verify it before it gets its name",
+    )
     parquet = parser.add_argument_group("when B is a Parquet file")
     parquet.add_argument("--compression", metavar="CODEC", help="such as zstd (default: snappy)")
     parquet.add_argument("--row-group-size", type=int, metavar="ROWS")
