@@ -69,6 +69,8 @@ def decode_keeping(data: bytes, target: type[_Struct], path: str) -> _Struct:
     """As `decode`, with unknown keys kept; slower, for objects that are written again."""
     plain = decompressed(data, path)
     decoded = decode(plain, target, path)
+    if b'"":' not in plain and msgspec.json.encode(decoded) == plain:
+        return decoded  # as this version writes it: no key is lost
     try:
         raw = msgspec.json.decode(plain)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:  # in unknown keys

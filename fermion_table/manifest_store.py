@@ -23,7 +23,11 @@ from fermion_table.manifest import (
     encode_manifest,
 )
 from fermion_table.metadata_cache import shared_cache
-from fermion_table.options import PACK_ENTRIES_MIN
+from fermion_table.options import (
+    PACK_ENTRIES_MIN,
+    PACK_STATISTICS_MIN,
+    PACK_WIDE_ENTRIES_MIN,
+)
 from fermion_table.packed_manifest import PackedFiles, can_pack, encode_packed
 from fermion_table.paths import manifest_index_path, manifest_path, schema_path, unique_name
 from fermion_table.snapshot import Delta, SchemaReference, Snapshot
@@ -69,6 +73,14 @@ class Located:
     missing: list[str] = field(default_factory=list)
 
 
+def _is_big(entries: Sequence[Entry]) -> bool:
+    """Whether a manifest is better read by columns."""
+    if len(entries) >= PACK_ENTRIES_MIN:
+        return True
+    statistics = sum(len(entry.stats) for entry in entries)
+    return len(entries) >= PACK_WIDE_ENTRIES_MIN and statistics >= PACK_STATISTICS_MIN
+
+
 class MetadataWriter:
     """Writes the metadata objects of one commit, each content once however often it is tried.
 
@@ -85,7 +97,7 @@ class MetadataWriter:
 
     def write_manifest(self, entries: Sequence[Entry]) -> StoredManifest:
         """Store entries as a manifest, packed when there are many of them."""
-        if len(entries) >= PACK_ENTRIES_MIN and can_pack(entries):
+        if _is_big(entries) and can_pack(entries):
             return self.write_packed(encode_packed(entries))
         data, compressed = json_codec.stored(encode_manifest(entries))
         return self._write_manifest(data, lambda name: manifest_path(name, compressed=compressed))

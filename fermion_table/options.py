@@ -16,6 +16,9 @@ TOUCHED_PARTITIONS_MAX = 64
 
 PACK_ENTRIES_MIN = 512
 """Entries from which on a manifest is packed."""
+PACK_WIDE_ENTRIES_MIN = 8
+PACK_STATISTICS_MIN = 65_536
+"""So is one of fewer entries that have as many field statistics between them."""
 MERGE_FANOUT = 8
 """Manifests of one size class that are merged into one."""
 MERGE_INPUT_ENTRIES_MAX = 8_192

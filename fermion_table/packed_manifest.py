@@ -173,6 +173,15 @@ class PackedFiles:
     def __len__(self) -> int:
         return self._count
 
+    def _has(self, name: str) -> bool:
+        """Whether the manifest has a column, asked without looking at all that it has."""
+        key = self._hash, name, "is there"
+        found: bool | None = shared_cache.get(key)
+        if found is None:
+            found = bool(self._file.index.names.find(name))
+            shared_cache.put(key, found, 100)
+        return found
+
     @cached_property
     def _names(self) -> frozenset[str]:
         key = self._hash, "names"
@@ -194,7 +203,7 @@ class PackedFiles:
 
     def _read(self, names: Sequence[str], ordinals: np.ndarray | None = None) -> pa.Table:
         """Columns that are there, whole or at some ordinals."""
-        wanted = [(name,) for name in names if name in self._names]
+        wanted = [(name,) for name in names if self._has(name)]
         try:
             if ordinals is not None and len(ordinals) < self._count:
                 return self._file.take(ordinals, columns=wanted)
@@ -238,7 +247,7 @@ class PackedFiles:
         key = self._hash, name, "dictionary"
         found: tuple[np.ndarray, list[str | None]] | None = shared_cache.get(key)
         if found is None:
-            if name not in self._names:
+            if not self._has(name):
                 found = np.zeros(self._count, np.int64), [None]
             else:
                 column = self._read([name]).column(0).combine_chunks()
@@ -250,7 +259,7 @@ class PackedFiles:
 
     def bounds(self, field_id: int) -> FieldBounds | None:
         """See `FileColumns`."""
-        if f"stats.{field_id}.flags" not in self._names:
+        if not self._has(f"stats.{field_id}.flags"):
             return None
         return FieldBounds(*self._columns([f"stats.{field_id}.{name}" for name in STATISTICS]))
 

@@ -73,7 +73,7 @@ class Scan:
     def __post_init__(self) -> None:
         if self.limit is not None and self.limit < 0:
             raise InvalidArgumentError(f"limit={self.limit}: expected at least 0")
-        _ = self.schema  # a column that does not exist is an error now, not when reading
+        _ = self._request  # a column that does not exist is an error now, not when reading
 
     def __getstate__(self) -> dict[str, Any]:
         """What was asked, without what was planned: that may hold open files."""

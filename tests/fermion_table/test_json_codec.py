@@ -28,6 +28,15 @@ def test_an_object_comes_back() -> None:
     assert json_codec.decode_keeping(data, Manifest, "m") == MANIFEST
 
 
+@pytest.mark.parametrize("key", ["", "new", "#hash"])
+def test_what_a_writer_never_writes_is_no_short_way(key: str) -> None:
+    """An object that names the place of unknown keys itself gets what any unknown key gets."""
+    raw = msgspec.json.decode(json_codec.encode(MANIFEST))
+    raw["entries"][1][key] = {"x": 1}
+    kept = json_codec.decode_keeping(msgspec.json.encode(raw), Manifest, "m")
+    assert kept.entries[1].unknown == ({} if key == "" else {key: {"x": 1}})
+
+
 @given(st.dictionaries(st.text(min_size=1).map(lambda key: "new_" + key), json_values, min_size=1))
 def test_unknown_keys_are_kept_where_they_were(future: dict[str, object]) -> None:
     raw = msgspec.json.decode(json_codec.encode(MANIFEST))

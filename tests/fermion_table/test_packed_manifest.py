@@ -268,6 +268,40 @@ def test_a_big_packed_manifest_is_read_in_parts(table_path, monkeypatch) -> None
         manifest_files(table.store, reference).numbers("rows")
 
 
+def test_few_entries_with_many_statistics_are_planned_by_the_columns_named(
+    table_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight files of a wide table: packed, and no list of all columns is made to plan a scan."""
+    monkeypatch.setattr(manifest_store, "PACK_STATISTICS_MIN", 80)
+    names = [f"c{number}" for number in range(10)]
+    schema = pa.schema([(name, pa.int64()) for name in names])
+    table = Table.create(table_path, schema, durability="fast")
+    messages = []
+    for number in range(15):
+        with table.writer() as writer:
+            writer.write(pa.table({name: [number] for name in names}))
+            messages += writer.prepare_commit()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(merge, "TAIL_ENTRIES_MAX", 1)
+        table.commit(messages[:7])
+        table.commit(messages[7:])
+    assert [(each.kind, each.entries) for each in table.snapshot.manifests] == [
+        ("loose", 7), ("packed", 8)
+    ]  # fmt: skip
+    shared_cache.clear()
+
+    def refuse(file: fermion.FermionFile) -> None:
+        raise AssertionError("all columns are looked at")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fermion.FermionFile, "schema", property(refuse))
+        scan = Table.open(table_path).scan(filter="c7 = 12")
+        assert len(scan.plan().splits) == 1
+        assert Table.open(table_path).scan(filter="c7 = 99").plan().splits == ()
+    assert scan.to_arrow()["c0"].to_pylist() == [12]
+    assert table.verify().ok
+
+
 class PackedTableMachine(CheckedTableMachine):
     """Every entry goes through packed manifests, and they are rewritten all the time."""
 
