@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from http import HTTPStatus
 from typing import Any
 
 import fsspec
@@ -167,6 +168,8 @@ class FsspecStore:
         except (PermissionError, FileNotFoundError, NotImplementedError, TypeError):
             raise
         except Exception as error:  # noqa: BLE001 - any other failure may follow success
+            if _is_refused(error):
+                return CreateResult.EXISTS
             _log.warning("%s: create failed (%r), the outcome is unknown", full, error)
             return CreateResult.UNKNOWN
         return CreateResult.CREATED
@@ -235,6 +238,21 @@ def refuse_look_then_write(filesystem: fsspec.AbstractFileSystem, location: str)
 def _protocol(filesystem: fsspec.AbstractFileSystem) -> str:
     protocol = filesystem.protocol
     return protocol if isinstance(protocol, str) else protocol[0]
+
+
+def _is_refused(error: Exception) -> bool:
+    """Whether the cause is HTTP's *Precondition Failed*, which s3fs tells by S3's message alone.
+
+    Ceph's gateway sends none.
+    """
+    response = getattr(error.__cause__, "response", None)
+    if not isinstance(response, dict):
+        return False
+    details = response.get("ResponseMetadata")
+    return (
+        isinstance(details, dict)
+        and details.get("HTTPStatusCode") == HTTPStatus.PRECONDITION_FAILED
+    )
 
 
 def _modified_ms(details: dict[str, Any]) -> int | None:

@@ -1,4 +1,4 @@
-"""Many processes work on one table on a local disk; the history they make is serializable."""
+"""Many processes work on one table, on a disk or on S3; the history they make is serializable."""
 
 from __future__ import annotations
 
@@ -7,24 +7,58 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from crowd import SCHEMA, check_history
+from s3_servers import BUCKET, ceph, missing_of_ceph, moto
 
 from fermion_table import Table
 
 PROCESSES = 16
+SECONDS = 45
+SECONDS_ON_S3 = 15
+SOAK_SECONDS = float(os.environ.get("FERMION_CROWD_SECONDS", 600))
+"""The environment may shorten the long form."""
+EVERYTHING = {"append", "delete", "update", "compact", "expire", "add_column", "read"}
+
+Place = tuple[str, dict[str, Any]]
+"""Where a table goes: path or URL, and storage options."""
 
 
-def work(path: Path, seconds: float, environment: dict[str, str]) -> tuple[int, Counter[str]]:
+@pytest.fixture
+def disk(tmp_path: Path) -> Place:
+    return str(tmp_path / "table"), {}
+
+
+@pytest.fixture
+def moto_server(tmp_path: Path) -> Iterator[Place]:
+    pytest.importorskip("s3fs", reason="the extra s3 brings s3fs")
+    pytest.importorskip("moto.server", reason="the group dev brings moto")
+    with moto(tmp_path) as options:
+        yield f"s3://{BUCKET}/table", options
+
+
+@pytest.fixture
+def ceph_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    pytest.importorskip("s3fs", reason="the extra s3 brings s3fs")
+    if missing_of_ceph():
+        pytest.skip(missing_of_ceph())
+    with ceph(tmp_path_factory.mktemp("ceph")) as options:  # a short path: sockets lie in it
+        yield f"s3://{BUCKET}/table", options
+
+
+def work(place: Place, seconds: float, environment: dict[str, str]) -> tuple[int, Counter[str]]:
     """Let all processes work, and check what they made: commits, and what was done how often."""
-    Table.create(path, SCHEMA)
+    path, options = place
+    table = Table.create(path, SCHEMA, storage_options=options or None)
     program = Path(__file__).with_name("crowd.py")
     running = [
         subprocess.Popen(
-            [sys.executable, str(program), str(path), str(number), str(seconds)],
+            [sys.executable, str(program), path, str(number), str(seconds), json.dumps(options)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -33,37 +67,53 @@ def work(path: Path, seconds: float, environment: dict[str, str]) -> tuple[int, 
         for number in range(PROCESSES)
     ]
     acknowledged: dict[str, int] = {}
+    unknown: set[str] = set()
     done: Counter[str] = Counter()
     for process in running:
         output, errors = process.communicate(timeout=seconds + 300)
         assert process.returncode == 0, errors
         told = json.loads(output)
         acknowledged.update(told["acknowledged"])
+        unknown.update(told["unknown"])
         done.update(told["done"])
-    commits = check_history(path, acknowledged)
-    table = Table.open(path)
+    table.refresh()
+    commits = check_history(table, acknowledged, unknown)
     table.remove_orphan_files(older_than=timedelta(days=-1))
     report = table.verify(data=True)
     assert report.ok, report
     return commits, done
 
 
+def told(where: str, seconds: float, commits: int, done: Counter[str]) -> str:
+    operations = ", ".join(f"{count:,} {name}" for name, count in sorted(done.items()))
+    return f"soak: {where}: {commits:,} commits in {seconds:g} s by {PROCESSES}: {operations}"
+
+
 def test_sixteen_processes_make_a_serializable_history(
-    tmp_path: Path, project_environment: dict[str, str]
+    disk: Place, project_environment: dict[str, str]
 ) -> None:
-    """Five seconds of appends, deletes, updates, compactions, schema changes, expiry and reads."""
-    commits, done = work(tmp_path / "table", 5, project_environment)
-    assert commits > 0  # a busy machine leaves little of five seconds
+    """Most of a minute of appends, deletes, updates, compactions, schema changes, expiry, reads."""
+    commits, done = work(disk, SECONDS, project_environment)
+    assert commits > PROCESSES
+    assert {"append", "compact", "read"} <= set(done)
+
+
+@pytest.mark.parametrize("server", ["moto_server", "ceph_server"])
+def test_sixteen_processes_make_a_serializable_history_on_s3(
+    server: str, request: pytest.FixtureRequest, project_environment: dict[str, str]
+) -> None:
+    """A quarter of a minute, over HTTP; with Ceph, which is no mock, where it is installed."""
+    commits, done = work(request.getfixturevalue(server), SECONDS_ON_S3, project_environment)
+    assert commits > 0  # a busy machine leaves little of the time
     assert "append" in done
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("place", ["disk", "moto_server", "ceph_server"])
 def test_sixteen_processes_make_a_serializable_history_for_ten_minutes(
-    tmp_path: Path, project_environment: dict[str, str]
+    place: str, request: pytest.FixtureRequest, project_environment: dict[str, str]
 ) -> None:
-    seconds = float(os.environ.get("FERMION_CROWD_SECONDS", 600))
-    commits, done = work(tmp_path / "table", seconds, project_environment)
-    operations = ", ".join(f"{count:,} {name}" for name, count in sorted(done.items()))
-    print(f"soak: {commits:,} commits in {seconds:g} s by {PROCESSES} processes: {operations}")
-    assert {"append", "delete", "update", "compact", "expire", "add_column", "read"} <= set(done)
+    commits, done = work(request.getfixturevalue(place), SOAK_SECONDS, project_environment)
+    print(told(place.replace("_server", "'s S3"), SOAK_SECONDS, commits, done))
+    assert set(done) >= EVERYTHING or SOAK_SECONDS < 600

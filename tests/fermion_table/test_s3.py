@@ -18,6 +18,8 @@ REASON = "the extra s3 and the group dev bring s3fs and moto"
 s3fs = pytest.importorskip("s3fs", reason=REASON)
 moto = pytest.importorskip("moto.server", reason=REASON)
 
+ClientError = pytest.importorskip("botocore.exceptions", reason=REASON).ClientError
+
 SCHEMA = pa.schema([("a", pa.int64())])
 DATA = pa.table({"a": [1, 2, 3]}, schema=SCHEMA)
 
@@ -79,6 +81,28 @@ def test_a_storage_that_ignores_the_condition_is_refused(options, monkeypatch):
     with pytest.raises(UnsafeStorage, match="told that they created the same file"):
         store.create_if_absent("snapshot/0.json", b"{}")
     assert list(store.list("snapshot")) == []
+
+
+def test_bug_a_refusal_without_a_message_counted_as_unknown(options, monkeypatch):
+    """Ceph answers 412 and no text, of which s3fs makes an error like any other."""
+    store = FsspecStore("s3://bucket/wordless", storage_options=options)
+    path = "snapshot/0.json"
+    assert store.create_if_absent(path, b"{}") is CreateResult.CREATED
+    real = store.filesystem._call_s3
+
+    async def wordless(method: str, *arguments: Any, **keywords: Any) -> Any:
+        try:
+            return await real(method, *arguments, **keywords)
+        except OSError:
+            refusal = {
+                "Error": {"Code": "PreconditionFailed"},
+                "ResponseMetadata": {"HTTPStatusCode": 412},
+            }
+            raise OSError(22, None) from ClientError(refusal, method)
+
+    monkeypatch.setattr(store.filesystem, "_call_s3", wordless)
+    assert store.create_if_absent(path, b"[]") is CreateResult.EXISTS
+    assert store.read(path) == b"{}"
 
 
 def test_a_small_append_lists_nothing(table, monkeypatch):
