@@ -7,10 +7,14 @@ NAN_COUNT         u64: values that are NaN
 LONG_MIN          u8: 1 for a whole value, 0 for its beginning; then up to 64 bytes of it
 LONG_MAX          the same
 PAGE_NULL_COUNTS  u32 a page, dictionary page not counted: nulls of the page
+DECODED_BYTES     u64: bytes of all byte strings, without lengths
+DISTINCT_COUNT    u64: different values, bit for bit; u8: 1 for exactly so many
+SUM               i128: of all whole numbers, or of the unscaled values of decimals
 ================  ===========================================================================
 
 Byte strings have LONG_MIN and LONG_MAX where the chunk's keys do not tell its bounds and the chunk
-is not so small that this would cost much beside it.
+is not so small that this would cost much beside it; so it is with DECODED_BYTES. DISTINCT_COUNT and
+SUM are for columns that the options name. NULL counts in none of them.
 """
 
 from __future__ import annotations
@@ -20,18 +24,24 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow.types as pat
 
-from fermion.arrow_types import Order
+from fermion import distinct
+from fermion.arrow_types import Node, Order
 from fermion.bound_keys import key_bytes
 from fermion.errors import InvalidFileError
 from fermion.layout import LONG_BOUND_BYTES_MAX, ChunkFlag, ExtTag
 from fermion.statistics import ColumnStatistics, PageStatistics, byte_strings
-from fermion.values import Values
+from fermion.values import BinaryValues, Bits, Values
 
 Records = Mapping[int, bytes]
 LONG_CHUNK_BYTES_MIN = 4096
+WORD_BYTES = 4
 
 _COUNT = struct.Struct("<Q")
+_DISTINCT = struct.Struct("<QB")
+SUM_BYTES = 16
+CONTENT_TAGS = (ExtTag.DECODED_BYTES, ExtTag.DISTINCT_COUNT, ExtTag.SUM)
 
 
 class LongBound(NamedTuple):
@@ -72,6 +82,59 @@ def detail_records(
     return records
 
 
+def content_records(
+    values: Values, validity: Bits | bool | None, node: Node, stored_bytes: int, *, summary: bool
+) -> dict[ExtTag, bytes]:
+    """What a chunk's values are together, as records.
+
+    Parameters
+    ----------
+    values
+        One a slot.
+    validity
+        Which slots are not null.
+    node
+        The leaf.
+    stored_bytes
+        Bytes of the chunk.
+    summary
+        Whether DISTINCT_COUNT and SUM are wanted.
+    """
+    records: dict[ExtTag, bytes] = {}
+    valid = validity.unpack() if isinstance(validity, Bits) else None
+    if isinstance(values, BinaryValues) and stored_bytes >= LONG_CHUNK_BYTES_MIN:
+        lengths = values.lengths
+        size = int((lengths if valid is None else lengths[valid]).sum())
+        records[ExtTag.DECODED_BYTES] = _COUNT.pack(size)
+    if summary:
+        records[ExtTag.DISTINCT_COUNT] = _DISTINCT.pack(distinct.count(values, valid), 1)
+        total = _total(values, valid, node)
+        if total is not None and -(1 << 127) <= total < 1 << 127:
+            records[ExtTag.SUM] = total.to_bytes(SUM_BYTES, "little", signed=True)
+    return records
+
+
+def _total(values: Values, valid: np.ndarray | None, node: Node) -> int | None:
+    """The exact sum of whole numbers or unscaled decimals; None for other types."""
+    storage = node.storage
+    if isinstance(values, Bits):
+        flags = values.unpack()
+        return int((flags if valid is None else flags & valid).sum())
+    if not isinstance(values, np.ndarray):
+        return None
+    if not pat.is_integer(storage) and not pat.is_decimal(storage):
+        return None
+    chosen = values if valid is None else values[valid]
+    if chosen.dtype.itemsize < WORD_BYTES:
+        return int(chosen.sum(dtype=np.int64))
+    # Word by word, as two's complement: the words of 2**31 values add up in 64 bits.
+    words = np.ascontiguousarray(chosen).view("<u4").reshape(len(chosen), -1)
+    total = sum(int(each) << 32 * place for place, each in enumerate(words.sum(0, np.uint64)))
+    if chosen.dtype.kind == "u" or not len(chosen):
+        return total
+    return total - (int((words[:, -1] >> 31).sum(dtype=np.int64)) << 32 * words.shape[1])
+
+
 def long_bounds(values: Values, pages: PageStatistics) -> tuple[LongBound, LongBound]:
     """The smallest and the greatest of byte strings, of which some page has one."""
     offsets, data = byte_strings(values)
@@ -97,6 +160,25 @@ def nan_count(records: Records) -> int | None:
     """How many values are NaN; None where that is not recorded."""
     data = records.get(ExtTag.NAN_COUNT, b"")
     return _COUNT.unpack_from(data)[0] if len(data) >= _COUNT.size else None
+
+
+def decoded_bytes(records: Records) -> int | None:
+    """Bytes of all byte strings of a chunk; None where that is not recorded."""
+    data = records.get(ExtTag.DECODED_BYTES, b"")
+    return _COUNT.unpack_from(data)[0] if len(data) >= _COUNT.size else None
+
+
+def distinct_count(records: Records) -> int | None:
+    """How many different values a chunk has; None where that is not recorded, or not exactly."""
+    data = records.get(ExtTag.DISTINCT_COUNT, b"")
+    count, exact = _DISTINCT.unpack_from(data) if len(data) >= _DISTINCT.size else (0, 0)
+    return count if exact == 1 else None
+
+
+def recorded_sum(records: Records) -> int | None:
+    """The sum of a chunk's numbers, of decimals unscaled; None where that is not recorded."""
+    data = records.get(ExtTag.SUM, b"")
+    return int.from_bytes(data, "little", signed=True) if len(data) == SUM_BYTES else None
 
 
 def page_null_counts(records: Records, pages: int, where: str) -> np.ndarray | None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from fermion.arrow_types import Node, NodeKind, Order
 from fermion.bloom import BuiltFilters, build_bloom, build_page_blooms
-from fermion.chunk_details import detail_records
+from fermion.chunk_details import content_records, detail_records
 from fermion.cmb import ALL_NULL_CHUNK, DEFAULT_CHUNK, ChunkRecord
 from fermion.encodings.growing import GrowingDictionary
 from fermion.encodings.selection import ChoiceMemory
@@ -239,6 +239,9 @@ class _Encoder:
             return EncodedStream(DEFAULT_CHUNK)
         cuts = self._data_cuts(values, physical, batch_ends)
         stream = self._described(node, values, validity, cuts)
+        summary = self._plan.is_named(node.stream, self._plan.options.summaries)
+        records = content_records(values, validity, node, stream.record.length, summary=summary)
+        stream.record.extension.update(records)
         if self._plan.is_named(node.stream, self._plan.options.bloom_filters):
             stream.filters.append(build_bloom(values, validity, node))
         if self._plan.is_named(node.stream, self._plan.options.page_bloom_filters):

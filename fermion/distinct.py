@@ -42,6 +42,20 @@ def codes(node: Node, streams: ColumnStreams, slots: int) -> tuple[np.ndarray, n
     return out, present[again]
 
 
+def count(values: Values, valid: np.ndarray | None) -> int:
+    """How many different values there are.
+
+    Parameters
+    ----------
+    values
+        One a slot.
+    valid
+        ``bool``, shape (slots,): which of them count; None: all.
+    """
+    numbers, first = _number(values.unpack().view(np.uint8) if isinstance(values, Bits) else values)
+    return len(first) if valid is None else len(np.unique(numbers[valid]))
+
+
 def run_starts(node: Node, streams: ColumnStreams, slots: int) -> np.ndarray:
     """``int64``, shape (runs,): the first slot of each run of equal values or nulls."""
     numbers, _ = codes(node, streams, slots)

@@ -6,6 +6,7 @@ headers of those that it describes; `describe_statistics` reads metadata alone.
 
 from __future__ import annotations
 
+import decimal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,14 @@ import pyarrow.types as pat
 
 from fermion.arrow_types import Node, NodeKind, Order
 from fermion.bound_keys import string_scalar
-from fermion.chunk_details import ChunkBounds, merged_long_bounds, nan_count
+from fermion.chunk_details import (
+    ChunkBounds,
+    decoded_bytes,
+    distinct_count,
+    merged_long_bounds,
+    nan_count,
+    recorded_sum,
+)
 from fermion.cmb import ColumnBlock
 from fermion.column_metadata import (
     ColumnMetadata,
@@ -119,7 +127,9 @@ class LeafStatistics:
     is_sorted
         ``ascending`` or ``descending``; None where it is neither, or not known.
     distinct_count
-        None where it was not counted.
+        None where it was not counted, or only stripe by stripe.
+    sum
+        Of whole numbers, ``int``, or of decimals; None where it is not known.
     has_bloom_filter
         Whether every stored chunk has one.
     """
@@ -136,6 +146,7 @@ class LeafStatistics:
     nan_count: int | None = 0
     is_sorted: str | None = None
     distinct_count: int | None = None
+    sum: int | decimal.Decimal | None = None
     has_bloom_filter: bool = False
 
 
@@ -210,7 +221,7 @@ def _column(index: FileIndex, column: Projected, metadata: ColumnMetadata) -> Co
         return ColumnLayout(metadata, index.footer.num_rows, 0)
     nodes = [each for *_, each in stream_paths(node, ())]
     sizes = [
-        _arrow_bytes(stream, owner)
+        _arrow_bytes(stream, owner, block)
         for stream, owner in zip(metadata.streams, nodes, strict=True)
         if stream.length
     ]
@@ -219,7 +230,7 @@ def _column(index: FileIndex, column: Projected, metadata: ColumnMetadata) -> Co
     return ColumnLayout(metadata, _null_count(index, block, node), arrow_bytes)
 
 
-def _arrow_bytes(stream: StreamMetadata, node: Node) -> int | None:
+def _arrow_bytes(stream: StreamMetadata, node: Node, block: ColumnBlock) -> int | None:
     slots = sum(page.slots for chunk in stream.chunks for page in chunk.pages)
     if stream.type is StreamType.VALIDITY:
         return -(-slots // 8)
@@ -228,7 +239,10 @@ def _arrow_bytes(stream: StreamMetadata, node: Node) -> int | None:
         return slots * (8 if wide else 4)
     assert node.physical is not None
     if node.physical.kind is PhysicalKind.BINARY:
-        return None
+        sizes = [decoded_bytes(chunk.records) for chunk in _stored_chunks(block, node)]
+        known = [size for size in sizes if size is not None]
+        wide = pat.is_large_string(node.storage) or pat.is_large_binary(node.storage)
+        return sum(known) + slots * (8 if wide else 4) if len(known) == len(sizes) else None
     if node.physical.kind is PhysicalKind.BITS:
         return -(-slots // 8)
     return slots * node.physical.width
@@ -333,6 +347,7 @@ def _leaf_statistics(
     flags = merged.flags
     stored = _stored_chunks(block, leaf)
     distinct, has_bloom = _extensions(stored)
+    total = _sum(leaf, stored)
     low, high = (
         (merged.min_value(leaf.type), bool(flags & ChunkFlag.MIN_EXACT)),
         (merged.max_value(leaf.type), bool(flags & ChunkFlag.MAX_EXACT)),
@@ -358,7 +373,8 @@ def _leaf_statistics(
         has_nan=_has_nan(leaf, flags),
         nan_count=_nan_count(leaf, flags, stored),
         is_sorted=_sortedness(flags),
-        distinct_count=distinct,
+        distinct_count=None if filled else distinct,
+        sum=None if filled else total,
         has_bloom_filter=has_bloom,
     )
 
@@ -417,11 +433,20 @@ def _stored_chunks(block: ColumnBlock, leaf: Node) -> list[ChunkBounds]:
     ]
 
 
+def _sum(leaf: Node, chunks: Sequence[ChunkBounds]) -> int | decimal.Decimal | None:
+    """The sum of all values, where every stored chunk has one."""
+    sums = [recorded_sum(chunk.records) for chunk in chunks]
+    known = [each for each in sums if each is not None]
+    if not sums or len(known) < len(sums):
+        return None
+    if pat.is_decimal(leaf.storage):
+        return decimal.Decimal(f"{sum(known)}e{-leaf.storage.scale}")
+    return sum(known)
+
+
 def _extensions(chunks: Sequence[ChunkBounds]) -> tuple[int | None, bool]:
     """The number of distinct values, and whether every stored chunk has a bloom filter."""
-    distinct = None
-    if len(chunks) == 1 and ExtTag.DISTINCT_COUNT in chunks[0].records:
-        distinct = int.from_bytes(chunks[0].records[ExtTag.DISTINCT_COUNT][:8], "little")
+    distinct = distinct_count(chunks[0].records) if len(chunks) == 1 else None
     return distinct, bool(chunks) and all(
         ExtTag.BLOOM in chunk.records or ExtTag.PAGE_BLOOM in chunk.records for chunk in chunks
     )

@@ -36,6 +36,7 @@ def check_option_columns(options: WriteOptions, plans: Sequence[ColumnPlan]) -> 
     filtered = {
         "bloom_filters": options.bloom_filters,
         "page_bloom_filters": options.page_bloom_filters,
+        "summaries": options.summaries,
     }
     named = [*options.encodings, *options.global_dictionaries]
     for names in filtered.values():

@@ -74,6 +74,9 @@ class WriteOptions:
     page_bloom_filters
         Columns that get a bloom filter per page: more bytes where values repeat from page to page,
         and equality leaves single pages. One of each kind can be worth it.
+    summaries
+        Columns whose chunks also record how many different values they have and, of whole numbers
+        and decimals, their sum; costs a look at every value.
     global_dictionaries
         Columns whose stripes share one dictionary; the name of a list or map stands for all
         values in it. Stripes that would make it larger than 1 Mi entries or 16 MiB, and those
@@ -119,6 +122,7 @@ class WriteOptions:
     encodings: Mapping[str, str] = field(default_factory=dict)
     bloom_filters: Sequence[str] = ()
     page_bloom_filters: Sequence[str] = ()
+    summaries: Sequence[str] = ()
     global_dictionaries: Sequence[str] = ()
     statistics: bool | Sequence[str] = True
     sorted_by: Sequence[str | SortKey] = ()

@@ -14,6 +14,8 @@ from fermion.batch_lookup import BatchLookup
 from fermion.batch_meta import STREAM_TYPES
 from fermion.bloom import BloomFilters, parse_bloom_record, parse_page_bloom_record
 from fermion.chunk_details import (
+    CONTENT_TAGS,
+    content_records,
     long_bounds,
     nan_count,
     page_null_counts,
@@ -280,6 +282,7 @@ def _check_node(
             )
         return chunk.num_pages
     _check_bloom(index, block, chunk, node, streams)
+    _check_contents(block, chunk, node, streams)
     if chunk.flags & ChunkFlag.HAS_MINMAX:
         values, validity = streams.data[node.stream], streams.validity[node.validity]
         cuts = _cuts(block, chunk, len(values))
@@ -288,6 +291,21 @@ def _check_node(
         _check_nulls(block, chunk, int(found.null_count.sum()), stripe)
         _check_details(block, chunk, found, values)
     return chunk.num_pages
+
+
+def _check_contents(block: ColumnBlock, chunk: Chunk, leaf: Node, streams: ColumnStreams) -> None:
+    """Compare what records say of all values together with the values."""
+    records = block.extension(chunk) if chunk.extension_offset else {}
+    claimed = {tag: records[tag] for tag in CONTENT_TAGS if tag in records}
+    if not claimed:
+        return
+    values, validity = streams.data[leaf.stream], streams.validity[leaf.validity]
+    found = content_records(values, validity, leaf, chunk.length, summary=True)
+    for tag, data in claimed.items():
+        if found.get(tag) != data:
+            raise block.error(
+                f"{tag.name}: expected {data.hex()}, found {found.get(tag, b'').hex() or 'nothing'}"
+            )
 
 
 def _check_details(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import decimal
 from typing import Any
 
 import pyarrow as pa
@@ -57,6 +58,7 @@ def _cells(leaf: LeafStatistics) -> list[str]:
         "nan" if leaf.nan_count is None else f"{leaf.nan_count:,} nan": leaf.has_nan,
         leaf.is_sorted or "": leaf.is_sorted is not None,
         f"{leaf.distinct_count} distinct": leaf.distinct_count is not None,
+        f"sum {leaf.sum}": leaf.sum is not None,
         "bloom filter": leaf.has_bloom_filter,
     }
     return [
@@ -89,5 +91,6 @@ def _leaf_json(leaf: LeafStatistics) -> dict[str, Any]:
         "nan_count": leaf.nan_count,
         "sorted": leaf.is_sorted,
         "distinct_count": leaf.distinct_count,
+        "sum": str(leaf.sum) if isinstance(leaf.sum, decimal.Decimal) else leaf.sum,
         "bloom_filter": leaf.has_bloom_filter,
     }

@@ -72,7 +72,7 @@ class Feature:
     def of(self, columns: list[str]) -> Feature:
         """The feature with some of its columns alone."""
         options = dict(self.options)
-        for kind in ("bloom_filters", "page_bloom_filters"):
+        for kind in ("bloom_filters", "page_bloom_filters", "summaries"):
             if kind in options:
                 options[kind] = [name for name in columns if name in options[kind]]
         options.pop("sorted_by", None)

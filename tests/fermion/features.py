@@ -299,6 +299,24 @@ def _bloom_filters() -> Feature:
     return Feature(pa.table(columns), {"bloom_filters": list(columns)}, filter="text = 'text 3'")
 
 
+def _summaries() -> Feature:
+    count = 40
+    columns = {
+        "int": with_nulls([2**63 - 1 - i % 3 for i in range(count)], pa.int64()),
+        "unsigned": pa.array([2**64 - 1 - i % 3 for i in range(count)], pa.uint64()),
+        "money": with_nulls([decimal.Decimal(37 * i - 500) for i in range(count)], _MONEY),
+        "flag": with_nulls([i % 3 == 0 for i in range(count)], pa.bool_()),
+        "real": pa.array([0.0, -0.0, float("nan"), 1.5] * (count // 4)),
+        "text": with_nulls([f"{i * 7 % 11} " * 60 for i in range(count)], pa.string()),
+        "long": pa.array([np.random.default_rng(i).bytes(120) for i in range(count)]),
+    }
+    options = {"summaries": list(columns), "page_rows_max": 8, "stripe_rows": 34}
+    return Feature(pa.table(columns), options, filter="int > 9223372036854775805")
+
+
+_MONEY = pa.decimal128(38, 2)
+
+
 def _page_bloom_filters() -> Feature:
     count = 40
     columns = {
@@ -411,6 +429,7 @@ FEATURES: dict[str, Callable[[], Feature]] = {
     "fsst": symbols,
     "lz4": lz4_blocks,
     "bloom_filters": _bloom_filters,
+    "summaries": _summaries,
     "page_bloom_filters": _page_bloom_filters,
     "counts_and_long_bounds": _counts_and_long_bounds,
     "sort_order": _sort_order,

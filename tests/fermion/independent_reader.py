@@ -17,30 +17,12 @@ import pyarrow as pa
 import pyarrow.types as pat
 import zstandard
 
+from tests.fermion.independent_crc import crc32c
+from tests.fermion.independent_records import check_records
 from tests.fermion.independent_trees import Decoder, filler, unpack, unpacked
 
 ALL_NULL = 0xFFFF_FFFF
 Slots = list[Any]
-
-
-def _crc32c_table() -> list[int]:
-    table = []
-    for byte in range(256):
-        for _ in range(8):
-            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
-        table.append(byte)
-    return table
-
-
-_TABLE = _crc32c_table()
-
-
-def crc32c(data: bytes) -> int:
-    """CRC-32C, byte by byte."""
-    crc = 0xFFFF_FFFF
-    for byte in data:
-        crc = crc >> 8 ^ _TABLE[(crc ^ byte) & 0xFF]
-    return crc ^ 0xFFFF_FFFF
 
 
 def align(value: int) -> int:
@@ -324,7 +306,7 @@ class Column:
             found += decoder.page(tree, count, own)
             counts.append(count)
         if valid is not None:
-            self._check_records(records, kind, found, valid, counts)
+            check_records(self._file.data, records, kind, found, valid, counts)
         assert slots is None or len(found) == slots
         return found
 
@@ -352,34 +334,6 @@ class Column:
         entries = decoder.decode(tree, slots)
         assert len(set(entries)) == slots >= count
         return entries[:count]
-
-    def _check_records(
-        self, records: dict[int, bytes], kind: str, found: Slots, valid: list[bool], pages: Slots
-    ) -> None:
-        """Compare what the records of statistics say with the values of a chunk."""
-        held = [value for value, each in zip(found, valid, strict=True) if each]
-        if 2 in records:
-            assert kind.startswith("<f")
-            assert struct.unpack("<Q", records[2])[0] == sum(
-                number != number for number in unpack(held, kind)
-            )
-        if 5 in records:
-            for record, value in ((records[5], min(held)), (records[6], max(held))):
-                assert record[1:] == value[:64]
-                assert record[0] == (len(value) <= 64)
-        for tag in {1, 8} & records.keys():
-            offset, length, crc, algorithm = struct.unpack_from("<QIII", records[tag])
-            assert crc == crc32c(self._file.data[offset : offset + length])
-            blocks = struct.unpack(f"<{len(pages) if tag == 8 else 0}I", records[tag][20:])
-            assert algorithm == 0
-            assert 32 * sum(blocks) == length or tag == 1
-            assert all(blocks)
-        if 9 in records:
-            ends = list(itertools.accumulate(pages))
-            nulls = [
-                rows - sum(valid[end - rows : end]) for rows, end in zip(pages, ends, strict=True)
-            ]
-            assert struct.unpack(f"<{len(pages)}I", records[9]) == tuple(nulls)
 
     def numbers(self, stream: int, stripe: int, kind: str, slots: int | None) -> list[int]:
         """The values of one chunk as numbers."""

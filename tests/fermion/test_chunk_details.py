@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import io
 from collections.abc import Callable
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 import fermion
 from fermion import chunk_details
-from fermion.inspection import LeafStatistics, describe_statistics
+from fermion.inspection import LeafStatistics, describe_file, describe_statistics
 from fermion.layout import ExtTag
 from tests.fermion.features import FEATURES
 from tests.fermion.file_anatomy import repair
@@ -42,7 +43,7 @@ def records_of(data: bytes, name: str) -> dict[int, bytes]:
 def test_a_feature_has_every_record():
     data = FEATURES[FEATURE]().stored()
     tags = [set(records_of(data, name)) for name in ("url", "cut", "real", "late")]
-    bounds = {ExtTag.LONG_MIN, ExtTag.LONG_MAX}
+    bounds = {ExtTag.LONG_MIN, ExtTag.LONG_MAX, ExtTag.DECODED_BYTES}
     nulls = {ExtTag.PAGE_NULL_COUNTS}
     assert tags == [bounds | nulls, bounds, {ExtTag.NAN_COUNT}, nulls]
 
@@ -113,7 +114,8 @@ def test_nulls_are_found_by_the_counts_of_pages():
     ]
     used = {}
     for use in (True, False):
-        options = fermion.ReadOptions(use_statistics=use)
+        # Opened by a short tail, which holds none of the data.
+        options = fermion.ReadOptions(use_statistics=use, prefetch_bytes=512)
         with fermion.open(data, options=options) as file:
             before = file.io_stats.bytes_used
             assert file.count("late IS NULL") == 101
@@ -159,3 +161,74 @@ def problem_after(data: bytes, record: bytes, change: Callable[[bytes], int]) ->
     with fermion.open(damaged) as file:
         (problem,) = file.verify().problems
     return problem
+
+
+@given(
+    st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), max_size=30),
+    st.sampled_from(["int64", "int8", "uint64", "bool", "money", "wide", "real", "text"]),
+    st.sampled_from([4, 100]),
+)
+def test_sums_counts_and_sizes_are_those_of_the_values(numbers, kind, stripe_rows):
+    """Against Python's own; and `verify` finds nothing."""
+    dtype, value = {
+        "int64": (pa.int64(), lambda n: n),
+        "int8": (pa.int8(), lambda n: n % 256 - 128),
+        "uint64": (pa.uint64(), lambda n: n + 2**63),
+        "bool": (pa.bool_(), lambda n: n % 2 == 1),
+        "money": (pa.decimal64(18, 2), lambda n: decimal.Decimal(n % 10**17).scaleb(-2)),
+        "wide": (pa.decimal256(60, 3), lambda n: decimal.Decimal(n * 10**20).scaleb(-3)),
+        "real": (pa.float64(), lambda n: float(n % 5)),
+        "text": (pa.string(), lambda n: f"{n % 7}" * 2000),
+    }[kind]
+    with decimal.localcontext(prec=80):
+        rows = [None if each is None else value(each) for each in numbers]
+        held = [each for each in rows if each is not None]
+        total = sum(held) if kind != "text" else None
+    sink = io.BytesIO()
+    table = pa.table({"c": pa.array(rows, dtype)})
+    options = {"summaries": ["c"], "stripe_rows": stripe_rows, "encodings": {"c": "plain"}}
+    if kind == "bool":
+        del options["encodings"]
+    fermion.write_table(table, sink, **options)
+    with fermion.open(sink.getvalue()) as file:
+        assert file.verify().problems == ()
+        (leaf,) = describe_statistics(file.index)
+        (layout,) = describe_file(file.index).columns
+    if kind in ("real", "text"):
+        assert leaf.sum is None
+    else:
+        assert leaf.sum == (total if held else None)
+    if stripe_rows == 100 and held:
+        assert leaf.distinct_count == len(set(held))
+    if kind == "text" and stripe_rows == 100 and len(held) > 2:
+        validity = -(-len(rows) // 8) if None in rows else 0
+        assert layout.arrow_bytes == 2000 * len(held) + 4 * len(rows) + validity
+
+
+def test_a_sum_that_does_not_fit_is_left_out():
+    values = [decimal.Decimal(10**60 - 1)] * 3
+    sink = io.BytesIO()
+    fermion.write_table(pa.table({"c": pa.array(values, pa.decimal256(60))}), sink, summaries=["c"])
+    with fermion.open(sink.getvalue()) as file:
+        (leaf,) = describe_statistics(file.index)
+        assert (leaf.sum, leaf.distinct_count) == (None, 1)
+        assert file.verify().problems == ()
+
+
+@pytest.mark.parametrize("tag", ["SUM", "DISTINCT_COUNT", "DECODED_BYTES"])
+def test_verify_finds_wrong_sums_counts_and_sizes(monkeypatch, tag):
+    original = chunk_details.content_records
+
+    def wrong(*arguments, **options):
+        found = original(*arguments, **options)
+        if ExtTag[tag] in found:
+            found[ExtTag[tag]] = bytes([found[ExtTag[tag]][0] ^ 1]) + found[ExtTag[tag]][1:]
+        return found
+
+    monkeypatch.setattr("fermion.column_writer.content_records", wrong)
+    table = pa.table({"n": range(9), "t": [np.random.default_rng(i).bytes(999) for i in range(9)]})
+    sink = io.BytesIO()
+    fermion.write_table(table, sink, summaries=["n"])
+    with fermion.open(sink.getvalue()) as file:
+        (found,) = file.verify().problems
+    assert f"{tag}: expected" in found
