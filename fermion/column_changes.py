@@ -259,9 +259,7 @@ class _ColumnAppender(Writer):
         for stripe, table in enumerate(_stripes(reader, wanted, self._index.where)):
             ends = lookup.stripe(stripe)[1][1:] if lookup is not None else None
             self._pending_bytes = table.nbytes
-            for log, column in zip(self._logs, self._encode(table, ends), strict=True):
-                self._place(column.streams)
-                log.add(column)
+            self._place_columns(self._encode(table, ends))
 
     def _finish(self) -> FileInfo:
         index, footer = self._index, self._index.footer

@@ -257,9 +257,7 @@ class Writer:
             columns = list(columns)
             own = [stream for column in columns for stream in column.streams]
             self._pad_to_block(self.options.block_bytes, [*own, *streams])
-        for ordinal, column in zip(self._placed, columns, strict=True):
-            self._place(column.streams)
-            self._logs[ordinal].add(column)
+        self._place_columns(columns)
         self._place(streams)
         for records, stream in zip(self._batch_records, streams, strict=False):
             records.append(stream.record)
@@ -288,6 +286,12 @@ class Writer:
         runs = self._executor.map if worth and self._executor is not None else map
         for run in runs(encode_run, starts):
             yield from run
+
+    def _place_columns(self, columns: Iterable[EncodedColumn]) -> None:
+        """Write the columns of a stripe, in the order that `_encode` gives them."""
+        for ordinal, column in zip(self._placed, columns, strict=True):
+            self._place(column.streams)
+            self._logs[ordinal].add(column)
 
     def _place(self, streams: Sequence[EncodedStream]) -> None:
         for stream in streams:

@@ -74,6 +74,8 @@ def _file_lines(
     mode = ", batch mode" if settings["batch"] else ""
     if settings["align"] != ALIGNMENT:
         mode += f", aligned to {settings['align']} bytes"
+    if file.index.footer.is_extended:
+        mode += ", columns changed"
     yield (
         f"  version {'.'.join(map(str, file.version))}, {settings['checksum']} checksums{mode}, "
         f"created by {file.created_by or 'nobody'}"

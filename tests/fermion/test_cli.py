@@ -126,6 +126,14 @@ def test_inspect_says_what_rows_are_sorted_by(capsys, tmp_path):
     ]
 
 
+def test_inspect_says_whether_columns_were_changed(capsys, tmp_path):
+    path = tmp_path / "changed.fermion"
+    fermion.write_table(pa.table({"a": [1, 2], "b": [None, 3]}), path)
+    assert "columns changed" not in output(capsys, "inspect", path)
+    fermion.drop_columns(path, ["a"])
+    assert ", columns changed, created by" in output(capsys, "inspect", path)
+
+
 def test_inspect_says_the_same_in_json(capsys, sample):
     found = printed_json(capsys, "inspect", sample, "--pages")
     assert found["size"] == sample.stat().st_size

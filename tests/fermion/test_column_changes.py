@@ -226,6 +226,31 @@ def test_a_file_with_any_feature_can_get_a_column(name):
             assert found == [3, 4, 15, 16, 17, 18, 19]
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"column_order": ["d", "c"]},
+        {"read_back": True},
+        {"global_dictionaries": ["c"], "page_bloom_filters": ["c"], "summaries": ["d"]},
+        {"profile": "compact", "column_page_bytes": {"d": 64}},
+        {"checksum": "none", "align": 64, "column_index": False, "stripe_rows": 3},
+    ],
+)
+def test_new_columns_are_written_as_the_options_say(tmp_path: Path, options):
+    """But for what is the file's: its stripes, checksums and alignment."""
+    path = tmp_path / "f.fermion"
+    table = pa.table({"a": range(ROWS), "b": column("text", 0)})
+    fermion.write_table(table, path, **OPTIONS)
+    new = pa.table({"c": column("text", 7), "d": range(ROWS)})
+    fermion.add_columns(path, new, **options)
+    with fermion.open(path) as file:
+        assert file.verify().problems == ()
+        assert file.settings["checksum"] == "crc32c"
+        assert file.stripe_rows == (10, 10, 5)
+        assert_logically_equal(file.read(["a", "b"]), table)
+        assert_logically_equal(file.read(["c", "d"]), new)
+
+
 def test_what_is_known_of_the_rows_is_kept():
     """Field ids, the keys of the order before one that is dropped, bounds of the file."""
     number = pa.field("n", pa.int32(), metadata={b"PARQUET:field_id": b"7"})
