@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from fermion.kernels import crc32c
@@ -12,27 +12,51 @@ from fermion.layout import ChecksumKind
 __all__ = ["checksum", "crc32c"]
 
 
-def _none(data: Any, seed: int) -> int:
+def _none(parts: Iterable[Any]) -> int:
     return 0
 
 
-_FUNCTIONS: dict[ChecksumKind, Callable[[Any, int], int]] = {
+def _crc32(parts: Iterable[Any]) -> int:
+    found = 0
+    for part in parts:
+        found = zlib.crc32(part, found)
+    return found
+
+
+def _crc32c(parts: Iterable[Any]) -> int:
+    found = 0
+    for part in parts:
+        found = crc32c(part, found)
+    return found
+
+
+def _xxh3(parts: Iterable[Any]) -> int:
+    # Only pages of this kind need the library.
+    from xxhash import xxh3_64
+
+    hashed = xxh3_64()
+    for part in parts:
+        hashed.update(part)
+    found = hashed.intdigest()
+    return (found >> 32) ^ (found & 0xFFFF_FFFF)
+
+
+_FUNCTIONS: dict[ChecksumKind, Callable[[Iterable[Any]], int]] = {
     ChecksumKind.NONE: _none,
-    ChecksumKind.CRC32: zlib.crc32,
-    ChecksumKind.CRC32C: crc32c,
+    ChecksumKind.CRC32: _crc32,
+    ChecksumKind.CRC32C: _crc32c,
+    ChecksumKind.XXH3: _xxh3,
 }
 
 
-def checksum(kind: ChecksumKind, data: Any, seed: int = 0) -> int:
-    """The checksum of a buffer, 32 bits; 0 for the kind ``NONE``.
+def checksum(kind: ChecksumKind, *parts: Any) -> int:
+    """The checksum of bytes that lie in several places, 32 bits; 0 for the kind ``NONE``.
 
     Parameters
     ----------
     kind
         Which checksum.
-    data
-        Any contiguous buffer.
-    seed
-        The checksum of the bytes before these, so that parts can be fed one by one.
+    parts
+        Contiguous buffers, taken one after the other.
     """
-    return _FUNCTIONS[kind](data, seed)
+    return _FUNCTIONS[kind](parts)

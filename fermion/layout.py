@@ -333,6 +333,7 @@ class ChecksumKind(enum.IntEnum):
     NONE = 0
     CRC32 = 1
     CRC32C = 2
+    XXH3 = 3
 
 
 class Incompat(enum.IntFlag):

@@ -87,7 +87,9 @@ class WriteOptions:
         Columns that the rows are sorted by already, the first matters most: names (ascending, nulls
         last), or `SortKey`. The file says so; a row out of this order is an error.
     checksum
-        Checksum of pages: ``crc32c``, ``crc32`` or ``none``. Metadata always has CRC32C.
+        Checksum of pages: ``crc32c``, ``xxh3``, ``crc32`` or ``none``. Metadata always has CRC32C.
+        XXH3 is several times faster over big pages; wide files of small pages are read faster with
+        CRC32C.
     column_index
         False leaves the column index table out: smaller by 8 bytes a column, but finding a column
         then reads the metadata of all of them. Only for files of few columns.
@@ -126,7 +128,7 @@ class WriteOptions:
     global_dictionaries: Sequence[str] = ()
     statistics: bool | Sequence[str] = True
     sorted_by: Sequence[str | SortKey] = ()
-    checksum: Literal["crc32c", "crc32", "none"] = "crc32c"
+    checksum: Literal["crc32c", "xxh3", "crc32", "none"] = "crc32c"
     column_index: bool = True
     column_order: Sequence[str] = ()
     align: Literal[8, 64] = 8
@@ -137,9 +139,9 @@ class WriteOptions:
     def __post_init__(self) -> None:
         if self.profile not in PROFILES:
             raise InvalidArgumentError(f"profile={self.profile!r}: expected one of {PROFILES}")
-        if self.checksum not in ("crc32c", "crc32", "none"):
+        if self.checksum not in ("crc32c", "xxh3", "crc32", "none"):
             raise InvalidArgumentError(
-                f"checksum={self.checksum!r}: expected 'crc32c', 'crc32' or 'none'"
+                f"checksum={self.checksum!r}: expected 'crc32c', 'xxh3', 'crc32' or 'none'"
             )
         if self.codec not in ("zstd", "lz4"):
             raise InvalidArgumentError(f"codec={self.codec!r}: expected 'zstd' or 'lz4'")

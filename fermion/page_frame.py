@@ -35,6 +35,7 @@ CHECKSUM_KINDS = {
     "none": ChecksumKind.NONE,
     "crc32": ChecksumKind.CRC32,
     "crc32c": ChecksumKind.CRC32C,
+    "xxh3": ChecksumKind.XXH3,
 }
 
 _HEADER = struct.Struct("<BBHIII")
@@ -77,10 +78,7 @@ def seal_page(
 ) -> bytes:
     """A page of a payload given in parts, together a multiple of 8 bytes."""
     start = _HEADER_START.pack(PAGE_VERSION, codec, encoding, slots, raw_length)
-    crc = 0
-    for part in (start, *parts):
-        crc = checksum_of(kind, part, crc)
-    return b"".join((start, _CRC.pack(crc), *parts))
+    return b"".join((start, _CRC.pack(checksum_of(kind, start, *parts)), *parts))
 
 
 def open_page(buffer: PageBuffer, kind: ChecksumKind, raw_length_max: int) -> Frame:
@@ -102,8 +100,7 @@ def open_page(buffer: PageBuffer, kind: ChecksumKind, raw_length_max: int) -> Fr
         raise InvalidFileError(f"expected a page of at least {HEADER_SIZE} bytes, found {size}")
     version, codec, encoding, slots, raw_length, crc = _HEADER.unpack_from(buffer, 0)
     if kind is not ChecksumKind.NONE:
-        found = checksum_of(kind, buffer[:_CRC_OFFSET])
-        found = checksum_of(kind, buffer[HEADER_SIZE:], found)
+        found = checksum_of(kind, buffer[:_CRC_OFFSET], buffer[HEADER_SIZE:])
         if found != crc:
             raise ChecksumError(f"checksum: stored {crc:#010x}, computed {found:#010x}")
     if version != PAGE_VERSION:

@@ -438,6 +438,7 @@ FEATURES: dict[str, Callable[[], Feature]] = {
     "changed_batches": _changed_batches,
     "aligned": _aligned,
     "checksum_crc32": _checksum("crc32"),
+    "checksum_xxh3": _checksum("xxh3"),
     "checksum_none": _checksum("none"),
 }
 """The feature of each name, made when called."""

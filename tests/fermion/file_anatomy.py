@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fermion.checksum import crc32c
+from fermion.checksum import checksum, crc32c
 from fermion.compression import decompress
 from fermion.encodings.protocol import DecodeContext, parse_node
 from fermion.encodings.registry import ENCODINGS
@@ -31,6 +31,8 @@ from fermion.layout import (
     SCHEMA_HEADER,
     SECTION_ENTRY,
     SECTIONS_HEADER,
+    SETTING_CHECKSUM_MASK,
+    SETTING_CHECKSUM_SHIFT,
     SHAPE_BLOCK,
     SHAPE_RUN,
     SIMPLE_CHUNK_DESC,
@@ -39,6 +41,7 @@ from fermion.layout import (
     STRIPE_ENTRY,
     STRIPE_META,
     TAIL_BLOCK_BYTES,
+    ChecksumKind,
     Codec,
     DescType,
     ExtTag,
@@ -265,10 +268,12 @@ def repair(data: bytearray) -> None:
     found = Anatomy(data)
     if not hasattr(found, "footer"):
         return
+    number = (int(found.footer["settings"]) & SETTING_CHECKSUM_MASK) >> SETTING_CHECKSUM_SHIFT
+    kind = ChecksumKind(number) if number in set(ChecksumKind) else ChecksumKind.CRC32C
     for offset, length in found.pages:
-        crc = crc32c(data[offset : offset + CRC_OFFSET])
-        crc = crc32c(data[offset + PAGE_HEADER.itemsize : offset + length], crc)
-        put(data, offset + CRC_OFFSET, crc)
+        page = data[offset : offset + length]
+        covered = page[:CRC_OFFSET], page[PAGE_HEADER.itemsize :]
+        put(data, offset + CRC_OFFSET, checksum(kind, *covered))
     for record, offset, length in found.records:
         put(data, record, crc32c(data[offset : offset + length]))
     for offset, length in found.blocks:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pat
+import xxhash
 import zstandard
 
 from tests.fermion.independent_crc import crc32c
@@ -23,6 +24,12 @@ from tests.fermion.independent_trees import Decoder, filler, unpack, unpacked
 
 ALL_NULL = 0xFFFF_FFFF
 Slots = list[Any]
+
+
+def xxh3(data: bytes) -> int:
+    """XXH3-64, its halves put together."""
+    found = xxhash.xxh3_64_intdigest(data)
+    return found >> 32 ^ found & 0xFFFF_FFFF
 
 
 def align(value: int) -> int:
@@ -342,7 +349,7 @@ class Column:
     def _open(self, page: bytes) -> tuple[bytes, int]:
         version, codec, encoding, slots, raw_length, crc = struct.unpack_from("<BBHIII", page)
         covered = page[:12] + page[16:]
-        assert crc == {0: lambda _: 0, 1: zlib.crc32, 2: crc32c}[self._checksum](covered)
+        assert crc == {0: lambda _: 0, 1: zlib.crc32, 2: crc32c, 3: xxh3}[self._checksum](covered)
         assert version == 1
         tree = page[16 : 16 + raw_length]
         if codec:

@@ -27,7 +27,7 @@ LAYOUTS = st.fixed_dictionaries(
         "profile": st.sampled_from(["balanced", "compact", "fast", "random"]),
         "page_bytes": st.sampled_from([16, 64, 1024, 512 * 1024]),
         "stripe_rows": st.sampled_from([1, 7, 64, 10_000]),
-        "checksum": st.sampled_from(["crc32c", "crc32", "none"]),
+        "checksum": st.sampled_from(["crc32c", "xxh3", "crc32", "none"]),
         "align": st.sampled_from([8, 64]),
         "codec": st.sampled_from(["zstd", "lz4"]),
     }

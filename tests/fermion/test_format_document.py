@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+import xxhash
 
 import fermion
 from fermion import bloom, errors, layout
@@ -171,10 +172,22 @@ def test_every_error_is_documented():
 
 
 def test_the_check_values_of_the_checksums_are_right():
-    said = re.search(r"`123456789` is (0x\w+), CRC-32 \(IEEE\) of the same (0x\w+)", TEXT)
+    """Those of CRC-32 are in every catalogue; that of XXH3-64 is its library's."""
+    said = re.search(
+        r"`123456789` is (0x\w+), CRC-32 \(IEEE\) of the same (0x\w+), and XXH3-64\s"
+        r"(0x\w+), of which a page keeps (0x\w+)",
+        TEXT,
+    )
     assert said is not None
-    for kind, value in zip((ChecksumKind.CRC32C, ChecksumKind.CRC32), said.groups(), strict=True):
-        assert checksum(kind, b"123456789") == int(value, 16)
+    crc32c, crc32, whole, folded = (int(value, 16) for value in said.groups())
+    assert xxhash.xxh3_64_intdigest(b"123456789") == whole
+    expected = {
+        ChecksumKind.NONE: 0,
+        ChecksumKind.CRC32: crc32,
+        ChecksumKind.CRC32C: crc32c,
+        ChecksumKind.XXH3: folded,
+    }
+    assert {kind: checksum(kind, b"123456789") for kind in ChecksumKind} == expected
 
 
 TREES = [block for block in WORKED if "type" in block.facts]

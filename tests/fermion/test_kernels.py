@@ -9,6 +9,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -93,8 +94,19 @@ def test_crc32c_takes_arrays_of_any_type_but_no_strided_ones():
 
 def test_a_checksum_kind_names_its_function():
     assert checksum(ChecksumKind.NONE, b"abc") == 0
-    assert checksum(ChecksumKind.CRC32, b"abc", 5) == zlib.crc32(b"abc", 5)
-    assert checksum(ChecksumKind.CRC32C, b"abc", 5) == compiled.crc32c(b"abc", 5)
+    assert checksum(ChecksumKind.CRC32, b"abc") == zlib.crc32(b"abc")
+    assert checksum(ChecksumKind.CRC32C, b"abc") == compiled.crc32c(b"abc")
+    whole = xxhash.xxh3_64_intdigest(b"abc")
+    assert checksum(ChecksumKind.XXH3, b"abc") == whole >> 32 ^ whole & 0xFFFF_FFFF
+
+
+@pytest.mark.parametrize("kind", list(ChecksumKind))
+@pytest.mark.parametrize("size", [0, 1, 16, 240, 241, 5_000])
+def test_a_checksum_of_parts_is_that_of_the_whole(kind: ChecksumKind, size: int):
+    data = np.random.default_rng(size).bytes(size)
+    parts = data[: size // 3], memoryview(data)[size // 3 : size // 2], bytearray(data[size // 2 :])
+    assert checksum(kind, *parts) == checksum(kind, data)
+    assert checksum(kind) == checksum(kind, b"")
 
 
 # Bits
