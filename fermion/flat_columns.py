@@ -22,6 +22,7 @@ from fermion.compression import decompress
 from fermion.encodings.decoding import decode_numbers
 from fermion.file_index import FileIndex
 from fermion.layout import ALL_NULL_LENGTH, ChecksumKind, Setting
+from fermion.page_frame import HEADER_SIZE, page_checksums
 from fermion.values import PhysicalKind
 
 COLUMNS_PER_TASK = 64
@@ -84,10 +85,8 @@ class FlatColumns:
 
     def __init__(self, index: FileIndex, executor: Executor | None) -> None:
         self._index, self._executor = index, executor
-        self._verify = index.options.verify_checksums
-        kind = index.footer.checksum_kind
-        self._is_suited = not self._verify or kind in (ChecksumKind.NONE, ChecksumKind.CRC32C)
-        self._verify &= kind is ChecksumKind.CRC32C
+        verify = index.options.verify_checksums
+        self._kind = index.footer.checksum_kind if verify else ChecksumKind.NONE
         self._borrow = bool(index.footer.settings & Setting.ALIGN64)
 
     def arrays(
@@ -108,7 +107,7 @@ class FlatColumns:
         found: list[pa.Array | None] = [None] * len(columns)
         forms = [_form(node) for _, node in columns]
         flat = [place for place, form in enumerate(forms) if form is not None]
-        if not flat or not self._is_suited:
+        if not flat:
             return found, {}
         index, rows = self._index, int(self._index.stripe_rows[stripe])
         blocks = index.block_places([columns[place][0] for place in flat])
@@ -155,6 +154,7 @@ class FlatColumns:
         places: np.ndarray,
         rows: int,
     ) -> list[pa.Array | None]:
+        places = self._sound(buffers, places)
         decoded = kernels.decode_flat(
             buffers,
             np.ascontiguousarray(places[1::2]),
@@ -163,7 +163,7 @@ class FlatColumns:
             np.array([width for _, width in forms], np.int64),
             np.array([node.nullable for node in nodes], np.uint8),
             rows,
-            self._verify,
+            self._kind is ChecksumKind.CRC32C,
             self._borrow,
             decode_numbers,
             _unzip,
@@ -172,6 +172,19 @@ class FlatColumns:
             None if parts is None else _array(node.storage, rows, *parts)
             for node, parts in zip(nodes, decoded, strict=True)
         ]
+
+    def _sound(self, buffers: list[memoryview], places: np.ndarray) -> np.ndarray:
+        """The places without those of columns whose checksums the kernels do not look at, and that
+        have a wrong one: a page of no bytes is left to the way around."""
+        if self._kind in (ChecksumKind.NONE, ChecksumKind.CRC32C):
+            return places
+        places = places.copy()
+        for page, (buffer, at, length) in enumerate(places.tolist()):
+            if length >= HEADER_SIZE:
+                stored, found = page_checksums(buffers[buffer][at : at + length], self._kind)
+                if stored != found:
+                    places[page - page % 2 : page - page % 2 + 2, 2] = 0
+        return places
 
 
 def _unzip(frame: memoryview, raw_length: int) -> bytes:

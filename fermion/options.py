@@ -88,8 +88,7 @@ class WriteOptions:
         last), or `SortKey`. The file says so; a row out of this order is an error.
     checksum
         Checksum of pages: ``crc32c``, ``xxh3``, ``crc32`` or ``none``. Metadata always has CRC32C.
-        XXH3 is several times faster over big pages; wide files of small pages are read faster with
-        CRC32C.
+        XXH3 is several times faster over big pages.
     column_index
         False leaves the column index table out: smaller by 8 bytes a column, but finding a column
         then reads the metadata of all of them. Only for files of few columns.

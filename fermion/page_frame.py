@@ -38,7 +38,6 @@ CHECKSUM_KINDS = {
     "xxh3": ChecksumKind.XXH3,
 }
 
-_HEADER = struct.Struct("<BBHIII")
 _HEADER_START = struct.Struct("<BBHII")
 _CRC = struct.Struct("<I")
 _CRC_OFFSET = 12
@@ -81,6 +80,12 @@ def seal_page(
     return b"".join((start, _CRC.pack(checksum_of(kind, start, *parts)), *parts))
 
 
+def page_checksums(page: PageBuffer, kind: ChecksumKind) -> tuple[int, int]:
+    """The checksum that a page has and the one it must have; the page has a whole header."""
+    (stored,) = _CRC.unpack_from(page, _CRC_OFFSET)
+    return stored, checksum_of(kind, page[:_CRC_OFFSET], page[HEADER_SIZE:])
+
+
 def open_page(buffer: PageBuffer, kind: ChecksumKind, raw_length_max: int) -> Frame:
     """Verify a page's checksum, then its header, and undo the codec.
 
@@ -98,11 +103,11 @@ def open_page(buffer: PageBuffer, kind: ChecksumKind, raw_length_max: int) -> Fr
     size = len(buffer)
     if size < HEADER_SIZE:
         raise InvalidFileError(f"expected a page of at least {HEADER_SIZE} bytes, found {size}")
-    version, codec, encoding, slots, raw_length, crc = _HEADER.unpack_from(buffer, 0)
     if kind is not ChecksumKind.NONE:
-        found = checksum_of(kind, buffer[:_CRC_OFFSET], buffer[HEADER_SIZE:])
-        if found != crc:
-            raise ChecksumError(f"checksum: stored {crc:#010x}, computed {found:#010x}")
+        stored, found = page_checksums(buffer, kind)
+        if found != stored:
+            raise ChecksumError(f"checksum: stored {stored:#010x}, computed {found:#010x}")
+    version, codec, encoding, slots, raw_length = _HEADER_START.unpack_from(buffer, 0)
     if version != PAGE_VERSION:
         raise UnsupportedVersionError(f"page version: expected {PAGE_VERSION}, found {version}")
     if codec == Codec.NONE:

@@ -123,11 +123,45 @@ def test_what_the_short_way_leaves_out_is_not_fetched_again(monkeypatch: pytest.
     assert sum(asked) == 2  # the CMB, which came with the end of the file, and the page
 
 
+@pytest.mark.parametrize("kind", ["crc32", "xxh3"])
+def test_checksums_of_other_kinds_are_verified_before_the_kernels_see_a_page(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+):
+    """One page of six is damaged, and only its column left to the way around."""
+    table = pa.table({f"c{each}": np.arange(50) * each for each in range(1, 7)})
+    data = bytearray(
+        written(
+            table, WriteOptions(checksum=kind, encodings=dict.fromkeys(table.column_names, "plain"))
+        )
+    )
+    at = bytes(data).index(np.arange(50)[1:9].tobytes())
+    found, arrays = [], FlatColumns.arrays
+
+    def seen(self, columns, stripe):
+        result = arrays(self, columns, stripe)
+        found.extend(array is not None for array in result[0])
+        return result
+
+    monkeypatch.setattr(FlatColumns, "arrays", seen)
+    with fermion.open(bytes(data)) as file:
+        assert_logically_equal(file.read(), table)
+    assert found == [True] * 6
+    found.clear()
+    data[at] ^= 1
+    with fermion.open(bytes(data)) as file, pytest.raises(fermion.ChecksumError):
+        file.read()
+    assert found == [False, *[True] * 5]
+    unchecked = ReadOptions(verify_checksums=False)
+    with fermion.open(bytes(data), options=unchecked) as file:
+        assert file.read(["c1"])["c1"][1].as_py() == 0
+
+
+@pytest.mark.parametrize("kind", ["crc32c", "xxh3"])
 @pytest.mark.parametrize("seed", range(40))
-def test_damage_is_told_in_the_same_words_both_ways(seed: int):
+def test_damage_is_told_in_the_same_words_both_ways(seed: int, kind: str):
     """A flipped byte anywhere: the same error, or the same values."""
     random = np.random.default_rng(seed)
-    data = bytearray(written(wide(8, 50)))
+    data = bytearray(written(wide(8, 50), WriteOptions(checksum=kind)))
     data[random.integers(0, len(data))] ^= 1 << int(random.integers(0, 8))
 
     def outcome(read) -> object:
