@@ -386,7 +386,15 @@ def read_columns(
         for ranges in wanted:
             supplied.append(buffers[at : at + len(ranges)])
             at += len(ranges)
-        _run(executor, ColumnTask.feed, pending, supplied)
+        # The longest first: whoever comes last leaves the other threads with nothing to do.
+        sizes = [-sum(length for _, length in ranges) for ranges in wanted]
+        order = sorted(range(len(pending)), key=sizes.__getitem__)
+        _run(
+            executor,
+            ColumnTask.feed,
+            [pending[place] for place in order],
+            [supplied[place] for place in order],
+        )
     return _run(executor, ColumnTask.array, tasks)
 
 

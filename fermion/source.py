@@ -17,6 +17,7 @@ import numpy as np
 
 from fermion.coalesce import coalesce
 from fermion.errors import TruncatedFileError
+from fermion.kept_memory import KeptMemory
 
 if TYPE_CHECKING:
     import fsspec
@@ -76,6 +77,7 @@ class LocalSource:
 
     def __init__(self, path: PathLike) -> None:
         self.name = os.fspath(path)
+        self._memory = KeptMemory()
         self._descriptor = os.open(self.name, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         self.size: int | None = os.fstat(self._descriptor).st_size
 
@@ -84,15 +86,15 @@ class LocalSource:
         return _read_end(self, self.size, length)
 
     def read(self, offset: int, length: int) -> memoryview:
-        """Exactly ``length`` bytes from ``offset``; a new buffer."""
+        """Exactly ``length`` bytes from ``offset``; memory that is used again when it is let go."""
         check_range(self.name, self.size, offset, length)
-        data = os.pread(self._descriptor, length, offset)
-        while len(data) < length:
-            more = os.pread(self._descriptor, length - len(data), offset + len(data))
+        data, done = self._memory.borrow(length).data, 0
+        while done < length:
+            more = os.preadv(self._descriptor, [data[done:]], offset + done)
             if not more:
-                raise short_read(self.name, offset, length, len(data))
-            data += more
-        return memoryview(data)
+                raise short_read(self.name, offset, length, done)
+            done += more
+        return data.toreadonly()
 
     @property
     def descriptor(self) -> int:
@@ -101,6 +103,7 @@ class LocalSource:
 
     def close(self) -> None:
         """Close the descriptor; a second call does nothing."""
+        self._memory.clear()
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)

@@ -56,7 +56,7 @@ _POLICIES: dict[Profile, Policy] = {
         1.0, 1.0, 1.0, 0, 4096 * _KIB, EncodeSettings(ENCODINGS, 11, 4096, _WHOLE_PAGE)
     ),
     "fast": Policy(0, 0, 0, 0.85, 1024 * _KIB, EncodeSettings(ENCODINGS, 1, 4096, 64 * _KIB)),
-    "random": Policy(0.92, 0, 0.5, 0.85, 128 * _KIB, EncodeSettings(ENCODINGS, 3, 1024, 16 * _KIB)),
+    "random": Policy(0.5, 0, 0.5, 0.85, 128 * _KIB, EncodeSettings(ENCODINGS, 3, 1024, 16 * _KIB)),
 }
 
 

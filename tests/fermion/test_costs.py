@@ -14,6 +14,7 @@ import pytest
 
 import fermion
 from fermion import kernels
+from fermion.column_reader import ColumnTask
 from fermion.encodings import pcodec_blocks, split_lengths
 from fermion.layout import StreamType
 
@@ -163,6 +164,25 @@ def test_rows_far_apart_are_decoded_from_their_own_blocks(tmp_path, monkeypatch)
         calls.clear()
         assert file.take(rows, columns=["text"]).equals(table.select(["text"]).take(rows))
         assert calls["unpack"] == 3
+
+
+def test_the_column_with_most_bytes_is_decoded_first(tmp_path, monkeypatch):
+    """So that no thread is left alone with it at the end."""
+    random = np.random.default_rng(6)
+    table = pa.table({f"c{bits}": random.integers(0, 2**bits, 9_000) for bits in (9, 60, 2, 30)})
+    path = tmp_path / "sizes.fmn"
+    fermion.write_table(table, path, page_rows_max=3_000, durable=False)
+    order = []
+    feed = ColumnTask.feed
+
+    def recorded(task, buffers):
+        order.append(task.node.name)
+        feed(task, buffers)
+
+    monkeypatch.setattr(ColumnTask, "feed", recorded)
+    with fermion.open(path, options=fermion.ReadOptions(threads=1)) as file:
+        assert file.read().equals(table)
+    assert order == ["c60", "c30", "c9", "c2"]
 
 
 @pytest.fixture

@@ -113,7 +113,7 @@ def encode(
         ("coins", "compact", "bitmap"),
         ("comments", "balanced", "split_lengths(pcodec, zstd(plain))"),
         ("comments", "fast", "fsst(for_bitpack)"),
-        ("comments", "random", "fsst(pcodec)"),
+        ("comments", "random", "fsst(for_bitpack)"),
         ("modes", "fast", "dictionary_local(for_bitpack, split_lengths(plain, plain))"),
     ],
 )

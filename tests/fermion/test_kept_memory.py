@@ -1,0 +1,97 @@
+"""Memory is used again when, and only when, nobody looks at it any more."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import fermion
+from fermion import kept_memory
+from fermion.kept_memory import KEPT_BYTES_MAX, KEPT_BYTES_MIN, KeptMemory
+from fermion.source import LocalSource
+
+SIZE = 2 * KEPT_BYTES_MIN
+
+
+def address(piece) -> int:
+    return np.frombuffer(piece, np.uint8).ctypes.data
+
+
+def test_memory_is_lent_again_once_it_was_let_go():
+    memory = KeptMemory()
+    piece = memory.borrow(SIZE)
+    first = address(piece)
+    assert len(piece) == SIZE
+    del piece
+    again = memory.borrow(SIZE - 5)
+    assert (address(again), len(again)) == (first, SIZE - 5)
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        lambda piece: piece,
+        lambda piece: piece[7:9],
+        lambda piece: piece.data,
+        lambda piece: memoryview(piece).toreadonly()[5:],
+        lambda piece: np.frombuffer(piece.data[8:16], np.int64),
+        lambda piece: pa.py_buffer(piece).slice(3),
+        lambda piece: pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(piece[:8])]),
+    ],
+)
+def test_memory_that_anything_looks_at_is_not_lent(held):
+    """A view of any kind is enough, without the array itself."""
+    memory = KeptMemory()
+    piece = memory.borrow(SIZE)
+    first, view = address(piece), held(piece)
+    del piece
+    others = [memory.borrow(SIZE) for _ in range(3)]
+    assert len({first, *map(address, others)}) == 4
+    del view
+    assert address(memory.borrow(SIZE)) == first
+
+
+def test_small_pieces_and_more_than_the_limit_are_not_kept():
+    memory = KeptMemory()
+    held = [memory.borrow(KEPT_BYTES_MAX // 4) for _ in range(6)]
+    assert sum(map(len, memory._pieces)) == KEPT_BYTES_MAX
+    held.append(memory.borrow(KEPT_BYTES_MIN - 1))
+    assert len(memory._pieces) == 4
+    memory.clear()
+    assert not memory._pieces
+    assert len({address(piece) for piece in held}) == 7
+
+
+def test_reads_of_a_file_share_memory_and_a_closed_file_keeps_none(tmp_path):
+    path = tmp_path / "bytes"
+    content = np.random.default_rng(1).integers(0, 256, 4 * SIZE, np.uint8)
+    path.write_bytes(content.tobytes())
+    source = LocalSource(path)
+    addresses = set()
+    for start in range(4):
+        part = source.read(start * SIZE, SIZE)
+        assert part.readonly
+        assert part == content[start * SIZE : (start + 1) * SIZE].data
+        addresses.add(address(part))
+        del part
+    assert len(addresses) == 1
+    kept = source.read(5, SIZE)
+    source.close()
+    assert kept == content[5 : 5 + SIZE].data
+    assert not source._memory._pieces
+
+
+def test_results_that_are_views_of_what_was_read_stay_as_they_are(tmp_path, monkeypatch):
+    """Plain aligned columns, each read several times over, whose pages are lent to the results."""
+    monkeypatch.setattr(kept_memory, "KEPT_BYTES_MIN", 1024)
+    random = np.random.default_rng(3)
+    table = pa.table({name: random.integers(0, 2**62, 20_000) for name in "abcd"})
+    options = {"align": 64, "encodings": dict.fromkeys("abcd", "plain"), "stripe_rows": 5_000}
+    path = tmp_path / "plain.fmn"
+    fermion.write_table(table, path, durable=False, **options)
+    with fermion.open(path) as file:
+        found = [file.read([name]) for name in "abcdabcd"]
+        assert file.read().equals(table)
+    for name, part in zip("abcdabcd", found, strict=True):
+        assert part.equals(table.select([name]))
