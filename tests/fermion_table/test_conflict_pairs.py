@@ -143,7 +143,7 @@ def race(path, mine: Callable[[Table], Any], theirs: Callable[[Table], Any]) -> 
     return store
 
 
-@pytest.mark.parametrize("theirs", [name for name in OPERATIONS if name != "restore"])
+@pytest.mark.parametrize("theirs", OPERATIONS)
 @pytest.mark.parametrize("mine", OPERATIONS)
 def test_mine_follows_theirs(table_path, mine, theirs):
     """Compactions that yield change nothing; both adding the same column is tested below."""
