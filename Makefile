@@ -44,11 +44,13 @@ test: java setup
 lint: setup
 	@$(LINT)
 
-# First the reliability tests, whose results go into docs/reliability.md, then the other slow ones.
+# First the reliability tests, whose results go into docs/reliability.md, sanitizers and fuzzers too,
+# then the other slow ones. What was stopped goes on where it was: see tests/soak.py.
 SOAKED := $(addprefix --ignore=tests/,$(addprefix fermion_table/test_,simulation.py \
 	killed_processes.py crowd.py hostile_metadata.py resource_bounds.py) fermion/test_corruption.py)
 
 soak: java setup
+	@$(RUN)/python -m pip install -qq --disable-pip-version-check --group fuzz
 	@$(RUN)/python -m tests.soak
 	@HYPOTHESIS_PROFILE=soak $(RUN)/python -m pytest -q -m slow tests $(SOAKED)
 

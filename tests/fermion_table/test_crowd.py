@@ -84,11 +84,6 @@ def work(place: Place, seconds: float, environment: dict[str, str]) -> tuple[int
     return commits, done
 
 
-def told(where: str, seconds: float, commits: int, done: Counter[str]) -> str:
-    operations = ", ".join(f"{count:,} {name}" for name, count in sorted(done.items()))
-    return f"soak: {where}: {commits:,} commits in {seconds:g} s by {PROCESSES}: {operations}"
-
-
 def test_sixteen_processes_make_a_serializable_history(
     disk: Place, project_environment: dict[str, str]
 ) -> None:
@@ -115,5 +110,7 @@ def test_sixteen_processes_make_a_serializable_history_for_ten_minutes(
     place: str, request: pytest.FixtureRequest, project_environment: dict[str, str]
 ) -> None:
     commits, done = work(request.getfixturevalue(place), SOAK_SECONDS, project_environment)
-    print(told(place.replace("_server", "'s S3"), SOAK_SECONDS, commits, done))
+    counts = {"commits": commits, **dict(sorted(done.items()))}
+    where = {"disk": "disk", "moto_server": "moto", "ceph_server": "Ceph"}[place]
+    print("soak:", json.dumps({f"{name} on {where}": count for name, count in counts.items()}))
     assert set(done) >= EVERYTHING or SOAK_SECONDS < 600

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 import subprocess
@@ -145,4 +146,4 @@ def test_a_process_killed_anywhere_leaves_the_old_state_or_the_new(
 ) -> None:
     """Killed before every change of a file."""
     outcomes = kill_everywhere(name, template, tmp_path, killer, iter(range(1, 1000)))
-    print(f"soak: {name} killed at {len(outcomes) - 1} points")
+    print("soak:", json.dumps({f"points of {name}": len(outcomes) - 1}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import subprocess
 import sys
@@ -90,4 +91,5 @@ def test_gigabytes_are_worked_through_within_the_same_memory(
     what: str, mebibytes: int, tmp_path: Path, project_environment: dict[str, str]
 ) -> None:
     run(what, tmp_path / "x", mebibytes, project_environment)
-    print(f"soak: {what} {mebibytes} MiB within {ALLOWED // MIB} MiB of address space")
+    done = {"read": "read", "append": "appended", "compact": "compacted"}[what]
+    print("soak:", json.dumps({f"MiB {done} within {ALLOWED // MIB} MiB": mebibytes}))

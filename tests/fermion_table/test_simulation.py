@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -47,10 +48,8 @@ def test_no_promise_is_broken_under_faults_for_long() -> None:
         report = simulate(seed)
         commits += report.snapshots
         requests += report.requests
-    print(
-        f"soak: {len(SOAK_SEEDS):,} seeds ({SOAK_SEEDS.start} to {SOAK_SEEDS.stop - 1}), "
-        f"{commits:,} commits, {requests:,} requests"
-    )
+    counts = {"seeds": len(SOAK_SEEDS), "commits": commits, "requests": requests}
+    print("soak:", json.dumps(counts))
 
 
 def test_a_seed_repeats_itself(project_environment: dict[str, str]) -> None:
