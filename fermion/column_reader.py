@@ -32,6 +32,9 @@ from fermion.validity import Validity, settled, to_flags
 from fermion.values import BITS, UINT32, Bits, PhysicalType, Values
 
 COLUMNS_PER_TASK = 32
+# Fewer values out of fewer bytes are there before another thread has begun.
+THREADED_SLOTS_MIN = 8 * 1024
+THREADED_BYTES_MIN = 1024 * 1024
 
 FetchedPages = dict[tuple[int, int], memoryview]
 """Bytes that are here already, by offset and length."""
@@ -47,6 +50,7 @@ class ColumnTask:
     __slots__ = (
         "_as_dictionary",
         "_coded",
+        "_executor",
         "_frontier",
         "_options",
         "_page_validity",
@@ -74,6 +78,7 @@ class ColumnTask:
         self.node, self.block, self.stripe, self.rows = node, block, stripe, wanted
         self.streams = ColumnStreams(wanted)
         self._options, self._as_dictionary = options, as_dictionary
+        self._executor: Executor | None = None
         self._coded: tuple[np.ndarray, Values] | None = None
         self._shared: DictionaryRecord | None = None
         self._frontier = [(node, ranges, rows)] if block is not None else []
@@ -144,8 +149,9 @@ class ColumnTask:
             requests.append(plan.dictionary)
         requests.extend((span.offset, span.length) for span in plan.spans)
 
-    def feed(self, buffers: Sequence[memoryview]) -> None:
-        """Decode what `plan` asked for, in its order."""
+    def feed(self, buffers: Sequence[memoryview], executor: Executor | None = None) -> None:
+        """Decode what `plan` asked for, in its order; pages side by side on other threads."""
+        self._executor = executor
         frontier, self._frontier = self._frontier, []
         supply = iter(buffers)
         taken: dict[int, list[memoryview]] = {}
@@ -239,7 +245,9 @@ class ColumnTask:
     ) -> FetchedStream:
         plan = self._planned[ordinal]
         assert isinstance(plan, StreamPlan)
-        return FetchedStream(plan, taken[ordinal], physical, self._options, self._error)
+        return FetchedStream(
+            plan, taken[ordinal], physical, self._options, self._error, self._executor
+        )
 
     def _error(self, what: str) -> InvalidFileError:
         return InvalidFileError(
@@ -375,7 +383,7 @@ def read_columns(
     Pages of all columns are fetched together, so that neighbours share requests; columns are
     decoded side by side where there is an executor. What ``pages`` holds is not fetched again.
     """
-    pending = list(tasks)
+    pending, is_worth_threads = list(tasks), False
     while pending := [task for task in pending if not task.is_done]:
         wanted = [task.plan() for task in pending]
         flat = [each for ranges in wanted for each in ranges]
@@ -386,16 +394,22 @@ def read_columns(
         for ranges in wanted:
             supplied.append(buffers[at : at + len(ranges)])
             at += len(ranges)
+        sizes = [sum([length for _, length in ranges]) for ranges in wanted]
+        slots = sum([task.rows for task in pending])
+        is_worth_threads = slots >= THREADED_SLOTS_MIN or sum(sizes) >= THREADED_BYTES_MIN
+        others = executor if is_worth_threads else None
+        if len(pending) == 1:
+            pending[0].feed(supplied[0], others)
+            continue
         # The longest first: whoever comes last leaves the other threads with nothing to do.
-        sizes = [-sum(length for _, length in ranges) for ranges in wanted]
-        order = sorted(range(len(pending)), key=sizes.__getitem__)
+        order = sorted(range(len(pending)), key=sizes.__getitem__, reverse=True)
         _run(
-            executor,
+            others,
             ColumnTask.feed,
             [pending[place] for place in order],
             [supplied[place] for place in order],
         )
-    return _run(executor, ColumnTask.array, tasks)
+    return _run(executor if is_worth_threads else None, ColumnTask.array, tasks)
 
 
 def _run(executor: Executor | None, function, *columns):  # type: ignore[no-untyped-def]

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -314,6 +315,7 @@ def decode_pages(
     verify: bool = True,
     checksum: ChecksumKind = ChecksumKind.CRC32C,
     where: str = "",
+    executor: Executor | None = None,
 ) -> Values:
     """Decode slots of pages of one chunk, or of several chunks without dictionaries, in order.
 
@@ -327,6 +329,8 @@ def decode_pages(
         Whether to verify checksums.
     where
         The file's name, for messages.
+    executor
+        Decodes pages side by side where that helps; must not be the caller's own.
 
     Raises
     ------
@@ -346,7 +350,11 @@ def decode_pages(
             else None
         )
     return decode_trees(
-        trees, physical, dictionary, lambda index, error: located(error, where, wanted[index])
+        trees,
+        physical,
+        dictionary,
+        lambda index, error: located(error, where, wanted[index]),
+        executor,
     )
 
 

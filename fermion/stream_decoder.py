@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -95,6 +96,8 @@ class FetchedStream:
         Their bytes, those of the dictionary first where the plan says where it is.
     error
         Makes errors that name the file and the column.
+    executor
+        Decodes pages side by side; None on its own threads.
     """
 
     plan: StreamPlan
@@ -102,6 +105,7 @@ class FetchedStream:
     physical: PhysicalType
     options: DecodeOptions
     error: ErrorMaker
+    executor: Executor | None = None
 
     def spans(self, slots: int) -> tuple[PageSpan, ...]:
         """The pages; ``slots`` is the chunk's number of slots, -1 where that is not known yet."""
@@ -131,6 +135,7 @@ class FetchedStream:
             verify=options.verify,
             checksum=options.checksum,
             where=options.where,
+            executor=self.executor,
         )
 
     def values(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +24,8 @@ from fermion.encodings.removed_nulls import Spread
 from fermion.errors import FermionError, InvalidFileError
 from fermion.layout import EncodingId
 from fermion.values import BinaryValues, Bits, PhysicalKind, PhysicalType, Values, empty
+
+TREES_PER_TASK = 8
 
 Locate = Callable[[int, Exception], FermionError]
 """Makes the error to raise for the tree of this index out of the one that its encoding raised."""
@@ -73,7 +77,11 @@ class TreeSlice:
 
 
 def decode_trees(
-    trees: Sequence[TreeSlice], physical: PhysicalType, dictionary: Values | None, locate: Locate
+    trees: Sequence[TreeSlice],
+    physical: PhysicalType,
+    dictionary: Values | None,
+    locate: Locate,
+    executor: Executor | None = None,
 ) -> Values:
     """The wanted slots of all trees, in order.
 
@@ -85,6 +93,8 @@ def decode_trees(
         What DICTIONARY nodes refer to.
     locate
         Turns an error into the one to raise.
+    executor
+        Decodes trees of numbers and fixed-width bytes side by side; must not be the caller's own.
     """
     if not trees:
         return empty(physical)
@@ -92,35 +102,51 @@ def decode_trees(
         return _decode_bits(trees, locate)
     if physical.kind is PhysicalKind.BINARY:
         return _decode_binary(trees, dictionary, locate)
-    return _decode_fixed(trees, physical.dtype, dictionary, locate)
+    return _decode_fixed(trees, physical.dtype, dictionary, locate, executor)
 
 
 def _decode_fixed(
-    trees: Sequence[TreeSlice], dtype: np.dtype, dictionary: Values | None, locate: Locate
+    trees: Sequence[TreeSlice],
+    dtype: np.dtype,
+    dictionary: Values | None,
+    locate: Locate,
+    executor: Executor | None,
 ) -> np.ndarray:
-    out = np.empty(0, dtype)
-    at = 0
-    for index, tree in enumerate(trees):
-        context = tree.context(dictionary)
-        try:
-            encoding = context.encoding(tree.root)
-            if index == 0:
-                if len(trees) == 1 and tree.whole:
-                    view = encoding.view_fixed(tree.root, tree.slots, dtype)
-                    if view is not None:
-                        return view
-                out = np.empty(sum([len(each) for each in trees]), dtype)
-            own = out[at : at + len(tree)]
-            if tree.picks is not None:
-                encoding.pick_fixed(tree.root, tree.slots, tree.picks, own, context)
-            elif tree.spread is None:
-                encoding.read_fixed(tree.root, tree.slots, tree.start, tree.stop, own, context)
-            else:
-                _read_spread(encoding, tree, tree.spread, own, context)
-        except (FermionError, ValueError) as error:
-            raise locate(index, error) from error
-        at += len(tree)
+    first = trees[0]
+    try:
+        encoding = first.context().encoding(first.root)
+        view = None
+        if len(trees) == 1 and first.whole:
+            view = encoding.view_fixed(first.root, first.slots, dtype)
+        if view is not None:
+            return view
+        ends = np.cumsum([len(tree) for tree in trees], dtype=np.int64).tolist()
+        out = np.empty(ends[-1], dtype)
+    except (FermionError, ValueError) as error:
+        raise locate(0, error) from error
+
+    def decode(start: int) -> None:
+        for index in range(start, min(start + TREES_PER_TASK, len(trees))):
+            tree = trees[index]
+            own = out[ends[index] - len(tree) : ends[index]]
+            try:
+                _read_tree(tree, own, tree.context(dictionary))
+            except (FermionError, ValueError) as error:
+                raise locate(index, error) from error
+
+    run = map if executor is None or len(trees) <= TREES_PER_TASK else executor.map
+    deque(run(decode, range(0, len(trees), TREES_PER_TASK)), maxlen=0)
     return out
+
+
+def _read_tree(tree: TreeSlice, out: np.ndarray, context: DecodeContext) -> None:
+    encoding = context.encoding(tree.root)
+    if tree.picks is not None:
+        encoding.pick_fixed(tree.root, tree.slots, tree.picks, out, context)
+    elif tree.spread is not None:
+        _read_spread(encoding, tree, tree.spread, out, context)
+    else:
+        encoding.read_fixed(tree.root, tree.slots, tree.start, tree.stop, out, context)
 
 
 def _read_spread(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import uuid
 from collections import Counter
 from types import ModuleType
@@ -16,6 +17,7 @@ import fermion
 from fermion import kernels
 from fermion.column_reader import ColumnTask
 from fermion.encodings import pcodec_blocks, split_lengths
+from fermion.encodings.for_bitpack import ForBitpack
 from fermion.layout import StreamType
 
 LOCAL_TAIL = 64 * 1024
@@ -183,6 +185,57 @@ def test_the_column_with_most_bytes_is_decoded_first(tmp_path, monkeypatch):
     with fermion.open(path, options=fermion.ReadOptions(threads=1)) as file:
         assert file.read().equals(table)
     assert order == ["c60", "c30", "c9", "c2"]
+
+
+def test_few_rows_are_decoded_without_waking_other_threads(tmp_path, monkeypatch):
+    """A batch by its id, of a page of thousands; the whole file is decoded by several."""
+    random = np.random.default_rng(7)
+    table = pa.table({name: random.integers(0, 2**40, 50_000) for name in "abc"})
+    path = tmp_path / "batches.fmn"
+    options = fermion.WriteOptions(durable=False)
+    with fermion.Writer(path, table.schema, options=options) as writer:
+        for number, batch in enumerate(table.to_batches(max_chunksize=10)):
+            writer.append_batch(number, batch)
+    threads = set()
+    feed = ColumnTask.feed
+
+    def recorded(task, buffers):
+        threads.add(threading.current_thread())
+        feed(task, buffers)
+
+    monkeypatch.setattr(ColumnTask, "feed", recorded)
+    with fermion.open(path, options=fermion.ReadOptions(threads=2)) as file:
+        assert file.read_batch(77).equals(table.slice(770, 10))
+        assert threads == {threading.main_thread()}
+        threads.clear()
+        assert file.read(rows=(0, 49_999)).equals(table.slice(0, 49_999))
+        assert threads.isdisjoint({threading.main_thread()})
+
+
+def test_pages_of_one_large_column_are_decoded_by_several_threads(tmp_path, monkeypatch):
+    """What comes out is the same, and a damaged page is named as by one thread."""
+    table = pa.table({"number": np.random.default_rng(8).integers(0, 2**40, 200_000)})
+    path = tmp_path / "one.fmn"
+    fermion.write_table(table, path, page_rows_max=4_096, durable=False, checksum="none")
+    threads = set()
+    read = ForBitpack.read_fixed
+
+    def recorded(*arguments):
+        threads.add(threading.current_thread())
+        read(*arguments)
+
+    monkeypatch.setattr(ForBitpack, "read_fixed", recorded)
+    with fermion.open(path, options=fermion.ReadOptions(threads=2)) as file:
+        assert file.read().equals(table)
+        page = data_pages(file, "number")[30]
+    assert threads.isdisjoint({threading.main_thread()})
+    damaged = bytearray(path.read_bytes())
+    damaged[page.offset + 32 : page.offset + page.length] = bytes(page.length - 32)
+    with (
+        fermion.open(bytes(damaged), options=fermion.ReadOptions(threads=2)) as file,
+        pytest.raises(fermion.InvalidFileError, match=f"page at offset {page.offset}: for_bitpack"),
+    ):
+        file.read()
 
 
 @pytest.fixture
