@@ -28,6 +28,7 @@ from fermion.layout import (
     STRIPE_ENTRY,
     TAIL_BLOCK_BYTES,
     SectionKind,
+    Setting,
     StreamType,
 )
 from fermion.name_index import NameIndex
@@ -129,7 +130,14 @@ class FileIndex:
     def schema_area(self) -> SchemaArea:
         """The schema area."""
         view = self.tail.section_view(self.footer.schema_offset)
-        return SchemaArea(view, self.footer.schema_length, self.footer.num_columns, self.where)
+        footer = self.footer
+        return SchemaArea(
+            view,
+            footer.schema_length,
+            footer.num_columns,
+            self.where,
+            has_compressed_metadata=bool(footer.settings & Setting.SCHEMA_ZSTD),
+        )
 
     @cached_property
     def all_names(self) -> list[str]:

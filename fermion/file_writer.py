@@ -107,7 +107,9 @@ class Writer:
         self._state = "open"
         self._executor: ThreadPoolExecutor | None = None
         self._path = where
-        self._schema_area = build_schema_area(schema)
+        self._schema_area = build_schema_area(
+            schema, compress_metadata=self.options.compress_schema
+        )
         self._sink = open_sink(
             path,
             durable=self.options.durable,
@@ -409,6 +411,8 @@ class Writer:
         settings = Setting.BATCH if self._batches is not None else Setting(0)
         if self._has_index_area:
             settings |= Setting.HAS_INDEX_AREA
+        if self.options.compress_schema:
+            settings |= Setting.SCHEMA_ZSTD
         if not self.options.column_index:
             settings |= Setting.NO_CIT
         if self._sort_ordinals:

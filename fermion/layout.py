@@ -138,7 +138,8 @@ SCHEMA_HEADER = _struct(
     ("idKind", "<u4", 12),
     ("numRuns", "<u4", 16),
     ("numBlocks", "<u4", 20),
-    ("reserved", "<u8", 24),
+    ("metadataRawLength", "<u4", 24),
+    ("reserved", "<u4", 28),
 )
 SHAPE_RUN = _struct(8, ("start", "<u4", 0), ("shape", "<u4", 4))
 SHAPE_BLOCK = _struct(

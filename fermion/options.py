@@ -92,6 +92,9 @@ class WriteOptions:
     column_index
         False leaves the column index table out: smaller by 8 bytes a column, but finding a column
         then reads the metadata of all of them. Only for files of few columns.
+    compress_schema
+        Whether the schema's own metadata, such as what pandas notes of each column, are compressed;
+        its types are anyway.
     column_order
         Columns whose data come first in every stripe, one after the other, so that what is read
         together lies together; the others follow in the order of the schema, which stays as it is.
@@ -129,6 +132,7 @@ class WriteOptions:
     sorted_by: Sequence[str | SortKey] = ()
     checksum: Literal["crc32c", "xxh3", "crc32", "none"] = "crc32c"
     column_index: bool = True
+    compress_schema: bool = False
     column_order: Sequence[str] = ()
     align: Literal[8, 64] = 8
     threads: int | None = None

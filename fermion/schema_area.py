@@ -7,7 +7,8 @@ schema message of one nameless field. Wide tables share a few shapes among thous
 offset type                 meaning
 ====== ==================== ===================================================================
 0      SCHEMA_HEADER
-32     bytes                schema metadata as an IPC schema message without fields; padded to 8
+32     bytes                schema metadata as an IPC schema message without fields, with the
+                            setting SCHEMA_ZSTD in zstd where it is smaller; padded to 8
 ...    u8|u16|u32[columns]  shape of each column, or SHAPE_RUN[runs], or nothing (one shape);
                             padded to 8
 ...    SHAPE_BLOCK[blocks]  blocks of up to 64 shapes; offsets count from the start of the area
@@ -46,7 +47,7 @@ EXPANSION_MAX = 256
 EXPANSION_FREE_BYTES = 16 * 2**20
 _BLOCK_BYTES_MAX = 0xFFFF_FFFF
 
-_HEADER = struct.Struct("<IIIIIIQ")
+_HEADER = struct.Struct("<IIIIIIII")
 _BLOCK = struct.Struct("<IIII")
 assert _HEADER.size == SCHEMA_HEADER.itemsize
 assert _BLOCK.size == SHAPE_BLOCK.itemsize
@@ -54,8 +55,18 @@ assert _BLOCK.size == SHAPE_BLOCK.itemsize
 View = Callable[[int, int], memoryview]
 
 
-def build_schema_area(schema: pa.Schema) -> bytes:
-    """The schema area of a file: everything about its columns but names and field ids."""
+def build_schema_area(schema: pa.Schema, *, compress_metadata: bool = False) -> bytes:
+    """The schema area of a file: everything about its columns but names and field ids.
+
+    Parameters
+    ----------
+    compress_metadata
+        Whether the file has the setting SCHEMA_ZSTD.
+
+    Raises
+    ------
+    UnsupportedTypeError
+    """
     shapes: dict[object, int] = {}
     messages: list[bytes] = []
     ids = np.empty(len(schema), np.uint32)
@@ -74,7 +85,12 @@ def build_schema_area(schema: pa.Schema) -> bytes:
         _encode_block(messages[start : start + SHAPES_PER_BLOCK])
         for start in range(0, len(messages), SHAPES_PER_BLOCK)
     ]
-    header = _HEADER.pack(len(schema), len(messages), len(metadata), kind, runs, len(blocks), 0)
+    raw_length = 0
+    if compress_metadata:
+        metadata, raw_length = _compressed(metadata)
+    header = _HEADER.pack(
+        len(schema), len(messages), len(metadata), kind, runs, len(blocks), raw_length, 0
+    )
     head = _padded(header + metadata) + _padded(stored_ids)
     offset = len(head) + _BLOCK.size * len(blocks)
     directory, stored = b"", b""
@@ -138,13 +154,18 @@ def _encode_block(messages: Sequence[bytes]) -> tuple[bytes, int]:
         raise UnsupportedTypeError(
             f"{len(messages)} types described by {len(raw)} bytes; at most {_BLOCK_BYTES_MAX} fit"
         )
+    return _compressed(raw)
+
+
+def _compressed(raw: bytes) -> tuple[bytes, int]:
+    """Bytes as one zstd frame where that is smaller, and how many they are without it."""
     packed = zstandard.ZstdCompressor(level=9).compress(raw)
     worthwhile = len(packed) < len(raw) <= _expansion_limit(len(packed))
     return (packed, len(raw)) if worthwhile else (raw, len(raw))
 
 
 def _expansion_limit(stored: int) -> int:
-    """Bytes that a block of ``stored`` bytes may hold; writers and readers both check it."""
+    """Bytes that ``stored`` ones may decompress to; writers and readers both check it."""
     return max(EXPANSION_FREE_BYTES, EXPANSION_MAX * stored)
 
 
@@ -191,16 +212,27 @@ class SchemaArea:
         What the footer says.
     where
         The file, for messages.
+    has_compressed_metadata
+        Whether the file has the setting SCHEMA_ZSTD.
     """
 
-    def __init__(self, view: View, length: int, num_columns: int, where: str) -> None:
+    def __init__(
+        self,
+        view: View,
+        length: int,
+        num_columns: int,
+        where: str,
+        *,
+        has_compressed_metadata: bool = False,
+    ) -> None:
         self._view, self._length, self._where = view, length, where
         if length < _HEADER.size:
             raise self._invalid(f"expected a header of {_HEADER.size} bytes, found {length}")
-        columns, self._shapes, self._metadata_length, kind, self._runs, self._blocks, _ = (
-            _HEADER.unpack(view(0, _HEADER.size))
+        columns, self._shapes, stored, kind, self._runs, self._blocks, raw, _ = _HEADER.unpack(
+            view(0, _HEADER.size)
         )
-        self._columns = columns
+        self._columns, self._metadata_length = columns, stored
+        self._metadata_raw_length = raw if has_compressed_metadata else stored
         if columns != num_columns:
             raise self._invalid(f"expected {num_columns} columns, found {columns}")
         if kind not in set(ShapeIds):
@@ -228,7 +260,15 @@ class SchemaArea:
         """The schema's own metadata, None where it has none."""
         if not self._metadata_length:
             return None
-        message = bytes(self._view(_HEADER.size, self._metadata_length))
+        stored, raw_length = self._metadata_length, self._metadata_raw_length
+        message = bytes(self._view(_HEADER.size, stored))
+        if raw_length != stored:
+            limit = _expansion_limit(stored)
+            if raw_length > limit:
+                raise self._invalid(
+                    f"metadata of {stored} bytes: expected at most {limit} raw, found {raw_length}"
+                )
+            message = decompress(message, raw_length, where=f"{self._where}: schema area: metadata")
         return self._parse(message).metadata
 
     def shape_ids(self, ordinals: Sequence[int] | None = None) -> np.ndarray:

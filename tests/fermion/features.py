@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import json
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -360,6 +361,13 @@ def _sort_order() -> Feature:
     return Feature(pa.table(columns), options, filter="day = DATE '2024-01-02'")
 
 
+def _compressed_schema() -> Feature:
+    noted = [{"name": name, "numpy_type": "int64", "metadata": None} for name in "abcdefgh"]
+    table = pa.table({"a": pa.array(range(ROWS)), "b": ["x", None] * (ROWS // 2)})
+    table = table.replace_schema_metadata({"pandas": json.dumps({"columns": noted})})
+    return Feature(table, {"compress_schema": True}, filter="a < 5")
+
+
 def _no_column_index() -> Feature:
     columns = {"a": pa.array(range(ROWS)), "b": pa.nulls(ROWS, pa.string()), "c": ["x"] * ROWS}
     return Feature(pa.table(columns), {"column_index": False}, filter="a < 5")
@@ -434,6 +442,7 @@ FEATURES: dict[str, Callable[[], Feature]] = {
     "counts_and_long_bounds": _counts_and_long_bounds,
     "sort_order": _sort_order,
     "no_column_index": _no_column_index,
+    "compressed_schema": _compressed_schema,
     "changed_columns": _changed_columns,
     "changed_batches": _changed_batches,
     "aligned": _aligned,

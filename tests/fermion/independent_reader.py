@@ -152,6 +152,9 @@ class File:
     def _metadata(self) -> dict[bytes, bytes] | None:
         area, header = self._schema_header()
         message = area[32 : 32 + header[2]]
+        (raw_length,) = struct.unpack_from("<I", area, 24)
+        if self._settings & 4 and raw_length != header[2]:
+            message = zstandard.ZstdDecompressor().decompress(message, raw_length)
         return pa.ipc.read_schema(pa.py_buffer(message)).metadata if message else None
 
     def _read_shapes(self) -> list[pa.Field]:

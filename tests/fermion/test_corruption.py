@@ -72,6 +72,7 @@ CI_FEATURES: dict[str, list[str] | None] = {
     "aligned": ["plain", "flag", "coded"],
     "checksum_crc32": None,
     "checksum_xxh3": None,
+    "compressed_schema": None,
 }
 UNCHECKED = "checksum_none"  # nothing says that its pages are damaged
 CI_CASES = 1_500
@@ -442,6 +443,31 @@ def test_a_shape_block_may_not_expand_beyond_the_limit():
     schema = SchemaArea(lambda at, size: view[at : at + size], len(area), 1, "x")
     with pytest.raises(InvalidFileError, match=f"raw {EXPANSION_FREE_BYTES + 1}"):
         schema.shape(0)
+
+
+def test_compressed_metadata_of_the_schema_may_not_expand_beyond_the_limit():
+    """Neither by what the header says nor by what the frame says, and only who asks for them."""
+    schema = pa.schema([("a", pa.int64())], metadata={"text": "x" * 5_000})
+    area = bytearray(build_schema_area(schema, compress_metadata=True))
+    at = SCHEMA_HEADER.fields["metadataRawLength"][1]
+    raw_length = int.from_bytes(area[at : at + 4], "little")
+
+    def opened() -> SchemaArea:
+        view = memoryview(area)
+        return SchemaArea(
+            lambda at, size: view[at : at + size], len(area), 1, "x", has_compressed_metadata=True
+        )
+
+    assert opened().metadata() == schema.metadata
+    for wrong, message in (
+        (EXPANSION_FREE_BYTES + 1, f"found {EXPANSION_FREE_BYTES + 1}"),
+        (raw_length + 1, f"expected {raw_length + 1} bytes of content, found {raw_length}"),
+        (0, f"expected 0 bytes of content, found {raw_length}"),
+    ):
+        area[at : at + 4] = wrong.to_bytes(4, "little")
+        with memory_limit(), pytest.raises(InvalidFileError, match=message):
+            opened().metadata()
+        assert opened().shape(0).type == pa.int64()
 
 
 def test_failed_openings_leave_no_descriptor_behind(tmp_path: Path):

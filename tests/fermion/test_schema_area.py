@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import json
+
 import pyarrow as pa
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+import fermion
 from fermion.schema_area import (
     SchemaArea,
     build_field_ids,
@@ -16,13 +20,19 @@ from fermion.schema_area import (
 from tests.strategies import arrow_types, message_can_hold
 
 
-def opened(schema: pa.Schema) -> SchemaArea:
-    data = memoryview(build_schema_area(schema))
-    return SchemaArea(lambda at, size: data[at : at + size], len(data), len(schema), "file")
+def opened(schema: pa.Schema, compress: bool = False) -> SchemaArea:
+    data = memoryview(build_schema_area(schema, compress_metadata=compress))
+    return SchemaArea(
+        lambda at, size: data[at : at + size],
+        len(data),
+        len(schema),
+        "file",
+        has_compressed_metadata=compress,
+    )
 
 
-def rebuilt(schema: pa.Schema) -> pa.Schema:
-    area = opened(schema)
+def rebuilt(schema: pa.Schema, compress: bool = False) -> pa.Schema:
+    area = opened(schema, compress)
     ids = area.shape_ids().tolist()
     fields = [area.shape(i).with_name(name) for i, name in zip(ids, schema.names, strict=True)]
     return pa.schema(fields, metadata=area.metadata())
@@ -34,15 +44,44 @@ METADATA = st.none() | st.dictionaries(st.text(max_size=3), st.text(max_size=3),
 @given(
     st.lists(st.tuples(st.text(max_size=4), arrow_types(), st.booleans(), METADATA), max_size=12),
     METADATA,
+    st.booleans(),
 )
-def test_a_schema_comes_back_exactly(columns, metadata):
+def test_a_schema_comes_back_exactly(columns, metadata, compress):
     fields = [
         pa.field(n, t, nullable=null or pa.types.is_null(t), metadata=meta)
         for n, t, null, meta in columns
     ]
     schema = pa.schema(fields, metadata=metadata)
     assume(message_can_hold(schema))
-    assert rebuilt(schema).equals(schema, check_metadata=True)
+    assert rebuilt(schema, compress).equals(schema, check_metadata=True)
+
+
+def test_metadata_of_the_schema_are_compressed_when_asked(monkeypatch):
+    """Those that pandas makes for 2,000 columns; one column is found without them."""
+    count = 2_000
+    noted = [{"name": f"c{i}", "pandas_type": "float64", "metadata": None} for i in range(count)]
+    schema = pa.schema(
+        [(f"c{i}", pa.float64()) for i in range(count)], {"pandas": json.dumps({"columns": noted})}
+    )
+    table = schema.empty_table()
+    sizes = {}
+    for compress in (False, True):
+        target = io.BytesIO()
+        fermion.write_table(table, target, compress_schema=compress)
+        sizes[compress] = len(target.getvalue())
+        with fermion.open(target.getvalue()) as file:
+            assert file.schema.equals(schema, check_metadata=True)
+    assert sizes[False] - sizes[True] > 0.8 * len(schema.metadata[b"pandas"])
+    monkeypatch.setattr(SchemaArea, "metadata", None)
+    with fermion.open(target.getvalue()) as file:
+        assert file.index.field(7).name == "c7"
+
+
+def test_metadata_that_do_not_get_smaller_are_stored_as_they_are():
+    schema = pa.schema([("a", pa.int8())], metadata={"k": "v"})
+    for compress in (False, True):
+        assert rebuilt(schema, compress).equals(schema, check_metadata=True)
+    assert opened(pa.schema([("a", pa.int8())]), compress=True).metadata() is None
 
 
 def test_ids_single_and_all_agree_for_every_kind_of_storage():
