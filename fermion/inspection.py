@@ -348,10 +348,15 @@ def _leaf_statistics(
     stored = _stored_chunks(block, leaf)
     distinct, has_bloom = _extensions(stored)
     total = _sum(leaf, stored)
-    low, high = (
-        (merged.min_value(leaf.type), bool(flags & ChunkFlag.MIN_EXACT)),
-        (merged.max_value(leaf.type), bool(flags & ChunkFlag.MAX_EXACT)),
-    )
+    try:
+        low, high = (
+            (merged.min_value(leaf.type), bool(flags & ChunkFlag.MIN_EXACT)),
+            (merged.max_value(leaf.type), bool(flags & ChunkFlag.MAX_EXACT)),
+        )
+    except (OverflowError, ValueError) as error:
+        raise block.error(
+            f"bounds {merged.min} to {merged.max}, expected keys of {leaf.type} values: {error}"
+        ) from None
     if leaf.order is Order.BYTES and merged.has_values:
         filled_chunks = [chunk for chunk in stored if chunk.minimum <= chunk.maximum]
         longer = merged_long_bounds(filled_chunks)

@@ -125,7 +125,14 @@ class OrderCheck:
 
 
 def _shown(value: pa.Scalar) -> str:
-    return repr(value.as_py())[:SHOWN_CHARACTERS_MAX]
+    """A value for people; times that Python has no objects for as numbers."""
+    try:
+        text = repr(value.as_py())
+    except UnicodeDecodeError:
+        text = repr(value.as_buffer().to_pybytes())
+    except (OverflowError, ValueError):
+        text = str(value.cast(pa.int32() if value.type.bit_width == 32 else pa.int64()))
+    return text[:SHOWN_CHARACTERS_MAX]
 
 
 def _comparable(column: pa.ChunkedArray) -> pa.Array:

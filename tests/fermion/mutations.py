@@ -27,6 +27,7 @@ import fermion
 from fermion.arrow_types import column_node
 from fermion.compression import compress, decompress
 from fermion.errors import FermionError
+from fermion.inspection import describe_file, describe_statistics
 from fermion.layout import FOOTER, PAGE_HEADER, Codec
 from fermion.schema_area import build_schema_area
 from tests.fermion.feature import Feature
@@ -230,6 +231,8 @@ def _actions(
     yield lambda file: file.read(rows=(file.num_rows // 3, file.num_rows // 2))
     yield lambda file: pa.Table.from_batches(file.iter_batches(batch_size=7), schema=file.schema)
     yield lambda file: [file.column(each) for each in range(min(file.num_columns, 20))]
+    yield lambda file: [file.sort_order, describe_statistics(file.index)]
+    yield lambda file: [describe_file(file.index)]
     yield lambda file: file.read_batch(1002)
     yield lambda file: file.read(["batch_id", "index_in_batch"])
 

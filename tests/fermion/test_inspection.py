@@ -22,6 +22,8 @@ from fermion.inspection import (
     describe_statistics,
     tree_label,
 )
+from fermion.layout import FULL_CHUNK_DESC
+from tests.fermion.file_anatomy import Anatomy, put, repair
 from tests.strategies import message_can_hold, tables
 
 SMALL = {"page_bytes": 64, "stripe_rows": 7}
@@ -271,3 +273,18 @@ def test_a_virtual_column_has_no_metadata_of_its_own(tmp_path):
         with pytest.raises(fermion.InvalidArgumentError, match="'batch_id' is computed"):
             file.column("batch_id")
         assert describe_file(file.index).num_columns == 1
+
+
+def test_bug_error_of_arrow_for_a_bound_that_its_type_cannot_hold():
+    """A key of int64 in the metadata of a column of bytes."""
+    data = bytearray(stored(pa.table({"a": pa.array([1, 2], pa.int8())})))
+    (place,) = [each for each in Anatomy(data).places if each.dtype == FULL_CHUNK_DESC]
+    put(data, place.offset + (FULL_CHUNK_DESC.fields or {})["chunkMax"][1], 2**40, 8)
+    repair(data)
+    with (
+        fermion.open(data) as file,
+        pytest.raises(
+            fermion.InvalidFileError, match=f"bounds 1 to {2**40}, expected keys of int8"
+        ),
+    ):
+        describe_statistics(file.index)

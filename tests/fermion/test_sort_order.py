@@ -206,6 +206,24 @@ def test_verify_finds_an_order_that_rows_do_not_keep(field, value, message):
     assert message in found
 
 
+@pytest.mark.parametrize(
+    ("values", "dtype", "found"),
+    [
+        ([2**31 - 1, 0], pa.date32(), "found datetime.date(1970, 1, 1) after 2147483647"),
+        ([2**62, 1], pa.duration("s"), "found datetime.timedelta(seconds=1) after 4611686018427"),
+        ([2**62, 1], pa.timestamp("s"), "after 4611686018427387904"),
+        (["x" * 900, ""], pa.string(), "found '' after 'xxx"),
+    ],
+    ids=str,
+)
+def test_bug_error_of_python_for_values_that_it_cannot_show(values, dtype, found):
+    """Arrow's times go further than Python's."""
+    with pytest.raises(InvalidArgumentError) as caught:
+        written(pa.table({"a": pa.array(values, dtype)}), ["a"])
+    assert found in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
 def test_damage_to_the_section_is_noticed():
     data = bytearray(written(pa.table({"a": [1, 2]}), ["a"]))
     data[place_of_key(data)] ^= 1
