@@ -366,7 +366,7 @@ def _read_all(
     reader: SplitReader, splits: Sequence[Split], threads: int
 ) -> Iterator[pa.RecordBatch]:
     """The batches of all splits in order; one big file is decoded by several threads."""
-    if len(splits) > 1 and _are_small(splits):
+    if splits and _are_small(splits):
         threads = 1
     if threads == 1 or len(splits) < 2:
         for split in splits:

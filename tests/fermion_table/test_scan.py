@@ -298,7 +298,9 @@ def test_small_local_files_are_read_without_threads(
         raise AssertionError("a thread")
 
     monkeypatch.setattr(scan, "ThreadPoolExecutor", refuse)
+    monkeypatch.setattr("fermion.file_reader.ThreadPoolExecutor", refuse)
     assert table.scan(threads=4).to_arrow()["a"].to_pylist() == [0, 1, 2]
+    assert table.scan(threads=4, filter="a = 1").to_arrow()["a"].to_pylist() == [1]
     monkeypatch.setattr(scan, "SMALL_FILE_BYTES", 0)
     with pytest.raises(AssertionError, match="a thread"):
         table.scan(threads=4).to_arrow()
