@@ -166,6 +166,8 @@ def _start(name: str, options: argparse.Namespace) -> SparkSession:
         builder.master(options.master)
     elif not session.is_submitted():
         builder.master("local[*]").config("spark.ui.enabled", "false")
+    # Spark shows how far its tasks are, on a terminal or not.
+    builder.config("spark.ui.showConsoleProgress", str(sys.stderr.isatty()).lower())
     for key, value in pairs(options.conf, "--conf").items():
         builder.config(key, value)
     spark = builder.getOrCreate()

@@ -33,6 +33,8 @@ assert "connect" in type(spark).__module__
 try:
     read = spark.read.format("fermion").option("columns", "id").option("filter", "id < 10")
     assert sorted(row.id for row in read.load(path).collect()) == list(range(10))
+    counted = spark.read.format("fermion").option("columns", "[]").load(path).count()
+    assert counted == 20, counted  # the file that is away too: no data file is opened
     frame = spark.range(100, 105).selectExpr("id", "concat('n', id) name")
     frame.write.format("fermion").mode("append").save(path)
     frame.write.format("fermion").mode("overwrite").option("replaceWhere", "id >= 100").save(path)

@@ -58,7 +58,7 @@ def by_catalog(spark: SparkSession, table: Table, **chosen: Any) -> DataFrame:
         name += f" TIMESTAMP AS OF '{chosen['as_of'].isoformat()}'"
     if "batch_id" in chosen:
         name += f" WITH ('batchId' = {chosen['batch_id']})"
-    columns = ", ".join(chosen.get("columns", ["*"]))
+    columns = ", ".join(chosen.get("columns", ["*"])) or "1"
     return spark.sql(f"SELECT {columns} FROM {name} WHERE {chosen.get('filter', 'true')}")
 
 
@@ -123,6 +123,13 @@ def test_files_without_a_row_of_the_filter_are_not_read(spark, table, door):
         assert away == 2
         chosen = found(door(spark, table, columns=["id"], filter="id < 10 AND s.a = 3"))
         assert [row["id"] for row in chosen] == [3, 7]
+
+
+def test_rows_are_counted_without_a_data_file(spark, table, door):
+    """All are taken away; nobody asks for a column."""
+    with files_away(table, "TRUE") as away:
+        assert away == 3
+        assert door(spark, table, columns=[]).count() == 30
 
 
 def test_versions_are_read_through_each_door(spark, table, door):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -40,14 +40,17 @@ def small_files(path, count):
 
 
 @pytest.mark.spark
-def test_a_job_is_a_program_that_prints_one_json_object(table_path, tmp_path, project):
-    """In a process of its own, as a user starts it."""
+def test_spark_submit_runs_a_job_that_prints_one_json_object(
+    table_path, tmp_path, project_environment
+):
+    """In a process of its own, as a user starts it; the settings are those of spark-submit."""
     table = small_files(table_path, 3)
-    command = [sys.executable, "-m", "spark_ext.jobs.compact", str(table_path), "--json"]
+    submit = Path(sys.executable).with_name("spark-submit")
+    command = [str(submit), "--master", "local[1]", "--conf", "spark.ui.enabled=false"]
     done = subprocess.run(
-        [*command, "--target-size", "64MB", "--master", "local[1]"],
+        [*command, compact.__file__, str(table_path), "--json", "--target-size", "64MB"],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(project)},
+        env=project_environment,
         capture_output=True,
         text=True,
         timeout=300,
@@ -59,6 +62,7 @@ def test_a_job_is_a_program_that_prints_one_json_object(table_path, tmp_path, pr
     assert summary["files_after"] == 1
     assert summary["snapshots"] == [4]
     assert table.refresh().totals.files == 1
+    assert "[Stage" not in done.stderr  # progress is for terminals
 
 
 @pytest.mark.spark
