@@ -108,7 +108,11 @@ class Mutation:
             other = other.with_nullable(self._random.random() < 0.7)
             self.steps.append(f"column {at}: {fields[at].type} as {other.type}")
             fields[at] = other.with_name(fields[at].name)
-        stored = with_tail(data, build_schema_area(pa.schema(fields, metadata=schema.metadata)))
+        area = build_schema_area(
+            pa.schema(fields, metadata=schema.metadata),
+            compress_metadata=self.feature.options.get("compress_schema", False),
+        )
+        stored = with_tail(data, area)
         return with_tail(stored, schema_area_of(stored))
 
     def _field(self, found: Anatomy) -> None:

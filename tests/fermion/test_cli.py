@@ -16,8 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import fermion
+from fermion import file_writer
 from fermion.cli import main
 from fermion.cli.console import Console
+from fermion.layout import EDITIONS
 
 ROWS = 3_000
 COMMANDS = ["inspect", "schema", "head", "stats", "verify"]
@@ -265,6 +267,24 @@ def test_verify_of_what_is_no_fermion_file_is_a_problem_found(capsys, tmp_path):
     assert "expected magic" in text
 
 
+def test_convert_takes_checksum_edition_and_reading_back(capsys, sample, tmp_path, monkeypatch):
+    """`inspect` tells the checksum; the pages, what encodings they have."""
+    parquet, target, asked = tmp_path / "x.parquet", tmp_path / "y.fermion", []
+    verified = file_writer.verify_written
+    monkeypatch.setattr(
+        file_writer, "verify_written", lambda source: (asked.append(source.name), verified(source))
+    )
+    output(capsys, "convert", sample, parquet)
+    options = ("--checksum", "xxh3", "--edition", "core-2026", "--read-back")
+    output(capsys, "convert", parquet, target, *options)
+    assert asked == [str(target)]
+    assert "xxh3 checksums" in output(capsys, "inspect", target)
+    core = {each.name.lower() for each in EDITIONS["core-2026"]}
+    with fermion.open(target) as file:
+        assert file.verify().ok
+        assert {each for name in file.schema.names for each in file.column(name).encodings} <= core
+
+
 @pytest.mark.parametrize("suffix", [".parquet", ".PARQ", ".pq"])
 def test_convert_goes_both_ways_by_suffix(suffix, capsys, sample, tmp_path):
     parquet, back = tmp_path / f"x{suffix}", tmp_path / "y.fermion"
@@ -293,6 +313,8 @@ WRONG_CONVERSIONS = [
     (["a.fermion", "b.fermion"], "found none"),
     (["a.parquet", "b.fermion", "--compression", "zstd"], "--compression is for writing Parquet"),
     (["a.fermion", "b.parquet", "--profile", "fast"], "--profile is for writing Fermion"),
+    (["a.fermion", "b.parquet", "--read-back"], "--read-back is for writing Fermion"),
+    (["a.parquet", "b.fermion", "--edition", "1999"], "invalid choice: '1999'"),
     (["a.parquet", "b.fermion", "--stripe-rows", "0"], "stripe_rows=0"),
     (["a.parquet", "b.fermion", "--stripe-bytes", "much"], "'much' is no size"),
     (["a.parquet", "b.fermion", "--profile", "best"], "invalid choice: 'best'"),

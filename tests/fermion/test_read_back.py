@@ -109,3 +109,17 @@ def test_an_object_that_cannot_be_read_is_refused_before_anything_is_written():
     with pytest.raises(InvalidArgumentError, match="read_back: expected a path or a URL"):
         fermion.write_table(TABLE, target, read_back=True)
     assert target.getvalue() == b""
+
+
+def test_columns_that_are_added_are_read_back_too(tmp_path, damaging):
+    """Changed in place: after damage on the way the file is the one that it was."""
+    path = tmp_path / "x.fermion"
+    fermion.write_table(TABLE, path)
+    before, more = path.read_bytes(), pa.table({"c": [1.5, 2.5, 3.5, 4.5]})
+    damaging(40)  # of the bytes written anew, of which the first are a page
+    with pytest.raises(InvalidFileError, match="read back after writing: "):
+        fermion.add_columns(path, more, read_back=True)
+    assert path.read_bytes() == before
+    damaging(-1)
+    fermion.add_columns(path, more, read_back=True)
+    assert_logically_equal(fermion.read_table(path), TABLE.append_column("c", more["c"]))
