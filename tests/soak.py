@@ -40,10 +40,6 @@ DAMAGED_FILES, DAMAGED_FILES_PER_PIECE = 100_000, 1_000
 CROWD_SECONDS, FUZZ_SECONDS = 600, 60
 CUTS = "test_a_file_cut_anywhere"
 UNCHECKED = "checksum_none"  # its flips are not noticed, and need not be
-OPERATIONS = (
-    "append", "batch append", "overwrite", "delete", "update", "compaction", "expiry",
-    "schema change", "clone",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +84,12 @@ def parts(seconds: float | None) -> dict[str, Part]:
     fuzz_seconds = FUZZ_SECONDS if seconds is None else seconds
     crowd = f"{TABLE_TESTS}/test_crowd.py::"
     crowd += "test_sixteen_processes_make_a_serializable_history_for_ten_minutes"
-    killed = f"{TABLE_TESTS}/test_killed_processes.py::"
-    killed += "test_a_process_killed_anywhere_leaves_the_old_state_or_the_new"
     memory = f"{TABLE_TESTS}/test_resource_bounds.py::"
     memory += "test_gigabytes_are_worked_through_within_the_same_memory"
     return {
         "kill": Part(
             "`kill -9` before every change of a file",
-            tuple(slow_test(name, killed, name) for name in OPERATIONS),
+            (slow_test("all", f"{TABLE_TESTS}/test_killed_processes.py"),),
         ),
         "metadata": Part(
             "wrong values in metadata",
