@@ -22,7 +22,10 @@ CAPABILITIES = (
     "OVERWRITE_BY_FILTER",
     "OVERWRITE_DYNAMIC",
 )
+SCHEMAS_MAX = 32
+"""Schemas that a catalog remembers."""
 VIRTUAL_COLUMNS = ("batch_id", "index_in_batch")
+Schemas = dict[tuple[str, str, bool], Any]
 _TRANSFORMS = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
 
 
@@ -69,6 +72,9 @@ class CatalogTable(Callback):
         As Spark shows it.
     table
         At the snapshot to read.
+    schemas
+        The JVM's schemas that the catalog remembers, by the file of a schema version, which never
+        changes: one of 10,000 columns takes a quarter of a second to hand over.
     """
 
     Java = interfaces(
@@ -78,10 +84,11 @@ class CatalogTable(Callback):
         _CATALOG + "SupportsMetadataColumns",
     )
 
-    def __init__(self, jvm: Jvm, name: str, table: Table) -> None:
+    def __init__(self, jvm: Jvm, name: str, table: Table, schemas: Schemas) -> None:
         super().__init__(jvm)
         self._name = name
         self._table = table
+        self._schemas = schemas
 
     def name(self) -> str:
         """As Spark shows it."""
@@ -103,9 +110,16 @@ class CatalogTable(Callback):
     def _schema(self) -> Any:
         """Spark's schema, from one text however many columns there are."""
         enabled = self._jvm.spark.conf.get(TIME_SETTING, "false") == "true"
-        arrow = self._table.schema.to_arrow(field_ids=False)
-        found = spark_schema(arrow, time_enabled=enabled, where=f"table {self._name}")
-        return self._jvm.schema(found.json())
+        key = (self._table.location, self._table.snapshot.schema.path, enabled)
+        known = self._schemas.get(key)
+        if known is None:
+            arrow = self._table.schema.to_arrow(field_ids=False)
+            found = spark_schema(arrow, time_enabled=enabled, where=f"table {self._name}")
+            known = self._jvm.schema(found.json())
+            while len(self._schemas) >= SCHEMAS_MAX:
+                self._schemas.pop(next(iter(self._schemas)), None)
+            self._schemas[key] = known
+        return known
 
     @cached_property
     def _columns(self) -> Any:

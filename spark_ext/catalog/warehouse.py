@@ -15,7 +15,7 @@ from fermion.errors import InvalidArgumentError
 from fermion_table import Table, TableExists, TableNotFound, VersionNotFound
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
 from spark_ext.catalog.changes import alter
-from spark_ext.catalog.tables import CatalogTable
+from spark_ext.catalog.tables import CatalogTable, Schemas
 from spark_ext.types import exchange_schema
 
 _CATALOG = "connector.catalog."
@@ -49,6 +49,7 @@ class Warehouse(Callback):
         self._name = name
         self._root = root.rstrip("/")
         self._storage_options = storage_options
+        self._schemas: Schemas = {}
 
     def initialize(self, name: str, options: Any) -> None:
         """Nothing is left to do."""
@@ -269,7 +270,7 @@ class Warehouse(Callback):
         return found
 
     def _table(self, parts: Sequence[str], table: Table) -> CatalogTable:
-        return CatalogTable(self._jvm, ".".join([self._name, *parts]), table)
+        return CatalogTable(self._jvm, ".".join([self._name, *parts]), table, self._schemas)
 
 
 def _parts(identifier: Any) -> list[str]:
