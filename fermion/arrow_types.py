@@ -254,3 +254,27 @@ def is_string_like(storage: pa.DataType) -> bool:
         or pat.is_string_view(storage)
         or pat.is_binary_view(storage)
     )
+
+
+Form = tuple[int, int]
+"""How a leaf lies in Arrow's buffers: the letter of its kind (see `kernels.decode_flat`), and the
+bytes of a value, or of an offset."""
+
+
+def flat_form(node: Node) -> Form | None:
+    """The form of a column that the kernels over whole columns know; None for any other."""
+    if node.kind is not NodeKind.LEAF or node.type is not node.storage or node.physical is None:
+        return None
+    kind, storage = node.physical.kind, node.storage
+    if kind is PhysicalKind.BITS:
+        return ord("b"), 1
+    if kind is PhysicalKind.BINARY:
+        if pat.is_string(storage) or pat.is_binary(storage):
+            return ord("s"), 4
+        if pat.is_large_string(storage) or pat.is_large_binary(storage):
+            return ord("s"), 8
+        return None
+    if kind is PhysicalKind.FIXED:
+        return (ord("V"), node.physical.width) if node.physical.width else None
+    dtype = node.physical.dtype
+    return ord(dtype.kind), dtype.itemsize

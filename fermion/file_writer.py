@@ -19,6 +19,7 @@ from fermion.column_writer import ColumnPlan, EncodedColumn, EncodedStream, enco
 from fermion.errors import InvalidArgumentError
 from fermion.file_info import VIRTUAL_COLUMNS, FileInfo
 from fermion.file_metadata import ColumnLog, FileContents
+from fermion.flat_writer import FlatWriter
 from fermion.footer import build_head
 from fermion.global_dictionary import encode_dictionary
 from fermion.layout import (
@@ -90,6 +91,7 @@ class Writer:
         self._sort_ordinals = sort_ordinals(schema.names, self.options.sort_keys, where)
         self._order = OrderCheck(self.options.sort_keys)
         self._plans = plans
+        self._flat_writer = FlatWriter(plans, self.options)
         self._placed = physical_order(schema.names, self.options.column_order, where)
         self._key_values = dict(key_value_metadata or {})
         self._logs = [ColumnLog(plan.node.stop) for plan in plans]
@@ -272,21 +274,32 @@ class Writer:
     def _encode(self, table: pa.Table, ends: np.ndarray | None) -> Iterator[EncodedColumn]:
         """The columns of a stripe, in the order that their data get in the file."""
         columns, placed = table.columns, self._placed
+        short = self._flat_writer if ends is None and self._flat_writer.has_columns else None
 
-        def encode_run(start: int) -> list[EncodedColumn]:
+        def encode_short(start: int) -> list[EncodedColumn | None]:
             ordinals = placed[start : start + step]
-            return [encode_column(self._plans[i], columns[i], ends) for i in ordinals]
+            return short.encode(columns, ordinals) if short else [None] * len(ordinals)
+
+        def encode_rest(start: int, found: list[EncodedColumn | None]) -> list[EncodedColumn]:
+            return [
+                column or encode_column(self._plans[ordinal], columns[ordinal], ends)
+                for ordinal, column in zip(placed[start : start + step], found, strict=True)
+            ]
 
         step = COLUMNS_PER_TASK if len(columns) > 4 * COLUMNS_PER_TASK else 1
         starts = range(0, len(columns), step)
         threads = thread_count(self.options.threads)
         column_bytes = self._pending_bytes / max(len(columns), 1)
         worth = threads > 1 and len(columns) > 1 and self._pending_bytes >= THREADED_BYTES_MIN
-        worth = worth and column_bytes >= THREADED_COLUMN_BYTES_MIN
         if worth and self._executor is None:
             self._executor = ThreadPoolExecutor(threads)
-        runs = self._executor.map if worth and self._executor is not None else map
-        for run in runs(encode_run, starts):
+        spread = self._executor.map if worth and self._executor is not None else map
+        small = column_bytes < THREADED_COLUMN_BYTES_MIN
+        if small:
+            for start, found in zip(starts, spread(encode_short, starts), strict=True):
+                yield from encode_rest(start, found)
+            return
+        for run in spread(lambda start: encode_rest(start, encode_short(start)), starts):
             yield from run
 
     def _place_columns(self, columns: Iterable[EncodedColumn]) -> None:

@@ -13,49 +13,20 @@ from concurrent.futures import Executor
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.types as pat
 
 from fermion import kernels
-from fermion.arrow_types import Node, NodeKind
+from fermion.arrow_types import Form, Node, flat_form
 from fermion.column_reader import FetchedPages
 from fermion.compression import decompress
 from fermion.encodings.decoding import decode_numbers
 from fermion.file_index import FileIndex
 from fermion.layout import ALL_NULL_LENGTH, ChecksumKind, Setting
 from fermion.page_frame import HEADER_SIZE, page_checksums
-from fermion.values import PhysicalKind
 
 COLUMNS_PER_TASK = 64
 # Of columns with fewer bytes the threads would pass Python's lock to and fro for longer than they
 # work without it.
 THREADED_COLUMN_BYTES_MIN = 32 * 1024
-
-Form = tuple[int, int]
-"""How a leaf lies in Arrow's buffers: the letter of its kind (see `kernels.decode_flat`), and the
-bytes of a value, or of an offset."""
-
-
-def flat_form(node: Node) -> Form | None:
-    """The form of a column that can be read the short way; None for any other."""
-    if node.kind is not NodeKind.LEAF or node.type is not node.storage or node.physical is None:
-        return None
-    kind, storage = node.physical.kind, node.storage
-    if kind is PhysicalKind.BITS:
-        return ord("b"), 1
-    if kind is PhysicalKind.BINARY:
-        if pat.is_string(storage) or pat.is_binary(storage):
-            return ord("s"), 4
-        if pat.is_large_string(storage) or pat.is_large_binary(storage):
-            return ord("s"), 8
-        return None
-    dtype = node.physical.dtype
-    return (ord(dtype.kind), dtype.itemsize) if kind is not PhysicalKind.FIXED else _fixed(node)
-
-
-def _fixed(node: Node) -> Form | None:
-    assert node.physical is not None
-    return (ord("V"), node.physical.width) if node.physical.width else None
-
 
 FORMS_KNOWN_MAX = 1024
 _forms: dict[int, tuple[pa.DataType, Form | None]] = {}

@@ -290,6 +290,13 @@ def merge(pages: PageStatistics, rows: int) -> ColumnStatistics:
     else:
         minimum, maximum, flags = _merged(pages.order, pages.min, pages.max, pages.flags)
         nulls, nans = int(pages.null_count.sum()), int(pages.nan_count.sum())
+    return chunk_statistics(minimum, maximum, flags, nulls, nans, rows, pages.order)
+
+
+def chunk_statistics(
+    minimum: int, maximum: int, flags: int, nulls: int, nans: int, rows: int, order: Order
+) -> ColumnStatistics:
+    """A chunk's statistics from plain numbers."""
     return ColumnStatistics(
         min=minimum,
         max=maximum,
@@ -297,7 +304,7 @@ def merge(pages: PageStatistics, rows: int) -> ColumnStatistics:
         null_count=nulls,
         nan_count=nans,
         rows=rows,
-        order=pages.order,
+        order=order,
     )
 
 

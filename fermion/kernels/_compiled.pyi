@@ -1,9 +1,9 @@
 """Signatures and contracts of the compiled kernels.
 
-Inputs may be read-only, empty, strided or unaligned (a copy is made for the latter two). Outputs
-must be writable, contiguous and aligned. Every function raises ValueError, before it writes
-anything, when lengths disagree or a range, offset or code lies outside of what it indexes, and
-TypeError or ValueError for a dtype it has no loop for. Loops run without the GIL.
+Inputs may be read-only, empty, strided or unaligned (the latter two are copied). Outputs must be
+writable, contiguous and aligned. Every function raises ValueError, before it writes anything, when
+lengths disagree or a range, offset or code lies outside of what it indexes, and TypeError or
+ValueError for a dtype it has no loop for. Loops run without the GIL.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 from typing_extensions import Buffer
 
 from fermion.kernels._compiled_columns import decode_flat as decode_flat
+from fermion.kernels._compiled_columns import encode_flat as encode_flat
 from fermion.kernels._compiled_columns import flat_chunks as flat_chunks
 
 def crc32c(data: Buffer, seed: int = 0, *, portable: bool = False) -> int:
@@ -19,8 +20,6 @@ def crc32c(data: Buffer, seed: int = 0, *, portable: bool = False) -> int:
 
     Parameters
     ----------
-    data
-        Any contiguous buffer.
     seed
         The checksum of the bytes before these: ``crc32c(b, crc32c(a)) == crc32c(a + b)``.
     portable

@@ -83,3 +83,61 @@ def decode_flat(
         the buffer protocol, laid out as Arrow wants them; None where the page is damaged or has an
         encoding that is not known here.
     """
+
+def encode_flat(
+    validities: list[object],
+    values: list[object],
+    texts: list[object],
+    firsts: np.ndarray,
+    letters: bytes,
+    widths: np.ndarray,
+    slots: int,
+    nulls_share_min: float,
+    ratio: float,
+    search_bytes_min: int,
+    zip_bytes_min: int,
+    chunk_bytes_max: int,
+    zip: Callable[[memoryview], bytes],
+) -> tuple[bytes, np.ndarray]:
+    """Columns of one stripe, each as one page of data and at most one page of validity.
+
+    Parameters
+    ----------
+    validities, values, texts
+        Arrow's buffers of each column: its bitmap (empty: all valid), its values or offsets, the
+        bytes of its strings.
+    firsts
+        ``int64``: the slot in these buffers at which each column starts.
+    letters, widths
+        As `decode_flat` takes them; ``b`` and ``V``, floats of 2 bytes, unsigned integers of 8
+        bytes and integers of 1 byte are not known here.
+    slots
+        Slots of every column, at least 1.
+    nulls_share_min
+        Columns with a greater share of nulls are stored without their null slots.
+    ratio
+        Columns are left where another encoding may need at most this part of the bytes; zstd is
+        taken for the entries of dictionaries where it needs at most this part.
+    search_bytes_min
+        Numbers with fewer bytes than this are not looked at more closely; strings are left.
+    zip_bytes_min
+        Entries of dictionaries with fewer bytes are not compressed.
+    chunk_bytes_max
+        Strings whose page would have as many bytes are left.
+    zip
+        Gives a zstd frame; what it raises is raised here.
+
+    Returns
+    -------
+    bytes
+        The pages of all columns in order, the validity of each before its data.
+    np.ndarray
+        ``int64``, shape (n, 6): bytes of the page of validity (0: all valid) and of that of data,
+        keys of the minimum and the maximum, nulls, and `ChunkFlag` bits; 0 bytes of data where the
+        column is left.
+
+    Raises
+    ------
+    ValueError
+        A buffer is too small for its slots.
+    """

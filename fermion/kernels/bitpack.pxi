@@ -366,7 +366,7 @@ cdef int _check_integers(cnp.ndarray array) except -1:
     return 0
 
 
-cdef int64_t _bitpack_worst(int64_t count, int64_t width) noexcept:
+cdef int64_t _bitpack_worst(int64_t count, int64_t width) noexcept nogil:
     cdef int64_t blocks = (count + BLOCK_VALUES - 1) // BLOCK_VALUES
     return PAYLOAD_HEADER + blocks * (4 + BLOCK_HEADER + width) + count * width + 8
 

@@ -1,0 +1,110 @@
+# Whether another encoding may be smaller, by counts that need no trial; see flat_pages.pxi.
+
+cdef extern from "<math.h>" nogil:
+    double log2(double)
+
+
+cdef double _flat_bits(const uint32_t* bins, int64_t size, int64_t count) noexcept nogil:
+    """Bits that telling the bins of all values takes, without the bias of few values."""
+    cdef int64_t i, filled = 0
+    cdef double total = 0
+    for i in range(size):
+        if bins[i]:
+            total += bins[i] * log2(<double>count / bins[i])
+            filled += 1
+    return total + (filled - 1) * 0.7213
+
+
+cdef double _flat_entropy(const uint64_t* offsets, int64_t count, uint64_t top) noexcept nogil:
+    """Bytes that an entropy coder needs for numbers from 0 to ``top``, by two ways to bin them."""
+    cdef uint32_t linear[FLAT_LINEAR_BINS]
+    cdef uint32_t logarithmic[FLAT_LOG_BINS]
+    cdef int shift = max(_bit_length(top) - 8, 0), length
+    cdef int64_t i, extra = 0
+    cdef uint64_t value
+    memset(linear, 0, sizeof(linear))
+    memset(logarithmic, 0, sizeof(logarithmic))
+    for i in range(count):
+        value = offsets[i]
+        linear[value >> shift] += 1
+        if value < 16:
+            logarithmic[value] += 1
+        else:
+            length = _bit_length(value)
+            logarithmic[8 + (length - 5) * 8 + (value >> (length - 4))] += 1
+            extra += length - 4
+    return min(
+        _flat_bits(linear, FLAT_LINEAR_BINS, count) + <double>shift * count,
+        _flat_bits(logarithmic, FLAT_LOG_BINS, count) + extra,
+    ) / 8
+
+
+cdef bint _flat_repeats(
+    const int64_t* values, int64_t count, int gram, uint8_t* seen
+) noexcept nogil:
+    """Whether at least half of all runs of ``gram`` neighbours occurred before."""
+    cdef int64_t i, repeats = 0
+    cdef int k
+    cdef uint64_t hash
+    memset(seen, 0, FLAT_SEEN_BYTES)
+    for i in range(count - gram + 1):
+        hash = 0
+        for k in range(gram):
+            hash = (hash ^ <uint64_t>values[i + k]) * <uint64_t>0x9E3779B97F4A7C15
+            hash ^= hash >> 29
+        hash >>= 48
+        repeats += seen[hash >> 3] >> (hash & 7) & 1
+        seen[hash >> 3] |= <uint8_t>(1 << (hash & 7))
+    return 2 * repeats >= count
+
+
+cdef bint _flat_may_shrink(
+    const int64_t* values, int64_t count, int64_t packed, int gram, double ratio,
+    int64_t extra, FlatWork* work
+) noexcept nogil:
+    """Whether another encoding of some numbers may be much smaller than ``packed`` bytes."""
+    cdef uint64_t* other = <uint64_t*>work.other
+    cdef int64_t i, low = INT64_MAX, high = INT64_MIN, nans = 0
+    cdef uint64_t divisor = 0, value, rest
+    if 4 * (_count_changes(<const uint64_t*>values, count) + 1) <= count:
+        return True
+    _delta_encode(<const uint64_t*>values, count, other, other + count)
+    if _bitpack_size(other, count, True) < packed:
+        return True
+    _extremes(values, count, &low, &high, &nans)
+    for i in range(count):
+        other[i] = <uint64_t>values[i] - <uint64_t>low
+    if _flat_entropy(other, count, <uint64_t>high - <uint64_t>low) + extra <= (
+        ratio * packed
+    ):
+        return True
+    for i in range(count):
+        value = other[i]
+        while value:
+            rest = divisor % value
+            divisor, value = value, rest
+        if divisor == 1:
+            break
+    return divisor != 1 or _flat_repeats(values, count, gram, work.seen)
+
+
+cdef bint _flat_has_dictionary(
+    const uint8_t* values, int64_t width, int64_t count, int64_t packed, double ratio,
+    FlatWork* work
+) noexcept nogil:
+    """Whether numbers have so few distinct values that a dictionary may be smaller."""
+    cdef double code_bits = ratio * packed * 8 / count
+    cdef int64_t limit = count // 4, found
+    cdef HashTable table
+    if code_bits < 30:
+        limit = min(limit, <int64_t>(2.0 ** code_bits))
+    if limit == 0 or not _table_open(&table, 1024):
+        return limit != 0
+    if width == 2:
+        found = _encode_words(<const uint16_t*>values, count, limit, &table, work.codes, work.first)
+    elif width == 4:
+        found = _encode_words(<const uint32_t*>values, count, limit, &table, work.codes, work.first)
+    else:
+        found = _encode_words(<const uint64_t*>values, count, limit, &table, work.codes, work.first)
+    free(table.slots)
+    return found != -1

@@ -1,0 +1,164 @@
+# Pages of flat columns while they are written: memory, nodes and frames; see flat_pages.pxi.
+
+from libc.stdlib cimport realloc
+from libc.string cimport memmove
+
+cdef int FLAT_ALP = _EncodingId.ALP
+cdef uint32_t FLAT_BOUNDS = _ChunkFlag.HAS_MINMAX | _ChunkFlag.NAN_KNOWN
+cdef uint32_t FLAT_DENSE = _ChunkFlag.DENSE_NO_NULL_SLOTS
+cdef uint32_t FLAT_MIN_EXACT = _ChunkFlag.MIN_EXACT, FLAT_MAX_EXACT = _ChunkFlag.MAX_EXACT
+
+
+cdef enum:
+    FLAT_PAGE_HEADER = 16
+    FLAT_NODE_HEADER = 8
+    FLAT_SEEN_BYTES = 8192
+    FLAT_LINEAR_BINS = 256
+    FLAT_LOG_BINS = 496
+    FLAT_SAMPLE = 16
+    FLAT_EXPONENT_MAX = 15
+    # Bytes that pcodec needs beside what entropy says: for tables, and for floats' powers of ten.
+    FLAT_TABLES_BYTES = 96
+    FLAT_FLOATS_BYTES = 256
+    FLAT_FIELDS = 6
+
+
+cdef struct FlatRules:
+    double ratio  # a heavier encoding is taken where it needs at most this part of a light one
+    int64_t search_bytes_min  # of smaller columns nothing but the type is looked at
+    int64_t zip_bytes_min  # fewer bytes of entries are not compressed
+    int64_t chunk_bytes_max  # of longer chunks of strings there is more to be said
+    void* zip  # ``zip(data)`` gives a zstd frame; what it raises is put into the list ``raised``
+    void* raised
+
+
+cdef struct FlatSource:
+    const uint8_t* validity
+    const uint8_t* values
+    const uint8_t* text
+    int64_t text_size
+    int64_t first
+    char letter
+    int64_t width
+
+
+cdef struct FlatResult:
+    int64_t validity_bytes
+    int64_t data_bytes
+    int64_t minimum
+    int64_t maximum
+    int64_t nulls
+    int64_t flags
+
+
+cdef struct FlatWork:
+    # Memory of one call, each array of as many items as there are slots, and a few more.
+    int64_t slots
+    int64_t count  # values: fewer than slots where null ones are left out
+    int64_t* wide
+    int64_t* other
+    int64_t* first
+    int64_t* offsets
+    uint32_t* codes
+    uint8_t* copy  # 8 bytes a slot
+    uint8_t* bits
+    uint8_t* seen
+    uint8_t* out
+    int64_t size
+    int64_t room
+
+
+cdef uint8_t* _flat_page(FlatWork* work, int64_t tree_bytes_max) noexcept nogil:
+    """Where the next page goes, with room for its tree; NULL when out of memory."""
+    cdef int64_t needed = work.size + FLAT_PAGE_HEADER + tree_bytes_max, room
+    cdef uint8_t* larger
+    if needed > work.room:
+        room = max(needed, 2 * work.room)
+        larger = <uint8_t*>realloc(work.out, room)
+        if larger is NULL:
+            return NULL
+        work.out, work.room = larger, room
+    return work.out + work.size
+
+
+cdef int64_t _flat_seal(FlatWork* work, const uint8_t* stop) noexcept nogil:
+    """Put the header of a page whose tree ends at ``stop``, a multiple of 8; its bytes."""
+    cdef uint8_t* page = work.out + work.size
+    cdef int64_t size = stop - page
+    cdef uint32_t slots = <uint32_t>work.slots, raw = <uint32_t>(size - FLAT_PAGE_HEADER), crc
+    page[0] = COLUMN_PAGE_VERSION
+    page[1] = TREE_CODEC_NONE
+    memcpy(page + 2, page + FLAT_PAGE_HEADER, 2)
+    memcpy(page + 4, &slots, 4)
+    memcpy(page + 8, &raw, 4)
+    crc = crc32c_update(
+        crc32c_update(0, page, 12, 0), page + FLAT_PAGE_HEADER, size - FLAT_PAGE_HEADER, 0
+    )
+    memcpy(page + 12, &crc, 4)
+    work.size += size
+    return size
+
+
+cdef uint8_t* _flat_node(
+    uint8_t* at, int encoding, int children, const FlatWork* root
+) noexcept nogil:
+    """The header of a node, whose length `_flat_close` fills in; where its parameters go.
+
+    ``root`` is NULL but for a page's root, which says so where it lacks null slots.
+    """
+    cdef uint16_t number = encoding
+    cdef uint32_t count
+    memset(at, 0, FLAT_NODE_HEADER + 8)
+    memcpy(at, &number, 2)
+    at[2] = children
+    if root is NULL or root.count == root.slots:
+        return at + FLAT_NODE_HEADER
+    at[3] = COLUMN_NULLS_REMOVED
+    count = <uint32_t>root.count
+    memcpy(at + FLAT_NODE_HEADER, &count, 4)
+    return at + FLAT_NODE_HEADER + 8
+
+
+cdef uint8_t* _flat_pad(const uint8_t* node, uint8_t* stop) noexcept nogil:
+    while (stop - node) & 7:
+        stop[0] = 0
+        stop += 1
+    return stop
+
+
+cdef uint8_t* _flat_close(uint8_t* node, uint8_t* stop) noexcept nogil:
+    """Fill in the length of the node at ``node`` that ends at ``stop``; the end, padded."""
+    cdef uint32_t length
+    stop = _flat_pad(node, stop)
+    length = <uint32_t>(stop - node - FLAT_NODE_HEADER)
+    memcpy(node + 4, &length, 4)
+    return stop
+
+
+cdef uint8_t* _flat_packed(
+    uint8_t* node, const void* values, int64_t count, int64_t width, bint signed,
+    const FlatWork* root,
+) noexcept nogil:
+    """A node of frames of reference; its end."""
+    cdef uint8_t* at = _flat_node(node, TREE_FOR_BITPACK, 0, root)
+    if width == 1:
+        at += _bitpack_encode(<const uint8_t*>values, count, signed, at)
+    elif width == 2:
+        at += _bitpack_encode(<const uint16_t*>values, count, signed, at)
+    elif width == 4:
+        at += _bitpack_encode(<const uint32_t*>values, count, signed, at)
+    else:
+        at += _bitpack_encode(<const uint64_t*>values, count, signed, at)
+    return _flat_close(node, at)
+
+
+cdef uint8_t* _flat_unsigned(
+    uint8_t* node, const void* values, int64_t count, int64_t width
+) noexcept nogil:
+    """A node of unsigned numbers, as they are or as frames of reference; its end."""
+    cdef uint8_t* stop = _flat_packed(node, values, count, width, False, NULL)
+    if stop - node < FLAT_NODE_HEADER + ((count * width + 7) & ~<int64_t>7):
+        return stop
+    _flat_node(node, TREE_PLAIN, 0, NULL)
+    memcpy(node + FLAT_NODE_HEADER, values, count * width)
+    return _flat_close(node, node + FLAT_NODE_HEADER + count * width)
