@@ -155,8 +155,8 @@ def test_arrays_that_do_not_fit_together_are_refused(k: ModuleType):
             call()
 
 
-# Their twin is the way around them: test_flat_columns.py compares both.
-SHORT_WAYS = {"decode_flat", "flat_chunks"}
+# Their twin is the way around them: test_flat_columns.py and test_flat_writer.py compare both.
+SHORT_WAYS = {"decode_flat", "encode_flat", "flat_chunks"}
 
 
 @pytest.mark.parametrize("name", sorted(set(compiled.__all__) - SHORT_WAYS))

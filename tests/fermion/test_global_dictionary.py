@@ -87,7 +87,7 @@ def test_any_rows_are_read(table, data):
 
 
 def test_a_point_read_takes_one_page_and_the_dictionary_once(data):
-    with fermion.open(data) as file:
+    with fermion.open(data, options=fermion.ReadOptions(prefetch_bytes=1)) as file:
         streams = file.column("w").streams
         dictionary = streams[1].dictionary
         before = file.io_stats.bytes_used
