@@ -75,7 +75,7 @@ fuzz: setup
 	done
 
 sanitize: setup
-	@tools/sanitize $(abspath $(RUN)/python) tests/fermion
+	@HYPOTHESIS_PROFILE=ci tools/sanitize $(abspath $(RUN)/python) -n 2 tests/fermion
 
 clean:
 	rm -rf $(VENV) $(BENCH) $(PAIMON) benchmarks/cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -112,7 +112,14 @@ def parts(seconds: float | None) -> dict[str, Part]:
         ),
         "sanitize": Part(
             "kernels with AddressSanitizer and UndefinedBehaviorSanitizer",
-            (Piece("all", ("tools/sanitize", sys.executable, "tests/fermion")),),
+            (
+                # Short property tests: instrumented code is several times slower.
+                Piece(
+                    "all",
+                    ("tools/sanitize", sys.executable, "-n", "2", "tests/fermion"),
+                    (("HYPOTHESIS_PROFILE", "ci"),),
+                ),
+            ),
             runs_alone=True,
         ),
         "crowd": Part(
