@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +31,10 @@ VARIABLE_WIDTH_GUESS = 64
 
 WORKER_INTERPRETER = "PYSPARK_PYTHON"
 _DEFAULT_INTERPRETER = "python3"
+
+# How many blocks hold a setting of a session, and its value before the first of them.
+_HELD: dict[tuple[SparkSession, str], tuple[int, str | None]] = {}
+_HOLDING = threading.Lock()
 
 
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
@@ -114,18 +119,27 @@ def classic(spark: SparkSession, what: str) -> SparkSession:
 
 @contextmanager
 def settings(spark: SparkSession, values: Mapping[str, Any]) -> Iterator[None]:
-    """Set some of a session's settings for the jobs of a block."""
-    before = {name: spark.conf.get(name, None) for name in values}
+    """Set some of a session's settings for the jobs of a block.
+
+    Blocks of several threads may overlap: the last of them to end brings back what was there.
+    """
     for name, value in values.items():
-        spark.conf.set(name, value)
+        with _HOLDING:
+            count, before = _HELD.get((spark, name), (0, spark.conf.get(name, None)))
+            _HELD[spark, name] = (count + 1, before)
+            spark.conf.set(name, value)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, value)
+        for name in values:
+            with _HOLDING:
+                count, before = _HELD.pop((spark, name))
+                if count > 1:
+                    _HELD[spark, name] = (count - 1, before)
+                elif before is None:
+                    spark.conf.unset(name)
+                else:
+                    spark.conf.set(name, before)
 
 
 def batch_settings(spark: SparkSession, schema: pa.Schema) -> dict[str, Any]:

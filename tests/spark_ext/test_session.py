@@ -79,3 +79,23 @@ def test_a_spark_connect_client_is_refused_with_the_way_out():
     client = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
     with pytest.raises(UnsupportedBySpark, match=r'format\("fermion"\)'):
         session.classic(client, "append")
+
+
+def test_settings_of_jobs_that_overlap_end_as_they_were():
+    """One begins and ends while another goes on, and the other way round; unset stays unset."""
+
+    class Settings(dict):
+        set = dict.__setitem__
+        unset = dict.__delitem__
+
+    spark = type("Session", (), {})()
+    spark.conf = Settings(known="1")
+    for order in ((0, 1), (1, 0)):
+        jobs = [session.settings(spark, {"known": n, "new": n}) for n in (2, 3)]
+        for job in jobs:
+            job.__enter__()
+        assert spark.conf == {"known": 3, "new": 3}
+        for number in order:
+            assert spark.conf["known"] == 3
+            jobs[number].__exit__(None, None, None)
+        assert spark.conf == {"known": "1"}
