@@ -59,7 +59,8 @@ def compact(
     min_input_files
         Fewer small files together are left alone.
     sort_by
-        Columns to sort the rows of each new file by.
+        Columns to sort rows by, or ``["zorder(a, b)"]`` to cluster them by several alike, as for
+        `fermion_table.Table.compact`.
     max_groups_per_commit
         Publish progress after so many groups, so that a later failure loses less; None: one
         snapshot at the end.

@@ -31,7 +31,10 @@ def parser() -> argparse.ArgumentParser:
         help="leave fewer small files alone (default: 2)",
     )
     made.add_argument(
-        "--sort-by", action="append", metavar="COLUMN", help="sort each new file; repeat for more"
+        "--sort-by",
+        action="append",
+        metavar="COLUMN",
+        help="sort the rows; repeat for more, or give 'zorder(a, b)' for several alike",
     )
     made.add_argument(
         "--max-groups-per-commit",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -223,3 +224,29 @@ def test_files_of_a_sorted_table_span_disjoint_ranges(spark, table_path):
     found = [[number for batch in part for number in batch["id"].to_pylist()] for part in parts]
     assert len(found) == 2
     assert sorted(found) == [list(range(found_[0], found_[-1] + 1)) for found_ in sorted(found)]
+
+
+def test_two_jobs_append_at_once(spark, table_path):
+    """The tasks of each wait until one of the other has begun; each is one snapshot, none waits."""
+    Table.create(table_path, SCHEMA)
+    begun = table_path.parent
+
+    def job(name, other, start):
+        def meet(number):
+            (begun / name).touch()
+            while not (begun / other).exists():
+                time.sleep(0.02)
+            return number
+
+        rows = spark.range(start, start + 500, numPartitions=1)
+        met = functions.udf(meet, st.LongType())("id").alias("id")
+        return spark_ext.append(rows.select(met, functions.lit(name).alias("name")), table_path)
+
+    with ThreadPoolExecutor(2) as pool:
+        jobs = [pool.submit(job, "one", "two", 0), pool.submit(job, "two", "one", 500)]
+        assert sorted(each.result(120).id for each in jobs) == [1, 2]
+    table = Table.open(table_path)
+    assert [snapshot.deltas.rows_added for snapshot in table.snapshots()] == [0, 500, 500]
+    found = table.scan().to_arrow().sort_by("id").to_pylist()
+    assert found == [{"id": i, "name": "one" if i < 500 else "two"} for i in range(1000)]
+    assert len(data_files(table_path)) == 2

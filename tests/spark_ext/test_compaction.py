@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
@@ -88,6 +92,85 @@ def test_rows_of_new_files_can_be_sorted(spark, table_path):
     spark_ext.compact(spark, table_path, sort_by=["n"])
     table.refresh()
     assert table.scan().to_arrow()["n"].to_pylist() == [2, 3, 4, 5, 8, 9]
+
+
+@pytest.mark.parametrize(
+    ("order", "narrowed"), [(["x"], ["x < 4"]), (["zorder(x, y)"], ["x < 4", "y < 4"])]
+)
+def test_sorting_moves_rows_between_files(spark, table_path, order, narrowed):
+    """Cells of a grid in random order: before, each file may hold rows of every filter."""
+    side = 32
+    cells = np.random.default_rng(3).permutation(side * side)
+    table = Table.create(table_path, pa.schema([("x", pa.int64()), ("y", pa.int64())]))
+    for part in np.array_split(cells, 8):
+        table.append({"x": part // side, "y": part % side})
+    target = table.snapshot.totals.bytes // 12
+    before = table.scan().to_arrow()
+    assert all(len(table.scan(filter=text).plan().splits) == 8 for text in narrowed)
+    result = spark_ext.compact(spark, table_path, sort_by=order, target_size=target)
+    assert (result.files_before, result.rows) == (8, side * side)
+    table.refresh()
+    for text in narrowed:
+        scan = table.scan(filter=text)
+        assert len(scan.plan().splits) <= result.files_after * 2 // 3, text
+        assert scan.count() == 4 * side
+    by = [("x", "ascending"), ("y", "ascending")]
+    assert table.scan().to_arrow().sort_by(by).equals(before.sort_by(by))
+    assert table.verify(data=True).ok
+
+
+def test_neither_writers_nor_compaction_fail_while_both_go_on(spark, table_path):
+    """After each group that is published, the next waits until a writer has appended again.
+
+    One writer is a thread beside Spark, the other a Spark job in the same session.
+    """
+    table = small_files(table_path, 12, partitions=3)
+    appended = threading.Semaphore(0)
+    stopped = threading.Event()
+
+    def ids(writer, number):
+        start = 1_000 * writer + 10 * number
+        return range(start, start + 10)
+
+    def alone():
+        writer = Table.open(table_path)
+        for number in range(95):
+            if stopped.is_set():
+                return number
+            writer.append(pa.table({"id": ids(1, number), "part": ["p0"] * 10}, SCHEMA))
+            appended.release()
+            stopped.wait(0.1)
+        return 95
+
+    def by_spark():
+        for number in range(2):
+            rows = spark.range(ids(2, number)[0], ids(2, number)[-1] + 1, numPartitions=1)
+            spark_ext.append(rows.selectExpr("id", "'p1' part"), table_path)
+        return 2
+
+    def progress(done, groups):
+        while appended.acquire(blocking=False):
+            pass
+        assert appended.acquire(timeout=60), "no writer came through"
+
+    with ThreadPoolExecutor(2) as pool:
+        writers = [pool.submit(alone), pool.submit(by_spark)]
+        try:
+            result = spark_ext.compact(
+                spark, table_path, max_groups_per_commit=1, progress=progress
+            )
+        finally:
+            stopped.set()
+        counts = [writer.result(120) for writer in writers]
+    assert (result.groups, result.groups_dropped) == (len(result.snapshots), 0)
+    assert result.groups >= 3
+    between = range(result.snapshots[0], result.snapshots[-1])
+    assert {"append", "compact"} == {table.scan(snapshot_id=n).snapshot.kind for n in between}
+    expected = {*range(120)}.union(*(ids(w, n) for w in (1, 2) for n in range(counts[w - 1])))
+    table.refresh()
+    found = table.scan(columns=["id"]).to_arrow()["id"].to_pylist()
+    assert sorted(found) == sorted(expected)
+    assert table.verify(data=True).ok
 
 
 def test_a_group_whose_files_were_replaced_meanwhile_is_dropped(spark, table_path):
