@@ -1,6 +1,6 @@
 """The 22 queries of TPC-H over Fermion tables, through SQL: the same answers as over Parquet.
 
-python examples/tpch.py [directory] [--scale 0.01]
+python examples/tpch.py [directory] [--scale 0.1]
 
 The data come from the program tpchgen-cli (`pip install tpchgen-cli`).
 """
@@ -30,7 +30,7 @@ def main() -> int:
     """Make the data, ask both, compare; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("directory", nargs="?", type=Path)
-    parser.add_argument("--scale", type=float, default=0.01, help="1 is about 1 GB (default: 0.01)")
+    parser.add_argument("--scale", type=float, default=0.1, help="1 is about 1 GB (default: 0.1)")
     parser.add_argument("--query", type=int, action="append", help="only this one; repeat for more")
     options = parser.parse_args()
     directory = options.directory or Path(tempfile.mkdtemp(prefix="fermion-"))
