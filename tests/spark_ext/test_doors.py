@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
@@ -14,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 import spark_ext
 from fermion_table import Table
 from tests.spark_ext.counting import destroyed_columns, files_away
+from tests.spark_ext.served import served
 
 pytestmark = pytest.mark.spark
 
@@ -50,7 +52,8 @@ def by_format(spark: SparkSession, table: Table, **chosen: Any) -> DataFrame:
 
 
 def by_catalog(spark: SparkSession, table: Table, **chosen: Any) -> DataFrame:
-    name = "doors." + table.location.rsplit("/", 1)[-1]
+    catalog = "remote" if "://" in table.location else "doors"
+    name = f"{catalog}." + table.location.rsplit("/", 1)[-1]
     version = chosen.get("snapshot_id", chosen.get("tag"))
     if version is not None:
         name += f" VERSION AS OF '{version}'"
@@ -93,6 +96,20 @@ def batches(warehouse):
     made.append_batches((number, rows(number * 5, number * 5 + 5)) for number in range(3))
     made.append_batch(3, rows(15, 20))
     return made
+
+
+@pytest.fixture(scope="module")
+def remote(spark, tmp_path_factory):
+    """A server, and of a table that it serves three files of 1,000 ids and 3 MB of noise each."""
+    directory = tmp_path_factory.mktemp("remote")
+    made = Table.create(directory / "noisy", pa.schema([("id", pa.int64()), ("x", pa.binary())]))
+    noise = np.random.default_rng(7).bytes(3_000_000)
+    values = [noise[start : start + 3_000] for start in range(0, len(noise), 3_000)]
+    for start in (0, 1_000, 2_000):
+        made.append(pa.table({"id": range(start, start + 1_000), "x": values}))
+    with served(directory) as server:
+        spark_ext.install_catalog(spark, "remote", server.url)
+        yield server, Table.open(f"{server.url}/noisy")
 
 
 def found(frame: DataFrame) -> list[dict]:
@@ -157,3 +174,36 @@ def test_virtual_columns_are_read_through_each_door(spark, batches, door):
 
 def test_a_query_may_ask_a_door_for_no_column(spark, table, door):
     assert door(spark, table, columns=["id"], filter="id >= 25").selectExpr("1").count() == 5
+
+
+@pytest.mark.parametrize(
+    ("columns", "filter", "files", "share_max"),
+    [
+        (["id"], "TRUE", 3, 0.3),
+        (["id"], "id >= 2000", 1, 0.1),
+        (["id", "x"], "id = 1500", 1, 0.34),
+    ],
+)
+def test_a_door_asks_the_storage_for_what_a_scan_asks(
+    spark, remote, door, columns, filter, files, share_max
+):
+    """Each request for a data file is counted, with its bytes; Spark adds none."""
+    server, table = remote
+    server.taken()
+    scan = table.scan(columns=columns, filter=filter)
+    rows = scan.to_arrow().num_rows
+    expected = server.taken()
+    assert len(expected) == scan.io_stats["requests"]
+    assert len({path for path, _ in expected}) == files
+    assert sum(size for _, size in expected) < share_max * table.snapshot.totals.bytes
+    assert len(door(spark, table, columns=columns, filter=filter).collect()) == rows
+    assert server.taken() == expected
+
+
+def test_a_limit_asks_for_one_file_where_it_is_pushed_down(spark, remote):
+    server, _ = remote
+    server.taken()
+    assert len(spark.sql("SELECT id FROM remote.noisy LIMIT 5").collect()) == 5
+    assert len({path for path, _ in server.taken()}) == 1
+    assert spark.sql("SELECT count(*), max(id) FROM remote.noisy").collect()[0][1] == 2_999
+    assert server.taken() == []

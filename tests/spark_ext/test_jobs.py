@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -66,13 +67,22 @@ def test_spark_submit_runs_a_job_that_prints_one_json_object(
 
 
 @pytest.mark.spark
-def test_a_dry_run_of_each_job_changes_nothing(in_this_session, table_path, tmp_path, capsys):
+def test_dry_runs_say_what_would_be_done_and_change_nothing(
+    in_this_session, table_path, tmp_path, capsys
+):
+    """The other jobs' dry runs come before what they do, in tests of their own."""
     table = small_files(table_path, 3)
     assert compact.main([str(table_path), "--dry-run"]) == 0
-    said = capsys.readouterr().out
-    assert "files before:" in said
+    assert "files before:" in capsys.readouterr().out
+    assert compact.main([str(table_path), "--dry-run", "--json"]) == 0
+    planned = json.loads(capsys.readouterr().out)
+    assert (planned["dry_run"], planned["groups"], planned["files_before"]) == (True, 1, 3)
+    assert "snapshots" not in planned
     pq.write_table(pa.table({"id": [1]}), tmp_path / "a.parquet")
-    assert append.main([str(table_path), str(tmp_path / "a.parquet"), "--dry-run"]) == 0
+    source = str(tmp_path / "a.parquet")
+    assert append.main([str(table_path), source, "--dry-run", "--json"]) == 0
+    planned = json.loads(capsys.readouterr().out)
+    assert (planned["dry_run"], planned["columns"]) == (True, ["id"])
     assert table.refresh().id == 3
 
 
@@ -156,11 +166,16 @@ def test_what_goes_wrong_is_said_in_one_line(
 
 @pytest.mark.parametrize("job", [append, compact, expire, from_parquet, remove_orphans, to_parquet])
 def test_help_needs_no_spark(job, capsys, monkeypatch):
+    """The module is run as a program: its usage line says how to start it."""
     monkeypatch.setattr(program, "_start", lambda *_: pytest.fail("a session was started"))
+    monkeypatch.setattr(sys, "argv", [job.__file__, "--help"])
     with pytest.raises(SystemExit) as caught:
-        job.main(["--help"])
+        runpy.run_path(job.__file__, run_name="__main__")
     assert caught.value.code == 0
-    assert "--dry-run" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"usage: python -m {job.__name__} " in said
+    for option in ("--dry-run", "--json", "--master", "--conf", "--storage-option"):
+        assert option in said
 
 
 def test_wrong_usage_has_a_status_of_its_own(capsys):
