@@ -22,6 +22,8 @@ from fermion.values import Bits, PhysicalKind, PhysicalType, Values, slice_value
 # Of so many slots from the first wanted to the last of each page, one is wanted at most: then the
 # wanted ones are decoded alone.
 PICKED_SLOTS_MIN = 2
+# Slots that lie in runs are longer named by their bounds: a list may claim any number of them.
+PICKED_RUN_MAX = 64
 
 ErrorMaker = Callable[[str], InvalidFileError]
 
@@ -168,6 +170,8 @@ class FetchedStream:
         spans = self.spans(slots)
         between = sum([span.stop - span.start for span in spans])
         if ranges.total * PICKED_SLOTS_MIN > between:
+            return None
+        if ranges.total > PICKED_RUN_MAX * len(ranges.starts):
             return None
         wanted = ranges.to_indices()
         firsts = np.array([span.first_slot for span in spans], np.int64)

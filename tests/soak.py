@@ -186,7 +186,8 @@ def run(piece: Piece) -> dict[str, Any]:
         check=False,
     )
     if done.returncode:
-        print(f"{' '.join(command)}\n{done.stdout[-5_000:]}", file=sys.stderr)
+        told = re.sub(r"(?m)^seed \d+\n", "", done.stdout)
+        print(f"{' '.join(command)}\n{told[-5_000:]}", file=sys.stderr)
     skipped = re.findall(r"(?m)^SKIPPED .*?: ([^:]*(?:: .*)?)$", done.stdout)
     return {
         "counts": counts_of(done.stdout),

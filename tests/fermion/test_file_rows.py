@@ -105,3 +105,21 @@ def test_finding_is_settled_by_statistics_where_they_can(path):
         before = file.io_stats.bytes_requested
         file.find("b = 3")
         assert file.io_stats.bytes_requested - before > metadata_only
+
+
+def test_bug_long_lists_were_listed_value_by_value(monkeypatch, tmp_path):
+    """A file of a few bytes may claim any number of equal values; their places took gigabytes."""
+    lists = pa.array([[0.0] * 50_000] * 10)
+    pages = {"page_bytes": 2**23, "page_rows_max": 2**20}
+    fermion.write_table(pa.table({"list": lists}), tmp_path / "lists.fermion", **pages)
+    listed, to_indices = [], RowRanges.to_indices
+
+    def counted(self):
+        listed.append(self.total)
+        return to_indices(self)
+
+    monkeypatch.setattr(RowRanges, "to_indices", counted)
+    with fermion.open(tmp_path / "lists.fermion") as file:
+        found = file.take([0, 9])
+    assert found["list"].to_pylist() == [[0.0] * 50_000] * 2
+    assert max(listed, default=0) <= 10
