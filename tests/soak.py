@@ -2,10 +2,11 @@
 
     python -m tests.soak [PART ...] [--processes N] [--again]
 
-Without parts, all of them, cheap ones first. Parts are done in pieces, N at a time (2). What a
-piece did is kept in ``build/soak.json`` and goes into the table at once, so that a run that is
-stopped can be continued, and says how far it came. ``--again`` forgets the pieces of the parts
-named. ``--seconds`` shortens what lasts a set time: the crowd and each target of the fuzzer.
+Without parts, all of them, cheap ones first; ``crowd/disk`` is one piece of a part. Pieces are
+done N at a time (2). What a piece did is kept in ``build/soak.json`` and goes into the table at
+once, so that a run that is stopped can be continued, and says how far it came. ``--again`` forgets
+the pieces of the parts named. ``--seconds`` shortens what lasts a set time: the crowd and each
+target of the fuzzer.
 """
 
 from __future__ import annotations
@@ -282,17 +283,18 @@ def main() -> int:
     parser.add_argument("--again", action="store_true")
     given = parser.parse_args()
     every = parts(given.seconds)
-    unknown = set(given.parts) - every.keys()
+    unknown = {name.partition("/")[0] for name in given.parts} - every.keys()
     if unknown:
         parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(every)}")
     print(f"{platform.machine()}, {os.cpu_count()} processors, Python {platform.python_version()}")
     progress = json.loads(PROGRESS.read_text()) if PROGRESS.exists() else {}
     failed = False
-    for name in given.parts or every:
+    for asked in given.parts or every:
+        name, _, only = asked.partition("/")
         done = {} if given.again else progress.get(name, {})
         done = {key: piece for key, piece in done.items() if not piece["failed"]}
         part = every[name]
-        left = [piece for piece in part.pieces if piece.name not in done]
+        left = [each for each in part.pieces if each.name not in done and only in ("", each.name)]
         with ThreadPoolExecutor(1 if part.runs_alone else given.processes) as executor:
             running = {executor.submit(run, piece): piece.name for piece in left}
             try:
