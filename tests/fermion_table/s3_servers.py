@@ -62,6 +62,10 @@ rgw frontends = beast endpoint=127.0.0.1:{port}
 Options = dict[str, Any]
 
 
+class NotStartedError(Exception):
+    """A server gave no sign of life in time, as on a machine that is busy with other things."""
+
+
 def missing_of_ceph() -> str:
     """Why Ceph can't be started, empty if it can."""
     missing = [program for program in CEPH_PROGRAMS if shutil.which(program) is None]
@@ -171,5 +175,6 @@ def _running(command: list[str], log: Path) -> Iterator[None]:
 def _until(holds: Callable[[], bool], what: str) -> None:
     ends = time.monotonic() + START_SECONDS_MAX
     while not holds():
-        assert time.monotonic() < ends, f"{what} did not start"
+        if time.monotonic() > ends:
+            raise NotStartedError(f"{what} did not start in {START_SECONDS_MAX} s")
         time.sleep(0.2)
