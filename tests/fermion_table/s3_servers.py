@@ -63,7 +63,7 @@ Options = dict[str, Any]
 
 
 class NotStartedError(Exception):
-    """A server gave no sign of life in time, as on a machine that is busy with other things."""
+    """A server gave no sign of life in time, or its own tools failed while it was set up."""
 
 
 def missing_of_ceph() -> str:
@@ -150,10 +150,14 @@ def _free_port() -> int:
 
 
 def _run(command: list[str]) -> str:
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=START_SECONDS_MAX
-    )
-    assert done.returncode == 0, f"{command}: {done.stderr[-1_000:]}"
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=START_SECONDS_MAX
+        )
+    except subprocess.CalledProcessError as error:
+        raise NotStartedError(f"{command}: {error.stderr[-1_000:]}") from error
+    except subprocess.TimeoutExpired as error:
+        raise NotStartedError(str(error)) from error
     return done.stdout
 
 
@@ -173,8 +177,12 @@ def _running(command: list[str], log: Path) -> Iterator[None]:
 
 
 def _until(holds: Callable[[], bool], what: str) -> None:
+    """Wait until a server answers; tools that fail before are asked again."""
     ends = time.monotonic() + START_SECONDS_MAX
-    while not holds():
+    while True:
+        with contextlib.suppress(NotStartedError):
+            if holds():
+                return
         if time.monotonic() > ends:
             raise NotStartedError(f"{what} did not start in {START_SECONDS_MAX} s")
         time.sleep(0.2)
