@@ -262,10 +262,9 @@ class CountingSource:
 
     def read(self, offset: int, length: int) -> memoryview:
         """One counted read; a view without one where the bytes are held."""
-        if self._holds(offset, length):
-            return self._fetch(offset, length)
         data = self._fetch(offset, length)
-        self._count(1, length, length)
+        if not self._holds(offset, length):
+            self._count(1, length, length)
         return data
 
     def hold(self, data: memoryview, offset: int) -> None:

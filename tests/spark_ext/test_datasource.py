@@ -52,7 +52,7 @@ def ids(frame) -> list[int]:
 
 
 def test_spark_finds_the_format_without_being_told(spark, path):
-    """No `register` in this session before: the module `pyspark_fermion` is enough."""
+    """Nobody called `register` before: the module `pyspark_fermion` is enough."""
     frame = spark.read.format("fermion").load(path)
     found = sorted((row.asDict(recursive=True) for row in frame.collect()), key=lambda r: r["id"])
     assert found == rows(0, 30).to_pylist()
