@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any
@@ -105,6 +105,24 @@ class SchemaUpdate:
                 place="before" if before else "after" if after else "first" if first else "last",
                 other=before or after,
             )
+        )
+
+    def add_fields(
+        self, fields: Iterable[pa.Field], *, defaults: Mapping[str, Any] | None = None
+    ) -> SchemaUpdate:
+        """Add columns that Arrow fields describe, after all others; many cost little more than one.
+
+        Parameters
+        ----------
+        defaults
+            By name.
+        """
+        listed = tuple(fields)
+        if not listed:
+            return self
+        known = dict(defaults or {})
+        return self.apply(
+            partial(schema_update.add_columns, parent=(), fields=listed, defaults=known)
         )
 
     def drop_column(self, path: PathLike) -> SchemaUpdate:

@@ -8,6 +8,7 @@ a schema that another commit has changed meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from typing import Any, Literal
 
 import msgspec
@@ -65,9 +66,56 @@ def add_column(
     InvalidArgumentError
         The name is taken, the parent is no struct, or NOT NULL comes without a default.
     """
-    name = path[-1]
-    made, last = fields_from_arrow([field.with_name(name)], schema.last_field_id)
-    new = made[0]
+    added = field.with_name(path[-1])
+    defaults = {path[-1]: default}
+    return add_columns(schema, path[:-1], [added], defaults=defaults, place=place, other=other)
+
+
+def add_columns(
+    schema: TableSchema,
+    parent: Path,
+    fields: Sequence[pa.Field],
+    *,
+    defaults: Mapping[str, Any],
+    place: Place = "last",
+    other: str | None = None,
+) -> TableSchema:
+    """Add fields beside each other, in their order: as `add_column`, for any number at once.
+
+    Parameters
+    ----------
+    parent
+        The struct they are added to; empty: the table itself.
+    defaults
+        By name; null or not there: none.
+
+    Raises
+    ------
+    InvalidArgumentError
+        As `add_column`; or two of the fields have one name.
+    """
+    added: list[Field] = []
+    last = schema.last_field_id
+    for field in fields:
+        new, last = _new_field(field, defaults.get(field.name), last, (*parent, field.name))
+        added.append(new)
+
+    def edit(siblings: tuple[Field, ...]) -> tuple[Field, ...]:
+        taken = {sibling.name for sibling in siblings}
+        for new in added:
+            if new.name in taken:
+                text = _text((*parent, new.name))
+                raise InvalidArgumentError(f"add column {text!r}: the name is taken")
+            taken.add(new.name)
+        return _placed(siblings, added, place, other, (*parent, added[0].name))
+
+    changed = _edit_siblings(schema, (*parent, fields[0].name), edit, "add column")
+    return msgspec.structs.replace(changed, last_field_id=last)
+
+
+def _new_field(field: pa.Field, default: Any, last: int, path: Path) -> tuple[Field, int]:
+    """A field to add, with ids that follow the last one; and the last one then."""
+    (new,), last = fields_from_arrow([field], last)
     if default is not None:
         stored = value_codec.encode_value(_scalar(default, field.type, path))
         new = msgspec.structs.replace(
@@ -77,14 +125,7 @@ def add_column(
         raise InvalidArgumentError(
             f"add column {_text(path)!r}: NOT NULL needs a default, for the rows written before it"
         )
-
-    def edit(siblings: tuple[Field, ...]) -> tuple[Field, ...]:
-        if any(sibling.name == name for sibling in siblings):
-            raise InvalidArgumentError(f"add column {_text(path)!r}: the name is taken")
-        return _placed(siblings, new, place, other, path)
-
-    changed = _edit_siblings(schema, path, edit, "add column")
-    return msgspec.structs.replace(changed, last_field_id=last)
+    return new, last
 
 
 def drop_column(schema: TableSchema, path: Path) -> TableSchema:
@@ -138,7 +179,7 @@ def move_column(
 
     def edit(siblings: tuple[Field, ...]) -> tuple[Field, ...]:
         rest = tuple(sibling for sibling in siblings if sibling.id != field.id)
-        return _placed(rest, field, place, other, path)
+        return _placed(rest, [field], place, other, path)
 
     return _edit_siblings(schema, path, edit, "move column")
 
@@ -221,23 +262,28 @@ def merge_columns(schema: TableSchema, data: pa.Schema) -> list[Change]:
 def _merged(fields: Sequence[Field], found: Sequence[pa.Field], path: Path) -> list[Change]:
     known = {field.name: field for field in fields}
     changes: list[Change] = []
-    for item in found:
-        field = known.get(item.name)
-        if field is None:
-            changes.append(_adding((*path, item.name), item))
-        elif field.kind == "struct" and pa.types.is_struct(item.type):
-            changes += _merged(field.children, list(item.type), (*path, item.name))
+    # Fields get ids in the order of the data: what lies inside of a struct gets its in between.
+    for is_new, items in groupby(found, lambda item: item.name not in known):
+        if is_new:
+            changes.append(_adding(path, list(items)))
+            continue
+        for item in items:
+            field = known[item.name]
+            if field.kind == "struct" and pa.types.is_struct(item.type):
+                changes += _merged(field.children, list(item.type), (*path, item.name))
     return changes
 
 
-def _adding(path: Path, item: pa.Field) -> Change:
-    nullable = item.with_nullable(True)
+def _adding(parent: Path, items: Sequence[pa.Field]) -> Change:
+    nullable: dict[str, pa.Field] = {}
+    for item in items:  # of a name that comes twice the first: who writes the data refuses them
+        nullable.setdefault(item.name, item.with_nullable(True))
 
     def change(schema: TableSchema) -> TableSchema:
-        siblings = schema.fields if not path[1:] else schema.find(path[:-1]).children
-        if any(sibling.name == path[-1] for sibling in siblings):
-            return schema  # another commit has added it meanwhile
-        return add_column(schema, path, nullable)
+        siblings = schema.find(parent).children if parent else schema.fields
+        known = {sibling.name for sibling in siblings}  # another commit may have added some
+        missing = [field for name, field in nullable.items() if name not in known]
+        return add_columns(schema, parent, missing, defaults={}) if missing else schema
 
     return change
 
@@ -362,15 +408,19 @@ def _scalar(value: Any, dtype: pa.DataType, path: Path) -> pa.Scalar:
 
 
 def _placed(
-    siblings: tuple[Field, ...], field: Field, place: Place, other: str | None, path: Path
+    siblings: tuple[Field, ...],
+    fields: Sequence[Field],
+    place: Place,
+    other: str | None,
+    path: Path,
 ) -> tuple[Field, ...]:
     if place in ("first", "last"):
-        return (field, *siblings) if place == "first" else (*siblings, field)
+        return (*fields, *siblings) if place == "first" else (*siblings, *fields)
     names = [sibling.name for sibling in siblings]
     if other not in names:
         raise column_not_found(other, names, where=f"move {_text(path)!r} {place} another column")
     at = names.index(other) + (place == "after")
-    return (*siblings[:at], field, *siblings[at:])
+    return (*siblings[:at], *fields, *siblings[at:])
 
 
 def _edit_siblings(

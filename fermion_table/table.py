@@ -325,9 +325,7 @@ class Table(TableChanges):
         """Add columns; rows written before hold their default, or null. No file is touched."""
         fields = pa.schema(dict(columns)) if isinstance(columns, Mapping) else columns
         with self.update_schema() as update:
-            for field in fields:
-                default = (defaults or {}).get(field.name)
-                update.add_field((field.name,), field, default=default)
+            update.add_fields(fields, defaults=defaults)
         return self._snapshot
 
     def drop_columns(self, columns: Sequence[PathLike] | str) -> Snapshot:

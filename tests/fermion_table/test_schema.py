@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import pickle
 
 import msgspec
@@ -10,10 +11,11 @@ import pytest
 from hypothesis import assume, given
 
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError, UnsupportedTypeError
-from fermion_table import json_codec
+from fermion_table import Table, json_codec, schema_update
 from fermion_table.arrow_schema import schema_from_arrow
 from fermion_table.errors import CorruptMetadata, UnsupportedFeature
 from fermion_table.schema import decode_schema, encode_schema
+from fermion_table.schema_update import add_column, add_columns, merge_columns
 from fermion_table.type_codec import parse_type_text, type_text
 from tests.strategies import message_can_hold, schemas
 
@@ -155,3 +157,73 @@ def test_the_text_of_a_plain_type_is_read_back(arrow):
     for dtype in arrow.types:
         text = type_text(dtype)
         assert text is None or parse_type_text(text) == dtype
+
+
+MANY = [
+    pa.field("c", pa.int64()),
+    pa.field("s", pa.struct([("x", pa.int8()), ("l", pa.list_(pa.string()))])),
+    pa.field("d", pa.date32(), nullable=False, metadata={"comment": "a day", "k": "v"}),
+    pa.field("m", pa.map_(pa.string(), pa.int8())),
+]
+DEFAULTS = {"c": 7, "d": datetime.date(2024, 1, 1)}
+
+
+def test_columns_added_at_once_are_those_added_one_by_one():
+    """The same JSON, ids of nested fields included."""
+    start = schema_from_arrow(pa.schema([("a", pa.int64()), ("p", pa.struct([("q", pa.int8())]))]))
+    for parent in [(), ("p",)]:
+        one_by_one = start
+        for field in MANY:
+            default = DEFAULTS.get(field.name)
+            one_by_one = add_column(one_by_one, (*parent, field.name), field, default=default)
+        at_once = add_columns(start, parent, MANY, defaults=DEFAULTS)
+        assert encode_schema(at_once) == encode_schema(one_by_one)
+    merged = start
+    data = pa.schema(
+        [MANY[0], ("p", pa.struct([("r", pa.int8()), MANY[1], ("q", pa.int8())])), *MANY[1:]]
+    )
+    for change in merge_columns(start, data):
+        merged = change(merged)
+    assert [merged.paths[number] for number in range(4, merged.last_field_id + 1)][:6] == [
+        ("c",), ("p", "r"), ("p", "s"), ("p", "s", "x"), ("p", "s", "l"), ("p", "s", "l", "element")
+    ]  # fmt: skip
+    assert merged.names == ["a", "p", "c", "s", "d", "m"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ([pa.field("b", pa.int8()), pa.field("a", pa.int8())], "column 'a': the name is taken"),
+        ([pa.field("b", pa.int8()), pa.field("b", pa.int8())], "column 'b': the name is taken"),
+        ([pa.field("b", pa.int8()), pa.field("d", pa.int8(), nullable=False)], "'d': NOT NULL"),
+    ],
+)
+def test_one_wrong_column_of_many_is_named(fields, text):
+    start = schema_from_arrow(pa.schema([("a", pa.int64())]))
+    with pytest.raises(InvalidArgumentError, match=text):
+        add_columns(start, (), fields, defaults={})
+
+
+@pytest.mark.parametrize("is_merged", [False, True])
+def test_many_columns_are_added_without_a_look_at_all_others_for_each(
+    table_path, monkeypatch: pytest.MonkeyPatch, is_merged
+):
+    """Counts how often the columns are put beside those there were: for the draft and the commit,
+    not for each of them."""
+    table = Table.create(table_path, pa.schema([("a", pa.int64())]), durability="fast")
+    calls: list[int] = []
+    placed = schema_update._placed
+
+    def counted(siblings, fields, *rest):
+        calls.append(len(fields))
+        return placed(siblings, fields, *rest)
+
+    monkeypatch.setattr(schema_update, "_placed", counted)
+    names = [f"c{number}" for number in range(50)]
+    if is_merged:
+        table.append(pa.table({name: [1] for name in names}), schema_mode="merge")
+    else:
+        table.add_columns(dict.fromkeys(names, pa.int64()))
+    assert table.schema.names == ["a", *names]
+    assert set(calls) == {50}
+    assert len(calls) <= 2
