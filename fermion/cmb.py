@@ -21,6 +21,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -66,6 +68,8 @@ assert _FULL.size == FULL_CHUNK_DESC.itemsize
 class ChunkRecord:
     """What the writer knows of one chunk.
 
+    A wide file has tens of thousands: the garbage collector passes over tuples of numbers.
+
     Attributes
     ----------
     offset, length
@@ -86,10 +90,10 @@ class ChunkRecord:
     minimum: int = INT64_MAX
     maximum: int = INT64_MIN
     null_count: int = 0
-    page_sizes: Sequence[int] = ()
-    page_rows: Sequence[int] = ()
-    page_mins: Sequence[int] = ()
-    page_maxs: Sequence[int] = ()
+    page_sizes: tuple[int, ...] = ()
+    page_rows: tuple[int, ...] = ()
+    page_mins: tuple[int, ...] = ()
+    page_maxs: tuple[int, ...] = ()
     shared_entries: int = 0
     extension: dict[ExtTag, bytes] = field(default_factory=dict)
 
@@ -134,25 +138,19 @@ def build_cmb(
     chunks
         ``chunks[stream][stripe]``.
     """
-    payload_start = _payload_start(len(stripe_rows), len(stream_types))
-    kinds = [_desc_type(*pair) for pair in zip(stream_types, chunks, strict=True)]
-    sizes = [_DESC_SIZES.get(kind, 0) * len(stripe_rows) for kind in kinds]
-    chunk_offsets = list(payload_start + np.cumsum([0, *sizes]).astype(int))
-    pages_offset = align(int(chunk_offsets[-1]))
-    pages = [
-        chunk
-        for kind, stream in zip(kinds, chunks, strict=True)
-        if kind is DescType.FULL
-        for chunk in stream
-    ]
-    num_metas = sum(len(chunk.page_sizes) for chunk in pages if len(chunk.page_sizes) > 1)
+    kinds = tuple([_desc_type(*pair) for pair in zip(stream_types, chunks, strict=True)])
+    head, pages_offset = _head(tuple(stream_types), tuple(stripe_rows), kinds)
+    num_metas = sum(
+        [
+            len(chunk.page_sizes)
+            for kind, stream in zip(kinds, chunks, strict=True)
+            if kind is DescType.FULL
+            for chunk in stream
+            if len(chunk.page_sizes) > 1
+        ]
+    )
     relocation = _Relocation(pages_offset, pages_offset + PAGE_META.itemsize * num_metas)
-    out = bytearray(_HEADER.pack(len(stream_types), len(stripe_rows)))
-    out += struct.pack(f"<{len(stripe_rows)}I", *stripe_rows)
-    out += bytes(align(len(out)) - len(out))
-    for stream_type, kind, offset in zip(stream_types, kinds, chunk_offsets, strict=False):
-        out += _STREAM.pack(kind, stream_type, 0, offset if kind in _DESC_SIZES else 0)
-    out += bytes(payload_start - len(out))
+    out = bytearray(head)
     for kind, stream in zip(kinds, chunks, strict=True):
         if kind is DescType.FULL:
             for chunk in stream:
@@ -162,7 +160,27 @@ def build_cmb(
                 out += _SIMPLE.pack(chunk.offset, chunk.length, chunk.flags)
     out += bytes(pages_offset - len(out)) + relocation.pages + relocation.extensions
     length = len(out) + _HEADER.size
-    return bytes(out) + struct.pack("<II", crc32c(out), length)
+    out += _HEADER.pack(crc32c(out), length)
+    return bytes(out)
+
+
+@lru_cache(maxsize=64)
+def _head(
+    stream_types: tuple[StreamType, ...],
+    stripe_rows: tuple[int, ...],
+    kinds: tuple[DescType, ...],
+) -> tuple[bytes, int]:
+    """What comes before the descriptors, the same in most columns; and where page records start."""
+    payload_start = _payload_start(len(stripe_rows), len(stream_types))
+    sizes = [_DESC_SIZES.get(kind, 0) * len(stripe_rows) for kind in kinds]
+    offsets = list(accumulate(sizes, initial=payload_start))
+    out = bytearray(_HEADER.pack(len(stream_types), len(stripe_rows)))
+    out += struct.pack(f"<{len(stripe_rows)}I", *stripe_rows)
+    out += bytes(align(len(out)) - len(out))
+    for stream_type, kind, offset in zip(stream_types, kinds, offsets, strict=False):
+        out += _STREAM.pack(kind, stream_type, 0, offset if kind in _DESC_SIZES else 0)
+    out += bytes(payload_start - len(out))
+    return bytes(out), align(offsets[-1])
 
 
 _DESC_SIZES = {DescType.SIMPLE: _SIMPLE.size, DescType.FULL: _FULL.size}

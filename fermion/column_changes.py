@@ -8,7 +8,7 @@ only when it is complete, so a crash leaves the old file as it was.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from fermion.file_index import FileIndex
 from fermion.file_info import VIRTUAL_COLUMNS, FileInfo
 from fermion.file_metadata import (
     FILE_STATISTICS_COLUMNS_MAX,
+    all_statistics,
     blank_footer,
     build_end,
     build_stripe_table,
@@ -46,7 +47,6 @@ from fermion.schema_area import build_field_ids, build_schema_area
 from fermion.sink import copy_start
 from fermion.sort_order import build_sort_order
 from fermion.source import CountingSource, PathLike, Source, open_source, resolve
-from fermion.statistics import ColumnStatistics
 
 GAP_BYTES, SPAN_BYTES = 64 * 1024, 4 * 1024 * 1024
 NO_COLUMNS = pa.schema([])
@@ -275,7 +275,6 @@ class _ColumnAppender(Writer):
         metadata = index.schema_area.metadata()
         schema = pa.schema([*(fields[each] for each in self._kept), *self.schema], metadata)
         order = self._sort_order()
-        statistics = [log.merged() for log in self._logs]
         end = build_end(
             blank_footer(
                 cmb_offset=cmb_offset,
@@ -294,7 +293,7 @@ class _ColumnAppender(Writer):
             {
                 SectionKind.FIELD_IDS: build_field_ids(schema) or b"",
                 SectionKind.KEY_VALUE: encode_key_values(index.key_value_metadata),
-                SectionKind.FILE_STATISTICS: self._statistics_section(statistics, len(schema)),
+                SectionKind.FILE_STATISTICS: self._statistics_section(len(schema)),
                 SectionKind.SORT_ORDER: order,
                 SectionKind.STRIPE_TABLE: build_stripe_table(stripe_rows),
                 SectionKind.NAME_INDEX: build_name_index(schema.names),
@@ -310,7 +309,7 @@ class _ColumnAppender(Writer):
             num_columns=len(schema),
             num_stripes=footer.num_stripes,
             columns_with_data=frozenset(),
-            statistics={path: found for each in statistics for path, found in each.items()},
+            statistics=all_statistics(self._logs),
         )
 
     def _cit(self, cmbs: Sequence[bytes], cmb_offset: int) -> bytes:
@@ -351,9 +350,7 @@ class _ColumnAppender(Writer):
             keys.append(key)
         return build_sort_order(ordinals, keys)
 
-    def _statistics_section(
-        self, statistics: Sequence[Mapping[tuple[str, ...], ColumnStatistics]], columns: int
-    ) -> bytes:
+    def _statistics_section(self, columns: int) -> bytes:
         """Bounds of the kept columns, as the file says, and of the new ones."""
         place = self._index.sections.get(SectionKind.FILE_STATISTICS)
         if columns > FILE_STATISTICS_COLUMNS_MAX:
@@ -369,8 +366,9 @@ class _ColumnAppender(Writer):
         for ordinal, before in enumerate(self._kept):
             if before in known:
                 found[ordinal], has[ordinal] = known[before], True
-        for ordinal, plan in enumerate(self._plans, len(self._kept)):
-            own = statistics[ordinal - len(self._kept)].get((plan.node.name,))
+        added = zip(self._plans, self._logs, strict=True)
+        for ordinal, (plan, log) in enumerate(added, len(self._kept)):
+            own = log.merged().get((plan.node.name,))
             if own is not None:
                 found[ordinal] = 0, int(own.flags), own.min, own.max, own.null_count
                 has[ordinal] = True

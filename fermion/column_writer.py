@@ -370,10 +370,10 @@ def encoded_stream(
     minimum, maximum, flags, null_count
         Of the chunk.
     """
-    sizes = [len(page) for page in chunk.pages]
-    rows, lows, highs = np.diff(cuts).tolist(), mins.tolist(), maxs.tolist()
+    sizes = tuple([len(page) for page in chunk.pages])
+    rows, lows, highs = (tuple(each.tolist()) for each in (np.diff(cuts), mins, maxs))
     if chunk.has_dictionary:
-        rows, lows, highs = [0, *rows], [INT64_MIN, *lows], [INT64_MAX, *highs]
+        rows, lows, highs = (0, *rows), (INT64_MIN, *lows), (INT64_MAX, *highs)
         flags |= ChunkFlag.FIRST_PAGE_IS_DICT
     if chunk.nulls_removed:
         flags |= ChunkFlag.DENSE_NO_NULL_SLOTS

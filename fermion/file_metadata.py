@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -25,7 +25,7 @@ from fermion.layout import (
 )
 from fermion.name_index import build_name_index
 from fermion.schema_area import build_field_ids
-from fermion.statistics import ColumnStatistics, merge_columns
+from fermion.statistics import ColumnStatistics, MergedStatistics
 from fermion.version import created_by
 
 FILE_STATISTICS_COLUMNS_MAX = 1000
@@ -49,9 +49,14 @@ class ColumnLog:
             self.statistics.setdefault(path, []).append(statistics)
         self.has_data |= not column.all_null
 
-    def merged(self) -> dict[tuple[str, ...], ColumnStatistics]:
+    def merged(self) -> MergedStatistics:
         """Statistics of the column's leaves over all stripes."""
-        return {path: merge_columns(parts) for path, parts in self.statistics.items()}
+        return MergedStatistics(self.statistics)
+
+
+def all_statistics(logs: Iterable[ColumnLog]) -> MergedStatistics:
+    """The same of all leaves of some columns."""
+    return MergedStatistics({path: parts for log in logs for path, parts in log.statistics.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +71,6 @@ class FileContents:
         One a column.
     batch_records
         Of the two streams of the batch column; None outside batch mode.
-    statistics
-        Of each column's leaves, one mapping a column.
     sort_order
         The section of that name; empty: none.
     """
@@ -78,7 +81,6 @@ class FileContents:
     logs: Sequence[ColumnLog]
     stripe_rows: Sequence[int]
     batch_records: Sequence[Sequence[ChunkRecord]] | None
-    statistics: Sequence[Mapping[tuple[str, ...], ColumnStatistics]]
     key_values: Mapping[str, str]
     settings: int
     sort_order: bytes = b""
@@ -109,7 +111,7 @@ class FileContents:
             settings=self.settings,
         )
         statistics = b""
-        if any(self.statistics) and len(self.plans) <= FILE_STATISTICS_COLUMNS_MAX:
+        if len(self.plans) <= FILE_STATISTICS_COLUMNS_MAX:
             statistics = self._file_statistics()
         sections = {
             SectionKind.FIELD_IDS: build_field_ids(self.schema) or b"",
@@ -134,8 +136,8 @@ class FileContents:
     def _file_statistics(self) -> bytes:
         entries = [
             (ordinal, int(found.flags), found.min, found.max, found.null_count)
-            for ordinal, plan in enumerate(self.plans)
-            if (found := self.statistics[ordinal].get((plan.node.name,))) is not None
+            for ordinal, (plan, log) in enumerate(zip(self.plans, self.logs, strict=True))
+            if (found := log.merged().get((plan.node.name,))) is not None
         ]
         return np.array(entries, FILE_STATISTICS_ENTRY).tobytes()
 

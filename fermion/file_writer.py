@@ -18,7 +18,7 @@ from fermion.cmb import ChunkRecord
 from fermion.column_writer import ColumnPlan, EncodedColumn, EncodedStream, encode_column
 from fermion.errors import InvalidArgumentError
 from fermion.file_info import VIRTUAL_COLUMNS, FileInfo
-from fermion.file_metadata import ColumnLog, FileContents
+from fermion.file_metadata import ColumnLog, FileContents, all_statistics
 from fermion.flat_writer import FlatWriter
 from fermion.footer import build_head
 from fermion.global_dictionary import encode_dictionary
@@ -103,7 +103,7 @@ class Writer:
         self._pending_rows = self._pending_bytes = self._rows = 0
         self._stripe_rows: list[int] = []
         # No chunk may pass 4 GiB once it is encoded, nor 2**31 - 1 slots, whatever was asked for.
-        self._stripe_bytes_max = min(self.options.stripe_bytes, STRIPE_BYTES_MAX)
+        self._stripe_bytes_max = min(self.options.stripe_bytes_for(len(plans)), STRIPE_BYTES_MAX)
         self._stripe_rows_max = min(self.options.stripe_rows, CHUNK_SLOTS_MAX)
         self._position = 0
         self._state = "open"
@@ -378,7 +378,6 @@ class Writer:
     def _finish(self) -> FileInfo:
         self._put(bytes(align(self._position) - self._position))
         self._put_index_area()
-        statistics = [log.merged() for log in self._logs]
         contents = FileContents(
             schema=self.schema,
             schema_area=self._schema_area,
@@ -386,7 +385,6 @@ class Writer:
             logs=self._logs,
             stripe_rows=self._stripe_rows,
             batch_records=self._batch_records if self._batches is not None else None,
-            statistics=statistics,
             key_values=self._key_values,
             settings=self._settings(),
             sort_order=build_sort_order(self._sort_ordinals, self.options.sort_keys),
@@ -403,7 +401,7 @@ class Writer:
             columns_with_data=frozenset(
                 ordinal for ordinal, log in enumerate(self._logs) if log.has_data
             ),
-            statistics={path: found for each in statistics for path, found in each.items()},
+            statistics=all_statistics(self._logs),
             batch=self._batches.range if self._batches is not None else None,
             sort_order=self.options.sort_keys,
         )

@@ -189,8 +189,8 @@ def _record(size: int, rows: int, low: int, high: int, *, null_count: int) -> Ch
         minimum=INT64_MAX,
         maximum=INT64_MIN,
         null_count=null_count,
-        page_sizes=[size],
-        page_rows=[rows],
-        page_mins=[low],
-        page_maxs=[high],
+        page_sizes=(size,),
+        page_rows=(rows,),
+        page_mins=(low,),
+        page_maxs=(high,),
     )

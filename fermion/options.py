@@ -13,7 +13,10 @@ from fermion.layout import EDITIONS, EncodingId
 Profile = Literal["balanced", "compact", "fast", "random"]
 PROFILES: tuple[Profile, ...] = ("balanced", "compact", "fast", "random")
 
-MIB = 1024 * 1024
+KIB, MIB = 1024, 1024 * 1024
+STRIPE_BYTES, WIDE_STRIPE_BYTES_MAX = 128 * MIB, 512 * MIB
+STRIPE_BYTES_PER_COLUMN = 32 * KIB
+"""Chunks of much less are more metadata, requests and dictionaries for the same values."""
 
 _Options = TypeVar("_Options", "WriteOptions", "ReadOptions")
 
@@ -47,7 +50,8 @@ class WriteOptions:
         ``balanced`` (size and speed), ``compact`` (size), ``fast`` (no entropy coding),
         ``random`` (small blocks for point reads).
     stripe_bytes, stripe_rows
-        A stripe closes at the first of: raw Arrow bytes (2 GiB at most), rows.
+        A stripe closes at the first of: raw Arrow bytes (2 GiB at most), rows. ``stripe_bytes``
+        None: 128 MiB, for wide files 32 KiB a column, up to 512 MiB (`stripe_bytes_for`).
     block_bytes
         Size of the blocks that the storage cuts files into, such as those of HDFS: a stripe that
         would cross the end of one starts in the next, where that wastes 5 % of a block at most.
@@ -114,7 +118,7 @@ class WriteOptions:
     """
 
     profile: Profile = "balanced"
-    stripe_bytes: int = 128 * MIB
+    stripe_bytes: int | None = None
     stripe_rows: int = 1024 * 1024
     block_bytes: int | None = None
     page_bytes: int = 512 * 1024
@@ -186,6 +190,13 @@ class WriteOptions:
                 f"{wanted}: edition {self.edition!r} lacks the encoding {encoding.name.lower()}; "
                 f"expected an edition that has it: {', '.join(map(repr, known))}"
             )
+
+    def stripe_bytes_for(self, num_columns: int) -> int:
+        """Raw bytes at which a stripe of so many top-level columns closes."""
+        if self.stripe_bytes is not None:
+            return self.stripe_bytes
+        wanted = max(STRIPE_BYTES, STRIPE_BYTES_PER_COLUMN * num_columns)
+        return min(wanted, WIDE_STRIPE_BYTES_MAX)
 
     @property
     def sort_keys(self) -> tuple[SortKey, ...]:

@@ -6,7 +6,7 @@ minimum and as +0.0 in a maximum.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -331,6 +331,28 @@ def merge_columns(parts: Sequence[ColumnStatistics]) -> ColumnStatistics:
         rows=sum(part.rows for part in parts),
         order=parts[0].order,
     )
+
+
+class MergedStatistics(Mapping[tuple[str, ...], ColumnStatistics]):
+    """Statistics of leaves by their paths, merged from those of runs of rows when asked for.
+
+    A wide file has far more columns than anybody asks for.
+    """
+
+    def __init__(self, parts: Mapping[tuple[str, ...], Sequence[ColumnStatistics]]) -> None:
+        self._parts = parts
+
+    def __getitem__(self, path: tuple[str, ...]) -> ColumnStatistics:
+        return merge_columns(self._parts[path])
+
+    def __iter__(self) -> Iterator[tuple[str, ...]]:
+        return iter(self._parts)
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __repr__(self) -> str:
+        return f"<statistics of {len(self)} leaves>"
 
 
 def _merged(

@@ -306,7 +306,8 @@ class DataWriter:
     def _wait(self, file: _OpenFile, rows: int, raw_bytes: int) -> None:
         """Count the rows that a file keeps in memory: those of the stripe it has not finished."""
         stripe = self._options
-        file.waiting_bytes = (file.waiting_bytes + raw_bytes) % stripe.stripe_bytes
+        stripe_bytes = stripe.stripe_bytes_for(len(self._arrow))
+        file.waiting_bytes = (file.waiting_bytes + raw_bytes) % stripe_bytes
         file.waiting_rows += rows
         if file.waiting_rows >= stripe.stripe_rows:
             file.waiting_rows %= stripe.stripe_rows

@@ -16,7 +16,6 @@ cdef enum:
     FLAT_LINEAR_BINS = 256
     FLAT_LOG_BINS = 496
     FLAT_SAMPLE = 16
-    FLAT_EXPONENT_MAX = 15
     # Bytes that pcodec needs beside what entropy says: for tables, and for floats' powers of ten.
     FLAT_TABLES_BYTES = 96
     FLAT_FLOATS_BYTES = 256

@@ -1,14 +1,8 @@
 # Values of one flat column as the tree of a page, and their bounds; see flat_pages.pxi.
 
-from cython cimport floating
-
 cdef extern from "<math.h>" nogil:
     double fabs(double)
     double rint(double)
-
-cdef double[16] FLAT_POWERS
-for _decimals in range(16):
-    FLAT_POWERS[_decimals] = float(10**_decimals)
 
 
 cdef void _flat_bounds(
@@ -83,11 +77,11 @@ cdef int _flat_exponent(const floating* values, int64_t count) noexcept nogil:
     """The smallest power of ten that makes most of a sample integers, as `decimal_floats` does."""
     cdef int64_t step = max(count // FLAT_SAMPLE, 1), size = min(count, FLAT_SAMPLE), i
     cdef int exponent, best = 0, hits, most = -1
-    for exponent in range(FLAT_EXPONENT_MAX + 1):
+    for exponent in range(TREE_EXPONENT_MAX + 1):
         hits = 0
         for i in range(size):
             hits += <floating>(
-                rint(<double>values[i * step] * FLAT_POWERS[exponent]) / FLAT_POWERS[exponent]
+                rint(<double>values[i * step] * POWERS_OF_TEN[exponent]) / POWERS_OF_TEN[exponent]
             ) == values[i * step]
         if hits > most:
             best, most = exponent, hits
@@ -121,7 +115,7 @@ cdef bint _flat_floats(
     cdef uint8_t* page
     cdef uint8_t* node
     cdef uint8_t* stop
-    if exponent < 0 or not _flat_to_integers(values, count, FLAT_POWERS[exponent], work.wide):
+    if exponent < 0 or not _flat_to_integers(values, count, POWERS_OF_TEN[exponent], work.wide):
         return False
     _flat_bounds(values, bits, work, found)
     page = _flat_page(work, _bitpack_worst(count, 8) + 64)

@@ -5,6 +5,7 @@
 # where that fits, and everything that is not exactly as expected is left to the way around, which
 # either reads it or knows the words for what is wrong.
 
+from cython cimport floating
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.buffer cimport PyBUF_READ, PyBUF_WRITE
@@ -19,11 +20,17 @@ cdef int TREE_BITMAP = _EncodingId.BITMAP, TREE_FOR_BITPACK = _EncodingId.FOR_BI
 cdef int TREE_SPLIT_LENGTHS = _EncodingId.SPLIT_LENGTHS, TREE_NARROW = _EncodingId.NARROW
 cdef int TREE_DICTIONARY_LOCAL = _EncodingId.DICTIONARY_LOCAL
 cdef int TREE_BYTE_STREAM_SPLIT = _EncodingId.BYTE_STREAM_SPLIT
+cdef int TREE_ALP = _EncodingId.ALP
 cdef int TREE_CODEC_NONE = _Codec.NONE, TREE_CODEC_ZSTD = _Codec.ZSTD
 
 
 cdef enum:
     TREE_NODE_HEADER = 8
+    TREE_EXPONENT_MAX = 15
+
+cdef double[TREE_EXPONENT_MAX + 1] POWERS_OF_TEN
+for _exponent in range(TREE_EXPONENT_MAX + 1):
+    POWERS_OF_TEN[_exponent] = float(10**_exponent)
 
 
 cdef struct TreeNode:
@@ -148,6 +155,8 @@ cdef bint _decode_node(
         return _decode_narrow(reader, node, width, count, out)
     if node.encoding == TREE_BYTE_STREAM_SPLIT:
         return _decode_byte_streams(reader, node, width, count, out)
+    if node.encoding == TREE_ALP:
+        return letter == c'f' and _decode_decimals(reader, node, width, count, out)
     return _ask_numbers(reader, node, letter, width, count, out)
 
 
@@ -226,6 +235,56 @@ cdef bint _decode_narrow(
         for word in range(1, width // 8):
             memcpy(out + i * width + 8 * word, &sign, 8)
     return True
+
+
+cdef bint _decode_decimals(
+    TreeReader* reader, TreeNode* node, int64_t width, int64_t count, uint8_t* out
+) noexcept nogil:
+    """Floats from integers, which are decoded in place where they are as wide."""
+    cdef int64_t size = node.stop - node.start, values, child, i, last = -1
+    cdef uint32_t exceptions, slot
+    cdef uint8_t* integers = out
+    cdef bint fine
+    if node.children != 1 or size < 8 or node.start[0] > TREE_EXPONENT_MAX:
+        return False
+    if node.start[1] != width or (width != 4 and width != 8):
+        return False
+    memcpy(&exceptions, node.start + 4, 4)
+    values = (8 + 4 * <int64_t>exceptions + 7) & ~<int64_t>7
+    child = values + ((exceptions * width + 7) & ~<int64_t>7)
+    if child > size:
+        return False
+    if width == 4:
+        integers = <uint8_t*>malloc(8 * count)
+        if integers is NULL:
+            return False
+    fine = _decode_numbers(
+        reader, node.start + child, node.stop, node.depth + 1, c'i', 8, count, integers
+    )
+    if fine and width == 4:
+        _divide(integers, count, POWERS_OF_TEN[node.start[0]], <float*>out)
+    elif fine:
+        _divide(integers, count, POWERS_OF_TEN[node.start[0]], <double*>out)
+    if width == 4:
+        free(integers)
+    for i in range(exceptions if fine else 0):
+        memcpy(&slot, node.start + 8 + 4 * i, 4)
+        if slot >= count or slot <= last:
+            return False
+        memcpy(out + slot * width, node.start + values + i * width, width)
+        last = slot
+    return fine
+
+
+cdef void _divide(
+    const uint8_t* integers, int64_t count, double power, floating* out
+) noexcept nogil:
+    cdef int64_t i, whole
+    cdef floating value
+    for i in range(count):
+        memcpy(&whole, integers + 8 * i, 8)
+        value = <floating>(<double>whole / power)
+        memcpy(out + i, &value, sizeof(floating))
 
 
 cdef bint _decode_byte_streams(

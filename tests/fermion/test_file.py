@@ -243,6 +243,28 @@ def test_ten_thousand_null_columns_cost_eight_bytes_and_their_name_each():
         assert file.io_stats == before
 
 
+@pytest.mark.parametrize(
+    ("columns", "mib"), [(1, 128), (4_096, 128), (8_192, 256), (16_384, 512), (100_000, 512)]
+)
+def test_stripes_of_wide_files_are_larger(columns, mib):
+    """32 KiB a column, between 128 and 512 MiB; what is asked for counts as it is."""
+    assert fermion.WriteOptions().stripe_bytes_for(columns) == mib * 2**20
+    assert fermion.WriteOptions(stripe_bytes=1_000).stripe_bytes_for(columns) == 1_000
+
+
+def test_a_writer_closes_stripes_by_the_number_of_columns(monkeypatch):
+    """The same bytes of rows: one stripe of ten columns, ten stripes of one."""
+    monkeypatch.setattr("fermion.options.STRIPE_BYTES", 800)
+    monkeypatch.setattr("fermion.options.STRIPE_BYTES_PER_COLUMN", 800)
+    monkeypatch.setattr("fermion.options.WIDE_STRIPE_BYTES_MAX", 8_000)
+    one = pa.table({"a": np.arange(1_000)})
+    ten = pa.table({f"c{place}": np.arange(100) for place in range(10)})
+    for table, stripes in ((one, 10), (ten, 1)):
+        with fermion.open(stored(table)) as file:
+            assert len(file.stripe_rows) == stripes
+            assert_logically_equal(file.read(), table)
+
+
 @pytest.mark.parametrize("limit", ["STRIPE_BYTES_MAX", "CHUNK_SLOTS_MAX"])
 def test_a_stripe_closes_before_its_chunks_pass_what_the_format_allows(monkeypatch, limit):
     """Whatever the options say; the limits are lowered."""

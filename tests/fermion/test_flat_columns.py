@@ -84,6 +84,63 @@ def test_forced_encodings_of_numbers_are_read_both_ways(encoding: str, nulls: fl
     assert_logically_equal(around(data), table)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("nulls", [0.0, 0.3])
+def test_decimals_are_read_by_the_kernels_alone(
+    dtype: type, nulls: float, monkeypatch: pytest.MonkeyPatch
+):
+    """Bit by bit, with exceptions (-0.0, NaN, infinities) and without; Python is not asked."""
+    random = np.random.default_rng(5)
+    exact = np.round(random.normal(20, 9, ROWS), 2).astype(dtype)
+    other = exact.copy()
+    other[::40] = np.tile([np.nan, -0.0, np.inf, -np.inf, 1 / 3], 3).astype(dtype)
+    mask = random.random(ROWS) < nulls
+    table = pa.table({"exact": pa.array(exact, mask=mask), "other": pa.array(other, mask=mask)})
+    data = written(table, WriteOptions(encodings=dict.fromkeys(table.column_names, "alp")))
+    expected = around(data)
+    assert_logically_equal(expected, table)
+    monkeypatch.setattr(flat_columns, "decode_numbers", None)
+    monkeypatch.setattr("fermion.stripe_reader.read_columns", None)
+    with fermion.open(data) as file:
+        found = file.read()
+    for name in table.column_names:
+        bits = [
+            np.asarray(each[name].drop_null()).view(f"u{exact.itemsize}") for each in (found, table)
+        ]
+        assert (bits[0] == bits[1]).all()
+    assert_logically_equal(found, expected)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_damaged_decimals_are_told_in_the_same_words_both_ways(seed: int):
+    """Nothing but the tree's own checks, as the file has no checksums."""
+    random = np.random.default_rng(seed)
+    values = np.round(random.normal(90, 9, 64), 1)
+    values[1::20] = np.nan
+    options = WriteOptions(checksum="none", encodings={"x": "alp"})
+    data = bytearray(written(pa.table({"x": values}), options))
+    with fermion.open(bytes(data)) as file:
+        (chunk,) = file.column("x").streams[1].chunks
+    at = chunk.offset + int(random.integers(16, chunk.length))  # after the page's header
+    data[at] ^= 1 << int(random.integers(0, 8))
+
+    def outcome(read) -> object:
+        try:
+            return read()
+        except FermionError as error:
+            return type(error), str(error)
+
+    def direct() -> pa.Table:
+        with fermion.open(bytes(data)) as file:
+            return file.read()
+
+    first, second = outcome(direct), outcome(lambda: around(bytes(data)))
+    if isinstance(first, pa.Table):
+        assert_logically_equal(first, second)
+    else:
+        assert first == second
+
+
 def test_a_wide_file_takes_one_decoding_call_for_many_columns(monkeypatch: pytest.MonkeyPatch):
     """Counts calls of the kernels for a full read of 1,000 columns in one stripe."""
     table, calls = wide(1_000), []
