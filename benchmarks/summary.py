@@ -15,12 +15,14 @@ from benchmarks.report import figure
 
 PAGE = PROJECT / "docs" / "performance.md"
 RESULTS = PROJECT / "benchmarks" / "results"
+SPARK = "spark"
+"""Its question is run by itself: it takes a quarter of an hour, and memory for a JVM."""
 BEGIN, END = "<!-- results -->\n", "<!-- end of results -->\n"
 
 
 def load(folder: Path = RESULTS) -> list[dict[str, Any]]:
     """The stored results, in the order of the questions."""
-    files = [folder / f"{name}.json" for name in QUESTIONS]
+    files = [folder / f"{name}.json" for name in (*QUESTIONS, SPARK)]
     return [json.loads(file.read_text()) for file in files if file.exists()]
 
 
