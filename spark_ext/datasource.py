@@ -28,8 +28,9 @@ from pyspark.sql.types import StructType
 from fermion.errors import InvalidArgumentError
 from fermion_table import Scan, SchemaMerge, Split, Table, WriterMessage
 from spark_ext.errors import UnsupportedBySpark
+from spark_ext.exchange import bare_rows
 from spark_ext.finished_tasks import delete_files
-from spark_ext.reading import ReadTask, column_paths, scan_of, tasks_of
+from spark_ext.reading import ReadTask, column_paths, rows_alone, scan_of, tasks_of
 from spark_ext.source_options import SourceOptions, parse_options
 from spark_ext.streaming import FermionStreamReader, FermionStreamWriter
 from spark_ext.types import exchange_schema, spark_schema
@@ -111,6 +112,13 @@ class SplitsPartition(InputPartition):
     value: list[Split]
 
 
+@dataclass(slots=True)
+class RowsPartition(InputPartition):
+    """So many rows without columns."""
+
+    value: int
+
+
 class FermionReader(DataSourceReader):
     """Plans on the driver, reads in tasks.
 
@@ -135,10 +143,15 @@ class FermionReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """A partition for each task."""
         assert self._scan is not None
+        rows = rows_alone(self._scan)
+        if rows is not None:
+            return [RowsPartition(rows)]
         return [SplitsPartition(part) for part in tasks_of(self._scan.plan().splits, TASKS_MIN)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         """The rows of a partition."""
+        if isinstance(partition, RowsPartition):
+            return bare_rows(partition.value)
         return self._read.read(partition.value or [])
 
     def __getstate__(self) -> dict[str, Any]:

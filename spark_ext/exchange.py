@@ -15,6 +15,9 @@ import pyarrow.types as pat
 
 from spark_ext.errors import ConversionError
 
+BARE_BATCH_ROWS = 1024 * 1024
+"""Rows of a batch without columns."""
+
 _INT32_MAX = np.iinfo(np.int32).max
 
 
@@ -60,10 +63,19 @@ def convert_batch(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
         except _TooLong as error:
             raise _TooLong(f"column {field.name!r}: {error}") from error
     if not columns:
-        # Without columns only a struct carries the number of rows.
-        empty = pa.array([{}] * batch.num_rows, pa.struct([]))
-        return pa.RecordBatch.from_struct_array(empty)
+        return _bare_batch(batch.num_rows)
     return pa.RecordBatch.from_arrays(columns, schema=target)
+
+
+def bare_rows(rows: int) -> Iterator[pa.RecordBatch]:
+    """So many rows without columns, as batches."""
+    for start in range(0, rows, BARE_BATCH_ROWS):
+        yield _bare_batch(min(BARE_BATCH_ROWS, rows - start))
+
+
+def _bare_batch(rows: int) -> pa.RecordBatch:
+    # Without columns only a struct carries the number of rows.
+    return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows, [None]))
 
 
 def convert(array: pa.Array, target: pa.DataType) -> pa.Array:

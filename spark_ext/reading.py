@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql import types as st
 
 from fermion_table import Scan, ScanPlan, Split, SplitReader, Table
 from spark_ext.exchange import convert_batches
@@ -22,8 +22,10 @@ from spark_ext.types import TIME_SETTING, exchange_schema, spark_schema
 TASK_BYTES = 128 * 1024 * 1024
 """Bytes of files that one task reads, about; opening one counts as `OPEN_COST_BYTES`."""
 OPEN_COST_BYTES = 4 * 1024 * 1024
+RANGE_TASK_ROWS = 256 * 1024 * 1024
+"""Rows without columns that one task counts: Spark makes those itself."""
 
-_SPLITS = "splits binary"
+_SPLITS = st.StructType([st.StructField("splits", st.BinaryType())])
 
 
 class Sized(Protocol):
@@ -63,7 +65,8 @@ def read_table(
     path
         The table.
     columns, filter, snapshot_id, tag, as_of, batch_id, branch
-        As for `fermion_table.Table.scan`.
+        As for `fermion_table.Table.scan`. Without columns and filter (``columns=[]``) the frame
+        has the number of rows, and no file is opened to count them.
     storage_options
         For fsspec.
 
@@ -98,13 +101,29 @@ def read_table(
         time_enabled=spark.conf.get(TIME_SETTING, "false") == "true",
         where=f"table {os.fspath(path)}",
     )
+    rows = rows_alone(scan)
+    if rows is not None:
+        return spark.range(0, rows, 1, 1 + rows // RANGE_TASK_ROWS).select()
     read = ReadTask(scan.reader, exchange_schema(schema))
-    context = spark.sparkContext
-    parts = tasks_of(scan.plan().splits, context.defaultParallelism)
-    # An RDD rather than a local relation: of that Spark would know the few bytes of the splits,
-    # and broadcast the table in every join.
+    parts = tasks_of(scan.plan().splits, spark.sparkContext.defaultParallelism)
+    return _splits_frame(spark, parts).mapInArrow(read, schema)
+
+
+def _splits_frame(spark: SparkSession, parts: Sequence[list[Split]]) -> DataFrame:
+    """A row, pickled, for each task, in a partition of its own.
+
+    An RDD rather than a local relation: of that Spark would know the few bytes of the splits, and
+    broadcast the table in every join. ``createDataFrame`` makes the same of an RDD, but has a
+    Python worker look at every row first.
+    """
+    context: Any = spark.sparkContext
     rows = context.parallelize([(pickle.dumps(part),) for part in parts], max(1, len(parts)))
-    return spark.createDataFrame(rows, _SPLITS).mapInArrow(read, schema)
+    python = context._jvm.SerDeUtil
+    java = python.toJavaArray(python.pythonToJava(rows._jrdd, True))
+    session: Any = spark._jsparkSession  # type: ignore[attr-defined]
+    frame = DataFrame(session.applySchemaToPythonRDD(java.rdd(), _SPLITS.json()), spark)
+    # Of one partition Spark knows that nothing has to be shuffled, once it is told.
+    return frame.coalesce(1) if len(parts) < 2 else frame
 
 
 def scan_of(options: SourceOptions) -> Scan:
@@ -129,11 +148,21 @@ def scan_of(options: SourceOptions) -> Scan:
     )
 
 
-def column_paths(schema: StructType) -> list[tuple[str, ...]]:
+def rows_alone(scan: Scan) -> int | None:
+    """How many rows a scan has that asks for nothing else: no column, no filter.
+
+    Metadata say it, and no task has to open a file. None if the scan asks for more.
+    """
+    if len(scan.schema) or scan.filter is not None:
+        return None
+    return scan.plan().rows
+
+
+def column_paths(schema: st.StructType) -> list[tuple[str, ...]]:
     """The columns of a Spark schema as a scan takes them: paths to the fields within structs."""
     paths: list[tuple[str, ...]] = []
     for field in schema:
-        below = column_paths(field.dataType) if isinstance(field.dataType, StructType) else []
+        below = column_paths(field.dataType) if isinstance(field.dataType, st.StructType) else []
         paths += [(field.name, *path) for path in below] or [(field.name,)]
     return paths
 

@@ -51,6 +51,11 @@ def ids(frame) -> list[int]:
     return sorted(row.id for row in frame.collect())
 
 
+def test_one_task_counts_rows_alone(spark, path):
+    frame = spark.read.format("fermion").option("columns", "[]").load(path)
+    assert (frame.columns, frame.rdd.getNumPartitions(), frame.count()) == ([], 1, 30)
+
+
 def test_spark_finds_the_format_without_being_told(spark, path):
     """Nobody called `register` before: the module `pyspark_fermion` is enough."""
     frame = spark.read.format("fermion").load(path)

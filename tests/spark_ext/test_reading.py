@@ -52,6 +52,10 @@ def ids(frame) -> list[int]:
     return sorted(row.id for row in frame.collect())
 
 
+def plan(frame) -> str:
+    return frame._jdf.queryExecution().executedPlan().toString()
+
+
 def test_every_row_and_value_arrives(spark, path):
     frame = spark_ext.read_table(spark, path)
     assert frame.schema.simpleString() == (
@@ -72,6 +76,30 @@ def test_no_columns_still_have_rows(spark, path):
     frame = spark_ext.read_table(spark, path, columns=[], filter="id >= 25")
     assert frame.columns == []
     assert frame.count() == 5
+
+
+def test_rows_alone_are_counted_without_a_task_of_python(spark, path, tmp_path):
+    """Spark's plan of such a frame has no Python in it; rows that are gone do not count."""
+    frame = spark_ext.read_table(spark, path, columns=[])
+    assert (frame.columns, frame.count(), len(frame.collect())) == ([], 30, 30)
+    assert "MapInArrow" not in plan(frame) and "MapInArrow" in plan(
+        spark_ext.read_table(spark, path, columns=[], filter="id > 3")
+    )
+    table = Table.create(tmp_path / "table", SCHEMA)
+    assert spark_ext.read_table(spark, tmp_path / "table", columns=[]).count() == 0
+    table.append(rows(0, 10))
+    table.delete("id IN (3, 4)")
+    assert spark_ext.read_table(spark, tmp_path / "table", columns=[]).count() == 8
+
+
+def test_what_one_task_reads_is_not_shuffled(spark, path, tmp_path):
+    """Spark's plan of a sum has no exchange, and the sum is right; of no rows at all too."""
+    total = spark_ext.read_table(spark, path, columns=["id"], snapshot_id=1).groupBy().sum()
+    assert "Exchange" not in plan(total)
+    assert total.collect()[0][0] == sum(range(10))
+    Table.create(tmp_path / "table", SCHEMA)
+    total = spark_ext.read_table(spark, tmp_path / "table", columns=["id"]).groupBy().sum()
+    assert total.collect()[0][0] is None
 
 
 def test_a_filter_is_exact_and_files_it_rules_out_are_not_read(spark, path):
