@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -17,7 +17,7 @@ from maintenance_setups import (
     schema_paths,
 )
 
-from fermion_table import hints, merge
+from fermion_table import hints
 from fermion_table.commit import commit
 from fermion_table.commit_request import CommitRequest
 from fermion_table.errors import VersionNotFound
@@ -37,12 +37,7 @@ from fermion_table.storage import AtomicStore
 from fermion_table.testing import MemoryStore, WrappedStore
 from fermion_table.verify import verify
 
-
-@pytest.fixture(autouse=True, scope="module")
-def small_tail() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(merge, "TAIL_ENTRIES_MAX", 3)
-        yield
+pytestmark = pytest.mark.usefixtures("small_tail")
 
 
 @pytest.fixture

@@ -21,7 +21,6 @@ from maintenance_setups import (
 )
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import merge
 from fermion_table.commit import commit
 from fermion_table.commit_request import CommitRequest, NewSchema
 from fermion_table.errors import CorruptMetadata, TableNotFound, VersionNotFound
@@ -49,12 +48,7 @@ from fermion_table.storage import StoredObject
 from fermion_table.testing import Crash, CrashingStore, MemoryStore, made_up_entry
 from fermion_table.verify import verify
 
-
-@pytest.fixture(autouse=True, scope="module")
-def small_tail() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(merge, "TAIL_ENTRIES_MAX", 3)
-        yield
+pytestmark = pytest.mark.usefixtures("small_tail")
 
 
 @pytest.fixture

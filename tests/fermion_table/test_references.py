@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import history, merge
+from fermion_table import history
 from fermion_table.commit import commit, create_table
 from fermion_table.commit_request import CommitRequest, NewSchema
 from fermion_table.errors import CommitConflict, CorruptMetadata, VersionNotFound
@@ -32,12 +31,7 @@ from fermion_table.storage import AtomicStore
 from fermion_table.testing import Crash, CrashingStore, MemoryStore, made_up_entry
 from fermion_table.verify import verify
 
-
-@pytest.fixture(autouse=True, scope="module")
-def small_tail() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(merge, "TAIL_ENTRIES_MAX", 3)
-        yield
+pytestmark = pytest.mark.usefixtures("small_tail")
 
 
 @pytest.fixture

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from fermion_table import merge
 from fermion_table.commit import commit, create_table
 from fermion_table.commit_request import CommitRequest, NewSchema
 from fermion_table.errors import TableError, TableNotFound
@@ -22,12 +20,7 @@ from fermion_table.snapshot import encode_snapshot
 from fermion_table.testing import MemoryStore, made_up_entry
 from fermion_table.verify import verify
 
-
-@pytest.fixture(autouse=True, scope="module")
-def small_tail() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(merge, "TAIL_ENTRIES_MAX", 3)
-        yield
+pytestmark = pytest.mark.usefixtures("small_tail")
 
 
 @pytest.fixture
