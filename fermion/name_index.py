@@ -26,6 +26,8 @@ from fermion.errors import InvalidFileError
 from fermion.layout import NAME_INDEX_HEADER, RESTART_INTERVAL
 
 FIRST_NAME_BYTES = 512
+GROUPS_KEPT_MAX = 64
+"""Groups whose names stay decoded; names that are asked for one by one often share some."""
 
 _HEADER = struct.Struct("<IIII")
 assert _HEADER.size == NAME_INDEX_HEADER.itemsize
@@ -111,6 +113,7 @@ class NameIndex:
         if (np.diff(self._bounds) <= 0).any():
             raise self._invalid(f"its {self._restarts} groups do not follow each other")
         self._first_names: dict[int, bytes] = {}
+        self._groups: dict[int, list[tuple[bytes, int]]] = {}
 
     def _invalid(self, what: str) -> InvalidFileError:
         return InvalidFileError(f"{self._where}: name index: {what}")
@@ -127,7 +130,7 @@ class NameIndex:
                 high = middle
         found: list[int] = []
         for group in range(max(low - 1, 0), self._restarts):
-            entries = self._group(group, self._interval)
+            entries = self._whole_group(group)
             found += [ordinal for entry, ordinal in entries if entry == wanted]
             if entries[-1][0] > wanted:
                 break
@@ -154,6 +157,14 @@ class NameIndex:
         if name is None:
             name = self._first_names[group] = self._group(group, 1)[0][0]
         return name
+
+    def _whole_group(self, group: int) -> list[tuple[bytes, int]]:
+        entries = self._groups.get(group)
+        if entries is None:
+            entries = self._group(group, self._interval)
+            if len(self._groups) < GROUPS_KEPT_MAX:
+                self._groups[group] = entries
+        return entries
 
     def _group(self, group: int, limit: int) -> list[tuple[bytes, int]]:
         start, stop = int(self._bounds[group]), int(self._bounds[group + 1])

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -285,14 +286,20 @@ class SchemaArea:
         parts = [self._view(self._ids_offset + width * each, width) for each in ordinals]
         return np.array([int.from_bytes(part, "little") for part in parts], np.int64)
 
-    def _ids_from_runs(self, ordinals: Sequence[int] | None) -> np.ndarray:
+    @cached_property
+    def _shape_runs(self) -> tuple[np.ndarray, np.ndarray]:
+        """First columns and shapes of the runs."""
         data = self._view(self._ids_offset, SHAPE_RUN.itemsize * self._runs)
         runs = np.frombuffer(data, SHAPE_RUN)
         starts = runs["start"].astype(np.int64)
         if not len(starts) or starts[0] != 0 or (np.diff(starts) <= 0).any():
             raise self._invalid("runs of shapes do not start at 0 and grow")
+        return starts, runs["shape"].astype(np.int64)
+
+    def _ids_from_runs(self, ordinals: Sequence[int] | None) -> np.ndarray:
+        starts, shapes = self._shape_runs
         wanted = np.arange(self._columns) if ordinals is None else np.asarray(ordinals)
-        return runs["shape"][np.searchsorted(starts, wanted, side="right") - 1].astype(np.int64)
+        return shapes[np.searchsorted(starts, wanted, side="right") - 1]
 
     def shape(self, shape_id: int) -> pa.Field:
         """A field without a name."""

@@ -49,6 +49,10 @@ class FileColumns(Protocol):
     def __len__(self) -> int:
         """How many there are."""
 
+    def prepare(self, field_ids: Collection[int]) -> None:
+        """Read in one go what a plan with a filter asks for: `PLANNED_WITH_FILTER`, and of the
+        fields that the filter reads `has_column` and `bounds`."""
+
     def numbers(self, name: str) -> Numbers:
         """A number of each file: one of `NUMBERS`."""
 
@@ -88,6 +92,15 @@ NUMBERS: dict[str, Callable[[Entry], int | None]] = {
 }
 """What `FileColumns.numbers` knows, and where an entry has it."""
 
+PLANNED_WITH_FILTER = ("schema_id", "rows")
+"""Those that a plan of a scan with a filter asks for, of every file."""
+PLANNED = ("schema_id", "rows", "delete_rows", "size")
+"""Those that the plan of any scan asks for, of the files that are left."""
+ORDERING = ("sequence_start", "sequence_offset", "row_id_base", "row_offset", "added_snapshot")
+"""Those that tell the order of files."""
+BATCH_BOUNDS = ("batch.min", "batch.max")
+"""Those that tell which batches files have."""
+
 
 class ListedFiles:
     """Entries in memory as `FileColumns`; columns are made when asked for, and kept."""
@@ -98,6 +111,9 @@ class ListedFiles:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def prepare(self, field_ids: Collection[int]) -> None:
+        """See `FileColumns`; all is here."""
 
     def numbers(self, name: str) -> Numbers:
         """See `FileColumns`."""

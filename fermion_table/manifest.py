@@ -27,7 +27,7 @@ Source = Literal["append", "compact", "import", "clone"]
 ManifestKind = Literal["loose", "packed"]
 
 
-class FieldStatistics(msgspec.Struct, frozen=True, array_like=True):
+class FieldStatistics(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Statistics of one field in one data file; in JSON ``[min, max, null_count, flags]``.
 
     Attributes
@@ -46,7 +46,7 @@ class FieldStatistics(msgspec.Struct, frozen=True, array_like=True):
     flags: Natural = 0
 
 
-class BatchRange(msgspec.Struct, frozen=True, omit_defaults=True):
+class BatchRange(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The batch ids of a file written in batch mode.
 
     Attributes
@@ -65,7 +65,7 @@ class BatchRange(msgspec.Struct, frozen=True, omit_defaults=True):
     sorted: bool = False
 
 
-class DeletionVector(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class DeletionVector(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Where the deleted row positions of a data file are stored.
 
     Attributes
@@ -87,7 +87,7 @@ class DeletionVector(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     hash: str = ""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One data file.
 
     Attributes

@@ -197,7 +197,8 @@ def open_packed(store: AtomicStore, reference: ManifestReference) -> fermion.Fer
     """
     path, size = reference.path, reference.size
     if size <= WHOLE_BYTES_MAX:
-        return fermion.open(memoryview(read_stored(store, path, reference.hash, size)))
+        data = memoryview(read_stored(store, path, reference.hash, size))
+        return fermion.open(data, options=fermion.ReadOptions(threads=1))
     try:
         found = store.size(path)
         if found != size:

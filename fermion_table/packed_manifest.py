@@ -37,7 +37,16 @@ import pyarrow.compute as pc
 import fermion
 from fermion.errors import FermionError
 from fermion_table.errors import CorruptMetadata
-from fermion_table.file_columns import NUMBERS, FieldBounds, Numbers, Partition
+from fermion_table.file_columns import (
+    BATCH_BOUNDS,
+    NUMBERS,
+    ORDERING,
+    PLANNED,
+    PLANNED_WITH_FILTER,
+    FieldBounds,
+    Numbers,
+    Partition,
+)
 from fermion_table.manifest import (
     BatchRange,
     DeletionVector,
@@ -64,6 +73,10 @@ _JSON: dict[str, Any] = {
     "deletion_vector": DeletionVector,
     "unknown": dict[str, Any],
 }
+_DESCRIBING = (*_TEXTS, *_INTEGERS, *(f"batch.{name}" for name in _BATCH), *_JSON)
+"""All columns but statistics."""
+MANY_FILES = 4096
+"""In manifests of more files a column costs more than another look at the manifest."""
 _INT64 = range(-(2**63), 2**63)
 _PLAIN = Entry(size=0, rows=0)
 
@@ -201,7 +214,7 @@ class PackedFiles:
             raise CorruptMetadata(self._path, f"{self._count} entries", f"{file.num_rows}")
         return file
 
-    def _read(self, names: Sequence[str], ordinals: np.ndarray | None = None) -> pa.Table:
+    def _read(self, names: Iterable[str], ordinals: np.ndarray | None = None) -> pa.Table:
         """Columns that are there, whole or at some ordinals."""
         wanted = [(name,) for name in names if self._has(name)]
         try:
@@ -211,20 +224,38 @@ class PackedFiles:
         except FermionError as error:
             raise CorruptMetadata(self._path, "a sound Fermion file", str(error)) from error
 
-    def _columns(self, names: Sequence[str]) -> list[Numbers]:
+    def _columns(self, names: Sequence[str], texts: Sequence[str] = ()) -> list[Numbers]:
+        """Columns of numbers; those not known yet are read together, and with them some texts."""
         found = {name: shared_cache.get((self._hash, name)) for name in names}
         missing = [name for name, numbers in found.items() if numbers is None]
-        if missing:
-            table = self._read(missing)
+        texts = [name for name in texts if shared_cache.get(self._dictionary_key(name)) is None]
+        if missing or texts:
+            table = self._read([*missing, *texts])
             for name in missing:
                 found[name] = _numbers(table, name, self._count)
                 shared_cache.put((self._hash, name), found[name], 9 * self._count)
+            for name in texts:
+                self._keep_dictionary(name, table)
         return [found[name] for name in names]
+
+    def prepare(self, field_ids: Collection[int]) -> None:
+        """See `FileColumns`."""
+        # Of many files a filter often leaves none, about which no more is asked.
+        names = list(PLANNED if self._count <= MANY_FILES else PLANNED_WITH_FILTER)
+        for field_id in field_ids:
+            if self._has(f"stats.{field_id}.flags"):
+                names += [f"stats.{field_id}.{name}" for name in STATISTICS]
+        self._columns(names, ["columns"] if field_ids else [])
 
     def numbers(self, name: str) -> Numbers:
         """See `FileColumns`."""
         assert name in NUMBERS
-        return self._columns([name])[0]
+        found: Numbers | None = shared_cache.get((self._hash, name))
+        if found is None:
+            groups = (PLANNED, ORDERING, BATCH_BOUNDS, (name,))
+            together = next(each for each in groups if name in each)
+            found = self._columns(together)[together.index(name)]
+        return found
 
     def partitions(self) -> tuple[np.ndarray, list[Partition]]:
         """See `FileColumns`."""
@@ -242,20 +273,28 @@ class PackedFiles:
         ]
         return np.array(has, bool)[codes]
 
+    def _dictionary_key(self, name: str) -> tuple[str, str, str]:
+        return self._hash, name, "dictionary"
+
     def _dictionary(self, name: str) -> tuple[np.ndarray, list[str | None]]:
         """A code for each file, and the text of each code."""
-        key = self._hash, name, "dictionary"
-        found: tuple[np.ndarray, list[str | None]] | None = shared_cache.get(key)
-        if found is None:
-            if not self._has(name):
-                found = np.zeros(self._count, np.int64), [None]
-            else:
-                column = self._read([name]).column(0).combine_chunks()
-                encoded = column.dictionary_encode(null_encoding="encode")
-                codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-                found = codes, encoded.dictionary.to_pylist()
-            shared_cache.put(key, found, 8 * self._count + 100 * len(found[1]))
-        return found
+        found: tuple[np.ndarray, list[str | None]] | None = shared_cache.get(
+            self._dictionary_key(name)
+        )
+        return found or self._keep_dictionary(name, self._read([name]))
+
+    def _keep_dictionary(self, name: str, table: pa.Table) -> tuple[np.ndarray, list[str | None]]:
+        """The same of a column that was read just now, if it is there."""
+        codes: np.ndarray = np.zeros(self._count, np.int64)
+        texts: list[str | None] = [None]
+        if name in table.column_names:
+            column = table.column(name).combine_chunks()
+            encoded = column.dictionary_encode(null_encoding="encode")
+            codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+            texts = encoded.dictionary.to_pylist()
+        size = 8 * self._count + 100 * len(texts)
+        shared_cache.put(self._dictionary_key(name), (codes, texts), size)
+        return codes, texts
 
     def bounds(self, field_id: int) -> FieldBounds | None:
         """See `FileColumns`."""
@@ -267,11 +306,27 @@ class PackedFiles:
         """See `FileColumns`."""
         if not len(ordinals):
             return []
-        names = [*_TEXTS, *_INTEGERS, *(f"batch.{name}" for name in _BATCH), *_JSON]
-        if statistics:
-            names += sorted(name for name in self._names if name.startswith("stats."))
-        table = self._read(names, ordinals)
-        return _entries(table, len(ordinals))
+        if not statistics:
+            return _entries(self._described(ordinals), len(ordinals))
+        names = [*_DESCRIBING, *sorted(name for name in self._names if name.startswith("stats."))]
+        return _entries(self._read(names, ordinals), len(ordinals))
+
+    def _described(self, ordinals: np.ndarray) -> pa.Table:
+        """The columns of some entries without statistics.
+
+        The first time only those entries are decoded. Whoever asks again is likely to go on
+        asking, for others: then all are, and kept.
+        """
+        key = self._hash, "entries"
+        known: pa.Table | None = shared_cache.get(key)
+        if known is None:
+            asked = self._hash, "entries were asked for"
+            if shared_cache.get(asked) is None:
+                shared_cache.put(asked, True, 100)
+                return self._read(_DESCRIBING, ordinals)
+            known = self._read(_DESCRIBING).combine_chunks()
+            shared_cache.put(key, known, known.nbytes)
+        return known.take(ordinals) if len(ordinals) < self._count else known
 
     def table(self, ordinals: np.ndarray) -> pa.Table:
         """All columns of some files, those that this version does not know included."""

@@ -220,6 +220,10 @@ def prune_parts(
     inside = sum(map(len, kept))
     if inside != total:
         steps.append(PruningStep("partitions", "files", total, inside, _names(schema)))
+    asked = _field_ids(schema, chosen)
+    for (files, _), each in zip(parts, kept, strict=True):
+        if len(each):
+            files.prepare(asked)
     kept = [
         _by_statistics(files, each, schemas, schema, chosen)
         for (files, _), each in zip(parts, kept, strict=True)
@@ -295,6 +299,13 @@ def _by_statistics(
         known, boundaries = _lookup(files, ordinals[places], schemas[schema_id], schema, chosen)
         kept[places] = places_that_may_match(chosen.expression, known, boundaries)
     return ordinals[kept]
+
+
+def _field_ids(schema: TableSchema, chosen: TableFilter) -> set[int]:
+    """The fields that a filter reads, and the columns they belong to."""
+    fields = queryable_fields(schema)
+    chains = [field_at(fields, path) for path in chosen.paths]
+    return {each.id for chain in chains if chain for each in (chain[0], chain[-1]) if each.id > 0}
 
 
 def _by_schema(files: FileColumns, ordinals: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:

@@ -16,7 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fermion
-from fermion_table import CorruptMetadata, Table, manifest_rewrite, manifest_store, merge
+from fermion_table import (
+    CorruptMetadata,
+    Table,
+    manifest_rewrite,
+    manifest_store,
+    merge,
+    packed_manifest,
+)
 from fermion_table.file_columns import NUMBERS, ListedFiles
 from fermion_table.manifest import (
     BatchRange,
@@ -117,7 +124,10 @@ def test_columns_say_what_the_entries_say(entries: list[Entry]) -> None:
     chosen = np.arange(0, len(entries), 2)
     assert files.entries(chosen) == listed.entries(chosen)
     bare = [msgspec.structs.replace(each, stats={}) for each in listed.entries(chosen)]
-    assert files.entries(chosen, statistics=False) == bare
+    for _ in range(3):  # some, then all and kept, then from what is kept
+        assert files.entries(chosen, statistics=False) == bare
+    everything = [msgspec.structs.replace(each, stats={}) for each in entries]
+    assert files.entries(np.arange(len(entries)), statistics=False) == everything
     unique = {entry.file: at for at, entry in enumerate(entries) if entry.file}
     found = files.find(list(unique))
     assert {file: entries[at].file for file, at in found.items()} == {file: file for file in unique}
@@ -222,6 +232,63 @@ def test_planning_reads_only_the_columns_of_the_predicate() -> None:
     read = file.io_stats.bytes_used
     assert files.bounds(7) is not None
     assert file.io_stats.bytes_used == read
+
+
+def counted(entries: list[Entry]) -> tuple[PackedFiles, list[int]]:
+    """Packed files, and a list that grows by the number of columns with each read of them."""
+    data, reads = encode_packed(entries), []
+
+    class Counted(fermion.FermionFile):
+        def read(self, columns: Any = None, **options: Any) -> pa.Table:
+            reads.append(len(columns))
+            return super().read(columns, **options)
+
+        def take(self, indices: Any, *, columns: Any = None) -> pa.Table:
+            reads.append(len(columns))
+            return super().take(indices, columns=columns)
+
+    shared_cache.clear()
+    return PackedFiles("m", "hash", len(entries), lambda: Counted(memoryview(data))), reads
+
+
+def test_what_a_plan_asks_for_is_read_in_one_go() -> None:
+    files, reads = counted(many(600))
+    files.prepare({7})
+    assert len(reads) == 1
+    assert files.bounds(7) is not None
+    assert files.has_column(7).all()
+    for name in ("schema_id", "rows", "delete_rows", "size"):
+        files.numbers(name)
+    assert len(reads) == 1
+    for name in ("sequence_start", "row_offset", "added_snapshot", "row_id_base"):
+        files.numbers(name)
+    assert len(reads) == 2
+    files.prepare({7})
+    files.prepare(set())
+    assert len(reads) == 2
+    files.prepare({8})
+    assert reads[2:] == [4]
+
+
+def test_of_many_files_those_that_a_filter_leaves_are_asked_for_their_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(packed_manifest, "MANY_FILES", 100)
+    files, reads = counted(many(600))
+    files.prepare({7})
+    assert files.numbers("rows").values.sum() == 6_000
+    assert len(reads) == 1
+    assert files.numbers("size").values.sum() == 600 * 601 / 2
+    assert len(reads) == 2
+
+
+def test_entries_that_are_asked_for_again_are_decoded_once() -> None:
+    """Lookups of single batches in a table that stays open."""
+    files, reads = counted(many(600))
+    for ordinal in range(5):
+        (entry,) = files.entries(np.array([ordinal]), statistics=False)
+        assert entry.path == f"data/{ordinal}.fermion"
+    assert len(reads) == 2
 
 
 def test_damage_is_named(tmp_path: Path) -> None:
