@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from fermion_table.manifest import DeletionVector, Entry
@@ -100,40 +101,57 @@ def split_of(entry: Entry, location: str, deletion_location: str = "") -> Split:
     )
 
 
-def pieces(split: Split, bytes_max: int = TASK_BYTES) -> list[Split]:
-    """A split as several of about equal numbers of rows, where its file is much bigger than asked.
+def tasks(splits: Iterable[Split], bytes_target: int = TASK_BYTES) -> Iterator[tuple[Split, ...]]:
+    """Splits as tasks of about equal cost, in order: big files cut, small ones together.
 
     Parameters
     ----------
-    bytes_max
-        Bytes of the file that a piece stands for, roughly.
+    bytes_target
+        Bytes of files a task, roughly; opening one counts as `OPEN_COST_BYTES`.
     """
-    first, last = split.row_range or (0, split.rows)
-    size = split.size * (last - first) // max(split.rows, 1)
-    count = min(round(size / bytes_max), -(-(last - first) // PIECE_ROWS))
-    if count < 2:
-        return [split]
-    step = -(-(last - first) // count // PIECE_ROWS) * PIECE_ROWS
-    starts = range(first, last, step)
-    return [replace(split, row_range=(start, min(start + step, last))) for start in starts]
-
-
-def tasks(splits: Iterable[Split], bytes_target: int = TASK_BYTES) -> Iterator[tuple[Split, ...]]:
-    """Splits as tasks of about equal cost, in order: big files cut, small ones together."""
+    listed = list(splits)
+    costs = [_bytes(split) + OPEN_COST_BYTES for split in listed]
+    total = sum(costs)
+    count = -(-total // max(bytes_target, OPEN_COST_BYTES, 1))
     task: list[Split] = []
-    cost = 0
-    for split in splits:
-        for piece in pieces(split, bytes_target):
-            share = piece.size
-            if piece.row_range is not None:
-                share = share * (piece.row_range[1] - piece.row_range[0]) // max(piece.rows, 1)
-            if task and cost + share + OPEN_COST_BYTES > bytes_target:
+    number, before = 1, 0
+    for split, cost in zip(listed, costs, strict=True):
+        first, last = split.row_range or (0, split.rows)
+        ends = []
+        while total * number // count < before + cost:
+            ends.append(_row_near(split, total * number // count - before))
+            number += 1
+        before += cost
+        if first in ends and task:
+            yield tuple(task)
+            task = []
+        bounds = [first, *sorted({row for row in ends if first < row < last}), last]
+        for start, stop in pairwise(bounds):
+            whole = (start, stop) == (first, last)
+            task.append(split if whole else replace(split, row_range=(start, stop)))
+            if stop in ends:
                 yield tuple(task)
-                task, cost = [], 0
-            task.append(piece)
-            cost += share + OPEN_COST_BYTES
+                task = []
     if task:
         yield tuple(task)
+
+
+def _bytes(split: Split) -> int:
+    """Bytes of the file that stand for a split's rows."""
+    first, last = split.row_range or (0, split.rows)
+    return split.size * (last - first) // max(split.rows, 1)
+
+
+def _row_near(split: Split, cost: int) -> int:
+    """Where to cut a split after so much of its cost: at an end if a part would be too small."""
+    first, last = split.row_range or (0, split.rows)
+    size = _bytes(split)
+    share = cost / max(size + OPEN_COST_BYTES, 1)
+    row = round((first + (last - first) * share) / PIECE_ROWS) * PIECE_ROWS
+    part = size * (row - first) // max(last - first, 1)
+    if min(part, size - part) >= OPEN_COST_BYTES and first < row < last:
+        return row
+    return first if 2 * cost < size + OPEN_COST_BYTES else last
 
 
 def first_rows(splits: Sequence[Split], limit: int) -> list[Split]:

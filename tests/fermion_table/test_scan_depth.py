@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import fermion
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table, WriteSettings
-from fermion_table.split import OPEN_COST_BYTES, PIECE_ROWS, Split, first_rows, pieces, tasks
+from fermion_table.split import OPEN_COST_BYTES, PIECE_ROWS, Split, first_rows, tasks
 
 NOISE = np.random.default_rng(5).bytes(8 * 300_000)
 DATA = pa.table(
@@ -63,13 +63,34 @@ def test_a_file_says_what_statistics_leave_of_it(table):
         assert file.io_stats.bytes_used < split.size / 2
 
 
-def test_tasks_hold_every_row_once_in_order(table):
-    plan = table.scan().plan()
-    found = plan.tasks(max(split.size for split in plan.splits) // 4 + OPEN_COST_BYTES)
-    assert len(found) > 1
+def test_tasks_hold_every_row_once_in_order(tmp_path):
+    """A file of 24 MB and a small one; rows are numbers that do not compress."""
+    numbers = np.random.default_rng(5).integers(0, 2**63, 3_000_000)
+    table = Table.create(tmp_path / "table", pa.schema({"noise": pa.int64()}), durability="fast")
+    for part in (numbers, numbers[:10]):
+        table.append(pa.table({"noise": part}))
+    found = table.scan().plan().tasks(8 * 2**20)
+    assert [len(task) for task in found] == [1, 1, 1, 1]
     reader = pickle.loads(pickle.dumps(table.scan().reader))
     batches = [batch for task in found for split in task for batch in reader.read(split)]
     assert pa.Table.from_batches(batches).equals(table.scan().to_arrow())
+
+
+def test_tasks_are_even_where_files_are_not():
+    """Two files, one twice as long as the other: half of the rows to each of two tasks."""
+    long, short = (
+        Split(location=name, file=name, size=rows * 20, rows=rows)
+        for name, rows in (("long", 4_000_000), ("short", 2_000_000))
+    )
+    first, second = tasks([long, short], (120_000_000 + 2 * OPEN_COST_BYTES) // 2 + 1)
+    assert [(each.file, each.row_range[0]) for each in first] == [("long", 0)]
+    assert second[-1] == short
+    assert abs(sum(each.rows_wanted for each in first) - 3_000_000) < 2 * PIECE_ROWS
+
+
+def test_a_file_is_not_cut_into_parts_that_cost_less_than_opening_them():
+    split = Split(location="a", file="a", size=2 * OPEN_COST_BYTES - 1, rows=10**6)
+    assert list(tasks([split], OPEN_COST_BYTES)) == [(split,)]
 
 
 @given(
@@ -77,7 +98,7 @@ def test_tasks_hold_every_row_once_in_order(table):
     st.integers(2**20, 2**30),
 )
 def test_big_files_are_cut_and_small_ones_put_together(files, target):
-    """Pieces cover each file without gaps; no task but one of a single piece exceeds the target."""
+    """Pieces cover each file without gaps; what cannot be cut is all that goes over the target."""
     splits = [
         Split(location=f"{place}", file=f"{place}", size=size, rows=rows)
         for place, (size, rows) in enumerate(files)
@@ -91,14 +112,19 @@ def test_big_files_are_cut_and_small_ones_put_together(files, target):
         assert all(one[1] == two[0] for one, two in itertools.pairwise(ranges))
         assert all(start % PIECE_ROWS == 0 for start, _ in ranges)
     for task in planned:
-        cost = sum(each.size * each.rows_wanted // each.rows + OPEN_COST_BYTES for each in task)
-        assert len(task) == 1 or cost <= target
+        costs = [each.size * each.rows_wanted // each.rows + OPEN_COST_BYTES for each in task]
+        units = [
+            min(cost, max(each.size * PIECE_ROWS // each.rows, 2 * OPEN_COST_BYTES))
+            for each, cost in zip(task, costs, strict=True)
+        ]
+        over = (units[0] + units[-1]) if len(units) > 1 else 2 * units[0]
+        assert sum(costs) <= max(target, OPEN_COST_BYTES) + over + OPEN_COST_BYTES
     assert [each.file for each in parts] == sorted((each.file for each in parts), key=int)
 
 
 def test_a_file_of_one_piece_stays_as_it_is():
     split = Split(location="a", file="a", size=10**9, rows=100)
-    assert pieces(split) == [split]
+    assert list(tasks([split])) == [(split,)]
 
 
 def test_a_limit_reads_no_more_files_than_hold_the_rows(table):

@@ -61,6 +61,21 @@ def test_batches_are_measured_in_rows_alone(no_submit, monkeypatch):
     assert builder.told[session.BATCH_BYTES_SETTING] == session.BATCH_BYTES_UNLIMITED
 
 
+def test_options_of_the_java_machine_are_added_to_once(no_submit, monkeypatch):
+    monkeypatch.setattr(session, "check_java", lambda: None)
+    driver, executor = session.JAVA_OPTIONS_SETTINGS
+    builder = Builder()
+    builder._options = {driver: "-Xss8m"}
+    session.configure(builder)
+    assert builder.told[driver] == f"-Xss8m {session.UNCHECKED_VECTORS}"
+    assert builder.told[executor] == session.UNCHECKED_VECTORS
+    builder._options = dict(builder.told)
+    again = Builder()
+    again._options = builder._options
+    session.configure(again)
+    assert not {driver, executor} & set(again.told)
+
+
 @pytest.mark.parametrize(
     ("schema", "rows"),
     [
