@@ -287,9 +287,7 @@ class _ColumnAppender(Writer):
                 incompat=footer.incompat | Incompat.EXT_CIT,
                 sizes=footer.sizes,
             ),
-            build_schema_area(
-                schema, compress_metadata=bool(footer.settings & Setting.SCHEMA_ZSTD)
-            ),
+            build_schema_area(schema, compress_metadata=footer.has_compressed_schema),
             {
                 SectionKind.FIELD_IDS: build_field_ids(schema) or b"",
                 SectionKind.KEY_VALUE: encode_key_values(index.key_value_metadata),

@@ -28,7 +28,6 @@ from fermion.layout import (
     STRIPE_ENTRY,
     TAIL_BLOCK_BYTES,
     SectionKind,
-    Setting,
     StreamType,
 )
 from fermion.name_index import NameIndex
@@ -107,8 +106,9 @@ class FileIndex:
             )
         entries = np.frombuffer(data, STRIPE_ENTRY)
         rows = entries["rowCount"].astype(np.int64)
-        firsts = np.cumsum(rows) - rows
-        if int(rows.sum()) != self.footer.num_rows or (entries["firstRow"] != firsts).any():
+        ends = np.cumsum(rows)
+        total = int(ends[-1]) if len(ends) else 0
+        if total != self.footer.num_rows or (entries["firstRow"] != ends - rows).any():
             raise InvalidFileError(
                 f"{self.where}: stripe table: stripes do not add up to {self.footer.num_rows} rows"
             )
@@ -136,7 +136,7 @@ class FileIndex:
             footer.schema_length,
             footer.num_columns,
             self.where,
-            has_compressed_metadata=bool(footer.settings & Setting.SCHEMA_ZSTD),
+            has_compressed_metadata=footer.has_compressed_schema,
         )
 
     @cached_property

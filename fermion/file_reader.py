@@ -22,6 +22,7 @@ from fermion.options import ReadOptions, SortKey, thread_count
 from fermion.predicate import Expression, bind, candidate_names, parse_filter
 from fermion.predicate.ranges import RowRanges
 from fermion.projection import ColumnName, KnownNames, Projected, keep_dictionaries, project
+from fermion.projection import result_schema as schema_of
 from fermion.read_ahead import read_ahead
 from fermion.row_selection import take_rows
 from fermion.source import CountingSource, IoStats, PathLike, open_source
@@ -253,9 +254,7 @@ class FermionFile:
     def _result_schema(self, projected: Sequence[Projected], everything: bool) -> pa.Schema:
         if everything and not self.options.keep_dictionaries:
             return self.schema
-        return pa.schema(
-            [column.field for column in projected], metadata=self._index.schema_area.metadata()
-        )
+        return schema_of(projected, self._index.schema_area.metadata())
 
     def _batches(
         self,

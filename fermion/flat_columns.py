@@ -20,7 +20,7 @@ from fermion.column_reader import FetchedPages
 from fermion.compression import decompress
 from fermion.encodings.decoding import decode_numbers
 from fermion.file_index import FileIndex
-from fermion.layout import ALL_NULL_LENGTH, ChecksumKind, Setting
+from fermion.layout import ALL_NULL_LENGTH, ChecksumKind
 from fermion.page_frame import HEADER_SIZE, page_checksums
 
 COLUMNS_PER_TASK = 64
@@ -58,7 +58,7 @@ class FlatColumns:
         self._index, self._executor = index, executor
         verify = index.options.verify_checksums
         self._kind = index.footer.checksum_kind if verify else ChecksumKind.NONE
-        self._borrow = bool(index.footer.settings & Setting.ALIGN64)
+        self._borrow = index.footer.is_aligned
 
     def arrays(
         self, columns: Sequence[tuple[int, Node]], stripe: int
@@ -104,11 +104,14 @@ class FlatColumns:
             )
 
         starts = range(0, len(wanted), COLUMNS_PER_TASK)
-        worth = ranges[:, 1].sum() >= THREADED_COLUMN_BYTES_MIN * len(wanted)
-        run = map if self._executor is None or len(starts) < 2 or not worth else self._executor.map
+        bytes_min = THREADED_COLUMN_BYTES_MIN * len(wanted)
+        worth = len(starts) > 1 and ranges[:, 1].sum() >= bytes_min
+        run = map if self._executor is None or not worth else self._executor.map
         for start, arrays in zip(starts, run(decode, starts), strict=True):
             for place, array in zip(wanted[start : start + len(arrays)], arrays, strict=True):
                 found[place] = array
+        if all(found[place] is not None for place in wanted):
+            return found, {}
         left = np.repeat(np.array([found[place] is None for place in wanted], bool), 2)
         return found, {
             (offset, length): buffers[buffer][at : at + length]

@@ -53,7 +53,13 @@ KNOWN_SIZES = tuple(
 )
 SIZE_MIN = HEAD.itemsize + FOOTER.itemsize
 # A plain number: the complement of a flag leaves out the bits that have no name yet.
-SUPPORTED_INCOMPAT = int(Incompat.EXT_CIT)
+_EXT_CIT = int(Incompat.EXT_CIT)
+SUPPORTED_INCOMPAT = _EXT_CIT
+# So are those that every file is asked about: an operation of a flag costs ten of a number.
+_BATCH, _NO_CIT = int(Setting.BATCH), int(Setting.NO_CIT)
+_SORTED, _ALIGN64 = int(Setting.SORTED), int(Setting.ALIGN64)
+_SCHEMA_ZSTD = int(Setting.SCHEMA_ZSTD)
+_CHECKSUM_KINDS = frozenset(map(int, ChecksumKind))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,27 +97,32 @@ class Footer:
     @property
     def is_batch(self) -> bool:
         """Whether the file was written in batch mode."""
-        return bool(self.settings & Setting.BATCH)
+        return bool(self.settings & _BATCH)
 
     @property
     def has_cit(self) -> bool:
         """Whether there is a CIT; without one, CMBs follow each other behind their lengths."""
-        return not self.settings & Setting.NO_CIT
+        return not self.settings & _NO_CIT
 
     @property
     def is_extended(self) -> bool:
         """Whether entries of the CIT say where a CMB ends, too: columns were changed."""
-        return bool(self.incompat & Incompat.EXT_CIT)
+        return bool(self.incompat & _EXT_CIT)
 
     @property
     def is_sorted(self) -> bool:
         """Whether the section SORT_ORDER says what the rows are sorted by."""
-        return bool(self.settings & Setting.SORTED)
+        return bool(self.settings & _SORTED)
+
+    @property
+    def has_compressed_schema(self) -> bool:
+        """Whether the schema's own metadata may be compressed."""
+        return bool(self.settings & _SCHEMA_ZSTD)
 
     @property
     def is_aligned(self) -> bool:
         """Whether pages lie so that the values of plain ones start at multiples of 64."""
-        return bool(self.settings & Setting.ALIGN64)
+        return bool(self.settings & _ALIGN64)
 
     @property
     def tail_offset(self) -> int:
@@ -234,7 +245,7 @@ def _check_features(footer: Footer, where: str) -> None:
                 f"{where}: struct sizes {footer.sizes}; this reader needs at least {KNOWN_SIZES}"
             )
     kind = (footer.settings & SETTING_CHECKSUM_MASK) >> SETTING_CHECKSUM_SHIFT
-    if kind not in set(ChecksumKind):
+    if kind not in _CHECKSUM_KINDS:
         raise UnsupportedVersionError(f"{where}: unknown checksum kind {kind}")
 
 

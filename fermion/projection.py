@@ -87,6 +87,28 @@ _known: dict[tuple[bytes, tuple[ColumnName, ...] | None], tuple[Projected, ...]]
 """Results of `project`, by the layout of the file: a table's files are mostly alike."""
 
 
+SCHEMA_COLUMNS_MAX = 64
+"""Of a result whose schema is remembered."""
+_schemas: dict[tuple[bool | int, ...], tuple[Sequence[Projected], pa.Schema]] = {}
+"""By the identity of the columns, which are kept alive here: files alike share theirs."""
+
+
+def result_schema(
+    columns: Sequence[Projected], metadata: dict[bytes, bytes] | None = None
+) -> pa.Schema:
+    """The schema of a result."""
+    if len(columns) > SCHEMA_COLUMNS_MAX:
+        return pa.schema([column.field for column in columns], metadata=metadata)
+    key = (metadata is None, *map(id, columns))
+    known = _schemas.get(key)
+    if known is None or known[1].metadata != metadata:
+        while len(_schemas) >= FILES_KNOWN_MAX:
+            _schemas.pop(next(iter(_schemas)), None)
+        schema = pa.schema([column.field for column in columns], metadata=metadata)
+        known = _schemas[key] = tuple(columns), schema
+    return known[1]
+
+
 def _project(index: FileIndex, columns: Sequence[ColumnName] | None) -> list[Projected]:
     if columns is None:
         ordinals = range(index.footer.num_columns)

@@ -47,6 +47,7 @@ FIELD_ID_KEY = b"PARQUET:field_id"
 EXPANSION_MAX = 256
 EXPANSION_FREE_BYTES = 16 * 2**20
 _BLOCK_BYTES_MAX = 0xFFFF_FFFF
+_KINDS = frozenset(map(int, ShapeIds))
 
 _HEADER = struct.Struct("<IIIIIIII")
 _BLOCK = struct.Struct("<IIII")
@@ -236,7 +237,7 @@ class SchemaArea:
         self._metadata_raw_length = raw if has_compressed_metadata else stored
         if columns != num_columns:
             raise self._invalid(f"expected {num_columns} columns, found {columns}")
-        if kind not in set(ShapeIds):
+        if kind not in _KINDS:
             raise self._invalid(f"unknown kind {kind} of shape ids")
         self._kind = ShapeIds(kind)
         self._ids_offset = align(_HEADER.size + self._metadata_length)

@@ -31,7 +31,7 @@ from fermion.predicate import (
     ranges_that_must_match,
 )
 from fermion.predicate.ranges import RowRanges
-from fermion.projection import Projected
+from fermion.projection import Projected, result_schema
 from fermion.row_selection import filter_rows
 from fermion.statistics import page_flags
 from fermion.stream_decoder import DecodeOptions
@@ -127,7 +127,7 @@ class StripeReader:
         if not columns:
             rows = int(self._index.stripe_rows[stripe]) if ranges is None else ranges.total
             return empty_columns(rows)
-        schema = pa.schema([column.field for column in columns])
+        schema = result_schema(columns)
         return pa.RecordBatch.from_arrays(self.arrays(columns, stripe, ranges), schema=schema)
 
     def selected(

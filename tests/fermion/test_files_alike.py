@@ -84,3 +84,17 @@ def test_what_is_known_is_bounded(tmp_path: Path) -> None:
     with fermion.open(tmp_path / "wide") as file:
         assert file.read(["column 7"])["column 7"].to_pylist() == [1]
         assert file.index.layout is None
+
+
+def test_a_result_has_the_metadata_of_its_own_file(tmp_path: Path) -> None:
+    """Of files that differ in nothing else, read in turns; few schemas are remembered."""
+    for number in [*range(2 * projection.FILES_KNOWN_MAX), 0, 1, 0]:
+        metadata = {"number": str(number)} if number % 3 else None
+        schema = pa.schema(FIELDS, metadata=metadata)
+        path = tmp_path / str(number)
+        if not path.exists():
+            fermion.write_table(pa.Table.from_pylist(ROWS[:2], schema=schema), path)
+        found = fermion.read_table(path, columns=["b", "a"])
+        wanted = pa.schema([FIELDS[1], FIELDS[0]], metadata=metadata)
+        assert found.schema.equals(wanted, check_metadata=True)
+        assert len(projection._schemas) <= projection.FILES_KNOWN_MAX
