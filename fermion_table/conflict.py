@@ -76,6 +76,9 @@ class Theirs:
         Files it removed.
     schema
         The schema it brought, None if it kept its parent's.
+    is_known
+        Whether its snapshot could be read. One that has expired counts as a restore of everything:
+        nobody can say which files it added, removed, or left with another deletion vector.
     """
 
     snapshot_id: int
@@ -84,6 +87,7 @@ class Theirs:
     added: Sequence[Entry] = ()
     removed: frozenset[str] = frozenset()
     schema: SchemaReference | None = None
+    is_known: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,10 +165,14 @@ def _delete(mine: Mine, theirs: Theirs) -> Verdict:
 
 
 def _compact(mine: Mine, theirs: Theirs) -> Verdict:
-    dropped = [index for index, files in enumerate(mine.groups) if files & theirs.removed]
+    dropped = [
+        index
+        for index, files in enumerate(mine.groups)
+        if files & theirs.removed or not theirs.is_known
+    ]
     if mine.groups:
         return Ok(frozenset(dropped))
-    shared = tuple(sorted(mine.removed & theirs.removed))
+    shared = tuple(sorted(mine.removed & theirs.removed if theirs.is_known else mine.removed))
     if shared:
         return Fail(f"snapshot {theirs.snapshot_id} ({theirs.kind}) removed its inputs", shared)
     return Ok()
@@ -192,7 +200,7 @@ def _against_schema(mine: Mine, schema: SchemaReference) -> Verdict:
 def _redo_if_matters(mine: Mine, theirs: Theirs) -> Verdict:
     matters = mine.depends_on or (lambda entry: _in_scope(mine.scope, entry))
     files = tuple(entry.file for entry in theirs.added if matters(entry))
-    if files:
+    if files or not theirs.is_known:
         return Redo(f"snapshot {theirs.snapshot_id} ({theirs.kind}) added files it reads", files)
     return Ok()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fermion_table import hints
 from fermion_table.conflict import Mine, Theirs, needs_files
 from fermion_table.errors import CorruptMetadata
 from fermion_table.history import load_parent
@@ -32,15 +33,17 @@ def commits_since(
     CorruptMetadata
         `base` does not descend from `seen`.
     """
-    theirs = []
+    theirs: list[Theirs] = []
     current = base
     while current.id > seen.id:
-        parent = load_parent(store, current, branch=branch)
-        if parent is None:  # expired: it may have done anything
+        is_next = current.parent is not None and current.parent.hash == seen.hash
+        parent = seen if is_next else load_parent(store, current, branch=branch)
+        found = None if parent is None else _commit_of(store, current, parent, mine)
+        if parent is None or found is None:  # expired: it may have done anything
             schema = current.schema if current.schema.id != seen.schema.id else None
-            theirs.append(Theirs(snapshot_id=current.id, kind="restore", schema=schema))
-            return theirs[::-1]
-        theirs.append(_commit_of(store, current, parent, mine))
+            unknown = Theirs(snapshot_id=current.id, kind="restore", schema=schema, is_known=False)
+            return [unknown, *theirs[::-1]]
+        theirs.append(found)
         current = parent
     if current.hash != seen.hash:
         raise CorruptMetadata(
@@ -51,15 +54,24 @@ def commits_since(
     return theirs[::-1]
 
 
-def _commit_of(store: AtomicStore, snapshot: Snapshot, parent: Snapshot, mine: Mine) -> Theirs:
+def _commit_of(
+    store: AtomicStore, snapshot: Snapshot, parent: Snapshot, mine: Mine
+) -> Theirs | None:
+    """What a snapshot did to its parent; None if that has expired before it could be read."""
     partitions = snapshot.touched.partitions
     wanted = needs_files(mine)
-    removed = removed_entries(store, snapshot) if wanted else []
+    try:
+        removed = removed_entries(store, snapshot) if wanted else []
+        added = added_entries(store, snapshot) if wanted else []
+    except CorruptMetadata:
+        if snapshot.id >= hints.first_kept(store, snapshot.branch):
+            raise
+        return None
     return Theirs(
         snapshot_id=snapshot.id,
         kind=snapshot.kind,
         partitions=None if partitions == "many" else frozenset(partitions),
-        added=added_entries(store, snapshot) if wanted else (),
+        added=added,
         removed=frozenset(entry.file for entry in removed),
         schema=snapshot.schema if snapshot.schema.id != parent.schema.id else None,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from datetime import timedelta
 
 import msgspec
 import numpy as np
@@ -16,6 +17,8 @@ from fermion.predicate import RowRanges
 from fermion_table import Table, compact_group
 from fermion_table.batch_stream import batches_left, whole_batches
 from fermion_table.compaction import plan_compaction
+from fermion_table.metadata_cache import shared_cache
+from fermion_table.paths import snapshot_path
 from fermion_table.testing import made_up_entry
 
 MIB = 1024 * 1024
@@ -196,6 +199,47 @@ def test_a_group_whose_inputs_are_gone_is_dropped_and_its_files_deleted(table_pa
     assert (result.groups, result.groups_dropped, result.snapshots) == (1, 1, [])
     assert not table.store.exists(messages[0].added[0].path)
     assert table.scan().to_arrow().column("a").to_pylist() == list(range(6))
+
+
+@pytest.mark.parametrize("kind", ["delete", "update", "overwrite"])
+@pytest.mark.parametrize("more", [0, 1, 2])
+@pytest.mark.parametrize("has_slots", [True, False])
+def test_a_deletion_survives_a_compaction_where_history_has_expired_meanwhile(
+    table_path, kind, more, has_slots, monkeypatch
+):
+    """Seed 18507 of the simulation: who won was not readable any more, and taken for harmless.
+
+    A slot stays for an hour after the data of its snapshot has gone, its manifests too.
+    """
+    monkeypatch.setattr("fermion_table.merge.TAIL_ENTRIES_MAX", 1)
+    table = Table.create(table_path, SCHEMA)
+    for start in range(0, 300, 100):
+        table.append({"a": range(start, start + 100), "p": [0] * 100})
+    base, tasks = table.snapshot, table.plan_compaction()
+    messages = [compact_group(task) for task in tasks]
+    other = Table.open(table_path)
+    if kind == "delete":
+        other.delete("a = 7")
+    elif kind == "update":
+        other.update("a = 7", {"p": 1})
+    else:
+        other.overwrite({"a": [1], "p": [1]})
+    deletions = [split.deletion for split in other.scan().plan().splits if split.deletion]
+    assert len(deletions) == (kind != "overwrite")
+    for _ in range(more):
+        other.append({"a": [1_000], "p": [0]})
+    expected = sorted(other.scan().to_arrow().to_pylist(), key=str)
+    other.expire_snapshots(retain_last=1, older_than=timedelta(0))
+    first_kept = other.snapshot.id
+    assert [each.id for each in other.snapshots() if each.id] == [first_kept]
+    for expired in range(1, 1 if has_slots else first_kept):
+        other.store.delete(snapshot_path(expired))
+    shared_cache.clear()
+    result = table.commit_compaction(messages, base)
+    assert (result.groups_dropped, result.snapshots) == (1, [])
+    found = Table.open(table_path)
+    assert sorted(found.scan().to_arrow().to_pylist(), key=str) == expected
+    assert found.verify(data=True).ok
 
 
 def test_groups_that_still_have_their_inputs_are_committed(table_path):

@@ -176,6 +176,27 @@ def test_a_schema_follows_everything_unless_it_looked_at_files(kind: str) -> Non
     assert conflict(not_null, theirs(kind, same_partition=False)) == Ok()
 
 
+EXPIRED = Theirs(snapshot_id=9, kind="restore", is_known=False)
+
+
+@pytest.mark.parametrize("my_kind", [*REPLACING, *DELETING])
+def test_what_removes_files_is_redone_after_a_commit_that_has_expired(my_kind: str) -> None:
+    assert isinstance(conflict(mine(my_kind, depends_on=lambda entry: False), EXPIRED), Redo)
+
+
+def test_a_compaction_drops_all_groups_after_a_commit_that_has_expired() -> None:
+    """It may have removed their files, or given them deletion vectors."""
+    assert conflict(mine("compact"), EXPIRED) == Ok(frozenset({0, 1}))
+    whole = Mine(kind="compact", removed=frozenset({"mine"}))
+    assert isinstance(conflict(whole, EXPIRED), Fail)
+
+
+@pytest.mark.parametrize("my_kind", ["append", "schema"])
+def test_only_what_looked_at_files_is_redone_after_a_commit_that_has_expired(my_kind: str) -> None:
+    assert conflict(mine(my_kind), EXPIRED) == Ok()
+    assert isinstance(conflict(mine(my_kind, depends_on=is_here), EXPIRED), Redo)
+
+
 def test_a_schema_follows_a_compaction_even_if_it_looked_at_files() -> None:
     assert conflict(mine("schema", depends_on=is_here), theirs("compact")) == Ok()
 
