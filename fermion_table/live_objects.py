@@ -1,4 +1,7 @@
-"""Everything that must not be deleted: what snapshots kept, tags and branches refer to."""
+"""Everything that must not be deleted: what snapshots kept, tags and branches refer to.
+
+Those that are being made count as well.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,13 @@ from fermion_table.history import latest, load_snapshot, walk
 from fermion_table.manifest import Entry, ManifestReference
 from fermion_table.manifest_store import added_entries, live_entries
 from fermion_table.paths import MAIN, branch_path, tag_path
-from fermion_table.references import Tag, list_branches, list_tags, snapshot_of
+from fermion_table.references import (
+    Tag,
+    list_branches,
+    list_tags,
+    pending_snapshots,
+    snapshot_of,
+)
 from fermion_table.snapshot import SchemaReference, Snapshot
 from fermion_table.storage import AtomicStore
 
@@ -20,7 +29,7 @@ SchemaPaths = Callable[[SchemaReference], Iterable[str]]
 
 @dataclass(slots=True)
 class LiveObjects:
-    """Everything that a kept snapshot, a tag or a branch refers to, by path."""
+    """Everything that a kept snapshot, a tag or a branch (even one to be) refers to, by path."""
 
     paths: set[str] = field(default_factory=set)
 
@@ -62,6 +71,9 @@ def live_objects(
         Anything can't be read: then what is alive is not known.
     """
     live = LiveObjects()
+    # These first: what is no longer there has become a tag or branch by now.
+    for snapshot in pending_snapshots(store):
+        _add_state(store, live, snapshot, schema_paths)
     lefts = list_branches(store)
     for name, left_after in ((MAIN, 0), *((left.name, left.snapshot_id) for left in lefts)):
         first = max(left_after, hints.first_kept(store, name), earliest if name == branch else 0)

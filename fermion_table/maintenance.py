@@ -39,6 +39,7 @@ from fermion_table.paths import (
     DELETION_DIRECTORY,
     MAIN,
     MANIFEST_DIRECTORY,
+    PENDING_DIRECTORY,
     SCHEMA_DIRECTORY,
     TAG_DIRECTORY,
     is_temporary,
@@ -63,6 +64,7 @@ ORPHAN_DIRECTORIES = (
     DELETION_DIRECTORY,
     MANIFEST_DIRECTORY,
     SCHEMA_DIRECTORY,
+    PENDING_DIRECTORY,
 )
 EXPIRY_TRIES = 3
 """How often an expiry begins anew where another one gets in its way."""

@@ -10,6 +10,7 @@ Names are relative to the table, with ``/`` between segments::
     branch/<name>/snapshot/...             its slots and hints
     branch/<name>/expired/...              its marks
     tags/<name>.json                       a tag
+    pending/<unique>.json                  a tag or branch that is being made
     schema/<id>-<unique>.json[.zst]        one schema version
     manifest/<unique>.json[.zst]           a loose manifest, or a packed one's entry point
     manifest/<unique>.index.fermion        a packed manifest's columns
@@ -46,6 +47,7 @@ DELETION_DIRECTORY = "deletion"
 DATA_DIRECTORY = "data"
 TAG_DIRECTORY = "tags"
 BRANCH_DIRECTORY = "branch"
+PENDING_DIRECTORY = "pending"
 EXPIRED_DIRECTORY = "expired"
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}")
@@ -111,6 +113,11 @@ def branch_path(name: str) -> str:
 def tag_path(name: str) -> str:
     """The file of a tag."""
     return f"{TAG_DIRECTORY}/{check_name(name, 'tag')}.json"
+
+
+def pending_path(unique: str) -> str:
+    """The file that protects what a tag or branch will name while that is being made."""
+    return f"{PENDING_DIRECTORY}/{unique}.json"
 
 
 def schema_path(schema_id: int, unique: str, *, compressed: bool = False) -> str:

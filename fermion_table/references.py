@@ -3,11 +3,16 @@
 The copy is byte for byte the stored snapshot, so its hash is the snapshot's, and a tag works
 after the snapshot has expired. A branch begins with the copy of the snapshot it leaves; its own
 slots continue the ids.
+
+Whoever makes one first creates the same bytes under ``pending/``, which keeps the snapshot's data
+from expiring, then looks whether the snapshot is kept, and only then gives it the name: what has a
+name was kept when it got it, wherever its maker stops.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import time
 from collections.abc import Iterator
 from typing import TypeVar
@@ -21,14 +26,17 @@ from fermion_table.options import CommitOptions
 from fermion_table.paths import (
     BRANCH_DIRECTORY,
     MAIN,
+    PENDING_DIRECTORY,
     TAG_DIRECTORY,
     branch_path,
     check_name,
     expired_directory,
     is_temporary,
+    pending_path,
     snapshot_directory,
     snapshot_path,
     tag_path,
+    unique_name,
 )
 from fermion_table.snapshot import Snapshot, decode_snapshot
 from fermion_table.storage import AtomicStore, CreateResult
@@ -38,9 +46,6 @@ TAG_FORMAT = "fermion-tag"
 BRANCH_FORMAT = "fermion-branch"
 HEAD_PROPERTY = "fermion.fast_forwarded_to"
 """Property of the commit that moved a branch's parent: the hash of the branch's snapshot."""
-LATE_ARRIVALS_S = (1.0, 2.0, 4.0, 8.0)
-"""Pauses after each of which a name that was taken back is looked for: a try to create it whose
-reply was lost may arrive only now."""
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -270,9 +275,10 @@ def stored_bytes(store: AtomicStore, snapshot: Snapshot) -> bytes:
         It has expired, and no tag or branch keeps it.
     """
     if is_kept(store, snapshot):
-        data = store.read(snapshot_path(snapshot.id, snapshot.branch))
-        if json_codec.content_hash(data) == snapshot.hash:
-            return data
+        with contextlib.suppress(FileNotFoundError):  # its slot may go just now
+            data = store.read(snapshot_path(snapshot.id, snapshot.branch))
+            if json_codec.content_hash(data) == snapshot.hash:
+                return data
     for reference in (*list_tags(store), *list_branches(store)):
         if reference.hash == snapshot.hash:
             return bytes(reference.snapshot)
@@ -286,9 +292,42 @@ def is_kept(store: AtomicStore, snapshot: Snapshot) -> bool:
     return store.exists(snapshot_path(snapshot.id, snapshot.branch))
 
 
+def pending_snapshots(store: AtomicStore) -> list[Snapshot]:
+    """The snapshots that tags and branches being made will name.
+
+    To be asked for before tags and branches are: what is missing here has got its name since.
+
+    Raises
+    ------
+    CorruptMetadata
+    """
+    paths = [item.path for item in store.list(PENDING_DIRECTORY) if not is_temporary(item.path)]
+    kinds = (TAG_FORMAT, BRANCH_FORMAT)
+    found = ((path, _load(store, path, Reference, *kinds)) for path in sorted(paths))
+    return [snapshot_of(reference, path) for path, reference in found if reference is not None]
+
+
 def _create(store: AtomicStore, path: str, reference: Reference, what: str) -> None:
-    """Create the file of a name; then make sure that what it names did not expire meanwhile."""
-    data = msgspec.json.encode(reference)
+    """Create the file of a name, for a snapshot that can't expire meanwhile."""
+    data, pending = msgspec.json.encode(reference), pending_path(unique_name())
+    result, _ = _created(store, pending, data)
+    if result is not CreateResult.CREATED:
+        raise OSError(errno.EIO, "no reply says whether it was created", pending)
+    snapshot = snapshot_of(reference, path)
+    others = (*list_tags(store), *list_branches(store))
+    if not (is_kept(store, snapshot) or any(other.hash == snapshot.hash for other in others)):
+        store.delete(pending)
+        raise VersionNotFound(f"{store.location}: snapshot {snapshot.id} has expired")
+    result, is_certain = _created(store, path, data)
+    if is_certain:  # else a try may take effect later: the removal of orphan files waits for it
+        with contextlib.suppress(OSError):
+            store.delete(pending)
+    if result is not CreateResult.CREATED:
+        raise InvalidArgumentError(f"{store.location}: {what} exists already; delete it first")
+
+
+def _created(store: AtomicStore, path: str, data: bytes) -> tuple[CreateResult, bool]:
+    """Create an object, again while there is no reply; the result, and if no try is left open."""
     options = CommitOptions()
     result = store.create_if_absent(path, data)
     is_certain = result is not CreateResult.UNKNOWN
@@ -299,40 +338,20 @@ def _create(store: AtomicStore, path: str, reference: Reference, what: str) -> N
         result = store.create_if_absent(path, data)
     if result is CreateResult.EXISTS and store.read(path) == data:
         result = CreateResult.CREATED  # by a try whose reply was lost
-    if result is not CreateResult.CREATED:
-        raise InvalidArgumentError(f"{store.location}: {what} exists already; delete it first")
-    snapshot = snapshot_of(reference, path)
-    others = (
-        other
-        for other in (*list_tags(store), *list_branches(store))
-        if (type(other), other.name) != (type(reference), reference.name)
-    )
-    kept = is_kept(store, snapshot) or any(other.hash == snapshot.hash for other in others)
-    if not kept:
-        store.delete(path)
-        for seconds in () if is_certain else LATE_ARRIVALS_S:
-            time.sleep(seconds)
-            _delete_if_same(store, path, data)
-        raise VersionNotFound(f"{store.location}: snapshot {snapshot.id} has expired")
-
-
-def _delete_if_same(store: AtomicStore, path: str, data: bytes) -> None:
-    """Delete what a try whose reply was lost may have created late, if it can be read."""
-    with contextlib.suppress(OSError):
-        if store.read(path) == data:
-            store.delete(path)
+    return result, is_certain
 
 
 def _load(
-    store: AtomicStore, path: str, target: type[_Reference], format_name: str
+    store: AtomicStore, path: str, target: type[_Reference], *formats: str
 ) -> _Reference | None:
     try:
         data = store.read(path)
     except FileNotFoundError:
         return None
     reference = json_codec.decode(data, target, path)
-    if reference.format != format_name:
-        raise CorruptMetadata(path, f"format {format_name!r}", repr(reference.format))
+    if reference.format not in formats:
+        expected = " or ".join(map(repr, formats))
+        raise CorruptMetadata(path, f"format {expected}", repr(reference.format))
     if reference.format_version > FORMAT_VERSION:
         raise UnsupportedFeature(
             f"{path}: format version {reference.format_version}; this reader knows up to "

@@ -42,7 +42,7 @@ class Faults:
         A request that creates if absent takes up to `stall_ms` to arrive.
     stale
         An object changed within the last `stale_ms` is listed as it was before; listings of tags
-        and branches are never stale. A hint is read as it was before.
+        and branches, and of those to be, are never stale. A hint is read as it was before.
     is_local
         A disk rather than an object store: writes can be torn by a death, creation is by link,
         nothing arrives late or twice.
@@ -208,7 +208,7 @@ class SimulatedStorage:
         found = []
         for path in sorted(self.objects.keys() | self._changed_ms.keys()):
             if path.startswith(prefix):
-                fresh = path.startswith(("tags/", "branch/", "expired/"))
+                fresh = path.startswith(("pending/", "tags/", "branch/", "expired/"))
                 stale = not fresh and self._is_stale(path)
                 stored = self._before[path] if stale else self.objects.get(path)
                 if stored is not None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import time
+import contextlib
+import itertools
+import shutil
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -16,12 +18,13 @@ from fermion_table.arrow_schema import schema_from_arrow
 from fermion_table.commit import create_table
 from fermion_table.commit_request import NewSchema
 from fermion_table.errors import CommitStateUnknown, VersionNotFound
-from fermion_table.history import latest
+from fermion_table.history import latest, load_snapshot
 from fermion_table.local_store import LocalStore
 from fermion_table.metadata_cache import shared_cache
-from fermion_table.paths import earliest_hint_path
-from fermion_table.references import LATE_ARRIVALS_S, load_branch, load_tag
+from fermion_table.paths import PENDING_DIRECTORY, earliest_hint_path, snapshot_path
+from fermion_table.references import create_branch, create_tag, load_branch, load_tag
 from fermion_table.schema import encode_schema
+from fermion_table.snapshot import Snapshot
 from fermion_table.storage import CreateResult, StoredObject
 from fermion_table.testing import MemoryStore, WrappedStore
 
@@ -140,10 +143,12 @@ def test_bug_a_fast_forward_that_was_published_and_failed() -> None:
         table.branches.fast_forward("dev")
 
 
+def names_of(table: Table, kind: str) -> Any:
+    return table.tags if kind == "tag" else table.branches
+
+
 @pytest.mark.parametrize("kind", ["tag", "branch"])
-def test_bug_a_name_that_came_back_after_it_was_refused(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bug_a_name_that_came_back_after_it_was_refused(kind: str) -> None:
     """A first try without a reply took effect after its second had been taken back."""
     late: list[tuple[Any, ...]] = []
 
@@ -156,17 +161,137 @@ def test_bug_a_name_that_came_back_after_it_was_refused(
                 hints.mark_expired(self.inner, 2)  # in the meantime
             return super().call(operation, *arguments)
 
-    def sleep(seconds: float) -> None:
-        if seconds == LATE_ARRIVALS_S[1]:
-            store.inner.create_if_absent(*late[0])
-
     _, table = branched()
     for name in ("x", "y"):
         table.add_columns({name: pa.int64()})
     store = Late(table.store)
-    monkeypatch.setattr(time, "sleep", sleep)
-    names = Table(store, latest(store))
     with pytest.raises(VersionNotFound, match="snapshot 1 has expired"):
-        (names.tags if kind == "tag" else names.branches).create("new", version=1)
+        names_of(Table(store, latest(store)), kind).create("new", version=1)
     assert len(late) == 2
+    table.store.create_if_absent(*late[0])
     assert load_tag(store, "new") is load_branch(store, "new") is None
+    assert len(list(table.store.list(PENDING_DIRECTORY))) == 1
+
+
+class Interrupted(WrappedStore):
+    """Something happens before a call."""
+
+    def __init__(self, inner: Any, at: int, meanwhile: Callable[[], None] = lambda: None) -> None:
+        super().__init__(inner)
+        self.calls, self.at, self.meanwhile = 0, at, meanwhile
+
+    def call(self, operation: str, *arguments: Any) -> Any:
+        self.calls += 1
+        if self.calls == self.at:
+            self.meanwhile()
+        return super().call(operation, *arguments)
+
+
+def with_history(path: Path) -> Table:
+    """Files that only expired snapshots will have: each was overwritten."""
+    table = Table.create(path, pa.schema({"a": pa.int64()}), durability="fast")
+    for number in range(4):
+        table.overwrite({"a": [number]})
+    return table
+
+
+def expire_all(table: Table) -> None:
+    """All but the latest snapshot, slots included."""
+    at_once = timedelta(days=-1)
+    table.expire_snapshots(older_than=at_once, retain_last=1)
+    for number in range(1, table.snapshot.id):
+        with contextlib.suppress(FileNotFoundError):
+            table.store.delete(snapshot_path(number))
+
+
+class Stalled(WrappedStore):
+    """An object that is created if absent takes long to arrive; then, perhaps, its maker dies."""
+
+    def __init__(
+        self,
+        inner: Any,
+        which: int,
+        while_waiting: Callable[[Callable[[], None]], None],
+        dies: bool,
+    ) -> None:
+        super().__init__(inner)
+        self.left, self.while_waiting, self.dies, self.has_died = which, while_waiting, dies, False
+
+    def call(self, operation: str, *arguments: Any) -> Any:
+        if self.has_died:
+            raise OSError(5, "died")
+        if operation != "create_if_absent":
+            return super().call(operation, *arguments)
+        self.left -= 1
+        if self.left:
+            return super().call(operation, *arguments)
+        result: list[CreateResult] = []
+        self.while_waiting(lambda: result.append(self.inner.create_if_absent(*arguments)))
+        self.has_died = self.dies
+        return result[0]
+
+
+@pytest.mark.parametrize("which", [1, 2])
+@pytest.mark.parametrize("dies", [True, False])
+@pytest.mark.parametrize("kind", ["tag", "branch"])
+def test_bug_a_name_whose_maker_died_while_its_snapshot_expired(
+    kind: str, dies: bool, which: int, tmp_path: Path
+) -> None:
+    """Seed 17527 of the simulation: it died between giving the name and looking again.
+
+    What it creates, first or second, arrives before each storage call of an expiry that runs
+    meanwhile; then it dies or goes on.
+    """
+    with_history(tmp_path / "template")
+    for at in itertools.count(1):
+        shutil.copytree(tmp_path / "template", tmp_path / str(at))
+        table = Table.open(tmp_path / str(at))
+        expiry = Interrupted(table.store, at)
+
+        def meanwhile(
+            arrive: Callable[[], None], expiry: Interrupted = expiry, table: Table = table
+        ) -> None:
+            expiry.meanwhile = arrive
+            expire_all(Table(expiry, table.snapshot))
+            if expiry.calls < expiry.at:
+                arrive()
+
+        maker = Table(Stalled(table.store, which, meanwhile, dies), table.snapshot)
+        with contextlib.suppress(OSError, VersionNotFound):
+            names_of(maker, kind).create("new", version=2)
+        shared_cache.clear()
+        found = Table.open(table.location)
+        assert found.verify(data=True).ok
+        if expiry.calls < at:
+            break
+        found.remove_orphan_files(older_than=timedelta(days=-1))
+        assert not list(table.store.list(PENDING_DIRECTORY))
+        expire_all(found)
+        assert found.verify(data=True).ok
+    assert at > 20
+
+
+@pytest.mark.parametrize("kinds", [("tag", "branch"), ("branch", "tag"), ("tag", "tag")])
+def test_bug_two_names_that_vouched_for_each_other(kinds: tuple[str, str], tmp_path: Path) -> None:
+    """Seed 12351 of the simulation: both were made after the snapshot's data had gone.
+
+    The second is made before each storage call of the first, and history expires before it.
+    """
+    for at in itertools.count(1):
+        table = with_history(tmp_path / str(at))
+        old = load_snapshot(table.store, 2)
+
+        def meanwhile(table: Table = table, old: Snapshot = old) -> None:
+            expire_all(table)
+            create = create_tag if kinds[1] == "tag" else create_branch
+            with contextlib.suppress(VersionNotFound):
+                create(table.store, "second", old)
+
+        store = Interrupted(table.store, at, meanwhile)
+        with contextlib.suppress(VersionNotFound):
+            names_of(Table(store, table.snapshot), kinds[0]).create("first", version=2)
+        shared_cache.clear()
+        assert Table.open(table.location).verify(data=True).ok
+        if store.calls < at:
+            break
+    assert at > 5

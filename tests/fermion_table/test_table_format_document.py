@@ -192,6 +192,7 @@ def test_the_tree_names_every_object() -> None:
         paths.expired_mark_path(5),
         paths.branch_path("NAME"),
         paths.tag_path("NAME"),
+        paths.pending_path(unique),
         paths.schema_path(7, unique),
         paths.manifest_path(unique),
         paths.deletion_path(unique),
