@@ -5,10 +5,12 @@ Those that are being made count as well.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from fermion_table import hints
+from fermion_table.errors import CorruptMetadata
 from fermion_table.history import latest, load_snapshot, walk
 from fermion_table.manifest import Entry, ManifestReference
 from fermion_table.manifest_store import added_entries, live_entries
@@ -73,7 +75,9 @@ def live_objects(
     live = LiveObjects()
     # These first: what is no longer there has become a tag or branch by now.
     for snapshot in pending_snapshots(store):
-        _add_state(store, live, snapshot, schema_paths)
+        # Where something is missing, its maker came too late, and died before giving up.
+        with contextlib.suppress(CorruptMetadata):
+            _add_state(store, live, snapshot, schema_paths)
     lefts = list_branches(store)
     for name, left_after in ((MAIN, 0), *((left.name, left.snapshot_id) for left in lefts)):
         first = max(left_after, hints.first_kept(store, name), earliest if name == branch else 0)

@@ -13,6 +13,7 @@ from fermion_table.commit_request import CommitRequest, NewSchema
 from fermion_table.errors import CommitConflict, CorruptMetadata, VersionNotFound
 from fermion_table.fast_forward import difference, fast_forward
 from fermion_table.history import latest, load_snapshot, resolve_version, walk
+from fermion_table.live_objects import live_objects
 from fermion_table.manifest_store import added_entries, live_entries, removed_entries
 from fermion_table.paths import branch_path, snapshot_path, tag_path
 from fermion_table.references import (
@@ -295,3 +296,18 @@ def test_a_difference_leads_from_one_state_to_the_other() -> None:
     changes = difference(old, new)
     assert changes.added == (new[1], new[2])
     assert changes.removed == (old[0], old[2])
+
+
+def test_bug_what_was_to_be_named_and_had_gone_stops_no_expiry(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seed 3379 of the simulation: its maker came too late, and died before it gave up."""
+    create_tag(store, "v1", latest(store))
+    pending = store.objects[tag_path("v1")]
+    delete_tag(store, "v1")
+    for path in [each for each in store.objects if each.startswith("manifest/")]:
+        store.delete(path)
+    assert latest(store).manifests
+    store.objects["pending/0.json"] = pending
+    monkeypatch.setattr("fermion_table.live_objects._add_history", lambda *_: None)
+    live_objects(store, schema_paths=lambda schema: (), now=0)
