@@ -36,6 +36,26 @@ def around(data: bytes) -> pa.Table:
             return file.read()
 
 
+def assert_told_alike(data: bytes) -> None:
+    """Both ways give the same values of a damaged file, or the same error."""
+
+    def outcome(read) -> object:
+        try:
+            return read()
+        except FermionError as error:
+            return type(error), str(error)
+
+    def direct() -> pa.Table:
+        with fermion.open(data, options=ReadOptions(threads=1)) as file:
+            return file.read()
+
+    first, second = outcome(direct), outcome(lambda: around(data))
+    if isinstance(first, pa.Table):
+        assert_logically_equal(first, second)
+    else:
+        assert first == second
+
+
 def wide(columns: int, rows: int = ROWS) -> pa.Table:
     """Floats, integers, strings and booleans by turns, every third column with nulls."""
     random = np.random.default_rng(7)
@@ -124,21 +144,7 @@ def test_damaged_decimals_are_told_in_the_same_words_both_ways(seed: int):
     at = chunk.offset + int(random.integers(16, chunk.length))  # after the page's header
     data[at] ^= 1 << int(random.integers(0, 8))
 
-    def outcome(read) -> object:
-        try:
-            return read()
-        except FermionError as error:
-            return type(error), str(error)
-
-    def direct() -> pa.Table:
-        with fermion.open(bytes(data)) as file:
-            return file.read()
-
-    first, second = outcome(direct), outcome(lambda: around(bytes(data)))
-    if isinstance(first, pa.Table):
-        assert_logically_equal(first, second)
-    else:
-        assert first == second
+    assert_told_alike(bytes(data))
 
 
 def test_a_wide_file_takes_one_decoding_call_for_many_columns(monkeypatch: pytest.MonkeyPatch):
@@ -221,21 +227,7 @@ def test_damage_is_told_in_the_same_words_both_ways(seed: int, kind: str):
     data = bytearray(written(wide(8, 50), WriteOptions(checksum=kind)))
     data[random.integers(0, len(data))] ^= 1 << int(random.integers(0, 8))
 
-    def outcome(read) -> object:
-        try:
-            return read()
-        except FermionError as error:
-            return type(error), str(error)
-
-    def direct() -> pa.Table:
-        with fermion.open(bytes(data), options=ReadOptions(threads=1)) as file:
-            return file.read()
-
-    first, second = outcome(direct), outcome(lambda: around(bytes(data)))
-    if isinstance(first, pa.Table):
-        assert_logically_equal(first, second)
-    else:
-        assert first == second
+    assert_told_alike(bytes(data))
 
 
 def test_an_interrupt_while_decoding_goes_through(monkeypatch: pytest.MonkeyPatch):
