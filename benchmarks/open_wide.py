@@ -11,6 +11,7 @@ from benchmarks.formats import (
     PARQUET_ZSTD,
     POLARS,
     VORTEX,
+    VORTEX_STRINGS,
     Format,
 )
 from benchmarks.question import Action, Case, NotOffered, Question, Size, Target
@@ -21,7 +22,7 @@ COLUMNS_OF_ALL = 10_000  # above, only the formats that write such a file within
 
 def stored(contestant: Format, columns: int, size: Size) -> str:
     """The path of a wide table's file."""
-    slow = contestant.name in {VORTEX.name, LANCE.name, ORC.name}
+    slow = contestant.name in {VORTEX.name, VORTEX_STRINGS.name, LANCE.name, ORC.name}
     if columns > COLUMNS_OF_ALL and slow:
         raise NotOffered(f"takes minutes to write {columns:,} columns")
     if size == "quick" and columns == COLUMNS_OF_ALL and slow:

@@ -9,10 +9,10 @@ from benchmarks import harness, tables
 from benchmarks.layers import DELTA, FAST, FULL, ICEBERG, LANCE_TABLE, PAIMON, Layer
 from benchmarks.question import Action, Case, Question, Size, Target
 
-COMMITS = {"full": 1_000, "quick": 60, "tiny": 8}
+COMMITS = {"full": 1_000, "quick": 30, "tiny": 8}
 SLOW_COMMITS = 200  # of a layer whose thousand would take minutes
 ROWS = 1_000
-FILES = {"full": 100, "quick": 40, "tiny": 6}
+FILES = {"full": 100, "quick": 20, "tiny": 6}
 
 
 def appends(layer: Layer, size: Size) -> Action:

@@ -21,7 +21,7 @@ from benchmarks.formats import (
 )
 from benchmarks.question import Action, Case, NotOffered, Question, Size, Target
 
-SHAPE = {"full": (10_000, 2_000), "quick": (2_000, 2_000), "tiny": (60, 50)}
+SHAPE = {"full": (10_000, 2_000), "quick": (1_000, 2_000), "tiny": (60, 50)}
 
 
 def wide(size: Size) -> data.pa.Table:

@@ -103,14 +103,21 @@ def ceph(directory: Path) -> Iterator[Options]:
     _run(["ceph-mon", *chosen, "--mkfs", "-i", "a", "--monmap", monitors])
     with ExitStack() as stack:
 
-        def start(*command: str) -> None:
-            stack.enter_context(_running([*command, "-f"], directory / f"{command[0]}.out"))
+        def start(*command: str) -> subprocess.Popen[bytes]:
+            return stack.enter_context(_running([*command, "-f"], directory / f"{command[0]}.out"))
+
+        def disk_is_up() -> bool:
+            # A disk that asks the monitor before it was told the cluster's id is refused, and ends.
+            if disks[-1].poll() is not None:
+                disks.append(start(*disk))
+            return " 1 up" in _run(["ceph", *chosen, "osd", "stat"])
 
         start("ceph-mon", *chosen, "-i", "a")
         _run(["ceph", *chosen, "osd", "new", disk_id])
         _run(["ceph-osd", *chosen, "-i", "0", "--mkfs", "--osd-uuid", disk_id])
-        start("ceph-osd", *chosen, "-i", "0")
-        _until(lambda: " 1 up" in _run(["ceph", *chosen, "osd", "stat"]), "the disk of Ceph")
+        disk = ("ceph-osd", *chosen, "-i", "0")
+        disks = [start(*disk)]
+        _until(disk_is_up, "the disk of Ceph")
         user = ["user", "create", "--uid=u", "--display-name=u", "--access-key=k", "--secret-key=s"]
         _run(["radosgw-admin", *chosen, *user])
         start("radosgw", *chosen, "-n", "client.gateway")
@@ -162,11 +169,11 @@ def _run(command: list[str]) -> str:
 
 
 @contextmanager
-def _running(command: list[str], log: Path) -> Iterator[None]:
-    with log.open("wb") as stream:
+def _running(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with log.open("ab") as stream:
         process = subprocess.Popen(command, stdout=stream, stderr=stream)
     try:
-        yield
+        yield process
     finally:
         process.terminate()
         try:
