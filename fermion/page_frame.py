@@ -62,7 +62,7 @@ class Frame(NamedTuple):
     start: int
 
 
-def root_encoding(page: bytes) -> int:
+def root_encoding(page: PageBuffer) -> int:
     """The encoding of a page's root."""
     return int.from_bytes(page[2:4], "little")
 

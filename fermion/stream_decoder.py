@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, repeat
 
 import numpy as np
 
@@ -13,8 +13,10 @@ from fermion import rearrange, validity
 from fermion.column_plan import PageSpan, StreamPlan, places_within, positions
 from fermion.errors import InvalidFileError
 from fermion.global_dictionary import GlobalDictionaries
-from fermion.layout import ChecksumKind
-from fermion.pages import PageSlice, decode_codes, decode_pages
+from fermion.layout import ChecksumKind, EncodingId
+from fermion.page_frame import root_encoding
+from fermion.page_picks import pick_slots
+from fermion.pages import PageSlice, decode_codes, decode_dictionary, decode_pages
 from fermion.predicate.ranges import RowRanges
 from fermion.validity import Validity
 from fermion.values import Bits, PhysicalKind, PhysicalType, Values, slice_values
@@ -113,22 +115,36 @@ class FetchedStream:
         """The pages; ``slots`` is the chunk's number of slots, -1 where that is not known yet."""
         return tuple(_closed(span, slots) for span in self.plan.spans)
 
-    def decode(
-        self,
-        slots: int,
-        valid: PageValidity | None = None,
-        picks: Sequence[np.ndarray] | None = None,
-    ) -> Values:
-        """The slots of all pages from the first wanted to the last wanted of each.
+    def decode(self, slots: int, valid: PageValidity | None = None) -> Values:
+        """The slots of all pages from the first wanted to the last wanted of each."""
+        return self._decoded(*self._slices(slots, valid))
 
-        Parameters
-        ----------
-        picks
-            For each page the wanted slots, where those are to be decoded alone.
-        """
-        slices, dictionary = self._slices(slots, valid)
-        if picks is not None:
-            slices = [replace(page, picks=own) for page, own in zip(slices, picks, strict=True)]
+    def _picked(self, slots: int, picks: Sequence[np.ndarray]) -> Values:
+        """For each page some slots."""
+        slices, dictionary = self._slices(slots, None, picks)
+        options = self.options
+        if isinstance(dictionary, PageSlice):
+            dictionary = self._entries(slices, dictionary)
+        kind = options.checksum if options.verify else ChecksumKind.NONE
+        found = pick_slots(slices, self.physical, dictionary, kind)
+        return self._decoded(slices, dictionary) if found is None else found
+
+    def _entries(self, slices: Sequence[PageSlice], dictionary: PageSlice) -> Values | None:
+        """The chunk's dictionary, where a page refers to it."""
+        if all(root_encoding(page.buffer) != EncodingId.DICTIONARY for page in slices):
+            return None
+        options = self.options
+        return decode_dictionary(
+            dictionary,
+            self.physical,
+            verify=options.verify,
+            checksum=options.checksum,
+            where=options.where,
+        )
+
+    def _decoded(
+        self, slices: Sequence[PageSlice], dictionary: PageSlice | Values | None
+    ) -> Values:
         options = self.options
         return decode_pages(
             slices,
@@ -151,7 +167,7 @@ class FetchedStream:
             The pages hold fewer or more slots than they should.
         """
         if ranges is not None and (picks := self._picks(ranges, slots)) is not None:
-            return self.decode(slots, valid, picks)
+            return self._picked(slots, picks)
         values = self.decode(slots, valid)
         if ranges is None:
             if 0 <= slots != len(values):
@@ -211,7 +227,10 @@ class FetchedStream:
         return starts, stops
 
     def _slices(
-        self, slots: int, valid: PageValidity | None
+        self,
+        slots: int,
+        valid: PageValidity | None,
+        picks: Sequence[np.ndarray] | None = None,
     ) -> tuple[list[PageSlice], PageSlice | Values | None]:
         dictionary: PageSlice | Values | None = None
         buffers, shared = self.buffers, self.plan.shared
@@ -231,8 +250,11 @@ class FetchedStream:
                 span.start,
                 span.stop,
                 None if valid is None else valid.of_page(span),
+                own,
             )
-            for span, buffer in zip(self.spans(slots), buffers, strict=True)
+            for span, buffer, own in zip(
+                self.spans(slots), buffers, picks or repeat(None, len(buffers)), strict=True
+            )
         ]
         return slices, dictionary
 

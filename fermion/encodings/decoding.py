@@ -284,8 +284,9 @@ def decode_numbers(
     count: int,
     output_bytes_max: int,
     out: memoryview,
+    slots: memoryview | None = None,
 ) -> None:
-    """All values of one node of numbers or fixed-width bytes, for kernels that lack its encoding.
+    """Values of one node of numbers or fixed-width bytes, for kernels that lack its encoding.
 
     Parameters
     ----------
@@ -296,7 +297,9 @@ def decode_numbers(
     letter, width
         NumPy's kind of the values, and their bytes.
     out
-        Written: ``count * width`` bytes.
+        Written: ``width`` bytes a value.
+    slots
+        The wanted ones, ``int64``, ascending; None: all.
 
     Raises
     ------
@@ -305,7 +308,11 @@ def decode_numbers(
     node = parse_node(data, 0, len(data), depth)
     context = DecodeContext(ENCODINGS, None, output_bytes_max)
     values = np.frombuffer(out, f"<{letter}{width}")
-    context.encoding(node).read_fixed(node, count, 0, count, values, context)
+    encoding = context.encoding(node)
+    if slots is None:
+        encoding.read_fixed(node, count, 0, count, values, context)
+    else:
+        encoding.pick_fixed(node, count, np.frombuffer(slots, np.int64), values, context)
 
 
 @dataclass(frozen=True, slots=True)

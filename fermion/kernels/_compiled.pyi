@@ -14,6 +14,9 @@ from typing_extensions import Buffer
 from fermion.kernels._compiled_columns import decode_flat as decode_flat
 from fermion.kernels._compiled_columns import encode_flat as encode_flat
 from fermion.kernels._compiled_columns import flat_chunks as flat_chunks
+from fermion.kernels._compiled_picks import bitpack_pick as bitpack_pick
+from fermion.kernels._compiled_picks import fsst_pick as fsst_pick
+from fermion.kernels._compiled_picks import pick_pages as pick_pages
 
 def crc32c(data: Buffer, seed: int = 0, *, portable: bool = False) -> int:
     """CRC-32C (Castagnoli) of a contiguous buffer.
@@ -396,60 +399,6 @@ def fsst_encode(
     -------
     int
         Bytes of codes.
-    """
-
-def bitpack_pick(payload: np.ndarray, count: int, slots: np.ndarray, out: np.ndarray) -> None:
-    """Decode values of single slots of a payload of ``count`` values.
-
-    Parameters
-    ----------
-    payload
-        ``uint8``, untrusted: everything is checked before it is used.
-    slots
-        ``int64``, ascending.
-    out
-        Whole numbers of the encoded width, shape (len(slots),), written; unspecified after an
-        error.
-
-    Raises
-    ------
-    ValueError
-        The payload is damaged, or of other values, or a slot lies outside of it.
-    TypeError
-        ``out`` does not hold whole numbers.
-    """
-
-def fsst_pick(
-    codes: np.ndarray,
-    code_ends: np.ndarray,
-    block_slots: int,
-    bounds: np.ndarray,
-    sizes: np.ndarray,
-    symbols: np.ndarray,
-    slots: np.ndarray,
-    out: np.ndarray,
-) -> None:
-    """Fill ``out`` with the bytes of single slots, end to end.
-
-    Parameters
-    ----------
-    codes, sizes, symbols
-        ``uint8``, untrusted: everything is checked before it is used.
-    code_ends
-        ``int64``: where the codes of each block end, from 0.
-    block_slots
-        Values of a block but the last.
-    bounds
-        ``int64``, shape (values + 1,): where each value starts and ends among all bytes.
-    slots
-        ``int64``, ascending.
-    out
-        ``uint8``, as many bytes as the slots have together; unspecified after an error.
-
-    Raises
-    ------
-    ValueError
-        The codes stand for other bytes than the bounds say, or an argument does not fit.
     """
 
 def fsst_decode(

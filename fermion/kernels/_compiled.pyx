@@ -22,7 +22,7 @@ from libc.stdint cimport (
     uint64_t,
     uintptr_t,
 )
-from libc.stdlib cimport calloc, free, malloc, qsort
+from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 import numpy as np
@@ -46,8 +46,10 @@ include "fsst.pxi"
 include "picks.pxi"
 include "lz4.pxi"
 include "trees.pxi"
+include "tree_strings.pxi"
 include "blocks.pxi"
 include "columns.pxi"
+include "page_picks.pxi"
 include "flat_nodes.pxi"
 include "flat_estimates.pxi"
 include "flat_values.pxi"

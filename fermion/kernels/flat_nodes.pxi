@@ -1,6 +1,5 @@
 # Pages of flat columns while they are written: memory, nodes and frames; see flat_pages.pxi.
 
-from libc.stdlib cimport realloc
 from libc.string cimport memmove
 
 cdef int FLAT_ALP = _EncodingId.ALP

@@ -43,11 +43,25 @@ cdef int _bitpack_pick(
     return BLOCK_FINE
 
 
+cdef int _unpack_picks(
+    const uint8_t* payload, int64_t size, int64_t width, int64_t count, const int64_t* slots,
+    Py_ssize_t picks, uint8_t* out, Py_ssize_t* at_block,
+) noexcept nogil:
+    """Values of ``width`` bytes at ``out``, which has that alignment."""
+    if width == 1:
+        return _bitpack_pick(payload, size, count, slots, picks, out, at_block)
+    if width == 2:
+        return _bitpack_pick(payload, size, count, slots, picks, <uint16_t*>out, at_block)
+    if width == 4:
+        return _bitpack_pick(payload, size, count, slots, picks, <uint32_t*>out, at_block)
+    return _bitpack_pick(payload, size, count, slots, picks, <uint64_t*>out, at_block)
+
+
 def bitpack_pick(const uint8_t[::1] payload, int64_t count, slots, out):
     """Values of some ascending slots of a payload of ``count`` values."""
     cdef const int64_t[::1] wanted = _input(slots)
     cdef cnp.ndarray target = _output(out)
-    cdef void* data = cnp.PyArray_DATA(target)
+    cdef uint8_t* data = _bytes_out(target)
     cdef Py_ssize_t width = target.itemsize, picks = wanted.shape[0], block = 0
     cdef int64_t size = payload.shape[0]
     cdef int error = BLOCK_FINE
@@ -62,14 +76,7 @@ def bitpack_pick(const uint8_t[::1] payload, int64_t count, slots, out):
         return
     cdef const uint8_t* source = &payload[0]
     with nogil:
-        if width == 1:
-            error = _bitpack_pick(source, size, count, &wanted[0], picks, <uint8_t*>data, &block)
-        elif width == 2:
-            error = _bitpack_pick(source, size, count, &wanted[0], picks, <uint16_t*>data, &block)
-        elif width == 4:
-            error = _bitpack_pick(source, size, count, &wanted[0], picks, <uint32_t*>data, &block)
-        else:
-            error = _bitpack_pick(source, size, count, &wanted[0], picks, <uint64_t*>data, &block)
+        error = _unpack_picks(source, size, width, count, &wanted[0], picks, data, &block)
     if error:
         raise ValueError(f"block {block}: {_BLOCK_ERRORS[error]}")
 

@@ -52,12 +52,6 @@ cdef struct TreeReader:
     int64_t output_bytes_max
 
 
-cdef struct TreeStrings:
-    int64_t* offsets  # count + 1 of them, owned by the caller
-    uint8_t* data  # owned by whoever asked, to be freed
-    int64_t total
-
-
 cdef inline bint _open_node(
     const uint8_t* at, const uint8_t* stop, int depth, TreeNode* node
 ) noexcept nogil:
@@ -184,18 +178,24 @@ cdef uint32_t* _decode_codes(
     if not _decode_node(reader, &child, c'u', width, count, <uint8_t*>codes):
         free(codes)
         return NULL
-    if width == 1:
-        for i in range(count - 1, -1, -1):
-            codes[i] = (<uint8_t*>codes)[i]
-    elif width == 2:
-        for i in range(count - 1, -1, -1):
-            codes[i] = (<uint16_t*>codes)[i]
+    _widen_codes(codes, width, count)
     for i in range(count):
         top = max(top, codes[i])
     if top >= entries[0]:
         free(codes)
         return NULL
     return codes
+
+
+cdef void _widen_codes(uint32_t* codes, int width, int64_t count) noexcept nogil:
+    """Codes of fewer bytes at the start of ``codes`` as such of 4, from the end on."""
+    cdef int64_t i
+    if width == 1:
+        for i in range(count - 1, -1, -1):
+            codes[i] = (<uint8_t*>codes)[i]
+    elif width == 2:
+        for i in range(count - 1, -1, -1):
+            codes[i] = (<uint16_t*>codes)[i]
 
 
 cdef bint _decode_dictionary(
@@ -222,19 +222,24 @@ cdef bint _decode_dictionary(
 cdef bint _decode_narrow(
     TreeReader* reader, TreeNode* node, int64_t width, int64_t count, uint8_t* out
 ) noexcept nogil:
-    """64-bit integers, decoded at the start of ``out`` and widened from the end on."""
-    cdef int64_t i, word, value, sign
+    """64-bit integers, decoded at the start of ``out`` and widened there."""
     if (width != 16 and width != 32) or node.children != 1:
         return False
     if not _decode_numbers(reader, node.start, node.stop, node.depth + 1, c'i', 8, count, out):
         return False
+    _widen_words(out, width, count)
+    return True
+
+
+cdef void _widen_words(uint8_t* out, int64_t width, int64_t count) noexcept nogil:
+    """64-bit integers at the start of ``out`` as such of more bytes, from the end on."""
+    cdef int64_t i, word, value, sign
     for i in range(count - 1, -1, -1):
         memcpy(&value, out + 8 * i, 8)
         sign = value >> 63
         memcpy(out + i * width, &value, 8)
         for word in range(1, width // 8):
             memcpy(out + i * width + 8 * word, &sign, 8)
-    return True
 
 
 cdef bint _decode_decimals(
@@ -328,161 +333,3 @@ cdef bint _decode_bits(TreeNode* node, int64_t count, uint8_t* out) noexcept nog
     if count & 7:
         out[size - 1] &= (1 << (count & 7)) - 1
     return True
-
-
-cdef bint _decode_strings(
-    TreeReader* reader, TreeNode* node, int64_t count, TreeStrings* out
-) noexcept nogil:
-    """All strings of a node: offsets from 0, and their bytes in memory to be freed."""
-    out.data, out.total, out.offsets[0] = NULL, 0, 0
-    if count == 0:
-        out.data = <uint8_t*>malloc(8)  # Arrow wants memory for no bytes too
-        return out.data is not NULL
-    if node.encoding == TREE_PLAIN:
-        return _decode_plain_strings(reader, node, count, out)
-    if node.encoding == TREE_SPLIT_LENGTHS:
-        return _decode_split_lengths(reader, node, count, out)
-    if node.encoding == TREE_DICTIONARY_LOCAL:
-        return _decode_dictionary_strings(reader, node, count, out)
-    return False
-
-
-cdef bint _take_bytes(
-    TreeReader* reader, const uint8_t* source, int64_t available, TreeStrings* out
-) noexcept nogil:
-    """A copy of the strings' bytes, which lie in the page as they are."""
-    if out.total > available or out.total > reader.output_bytes_max:
-        return False
-    out.data = <uint8_t*>malloc(out.total + 8)
-    if out.data is NULL:
-        return False
-    memcpy(out.data, source, out.total)
-    return True
-
-
-cdef bint _decode_plain_strings(
-    TreeReader* reader, TreeNode* node, int64_t count, TreeStrings* out
-) noexcept nogil:
-    cdef int64_t size = node.stop - node.start, table = (4 * count + 7) & ~<int64_t>7, i
-    cdef uint32_t length
-    if size < table:
-        return False
-    for i in range(count):
-        memcpy(&length, node.start + 4 * i, 4)
-        out.total += length
-        out.offsets[i + 1] = out.total
-    return _take_bytes(reader, node.start + table, size - table, out)
-
-
-cdef bint _decode_lengths(
-    TreeReader* reader, const uint8_t* at, TreeNode* node, int width, int64_t count,
-    TreeStrings* out,
-) noexcept nogil:
-    """Offsets from a child that holds lengths."""
-    cdef uint8_t* lengths = <uint8_t*>malloc(count * width + 8)
-    cdef bint fine = False
-    cdef uint64_t seen = 0
-    if lengths is NULL:
-        return False
-    if _decode_numbers(reader, at, node.stop, node.depth + 1, c'u', width, count, lengths):
-        if width == 1:
-            seen = _prefix_sum(lengths, count, out.offsets)
-        elif width == 2:
-            seen = _prefix_sum(<uint16_t*>lengths, count, out.offsets)
-        else:
-            seen = _prefix_sum(<uint32_t*>lengths, count, out.offsets)
-        fine = not seen >> 63
-    free(lengths)
-    out.total = out.offsets[count]
-    return fine
-
-
-cdef bint _decode_split_lengths(
-    TreeReader* reader, TreeNode* node, int64_t count, TreeStrings* out
-) noexcept nogil:
-    cdef int64_t size = node.stop - node.start, tables, stored, child, i
-    cdef uint32_t frames, last_slot, raw_end, stored_end, raw_start = 0, stored_start = 0
-    cdef int codec, width
-    cdef const uint8_t* raw_ends
-    cdef const uint8_t* stored_ends
-    cdef const uint8_t* data
-    if node.children != 1 or size < 8:
-        return False
-    memcpy(&frames, node.start, 4)
-    codec, width = node.start[4], node.start[5]
-    if frames == 0 or width not in (1, 2, 4):
-        return False
-    if codec != TREE_CODEC_NONE and codec != TREE_CODEC_ZSTD:
-        return False
-    tables = 8 + (12 if codec == TREE_CODEC_ZSTD else 8) * <int64_t>frames
-    if size < tables:
-        return False
-    raw_ends = node.start + 8 + 4 * <int64_t>frames
-    stored_ends = raw_ends + 4 * <int64_t>frames if codec == TREE_CODEC_ZSTD else raw_ends
-    data = node.start + tables
-    memcpy(&last_slot, raw_ends - 4, 4)
-    memcpy(&raw_end, raw_ends + 4 * <int64_t>(frames - 1), 4)
-    memcpy(&stored_end, stored_ends + 4 * <int64_t>(frames - 1), 4)
-    stored = stored_end
-    child = (tables + stored + 7) & ~<int64_t>7
-    if last_slot != count or child > size:
-        return False
-    if not _decode_lengths(reader, node.start + child, node, width, count, out):
-        return False
-    if out.total != raw_end:
-        return False
-    if codec == TREE_CODEC_NONE:
-        return _take_bytes(reader, data, stored, out)
-    if out.total > reader.output_bytes_max:
-        return False
-    out.data = <uint8_t*>malloc(out.total + 8)
-    if out.data is NULL:
-        return False
-    for i in range(frames):
-        memcpy(&raw_end, raw_ends + 4 * i, 4)
-        memcpy(&stored_end, stored_ends + 4 * i, 4)
-        if raw_end < raw_start or stored_end < stored_start or raw_end > out.total:
-            return False
-        if stored_end > stored:
-            return False
-        if raw_end > raw_start and not _unzip(
-            reader, data + stored_start, stored_end - stored_start,
-            out.data + raw_start, raw_end - raw_start,
-        ):
-            return False
-        raw_start, stored_start = raw_end, stored_end
-    return True
-
-
-cdef bint _decode_dictionary_strings(
-    TreeReader* reader, TreeNode* node, int64_t count, TreeStrings* out
-) noexcept nogil:
-    cdef uint32_t entries = 0
-    cdef const uint8_t* rest = NULL
-    cdef uint32_t* codes = _decode_codes(reader, node, count, &entries, &rest)
-    cdef TreeNode child
-    cdef TreeStrings values
-    cdef int64_t i
-    cdef bint fine = False
-    if codes is NULL:
-        return False
-    values.data = NULL
-    values.offsets = <int64_t*>malloc(8 * (<int64_t>entries + 1))
-    if (
-        values.offsets is not NULL
-        and _open_node(rest, node.stop, node.depth + 1, &child)
-        and child.flags == 0
-        and _decode_strings(reader, &child, entries, &values)
-    ):
-        for i in range(count):
-            out.total += values.offsets[codes[i] + 1] - values.offsets[codes[i]]
-            out.offsets[i + 1] = out.total
-        if out.total <= reader.output_bytes_max:
-            out.data = <uint8_t*>malloc(out.total + 8)
-            fine = out.data is not NULL and _gather_strings(
-                values.offsets, values.data, values.total, codes, count, out.data, out.total
-            )
-    free(values.data)
-    free(values.offsets)
-    free(codes)
-    return fine

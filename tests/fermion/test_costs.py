@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 import fermion
-from fermion import kernels
+from fermion import kernels, page_picks
 from fermion.column_reader import ColumnTask
-from fermion.encodings import pcodec_blocks, split_lengths
+from fermion.encodings import pcodec_blocks
 from fermion.encodings.for_bitpack import ForBitpack
 from fermion.layout import StreamType
 
@@ -157,7 +157,7 @@ def test_rows_far_apart_are_decoded_from_their_own_blocks(tmp_path, monkeypatch)
         monkeypatch.setattr(module, name, counted)
 
     count(pcodec_blocks, "_read_block")
-    count(split_lengths, "unpack")
+    count(page_picks, "_unzip")
     rows = [700, 14_000, 29_999]
     with fermion.open(path) as file:
         assert [len(data_pages(file, name)) for name in table.column_names] == [1, 1]
@@ -165,7 +165,7 @@ def test_rows_far_apart_are_decoded_from_their_own_blocks(tmp_path, monkeypatch)
         assert calls == {"_read_block": 3}
         calls.clear()
         assert file.take(rows, columns=["text"]).equals(table.select(["text"]).take(rows))
-        assert calls["unpack"] == 3
+        assert calls["_unzip"] == 3
 
 
 def test_the_column_with_most_bytes_is_decoded_first(tmp_path, monkeypatch):

@@ -156,7 +156,7 @@ def test_arrays_that_do_not_fit_together_are_refused(k: ModuleType):
 
 
 # Their twin is the way around them: test_flat_columns.py and test_flat_writer.py compare both.
-SHORT_WAYS = {"decode_flat", "encode_flat", "flat_chunks"}
+SHORT_WAYS = {"decode_flat", "encode_flat", "flat_chunks", "pick_pages"}
 
 
 @pytest.mark.parametrize("name", sorted(set(compiled.__all__) - SHORT_WAYS))

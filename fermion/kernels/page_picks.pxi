@@ -1,0 +1,432 @@
+# Single slots out of many pages of one stream, picked by one call that leaves Python's lock alone.
+#
+# A Python object a page, and a turn of the lock for each, would cost more than the few slots do.
+# `fermion.page_picks` drives this; as in trees.pxi, Python is asked for numbers of other encodings,
+# and what is not exactly as expected (other codecs, damage) is left to the way around.
+
+cdef int TREE_DICTIONARY = _EncodingId.DICTIONARY
+cdef int TREE_GLOBAL_DICTIONARY = _EncodingId.GLOBAL_DICTIONARY
+cdef int TREE_FSST = _EncodingId.FSST
+
+
+cdef struct PickDictionary:
+    int64_t entries
+    const uint8_t* values  # numbers, or the bytes of strings
+    int64_t size
+    const int64_t* offsets  # of strings
+
+
+cdef struct PickedStrings:
+    int64_t* offsets  # of all slots of a page
+    int64_t offsets_room
+    uint8_t* piece  # bytes of one piece that was compressed
+    int64_t piece_room
+    uint8_t* out
+    int64_t size
+    int64_t room
+
+
+cdef bint _room_for(uint8_t** memory, int64_t* room, int64_t needed) noexcept nogil:
+    cdef int64_t wanted
+    cdef uint8_t* larger
+    if needed <= room[0]:
+        return True
+    wanted = max(needed, 2 * room[0])
+    larger = <uint8_t*>realloc(memory[0], wanted)
+    if larger is NULL:
+        return False
+    memory[0], room[0] = larger, wanted
+    return True
+
+
+cdef bint _ask_picks(
+    TreeReader* reader, TreeNode* node, char letter, int64_t width, int64_t count,
+    const int64_t* slots, Py_ssize_t picks, uint8_t* out,
+) noexcept with gil:
+    """Some slots of an encoding that is read in Python; False where that fails."""
+    try:
+        (<object>reader.decode)(
+            PyMemoryView_FromMemory(
+                <char*>node.start - TREE_NODE_HEADER,
+                node.stop - node.start + TREE_NODE_HEADER, PyBUF_READ,
+            ),
+            node.depth, chr(letter), width, count, reader.output_bytes_max,
+            PyMemoryView_FromMemory(<char*>out, picks * width, PyBUF_WRITE),
+            PyMemoryView_FromMemory(<char*>slots, 8 * picks, PyBUF_READ),
+        )
+        return True
+    except BaseException as error:
+        (<list>reader.raised).append(error)
+        return False
+
+
+cdef bint _pick_numbers(
+    TreeReader* reader, const uint8_t* at, const uint8_t* stop, int depth, char letter, int64_t width, int64_t count,
+    const int64_t* slots, Py_ssize_t picks, uint8_t* out,
+) noexcept nogil:
+    """Some slots of the node at ``at``, which holds ``count`` values."""
+    cdef TreeNode node
+    return (
+        _open_node(at, stop, depth, &node)
+        and node.flags == 0
+        and _pick_node(reader, &node, letter, width, count, slots, picks, out)
+    )
+
+
+cdef bint _pick_node(
+    TreeReader* reader, TreeNode* node, char letter, int64_t width, int64_t count,
+    const int64_t* slots, Py_ssize_t picks, uint8_t* out,
+) noexcept nogil:
+    cdef int64_t size = node.stop - node.start
+    cdef Py_ssize_t i, block = 0
+    if node.encoding == TREE_PLAIN:
+        if size < count * width:
+            return False
+        for i in range(picks):
+            memcpy(out + i * width, node.start + slots[i] * width, width)
+        return True
+    if node.encoding == TREE_CONSTANT:
+        if size < width:
+            return False
+        for i in range(picks):
+            memcpy(out + i * width, node.start, width)
+        return True
+    if node.encoding == TREE_FOR_BITPACK:
+        return (
+            (letter == c'i' or letter == c'u')
+            and _is_bitpacked(node.start, size, width, count)
+            and _unpack_picks(node.start, size, width, count, slots, picks, out, &block)
+            == BLOCK_FINE
+        )
+    if node.encoding == TREE_NARROW:
+        if (width != 16 and width != 32) or node.children != 1:
+            return False
+        if not _pick_numbers(
+            reader, node.start, node.stop, node.depth + 1, c'i', 8, count, slots, picks, out
+        ):
+            return False
+        _widen_words(out, width, picks)
+        return True
+    return _ask_picks(reader, node, letter, width, count, slots, picks, out)
+
+
+cdef uint32_t* _pick_codes(
+    TreeReader* reader, TreeNode* node, int64_t count, const int64_t* slots, Py_ssize_t picks,
+    int64_t entries,
+) noexcept nogil:
+    """Codes into a dictionary of so many entries, checked, to be freed."""
+    cdef uint32_t* codes
+    cdef uint32_t top = 0
+    cdef Py_ssize_t i
+    cdef int width
+    if node.children != 1 or node.stop - node.start < 8:
+        return NULL
+    width = node.start[4]
+    if width not in (1, 2, 4):
+        return NULL
+    codes = <uint32_t*>malloc(4 * picks + 8)
+    if codes is NULL:
+        return NULL
+    if not _pick_numbers(
+        reader, node.start + 8, node.stop, node.depth + 1, c'u', width, count, slots, picks,
+        <uint8_t*>codes,
+    ):
+        free(codes)
+        return NULL
+    _widen_codes(codes, width, picks)
+    for i in range(picks):
+        top = max(top, codes[i])
+    if top >= entries:
+        free(codes)
+        return NULL
+    return codes
+
+
+cdef bint _pick_values(
+    TreeReader* reader, TreeNode* root, char letter, int64_t width, int64_t count,
+    const int64_t* slots, Py_ssize_t picks, const PickDictionary* dictionary, uint8_t* out,
+) noexcept nogil:
+    """Numbers of a page's tree."""
+    cdef uint32_t* codes
+    if root.encoding != TREE_DICTIONARY and root.encoding != TREE_GLOBAL_DICTIONARY:
+        return _pick_node(reader, root, letter, width, count, slots, picks, out)
+    if dictionary.size < dictionary.entries * width:
+        return False
+    codes = _pick_codes(reader, root, count, slots, picks, dictionary.entries)
+    if codes is NULL:
+        return False
+    _gather_words(dictionary.values, codes, picks, out, width)
+    free(codes)
+    return True
+
+
+cdef bint _pick_strings(
+    TreeNode* root, int64_t count, const int64_t* slots, Py_ssize_t picks,
+    const PickDictionary* dictionary, TreeReader* reader, PickedStrings* strings, int64_t* ends,
+) noexcept nogil:
+    """Strings of a page's tree: where each ends in ``strings.out``, and their bytes there."""
+    cdef TreeStrings page
+    if root.encoding == TREE_DICTIONARY or root.encoding == TREE_GLOBAL_DICTIONARY:
+        return _pick_entries(root, count, slots, picks, dictionary, reader, strings, ends)
+    if not _room_for(
+        <uint8_t**>&strings.offsets, &strings.offsets_room, 8 * (count + 1)
+    ):
+        return False
+    page.offsets, page.data, page.total = strings.offsets, NULL, 0
+    page.offsets[0] = 0
+    if root.encoding == TREE_SPLIT_LENGTHS:
+        return _pick_split_lengths(root, count, slots, picks, reader, strings, &page, ends)
+    if root.encoding == TREE_FSST:
+        return _pick_symbols(root, count, slots, picks, reader, strings, &page, ends)
+    return False
+
+
+cdef bint _end_strings(
+    const TreeStrings* page, const int64_t* slots, Py_ssize_t picks, TreeReader* reader,
+    PickedStrings* strings, int64_t* ends,
+) noexcept nogil:
+    """Where the strings of some slots end, and room for their bytes."""
+    cdef Py_ssize_t i
+    cdef int64_t to = strings.size
+    for i in range(picks):
+        to += page.offsets[slots[i] + 1] - page.offsets[slots[i]]
+        ends[i] = to
+    return to - strings.size <= reader.output_bytes_max and _room_for(
+        &strings.out, &strings.room, to + 8
+    )
+
+
+cdef bint _pick_entries(
+    TreeNode* root, int64_t count, const int64_t* slots, Py_ssize_t picks,
+    const PickDictionary* dictionary, TreeReader* reader, PickedStrings* strings, int64_t* ends,
+) noexcept nogil:
+    cdef uint32_t* codes
+    cdef Py_ssize_t i
+    cdef int64_t to = strings.size
+    cdef bint fine = False
+    if dictionary.offsets is NULL:
+        return False
+    codes = _pick_codes(reader, root, count, slots, picks, dictionary.entries)
+    if codes is NULL:
+        return False
+    for i in range(picks):
+        to += dictionary.offsets[<size_t>codes[i] + 1] - dictionary.offsets[codes[i]]
+        ends[i] = to
+    if to - strings.size <= reader.output_bytes_max and _room_for(
+        &strings.out, &strings.room, to + 8
+    ):
+        fine = _gather_strings(
+            dictionary.offsets, dictionary.values, dictionary.size, codes, picks,
+            strings.out + strings.size, to - strings.size,
+        )
+    free(codes)
+    strings.size = to
+    return fine
+
+
+cdef bint _pick_split_lengths(
+    TreeNode* root, int64_t count, const int64_t* slots, Py_ssize_t picks, TreeReader* reader,
+    PickedStrings* strings, TreeStrings* page, int64_t* ends,
+) noexcept nogil:
+    """Only pieces that hold bytes of some slots are decompressed."""
+    cdef SplitLengths parts
+    cdef Py_ssize_t i, at = 0
+    cdef int64_t piece, start, stop, low, high, to = strings.size
+    cdef uint32_t raw_start = 0, raw_end, stored_start = 0, stored_end
+    if not _open_split_lengths(root, count, &parts):
+        return False
+    if not _decode_lengths(reader, parts.lengths, root, parts.width, count, page):
+        return False
+    if page.total != parts.raw_total or not _end_strings(
+        page, slots, picks, reader, strings, ends
+    ):
+        return False
+    if parts.codec == TREE_CODEC_NONE:
+        if page.total > parts.stored:
+            return False
+        for i in range(picks):
+            start = page.offsets[slots[i]]
+            stop = page.offsets[slots[i] + 1]
+            memcpy(strings.out + to, parts.data + start, stop - start)
+            to += stop - start
+        strings.size = to
+        return True
+    for piece in range(parts.frames):
+        memcpy(&raw_end, parts.raw_ends + 4 * piece, 4)
+        memcpy(&stored_end, parts.stored_ends + 4 * piece, 4)
+        if raw_end < raw_start or stored_end < stored_start or raw_end > page.total:
+            return False
+        if stored_end > parts.stored:
+            return False
+        high = 0
+        while at < picks and page.offsets[slots[at]] < raw_end:
+            start = page.offsets[slots[at]]
+            stop = page.offsets[slots[at] + 1]
+            if start < raw_start or stop > raw_end:
+                return False  # pieces are cut at bounds of values
+            if stop > start and high == 0:
+                high = raw_end - raw_start
+                if high > reader.output_bytes_max or not _room_for(
+                    &strings.piece, &strings.piece_room, high
+                ):
+                    return False
+                if not _unzip(
+                    reader, parts.data + stored_start, stored_end - stored_start, strings.piece,
+                    high,
+                ):
+                    return False
+            low = start - raw_start
+            memcpy(strings.out + to, strings.piece + low, stop - start)
+            to += stop - start
+            at += 1
+        raw_start, stored_start = raw_end, stored_end
+    # What is left are empty strings at the end.
+    strings.size = to
+    return picks == 0 or to == ends[picks - 1]
+
+
+cdef bint _pick_symbols(
+    TreeNode* root, int64_t count, const int64_t* slots, Py_ssize_t picks, TreeReader* reader,
+    PickedStrings* strings, TreeStrings* page, int64_t* ends,
+) noexcept nogil:
+    """Strings of the node that `fermion.encodings.fsst` describes."""
+    cdef int64_t size = root.stop - root.start, at = 8, blocks, codes_size = 0, i, done
+    cdef uint32_t block_slots, end
+    cdef int symbols, width
+    cdef uint64_t words[256]
+    cdef uint8_t widths[256]
+    cdef int32_t seen = 0
+    cdef int64_t* code_ends
+    if root.children != 1 or size < 8:
+        return False
+    memcpy(&block_slots, root.start, 4)
+    symbols, width = root.start[4], root.start[5]
+    if block_slots == 0 or width not in (1, 2, 4):
+        return False
+    blocks = (count + block_slots - 1) // block_slots
+    at += 4 * blocks
+    if size < at + symbols:
+        return False
+    memset(words, 0, sizeof(words))
+    memset(widths, UNKNOWN_SIZE, sizeof(widths))
+    at += symbols
+    for i in range(symbols):
+        widths[i] = root.start[8 + 4 * blocks + i]
+        if not 1 <= widths[i] <= SYMBOL_BYTES_MAX or size < at + widths[i]:
+            return False
+        memcpy(&words[i], root.start + at, widths[i])
+        at += widths[i]
+    code_ends = <int64_t*>malloc(8 * blocks + 8)
+    if code_ends is NULL:
+        return False
+    for i in range(blocks):
+        memcpy(&end, root.start + 8 + 4 * i, 4)
+        code_ends[i] = end
+        if end < codes_size:
+            size = -1
+        codes_size = end
+    i = (at + codes_size + 7) & ~<int64_t>7
+    if (
+        i > size
+        or not _decode_lengths(reader, root.start + i, root, width, count, page)
+        or page.total > SYMBOL_BYTES_MAX * codes_size
+        or not _end_strings(page, slots, picks, reader, strings, ends)
+    ):
+        free(code_ends)
+        return False
+    done = _fsst_pick(
+        words, widths, root.start + at, code_ends, block_slots, page.offsets, slots, picks,
+        strings.out + strings.size, &seen,
+    )
+    free(code_ends)
+    strings.size = ends[picks - 1]
+    return done == picks and not seen & UNKNOWN_SIZE
+
+
+cdef bint _pick_page(
+    const uint8_t* page, int64_t size, int64_t count, bint verify, const int64_t* slots,
+    Py_ssize_t picks, char letter, int64_t width, const PickDictionary* dictionary,
+    TreeReader* reader, PickedStrings* strings, uint8_t* out,
+) noexcept nogil:
+    cdef TreeNode root
+    cdef uint8_t* unzipped = NULL
+    # The checksum last: an encoding that is not known here costs next to nothing this way.
+    if size < COLUMN_PAGE_HEADER or page[1] != TREE_CODEC_NONE:
+        return False
+    if not _open_page(page, size, count, False, reader, &root, &unzipped) or root.flags:
+        return False
+    if count * (8 if letter == c's' else width) > reader.output_bytes_max:
+        return False
+    if letter == c's':
+        if not _pick_strings(
+            &root, count, slots, picks, dictionary, reader, strings, <int64_t*>out
+        ):
+            return False
+    elif not _pick_values(
+        reader, &root, letter, width, count, slots, picks, dictionary, out
+    ):
+        return False
+    return not verify or _is_sound(page, size)
+
+
+def pick_pages(
+    list pages, const int64_t[::1] counts, slots, const int64_t[::1] cuts, char letter,
+    int64_t width, dictionary, offsets, bint verify, decode, unzip, out,
+):
+    """Some slots of each of some pages, end to end."""
+    cdef const int64_t[::1] wanted = _input(slots)
+    cdef cnp.ndarray target = _output(out)
+    cdef Py_ssize_t count = len(pages), i
+    cdef Buffers views = Buffers(pages)
+    cdef Buffers entries = Buffers([dictionary])
+    cdef const int64_t[::1] ends = _input(offsets)
+    cdef PickDictionary known
+    cdef PickedStrings strings
+    cdef TreeReader reader
+    cdef list raised = []
+    cdef uint8_t* to = _bytes_out(target)
+    cdef int64_t step = 8 if letter == c's' else width
+    cdef bint fine = True
+    cdef Memory found = None
+    _same_length(counts.shape[0], count, "counts")
+    _same_length(cuts.shape[0], count + 1, "cuts")
+    _check_cuts(cuts, wanted.shape[0])
+    if not 1 <= width <= 2**31 - 1:
+        raise ValueError(f"values of {width} bytes")
+    _same_length(target.nbytes, step * wanted.shape[0], "bytes of out")
+    for i in range(count):
+        if not 0 <= counts[i] <= <int64_t>0xFFFFFFFF:
+            raise ValueError(f"page {i} of {counts[i]} slots")
+        _check_slots(wanted[cuts[i]:cuts[i + 1]], counts[i])
+    memset(&known, 0, sizeof(known))
+    memset(&strings, 0, sizeof(strings))
+    known.values, known.size = <const uint8_t*>entries.views[0].buf, entries.views[0].len
+    if ends.shape[0]:
+        _check_offsets(ends, known.size)
+        known.offsets, known.entries = &ends[0], ends.shape[0] - 1
+    elif letter != c's':
+        known.entries = known.size // width
+    reader.decode, reader.unzip, reader.raised = <void*>decode, <void*>unzip, <void*>raised
+    try:
+        with nogil:
+            for i in range(count):
+                if cuts[i] < cuts[i + 1] and not _pick_page(
+                    <const uint8_t*>views.views[i].buf, views.views[i].len, counts[i], verify,
+                    &wanted[cuts[i]], cuts[i + 1] - cuts[i], letter, width, &known, &reader,
+                    &strings, to + step * cuts[i],
+                ):
+                    fine = False
+                    break
+        for error in raised:
+            if not isinstance(error, Exception):
+                raise error
+        if not fine:
+            return None
+        if strings.out is NULL:
+            return b""
+        found = _own(&strings.out, strings.size)
+        return found
+    finally:
+        free(strings.offsets)
+        free(strings.piece)
+        free(strings.out)

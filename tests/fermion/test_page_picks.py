@@ -1,0 +1,190 @@
+"""Rows that lie apart: the short way through their pages gives what the way around gives."""
+
+from __future__ import annotations
+
+import decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fermion
+from fermion import WriteOptions, kernels, page_picks, stream_decoder
+from fermion.errors import FermionError
+from tests.equality import assert_logically_equal
+from tests.fermion.forced_encodings import forced_encodings
+from tests.strategies import random_array, scalar_types
+
+ROWS = 6_000
+WORDS = ["", "a", "final deposits", "x" * 70, "carefully ironic requests sleep"]
+
+
+def written(table: pa.Table, **options) -> bytes:
+    sink = pa.BufferOutputStream()
+    fermion.write_table(table, sink, options=WriteOptions(**options))
+    return sink.getvalue().to_pybytes()
+
+
+def taken(data: bytes, rows: np.ndarray) -> pa.Table:
+    with fermion.open(data) as file:
+        return file.take(rows)
+
+
+def around(data: bytes, rows: np.ndarray) -> pa.Table:
+    """The rows without the short way."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream_decoder, "pick_slots", lambda *_: None)
+        return taken(data, rows)
+
+
+def outcome(read, *arguments) -> object:
+    try:
+        return read(*arguments)
+    except FermionError as error:
+        return type(error), str(error)
+
+
+def some_rows(random: np.random.Generator, rows: int, count: int = 40) -> np.ndarray:
+    return np.sort(random.choice(rows, min(count, rows), replace=False))
+
+
+def comments(random: np.random.Generator, rows: int = ROWS) -> list[str]:
+    return [f"{WORDS[place]} {number}" for number, place in enumerate(random.integers(0, 5, rows))]
+
+
+def texts(random: np.random.Generator, rows: int = ROWS) -> list[str]:
+    return [WORDS[place] for place in random.integers(0, 5, rows)]
+
+
+def prices(random: np.random.Generator, rows: int = ROWS) -> pa.Array:
+    whole = [decimal.Decimal(int(value)) for value in random.integers(-(10**6), 10**6, rows)]
+    return pa.array([value.scaleb(-2) for value in whole], pa.decimal128(15, 2))
+
+
+COLUMNS = {
+    "numbers": (lambda random: random.integers(-9, 10**6, ROWS), "for_bitpack"),
+    "days": (lambda random: random.integers(0, 400, ROWS).astype("M8[D]"), "plain"),
+    "prices": (prices, "narrow"),
+    "codes": (lambda random: random.integers(0, 9, ROWS) * 1_000_003, "dictionary"),
+    "same": (lambda random: np.full(ROWS, 7), "constant"),
+    "texts": (texts, "dictionary"),
+    "symbols": (comments, "fsst"),
+    "pieces": (comments, "split_lengths"),
+}
+
+
+@given(st.data(), st.lists(scalar_types(), min_size=1, max_size=4), st.integers(0, 2**32))
+def test_both_ways_give_the_same_rows(data, types, seed):
+    """Types of scalars, random nulls and values, every encoding; Arrow checks the buffers too."""
+    random = np.random.default_rng(seed)
+    rows = data.draw(st.integers(1, 3_000))
+    arrays = [random_array(random, dtype, rows) for dtype in types]
+    table = pa.table(arrays, names=[f"c{place}" for place in range(len(types))])
+    forced = data.draw(st.one_of(st.just({}), forced_encodings(table.schema)))
+    profile = data.draw(st.sampled_from(["balanced", "compact", "fast", "random"]))
+    page_rows = data.draw(st.sampled_from([100, 1_500, 131_072]))
+    options = {"encodings": forced, "profile": profile, "page_rows_max": page_rows}
+    file = written(table, stripe_rows=1_700, **options)
+    wanted = some_rows(random, rows, data.draw(st.integers(1, 60)))
+    found = taken(file, wanted)
+    found.validate(full=True)
+    assert_logically_equal(found, around(file, wanted))
+    # Arrow cannot take out of every type.
+    assert_logically_equal(found, pa.concat_tables([table.slice(row, 1) for row in wanted]))
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize("level", [0, 6])
+def test_pages_of_these_encodings_are_read_by_one_call(name, level, monkeypatch):
+    """One call of the kernels for all pages of a stripe, and none of the way around."""
+    random = np.random.default_rng(3)
+    make, encoding = COLUMNS[name]
+    table = pa.table({name: make(random)})
+    data = written(table, encodings={name: encoding}, page_rows_max=500, compression_level=level)
+    calls, pick_pages = [], kernels.pick_pages
+
+    def counted(pages, *arguments):
+        calls.append(len(pages))
+        return pick_pages(pages, *arguments)
+
+    monkeypatch.setattr(page_picks.kernels, "pick_pages", counted)
+    monkeypatch.setattr(stream_decoder, "decode_pages", None)
+    rows = np.arange(3, ROWS, 250)
+    assert_logically_equal(taken(data, rows), table.take(pa.array(rows)))
+    assert calls == [12]
+
+
+@pytest.mark.parametrize("checksum", ["crc32c", "xxh3", "none"])
+@pytest.mark.parametrize("name", COLUMNS)
+def test_damage_is_told_in_the_same_words_both_ways(name, checksum):
+    """Bits of the pages flipped; without checksums, what is damaged may lie beside the rows."""
+    make, encoding = COLUMNS[name]
+    table = pa.table({name: make(np.random.default_rng(3))})
+    data = written(table, encodings={name: encoding}, page_rows_max=2_000, checksum=checksum)
+    with fermion.open(data) as file:
+        (chunk,) = file.column(name).streams[1].chunks
+    for seed in range(60):
+        random = np.random.default_rng(seed)
+        damaged = bytearray(data)
+        at = chunk.offset + int(random.integers(0, min(chunk.length, 400 << seed % 9)))
+        damaged[at] ^= 1 << int(random.integers(0, 8))
+        rows = some_rows(random, ROWS, 4)
+        found, expected = outcome(taken, damaged, rows), outcome(around, damaged, rows)
+        if isinstance(found, pa.Table) and isinstance(expected, tuple) and checksum == "none":
+            expected = table.take(pa.array(rows))  # what is wrong was of no use for these rows
+        if isinstance(found, pa.Table):
+            assert_logically_equal(found, expected)
+        else:
+            assert found == expected
+
+
+def test_an_interrupt_while_decompressing_goes_through(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    table = pa.table({"pieces": comments(np.random.default_rng(0))})
+    data = written(table, encodings={"pieces": "split_lengths"}, compression_level=3)
+    with fermion.open(data) as file:
+        (chunk,) = file.column("pieces").streams[1].chunks
+    assert chunk.length < table.nbytes / 2  # there is something to decompress
+    monkeypatch.setattr(page_picks, "_unzip", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        taken(data, np.array([5, 900]))
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"slots": [3, 3]}, "slot 3 after 3: expected to ascend"),
+        ({"slots": [3, 10]}, "slot 10 after 3: expected to ascend below 10"),
+        ({"cuts": [0, 3]}, "cuts"),
+        ({"counts": [10, 10]}, "counts"),
+        ({"counts": [-1]}, "page 0 of -1 slots"),
+        ({"width": 0}, "values of 0 bytes"),
+        ({"out": np.zeros(8, np.uint8)}, "bytes of out"),
+        ({"offsets": [0, 9]}, "offset"),
+    ],
+)
+def test_arguments_that_do_not_fit_together_are_refused(changed, said):
+    given_ = {"counts": [10], "slots": [3, 4], "cuts": [0, 2], "width": 8, "offsets": []}
+    given_ |= {"out": np.zeros(16, np.uint8)} | changed
+    numbers = {
+        key: np.array(given_[key], np.int64) for key in ("counts", "slots", "cuts", "offsets")
+    }
+    with pytest.raises(ValueError, match=said):
+        kernels.pick_pages(
+            [bytes(40)],
+            numbers["counts"],
+            numbers["slots"],
+            numbers["cuts"],
+            ord("i"),
+            given_["width"],
+            b"1234",
+            numbers["offsets"],
+            True,
+            None,
+            None,
+            given_["out"],
+        )
