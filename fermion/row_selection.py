@@ -13,6 +13,7 @@ from fermion.arrow_buffers import has_dictionary, is_same_memory
 from fermion.arrow_types import Node
 from fermion.assemble import assemble
 from fermion.shred import shred
+from fermion.values import Bits
 
 
 def filter_rows(array: pa.Array, mask: np.ndarray, node: Node | None) -> pa.Array:
@@ -26,9 +27,15 @@ def filter_rows(array: pa.Array, mask: np.ndarray, node: Node | None) -> pa.Arra
     if mask.all():
         return array
     try:
-        return array.filter(pa.array(mask))
+        return array.filter(_flags(mask))
     except pa.ArrowNotImplementedError:
         return _rearranged(array, np.flatnonzero(mask), node)
+
+
+def _flags(mask: np.ndarray) -> pa.BooleanArray:
+    """The mask as an Arrow array, packed many times faster than Arrow does it."""
+    packed = pa.py_buffer(Bits.pack(mask).data)
+    return pa.BooleanArray.from_buffers(pa.bool_(), len(mask), [None, packed])
 
 
 def take_rows(array: pa.ChunkedArray, indices: np.ndarray, node: Node | None) -> pa.ChunkedArray:

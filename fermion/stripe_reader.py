@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from fermion import arrow_compute as pc
+from fermion.arrow_buffers import booleans
 from fermion.arrow_types import Node, NodeKind, Order
 from fermion.batch_lookup import BatchLookup
 from fermion.bloom import BloomFilters, parse_bloom_record, parse_page_bloom_record
@@ -296,7 +297,7 @@ class StripeReader:
             raise InvalidFileError(
                 f"{self._index.where}: stripe {stripe}: values that cannot be compared: {error}"
             ) from error
-        return np.asarray(mask.to_numpy(zero_copy_only=False), bool), batch.columns
+        return booleans(mask).unpack(), batch.columns
 
     def _whole(self, ranges: RowRanges, stripe: int) -> RowRanges | None:
         return None if ranges.total == int(self._index.stripe_rows[stripe]) else ranges
@@ -345,7 +346,7 @@ class StripeReader:
             for key, known, column in zip(keys, reusable, columns, strict=True)
         ]
         if not columns:
-            return empty_columns(int(mask.sum()))
+            return empty_columns(int(np.count_nonzero(mask)))
         schema = pa.schema([column.field for column in columns])
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -357,7 +358,7 @@ class StripeReader:
         candidates: RowRanges | None,
     ) -> list[pa.Array]:
         """Columns the filter did not read: only the selected rows, unless they are many."""
-        if mask.mean() > DENSE_FRACTION:
+        if np.count_nonzero(mask) > DENSE_FRACTION * len(mask):
             return _filtered(columns, self.arrays(columns, stripe, candidates), mask)
         wanted = np.flatnonzero(mask)
         if candidates is not None:
