@@ -155,8 +155,19 @@ class NameIndex:
     def _first_name(self, group: int) -> bytes:
         name = self._first_names.get(group)
         if name is None:
-            name = self._first_names[group] = self._group(group, 1)[0][0]
+            name = self._short_first_name(group) or self._group(group, 1)[0][0]
+            self._first_names[group] = name
         return name
+
+    def _short_first_name(self, group: int) -> bytes:
+        """The first name of a group if it has 1 to 14 bytes, which need no decoding; else none.
+
+        A search looks at dozens of them.
+        """
+        start, stop = self._bounds[group : group + 2].tolist()
+        entry = self._view(start, min(16, stop - start))
+        size = entry[0]
+        return bytes(entry[1 : size + 1]) if 0 < size < 15 and size + 1 < len(entry) else b""
 
     def _whole_group(self, group: int) -> list[tuple[bytes, int]]:
         entries = self._groups.get(group)

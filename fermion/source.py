@@ -330,7 +330,7 @@ class CountingSource:
             places[held, 1] = ranges[held, 0] - requests[members[held], 0]
             places[:, 2] = ranges[:, 1]
         sent = np.array([not self._holds(*each) for each in requests.tolist()], bool)
-        inside = np.isin(members, np.flatnonzero(sent))
+        inside = np.append(sent, False)[members]  # an empty range is a member of -1, the last
         self._count(int(sent.sum()), int(requests[sent, 1].sum()), int(ranges[inside, 1].sum()))
         return buffers or [memoryview(b"")], places
 
