@@ -19,6 +19,7 @@ from fermion.layout import ChecksumKind
 from fermion.pages import PageSlice
 from fermion.values import BinaryValues, PhysicalKind, PhysicalType, Values
 
+_SLOTS_MAX = 0xFFFF_FFFF
 _NOTHING = np.empty(0, np.uint8)
 _NO_OFFSETS = np.empty(0, np.int64)
 
@@ -45,6 +46,11 @@ def pick_slots(
     picks = [page.picks for page in slices if page.picks is not None]
     counts = [page.slot_count for page in slices if page.slot_count is not None]
     if kind not in (ChecksumKind.NONE, ChecksumKind.CRC32C) or len(counts) < len(slices):
+        return None
+    # Metadata may say anything: the way around has the words for what cannot be.
+    if max(counts) > _SLOTS_MAX or any(
+        page.stop > count for page, count in zip(slices, counts, strict=True)
+    ):
         return None
     cuts = np.zeros(len(picks) + 1, np.int64)
     np.cumsum([len(own) for own in picks], out=cuts[1:])

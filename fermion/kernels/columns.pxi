@@ -317,6 +317,8 @@ def decode_flat(
     for i in range(count):
         if not (1 if letters[i] != c's' else 4) <= widths[i] <= 2**31 - 1:
             raise ValueError(f"column {i}: values of {widths[i]} bytes")
+        if letters[i] in b"iu" and widths[i] not in (1, 2, 4, 8):
+            raise ValueError(f"column {i}: whole numbers of {widths[i]} bytes")
     columns = <FlatColumn*>calloc(count + 1, sizeof(FlatColumn))
     if columns is NULL:
         raise MemoryError(f"no memory for {count} columns")
@@ -346,5 +348,6 @@ def decode_flat(
         free(columns)
     for error in raised:
         if not isinstance(error, Exception):
-            raise error
+            # Frames of the traceback may hold views of memory that is gone.
+            raise error.with_traceback(None)
     return found

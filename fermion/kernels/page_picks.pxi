@@ -17,7 +17,7 @@ cdef struct PickDictionary:
 
 
 cdef struct PickedStrings:
-    int64_t* offsets  # of all slots of a page
+    uint8_t* offsets  # of all slots of a page, int64
     int64_t offsets_room
     uint8_t* piece  # bytes of one piece that was compressed
     int64_t piece_room
@@ -168,11 +168,9 @@ cdef bint _pick_strings(
     cdef TreeStrings page
     if root.encoding == TREE_DICTIONARY or root.encoding == TREE_GLOBAL_DICTIONARY:
         return _pick_entries(root, count, slots, picks, dictionary, reader, strings, ends)
-    if not _room_for(
-        <uint8_t**>&strings.offsets, &strings.offsets_room, 8 * (count + 1)
-    ):
+    if not _room_for(&strings.offsets, &strings.offsets_room, 8 * (count + 1)):
         return False
-    page.offsets, page.data, page.total = strings.offsets, NULL, 0
+    page.offsets, page.data, page.total = <int64_t*>strings.offsets, NULL, 0
     page.offsets[0] = 0
     if root.encoding == TREE_SPLIT_LENGTHS:
         return _pick_split_lengths(root, count, slots, picks, reader, strings, &page, ends)
@@ -237,7 +235,7 @@ cdef bint _pick_split_lengths(
         return False
     if not _decode_lengths(reader, parts.lengths, root, parts.width, count, page):
         return False
-    if page.total != parts.raw_total or not _end_strings(
+    if not _are_cut_at_values(&parts, page.offsets, count) or not _end_strings(
         page, slots, picks, reader, strings, ends
     ):
         return False
@@ -254,16 +252,12 @@ cdef bint _pick_split_lengths(
     for piece in range(parts.frames):
         memcpy(&raw_end, parts.raw_ends + 4 * piece, 4)
         memcpy(&stored_end, parts.stored_ends + 4 * piece, 4)
-        if raw_end < raw_start or stored_end < stored_start or raw_end > page.total:
-            return False
-        if stored_end > parts.stored:
+        if stored_end < stored_start or stored_end > parts.stored:
             return False
         high = 0
         while at < picks and page.offsets[slots[at]] < raw_end:
             start = page.offsets[slots[at]]
             stop = page.offsets[slots[at] + 1]
-            if start < raw_start or stop > raw_end:
-                return False  # pieces are cut at bounds of values
             if stop > start and high == 0:
                 high = raw_end - raw_start
                 if high > reader.output_bytes_max or not _room_for(
@@ -275,9 +269,10 @@ cdef bint _pick_split_lengths(
                     high,
                 ):
                     return False
-            low = start - raw_start
-            memcpy(strings.out + to, strings.piece + low, stop - start)
-            to += stop - start
+            if stop > start:
+                low = start - raw_start
+                memcpy(strings.out + to, strings.piece + low, stop - start)
+                to += stop - start
             at += 1
         raw_start, stored_start = raw_end, stored_end
     # What is left are empty strings at the end.
@@ -394,6 +389,10 @@ def pick_pages(
     if not 1 <= width <= 2**31 - 1:
         raise ValueError(f"values of {width} bytes")
     _same_length(target.nbytes, step * wanted.shape[0], "bytes of out")
+    if letter in b"iu" and width not in (1, 2, 4, 8):
+        raise ValueError(f"whole numbers of {width} bytes")
+    if <uintptr_t>to % min(step & -step, 8):
+        raise ValueError(f"out is not aligned for values of {width} bytes")
     for i in range(count):
         if not 0 <= counts[i] <= <int64_t>0xFFFFFFFF:
             raise ValueError(f"page {i} of {counts[i]} slots")
@@ -419,7 +418,8 @@ def pick_pages(
                     break
         for error in raised:
             if not isinstance(error, Exception):
-                raise error
+                # Frames of the traceback may hold views of memory that is gone.
+                raise error.with_traceback(None)
         if not fine:
             return None
         if strings.out is NULL:

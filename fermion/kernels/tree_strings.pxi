@@ -78,6 +78,7 @@ cdef struct SplitLengths:
     uint32_t frames
     int codec
     int width
+    const uint8_t* slot_ends
     const uint8_t* raw_ends
     const uint8_t* stored_ends
     const uint8_t* data
@@ -100,7 +101,8 @@ cdef bint _open_split_lengths(TreeNode* node, int64_t count, SplitLengths* parts
     tables = 8 + (12 if parts.codec == TREE_CODEC_ZSTD else 8) * <int64_t>parts.frames
     if size < tables:
         return False
-    parts.raw_ends = node.start + 8 + 4 * <int64_t>parts.frames
+    parts.slot_ends = node.start + 8
+    parts.raw_ends = parts.slot_ends + 4 * <int64_t>parts.frames
     parts.stored_ends = parts.raw_ends
     if parts.codec == TREE_CODEC_ZSTD:
         parts.stored_ends += 4 * <int64_t>parts.frames
@@ -114,6 +116,21 @@ cdef bint _open_split_lengths(TreeNode* node, int64_t count, SplitLengths* parts
     return last_slot == count and child <= size
 
 
+cdef bint _are_cut_at_values(
+    const SplitLengths* parts, const int64_t* offsets, int64_t count
+) noexcept nogil:
+    """Whether the pieces end where their last values do, one after the other, the last at all."""
+    cdef int64_t piece, last = 0
+    cdef uint32_t slot_end, raw_end
+    for piece in range(parts.frames):
+        memcpy(&slot_end, parts.slot_ends + 4 * piece, 4)
+        memcpy(&raw_end, parts.raw_ends + 4 * piece, 4)
+        if slot_end < last or slot_end > count or offsets[slot_end] != raw_end:
+            return False
+        last = slot_end
+    return offsets[count] == parts.raw_total
+
+
 cdef bint _decode_split_lengths(
     TreeReader* reader, TreeNode* node, int64_t count, TreeStrings* out
 ) noexcept nogil:
@@ -124,7 +141,7 @@ cdef bint _decode_split_lengths(
         return False
     if not _decode_lengths(reader, parts.lengths, node, parts.width, count, out):
         return False
-    if out.total != parts.raw_total:
+    if not _are_cut_at_values(&parts, out.offsets, count):
         return False
     if parts.codec == TREE_CODEC_NONE:
         return _take_bytes(reader, parts.data, parts.stored, out)
@@ -136,9 +153,7 @@ cdef bint _decode_split_lengths(
     for i in range(parts.frames):
         memcpy(&raw_end, parts.raw_ends + 4 * i, 4)
         memcpy(&stored_end, parts.stored_ends + 4 * i, 4)
-        if raw_end < raw_start or stored_end < stored_start or raw_end > out.total:
-            return False
-        if stored_end > parts.stored:
+        if stored_end < stored_start or stored_end > parts.stored:
             return False
         if raw_end > raw_start and not _unzip(
             reader, parts.data + stored_start, stored_end - stored_start,

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 import fermion
 from fermion import WriteOptions, kernels, page_picks, stream_decoder
-from fermion.errors import FermionError
+from fermion.errors import FermionError, InvalidFileError
+from fermion.file_metadata import FileContents
+from fermion.stream_decoder import FetchedStream
 from tests.equality import assert_logically_equal
 from tests.fermion.forced_encodings import forced_encodings
 from tests.strategies import random_array, scalar_types
@@ -34,8 +36,12 @@ def taken(data: bytes, rows: np.ndarray) -> pa.Table:
 
 def around(data: bytes, rows: np.ndarray) -> pa.Table:
     """The rows without the short way."""
+
+    def picked(self, slots, picks):
+        return self._decoded(*self._slices(slots, None, picks))
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream_decoder, "pick_slots", lambda *_: None)
+        patch.setattr(FetchedStream, "_picked", picked)
         return taken(data, rows)
 
 
@@ -58,6 +64,11 @@ def texts(random: np.random.Generator, rows: int = ROWS) -> list[str]:
     return [WORDS[place] for place in random.integers(0, 5, rows)]
 
 
+def pages_of_pieces(random: np.random.Generator) -> list[str]:
+    """More than twice the 64 KiB of a piece in 2,000 rows; every third text is empty."""
+    return [text * 8 * (row % 3 > 0) for row, text in enumerate(comments(random))]
+
+
 def prices(random: np.random.Generator, rows: int = ROWS) -> pa.Array:
     whole = [decimal.Decimal(int(value)) for value in random.integers(-(10**6), 10**6, rows)]
     return pa.array([value.scaleb(-2) for value in whole], pa.decimal128(15, 2))
@@ -71,7 +82,7 @@ COLUMNS = {
     "same": (lambda random: np.full(ROWS, 7), "constant"),
     "texts": (texts, "dictionary"),
     "symbols": (comments, "fsst"),
-    "pieces": (comments, "split_lengths"),
+    "pieces": (pages_of_pieces, "split_lengths"),
 }
 
 
@@ -128,9 +139,9 @@ def test_damage_is_told_in_the_same_words_both_ways(name, checksum):
     for seed in range(60):
         random = np.random.default_rng(seed)
         damaged = bytearray(data)
-        at = chunk.offset + int(random.integers(0, min(chunk.length, 400 << seed % 9)))
+        at = chunk.offset + int(random.integers(0, min(chunk.length, 60 << seed % 11)))
         damaged[at] ^= 1 << int(random.integers(0, 8))
-        rows = some_rows(random, ROWS, 4)
+        rows = np.append(some_rows(random, ROWS, 3), 1_998 + seed % 2)
         found, expected = outcome(taken, damaged, rows), outcome(around, damaged, rows)
         if isinstance(found, pa.Table) and isinstance(expected, tuple) and checksum == "none":
             expected = table.take(pa.array(rows))  # what is wrong was of no use for these rows
@@ -138,6 +149,25 @@ def test_damage_is_told_in_the_same_words_both_ways(name, checksum):
             assert_logically_equal(found, expected)
         else:
             assert found == expected
+
+
+def test_more_slots_than_a_page_can_hold_are_told_in_the_same_words(monkeypatch):
+    """A stripe that says it has 2**22 times its rows, of 60 numbers each."""
+    build = FileContents.build
+
+    def inflated(self, offset):
+        object.__setattr__(self, "stripe_rows", [rows << 22 for rows in self.stripe_rows])
+        return build(self, offset)
+
+    numbers = pa.array(np.arange(60_000) * 7919 % 100_001)
+    monkeypatch.setattr(FileContents, "build", inflated)
+    table = pa.table({"f": pa.FixedSizeListArray.from_arrays(numbers, 60)})
+    data = written(table, page_rows_max=1 << 20)
+    rows = np.array([0, (1_000 << 22) - 1])
+    found = outcome(taken, data, rows)
+    assert found == outcome(around, data, rows)
+    assert found[0] is InvalidFileError
+    assert found[1].endswith("page at offset 16: expected 251658240000 slots, found 60000")
 
 
 def test_an_interrupt_while_decompressing_goes_through(monkeypatch):
@@ -163,6 +193,8 @@ def test_an_interrupt_while_decompressing_goes_through(monkeypatch):
         ({"counts": [10, 10]}, "counts"),
         ({"counts": [-1]}, "page 0 of -1 slots"),
         ({"width": 0}, "values of 0 bytes"),
+        ({"width": 3, "out": np.zeros(6, np.uint8)}, "whole numbers of 3 bytes"),
+        ({"out": np.zeros(24, np.uint8)[1:17]}, "out is not aligned"),
         ({"out": np.zeros(8, np.uint8)}, "bytes of out"),
         ({"offsets": [0, 9]}, "offset"),
     ],
