@@ -67,7 +67,7 @@ def adjacent_names(columns: int, count: int = 10) -> list[str]:
 
 
 def lineitem(size: Size) -> pa.Table:
-    """TPC-H lineitem: scale factor 1 in full, 0.1 quick; strings as ``string``, not views."""
+    """TPC-H lineitem: scale factor 1 in full, 0.05 quick; strings as ``string``, not views."""
     if size == "tiny":
         return _small_lineitem()
     parquet = made(CACHE / size, "lineitem", lambda folder: _generate_tpch(folder, size))
@@ -84,7 +84,7 @@ def _generate_tpch(folder: Path, size: Size) -> None:
     found = str(program) if program.exists() else shutil.which("tpchgen-cli")
     if found is None:
         raise NotOffered("TPC-H needs tpchgen-cli (pip install '.[bench]')")
-    scale = "1" if size == "full" else "0.1"
+    scale = "1" if size == "full" else "0.05"
     command = [found, "parquet", "-s", scale, "--tables", "lineitem", "-o", str(folder)]
     subprocess.run(command, check=True, capture_output=True)
 

@@ -99,7 +99,7 @@ QUESTION = Question(
         ),
     ),
     targets=(Target("import", 1.5, of="pyarrow"),),
-    rounds={"full": 7, "quick": 1},
+    rounds={"full": 7},
     warm_up=False,
     notes="fermion loads a module when a name of it is first asked for; 'import all of it' asks "
     "for every name, beside pyarrow with the modules that do the same work.",

@@ -77,7 +77,7 @@ QUESTION = Question(
         Target("one month, all columns", 0.140),
         Target("one month, 3 columns", 0.034),
     ),
-    rounds={"full": 3, "quick": 1},
+    rounds={"full": 3},
     notes="The plain Vortex contestants give string views, all others strings.",
 )
 

@@ -49,7 +49,7 @@ QUESTION = Question(
         Target("size", 118e6, metric="file_bytes", contestant=FERMION_COMPACT.name),
         Target("size", 1.0, metric="file_bytes", of="best rival"),
     ),
-    rounds={"full": 1, "quick": 1},
+    rounds={"full": 1},
     headline="file_bytes",
     metrics=("file_bytes",),
 )

@@ -44,7 +44,7 @@ QUESTION = Question(
         VORTEX_COMPACT,
     ),
     targets=(Target("write", 5.8, metric="cpu_seconds"),),
-    rounds={"full": 3, "quick": 1},
+    rounds={"full": 3},
     metrics=("file_bytes",),
 )
 

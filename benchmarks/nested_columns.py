@@ -65,7 +65,7 @@ QUESTION = Question(
         *(Target(kind, SECONDS[kind]) for kind in data.NESTED),
         *(Target(kind, 1.0, metric="file_bytes", of="best rival") for kind in data.NESTED),
     ),
-    rounds={"full": 3, "quick": 1},
+    rounds={"full": 3},
     metrics=("file_bytes",),
     notes="vectors: List<float32> of 128; structs: List<Struct<int64, string>>; maps: "
     "Map<string, double>; lists: List<List<int64>>. Size is held against the smallest rival file, "

@@ -39,7 +39,7 @@ QUESTION = Question(
         Target("lineitem, read all", 1.3, metric="extra_bytes", per="arrow_bytes"),
         Target("10 of 10,000 columns", 2e6, metric="extra_bytes"),
     ),
-    rounds={"full": 3, "quick": 1},
+    rounds={"full": 3},
     metrics=("arrow_bytes",),
     isolated=True,
     notes="Peak resident size while reading, less the resident size before: the result counts too. "

@@ -137,4 +137,4 @@ class Question:
 
     def rounds_at(self, size: Size) -> int:
         """How many processes each case gets."""
-        return (self.rounds or {"full": 5, "quick": 2, "tiny": 1}).get(size, 1)
+        return (self.rounds or {"full": 5}).get(size, 1)

@@ -134,7 +134,7 @@ QUESTION = Question(
         **{label(n, "rows a page"): pages_case(n, i) for i, n in enumerate(PAGE_ROWS)},
     },
     contestants=(FERMION, PARQUET_ZSTD, FEATHER, VORTEX, LANCE, ORC),
-    rounds={"full": 3, "quick": 1},
+    rounds={"full": 3},
 )
 
 

@@ -115,7 +115,7 @@ QUESTION = Question(
         Target("10,000 columns, ten adjacent", 3, metric="requests"),
         Target("10,000 columns, ten adjacent", 128 * 1024, metric="beyond_bytes"),
     ),
-    rounds={"full": 3, "quick": 1},
+    rounds={"full": 3},
     metrics=("requests", "read_bytes", "beyond_bytes"),
     notes="The ten are spread over the file but where they are called adjacent. A look at a file's "
     "size is a request. Beyond bytes: read, less the stored pages of the ten columns. Polars, "

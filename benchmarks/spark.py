@@ -335,7 +335,7 @@ QUESTION = Question(
         Target("write lineitem", 1.0, contestant=FUNCTION, of=RIVAL),
         Target("compact small files", 0.2, metric="all_cpu_seconds", contestant=FUNCTION, of=RIVAL),
     ),
-    rounds={"full": 1, "quick": 1},
+    rounds={"full": 1},
     metrics=("all_cpu_seconds",),
     warm_up=False,
     notes="A case runs once before the clock starts; CPU counts the JVM and Python workers.",

@@ -61,7 +61,7 @@ QUESTION = Question(
     cases={"lookup": Case(lookup, calls=CALLS)},
     contestants=(FULL,),
     targets=(Target("lookup", 0.005),),
-    rounds={"full": 5, "quick": 1},
+    rounds={"full": 5},
     notes="One of the thousand files is real, with 10,000 batches; the others are metadata alone.",
 )
 

@@ -106,7 +106,7 @@ QUESTION = Question(
         Target("compact", 0.080),
         Target("read compacted", 0.010),
     ),
-    rounds={"full": 3, "quick": 1},
+    rounds={"full": 3},
     metrics=("p99_seconds", "last_to_first", "commits"),
     notes="append: median and 99th percentile over 1,000 commits (pyiceberg: 200); last to first: "
     "median of the last tenth over that of the first. fermion synchronises every file and folder, "

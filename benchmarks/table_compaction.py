@@ -27,7 +27,7 @@ QUESTION = Question(
     cases={"compact": Case(compact)},
     contestants=(FULL, DELTA, LANCE_TABLE, PAIMON),
     targets=(Target("compact", 1.0, of=DELTA.name),),
-    rounds={"full": 3, "quick": 1},
+    rounds={"full": 3},
     notes="pypaimon compacts by its Java engines only.",
 )
 

@@ -28,7 +28,7 @@ def plan(files: int, *, one: bool) -> Case:
     """Open and plan; ``one``: only the files that may hold one id."""
 
     def prepare(layer: Layer, size: Size) -> Action:
-        count = min(files, 20) if size == "tiny" else files
+        count = min(files, FILES_MAX.get(size, files))
         name = f"{count}-files"
         path = tables.stored(layer, size, name, lambda path: made(count)(layer, path))
         value = count * ROWS_EACH // 2 if one else None
@@ -54,7 +54,7 @@ QUESTION = Question(
         Target("10,000 files, all", 0.015),
         Target("10,000 files, one id", 0.015),
     ),
-    rounds={"full": 5, "quick": 1},
+    rounds={"full": 5},
     metrics=("files",),
     notes="files: what the plan holds. Lance keeps no bounds of ids: it names all its files. "
     "deltalake lists fragments through its pyarrow data set.",

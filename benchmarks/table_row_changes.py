@@ -42,7 +42,7 @@ QUESTION = Question(
         Target("delete", 1.0, of=ICEBERG.name),
         Target("update", 1.0, of=DELTA.name),
     ),
-    rounds={"full": 3, "quick": 1},
+    rounds={"full": 3},
     notes="Five files of a million rows; the rows to change lie in the first.",
 )
 

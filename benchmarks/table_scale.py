@@ -167,7 +167,7 @@ QUESTION = Question(
         Target("add 10,000 columns", 1, metric="commits"),
         Target("add 10,000 columns", 1e6, metric="written_bytes"),
     ),
-    rounds={"full": 3, "quick": 1},
+    rounds={"full": 3},
     metrics=("files", "reads", "listings", "objects", "commits", "written_bytes"),
     notes="The files of the large tables are made up: planning reads metadata alone. objects: "
     "metadata objects; the data file and the hint come on top.",

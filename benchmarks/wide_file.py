@@ -21,7 +21,7 @@ from benchmarks.formats import (
 )
 from benchmarks.question import Action, Case, NotOffered, Question, Size, Target
 
-SHAPE = {"full": (10_000, 2_000), "quick": (1_000, 2_000), "tiny": (60, 50)}
+SHAPE = {"full": (10_000, 2_000), "quick": (500, 2_000), "tiny": (60, 50)}
 
 
 def wide(size: Size) -> data.pa.Table:
@@ -81,7 +81,7 @@ QUESTION = Question(
         Target("write", 1.4),
         Target("read all", 1.0, metric="file_bytes", of="best rival"),
     ),
-    rounds={"full": 3, "quick": 1},
+    rounds={"full": 3},
     metrics=("file_bytes",),
 )
 

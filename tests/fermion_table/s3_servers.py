@@ -56,7 +56,7 @@ osd pool default min size = 1
 osd pool default pg num = 1
 osd pool default pgp num = 1
 osd pool default pg autoscale mode = off
-rgw frontends = beast endpoint=127.0.0.1:{port}
+rgw frontends = beast endpoint=127.0.0.1:{port} tcp_nodelay=1
 """
 
 Options = dict[str, Any]
