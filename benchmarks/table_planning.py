@@ -9,6 +9,7 @@ from benchmarks.layers import DELTA, FULL, ICEBERG, LANCE_TABLE, PAIMON, Layer
 from benchmarks.question import Action, Case, Question, Size, Target
 
 ROWS_EACH = 10
+FILES_MAX = {"quick": 100, "tiny": 20}
 
 
 def made(files: int) -> Callable[[Layer, str], None]:
