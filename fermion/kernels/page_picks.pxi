@@ -179,6 +179,15 @@ cdef bint _pick_strings(
     return False
 
 
+cdef bint _room_for_strings(
+    TreeReader* reader, PickedStrings* strings, int64_t end
+) noexcept nogil:
+    """Room for the bytes of a page's strings, which go up to ``end``."""
+    return end - strings.size <= reader.output_bytes_max and _room_for(
+        &strings.out, &strings.room, end + 8
+    )
+
+
 cdef bint _end_strings(
     const TreeStrings* page, const int64_t* slots, Py_ssize_t picks, TreeReader* reader,
     PickedStrings* strings, int64_t* ends,
@@ -189,9 +198,7 @@ cdef bint _end_strings(
     for i in range(picks):
         to += page.offsets[slots[i] + 1] - page.offsets[slots[i]]
         ends[i] = to
-    return to - strings.size <= reader.output_bytes_max and _room_for(
-        &strings.out, &strings.room, to + 8
-    )
+    return _room_for_strings(reader, strings, to)
 
 
 cdef bint _pick_entries(
@@ -210,9 +217,7 @@ cdef bint _pick_entries(
     for i in range(picks):
         to += dictionary.offsets[<size_t>codes[i] + 1] - dictionary.offsets[codes[i]]
         ends[i] = to
-    if to - strings.size <= reader.output_bytes_max and _room_for(
-        &strings.out, &strings.room, to + 8
-    ):
+    if _room_for_strings(reader, strings, to):
         fine = _gather_strings(
             dictionary.offsets, dictionary.values, dictionary.size, codes, picks,
             strings.out + strings.size, to - strings.size,
@@ -229,7 +234,7 @@ cdef bint _pick_split_lengths(
     """Only pieces that hold bytes of some slots are decompressed."""
     cdef SplitLengths parts
     cdef Py_ssize_t i, at = 0
-    cdef int64_t piece, start, stop, low, high, to = strings.size
+    cdef int64_t piece, start, stop, size, to = strings.size
     cdef uint32_t raw_start = 0, raw_end, stored_start = 0, stored_end
     if not _open_split_lengths(root, count, &parts):
         return False
@@ -254,30 +259,29 @@ cdef bint _pick_split_lengths(
         memcpy(&stored_end, parts.stored_ends + 4 * piece, 4)
         if stored_end < stored_start or stored_end > parts.stored:
             return False
-        high = 0
+        size = 0  # of the piece, once it is decompressed
         while at < picks and page.offsets[slots[at]] < raw_end:
             start = page.offsets[slots[at]]
             stop = page.offsets[slots[at] + 1]
-            if stop > start and high == 0:
-                high = raw_end - raw_start
-                if high > reader.output_bytes_max or not _room_for(
-                    &strings.piece, &strings.piece_room, high
+            if stop > start and size == 0:
+                size = raw_end - raw_start
+                if size > reader.output_bytes_max or not _room_for(
+                    &strings.piece, &strings.piece_room, size
                 ):
                     return False
                 if not _unzip(
                     reader, parts.data + stored_start, stored_end - stored_start, strings.piece,
-                    high,
+                    size,
                 ):
                     return False
             if stop > start:
-                low = start - raw_start
-                memcpy(strings.out + to, strings.piece + low, stop - start)
+                memcpy(strings.out + to, strings.piece + (start - raw_start), stop - start)
                 to += stop - start
             at += 1
         raw_start, stored_start = raw_end, stored_end
     # What is left are empty strings at the end.
     strings.size = to
-    return picks == 0 or to == ends[picks - 1]
+    return to == ends[picks - 1]
 
 
 cdef bint _pick_symbols(
