@@ -1,0 +1,134 @@
+"""What callers pass as integers: Python's, NumPy's and Arrow's, and nothing that has to be coerced.
+
+A bool is no integer here, nor is a float with a whole value or text with digits, as in pyarrow.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pat
+
+from fermion.errors import InvalidArgumentError
+
+_INT64 = np.iinfo(np.int64)
+
+
+def integer(
+    value: Any, name: str, *, minimum: int | None = None, maximum: int | None = None
+) -> int:
+    """An argument that has to be an integer, as Python's ``int``.
+
+    Parameters
+    ----------
+    value
+        What the caller passed: an ``int``, a NumPy integer, an integer scalar of Arrow, or anything
+        else with ``__index__``.
+    name
+        Of the parameter, for the message.
+    minimum, maximum
+        Bounds, both inclusive; None: none.
+
+    Raises
+    ------
+    TypeError
+        It is no integer.
+    InvalidArgumentError
+        It is out of bounds.
+    """
+    if type(value) is int:
+        found = value
+    else:
+        found = _index(value, name)
+    if (minimum is not None and found < minimum) or (maximum is not None and found > maximum):
+        if maximum is None:
+            expected = f"at least {minimum}"
+        elif minimum is None:
+            expected = f"at most {maximum}"
+        else:
+            expected = f"{minimum} to {maximum}"
+        raise InvalidArgumentError(f"{name}={found}: expected {expected}")
+    return found
+
+
+def _index(value: Any, name: str) -> int:
+    number = value
+    if isinstance(value, pa.Scalar) and pat.is_integer(value.type):
+        number = value.as_py()
+    if not isinstance(number, (bool, np.bool_)):
+        try:
+            return operator.index(number)
+        except TypeError:
+            pass
+    raise TypeError(f"{name}={value!r}: expected an integer, found {type(value).__name__}")
+
+
+def integers(values: Any, name: str) -> np.ndarray:
+    """An argument that has to be a sequence of integers: ``int64``, shape (n,).
+
+    Parameters
+    ----------
+    values
+        An integer array of NumPy or Arrow (without nulls), or any iterable of what `integer` takes.
+    name
+        Of the parameter, for the message.
+
+    Returns
+    -------
+    np.ndarray
+        May be a view of ``values``.
+
+    Raises
+    ------
+    TypeError
+        It is no sequence, or something in it is no integer.
+    InvalidArgumentError
+        It has several dimensions, or a number that is no int64.
+    """
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        values = _of_arrow(values, name)
+    elif not isinstance(values, np.ndarray) and hasattr(values, "__array__"):
+        values = np.asarray(values)
+    if isinstance(values, np.ndarray) and values.dtype != object:
+        return _of_array(values, name)
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise TypeError(f"{name}={values!r}: expected integers, found {type(values).__name__}")
+    found: Any = values if isinstance(values, (list, tuple, range)) else list(values)
+    if set(map(type, found)) - {int}:  # a range of them is one step in C
+        for at, each in enumerate(found):
+            if isinstance(each, (list, tuple)) or np.ndim(each):
+                raise InvalidArgumentError(f"{name}[{at}]: expected one dimension, found more")
+        found = [integer(each, f"{name}[{at}]") for at, each in enumerate(found)]
+    try:
+        return np.array(found, np.int64)
+    except OverflowError:
+        raise _too_large(name) from None
+
+
+def _of_arrow(values: pa.Array | pa.ChunkedArray, name: str) -> np.ndarray:
+    if not pat.is_integer(values.type) and not (pat.is_null(values.type) and not len(values)):
+        raise TypeError(f"{name}: expected integers, found an array of {values.type}")
+    if values.null_count:
+        raise InvalidArgumentError(f"{name}: expected integers, found {values.null_count} nulls")
+    if pat.is_null(values.type):
+        return np.zeros(0, np.int64)
+    found: np.ndarray = values.to_numpy()
+    return found
+
+
+def _of_array(values: np.ndarray, name: str) -> np.ndarray:
+    if values.dtype.kind not in "iu":
+        raise TypeError(f"{name}: expected integers, found an array of {values.dtype}")
+    if values.ndim != 1:
+        raise InvalidArgumentError(f"{name}: expected one dimension, found {values.ndim}")
+    if values.dtype == np.uint64 and len(values) and values.max() > _INT64.max:
+        raise _too_large(name)
+    return values.astype(np.int64, copy=False)
+
+
+def _too_large(name: str) -> InvalidArgumentError:
+    return InvalidArgumentError(f"{name}: expected integers from {_INT64.min} to {_INT64.max}")
