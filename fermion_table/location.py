@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
+from fermion_table.errors import TableExists
 from fermion_table.fsspec_store import FsspecStore
 from fermion_table.local_store import LocalStore
+from fermion_table.paths import snapshot_directory, snapshot_path
 from fermion_table.storage import AtomicStore, Durability
+
+FOLDERS_SEARCHED_MAX = 1000
+"""Directories below a new table's that are searched for other tables."""
 
 
 def open_store(
@@ -51,3 +59,65 @@ def location_size(location: str, storage_options: dict[str, Any] | None = None) 
     filesystem, path = fsspec.core.url_to_fs(location, **(storage_options or {}))
     filesystem.invalidate_cache()
     return int(filesystem.size(path))
+
+
+def refuse_nested(store: AtomicStore) -> None:
+    """Refuse a new table inside another table's directory, or around one.
+
+    Who drops or moves the outer table would drop or move both. A place that can't be looked into
+    (a role may see one prefix only) counts as empty, and at most a thousand directories below the
+    new table's own, which mostly does not exist yet, are searched.
+
+    Raises
+    ------
+    TableExists
+        Names the other table.
+    """
+    for location in _locations_above(store):
+        if _is_table(location, store.storage_options):
+            raise TableExists(
+                f"{store.location} lies inside the directory of the table {location}: choose a "
+                f"directory beside that one"
+            )
+    for folder in _tables_below(store):
+        raise TableExists(
+            f"the table {folder} lies inside {store.location}: choose a directory beside that one"
+        )
+
+
+def _is_table(location: str, storage_options: dict[str, Any] | None) -> bool:
+    with contextlib.suppress(OSError, ValueError):
+        return open_store(location, storage_options=storage_options).exists(snapshot_path(0))
+    return False
+
+
+def _locations_above(store: AtomicStore) -> Iterator[str]:
+    """The directories above a table's, nearest first; none of a store that has no location."""
+    if isinstance(store, LocalStore):
+        location = store.location
+        while (above := os.path.dirname(location)) != location:
+            yield above
+            location = above
+    elif isinstance(store, FsspecStore):
+        scheme, _, rest = store.location.rpartition("://")
+        while rest := rest.rpartition("/")[0].rstrip("/"):
+            yield f"{scheme}://{rest}"
+
+
+def _tables_below(store: AtomicStore) -> Iterator[str]:
+    """Locations of tables below a directory."""
+    if isinstance(store, LocalStore):
+        top, walk = store.location, os.walk(store.location)
+    elif isinstance(store, FsspecStore):
+        store.filesystem.invalidate_cache()
+        _, top = fsspec.core.url_to_fs(store.location, **(store.storage_options or {}))
+        walk = store.filesystem.walk(top)
+    else:
+        return
+    name = snapshot_directory()
+    with contextlib.suppress(OSError, ValueError):
+        for folder, folders, _ in itertools.islice(walk, FOLDERS_SEARCHED_MAX):
+            below = folder[len(top) :].strip("/")
+            location = f"{store.location}/{below}"
+            if below and name in folders and _is_table(location, store.storage_options):
+                yield location

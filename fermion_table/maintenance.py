@@ -37,11 +37,13 @@ from fermion_table.paths import (
     BRANCH_DIRECTORY,
     DATA_DIRECTORY,
     DELETION_DIRECTORY,
+    EXPIRED_DIRECTORY,
     MAIN,
     MANIFEST_DIRECTORY,
     PENDING_DIRECTORY,
     SCHEMA_DIRECTORY,
     TAG_DIRECTORY,
+    is_made_by_writers,
     is_temporary,
     snapshot_directory,
     snapshot_path,
@@ -182,14 +184,15 @@ def plan_slots(
 def plan_orphans(
     listing: Iterable[StoredObject], *, live: Container[str], older_than_ms: int
 ) -> list[StoredObject]:
-    """The objects that nothing refers to and no running writer can own.
+    """The objects that writers have made, nothing refers to, and no running writer can own.
 
-    An object without a time is left alone.
+    An object without a time is left alone, and so is what has another name than writers give.
     """
     return [
         item
         for item in listing
-        if item.path not in live
+        if is_made_by_writers(item.path)
+        and item.path not in live
         and item.modified_ms is not None
         and item.modified_ms < older_than_ms
     ]
@@ -344,8 +347,9 @@ def remove_orphan_files(
 ) -> MaintenanceResult:
     """Delete files of the table's directory that nothing refers to.
 
-    Files that crashed or lost writers left behind. Slots, tags, branches and hints are never
-    touched, nor is anything younger than 3 days.
+    Files that crashed or lost writers left behind, known by their place and unique name. Slots,
+    tags, branches and hints are never touched, nor are files under other names, nor is anything
+    younger than 3 days.
 
     Parameters
     ----------
@@ -375,7 +379,7 @@ def remove_orphan_files(
     listing = [item for directory in ORPHAN_DIRECTORIES for item in store.list(directory)]
     listing += [
         item
-        for directory in (snapshot_directory(), BRANCH_DIRECTORY, TAG_DIRECTORY)
+        for directory in (snapshot_directory(), BRANCH_DIRECTORY, TAG_DIRECTORY, EXPIRED_DIRECTORY)
         for item in store.list(directory)
         if is_temporary(item.path)
     ]

@@ -54,6 +54,19 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}")
 _SAFE_SEGMENT = r"(?!\.{1,2}(?:/|\Z))[^/\\:\x00-\x1f]+"
 _SAFE_PATH = re.compile(f"{_SAFE_SEGMENT}(?:/{_SAFE_SEGMENT})*")
 _SNAPSHOT_FILE = re.compile(rf"(\d{{{SNAPSHOT_ID_DIGITS}}})\.json")
+_UNIQUE = "[0-9a-f]{32}"
+_ANY_TEMPORARY = rf"\.[^/]+\.{_UNIQUE}\.tmp"
+_PARTITIONS = r"(?:(?:[A-Za-z0-9_.%-]*=[A-Za-z0-9_.%-]*|bucket-[0-9]+)/)*"
+_WRITERS_OBJECT = re.compile(
+    rf"data/{_PARTITIONS}(?:{_UNIQUE}\.fermion|\.{_UNIQUE}\.fermion\.{_UNIQUE}\.tmp)"
+    rf"|deletion/{_UNIQUE}\.dv"
+    rf"|manifest/{_UNIQUE}(?:\.json(?:\.zst)?|\.index\.fermion)"
+    rf"|schema/[0-9]+-{_UNIQUE}\.json(?:\.zst)?"
+    rf"|pending/{_UNIQUE}\.json"
+    rf"|(?:deletion|manifest|schema|pending|snapshot|tags|expired)/{_ANY_TEMPORARY}"
+    rf"|branch/[^/]+/(?:(?:snapshot|expired)/)?{_ANY_TEMPORARY}"
+)
+"""Every object under a unique name, and every temporary file, that this module's names allow."""
 
 
 def unique_name() -> str:
@@ -207,6 +220,15 @@ def check_path(path: str) -> str:
 def is_temporary(path: str) -> bool:
     """Whether a path is a writer's temporary file, never part of a table."""
     return path.endswith(TEMPORARY_SUFFIX)
+
+
+def is_made_by_writers(path: str) -> bool:
+    """Whether a writer of tables could have made this object, by its folder and unique name.
+
+    Only such objects can be orphans. Anything else in a table's directory is its owner's: a
+    ``data/notes.csv``, or a directory that is no partition.
+    """
+    return _WRITERS_OBJECT.fullmatch(path) is not None
 
 
 def temporary_name(file_name: str, unique: str) -> str:

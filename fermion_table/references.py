@@ -31,6 +31,7 @@ from fermion_table.paths import (
     branch_path,
     check_name,
     expired_directory,
+    is_made_by_writers,
     is_temporary,
     pending_path,
     snapshot_directory,
@@ -301,7 +302,8 @@ def pending_snapshots(store: AtomicStore) -> list[Snapshot]:
     ------
     CorruptMetadata
     """
-    paths = [item.path for item in store.list(PENDING_DIRECTORY) if not is_temporary(item.path)]
+    listed = (item.path for item in store.list(PENDING_DIRECTORY))
+    paths = [path for path in listed if is_made_by_writers(path) and not is_temporary(path)]
     kinds = (TAG_FORMAT, BRANCH_FORMAT)
     found = ((path, _load(store, path, Reference, *kinds)) for path in sorted(paths))
     return [snapshot_of(reference, path) for path, reference in found if reference is not None]

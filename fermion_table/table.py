@@ -25,7 +25,7 @@ from fermion_table.compaction import (
 from fermion_table.compaction_run import commit_groups, run_compaction
 from fermion_table.data_writer import DataWriter, WriterMessage, WriteSettings
 from fermion_table.errors import TableExists
-from fermion_table.location import open_store
+from fermion_table.location import open_store, refuse_nested
 from fermion_table.manifest import Entry
 from fermion_table.paths import MAIN
 from fermion_table.properties import parse_properties, parse_size
@@ -94,6 +94,7 @@ class Table(TableChanges):
         Raises
         ------
         TableExists
+            With mode ``error``; or another table lies in a directory above or below this one.
         """
         if mode not in ("error", "ignore", "overwrite"):
             raise InvalidArgumentError(f"mode={mode!r}: expected 'error', 'ignore' or 'overwrite'")
@@ -105,6 +106,8 @@ class Table(TableChanges):
             )
 
         made = make(0)
+        if not history.table_exists(store):
+            refuse_nested(store)
         try:
             first = NewSchema(made.id, encode_schema(made))
             return cls(store, create_table(store, first, message=message))

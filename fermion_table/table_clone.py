@@ -16,7 +16,7 @@ from fermion_table.commit import commit, create_table
 from fermion_table.commit_request import CommitRequest, NewSchema
 from fermion_table.errors import CorruptMetadata, TableExists, VersionNotFound
 from fermion_table.history import load_schema, load_snapshot, table_exists
-from fermion_table.location import open_store
+from fermion_table.location import open_store, refuse_nested
 from fermion_table.manifest import DeletionVector, Entry
 from fermion_table.manifest_store import live_entries, read_stored
 from fermion_table.paths import DELETION_DIRECTORY, SCHEMA_DIRECTORY, tag_path, unique_name
@@ -53,12 +53,13 @@ def clone_table(
     Raises
     ------
     TableExists
-        There is a table at the target.
+        There is a table at the target, above or below it.
     VersionNotFound
         The snapshot, or the tag that keeps a source's own source, is gone.
     """
     if table_exists(target):
         raise TableExists(f"{target.location}: a table exists here already")
+    refuse_nested(target)
     text = message or f"clone of {source.location} at snapshot {snapshot.id}"
     entries = live_entries(source, snapshot, keep_unknown=True)
     tag = f"clone-{unique_name()}"

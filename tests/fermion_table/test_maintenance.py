@@ -36,7 +36,7 @@ from fermion_table.maintenance import (
 from fermion_table.manifest import DeletionVector
 from fermion_table.manifest_store import live_entries
 from fermion_table.metadata_cache import shared_cache
-from fermion_table.paths import snapshot_path
+from fermion_table.paths import data_path, snapshot_path
 from fermion_table.references import (
     create_branch,
     create_tag,
@@ -49,6 +49,8 @@ from fermion_table.testing import Crash, CrashingStore, MemoryStore, made_up_ent
 from fermion_table.verify import verify
 
 pytestmark = pytest.mark.usefixtures("small_tail")
+
+LIVE, OLD, YOUNG, AGELESS = (digit * 32 for digit in "abcd")
 
 
 @pytest.fixture
@@ -94,13 +96,13 @@ def test_slots_go_from_the_first_and_only_when_their_successor_is_old(
 
 def test_orphans_are_old_and_not_live_and_of_known_age() -> None:
     listing = [
-        StoredObject("data/live", 1, 10),
-        StoredObject("data/old", 1, 10),
-        StoredObject("data/young", 1, 60),
-        StoredObject("data/ageless", 1, None),
+        StoredObject(data_path(LIVE), 1, 10),
+        StoredObject(data_path(OLD), 1, 10),
+        StoredObject(data_path(YOUNG), 1, 60),
+        StoredObject(data_path(AGELESS), 1, None),
     ]
-    going = plan_orphans(listing, live={"data/live"}, older_than_ms=50)
-    assert [item.path for item in going] == ["data/old"]
+    going = plan_orphans(listing, live={data_path(LIVE)}, older_than_ms=50)
+    assert [item.path for item in going] == [data_path(OLD)]
 
 
 # Expiry
@@ -353,16 +355,16 @@ def test_orphans_go_and_everything_referred_to_stays(store: MemoryStore) -> None
     aged = AgedStore()
     aged.objects = store.objects
     orphans = {
-        "data/k=1/lost.fermion",
-        "manifest/lost.json",
-        "schema/9-lost.json",
-        "deletion/lost.dv",
-        "snapshot/.00000000000000000009.json.ab.tmp",
-        "branch/dev/snapshot/.x.tmp",
+        f"data/k=1/{OLD}.fermion",
+        f"manifest/{OLD}.json",
+        f"schema/9-{OLD}.json",
+        f"deletion/{OLD}.dv",
+        f"snapshot/.00000000000000000009.json.{OLD}.tmp",
+        f"branch/dev/snapshot/.x.{OLD}.tmp",
     }
-    for path in (*orphans, "data/young.fermion", "elsewhere/file", "snapshot/notes.txt"):
+    for path in (*orphans, data_path(YOUNG), "elsewhere/file", "snapshot/notes.txt"):
         aged.write(path, b"..")
-    aged.young = frozenset({"data/young.fermion"})
+    aged.young = frozenset({data_path(YOUNG)})
     before = set(aged.objects)
     planned = remove_orphan_files(
         aged, schema_paths=schema_paths, now=10_000, dry_run=True, older_than_ms=5000
@@ -377,11 +379,11 @@ def test_orphans_go_and_everything_referred_to_stays(store: MemoryStore) -> None
 def test_nothing_young_goes_by_default(store: MemoryStore) -> None:
     aged = AgedStore()
     aged.objects = store.objects
-    aged.write("data/lost.fermion", b"..")
+    aged.write(data_path(OLD), b"..")
     assert remove_orphan_files(aged, schema_paths=schema_paths, now=1000).paths == ()
     three_days = 3 * 24 * 3600 * 1000
     later = remove_orphan_files(aged, schema_paths=schema_paths, now=three_days + 1)
-    assert later.paths == ("data/lost.fermion",)
+    assert later.paths == (data_path(OLD),)
 
 
 def test_where_there_is_no_table_nothing_is_an_orphan() -> None:

@@ -16,7 +16,7 @@ from fermion_table.history import latest, load_snapshot, resolve_version, walk
 from fermion_table.live_objects import live_objects
 from fermion_table.manifest_store import added_entries, live_entries, removed_entries
 from fermion_table.metadata_cache import shared_cache
-from fermion_table.paths import branch_path, snapshot_path, tag_path
+from fermion_table.paths import branch_path, pending_path, snapshot_path, tag_path
 from fermion_table.references import (
     create_branch,
     create_tag,
@@ -309,7 +309,7 @@ def test_bug_what_was_to_be_named_and_had_gone_stops_no_expiry(
     for path in [each for each in store.objects if each.startswith("manifest/")]:
         store.delete(path)
     assert latest(store).manifests
-    store.objects["pending/0.json"] = pending
+    store.objects[pending_path("0" * 32)] = pending
     monkeypatch.setattr("fermion_table.live_objects._add_history", lambda *_: None)
     shared_cache.clear()
     live_objects(store, schema_paths=lambda schema: (), now=0)
