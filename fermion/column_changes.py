@@ -242,11 +242,7 @@ class _ColumnAppender(Writer):
 
     def _begin(self) -> None:
         length = self._index.footer.tail_offset
-        try:
-            copy_start(self._index.source.source, self._sink, length)
-        except BaseException:
-            self.abort()
-            raise
+        copy_start(self._index.source.source, self._sink, length)
         self._position = length
 
     def append(self, reader: pa.RecordBatchReader) -> None:

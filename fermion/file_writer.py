@@ -54,6 +54,9 @@ THREADED_COLUMN_BYTES_MIN = 64 * 1024
 class Writer:
     """Writes one file, stripe by stripe. Use it as a context manager; an exception leaves no file.
 
+    What ``path`` held before is replaced by `close`, and stays as it was after anything else: an
+    exception, `abort`, or a writer that is dropped.
+
     Parameters
     ----------
     path
@@ -118,7 +121,11 @@ class Writer:
             read_back=self.options.read_back,
             storage_options=storage_options,
         )
-        self._begin()
+        try:
+            self._begin()
+        except BaseException:
+            self.abort()
+            raise
 
     def __enter__(self) -> Self:
         return self

@@ -112,8 +112,8 @@ class WriteOptions:
     read_back
         Whether the finished file is read back and verified, as `FermionFile.verify` does, before it
         gets its name: every checksum, every invariant, every value against its bounds. A file that
-        fails is an error and does not appear; on other file systems than the local one, where
-        files can't be read before they appear, it is removed. What is read may come from the
+        fails is an error and does not appear. On other file systems than the local one it is
+        written under a temporary name, read, and then moved. What is read may come from the
         operating system's cache. Costs about as much as reading the file.
     """
 

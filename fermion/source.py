@@ -130,7 +130,7 @@ class FilesystemSource:
         Where the storage answers a suffix range (RFC 9110, section 14.1.2) that is one request, and
         a full answer leaves the size unknown; elsewhere the size is asked for first.
         """
-        if SUFFIX_PROTOCOLS.isdisjoint(_protocols(self._filesystem)):
+        if SUFFIX_PROTOCOLS.isdisjoint(protocols(self._filesystem)):
             self.size = int(self._filesystem.size(self._path) or 0)
             return _read_end(self, self.size, length)
         data = self._filesystem.cat_file(self._path, start=-length)
@@ -173,7 +173,8 @@ class BufferSource:
         """The buffer is the caller's."""
 
 
-def _protocols(filesystem: fsspec.AbstractFileSystem) -> tuple[str, ...]:
+def protocols(filesystem: fsspec.AbstractFileSystem) -> tuple[str, ...]:
+    """The names that URLs of a file system begin with."""
     found = filesystem.protocol
     return (found,) if isinstance(found, str) else tuple(found)
 
