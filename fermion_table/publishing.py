@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -20,7 +20,7 @@ from fermion_table.manifest import Entry, field_id_runs
 from fermion_table.manifest_store import added_entries
 from fermion_table.options import CommitOptions
 from fermion_table.paths import MAIN, snapshot_path
-from fermion_table.schema import TableSchema, encode_schema
+from fermion_table.schema import Field, TableSchema, encode_schema
 from fermion_table.schema_store import load_table_schema, version_of
 from fermion_table.schema_update import Change, apply_changes, merge_columns
 from fermion_table.snapshot import SchemaReference, Snapshot
@@ -153,15 +153,16 @@ class Publisher:
     ) -> Snapshot:
         """Publish new files together with the columns that they add to the schema."""
         base, written = merge.base, merge.schema
-        current = load_table_schema(self.store, base.schema)
-        if written.id == current.id:
+        known = load_table_schema(self.store, base.schema)
+        if written.id == known.id:
             return self.append(base, written, entries, words)
-        changes = merge_columns(current, merge.data)
+        changes = merge_columns(known, merge.data)
 
         def redo(newer: Snapshot, verdict: Redo) -> CommitRequest:
             schema = self.changed_schema(newer, changes)
             current = schema or load_table_schema(self.store, newer.schema)
-            return made(newer, schema, restated(written, current, entries))
+            again = restated(written, current, entries, last_known_id=known.last_field_id)
+            return made(newer, schema, again)
 
         def made(on: Snapshot, schema: TableSchema | None, added: Sequence[Entry]) -> CommitRequest:
             return replace(
@@ -275,6 +276,9 @@ def misfit(written: TableSchema, schema: TableSchema, entries: Sequence[Entry]) 
     """Why files written with one version can't live under a later one; None if they can."""
     if written.partition_by != schema.partition_by:
         return "the table is partitioned otherwise now"
+    replaced = _replaced_field(written, schema)
+    if replaced is not None:
+        return f"column {replaced!r} was dropped, and another one of its name was added"
     if not {each.id for each in written.fields}.intersection(each.id for each in schema.fields):
         return "none of its columns is left"
     nullable = {each.id: each.nullable for top in written.fields for _, each in top.walk()}
@@ -291,33 +295,69 @@ def misfit(written: TableSchema, schema: TableSchema, entries: Sequence[Entry]) 
     return None
 
 
+def _replaced_field(written: TableSchema, schema: TableSchema) -> str | None:
+    """A field that is gone, and whose name another one has now at the same place; None without.
+
+    Identity is the field id: values written for one would not be values of the other.
+    """
+    ids = {each.id for top in schema.fields for _, each in top.walk()}
+    new: dict[tuple[int, str], int] = {}
+    for parent, each in _with_parents(schema):
+        new[parent, each.name] = each.id
+    for parent, each in _with_parents(written):
+        if each.id not in ids and (parent, each.name) in new:
+            return ".".join(written.paths[each.id])
+    return None
+
+
+def _with_parents(schema: TableSchema) -> Iterator[tuple[int, Field]]:
+    """Every field with the id of the one above it; 0 for columns."""
+    rest = [(0, each) for each in schema.fields]
+    while rest:
+        parent, each = rest.pop()
+        yield parent, each
+        rest += [(each.id, child) for child in each.children]
+
+
 def _has_no_null(entry: Entry, field_id: int) -> bool:
     statistics = entry.stats.get(field_id)
     return entry.rows == 0 or (statistics is not None and statistics.null_count == 0)
 
 
-def restated(written: TableSchema, schema: TableSchema, entries: Sequence[Entry]) -> list[Entry]:
+def restated(
+    written: TableSchema, schema: TableSchema, entries: Sequence[Entry], *, last_known_id: int
+) -> list[Entry]:
     """Entries of files written with one version, as if written with another.
 
     Another commit took the version that the files were written with. Files are read by the names
-    that their schema version gives to ids, so equal names and types are all that is needed.
+    that their schema version gives to ids: equal names and types are needed, and equal ids of
+    the fields that were there before; those that the files add get the other version's ids.
+
+    Parameters
+    ----------
+    last_known_id
+        The greatest field id of the version that both were made from.
 
     Raises
     ------
     CommitConflict
-        A column of the files is not in the other version, or has another type there.
+        A column of the files is not in the other version, or is another one or of another type
+        there.
     """
     ids: dict[int, int] = {}
     for top in written.fields:
         match = schema.by_name.get(top.name)
-        if match is None or not match.type.equals(top.type):
+        pairs: list[tuple[int, int]] = []
+        if match is not None and match.type.equals(top.type):
+            both = zip(top.walk(), match.walk(), strict=True)
+            pairs = [(mine.id, theirs.id) for (_, mine), (_, theirs) in both]
+        if not pairs or any(mine != theirs and mine <= last_known_id for mine, theirs in pairs):
             raise CommitConflict(
                 f"append: column {top.name!r} was changed by another commit; try again",
                 mine="append",
                 theirs=f"schema {schema.id}",
             )
-        pairs = zip(top.walk(), match.walk(), strict=True)
-        ids.update({mine.id: theirs.id for (_, mine), (_, theirs) in pairs})
+        ids.update(pairs)
     known = written.by_name
     for top in schema.fields:
         if top.name not in known and top.stored_initial_default is not None:

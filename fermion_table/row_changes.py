@@ -19,6 +19,7 @@ from fermion_table.publishing import Publisher, SchemaMerge, misfit, restated
 from fermion_table.row_selection import filter_rows
 from fermion_table.scan_plan import plan_scan
 from fermion_table.schema import TableSchema
+from fermion_table.schema_store import load_table_schema
 from fermion_table.schema_update import merge_columns
 from fermion_table.snapshot import Kind
 
@@ -134,7 +135,10 @@ class MergingAddition:
         changes = merge_columns(draft.schema, self.merge.data)
         schema = self.publisher.changed_schema(draft.base, changes) or draft.schema
         draft.take_schema(schema)
-        draft.add(restated(self.merge.schema, schema, self.entries))
+        known = load_table_schema(draft.store, self.merge.base.schema)
+        draft.add(
+            restated(self.merge.schema, schema, self.entries, last_known_id=known.last_field_id)
+        )
 
     def concerns(self, entry: Entry, draft: Draft) -> bool:
         """New rows depend on nothing."""
