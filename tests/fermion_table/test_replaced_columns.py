@@ -110,7 +110,7 @@ def test_an_append_that_merges_conflicts_with_a_column_replaced_by_another(
         transaction.overwrite_written(messages, merge=merge)
         return transaction.commit()
 
-    with pytest.raises(CommitConflict, match="column '[ax]' was changed by another commit"):
+    with pytest.raises(CommitConflict, match=r"column '[ax]' was changed by another commit"):
         publish()
     table.refresh()
     assert table.scan().count() == 0
