@@ -7,6 +7,9 @@ FermionError
 ├── UnsupportedVersionError     a newer major version or an unknown feature bit
 ├── UnsupportedEncodingError    an encoding or codec id this reader does not know
 ├── UnsupportedTypeError        an Arrow type the format cannot hold; also a TypeError
+├── StorageError                a storage failed, other than "not found"; also an OSError
+│   ├── StorageDenied           it refused access; also a PermissionError
+│   └── StorageTimeout          it did not answer in time; also a TimeoutError
 ├── InvalidArgumentError        a call that cannot be carried out; also a ValueError
 └── ColumnNotFoundError         a name that is not in the schema; also a KeyError
 """
@@ -15,6 +18,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class FermionError(Exception):
@@ -43,6 +47,41 @@ class UnsupportedEncodingError(FermionError):
 
 class UnsupportedTypeError(FermionError, TypeError):
     """An Arrow type that the format cannot hold (unions, and the two older intervals)."""
+
+
+class StorageError(FermionError, OSError):
+    """A storage failed; whether an object exists is not known then. Its own error is the cause.
+
+    Attributes
+    ----------
+    operation
+        What was asked for: ``"read"``, ``"list"``, ``"create"``.
+    url
+        The object's address, without user info and signatures.
+    """
+
+    def __init__(self, code: int, message: str, *, operation: str = "", url: str = "") -> None:
+        super().__init__(code, message)
+        self.operation = operation
+        self.url = url
+
+    def __str__(self) -> str:
+        return str(self.args[1])
+
+    def __reduce__(self) -> Any:
+        return _storage_error, (type(self), self.args, self.operation, self.url)
+
+
+def _storage_error(kind: type[StorageError], arguments: Any, operation: str, url: str) -> Any:
+    return kind(*arguments, operation=operation, url=url)
+
+
+class StorageDenied(StorageError, PermissionError):
+    """A storage refused access: no right to the object, or an expired or wrong credential."""
+
+
+class StorageTimeout(StorageError, TimeoutError):
+    """A storage did not answer in time."""
 
 
 class InvalidArgumentError(FermionError, ValueError):

@@ -33,6 +33,7 @@ from fermion_table.schema_difference import SchemaChange
 from fermion_table.snapshot import Effort, Snapshot
 from fermion_table.split import Split
 from fermion_table.split_reader import SplitReader
+from fermion_table.storage import StorageAccess
 from fermion_table.table import Table
 from fermion_table.table_difference import TableDiff
 from fermion_table.transaction import Transaction
@@ -66,6 +67,7 @@ __all__ = [
     "Snapshot",
     "Split",
     "SplitReader",
+    "StorageAccess",
     "Table",
     "TableDiff",
     "TableError",

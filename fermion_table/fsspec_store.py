@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import inspect
 import logging
 import threading
@@ -16,15 +17,32 @@ import fsspec
 from fsspec.asyn import AsyncFileSystem
 from fsspec.implementations.dirfs import DirFileSystem
 
+from fermion.errors import FermionError
+from fermion.remote import (
+    is_denied_object,
+    is_missing,
+    is_refused_range,
+    redacted,
+    storage_error,
+)
 from fermion_table.errors import UnsafeStorage
+from fermion_table.listing import found_below
 from fermion_table.paths import TEMPORARY_SUFFIX, check_path, unique_name
 from fermion_table.rename_create import WEBHDFS, create_by_rename
-from fermion_table.storage import METADATA_BYTES_MAX, CreateResult, StoredObject
+from fermion_table.storage import (
+    DEFAULT_ACCESS,
+    METADATA_BYTES_MAX,
+    CreateResult,
+    StorageAccess,
+    StoredObject,
+)
 
 _log = logging.getLogger(__name__)
 
 OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"}
 """Protocols of storages without directories, where a range may be longer than the object."""
+WEB = {"http", "https"}
+"""Protocols that can only be read."""
 PROBE_THREADS = 8
 PROBE_KEYS = 50
 
@@ -49,11 +67,20 @@ class FsspecStore:
         The table's directory.
     storage_options
         For fsspec.
+    access
+        See `StorageAccess`.
     """
 
-    def __init__(self, url: str, *, storage_options: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        storage_options: dict[str, Any] | None = None,
+        access: StorageAccess = DEFAULT_ACCESS,
+    ) -> None:
         self.location = url.rstrip("/")
         self.storage_options = storage_options
+        self.access = access
         self._connect()
 
     def _connect(self) -> None:
@@ -63,51 +90,71 @@ class FsspecStore:
         self._trusted = _protocol(filesystem) == "memory"
 
     def __repr__(self) -> str:
-        return f"FsspecStore({self.location!r})"
+        return f"FsspecStore({redacted(self.location)!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"location": self.location, "storage_options": self.storage_options}
+        return {
+            "location": self.location,
+            "storage_options": self.storage_options,
+            "access": self.access,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.location = state["location"]
-        self.storage_options = state["storage_options"]
+        self.__dict__.update(state)
         self._connect()
 
     def read(self, path: str) -> bytes:
         """All bytes of an object, in one request where a range may be longer than the object."""
         full = self._inside(path)
-        if _protocol(self.filesystem) in OBJECT_STORES:
-            try:
-                return bytes(self.filesystem.cat_file(full, start=0, end=METADATA_BYTES_MAX))
-            except FileNotFoundError:
-                raise
-            except (OSError, ValueError):  # it may be empty
-                _log.debug("%s: %s can't be read by a range", self.location, path)
-        return bytes(self.filesystem.cat_file(full))
+        with self._told("read", full):
+            if _protocol(self.filesystem) in OBJECT_STORES:
+                try:
+                    return bytes(self.filesystem.cat_file(full, start=0, end=METADATA_BYTES_MAX))
+                except (OSError, ValueError) as error:
+                    if not is_refused_range(error):
+                        raise
+                    return b""  # not even a first byte
+            return bytes(self.filesystem.cat_file(full))
 
     def exists(self, path: str) -> bool:
-        """Whether the object exists; one request, and no listing, of an object store."""
-        if _protocol(self.filesystem) in OBJECT_STORES:
+        """Whether the object exists; one request, and no listing, of an object store.
+
+        Only the answer that there is no such object means that there is none.
+        """
+        full = self._inside(path)
+        try:
+            with self._told("look for", full):
+                return self._is_there(full)
+        except FileNotFoundError:
+            return False
+
+    def _is_there(self, full: str) -> bool:
+        if _protocol(self.filesystem) in OBJECT_STORES | WEB:
             try:
-                return bool(self.filesystem.cat_file(self._inside(path), start=0, end=1))
-            except FileNotFoundError:
-                return False
-            except (OSError, ValueError):  # it may be empty, or no range can be asked for
-                _log.debug("%s: %s can't be read in part", self.location, path)
+                self.filesystem.cat_file(full, start=0, end=1)
+            except Exception as error:
+                if not is_refused_range(error):  # as that of an empty object is
+                    raise
+            return True
         self.filesystem.invalidate_cache()
-        return bool(self.filesystem.isfile(self._inside(path)))
+        # Not isfile(), which takes every error for "no such file".
+        return bool(self.filesystem.info(full)["type"] == "file")
 
     def size(self, path: str) -> int:
         """Bytes of an object."""
-        self.filesystem.invalidate_cache()
-        return int(self.filesystem.size(self._inside(path)))
+        full = self._inside(path)
+        with self._told("look for", full):
+            self.filesystem.invalidate_cache()
+            return int(self.filesystem.info(full)["size"])
 
     def list(self, directory: str = "") -> Iterator[StoredObject]:
         """Every object below a directory."""
-        self.filesystem.invalidate_cache()
+        self._refuse_partial_view()
         top = self._inside(directory) if directory else self._root
         try:
-            found = self.filesystem.find(top, detail=True)
+            with self._told("list", top):
+                self.filesystem.invalidate_cache()
+                found = found_below(self.filesystem, top)
         except FileNotFoundError:
             return
         for full, details in sorted(found.items()):
@@ -116,27 +163,38 @@ class FsspecStore:
 
     def write(self, path: str, data: bytes) -> None:
         """Store a new object."""
-        self.filesystem.pipe_file(self._inside(path), data)
+        self._check_writable()
+        full = self._inside(path)
+        with self._told("write", full):
+            self.filesystem.pipe_file(full, data)
 
     def create_if_absent(self, path: str, data: bytes) -> CreateResult:
         """The file system's own conditional create, after the probe."""
-        if not self._trusted:
-            place = self.filesystem._fs_token, self._root.split("/", 1)[0]
-            with _probe_lock:
-                if place not in _probed:
-                    self._probe()
-                    _probed.add(place)
-            self._trusted = True
-        return self._create(self._inside(path), data)
+        self._check_writable()
+        full = self._inside(path)
+        with self._told("create", full):
+            if not self._trusted:
+                place = self.filesystem._fs_token, self._root.split("/", 1)[0]
+                with _probe_lock:
+                    if place not in _probed:
+                        self._probe()
+                        _probed.add(place)
+                self._trusted = True
+            return self._create(full, data)
 
     def overwrite_hint(self, path: str, data: bytes) -> None:
         """Store a hint."""
-        self.filesystem.pipe_file(self._inside(path), data)
+        self._check_writable()
+        full = self._inside(path)
+        with self._told("write", full):
+            self.filesystem.pipe_file(full, data)
 
     def delete(self, path: str) -> None:
         """Delete an object if it exists."""
-        with contextlib.suppress(FileNotFoundError):
-            self.filesystem.rm_file(self._inside(path))
+        self._check_writable()
+        full = self._inside(path)
+        with contextlib.suppress(FileNotFoundError), self._told("delete", full):
+            self.filesystem.rm_file(full)
 
     def synchronise(self, paths: Iterable[str]) -> None:
         """Nothing to do: these storages acknowledge what is durable."""
@@ -144,12 +202,59 @@ class FsspecStore:
     def locate(self, path: str, *, for_writing: bool = False) -> str:
         """The URL of an object."""
         full = self._inside(path)
+        if for_writing:
+            self._check_writable()
         if for_writing and _protocol(self.filesystem) not in OBJECT_STORES:
             with contextlib.suppress(NotImplementedError):
                 self.filesystem.makedirs(full.rsplit("/", 1)[0], exist_ok=True)
+        return self._url(full)
+
+    @contextlib.contextmanager
+    def _told(self, operation: str, full: str) -> Iterator[None]:
+        """Say what failed and where: a missing object as FileNotFoundError, else StorageError."""
+        try:
+            yield
+        except (FermionError, NotImplementedError, TypeError):
+            raise
+        except Exception as error:
+            url = self._url(full)
+            if is_missing(error) or (self.access.missing_is_forbidden and is_denied_object(error)):
+                raise FileNotFoundError(errno.ENOENT, "no such object", redacted(url)) from error
+            raise storage_error(operation, url, error) from error
+
+    def _url(self, full: str) -> str:
+        """Where an object lies, as a URL."""
         if _protocol(self.filesystem) == WEBHDFS:  # which forgets the host
-            return f"{self.location}/{path}"
+            return f"{self.location}{full[len(self._root) :]}"
         return str(self.filesystem.unstrip_protocol(full))
+
+    def _refuse_partial_view(self) -> None:
+        """Refuse what needs to know which objects there are.
+
+        Raises
+        ------
+        UnsafeStorage
+        """
+        if self.access.missing_is_forbidden:
+            raise UnsafeStorage(
+                f"{redacted(self.location)}: opened with missing_is_forbidden=True, where an "
+                f"object that access is denied to counts as absent: such a table can be read, but "
+                f"not written, listed or cleaned"
+            )
+
+    def _check_writable(self) -> None:
+        """Refuse to write to a storage or by a store that is there for reading.
+
+        Raises
+        ------
+        UnsafeStorage
+        """
+        self._refuse_partial_view()
+        if _protocol(self.filesystem) in WEB:
+            raise UnsafeStorage(
+                f"{redacted(self.location)}: a web server stores nothing: such a table can be "
+                f"read but not written"
+            )
 
     def _inside(self, path: str) -> str:
         return f"{self._root}/{check_path(path)}"
@@ -165,7 +270,7 @@ class FsspecStore:
                 self.filesystem.pipe_file(full, data, mode="create")
         except FileExistsError:
             return CreateResult.EXISTS
-        except (PermissionError, FileNotFoundError, NotImplementedError, TypeError):
+        except (PermissionError, FileNotFoundError, NotImplementedError, TypeError, FermionError):
             raise
         except Exception as error:  # noqa: BLE001 - any other failure may follow success
             if _is_refused(error):
@@ -206,9 +311,9 @@ class FsspecStore:
         ]
         if winners != [self.filesystem.cat_file(full)]:
             raise UnsafeStorage(
-                f"{self.location}: {len(winners)} of {PROBE_THREADS} writers were told that they "
-                f"created the same file; commits would be lost. Keep the table on a local disk "
-                f"or on an object store with conditional writes"
+                f"{redacted(self.location)}: {len(winners)} of {PROBE_THREADS} writers were told "
+                f"that they created the same file; commits would be lost. Keep the table on a "
+                f"local disk or on an object store with conditional writes"
             )
 
 
@@ -229,7 +334,7 @@ def refuse_look_then_write(filesystem: fsspec.AbstractFileSystem, location: str)
         own = implementation.pipe_file is not fsspec.AbstractFileSystem.pipe_file
     if not own:
         raise UnsafeStorage(
-            f"{location}: {implementation.__name__} has no conditional create: it looks "
+            f"{redacted(location)}: {implementation.__name__} has no conditional create: it looks "
             f"whether a file exists and then writes it, so two writers could both succeed; such a "
             f"table can be read but not written"
         )

@@ -23,7 +23,7 @@ from fermion_table.paths import (
 )
 from fermion_table.references import load_branch, snapshot_of, tagged_snapshot
 from fermion_table.snapshot import SchemaReference, Snapshot, decode_snapshot
-from fermion_table.storage import AtomicStore
+from fermion_table.storage import AtomicStore, can_list
 
 Version = int | str | datetime
 
@@ -68,6 +68,22 @@ def latest(store: AtomicStore, *, branch: str = MAIN, start: int | None = None) 
     raise CorruptMetadata(
         snapshot_path(snapshot_id, branch), "a snapshot that was just seen", "no such object"
     )
+
+
+def latest_listed(store: AtomicStore, *, branch: str = MAIN) -> Snapshot:
+    """The newest snapshot of a branch, found by listing its slots: for whoever deletes anything.
+
+    The hint may lead further, as a listing may lag behind, but never less far.
+
+    Raises
+    ------
+    TableNotFound, VersionNotFound, CorruptMetadata
+        As `latest`.
+    OSError
+        Something can't be read: what the newest one is, is not known then.
+    """
+    hinted = hints.read_latest(store, branch)
+    return latest(store, branch=branch, start=max([hinted or 0, *list_ids(store, branch)]))
 
 
 def table_exists(store: AtomicStore) -> bool:
@@ -294,7 +310,7 @@ def _latest_id(store: AtomicStore, branch: str, known: int | None) -> int | None
         newest = _probe_forward(store, branch, known)
         if newest > left.snapshot_id:
             return newest
-        ids = list_ids(store, branch)
+        ids = list_ids(store, branch) if can_list(store) else []
         return _probe_forward(store, branch, max(ids)) if ids else left.snapshot_id
     if branch != MAIN:
         return None
@@ -302,7 +318,7 @@ def _latest_id(store: AtomicStore, branch: str, known: int | None) -> int | None
         newest = _probe_forward(store, branch, known)
         if newest > 0:  # reading it shows whether it is there
             return newest
-    ids = list_ids(store, branch)
+    ids = list_ids(store, branch) if can_list(store) else []
     if not ids and not store.exists(snapshot_path(0, branch)):  # a listing may lag behind
         return None
     return _probe_forward(store, branch, max(ids, default=0))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from fermion_table import hints
 from fermion_table.errors import CorruptMetadata
-from fermion_table.history import latest, load_snapshot, walk
+from fermion_table.history import latest_listed, load_snapshot, walk
 from fermion_table.manifest import Entry, ManifestReference
 from fermion_table.manifest_store import added_entries, live_entries
 from fermion_table.paths import MAIN, branch_path, tag_path
@@ -81,7 +81,7 @@ def live_objects(
     lefts = list_branches(store)
     for name, left_after in ((MAIN, 0), *((left.name, left.snapshot_id) for left in lefts)):
         first = max(left_after, hints.first_kept(store, name), earliest if name == branch else 0)
-        _add_history(store, live, latest(store, branch=name), name, first, schema_paths)
+        _add_history(store, live, latest_listed(store, branch=name), name, first, schema_paths)
     _add_state(store, live, load_snapshot(store, 0), schema_paths)
     for left in lefts:
         _add_state(store, live, snapshot_of(left, branch_path(left.name)), schema_paths)

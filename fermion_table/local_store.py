@@ -57,7 +57,11 @@ class LocalStore:
 
     def exists(self, path: str) -> bool:
         """Whether the object exists."""
-        return os.path.exists(self._inside(path))
+        try:
+            os.stat(self._inside(path))
+        except (FileNotFoundError, NotADirectoryError):  # any other error says nothing
+            return False
+        return True
 
     def size(self, path: str) -> int:
         """Bytes of an object."""

@@ -11,11 +11,12 @@ from typing import Any
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
+from fermion.errors import InvalidArgumentError
 from fermion_table.errors import TableExists
 from fermion_table.fsspec_store import FsspecStore
 from fermion_table.local_store import LocalStore
 from fermion_table.paths import snapshot_directory, snapshot_path
-from fermion_table.storage import AtomicStore, Durability
+from fermion_table.storage import DEFAULT_ACCESS, AtomicStore, Durability, StorageAccess
 
 FOLDERS_SEARCHED_MAX = 1000
 """Directories below a new table's that are searched for other tables."""
@@ -26,6 +27,7 @@ def open_store(
     *,
     storage_options: dict[str, Any] | None = None,
     durability: Durability = "full",
+    access: StorageAccess = DEFAULT_ACCESS,
 ) -> AtomicStore:
     """The store of the table at a location; nothing is read or made.
 
@@ -37,14 +39,18 @@ def open_store(
         For fsspec.
     durability
         Of a local store: ``full``, or ``fast`` without synchronising to disk.
+    access
+        See `StorageAccess`.
     """
+    if not isinstance(access, StorageAccess):
+        raise InvalidArgumentError(f"access={access!r}: expected a StorageAccess")
     text = os.fspath(location)
     if not isinstance(location, str) or ("://" not in text and "::" not in text):
         return LocalStore(text, durability=durability)
     filesystem, path = fsspec.core.url_to_fs(text, **(storage_options or {}))
     if isinstance(filesystem, LocalFileSystem):
         return LocalStore(path, durability=durability)
-    return FsspecStore(text, storage_options=storage_options)
+    return FsspecStore(text, storage_options=storage_options, access=access)
 
 
 def location_size(location: str, storage_options: dict[str, Any] | None = None) -> int:

@@ -17,7 +17,7 @@ from typing import TypeVar
 from fermion.errors import InvalidArgumentError
 from fermion_table import hints
 from fermion_table.errors import TableError, TableNotFound
-from fermion_table.history import earliest_id, latest, table_exists, try_load, walk
+from fermion_table.history import earliest_id, latest_listed, table_exists, try_load, walk
 from fermion_table.live_objects import (
     SchemaPaths,
     is_over,
@@ -298,7 +298,7 @@ def _plan_run(
     """Mark what expires, unless it is a dry run, and find what nothing needs any more."""
     left = load_branch(store, branch) if branch != MAIN else None
     first_own = 1 if left is None else left.snapshot_id + 1
-    newest = latest(store, branch=branch)
+    newest = latest_listed(store, branch=branch)
     slots = _slot_times(store, newest, branch, first_own)
     there = max(first_own, earliest_id(store, newest.id, branch=branch))
     there = max(there, hints.first_kept(store, branch))
@@ -327,7 +327,7 @@ def _plan_run(
 
 def _moved_to(store: AtomicStore, left: Branch, newest: Snapshot) -> int:
     """The snapshot of a branch that its parent was moved to last: it can be moved on from there."""
-    head = latest(store, branch=left.parent).properties.get(HEAD_PROPERTY)
+    head = latest_listed(store, branch=left.parent).properties.get(HEAD_PROPERTY)
     if head is not None:
         for snapshot in walk(store, newest, branch=left.name):
             if snapshot.id <= left.snapshot_id:

@@ -49,6 +49,7 @@ def create_by_rename(filesystem: Any, full: str, data: bytes) -> CreateResult:
             filesystem.rm_file(temporary)
     if renamed is True:
         return CreateResult.CREATED
-    if filesystem.isfile(full):
-        return CreateResult.EXISTS
+    with contextlib.suppress(FileNotFoundError):
+        if filesystem.info(full)["type"] == "file":
+            return CreateResult.EXISTS
     raise OSError(f"{full}: HDFS refused to rename {temporary} to it")

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from fermion.errors import InvalidArgumentError
+
 METADATA_BYTES_MAX = 1 << 30
 
 Durability = Literal["full", "fast"]
@@ -25,6 +27,30 @@ class CreateResult(enum.Enum):
     """An object of that name was there (perhaps an earlier try's own)."""
     UNKNOWN = "unknown"
     """The reply was lost: the object may hold these bytes, now or in a moment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageAccess:
+    """How a table's storage is used by `Table.open`.
+
+    Attributes
+    ----------
+    missing_is_forbidden
+        For a role without the right to list, to which S3 answers 403 for a missing object as for a
+        denied one: such an object counts as absent. Where access to the newest snapshot is denied,
+        an older one is seen. The table can't be written, listed or cleaned then.
+    """
+
+    missing_is_forbidden: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.missing_is_forbidden, bool):
+            raise InvalidArgumentError(
+                f"missing_is_forbidden={self.missing_is_forbidden!r}: expected True or False"
+            )
+
+
+DEFAULT_ACCESS = StorageAccess()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +75,12 @@ class StoredObject:
 class AtomicStore(Protocol):
     """The objects of one table.
 
-    Every method raises `UnsafeStorage` for a path that leaves the table, and the storage's own
-    ``OSError`` when it fails in a way that changed nothing. Stores pickle.
+    Every method raises `UnsafeStorage` for a path that leaves the table, and an ``OSError`` (a
+    `fermion.errors.StorageError`, or on a disk the operating system's) when it fails in a way that
+    changed nothing. Stores pickle.
+
+    Only the storage's own answer that there is no such object means that it is absent. Any other
+    failure raises: access denied, no reply, an outage, a bucket that is not there.
 
     Attributes
     ----------
@@ -103,3 +133,8 @@ class AtomicStore(Protocol):
 def is_durable(store: AtomicStore) -> bool:
     """Whether data files of a store are to be synchronised to disk before a commit names them."""
     return getattr(store, "durability", "full") == "full"
+
+
+def can_list(store: AtomicStore) -> bool:
+    """Whether a store may be listed: not where a missing object can't be told from a denied one."""
+    return not getattr(store, "access", DEFAULT_ACCESS).missing_is_forbidden

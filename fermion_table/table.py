@@ -34,7 +34,7 @@ from fermion_table.replacement import replace_table
 from fermion_table.schema import Path, PathLike, TableSchema, encode_schema
 from fermion_table.schema_builder import SchemaUpdate
 from fermion_table.snapshot import Snapshot
-from fermion_table.storage import Durability
+from fermion_table.storage import DEFAULT_ACCESS, Durability, StorageAccess
 from fermion_table.table_changes import TableChanges
 from fermion_table.version_lookup import find_version
 
@@ -129,6 +129,7 @@ class Table(TableChanges):
         branch: str = MAIN,
         storage_options: dict[str, Any] | None = None,
         durability: Durability = "full",
+        access: StorageAccess = DEFAULT_ACCESS,
     ) -> Table:
         """Open a table at its latest snapshot, or at a version.
 
@@ -138,12 +139,18 @@ class Table(TableChanges):
             A snapshot id, a tag, a branch, ``"main~3"``, or a datetime.
         branch
             Which history to read and write, unless the version names a branch itself.
+        access
+            For roles with few rights, and other exceptions.
 
         Raises
         ------
         TableNotFound, VersionNotFound
+        StorageError
+            The storage failed: which snapshot is the latest is not known.
         """
-        store = open_store(path, storage_options=storage_options, durability=durability)
+        store = open_store(
+            path, storage_options=storage_options, durability=durability, access=access
+        )
         if version is None:
             return cls(store, history.latest(store, branch=branch), branch=branch)
         found, branch = find_version(store, version, branch=branch)
@@ -151,7 +158,7 @@ class Table(TableChanges):
 
     @classmethod
     def exists(cls, path: Location, *, storage_options: dict[str, Any] | None = None) -> bool:
-        """Whether there is a table."""
+        """Whether there is a table; raises StorageError where that can't be told."""
         return history.table_exists(open_store(path, storage_options=storage_options))
 
     def append(

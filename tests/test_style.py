@@ -22,7 +22,7 @@ SOURCE_SUFFIXES = {".py", ".pyi", ".pyx", ".pxd", ".pxi", ".h", ".c"}
 # planners of tables and of Spark jobs share with the file format.
 PUBLIC_MODULES = {f"{package}.errors" for package in PACKAGES}
 PUBLIC_MODULES |= {"fermion.predicate", "fermion.arrow_input", "fermion.checksum"}
-PUBLIC_MODULES |= {"fermion.arguments"}
+PUBLIC_MODULES |= {"fermion.arguments", "fermion.remote"}
 PUBLIC_MODULES |= {"fermion.statistics", "fermion.cli.wording"}
 # Spelled in two pieces, so that this file does not match itself.
 MACHINE_PATHS = re.compile(r"(?<![\w.~-])/(?:" + r"work|home|root|Users|tmp)/" + r"\w")

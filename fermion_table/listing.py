@@ -1,0 +1,55 @@
+"""Every file below a directory of an fsspec file system; an error never shortens the listing."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import fsspec
+from fsspec import AbstractFileSystem
+from fsspec.asyn import AsyncFileSystem
+
+
+def found_below(filesystem: fsspec.AbstractFileSystem, top: str) -> dict[str, dict[str, Any]]:
+    """Files at any depth, by path, with what the file system says of each.
+
+    fsspec's own walk leaves a directory out that it fails to list: it is not used.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such directory.
+    OSError
+        The storage's own.
+    """
+    if not _walks(filesystem):
+        found: dict[str, dict[str, Any]] = filesystem.find(top, detail=True)
+        return found
+    files: dict[str, dict[str, Any]] = {}
+    waiting = _listed(filesystem, top, files)
+    while waiting:
+        with contextlib.suppress(FileNotFoundError):  # deleted while listing
+            waiting += _listed(filesystem, waiting.pop(), files)
+    return files
+
+
+def _walks(filesystem: fsspec.AbstractFileSystem) -> bool:
+    """Whether a file system's ``find`` is fsspec's generic one."""
+    kind = type(filesystem)
+    if isinstance(filesystem, AsyncFileSystem):
+        return kind._find is AsyncFileSystem._find
+    return kind.find is AbstractFileSystem.find
+
+
+def _listed(
+    filesystem: fsspec.AbstractFileSystem, folder: str, files: dict[str, dict[str, Any]]
+) -> list[str]:
+    """Put the files of one directory into ``files``; its directories come back."""
+    folders = []
+    for item in filesystem.ls(folder, detail=True):
+        name = item["name"].rstrip("/")
+        if item["type"] != "directory":
+            files[name] = item
+        elif name != folder.rstrip("/"):
+            folders.append(name)
+    return folders
