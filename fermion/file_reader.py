@@ -27,7 +27,7 @@ from fermion.read_ahead import read_ahead
 from fermion.row_selection import take_rows
 from fermion.source import CountingSource, IoStats, PathLike, open_source
 from fermion.stripe_reader import StripeReader, empty_columns
-from fermion.verify import VerifyReport, verify_file
+from fermion.verify import VerifyReport, verify_again
 
 LOCAL_GAP_AND_SPAN = 64 * 1024, 4 * 1024 * 1024  # bytes
 REMOTE_GAP_AND_SPAN = 1024 * 1024, 16 * 1024 * 1024
@@ -185,8 +185,8 @@ class FermionFile:
         return describe_column(self._index, projected)
 
     def verify(self) -> VerifyReport:
-        """Check every checksum and every invariant; reads the whole file."""
-        return verify_file(self._index)
+        """Check every checksum and every invariant of what is stored now; reads all of it."""
+        return verify_again(self._index)
 
     def read(
         self,

@@ -66,6 +66,9 @@ class Source(Protocol):
     def read_end(self, length: int) -> memoryview:
         """The last ``length`` bytes, or the whole file when it has fewer."""
 
+    def again(self) -> Source:
+        """The same file for another reader, which knows nothing of it yet, its size included."""
+
     def close(self) -> None:
         """Release the handle; reading afterwards is an error."""
 
@@ -100,6 +103,14 @@ class LocalSource:
     def descriptor(self) -> int:
         """The open file, for reads that leave its position alone."""
         return self._descriptor
+
+    def again(self) -> Source:
+        """The file that is open, whatever has its name by now."""
+        other = LocalSource.__new__(LocalSource)
+        other.name, other._memory = self.name, KeptMemory()
+        other._descriptor = os.dup(self._descriptor)
+        other.size = os.fstat(other._descriptor).st_size
+        return other
 
     def close(self) -> None:
         """Close the descriptor; a second call does nothing."""
@@ -146,6 +157,13 @@ class FilesystemSource:
             raise short_read(self.name, offset, length, len(data))
         return memoryview(data)
 
+    def again(self) -> Source:
+        """The object that has the name now, of which no listing that was kept is asked."""
+        self._filesystem.invalidate_cache()
+        other = FilesystemSource(self._filesystem, self._path)
+        other.name = self.name
+        return other
+
     def close(self) -> None:
         """Nothing is held open between reads."""
 
@@ -168,6 +186,10 @@ class BufferSource:
         """``length`` bytes from ``offset``; a view."""
         check_range(self.name, self.size, offset, length)
         return self._view[offset : offset + length]
+
+    def again(self) -> Source:
+        """The same bytes."""
+        return BufferSource(self._view, self.name)
 
     def close(self) -> None:
         """The buffer is the caller's."""
@@ -255,6 +277,15 @@ class CountingSource:
         self._lock = threading.Lock()
         self._stats = IoStats()
         self._held, self._held_offset = memoryview(b""), 0
+
+    def again(self) -> CountingSource:
+        """The same file, read in the same way, nothing of it held or counted yet."""
+        return CountingSource(
+            self.source.again(),
+            gap_bytes_max=self.gap_bytes_max,
+            span_bytes_max=self.span_bytes_max,
+            executor=self._executor,
+        )
 
     @property
     def stats(self) -> IoStats:

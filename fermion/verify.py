@@ -95,6 +95,24 @@ class VerifyReport:
         return not self.problems
 
 
+def verify_again(index: FileIndex) -> VerifyReport:
+    """Check an open file as it is stored now: nothing that was read before is relied on.
+
+    Another object in its place is a problem. A local file stays the one that is open, whatever has
+    its name by now.
+    """
+    source = index.source.again()
+    try:
+        found = FileIndex(source, index.options)
+        if found.footer != index.footer:
+            raise InvalidFileError(f"{index.where}: another file than when it was opened")
+        return verify_file(found)
+    except FermionError as error:
+        return VerifyReport(index.where, (str(error),), 0, 0, source.stats.bytes_requested)
+    finally:
+        source.source.close()
+
+
 def verify_file(index: FileIndex) -> VerifyReport:
     """Read everything and check it; problems are collected, column by column."""
     before = index.source.stats.bytes_requested

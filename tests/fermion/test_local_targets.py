@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -103,14 +104,17 @@ def test_a_link_in_a_circle_is_an_error(tmp_path: Path):
 
 
 def test_a_pipe_is_not_replaced(tmp_path: Path):
-    """Nor is a device: ``/dev/null`` would be gone."""
+    """Nor is a socket, or what else is no file."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    for path in (pipe, "/dev/null"):
-        with pytest.raises(InvalidArgumentError, match="expected a regular file"):
-            fermion.write_table(TABLE, path)
+    with pytest.raises(InvalidArgumentError, match="expected a regular file"):
+        fermion.write_table(TABLE, pipe)
     assert stat.S_ISFIFO(pipe.stat().st_mode)
-    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(tmp_path / "s"))
+        with pytest.raises(InvalidArgumentError, match="expected a regular file"):
+            fermion.write_table(TABLE, tmp_path / "s")
+    assert stat.S_ISSOCK((tmp_path / "s").stat().st_mode)
 
 
 def test_a_file_with_a_long_name_is_written(tmp_path: Path):
