@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 
 import msgspec
 import numpy as np
@@ -21,6 +19,7 @@ from fermion.errors import (
     column_not_found,
 )
 from fermion.footer import SIZE_MIN, Footer, parse_footer, parse_head, parse_sections
+from fermion.forks import Lock, cached_property
 from fermion.layout import (
     FIELD_ID_NONE,
     FOOTER,
@@ -87,7 +86,7 @@ class FileIndex:
         columns = self.footer.num_columns + self.footer.num_system_columns
         self._block_places = np.zeros((columns, 3), np.int64)
         self._block_buffers = [memoryview(b"")]
-        self._block_lock = threading.Lock()
+        self._block_lock = Lock()
         self._blocks: dict[int, ColumnBlock | None] = {}
 
     def _section(self, kind: SectionKind) -> memoryview | None:
@@ -297,8 +296,8 @@ class FileIndex:
                 buffers, places = self._read_blocks(self.cit.ranges(missing))
                 self._check_trailers(missing, buffers, places)
                 places[:, 0] += len(self._block_buffers)
+                self._block_buffers += buffers  # first: another thread may fork in between
                 self._block_places[missing] = places
-                self._block_buffers += buffers
             return self._block_buffers, self._block_places[wanted]
 
     def _read_blocks(self, ranges: np.ndarray) -> tuple[list[memoryview], np.ndarray]:

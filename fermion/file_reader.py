@@ -2,43 +2,50 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import os
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from fermion.arguments import integer, integers
 from fermion.column_metadata import ColumnMetadata, describe_column
 from fermion.errors import InvalidArgumentError
 from fermion.file_index import FileIndex
 from fermion.file_info import VIRTUAL_COLUMNS
 from fermion.file_pruning import FilePruning, prune_file
+from fermion.forks import ThreadPool
 from fermion.layout import ALIGNMENT, PAGE_ALIGNMENT
 from fermion.options import ReadOptions, SortKey, thread_count
 from fermion.predicate import Expression, bind, candidate_names, parse_filter
 from fermion.predicate.ranges import RowRanges
 from fermion.projection import ColumnName, KnownNames, Projected, keep_dictionaries, project
 from fermion.projection import result_schema as schema_of
-from fermion.read_ahead import read_ahead
+from fermion.row_batches import RowBatches, Rows
 from fermion.row_selection import take_rows
-from fermion.source import CountingSource, IoStats, PathLike, open_source
+from fermion.source import (
+    CountingSource,
+    FilesystemSource,
+    IoStats,
+    LocalSource,
+    PathLike,
+    file_is_closed,
+    open_source,
+)
 from fermion.stripe_reader import StripeReader, empty_columns
 from fermion.verify import VerifyReport, verify_again
 
 LOCAL_GAP_AND_SPAN = 64 * 1024, 4 * 1024 * 1024  # bytes
 REMOTE_GAP_AND_SPAN = 1024 * 1024, 16 * 1024 * 1024
-WINDOW_ROWS = 131_072
 # Requests side by side: they wait, so that there may be more of them than processors.
 REMOTE_THREADS = 32
-# Of a remote file: one is decoded while the next is fetched.
-STRIPES_AT_ONCE = 2
 
-Rows = tuple[int, int] | RowRanges
-"""Rows by number: (start, stop), stop exclusive, or any set."""
+_Asked = tuple[list[Projected], Expression | None, list[Projected], RowRanges | None]
+"""Columns, a filter with the columns that it reads, and rows."""
 
 
 class FermionFile:
@@ -46,6 +53,10 @@ class FermionFile:
 
     Opening reads the end of the file; everything else is read when asked for. Results are new
     Arrow tables; only plain, uncompressed pages are views of the bytes read.
+
+    A forked process goes on with the file that its parent opened. A pickled file is opened again
+    where it is loaded, by its path (of a local file the absolute one) and its options; the pickle
+    of a remote file holds its ``storage_options``, credentials too.
     """
 
     def __init__(
@@ -63,7 +74,7 @@ class FermionFile:
         threads = thread_count(self.options.threads)
         if not local and self.options.threads is None:
             threads = max(threads, REMOTE_THREADS)
-        self._executor = ThreadPoolExecutor(threads) if threads > 1 else None
+        self._executor = ThreadPool(threads) if threads > 1 else None
         counting = CountingSource(
             source,
             gap_bytes_max=gap if gap is not None else usual_gap,
@@ -78,8 +89,33 @@ class FermionFile:
                 self._executor.shutdown(wait=False)
             raise
         self._stripes = StripeReader(self._index, self._executor)
+        self._rows = RowBatches(self._index, self._stripes)
+        self._storage_options = storage_options
+        self._place: str | None = None  # what opens the file again, from any directory
+        if isinstance(source, LocalSource):
+            self._place = os.path.abspath(source.name)
+        elif isinstance(source, FilesystemSource):
+            self._place = os.fspath(path)
+        self._is_closed = False
+
+    def __reduce__(self) -> tuple[Callable[[], FermionFile], tuple[()]]:
+        self._check_open()
+        if self._place is None:
+            raise TypeError(
+                f"{self._index.where}: a file that was opened from bytes can't be pickled; "
+                "expected one that was opened by its path or URL"
+            )
+        place = Path(self._place) if self._index.source.source.is_local else self._place
+        storage_options = self._storage_options
+        opener = partial(type(self), place, options=self.options, storage_options=storage_options)
+        return opener, ()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise file_is_closed(self._index.where)
 
     def __enter__(self) -> FermionFile:
+        self._check_open()
         return self
 
     def __exit__(
@@ -92,6 +128,7 @@ class FermionFile:
 
     def close(self) -> None:
         """Release the file and its threads; a second call does nothing."""
+        self._is_closed = True
         if self._executor is not None:
             self._executor.shutdown(wait=False)
         self._index.source.source.close()
@@ -99,7 +136,7 @@ class FermionFile:
     def __repr__(self) -> str:
         return (
             f"<FermionFile {self._index.where!r}: {self.num_rows} rows, {self.num_columns} "
-            f"columns, {self.num_stripes} stripes>"
+            f"columns, {self.num_stripes} stripes{', closed' if self._is_closed else ''}>"
         )
 
     @property
@@ -177,6 +214,7 @@ class FermionFile:
         InvalidArgumentError
             For a virtual column of batch mode.
         """
+        self._check_open()
         (projected,) = project(self._index, [name])
         if projected.node is None:
             raise InvalidArgumentError(
@@ -186,6 +224,7 @@ class FermionFile:
 
     def verify(self) -> VerifyReport:
         """Check every checksum and every invariant of what is stored now; reads all of it."""
+        self._check_open()
         return verify_again(self._index)
 
     def read(
@@ -211,9 +250,8 @@ class FermionFile:
         ------
         ColumnNotFoundError, InvalidArgumentError, InvalidFileError, TruncatedFileError
         """
-        projected = self._project(columns)
-        batches = list(self._batches(projected, filter, rows, whole_stripes=True))
-        return self._table(projected, batches, columns is None)
+        asked = self._ask(columns, filter, rows)
+        return self._table(asked[0], list(self._rows.stripes(*asked)), columns is None)
 
     def iter_batches(
         self,
@@ -227,14 +265,23 @@ class FermionFile:
 
         Parameters and errors are those of `read`.
         """
-        if batch_size < 1:
-            raise InvalidArgumentError(f"batch_size={batch_size}: expected at least 1")
-        projected = self._project(columns)
-        schema = self._result_schema(projected, columns is None)
-        for window in self._batches(projected, filter, rows, whole_stripes=False):
-            for start in range(0, window.num_rows, batch_size):
-                piece = window.slice(start, batch_size)
-                yield _renamed(piece, schema) if projected else piece
+        size = integer(batch_size, "batch_size", minimum=1)
+        asked = self._ask(columns, filter, rows)
+        return self._pieces(asked, self._result_schema(asked[0], columns is None), size)
+
+    def _pieces(self, asked: _Asked, schema: pa.Schema, size: int) -> Iterator[pa.RecordBatch]:
+        """The batches of `iter_batches`, whose arguments were checked when it was called."""
+        for window in self._rows.windows(*asked):
+            for start in range(0, window.num_rows, size):
+                piece = window.slice(start, size)
+                yield _renamed(piece, schema) if asked[0] else piece
+            self._check_open()
+
+    def _ask(self, columns: Sequence[ColumnName] | None, filter: Any, rows: Rows | None) -> _Asked:
+        """What `RowBatches` is asked for; raises what is wrong with the arguments."""
+        self._check_open()
+        wanted = None if rows is None else self._rows.wanted(rows)
+        return self._project(columns), *self._bound_filter(filter), wanted
 
     def _table(
         self, projected: Sequence[Projected], batches: Sequence[pa.RecordBatch], everything: bool
@@ -255,69 +302,6 @@ class FermionFile:
         if everything and not self.options.keep_dictionaries:
             return self.schema
         return schema_of(projected, self._index.schema_area.metadata())
-
-    def _batches(
-        self,
-        projected: Sequence[Projected],
-        filter_given: Any,
-        rows: Rows | None,
-        *,
-        whole_stripes: bool,
-    ) -> Iterator[pa.RecordBatch]:
-        expression, filter_columns = self._bound_filter(filter_given)
-        if expression is None and whole_stripes and not self._index.source.source.is_local:
-            every = self._stripe_ranges(rows)
-            stripes = [partial(self._stripes.selected, projected, *each) for each in every]
-            yield from read_ahead(stripes, STRIPES_AT_ONCE)
-            return
-        for stripe, ranges in self._stripe_ranges(rows):
-            if expression is None and whole_stripes:
-                yield self._stripes.selected(projected, stripe, ranges)
-            elif expression is None:
-                yield from self._windows(projected, stripe, ranges)
-            else:
-                found = self._stripes.filtered(
-                    expression, filter_columns, projected, stripe, ranges
-                )
-                if found is not None:
-                    yield found
-
-    def _windows(
-        self, projected: Sequence[Projected], stripe: int, ranges: RowRanges | None
-    ) -> Iterator[pa.RecordBatch]:
-        total = int(self._index.stripe_rows[stripe])
-        if total <= WINDOW_ROWS or not self._index.source.source.is_local:
-            yield self._stripes.selected(projected, stripe, ranges)
-            return
-        for start in range(0, total, WINDOW_ROWS):
-            window = RowRanges.from_bounds([start], [min(start + WINDOW_ROWS, total)])
-            wanted = window if ranges is None else window & ranges
-            if wanted:
-                yield self._stripes.selected(projected, stripe, wanted)
-
-    def _stripe_ranges(self, rows: Rows | None) -> Iterator[tuple[int, RowRanges | None]]:
-        if rows is None:
-            yield from ((stripe, None) for stripe in range(self.num_stripes))
-            return
-        wanted = self._wanted(rows)
-        starts = self._index.stripe_starts.tolist()
-        for stripe, (low, high) in enumerate(itertools.pairwise(starts)):
-            inside = wanted.clip(low, high)
-            if inside:
-                yield stripe, None if inside.total == high - low else inside.shift(-low)
-
-    def _wanted(self, rows: Rows) -> RowRanges:
-        """A set of rows, checked to lie within the file."""
-        if isinstance(rows, RowRanges):
-            start, stop = (int(rows.starts[0]), int(rows.stops[-1])) if rows else (0, 0)
-        else:
-            start, stop = rows
-        if not 0 <= start <= stop <= self.num_rows:
-            raise InvalidArgumentError(
-                f"{self._index.where}: rows {start} to {stop}: expected 0 <= start <= stop <= "
-                f"{self.num_rows}"
-            )
-        return rows if isinstance(rows, RowRanges) else RowRanges.from_bounds([start], [stop])
 
     def _bound_filter(self, given: Any) -> tuple[Expression | None, list[Projected]]:
         """A filter resolved against only the columns that it names."""
@@ -340,21 +324,24 @@ class FermionFile:
 
     def count(self, filter: Any = None, *, rows: Rows | None = None) -> int:
         """How many rows a filter selects; reads no data where statistics settle it."""
-        if filter is None:
-            return self.num_rows if rows is None else self._wanted(rows).total
-        return self.find(filter, rows=rows).total
+        if filter is not None:
+            return self.find(filter, rows=rows).total
+        self._check_open()
+        return self.num_rows if rows is None else self._rows.wanted(rows).total
 
     def find(self, filter: Any, *, rows: Rows | None = None) -> RowRanges:
         """Which rows a filter selects; reads no data where statistics settle it.
 
         Parameters and errors are those of `read`.
         """
+        self._check_open()
         expression, columns = self._bound_filter(filter)
+        wanted = None if rows is None else self._rows.wanted(rows)
         if expression is None:
-            return RowRanges.all(self.num_rows) if rows is None else self._wanted(rows)
+            return RowRanges.all(self.num_rows) if wanted is None else wanted
         starts = self._index.stripe_starts.tolist()
         found = [RowRanges.empty()]
-        for stripe, within in self._stripe_ranges(rows):
+        for stripe, within in self._rows.by_stripe(wanted):
             inside = self._stripes.find(expression, columns, stripe, within)
             found.append(inside.shift(starts[stripe]))
         return RowRanges.from_bounds(
@@ -373,14 +360,16 @@ class FermionFile:
 
         Parameters and errors are those of `read`.
         """
+        self._check_open()
         expression, filter_columns = self._bound_filter(filter)
+        wanted = None if rows is None else self._rows.wanted(rows)
         return prune_file(
             self._index,
             self._stripes,
             expression,
             filter_columns,
             project(self._index, columns),
-            list(self._stripe_ranges(rows)),
+            list(self._rows.by_stripe(wanted)),
         )
 
     def take(
@@ -396,9 +385,8 @@ class FermionFile:
         InvalidArgumentError
             For a number outside 0 to ``num_rows``.
         """
-        wanted = np.asarray(indices, dtype=np.int64)
-        if wanted.ndim != 1:
-            raise InvalidArgumentError(f"indices: expected one dimension, found {wanted.ndim}")
+        self._check_open()
+        wanted = integers(indices, "indices")
         outside = wanted[(wanted < 0) | (wanted >= self.num_rows)]
         if len(outside):
             raise InvalidArgumentError(
@@ -430,8 +418,7 @@ class FermionFile:
         InvalidArgumentError
             When the file was not written in batch mode.
         """
-        if not self._index.footer.is_batch:
-            raise InvalidArgumentError(f"{self._index.where}: not written in batch mode")
+        self._check_in_batches()
         found = [self._stripes.batches.stripe(stripe) for stripe in range(self.num_stripes)]
         ids = [np.zeros(0, np.int64), *(each for each, _ in found)]
         return np.concatenate(ids), np.concatenate([ids[0], *(np.diff(ends) for _, ends in found)])
@@ -444,17 +431,23 @@ class FermionFile:
         InvalidArgumentError
             When the file was not written in batch mode.
         """
-        if not self._index.footer.is_batch:
-            raise InvalidArgumentError(f"{self._index.where}: not written in batch mode")
+        self._check_in_batches()
+        number = integer(batch_id, "batch_id")
         projected = self._project(columns)
         batches = [
             self._stripes.batch(projected, stripe, ranges)
-            for stripe, ranges in self._stripes.batches.rows_of(batch_id)
+            for stripe, ranges in self._stripes.batches.rows_of(number)
         ]
         return self._table(projected, batches, columns is None)
 
+    def _check_in_batches(self) -> None:
+        self._check_open()
+        if not self._index.footer.is_batch:
+            raise InvalidArgumentError(f"{self._index.where}: not written in batch mode")
+
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The whole file as an Arrow C stream."""
+        self._check_open()
         schema = self._result_schema(self._project(None), everything=True)
         reader = pa.RecordBatchReader.from_batches(schema, self.iter_batches())
         return reader.__arrow_c_stream__(requested_schema)

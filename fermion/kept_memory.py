@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import mmap
 import sys
-import threading
 
 import numpy as np
+
+from fermion.forks import Lock, process
 
 KEPT_BYTES_MIN = 256 * 1024
 """Smaller pieces the allocator keeps by itself."""
@@ -20,18 +21,21 @@ class KeptMemory:
     """Pieces of memory, each lent to one borrower at a time; safe to share between threads.
 
     A piece is free again when no array, view or Arrow buffer of it is left, which its reference
-    count tells: nothing has to be given back.
+    count tells: nothing has to be given back. A forked process starts with none: what threads of
+    its parent had borrowed would never be free again.
     """
 
     def __init__(self) -> None:
         self._pieces: list[np.ndarray] = []
-        self._lock = threading.Lock()
+        self._lock, self._made_in = Lock(), process()
 
     def borrow(self, size: int) -> np.ndarray:
         """Memory of ``size`` bytes, with anything in it: ``uint8``, writable."""
         if size < KEPT_BYTES_MIN:
             return np.empty(size, np.uint8)
         with self._lock:
+            if self._made_in is not process():
+                self._pieces, self._made_in = [], process()
             for piece in self._pieces:
                 if len(piece) >= size and sys.getrefcount(piece) == _UNUSED_REFERENCES:
                     return piece[:size]

@@ -7,19 +7,41 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
+from fermion.forks import process
+
 T = TypeVar("T")
 
 
-def read_ahead(tasks: Iterable[Callable[[], T]], at_once: int) -> Iterator[T]:
+def read_ahead(
+    tasks: Iterable[Callable[[], T]], at_once: int, *, threads: int | None = None
+) -> Iterator[T]:
     """What each task returns, in order; ``at_once`` of them run or wait to be taken at a time.
 
-    A task's error is raised in its turn; those behind it are waited for and dropped.
+    A task's error is raised in its turn; those behind it are dropped, and waited for where they
+    run. A forked process that goes on with the results of its parent runs the tasks itself.
+
+    Parameters
+    ----------
+    threads
+        That run them; None: ``at_once``.
     """
-    with ThreadPoolExecutor(at_once) as threads:
-        under_way: deque[Future[T]] = deque()
-        for task in tasks:
-            under_way.append(threads.submit(task))
+    started_in = process()
+    pool = ThreadPoolExecutor(threads or at_once)
+    under_way: deque[tuple[Callable[[], T], Future[T]]] = deque()
+    rest = iter(tasks)
+    try:
+        for task in rest:
+            under_way.append((task, pool.submit(task)))
             if len(under_way) == at_once:
-                yield under_way.popleft().result()
-        while under_way:
-            yield under_way.popleft().result()
+                yield under_way.popleft()[1].result()
+                if process() is not started_in:
+                    break
+        while under_way and process() is started_in:
+            yield under_way.popleft()[1].result()
+        for task, _ in under_way:  # empty, but in a forked process
+            yield task()
+        for task in rest:
+            yield task()
+    finally:
+        if process() is started_in:
+            pool.shutdown(cancel_futures=True)

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +31,7 @@ import zstandard
 
 from fermion.compression import decompress
 from fermion.errors import InvalidFileError, UnsupportedTypeError
+from fermion.forks import cached_property
 from fermion.layout import (
     FIELD_ID_NONE,
     SCHEMA_HEADER,

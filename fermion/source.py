@@ -6,8 +6,7 @@ A source knows bytes, not columns. It counts what it was asked for in `IoStats`.
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from fermion.coalesce import coalesce
-from fermion.errors import TruncatedFileError
+from fermion.errors import InvalidArgumentError, TruncatedFileError
+from fermion.forks import Lock, PerProcess
 from fermion.kept_memory import KeptMemory
 
 if TYPE_CHECKING:
@@ -91,6 +91,8 @@ class LocalSource:
     def read(self, offset: int, length: int) -> memoryview:
         """Exactly ``length`` bytes from ``offset``; memory that is used again when it is let go."""
         check_range(self.name, self.size, offset, length)
+        if self._descriptor < 0:
+            raise file_is_closed(self.name)
         data, done = self._memory.borrow(length).data, 0
         while done < length:
             more = os.preadv(self._descriptor, [data[done:]], offset + done)
@@ -125,15 +127,33 @@ class LocalSource:
 
 
 class FilesystemSource:
-    """A file of any fsspec file system, read by ranges."""
+    """A file of any fsspec file system, read by ranges.
+
+    Parameters
+    ----------
+    filesystem, path
+        Where it lies.
+    connect
+        Gives the file system again in a forked process, which connections do not survive; None:
+        the same is used there.
+    """
 
     is_local = False
 
-    def __init__(self, filesystem: fsspec.AbstractFileSystem, path: str) -> None:
-        self.name = filesystem.unstrip_protocol(path)
-        self._filesystem = filesystem
+    def __init__(
+        self,
+        filesystem: fsspec.AbstractFileSystem,
+        path: str,
+        connect: Callable[[], fsspec.AbstractFileSystem] | None = None,
+    ) -> None:
+        self._connection = PerProcess(connect or (lambda: filesystem), filesystem)
         self._path = path
+        self.name = filesystem.unstrip_protocol(path)
         self.size: int | None = None
+
+    @property
+    def _filesystem(self) -> fsspec.AbstractFileSystem:
+        return self._connection.get()
 
     def read_end(self, length: int) -> memoryview:
         """The last ``length`` bytes, or the whole file when it has fewer; a new buffer.
@@ -214,6 +234,11 @@ def check_range(name: str, size: int | None, offset: int, length: int) -> None:
         )
 
 
+def file_is_closed(name: str) -> InvalidArgumentError:
+    """The error for what is asked of a file after it was closed."""
+    return InvalidArgumentError(f"{name}: file is closed")
+
+
 def short_read(name: str, offset: int, expected: int, found: int) -> TruncatedFileError:
     """The error for a read that came back shorter than the file's size promised."""
     return TruncatedFileError(
@@ -251,7 +276,7 @@ def open_source(path: Any, storage_options: dict[str, Any] | None = None) -> Sou
     filesystem, inner = resolve(path, storage_options)
     if filesystem is None:
         return LocalSource(inner)
-    return FilesystemSource(filesystem, inner)
+    return FilesystemSource(filesystem, inner, lambda: resolve(path, storage_options)[0])
 
 
 class CountingSource:
@@ -274,7 +299,7 @@ class CountingSource:
         self.source, self._executor = source, executor
         self.gap_bytes_max = gap_bytes_max
         self.span_bytes_max = span_bytes_max
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._stats = IoStats()
         self._held, self._held_offset = memoryview(b""), 0
 

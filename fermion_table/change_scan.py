@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from fermion.errors import InvalidArgumentError
+from fermion.forks import cached_property
 from fermion.predicate import RowRanges
 from fermion_table.errors import VersionNotFound
 from fermion_table.filters import TableFilter

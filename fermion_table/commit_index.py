@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
 import msgspec
 
+from fermion.forks import Lock
 from fermion_table import hints, json_codec
 from fermion_table.errors import CommitConflict, CorruptMetadata
 from fermion_table.history import try_load
@@ -38,7 +38,7 @@ class _Index:
 
 
 _indexes: OrderedDict[tuple[str, str, str], _Index] = OrderedDict()
-_lock = threading.Lock()
+_lock = Lock()
 
 
 def committed_before(

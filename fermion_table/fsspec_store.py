@@ -6,10 +6,10 @@ import contextlib
 import errno
 import inspect
 import logging
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -18,6 +18,7 @@ from fsspec.asyn import AsyncFileSystem
 from fsspec.implementations.dirfs import DirFileSystem
 
 from fermion.errors import FermionError
+from fermion.forks import Lock, PerProcess
 from fermion.remote import (
     is_denied_object,
     is_missing,
@@ -46,10 +47,10 @@ WEB = {"http", "https"}
 PROBE_THREADS = 8
 PROBE_KEYS = 50
 
-_memory_lock = threading.Lock()
+_memory_lock = Lock()
 """fsspec's memory file system looks, then stores: this makes the two one step."""
 
-_probe_lock = threading.Lock()
+_probe_lock = Lock()
 _probed: set[tuple[str, str]] = set()
 """File systems, and buckets of them, that have passed the probe in this process."""
 
@@ -84,10 +85,17 @@ class FsspecStore:
         self._connect()
 
     def _connect(self) -> None:
-        filesystem, root = fsspec.core.url_to_fs(self.location, **(self.storage_options or {}))
-        self.filesystem: fsspec.AbstractFileSystem = filesystem
+        connect = partial(fsspec.core.url_to_fs, self.location, **(self.storage_options or {}))
+        found = filesystem, root = connect()
+        self._connection = PerProcess(connect, found)
         self._root = root.rstrip("/")
         self._trusted = _protocol(filesystem) == "memory"
+
+    @property
+    def filesystem(self) -> fsspec.AbstractFileSystem:
+        """The file system that the table lies on; a forked process connects to it anew."""
+        found: fsspec.AbstractFileSystem = self._connection.get()[0]
+        return found
 
     def __repr__(self) -> str:
         return f"FsspecStore({redacted(self.location)!r})"

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import fermion
+from fermion.forks import Lock
 
 
 class IoTotals:
     """Sums of the `io_stats` of files; safe to share between threads, empty when unpickled."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._files = self._requests = self._bytes_requested = self._bytes_used = 0
 
     def __reduce__(self) -> tuple[type[IoTotals], tuple[()]]:

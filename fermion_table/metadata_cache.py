@@ -6,11 +6,11 @@ it can be stale.
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Any
 
+from fermion.forks import Lock
 from fermion_table.options import METADATA_CACHE_BYTES
 
 
@@ -27,7 +27,7 @@ class MetadataCache:
         self.bytes_max = bytes_max
         self._bytes = 0
         self._values: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def get(self, key: Hashable) -> Any:
         """The value of a key, None if it is not (or no longer) here."""

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -36,6 +35,7 @@ import pyarrow.compute as pc
 
 import fermion
 from fermion.errors import FermionError
+from fermion.forks import cached_property
 from fermion_table.errors import CorruptMetadata
 from fermion_table.file_columns import (
     BATCH_BOUNDS,

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import pyarrow as pa
 
 from fermion.errors import InvalidArgumentError
+from fermion.forks import cached_property
 from fermion.predicate import column_of
+from fermion.read_ahead import read_ahead
 from fermion_table import type_codec
 from fermion_table.column_selection import queryable_fields, select_columns
 from fermion_table.conversion import empty_columns
@@ -391,16 +391,5 @@ def _map_ordered(
     function: Callable[[Split], _Result], splits: Sequence[Split], threads: int
 ) -> Iterator[_Result]:
     """The results in order, computed by threads, only a few ahead of the one that is wanted."""
-    with ThreadPoolExecutor(threads) as executor:
-        ahead: deque[Future[_Result]] = deque()
-        rest = iter(splits)
-        try:
-            for split in rest:
-                ahead.append(executor.submit(function, split))
-                if len(ahead) > threads + FILES_AHEAD:
-                    yield ahead.popleft().result()
-            while ahead:
-                yield ahead.popleft().result()
-        finally:
-            for future in ahead:
-                future.cancel()
+    tasks = (partial(function, split) for split in splits)
+    return read_ahead(tasks, threads + FILES_AHEAD + 1, threads=threads)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from fermion.forks import cached_property
 from fermion.predicate import Bounds
 from fermion_table.column_selection import BATCH_ID, queryable_fields
 from fermion_table.deletion_vector import vector_location

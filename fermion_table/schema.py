@@ -10,13 +10,13 @@ calls them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
 import pyarrow as pa
 
 from fermion.errors import InvalidArgumentError, column_not_found
+from fermion.forks import cached_property
 from fermion_table import json_codec, type_codec, value_codec
 from fermion_table.errors import CorruptMetadata, UnsupportedFeature
 from fermion_table.transforms import PartitionTransform, TransformKind, check_column

@@ -50,6 +50,10 @@ class TableView:
         self._seen_at: float | None = None
         self._schemas_read: SchemaVersions | None = SchemaVersions(store, snapshot)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """The same table at the same snapshot, where it is loaded; what was just seen is not."""
+        return {**self.__dict__, "_seen_at": None}
+
     def __repr__(self) -> str:
         return (
             f"<Table {self.location!r}, snapshot {self.snapshot.id}: "

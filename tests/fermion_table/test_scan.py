@@ -294,11 +294,11 @@ def test_small_local_files_are_read_without_threads(
     for number in range(3):
         table.append({"a": [number]})
 
-    def refuse(*arguments: Any) -> None:
+    def refuse(*arguments: Any, **options: Any) -> None:
         raise AssertionError("a thread")
 
-    monkeypatch.setattr(scan, "ThreadPoolExecutor", refuse)
-    monkeypatch.setattr("fermion.file_reader.ThreadPoolExecutor", refuse)
+    monkeypatch.setattr(scan, "read_ahead", refuse)
+    monkeypatch.setattr("fermion.forks.ThreadPoolExecutor", refuse)
     assert table.scan(threads=4).to_arrow()["a"].to_pylist() == [0, 1, 2]
     assert table.scan(threads=4, filter="a = 1").to_arrow()["a"].to_pylist() == [1]
     monkeypatch.setattr(scan, "SMALL_FILE_BYTES", 0)
