@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from fermion import col
 from fermion.errors import InvalidArgumentError
 from fermion_table.conversion import convert_batch, plan_writing
+from fermion_table.repeated import nulls, repeat
 from fermion_table.row_selection import take_rows
 from fermion_table.schema import Field, TableSchema
 
@@ -117,14 +118,11 @@ def _computed(value: pc.Expression, batch: pa.RecordBatch, name: str) -> pa.Arra
 def _repeated(value: Any, count: int, field: Field) -> pa.Array:
     dtype = field.type
     if value is None:
-        return pa.nulls(count, dtype)
+        return nulls(dtype, count)
     try:
         if isinstance(value, pa.Scalar):
-            return pa.repeat(value, count)
-        if isinstance(dtype, pa.BaseExtensionType):
-            storage = pa.array([value], dtype.storage_type)
-            return pa.ExtensionArray.from_storage(dtype, pa.repeat(storage[0], count))
-        return pa.repeat(pa.array([value], dtype)[0], count)
+            return repeat(value, count)
+        return repeat(pa.array([value], dtype)[0], count)
     except (pa.ArrowException, TypeError, OverflowError, ValueError) as error:
         raise InvalidArgumentError(
             f"update: column {field.name!r}: {value!r} is no {dtype}: {error}"

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from fermion_table.errors import SchemaMismatch
+from fermion_table.repeated import nulls, repeat
 from fermion_table.schema import ELEMENT, KEY, VALUE, Field, TableSchema, field_to_arrow
 from fermion_table.widening import can_cast_checked
 
@@ -93,27 +94,8 @@ def constant_array(conversion: Conversion, length: int) -> pa.Array:
     """The constant, so many times."""
     field, constant = conversion.field, conversion.constant
     if constant is None or not constant.is_valid:
-        return _nulls(field.type, length)
-    return relabel(pa.repeat(constant, length), field)
-
-
-def _nulls(dtype: pa.DataType, length: int) -> pa.Array:
-    """Nulls of any type. Arrow's own are not valid where run-end encoding lies inside a type."""
-    if isinstance(dtype, pa.BaseExtensionType):
-        return pa.ExtensionArray.from_storage(dtype, _nulls(dtype.storage_type, length))
-    if not dtype.num_fields or pat.is_run_end_encoded(dtype):
-        return pa.nulls(length, dtype)
-    buffers = [pa.py_buffer(bytes(-(-length // 8)))]
-    lengths = length if pat.is_struct(dtype) else 0
-    if pat.is_fixed_size_list(dtype):
-        lengths = length * dtype.list_size
-    elif not pat.is_struct(dtype):
-        width = 8 if pat.is_large_list(dtype) or pat.is_large_list_view(dtype) else 4
-        buffers.append(pa.py_buffer(bytes(width * (length + 1))))
-        if _is_view(dtype):
-            buffers.append(pa.py_buffer(bytes(width * length)))
-    children = [_nulls(dtype.field(at).type, lengths) for at in range(dtype.num_fields)]
-    return pa.Array.from_buffers(dtype, length, buffers, length, children=children)
+        return nulls(field.type, length)
+    return relabel(repeat(constant, length), field)
 
 
 class _Relabelled:

@@ -26,7 +26,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pat
 
+from fermion.errors import UnsupportedTypeError
 from fermion_table.errors import CorruptMetadata
+from fermion_table.repeated import nulls, repeat
 
 ARROW_KEY = "arrow"
 _CONTEXT = Context(prec=100, Emax=1000, Emin=-1000)
@@ -34,7 +36,13 @@ _SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def encode_value(scalar: pa.Scalar | None) -> Any:
-    """A scalar as a JSON value; None for None and for null."""
+    """A scalar as a JSON value; None for None and for null.
+
+    Raises
+    ------
+    UnsupportedTypeError
+        Arrow streams can't carry values of this type.
+    """
     if scalar is None or not scalar.is_valid:
         return None
     dtype = scalar.type
@@ -49,9 +57,12 @@ def encode_value(scalar: pa.Scalar | None) -> Any:
         return int(scalar.as_py().scaleb(dtype.scale, _CONTEXT))
     if _is_binary(dtype):
         return scalar.as_py().hex()
-    # Not `pa.record_batch`, which refuses the absent run-end encoded child that `pa.repeat` makes.
-    column = pa.StructArray.from_arrays([pa.repeat(scalar, 1)], names=[""])
-    batch = pa.RecordBatch.from_struct_array(column)
+    if not _has_stream_form(dtype):
+        raise UnsupportedTypeError(
+            f"a value of {dtype}: Arrow streams can't carry dictionaries or run-end encoded values "
+            "that hold dictionaries, run-end encoded values or extension types"
+        )
+    batch = pa.record_batch([repeat(scalar, 1)], [""])
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
@@ -86,9 +97,22 @@ def has_plain_json(dtype: pa.DataType) -> bool:
     )
 
 
+def _has_stream_form(dtype: pa.DataType, *, wrapped: bool = False) -> bool:
+    """Whether Arrow gives a value of a type back as it was, through scalars and streams.
+
+    It fails on dictionaries and run-end encoding whose values hold such types again, or extensions.
+    """
+    if isinstance(dtype, pa.BaseExtensionType):
+        return not wrapped and _has_stream_form(dtype.storage_type)
+    if pat.is_dictionary(dtype) or pat.is_run_end_encoded(dtype):
+        return not wrapped and _has_stream_form(dtype.value_type, wrapped=True)
+    children = [dtype.field(at).type for at in range(dtype.num_fields)]
+    return all(_has_stream_form(child, wrapped=wrapped) for child in children)
+
+
 def _decode(value: Any, dtype: pa.DataType) -> pa.Scalar:
     if value is None:
-        return pa.nulls(1, dtype)[0]
+        return nulls(dtype, 1)[0]
     if isinstance(value, dict):
         with pa.ipc.open_stream(base64.b64decode(value[ARROW_KEY])) as reader:
             table = reader.read_all()

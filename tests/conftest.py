@@ -14,9 +14,9 @@ PROJECT = Path(__file__).resolve().parent.parent
 SHARED_DATA = Path(os.environ.get("FERMION_TEST_DATA") or PROJECT.parent / "shared" / "data")
 ON_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 
-# On CI every run takes the same examples, so that only a change to the code can make it fail; at a
-# desk each run looks somewhere new, and the blob that is printed with a failure repeats it
-# (`@reproduce_failure`). Deadlines would measure the neighbours on a shared machine.
+# By default every run takes the same examples, so that only a change to the code can make it fail.
+# `dev` and the long runs look somewhere new each time; the blob that is printed with a failure
+# repeats it (`@reproduce_failure`). Deadlines would measure the other processes of the machine.
 settings.register_profile(
     "ci",
     max_examples=40,
@@ -26,9 +26,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.register_profile("dev", settings.get_profile("ci"), max_examples=100, derandomize=False)
-settings.register_profile("acceptance", settings.get_profile("ci"), max_examples=2_000)
+settings.register_profile("acceptance", settings.get_profile("dev"), max_examples=2_000)
 settings.register_profile("soak", settings.get_profile("dev"), max_examples=5_000)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if ON_CI else "dev"))
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 # For every driver's JVM, also those of programs that tests start. Theirs are short lives, mostly
 # spent on compiling: the first compiler alone, and one thread for garbage, take 40 % less CPU time.

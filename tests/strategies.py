@@ -477,11 +477,3 @@ def _random_integers(rng: np.random.Generator, dtype: pa.DataType, slots: int) -
     ends = rng.choice(np.array([low, high], dtype=width), slots)
     choice = rng.integers(0, 4, slots)
     return np.where(choice == 0, far, np.where(choice == 1, ends, near))
-
-
-def message_can_hold(schema: pa.Schema) -> bool:
-    """Whether Arrow's IPC format can: it cannot hold dictionaries of extension types, say."""
-    try:
-        return pa.ipc.read_schema(schema.serialize()).equals(schema, check_metadata=True)
-    except pa.ArrowException:
-        return False

@@ -16,6 +16,7 @@ from hypothesis import assume, given, settings
 
 import fermion
 from fermion.parquet_types import parquet_field
+from tests.arrow_limits import message_can_hold
 from tests.equality import assert_logically_equal
 from tests.fermion.conversions import (
     QUICK,
@@ -27,7 +28,7 @@ from tests.fermion.conversions import (
     to_fermion,
     to_parquet,
 )
-from tests.strategies import message_can_hold, tables
+from tests.strategies import tables
 
 
 @pytest.mark.filterwarnings("ignore::fermion.ConversionWarning")

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 import fermion
 from fermion import file_writer
 from fermion.layout import StreamType
+from tests.arrow_limits import message_can_hold
 from tests.equality import assert_logically_equal, valid_rows
 from tests.fermion.forced_encodings import forced_encodings
-from tests.strategies import message_can_hold
 from tests.strategies import tables as any_tables
 
 SMALL_PAGES = {"page_bytes": 64, "stripe_rows": 7}

@@ -20,12 +20,13 @@ from fermion.encodings import growing
 from fermion.encodings.growing import GrowingDictionary
 from fermion.layout import FULL_CHUNK_DESC, ChunkFlag
 from fermion.values import BINARY, Bits
+from tests.arrow_limits import message_can_hold
 from tests.equality import assert_logically_equal
 from tests.fermion.feature import Feature
 from tests.fermion.features import FEATURES
 from tests.fermion.file_anatomy import DICTIONARY_RECORD, Anatomy, put, repair
 from tests.fermion.physical_values import binary_values
-from tests.strategies import message_can_hold, tables
+from tests.strategies import tables
 
 ROWS, STRIPE_ROWS = 9_000, 2_000
 KEEP = fermion.ReadOptions(keep_dictionaries=True)

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fermion
+from tests.arrow_limits import message_can_hold
 from tests.equality import assert_logically_equal
 from tests.fermion.features import FEATURES, LARGE_FEATURES
 from tests.fermion.independent_reader import File, storage
-from tests.strategies import message_can_hold, tables
+from tests.strategies import tables
 
 
 def unwrapped(array: pa.Array) -> pa.Array:

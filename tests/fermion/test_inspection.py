@@ -23,8 +23,9 @@ from fermion.inspection import (
     tree_label,
 )
 from fermion.layout import FULL_CHUNK_DESC
+from tests.arrow_limits import message_can_hold
 from tests.fermion.file_anatomy import Anatomy, put, repair
-from tests.strategies import message_can_hold, tables
+from tests.strategies import tables
 
 SMALL = {"page_bytes": 64, "stripe_rows": 7}
 

@@ -35,9 +35,10 @@ from fermion.values import (
     number,
     slice_values,
 )
+from tests.arrow_limits import message_can_hold
 from tests.equality import assert_logically_equal
 from tests.fermion.physical_values import TYPES, assert_same, cuts_of, make_values, page_slices
-from tests.strategies import message_can_hold, random_array
+from tests.strategies import random_array
 from tests.strategies import tables as any_tables
 
 FLOAT64 = number(PhysicalKind.FLOAT64)

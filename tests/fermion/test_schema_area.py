@@ -17,7 +17,8 @@ from fermion.schema_area import (
     field_id,
     strip_field_id,
 )
-from tests.strategies import arrow_types, message_can_hold
+from tests.arrow_limits import message_can_hold
+from tests.strategies import arrow_types
 
 
 def opened(schema: pa.Schema, compress: bool = False) -> SchemaArea:

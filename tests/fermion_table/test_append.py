@@ -16,8 +16,9 @@ from hypothesis import assume, given, settings
 from fermion.errors import InvalidArgumentError, UnsupportedTypeError
 from fermion_table import CommitConflict, CommitStateUnknown, SchemaMismatch, Table, WriteSettings
 from fermion_table.data_writer import DataWriter
+from tests.arrow_limits import message_can_hold
 from tests.equality import assert_logically_equal
-from tests.strategies import message_can_hold, tables
+from tests.strategies import tables
 
 SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.string())])
 DATA = pa.table({"a": [1, 2, 3], "b": ["x", None, "z"]}, schema=SCHEMA)

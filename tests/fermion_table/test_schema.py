@@ -17,7 +17,8 @@ from fermion_table.errors import CorruptMetadata, UnsupportedFeature
 from fermion_table.schema import decode_schema, encode_schema
 from fermion_table.schema_update import add_column, add_columns, merge_columns
 from fermion_table.type_codec import parse_type_text, type_text
-from tests.strategies import message_can_hold, schemas
+from tests.arrow_limits import message_can_hold
+from tests.strategies import schemas
 
 NESTED = pa.schema(
     [

@@ -1,0 +1,66 @@
+"""Arrays that hold one value in every row, valid for every Arrow type.
+
+Arrow's own ``pa.nulls`` and ``pa.repeat`` give run-end encoded children below a null a validity
+bitmap; Arrow itself refuses such arrays.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.types as pat
+
+
+def repeat(scalar: pa.Scalar, length: int) -> pa.Array:
+    """An array of ``length`` rows that all hold ``scalar``.
+
+    Returns
+    -------
+    pa.Array
+        Of the scalar's type.
+
+    Raises
+    ------
+    pa.ArrowInvalid
+        Run ends of the type can't count so many rows.
+    """
+    dtype = scalar.type
+    if not scalar.is_valid:
+        return nulls(dtype, length)
+    if isinstance(dtype, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(dtype, repeat(scalar.value, length))
+    if pat.is_struct(dtype) and dtype.num_fields:
+        children = [repeat(scalar[at], length) for at in range(dtype.num_fields)]
+        return pa.StructArray.from_arrays(children, fields=list(dtype))
+    return pa.repeat(scalar, length)
+
+
+def nulls(dtype: pa.DataType, length: int) -> pa.Array:
+    """An array of ``length`` nulls.
+
+    Raises
+    ------
+    pa.ArrowInvalid
+        Run ends of the type can't count so many rows.
+    """
+    if isinstance(dtype, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(dtype, nulls(dtype.storage_type, length))
+    if pat.is_run_end_encoded(dtype):
+        ends = pa.array([length] if length else [], dtype.run_end_type)
+        return pa.RunEndEncodedArray.from_arrays(ends, nulls(dtype.value_type, len(ends)), dtype)
+    if pat.is_dictionary(dtype):
+        return pa.DictionaryArray.from_arrays(
+            pa.nulls(length, dtype.index_type), nulls(dtype.value_type, 0), ordered=dtype.ordered
+        )
+    if not dtype.num_fields:
+        return pa.nulls(length, dtype)
+    buffers = [pa.py_buffer(bytes(-(-length // 8)))]
+    lengths = length if pat.is_struct(dtype) else 0
+    if pat.is_fixed_size_list(dtype):
+        lengths = length * dtype.list_size
+    elif not pat.is_struct(dtype):
+        width = 8 if pat.is_large_list(dtype) or pat.is_large_list_view(dtype) else 4
+        buffers.append(pa.py_buffer(bytes(width * (length + 1))))
+        if pat.is_list_view(dtype) or pat.is_large_list_view(dtype):
+            buffers.append(pa.py_buffer(bytes(width * length)))
+    children = [nulls(dtype.field(at).type, lengths) for at in range(dtype.num_fields)]
+    return pa.Array.from_buffers(dtype, length, buffers, length, children=children)
