@@ -25,6 +25,7 @@ from fermion_table.history_log import HistoryLog
 from fermion_table.maintenance import MaintenanceResult
 from fermion_table.publishing import SchemaMerge
 from fermion_table.references import Tag
+from fermion_table.removal import DroppedTable, drop_table
 from fermion_table.scan import Scan
 from fermion_table.scan_plan import PruningStep, ScanPlan
 from fermion_table.schema import Field, TableSchema
@@ -33,6 +34,7 @@ from fermion_table.schema_difference import SchemaChange
 from fermion_table.snapshot import Effort, Snapshot
 from fermion_table.split import Split
 from fermion_table.split_reader import SplitReader
+from fermion_table.staged_table import StagedTable, stage_table
 from fermion_table.storage import StorageAccess
 from fermion_table.table import Table
 from fermion_table.table_difference import TableDiff
@@ -52,6 +54,7 @@ __all__ = [
     "CompactionTask",
     "CorruptMetadata",
     "DataWriter",
+    "DroppedTable",
     "Effort",
     "Field",
     "HistoryLog",
@@ -67,6 +70,7 @@ __all__ = [
     "Snapshot",
     "Split",
     "SplitReader",
+    "StagedTable",
     "StorageAccess",
     "Table",
     "TableDiff",
@@ -83,4 +87,6 @@ __all__ = [
     "WriteSettings",
     "WriterMessage",
     "compact_group",
+    "drop_table",
+    "stage_table",
 ]

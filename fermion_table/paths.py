@@ -67,6 +67,20 @@ _WRITERS_OBJECT = re.compile(
     rf"|branch/[^/]+/(?:(?:snapshot|expired)/)?{_ANY_TEMPORARY}"
 )
 """Every object under a unique name, and every temporary file, that this module's names allow."""
+_HISTORY = r"(?:branch/[^/]+/)?"
+_REFERENCE_OBJECT = re.compile(
+    rf"{_HISTORY}snapshot/(?:\d{{{SNAPSHOT_ID_DIGITS}}}\.json|LATEST|EARLIEST)"
+    rf"|{_HISTORY}expired/\d{{{SNAPSHOT_ID_DIGITS}}}"
+    rf"|branch/[^/]+/branch\.json"
+    rf"|tags/[^/]+\.json"
+    rf"|probe-{_UNIQUE}/\d+\.tmp"
+)
+"""What refers to the others: slots, hints, marks, branches, tags; and keys of a storage's probe."""
+_FOLDER = re.compile(
+    rf"{_HISTORY}(?:snapshot|expired)/|branch/(?:[^/]+/)?|(?:tags|pending|schema|manifest|deletion)/"
+    rf"|data/{_PARTITIONS}|probe-{_UNIQUE}/"
+)
+"""Every directory that tables make within theirs, with a slash behind it."""
 
 
 def unique_name() -> str:
@@ -229,6 +243,16 @@ def is_made_by_writers(path: str) -> bool:
     ``data/notes.csv``, or a directory that is no partition.
     """
     return _WRITERS_OBJECT.fullmatch(path) is not None
+
+
+def is_own_file(path: str) -> bool:
+    """Whether a path has the form of a file that tables make; any other file is somebody else's."""
+    return is_made_by_writers(path) or _REFERENCE_OBJECT.fullmatch(path) is not None
+
+
+def is_own_folder(path: str) -> bool:
+    """Whether a path has the form of a directory that tables make within theirs."""
+    return _FOLDER.fullmatch(f"{path}/") is not None
 
 
 def temporary_name(file_name: str, unique: str) -> str:

@@ -137,7 +137,7 @@ class Publisher:
                 theirs=f"schema {base.schema.id}",
             )
         request = _request("append", words)
-        return self._published(
+        return self.publish(
             replace(request, base=base, base_seen_at=seen_at, accepts_schema=reason, added=entries),
             entries,
         )
@@ -169,7 +169,7 @@ class Publisher:
                 _request("append", words), base=on, schema=stored_schema(schema), added=added
             )
 
-        return self._published(made(base, written, entries), entries, redo)
+        return self.publish(made(base, written, entries), entries, redo)
 
     def change_schema(
         self, known: Snapshot, changes_for: ChangesFor, words: CommitWords
@@ -212,12 +212,18 @@ class Publisher:
         ancestors = (*current.ancestors, version_of(base.schema))
         return msgspec.structs.replace(schema, ancestors=ancestors)
 
-    def _published(
+    def publish(
         self,
         request: CommitRequest,
         entries: Sequence[Entry],
         redo: Callable[[Snapshot, Redo], CommitRequest] | None = None,
     ) -> Snapshot:
+        """Commit a request with new files, and delete these if they are proven not to be published.
+
+        Raises
+        ------
+        CommitConflict, CommitStateUnknown
+        """
         try:
             snapshot = commit(self.store, request, branch=self.branch, redo=redo)
         except CommitConflict:  # proven: nothing was published. Any other error proves nothing

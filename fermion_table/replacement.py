@@ -1,64 +1,155 @@
-"""Replacing a table: another schema and no rows, as the next snapshot of its history."""
+"""Replacing a table: another schema and other rows, or none, as its next snapshot."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
+import pyarrow as pa
 
-from fermion_table.commit import commit
-from fermion_table.commit_request import CommitRequest, NewSchema
+from fermion_table.arrow_schema import PartitionBy, schema_from_arrow
+from fermion_table.commit_request import CommitRequest
 from fermion_table.conflict import Redo
-from fermion_table.errors import CommitConflict
+from fermion_table.data_writer import delete_files
+from fermion_table.manifest import Entry
 from fermion_table.manifest_store import live_entries
-from fermion_table.publishing import Publisher
-from fermion_table.schema import TableSchema, encode_schema
+from fermion_table.properties import parse_properties
+from fermion_table.publishing import CommitWords, Publisher, restated, stored_schema
+from fermion_table.schema import TableSchema
+from fermion_table.schema_store import load_table_schema
 from fermion_table.snapshot import Snapshot
 
 
-def replace_table(
-    publisher: Publisher,
-    known: Snapshot,
-    make_schema: Callable[[int], TableSchema],
-    *,
-    message: str | None = None,
-) -> Snapshot:
-    """Give a table another schema, and remove all of its rows; earlier snapshots stay.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableDefinition:
+    """What `Table.create` is told about a table.
 
-    Parameters
+    Attributes
     ----------
-    known
-        A snapshot of the table.
-    make_schema
-        Makes the schema with field ids greater than the one given, so that none is used again.
-
-    Raises
-    ------
-    CommitConflict, CommitStateUnknown
+    schema, partition_by, primary_key, sort_by, properties
+        As for `Table.create`.
     """
+
+    schema: pa.Schema | TableSchema
+    partition_by: PartitionBy | None = None
+    primary_key: Sequence[str] | str | None = None
+    sort_by: Sequence[str] | str | None = None
+    properties: Mapping[str, str] | None = None
+
+    def first_schema(self, last_field_id: int = 0) -> TableSchema:
+        """The table's schema, with field ids greater than the one given.
+
+        Raises
+        ------
+        fermion.errors.InvalidArgumentError, fermion.errors.ColumnNotFoundError
+            A table of this definition can't be.
+        """
+        given = self.schema
+        parse_properties(self.properties or {})
+        return schema_from_arrow(
+            given.to_arrow(field_ids=False) if isinstance(given, TableSchema) else given,
+            partition_by=self.partition_by,
+            primary_key=self.primary_key,
+            sort_by=self.sort_by,
+            properties=self.properties,
+            last_field_id=last_field_id,
+            time_ms=time.time_ns() // 1_000_000,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NewRows:
+    """Data files for a table that is to be replaced.
+
+    Attributes
+    ----------
+    base
+        The snapshot for which `replacing_schema` made their schema.
+    schema
+        What they were written with.
+    entries
+        The files; stored already.
+    """
+
+    base: Snapshot
+    schema: TableSchema
+    entries: Sequence[Entry]
+
+
+def replacing_schema(
+    publisher: Publisher, base: Snapshot, definition: TableDefinition
+) -> TableSchema:
+    """The schema version that replaces a snapshot's; no field id is used again."""
 
     def change(schema: TableSchema) -> TableSchema:
         return msgspec.structs.replace(
-            make_schema(schema.last_field_id),
+            definition.first_schema(schema.last_field_id),
             id=schema.id,
             ancestors=schema.ancestors,
             time_ms=schema.time_ms,
         )
 
+    changed = publisher.changed_schema(base, [change])  # None: both are without columns
+    return changed or load_table_schema(publisher.store, base.schema)
+
+
+def replace_table(
+    publisher: Publisher,
+    known: Snapshot,
+    definition: TableDefinition,
+    *,
+    words: CommitWords | None = None,
+    rows: NewRows | None = None,
+) -> Snapshot:
+    """Give a table another schema and other rows, as one snapshot; earlier snapshots stay.
+
+    Rows that other commits append meanwhile are replaced too.
+
+    Parameters
+    ----------
+    known
+        A snapshot of the table.
+    definition
+        Of the table from here on.
+    words
+        For the history.
+    rows
+        The new rows; None: none. Their files are deleted if they are proven not to be published.
+
+    Raises
+    ------
+    CommitConflict, CommitStateUnknown
+    """
+    said = words or CommitWords()
+    entries = () if rows is None else rows.entries
+
     def request_on(base: Snapshot) -> CommitRequest:
-        made = publisher.changed_schema(base, [change])
-        if made is None:
-            raise CommitConflict(f"{publisher.store.location}: the new schema is the old one")
+        if rows is not None and rows.base.hash == base.hash:
+            schema, added = rows.schema, entries
+        else:
+            schema = replacing_schema(publisher, base, definition)
+            added = entries if rows is None else restated(rows.schema, schema, entries)
         return CommitRequest(
             kind="overwrite",
+            added=added,
             removed=live_entries(publisher.store, base),
-            schema=NewSchema(made.id, encode_schema(made)),
+            schema=stored_schema(schema) if schema.id != base.schema.id else None,
             base=base,
-            message=message,
+            message=said.message,
+            properties=said.properties,
+            commit_user=said.commit_user,
+            commit_identifier=said.commit_identifier,
+            began=said.began,
         )
 
     def redo(base: Snapshot, verdict: Redo) -> CommitRequest:
         return request_on(base)
 
-    first = request_on(publisher.latest(known))
-    return commit(publisher.store, first, branch=publisher.branch, redo=redo)
+    try:
+        first = request_on(publisher.latest(known))
+    except Exception:  # nothing was tried yet
+        delete_files(publisher.store, entries)
+        raise
+    return publisher.publish(first, entries, redo)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from fermion.arrow_input import record_batch_reader
 from fermion.errors import InvalidArgumentError
 from fermion_table import history, schema_update
-from fermion_table.arrow_schema import PartitionBy, schema_from_arrow
+from fermion_table.arrow_schema import PartitionBy
 from fermion_table.commit import create_table
 from fermion_table.commit_request import NewSchema
 from fermion_table.compaction import (
@@ -30,7 +30,7 @@ from fermion_table.manifest import Entry
 from fermion_table.paths import MAIN
 from fermion_table.properties import parse_properties, parse_size
 from fermion_table.publishing import CommitWords, SchemaMerge
-from fermion_table.replacement import replace_table
+from fermion_table.replacement import TableDefinition, replace_table
 from fermion_table.schema import Path, PathLike, TableSchema, encode_schema
 from fermion_table.schema_builder import SchemaUpdate
 from fermion_table.snapshot import Snapshot
@@ -99,13 +99,14 @@ class Table(TableChanges):
         if mode not in ("error", "ignore", "overwrite"):
             raise InvalidArgumentError(f"mode={mode!r}: expected 'error', 'ignore' or 'overwrite'")
         store = open_store(path, storage_options=storage_options, durability=durability)
-
-        def make(last_field_id: int) -> TableSchema:
-            return _first_schema(
-                schema, partition_by, primary_key, sort_by, properties, last_field_id
-            )
-
-        made = make(0)
+        definition = TableDefinition(
+            schema=schema,
+            partition_by=partition_by,
+            primary_key=primary_key,
+            sort_by=sort_by,
+            properties=properties,
+        )
+        made = definition.first_schema()
         if not history.table_exists(store):
             refuse_nested(store)
         try:
@@ -117,7 +118,8 @@ class Table(TableChanges):
             table = cls(store, history.latest(store))
             if mode == "overwrite":
                 publisher, known = table._publisher, table.snapshot
-                table._move_to(replace_table(publisher, known, make, message=message))
+                words = CommitWords(message=message)
+                table._move_to(replace_table(publisher, known, definition, words=words))
             return table
 
     @classmethod
@@ -468,27 +470,6 @@ class Table(TableChanges):
         commit_groups(listed, base, store=self._store, branch=self._branch, result=result)
         self.refresh()
         return result
-
-
-def _first_schema(
-    schema: pa.Schema | TableSchema,
-    partition_by: PartitionBy | None,
-    primary_key: Sequence[str] | str | None,
-    sort_by: Sequence[str] | str | None,
-    properties: Mapping[str, str] | None,
-    last_field_id: int,
-) -> TableSchema:
-    arrow = schema.to_arrow(field_ids=False) if isinstance(schema, TableSchema) else schema
-    parse_properties(properties or {})
-    return schema_from_arrow(
-        arrow,
-        partition_by=partition_by,
-        primary_key=primary_key,
-        sort_by=sort_by,
-        properties=properties,
-        last_field_id=last_field_id,
-        time_ms=time.time_ns() // 1_000_000,
-    )
 
 
 def _entries_of(messages: Iterable[WriterMessage]) -> list[Entry]:
