@@ -26,15 +26,16 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import Scan, SchemaMerge, Split, Table, WriterMessage
+from fermion_table import Scan, SchemaMerge, Split, Table
 from spark_ext.errors import UnsupportedBySpark
 from spark_ext.exchange import bare_rows
 from spark_ext.finished_tasks import delete_files
 from spark_ext.reading import ReadTask, column_paths, rows_alone, scan_of, tasks_of
 from spark_ext.source_options import SourceOptions, parse_options
+from spark_ext.staged_write import FermionStagedWriter, split_staged
 from spark_ext.streaming import FermionStreamReader, FermionStreamWriter
 from spark_ext.types import exchange_schema, spark_schema
-from spark_ext.write_task import WriteTask
+from spark_ext.write_task import TaskMessage, WriteTask, messages_of
 from spark_ext.writing import (
     check_columns,
     check_overwrite,
@@ -67,8 +68,8 @@ class FermionDataSource(DataSource):
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        self.options = options
-        self._chosen = parse_options(options)
+        self.options, self._staged = split_staged(options)
+        self._chosen = parse_options(self.options)
         self._snapshot_id: int | None = None
 
     @classmethod
@@ -87,7 +88,9 @@ class FermionDataSource(DataSource):
         return FermionReader(self._chosen, self._snapshot_id, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """Appends rows of a schema, or puts them in the place of others."""
+        """Appends rows of a schema, or puts them in the place of others, perhaps of a table."""
+        if self._staged is not None:
+            return FermionStagedWriter(self._chosen, self._staged, schema)
         return FermionWriter(self._chosen, schema, overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
@@ -158,13 +161,6 @@ class FermionReader(DataSourceReader):
         return {**self.__dict__, "_scan": None}  # tasks need its reader alone
 
 
-@dataclass(slots=True)
-class TaskMessage(WriterCommitMessage):
-    """What a task wrote."""
-
-    messages: list[WriterMessage]
-
-
 class FermionWriter(DataSourceArrowWriter):
     """Checks on the driver, writes in tasks, commits once.
 
@@ -210,7 +206,7 @@ class FermionWriter(DataSourceArrowWriter):
             "commit_user": options.commit_user,
             "commit_identifier": options.commit_identifier,
         }
-        table, written = self._table(), _messages(messages)
+        table, written = self._table(), messages_of(messages)
         if self._overwrite:
             where, dynamic = options.replace_where, options.dynamic
             commit_overwrite(table, written, where, dynamic, self._merge, **name)
@@ -224,15 +220,8 @@ class FermionWriter(DataSourceArrowWriter):
         the table has deleted them if it proved that they were not published, and only then.
         """
         if any(message is None for message in messages):
-            paths = [path for each in _messages(messages) for path in files_of(each)]
+            paths = [path for each in messages_of(messages) for path in files_of(each)]
             delete_files(self._table(), paths)
 
     def _table(self) -> Table:
         return Table.open(self._options.path, storage_options=self._options.storage_options)
-
-
-def _messages(messages: Sequence[WriterCommitMessage | None]) -> list[WriterMessage]:
-    """Those of all tasks that finished."""
-    return [
-        message for task in messages if isinstance(task, TaskMessage) for message in task.messages
-    ]

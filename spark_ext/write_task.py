@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark import Accumulator
+from pyspark.sql.datasource import WriterCommitMessage
 
 from fermion_table import DataWriter, WriterMessage
 from spark_ext.batch_runs import batch_runs
@@ -15,6 +16,18 @@ from spark_ext.exchange import convert_batch
 
 MESSAGE = "message"
 MESSAGE_SCHEMA = f"{MESSAGE} binary"
+
+
+@dataclass(slots=True)
+class TaskMessage(WriterCommitMessage):
+    """What a task of a data source wrote."""
+
+    messages: list[WriterMessage]
+
+
+def messages_of(tasks: Sequence[WriterCommitMessage | None]) -> list[WriterMessage]:
+    """The messages of all tasks that finished."""
+    return [message for task in tasks if isinstance(task, TaskMessage) for message in task.messages]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -330,12 +330,22 @@ def check_columns(
         frame = _without_id(frame, batch_id_column, table)
     schema = schema or table.schema
     columns = arriving_schema(frame, schema.to_arrow(field_ids=False))
+    check_batches(partial(DataWriter, table.store, schema), columns)
+    return columns
+
+
+def check_batches(open_writer: Callable[[], DataWriter], columns: pa.Schema) -> None:
+    """Let a writer say whether batches of a schema fit it, before there are any.
+
+    Raises
+    ------
+    SchemaMismatch
+    """
     nothing = pa.RecordBatch.from_arrays(
         [pa.nulls(0, each.type) for each in columns], schema=columns
     )
-    with DataWriter(table.store, schema) as writer:  # makes no file, as there are no rows
+    with open_writer() as writer:  # makes no file, as there are no rows
         writer.write(nothing)
-    return columns
 
 
 def writer_factory(table: Table, schema: TableSchema | None = None) -> partial[DataWriter]:

@@ -15,7 +15,9 @@ from fermion.errors import InvalidArgumentError
 from fermion_table import Table, TableExists, TableNotFound, VersionNotFound
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
 from spark_ext.catalog.changes import alter
+from spark_ext.catalog.staged import StagedCatalogTable
 from spark_ext.catalog.tables import CatalogTable, Schemas
+from spark_ext.staged_write import StagedDefinition
 from spark_ext.types import exchange_schema
 
 _CATALOG = "connector.catalog."
@@ -38,7 +40,7 @@ class Warehouse(Callback):
     """
 
     Java = interfaces(
-        _CATALOG + "TableCatalog",
+        _CATALOG + "StagingTableCatalog",
         _CATALOG + "SupportsNamespaces",
     )
 
@@ -112,6 +114,29 @@ class Warehouse(Callback):
 
     def createTable(self, identifier: Any, *described: Any) -> Any:  # noqa: N802 - Java's name
         """Make a table without rows."""
+        staged = self._stage("create", identifier, described)
+        staged.commitStagedChanges()
+        parts = _parts(identifier)
+        options = self._storage_options
+        return self._table(parts, Table.open(self._location(parts), storage_options=options))
+
+    def stageCreate(self, identifier: Any, *described: Any) -> Any:  # noqa: N802 - Java's name
+        """Plan a table that appears with its rows."""
+        return self._stage("create", identifier, described)
+
+    def stageReplace(self, identifier: Any, *described: Any) -> Any:  # noqa: N802 - Java's name
+        """Plan another table in place of one, whose history goes on."""
+        return self._stage("replace", identifier, described)
+
+    def stageCreateOrReplace(self, identifier: Any, *described: Any) -> Any:  # noqa: N802
+        """Plan a table, new or in place of one."""
+        return self._stage("create_or_replace", identifier, described)
+
+    def supportedCustomMetrics(self) -> Any:  # noqa: N802 - Java's name
+        """None."""
+        return self._jvm.array("connector.metric.CustomMetric")
+
+    def _stage(self, mode: str, identifier: Any, described: Sequence[Any]) -> StagedCatalogTable:
         if len(described) == 1:
             (info,) = described
             schema, transforms = info.schema(), info.partitions()
@@ -126,23 +151,24 @@ class Warehouse(Callback):
             )
         parts = _parts(identifier)
         partition_by, sort_by = _layout(transforms)
-        wanted = StructType.fromJson(json.loads(schema.json()))
-        kept = {key: value for key, value in properties.items() if _is_setting(key)}
+        definition = StagedDefinition(
+            mode=mode,
+            schema=exchange_schema(StructType.fromJson(json.loads(schema.json()))),
+            partition_by=partition_by,
+            sort_by=sort_by,
+            properties={key: value for key, value in properties.items() if _is_setting(key)},
+            message=properties.get("comment"),
+        )
         try:
-            table = Table.create(
-                self._location(parts),
-                exchange_schema(wanted),
-                partition_by=partition_by,
-                sort_by=sort_by,
-                properties=kept,
-                storage_options=self._storage_options,
-                message=properties.get("comment"),
-            )
+            staged = definition.stage(self._location(parts), self._storage_options)
         except TableExists as error:
             raise self._jvm.error(
                 "catalyst.analysis.TableAlreadyExistsException", identifier
             ) from error
-        return self._table(parts, table)
+        except TableNotFound as error:
+            raise self._jvm.error("catalyst.analysis.NoSuchTableException", identifier) from error
+        name = ".".join([self._name, *parts])
+        return StagedCatalogTable(self._jvm, name, staged, definition, transforms)
 
     def alterTable(self, identifier: Any, changes: Sequence[Any]) -> Any:  # noqa: N802 - Java's
         """Change a table's columns or settings, as one snapshot."""

@@ -17,6 +17,25 @@ _WRITE = "connector.write."
 _PYTHON = "execution.datasources.v2.python."
 
 
+def python_write(jvm: Jvm, info: Any, options: dict[str, str], *, overwrites: bool) -> Any:
+    """Spark's own write of a Python data source: ours, with options.
+
+    Parameters
+    ----------
+    info
+        Spark's: schema and query id.
+    overwrites
+        Whether rows go when these come.
+    """
+    source = jvm.type(_PYTHON + "PythonDataSourceV2")()
+    source.setShortName(FORMAT)
+    nothing = jvm.type("java.util.Optional").empty()
+    told = jvm.type(_WRITE + "LogicalWriteInfoImpl")(
+        info.queryId(), info.schema(), jvm.text_map(options), nothing, nothing
+    )
+    return jvm.type(_PYTHON + "PythonWrite")(source, FORMAT, told, overwrites)
+
+
 class TableWriteBuilder(Callback):
     """What Spark tells a write before it is made.
 
@@ -70,16 +89,9 @@ class TableWriteBuilder(Callback):
 
     def build(self) -> Any:
         """Spark's own write of a Python data source."""
-        jvm, info = self._jvm, self._info
-        given = dict(info.options().asCaseSensitiveMap())
+        given = dict(self._info.options().asCaseSensitiveMap())
         options = {**given, **self._options, "path": self._table.location}
-        source = jvm.type(_PYTHON + "PythonDataSourceV2")()
-        source.setShortName(FORMAT)
-        nothing = jvm.type("java.util.Optional").empty()
-        told = jvm.type(_WRITE + "LogicalWriteInfoImpl")(
-            info.queryId(), info.schema(), jvm.text_map(options), nothing, nothing
-        )
-        return jvm.type(_PYTHON + "PythonWrite")(source, FORMAT, told, self._overwrites)
+        return python_write(self._jvm, self._info, options, overwrites=self._overwrites)
 
     def buildForBatch(self) -> Any:  # noqa: N802 - Java's name
         """The older way of `build`."""
