@@ -130,7 +130,9 @@ def replace_table(
             schema, added = rows.schema, entries
         else:
             schema = replacing_schema(publisher, base, definition)
-            added = entries if rows is None else restated(rows.schema, schema, entries)
+            added = entries
+            if rows is not None:  # all of its field ids are new: none was known before
+                added = restated(rows.schema, schema, entries, last_known_id=0)
         return CommitRequest(
             kind="overwrite",
             added=added,

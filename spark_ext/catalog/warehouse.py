@@ -162,6 +162,8 @@ class Warehouse(Callback):
         try:
             staged = definition.stage(self._location(parts), self._storage_options)
         except TableExists as error:
+            if not self._exists(parts):  # another one, in a directory above or below
+                raise
             raise self._jvm.error(
                 "catalyst.analysis.TableAlreadyExistsException", identifier
             ) from error

@@ -43,7 +43,7 @@ def test_a_writer_of_the_old_table_does_not_append_to_the_new_one(table_path):
         writer.write(pa.table({"a": [1], "b": ["x"]}))
         messages = writer.prepare_commit()
     Table.create(table_path, OLD, mode="overwrite")
-    with pytest.raises(CommitConflict, match="none of its columns"):
+    with pytest.raises(CommitConflict, match="was dropped, and another one of its name"):
         table.commit(messages)
     assert Table.open(table_path).scan().count() == 0
 
