@@ -20,9 +20,15 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
+from fermion.redaction import redacted_text
+
 
 class FermionError(Exception):
-    """Root of every error raised by this project."""
+    """Root of every error raised by this project; URLs in messages lose credentials."""
+
+    def __init__(self, *arguments: object) -> None:
+        shown = (redacted_text(each) if isinstance(each, str) else each for each in arguments)
+        super().__init__(*shown)
 
 
 class InvalidFileError(FermionError, ValueError):

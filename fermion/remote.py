@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import errno
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from fermion.errors import StorageDenied, StorageError, StorageTimeout
+from fermion.redaction import redacted as redacted
+from fermion.redaction import redacted_text
 
 UNAUTHORIZED, FORBIDDEN, RANGE_NOT_SATISFIABLE = 401, 403, 416
 """Statuses of HTTP (RFC 9110)."""
-_USER_INFO = re.compile(r"((?:^|::)(?!abfss?:|wasbs?:)[A-Za-z][A-Za-z0-9+.-]*://)[^/?#]*@")
-_QUERY = re.compile(r"\?[^#]*")
 _MISSING_BUCKET = {"NoSuchBucket", "ContainerNotFound", "NoSuchContainer", "FilesystemNotFound"}
 _DENIED = {"", "403", "AccessDenied", "Forbidden", "AuthorizationPermissionMismatch"}
-
-
-def redacted(url: str) -> str:
-    """A URL for messages: without user info, and without its query, which may hold signatures."""
-    if "://" not in url:
-        return url
-    return _QUERY.sub("?...", _USER_INFO.sub(r"\1", url))
 
 
 def storage_error(operation: str, url: str, error: BaseException) -> StorageError:
@@ -49,11 +41,6 @@ def storage_error(operation: str, url: str, error: BaseException) -> StorageErro
     if isinstance(error, TimeoutError) or "Timeout" in type(error).__name__:
         return StorageTimeout(errno.ETIMEDOUT, text, operation=operation, url=where)
     return StorageError(code or errno.EIO, text, operation=operation, url=where)
-
-
-def redacted_text(text: str) -> str:
-    """A storage's message with every URL in it redacted."""
-    return re.sub(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>)]+", lambda found: redacted(found[0]), text)
 
 
 def http_status(error: BaseException) -> int | None:

@@ -18,6 +18,7 @@ from fermion.coalesce import coalesce
 from fermion.errors import InvalidArgumentError, TruncatedFileError
 from fermion.forks import Lock, PerProcess
 from fermion.kept_memory import KeptMemory
+from fermion.redaction import redacted
 
 if TYPE_CHECKING:
     import fsspec
@@ -148,7 +149,7 @@ class FilesystemSource:
     ) -> None:
         self._connection = PerProcess(connect or (lambda: filesystem), filesystem)
         self._path = path
-        self.name = filesystem.unstrip_protocol(path)
+        self.name = redacted(filesystem.unstrip_protocol(path))
         self.size: int | None = None
 
     @property

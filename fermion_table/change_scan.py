@@ -17,6 +17,7 @@ import pyarrow as pa
 from fermion.errors import InvalidArgumentError
 from fermion.forks import cached_property
 from fermion.predicate import RowRanges
+from fermion.redaction import redacted
 from fermion_table.errors import VersionNotFound
 from fermion_table.filters import TableFilter
 from fermion_table.history import walk
@@ -202,7 +203,9 @@ class ChangeScan:
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
-        return f"<ChangeScan of {self.store.location!r}, up to snapshot {self.snapshot.id}>"
+        return (
+            f"<ChangeScan of {redacted(self.store.location)!r}, up to snapshot {self.snapshot.id}>"
+        )
 
     def _files(self, entries: Sequence[Entry]) -> FileScan:
         return FileScan(

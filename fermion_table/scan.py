@@ -15,6 +15,7 @@ from fermion.errors import InvalidArgumentError
 from fermion.forks import cached_property
 from fermion.predicate import column_of
 from fermion.read_ahead import read_ahead
+from fermion.redaction import redacted
 from fermion_table import type_codec
 from fermion_table.column_selection import queryable_fields, select_columns
 from fermion_table.conversion import empty_columns
@@ -56,7 +57,8 @@ FILES_AHEAD = 2
 class Scan:
     """Rows of one snapshot: some columns, filtered. Nothing is read before a result is asked for.
 
-    Make one with `Table.scan`. It stays what it is when the table moves on.
+    Make one with `Table.scan`. It stays what it is when the table moves on, and when it is pickled;
+    the pickle holds the ``storage_options``, credentials too.
     """
 
     store: AtomicStore
@@ -165,7 +167,7 @@ class Scan:
             Open up to so many of the files (their metadata only) for what their statistics leave.
         """
         columns = ", ".join(self.schema.names)
-        lines = [f"scan of {self.store.location}: {columns}"]
+        lines = [f"scan of {redacted(self.store.location)}: {columns}"]
         if self.filter is not None:
             lines.append(f"filter: {self.filter.to_sql()}")
         lines.append(self.plan().explain())
@@ -359,7 +361,7 @@ class Scan:
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
-        return f"<Scan of {self.store.location!r}, snapshot {self.snapshot.id}>"
+        return f"<Scan of {redacted(self.store.location)!r}, snapshot {self.snapshot.id}>"
 
 
 def _read_all(

@@ -54,7 +54,7 @@ class ReadRequest:
     metadata
         Of the schema given back.
     storage_options
-        For `fermion.open`.
+        For `fermion.open`; a pickle holds them, credentials too, and no ``repr`` shows them.
     batch_rows
         Rows a batch, at most.
     """
@@ -64,7 +64,7 @@ class ReadRequest:
     file_fields: Mapping[int, tuple[Field, ...]]
     filter: TableFilter | None = None
     metadata: Mapping[bytes, bytes] | None = None
-    storage_options: dict[str, Any] | None = None
+    storage_options: dict[str, Any] | None = field(default=None, repr=False)
     batch_rows: int = BATCH_ROWS
 
     def arrow_schema(self) -> pa.Schema:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import fermion
 from fermion import col
 from fermion.errors import FermionError, InvalidArgumentError
+from fermion.redaction import redacted
 from fermion_table import history
 from fermion_table.column_selection import BATCH_ID
 from fermion_table.errors import VersionNotFound
@@ -33,6 +34,8 @@ from fermion_table.version_lookup import Moment, snapshot_as_of
 
 class TableView:
     """A table at one of its snapshots, to be read.
+
+    It pickles with its snapshot and its ``storage_options``, credentials too.
 
     Parameters
     ----------
@@ -56,7 +59,7 @@ class TableView:
 
     def __repr__(self) -> str:
         return (
-            f"<Table {self.location!r}, snapshot {self.snapshot.id}: "
+            f"<Table {redacted(self.location)!r}, snapshot {self.snapshot.id}: "
             f"{self.snapshot.totals.rows:,} rows in {self.snapshot.totals.files:,} files>"
         )
 
