@@ -14,6 +14,7 @@ import pyarrow.types as pat
 
 from fermion.errors import InvalidArgumentError, UnsupportedTypeError
 from fermion_table import type_codec
+from fermion_table.argument_checks import check_text, check_text_map, check_texts, described
 from fermion_table.schema import (
     COMMENT_KEY,
     DEPTH_MAX,
@@ -172,14 +173,16 @@ def schema_from_arrow(
         id=0,
         fields=fields,
         last_field_id=last,
-        properties=dict(properties or {}),
+        properties=check_text_map(properties, "properties"),
         stored_metadata=type_codec.encode_metadata(schema.metadata),
         time_ms=time_ms,
     )
     partitions = [_partition_field(made, each) for each in _transforms(partition_by)]
     check_names([field.name for field in partitions], "partition_by")
-    keys = [made.find((name,), where="primary_key").id for name in _names(primary_key)]
-    order = [made.find((name,), where="sort_by") for name in _names(sort_by)]
+    keys = [
+        made.find((name,), where="primary_key").id for name in _names(primary_key, "primary_key")
+    ]
+    order = [made.find((name,), where="sort_by") for name in _names(sort_by, "sort_by")]
     RowOrder(tuple(each.name for each in order)).check(schema)
     return msgspec.structs.replace(
         made,
@@ -192,7 +195,13 @@ def schema_from_arrow(
 def _transforms(given: PartitionBy | None) -> list[PartitionTransform | str]:
     if given is None:
         return []
-    return [given] if isinstance(given, str | PartitionTransform) else list(given)
+    listed = [given] if isinstance(given, str | PartitionTransform) else given
+    if not isinstance(listed, Iterable):
+        raise TypeError(f"partition_by: expected columns or transforms, found {described(given)}")
+    for each in (listed := list(listed)):
+        if not isinstance(each, PartitionTransform):
+            check_text(each, "an item of partition_by")
+    return listed
 
 
 def _partition_field(schema: TableSchema, given: PartitionTransform | str) -> PartitionField:
@@ -210,5 +219,7 @@ def _partition_field(schema: TableSchema, given: PartitionTransform | str) -> Pa
     )
 
 
-def _names(names: Sequence[str] | str | None) -> Sequence[str]:
-    return [names] if isinstance(names, str) else list(names or ())
+def _names(names: Sequence[str] | str | None, parameter: str) -> Sequence[str]:
+    if names is None:
+        return ()
+    return check_texts([names] if isinstance(names, str) else names, parameter)

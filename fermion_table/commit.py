@@ -19,7 +19,7 @@ from fermion_table import hints
 from fermion_table.commit_index import committed_before
 from fermion_table.commit_request import CommitRequest, NewSchema
 from fermion_table.conflict import Fail, Ok, Redo, Verdict, conflict
-from fermion_table.errors import CommitConflict, CommitStateUnknown, TableExists
+from fermion_table.errors import CommitConflict, CommitStateUnknown, TableExists, UnreadableMetadata
 from fermion_table.history import latest, table_exists
 from fermion_table.manifest import Entry
 from fermion_table.manifest_store import Located, MetadataWriter, locate
@@ -87,7 +87,7 @@ def create_table(
     )
     try:
         stored = create_slot(store, snapshot, MAIN, options).stored
-    except OSError:  # raised only if nothing was created
+    except (OSError, UnreadableMetadata):  # raised only if nothing was created
         writer.discard()
         raise
     if stored is None:
@@ -266,7 +266,7 @@ class _Commit:
     def _publish(self, snapshot: Snapshot, began: float) -> Snapshot | None:
         try:
             creation = create_slot(self.store, snapshot, self.branch, self.options)
-        except OSError:  # raised only if nothing was created
+        except (OSError, UnreadableMetadata):  # raised only if nothing was created
             self.may_be_published = False
             raise
         slow = time.monotonic() - began > self.options.fence_s

@@ -27,6 +27,7 @@ from fermion_table.errors import CorruptMetadata
 from fermion_table.json_codec import content_hash
 from fermion_table.manifest import DeletionVector, Entry
 from fermion_table.metadata_cache import shared_cache
+from fermion_table.metadata_check import check_readable
 from fermion_table.paths import deletion_path, unique_name
 from fermion_table.storage import AtomicStore
 
@@ -88,14 +89,26 @@ def unpack(data: bytes, vector: DeletionVector, num_rows: int) -> BitMap64:
     return bitmap
 
 
-def write_vectors(store: AtomicStore, bitmaps: Mapping[str, BitMap64]) -> dict[str, DeletionVector]:
-    """Store bitmaps, by data file, as one new file; durable on return."""
+def write_vectors(
+    store: AtomicStore, bitmaps: Mapping[str, BitMap64], num_rows: Mapping[str, int]
+) -> dict[str, DeletionVector]:
+    """Store bitmaps, by data file, as one new file; durable on return.
+
+    Parameters
+    ----------
+    num_rows
+        Of each data file.
+
+    Raises
+    ------
+    UnreadableMetadata
+        A bitmap that a reader would refuse, as it marks rows that its file does not have.
+    """
     if not bitmaps:
         return {}
     path = deletion_path(unique_name())
     data, places = pack(list(bitmaps.values()))
-    store.write(path, data)
-    return {
+    vectors = {
         file: DeletionVector(
             path=path,
             offset=offset,
@@ -105,6 +118,19 @@ def write_vectors(store: AtomicStore, bitmaps: Mapping[str, BitMap64]) -> dict[s
         )
         for (file, bitmap), (offset, size) in zip(bitmaps.items(), places, strict=True)
     }
+    for file, vector in vectors.items():
+        _check_vector(data, vector, num_rows[file])
+    store.write(path, data)
+    return vectors
+
+
+def _check_vector(data: bytes, vector: DeletionVector, num_rows: int) -> None:
+    """Read a vector back from the bytes of its file, before they are stored."""
+
+    def decode(stored: bytes, path: str) -> BitMap64:
+        return unpack(stored, vector, num_rows)
+
+    check_readable(data[vector.offset : vector.offset + vector.size], vector.path, decode)
 
 
 def vector_location(entry: Entry, locate: Callable[[str], str]) -> str:

@@ -242,7 +242,8 @@ class Draft:
 
     def changes(self) -> tuple[list[Entry], list[Entry]]:
         """The entries added and removed, as a commit takes them; stores deletion vectors."""
-        vectors = write_vectors(self.store, self.deleted)
+        num_rows = {file: self._marked[file].rows for file in self.deleted}
+        vectors = write_vectors(self.store, self.deleted, num_rows)
         self.written.update(vector.path for vector in vectors.values())
         added, removed = dict(self.added), dict(self.removed)
         for file, vector in vectors.items():

@@ -9,7 +9,8 @@ TableError (a fermion.FermionError)
 ├── CommitStateUnknown     the reply was lost: the commit may or may not have been published
 ├── UnsupportedFeature     the table needs a newer reader or writer
 ├── UnsafeStorage          the storage cannot create a file atomically, or a path leaves the table
-└── CorruptMetadata        a metadata object is not what its referrer says; also a ValueError
+├── CorruptMetadata        a metadata object is not what its referrer says; also a ValueError
+└── UnreadableMetadata     a metadata object that no reader would take was not stored; a ValueError
 
 A call that no table could carry out raises `fermion.errors.InvalidArgumentError`.
 """
@@ -106,3 +107,10 @@ class CorruptMetadata(TableError, ValueError):
 
     def __str__(self) -> str:
         return f"{self.path}: expected {self.expected}, found {self.found}"
+
+
+class UnreadableMetadata(TableError, ValueError):
+    """A metadata object was about to be stored that this version could not read again.
+
+    It was not stored, and nothing was published.
+    """

@@ -11,6 +11,7 @@ import contextlib
 import errno
 import logging
 
+from fermion_table.errors import UnreadableMetadata
 from fermion_table.paths import (
     MAIN,
     SNAPSHOT_ID_DIGITS,
@@ -23,6 +24,9 @@ from fermion_table.paths import (
 from fermion_table.storage import AtomicStore, CreateResult
 
 _log = logging.getLogger(__name__)
+
+HINT_BYTES_MAX = 19
+"""Digits of the greatest id."""
 
 
 def read_latest(store: AtomicStore, branch: str = MAIN) -> int | None:
@@ -113,11 +117,19 @@ def _marks(store: AtomicStore, branch: str) -> list[int]:
 
 def _read(store: AtomicStore, path: str) -> int | None:
     with contextlib.suppress(FileNotFoundError):
-        text = store.read(path)
-        if text.isdigit() and len(text) <= 19 and int(text) <= SNAPSHOT_ID_MAX:
-            return int(text)
+        return _parsed(store.read(path))
+    return None
+
+
+def _parsed(text: bytes) -> int | None:
+    """The id of a hint's bytes, None if they are no id."""
+    if text.isdigit() and len(text) <= HINT_BYTES_MAX and int(text) <= SNAPSHOT_ID_MAX:
+        return int(text)
     return None
 
 
 def _write(store: AtomicStore, path: str, snapshot_id: int) -> None:
-    store.overwrite_hint(path, b"%d" % snapshot_id)
+    text = b"%d" % snapshot_id
+    if _parsed(text) != snapshot_id:
+        raise UnreadableMetadata(f"{path}: not stored, as {snapshot_id} is no snapshot id")
+    store.overwrite_hint(path, text)

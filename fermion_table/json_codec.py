@@ -60,9 +60,17 @@ def decode(data: bytes, target: type[_Decoded], path: str) -> _Decoded:
         Not JSON of that shape; `path` names the object.
     """
     try:
-        return msgspec.json.decode(decompressed(data, path), type=target)
+        kind: Any = target
+        decoded: _Decoded = _decoder(kind).decode(decompressed(data, path))
+        return decoded
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise CorruptMetadata(path, f"JSON of a {target.__name__}", str(error)) from error
+
+
+@functools.cache
+def _decoder(target: Any) -> msgspec.json.Decoder[Any]:
+    """Made once for each type: that takes longer than decoding a small object."""
+    return msgspec.json.Decoder(target)
 
 
 def decode_keeping(data: bytes, target: type[_Struct], path: str) -> _Struct:

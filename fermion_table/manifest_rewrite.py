@@ -21,7 +21,6 @@ from fermion_table.packed_manifest import (
     can_pack,
     packed_table,
     with_inherited,
-    write_packed,
 )
 from fermion_table.storage import AtomicStore
 
@@ -39,7 +38,7 @@ def rewrite_manifests(
         known = [table for table in tables if table is not None]
         if len(known) == len(tables):
             merged = pa.concat_tables(known, promote_options="default")
-            stored = writer.write_packed(write_packed(merged))
+            stored = writer.write_packed(merged)
             return merged_reference(references, stored.path, stored.hash, stored.size)
     entries = [
         entry for each in references for entry in manifest_entries(store, each, keep_unknown=True)

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 import fermion
 from fermion_table import json_codec
@@ -23,13 +24,21 @@ from fermion_table.manifest import (
     encode_manifest,
 )
 from fermion_table.metadata_cache import shared_cache
+from fermion_table.metadata_check import check_readable
 from fermion_table.options import (
     PACK_ENTRIES_MIN,
     PACK_STATISTICS_MIN,
     PACK_WIDE_ENTRIES_MIN,
 )
-from fermion_table.packed_manifest import PackedFiles, can_pack, encode_packed
+from fermion_table.packed_manifest import (
+    PackedFiles,
+    can_pack,
+    check_packed,
+    packed_table,
+    write_packed,
+)
 from fermion_table.paths import manifest_index_path, manifest_path, schema_path, unique_name
+from fermion_table.schema import decode_schema
 from fermion_table.snapshot import Delta, SchemaReference, Snapshot
 from fermion_table.storage import AtomicStore
 
@@ -98,21 +107,29 @@ class MetadataWriter:
     def write_manifest(self, entries: Sequence[Entry]) -> StoredManifest:
         """Store entries as a manifest, packed when there are many of them."""
         if _is_big(entries) and can_pack(entries):
-            return self.write_packed(encode_packed(entries))
+            return self.write_packed(packed_table(entries))
         data, compressed = json_codec.stored(encode_manifest(entries))
-        return self._write_manifest(data, lambda name: manifest_path(name, compressed=compressed))
+        return self._write_manifest(
+            data, lambda name: manifest_path(name, compressed=compressed), decode_manifest
+        )
 
-    def write_packed(self, data: bytes) -> StoredManifest:
-        """Store a packed manifest's file."""
-        return self._write_manifest(data, manifest_index_path, "packed")
+    def write_packed(self, table: pa.Table) -> StoredManifest:
+        """Store a packed manifest of these columns."""
+        check = partial(check_packed, count=table.num_rows)
+        return self._write_manifest(write_packed(table), manifest_index_path, check, "packed")
 
     def _write_manifest(
-        self, data: bytes, path_of: Callable[[str], str], kind: ManifestKind = "loose"
+        self,
+        data: bytes,
+        path_of: Callable[[str], str],
+        decode: Callable[[bytes, str], object],
+        kind: ManifestKind = "loose",
     ) -> StoredManifest:
         """Store a manifest, unless this commit has done so already."""
         content = json_codec.content_hash(data)
         if content not in self._manifests:
             path = path_of(unique_name())
+            check_readable(data, path, decode)
             self._manifests[content] = StoredManifest(path, content, len(data), kind)
             self._store.write(path, data)
         return self._manifests[content]
@@ -123,6 +140,7 @@ class MetadataWriter:
         content = json_codec.content_hash(data)
         if content not in self._schemas:
             path = schema_path(schema_id, unique_name(), compressed=compressed)
+            check_readable(data, path, partial(decode_schema, keep_unknown=True))
             self._schemas[content] = SchemaReference(
                 id=schema_id, path=path, hash=content, size=len(data)
             )

@@ -164,6 +164,27 @@ def decode_packed(data: bytes, path: str) -> tuple[Entry, ...]:
         raise CorruptMetadata(path, "a packed manifest", str(error)) from error
 
 
+def check_packed(data: bytes, path: str, count: int) -> None:
+    """Read every column of a packed manifest's file as planning does: no entry is made.
+
+    Raises
+    ------
+    CorruptMetadata
+        Not such a file of so many entries.
+    """
+    try:
+        with fermion.open(memoryview(data), options=fermion.ReadOptions(threads=1)) as file:
+            if file.num_rows != count:
+                raise CorruptMetadata(path, f"{count} entries", f"{file.num_rows}")
+            table = file.read()
+            for name, target in _JSON.items():
+                if name in table.column_names:
+                    for text in table.column(name).unique().drop_null().to_pylist():
+                        _parsed(text, target)
+    except (FermionError, msgspec.MsgspecError, TypeError, ValueError) as error:
+        raise CorruptMetadata(path, "a packed manifest", str(error)) from error
+
+
 class PackedFiles:
     """The files of a packed manifest as `FileColumns`; reads columns as they are asked for.
 

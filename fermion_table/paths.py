@@ -30,6 +30,7 @@ from collections.abc import Sequence
 from urllib.parse import quote
 
 from fermion.errors import InvalidArgumentError
+from fermion_table.argument_checks import check_text
 from fermion_table.errors import UnsafeStorage
 
 MAIN = "main"
@@ -206,7 +207,10 @@ def check_name(name: str, what: str) -> str:
     InvalidArgumentError
         Not 1 to 128 letters, digits and ``_ . -``, or digits only (that is a snapshot id), or
         ending in ``.tmp``.
+    TypeError
+        No text.
     """
+    name = check_text(name, f"{what} name")
     if _NAME.fullmatch(name) is None or name.isdigit() or name.endswith(TEMPORARY_SUFFIX):
         raise InvalidArgumentError(
             f"{what} name {name!r}: expected 1 to 128 letters, digits, '_', '.' or '-', "

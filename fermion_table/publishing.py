@@ -6,15 +6,18 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 
+from fermion.errors import InvalidArgumentError
+from fermion_table.argument_checks import check_identifier, check_optional_text, check_text_map
 from fermion_table.commit import commit
 from fermion_table.commit_request import CommitRequest, NewSchema
 from fermion_table.conflict import Redo
 from fermion_table.data_writer import delete_files
-from fermion_table.errors import CommitConflict
+from fermion_table.errors import CommitConflict, UnreadableMetadata
 from fermion_table.history import latest
 from fermion_table.manifest import Entry, field_id_runs
 from fermion_table.manifest_store import added_entries
@@ -32,14 +35,32 @@ ChangesFor = Callable[[Snapshot, TableSchema], Sequence[Change]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitWords:
-    """What the caller says about a commit."""
+    """What the caller says about a commit, checked.
+
+    Raises
+    ------
+    TypeError, InvalidArgumentError
+        Names the parameter that metadata could not hold.
+    """
 
     message: str | None = None
-    properties: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] | None = None
     commit_user: str | None = None
     commit_identifier: int | str | None = None
     began: float = field(default_factory=time.monotonic)
     """When, by ``time.monotonic``, the operation was called."""
+
+    def __post_init__(self) -> None:
+        checked: dict[str, Any] = {
+            "message": check_optional_text(self.message, "message"),
+            "properties": check_text_map(self.properties, "properties"),
+            "commit_user": check_optional_text(self.commit_user, "commit_user"),
+            "commit_identifier": check_identifier(self.commit_identifier, "commit_identifier"),
+        }
+        if (self.commit_user is None) != (self.commit_identifier is None):
+            raise InvalidArgumentError("commit_user and commit_identifier come together")
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +247,7 @@ class Publisher:
         """
         try:
             snapshot = commit(self.store, request, branch=self.branch, redo=redo)
-        except CommitConflict:  # proven: nothing was published. Any other error proves nothing
+        except (CommitConflict, UnreadableMetadata):  # proven: nothing was published
             delete_files(self.store, entries)
             raise
         if request.is_identified and entries:
@@ -254,7 +275,7 @@ def _request(kind: str, words: CommitWords) -> CommitRequest:
     return CommitRequest(
         kind=kind,  # type: ignore[arg-type]
         message=words.message,
-        properties=words.properties,
+        properties=words.properties or {},
         commit_user=words.commit_user,
         commit_identifier=words.commit_identifier,
         began=words.began,

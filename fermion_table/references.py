@@ -21,7 +21,9 @@ import msgspec
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import hints, json_codec
+from fermion_table.argument_checks import check_optional_text
 from fermion_table.errors import CorruptMetadata, UnsupportedFeature, VersionNotFound
+from fermion_table.metadata_check import encode_checked
 from fermion_table.options import CommitOptions
 from fermion_table.paths import (
     BRANCH_DIRECTORY,
@@ -131,6 +133,8 @@ def create_tag(
     ------
     InvalidArgumentError
         A bad name, or one in use.
+    TypeError
+        The name or the message is no text.
     VersionNotFound
         The snapshot has expired.
     """
@@ -142,7 +146,7 @@ def create_tag(
         snapshot_id=snapshot.id,
         hash=snapshot.hash,
         created_ms=created_ms,
-        message=message,
+        message=check_optional_text(message, "message"),
         expires_ms=None if keep_ms is None else created_ms + keep_ms,
         snapshot=msgspec.Raw(stored_bytes(store, snapshot)),
     )
@@ -199,6 +203,8 @@ def create_branch(
     ------
     InvalidArgumentError
         A bad name, or one in use.
+    TypeError
+        The name or the message is no text.
     VersionNotFound
         The snapshot has expired.
     """
@@ -210,7 +216,7 @@ def create_branch(
         snapshot_id=snapshot.id,
         hash=snapshot.hash,
         created_ms=_now_ms(),
-        message=message,
+        message=check_optional_text(message, "message"),
         snapshot=msgspec.Raw(stored_bytes(store, snapshot)),
     )
     if not store.exists(branch_path(name)):
@@ -311,11 +317,15 @@ def pending_snapshots(store: AtomicStore) -> list[Snapshot]:
 
 def _create(store: AtomicStore, path: str, reference: Reference, what: str) -> None:
     """Create the file of a name, for a snapshot that can't expire meanwhile."""
-    data, pending = msgspec.json.encode(reference), pending_path(unique_name())
+    pending = pending_path(unique_name())
+
+    def decode(data: bytes, path: str) -> Snapshot:
+        return snapshot_of(_decoded(data, path, type(reference), reference.format), path)
+
+    data, snapshot = encode_checked(lambda: msgspec.json.encode(reference), path, decode)
     result, _ = _created(store, pending, data)
     if result is not CreateResult.CREATED:
         raise OSError(errno.EIO, "no reply says whether it was created", pending)
-    snapshot = snapshot_of(reference, path)
     others = (*list_tags(store), *list_branches(store))
     if not (is_kept(store, snapshot) or any(other.hash == snapshot.hash for other in others)):
         store.delete(pending)
@@ -350,6 +360,11 @@ def _load(
         data = store.read(path)
     except FileNotFoundError:
         return None
+    return _decoded(data, path, target, *formats)
+
+
+def _decoded(data: bytes, path: str, target: type[_Reference], *formats: str) -> _Reference:
+    """A tag or branch from its stored bytes, its copy of the snapshot checked."""
     reference = json_codec.decode(data, target, path)
     if reference.format not in formats:
         expected = " or ".join(map(repr, formats))

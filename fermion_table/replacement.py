@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import msgspec
 import pyarrow as pa
 
+from fermion_table.argument_checks import check_text_map, described
 from fermion_table.arrow_schema import PartitionBy, schema_from_arrow
 from fermion_table.commit_request import CommitRequest
 from fermion_table.conflict import Redo
@@ -45,11 +46,16 @@ class TableDefinition:
         ------
         fermion.errors.InvalidArgumentError, fermion.errors.ColumnNotFoundError
             A table of this definition can't be.
+        TypeError
+            Names the parameter that is of the wrong type.
         """
-        given = self.schema
-        parse_properties(self.properties or {})
+        given: object = self.schema
+        arrow = given.to_arrow(field_ids=False) if isinstance(given, TableSchema) else given
+        if not isinstance(arrow, pa.Schema):
+            raise TypeError(f"schema: expected a pyarrow.Schema, found {described(arrow)}")
+        parse_properties(check_text_map(self.properties, "properties"))
         return schema_from_arrow(
-            given.to_arrow(field_ids=False) if isinstance(given, TableSchema) else given,
+            arrow,
             partition_by=self.partition_by,
             primary_key=self.primary_key,
             sort_by=self.sort_by,

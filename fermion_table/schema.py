@@ -18,6 +18,7 @@ import pyarrow as pa
 from fermion.errors import InvalidArgumentError, column_not_found
 from fermion.forks import cached_property
 from fermion_table import json_codec, type_codec, value_codec
+from fermion_table.argument_checks import check_texts
 from fermion_table.errors import CorruptMetadata, UnsupportedFeature
 from fermion_table.transforms import PartitionTransform, TransformKind, check_column
 
@@ -267,7 +268,7 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     def resolve(self, path: PathLike, *, where: str = "table") -> Path:
         """A path as names: ``"s.a"`` is the column of that very name, or else field a of s."""
         if not isinstance(path, str):
-            return tuple(path)
+            return check_texts(path, "a column's path")
         if path in self.by_name or "." not in path:
             return (path,)
         parts = tuple(path.split("."))

@@ -10,6 +10,12 @@ from typing import Any
 import pyarrow as pa
 
 from fermion_table import schema_update
+from fermion_table.argument_checks import (
+    check_bool,
+    check_optional_text,
+    check_text_map,
+    check_texts,
+)
 from fermion_table.schema import Path, PathLike, TableSchema
 from fermion_table.schema_update import Change, HasNulls
 
@@ -78,8 +84,11 @@ class SchemaUpdate:
         after: str | None = None,
     ) -> SchemaUpdate:
         """Add a nullable column, or one with a default for the rows written before it."""
-        where = (path,) if isinstance(path, str) else tuple(path)
-        metadata = {} if comment is None else {"comment": comment}
+        where = (path,) if isinstance(path, str) else check_texts(path, "path")
+        schema_update.check_type(type, "type")
+        nullable = check_bool(nullable, "nullable")
+        said = check_optional_text(comment, "comment")
+        metadata = {} if said is None else {"comment": said}
         field = pa.field(where[-1], type, nullable, metadata or None)
         return self.add_field(
             where, field, default=default, first=first, before=before, after=after
@@ -169,9 +178,16 @@ class SchemaUpdate:
     ) -> SchemaUpdate:
         """Change the table's settings."""
         return self.apply(
-            partial(schema_update.set_properties, updates=dict(updates), removed=tuple(remove))
+            partial(
+                schema_update.set_properties,
+                updates=check_text_map(updates, "updates"),
+                removed=check_texts(remove, "remove"),
+            )
         )
 
     def set_sort_order(self, columns: Sequence[str]) -> SchemaUpdate:
         """Sort the rows of files that are written from now on; an empty list: don't."""
-        return self.apply(partial(schema_update.set_sort_order, columns=tuple(columns)))
+        listed = [columns] if isinstance(columns, str) else columns
+        return self.apply(
+            partial(schema_update.set_sort_order, columns=check_texts(listed, "columns"))
+        )

@@ -16,10 +16,19 @@ import pyarrow as pa
 
 from fermion.errors import InvalidArgumentError, column_not_found
 from fermion_table import value_codec
+from fermion_table.argument_checks import (
+    check_bool,
+    check_optional_text,
+    check_text,
+    check_text_map,
+    check_texts,
+    described,
+)
 from fermion_table.arrow_schema import fields_from_arrow
+from fermion_table.field_widening import dotted, refused, widened
 from fermion_table.schema import KEY, Field, Path, TableSchema
 from fermion_table.sorting import RowOrder
-from fermion_table.widening import can_widen, keeps_json
+from fermion_table.widening import keeps_json
 
 Change = Callable[[TableSchema], TableSchema]
 HasNulls = Callable[[TableSchema, Path], bool]
@@ -104,7 +113,7 @@ def add_columns(
         taken = {sibling.name for sibling in siblings}
         for new in added:
             if new.name in taken:
-                text = _text((*parent, new.name))
+                text = dotted((*parent, new.name))
                 raise InvalidArgumentError(f"add column {text!r}: the name is taken")
             taken.add(new.name)
         return _placed(siblings, added, place, other, (*parent, added[0].name))
@@ -123,7 +132,7 @@ def _new_field(field: pa.Field, default: Any, last: int, path: Path) -> tuple[Fi
         )
     elif not field.nullable:
         raise InvalidArgumentError(
-            f"add column {_text(path)!r}: NOT NULL needs a default, for the rows written before it"
+            f"add column {dotted(path)!r}: NOT NULL needs a default, for the rows written before it"
         )
     return new, last
 
@@ -141,8 +150,8 @@ def drop_column(schema: TableSchema, path: Path) -> TableSchema:
 
     def edit(siblings: tuple[Field, ...]) -> tuple[Field, ...]:
         if len(siblings) == 1:
-            where = f"struct {_text(path[:-1])!r}" if path[1:] else "the table"
-            raise InvalidArgumentError(f"drop column {_text(path)!r}: it is the last of {where}")
+            where = f"struct {dotted(path[:-1])!r}" if path[1:] else "the table"
+            raise InvalidArgumentError(f"drop column {dotted(path)!r}: it is the last of {where}")
         return tuple(sibling for sibling in siblings if sibling.id != field.id)
 
     return _edit_siblings(schema, path, edit, "drop column")
@@ -157,11 +166,12 @@ def rename_column(schema: TableSchema, path: Path, name: str) -> TableSchema:
         The name is taken, or the field is a list's element or a map's key or value.
     """
     field = schema.find(path)
+    name = check_text(name, "the new name")
 
     def edit(siblings: tuple[Field, ...]) -> tuple[Field, ...]:
         if any(sibling.name == name and sibling.id != field.id for sibling in siblings):
             raise InvalidArgumentError(
-                f"rename column {_text(path)!r} to {name!r}: the name is taken"
+                f"rename column {dotted(path)!r} to {name!r}: the name is taken"
             )
         return tuple(
             msgspec.structs.replace(sibling, name=name) if sibling.id == field.id else sibling
@@ -212,14 +222,21 @@ def alter_column(
     Raises
     ------
     InvalidArgumentError
+    TypeError
+        Names the parameter that is of the wrong type.
     """
     field = schema.find(path)
     last = schema.last_field_id
+    if nullable is not None:
+        nullable = check_bool(nullable, "nullable")
+    if comment is not _UNSET:
+        comment = check_optional_text(comment, "comment")
     if type is not None:
-        widened, last = _widened(field, type, last, path, is_key=False)
+        check_type(type, "type")
+        wide, last = widened(field, type, last, path, is_key=False)
         if _has_role(schema, field) and not keeps_json(field.type, type):
-            raise _refused(path, field.type, type, "the column is a partition or key column")
-        field = widened
+            raise refused(path, field.type, type, "the column is a partition or key column")
+        field = wide
     if nullable is not None and nullable != field.nullable:
         _check_nullable(schema, field, path, nullable, has_nulls)
         field = msgspec.structs.replace(field, nullable=nullable)
@@ -237,9 +254,17 @@ def alter_column(
 def set_properties(
     schema: TableSchema, updates: Mapping[str, str], removed: Sequence[str] = ()
 ) -> TableSchema:
-    """Change the table's settings."""
-    kept = {key: value for key, value in schema.properties.items() if key not in removed}
-    return msgspec.structs.replace(schema, properties=kept | dict(updates))
+    """Change the table's settings.
+
+    Raises
+    ------
+    TypeError, InvalidArgumentError
+        A name or value that is no text.
+    """
+    gone = check_texts(removed, "remove")
+    kept = {key: value for key, value in schema.properties.items() if key not in gone}
+    changed = kept | check_text_map(updates, "updates")
+    return msgspec.structs.replace(schema, properties=changed)
 
 
 def set_sort_order(schema: TableSchema, columns: Sequence[str]) -> TableSchema:
@@ -288,95 +313,25 @@ def _adding(parent: Path, items: Sequence[pa.Field]) -> Change:
     return change
 
 
-def _widened(
-    field: Field, dtype: pa.DataType, last: int, path: Path, *, is_key: bool
-) -> tuple[Field, int]:
-    """A field under a wider type, and the greatest id in use then."""
-    old = field.type
-    if old.equals(dtype):
-        return field, last
-    ((target,), fresh) = fields_from_arrow([pa.field(field.name, dtype)], last)
-    if pa.types.is_null(old):
-        return msgspec.structs.replace(field, stored_type=target.stored_type), fresh
-    if not field.children:
-        if target.children or not can_widen(old, dtype):
-            raise _refused(path, old, dtype, "not every value would stay the same")
-        return _with_plain_type(field, target), last
-    same_kind = target.kind == field.kind and len(target.children) > 0
-    if not same_kind or not _same_shape(field, target):
-        raise _refused(path, old, dtype, "the kind of nesting differs")
-    if field.kind == "struct":
-        return _widened_struct(field, dtype, last, path, is_key=is_key)
-    children = []
-    for name, child, new in zip(field.child_names(), field.children, target.children, strict=True):
-        below, key = (*path, name), is_key or name == KEY
-        widened, last = _widened(child, new.type, last, below, is_key=key)
-        children.append(widened)
-    return field.with_children(children), last
-
-
-def _with_plain_type(field: Field, target: Field) -> Field:
-    """A field under a wider type; its defaults are spelled anew."""
-    dtype = target.type
-
-    def respelled(scalar: pa.Scalar | None) -> Any:
-        return None if scalar is None else value_codec.encode_value(scalar.cast(dtype))
-
-    return msgspec.structs.replace(
-        field,
-        stored_type=target.stored_type,
-        stored_initial_default=respelled(field.initial_default),
-        stored_write_default=respelled(field.write_default),
-    )
-
-
-def _same_shape(field: Field, target: Field) -> bool:
-    one, other = field.stored_type, target.stored_type
-    assert not isinstance(one, str)
-    assert not isinstance(other, str)
-    return (one.length, one.keys_sorted) == (other.length, other.keys_sorted)
-
-
-def _widened_struct(
-    field: Field, dtype: pa.StructType, last: int, path: Path, *, is_key: bool
-) -> tuple[Field, int]:
-    wanted = {item.name: item for item in dtype}
-    children = []
-    for child in field.children:
-        item = wanted.pop(child.name, None)
-        if item is None:
-            raise _refused(path, field.type, dtype, f"field {child.name!r} is missing: drop it")
-        widened, last = _widened(child, item.type, last, (*path, child.name), is_key=is_key)
-        children.append(widened)
-    if wanted and is_key:
-        raise _refused(path, field.type, dtype, "a map's keys get no new fields")
-    if any(not item.nullable for item in wanted.values()):
-        raise _refused(path, field.type, dtype, "a new field must be nullable: add it by itself")
-    added, last = fields_from_arrow(wanted.values(), last)
-    return field.with_children((*children, *added)), last
-
-
-def _refused(path: Path, old: pa.DataType, new: pa.DataType, why: str) -> InvalidArgumentError:
-    return InvalidArgumentError(f"column {_text(path)!r} can't change from {old} to {new}: {why}")
-
-
 def _check_nullable(
     schema: TableSchema, field: Field, path: Path, nullable: bool, has_nulls: HasNulls | None
 ) -> None:
     parents = [schema.find(path[:count]) for count in range(1, len(path))]
     if nullable and parents and parents[-1].kind == "map" and path[-1] == KEY:
-        raise InvalidArgumentError(f"column {_text(path)!r}: a map's keys are never null")
+        raise InvalidArgumentError(f"column {dotted(path)!r}: a map's keys are never null")
     if nullable:
         if field.id in schema.primary_key:
-            raise InvalidArgumentError(f"column {_text(path)!r} is a key column: it stays NOT NULL")
+            raise InvalidArgumentError(
+                f"column {dotted(path)!r} is a key column: it stays NOT NULL"
+            )
         return
     if any(parent.kind != "struct" for parent in parents):
         raise InvalidArgumentError(
-            f"column {_text(path)!r}: nothing can prove that no row is null inside a list or map"
+            f"column {dotted(path)!r}: nothing can prove that no row is null inside a list or map"
         )
     if has_nulls is None or has_nulls(schema, path):
         raise InvalidArgumentError(
-            f"column {_text(path)!r} can't become NOT NULL: live rows are null there"
+            f"column {dotted(path)!r} can't become NOT NULL: live rows are null there"
         )
 
 
@@ -388,13 +343,24 @@ def _has_role(schema: TableSchema, field: Field) -> bool:
 def _refuse_role(schema: TableSchema, field: Field, path: Path, action: str) -> None:
     if _has_role(schema, field):
         raise InvalidArgumentError(
-            f"{action} {_text(path)!r}: it is a partition, key or sort column"
+            f"{action} {dotted(path)!r}: it is a partition, key or sort column"
         )
+
+
+def check_type(dtype: Any, parameter: str) -> None:
+    """Refuse what is no Arrow type.
+
+    Raises
+    ------
+    TypeError
+    """
+    if not isinstance(dtype, pa.DataType):
+        raise TypeError(f"{parameter}: expected a pyarrow.DataType, found {described(dtype)}")
 
 
 def _scalar(value: Any, dtype: pa.DataType, path: Path) -> pa.Scalar:
     if pa.types.is_nested(dtype):
-        raise InvalidArgumentError(f"column {_text(path)!r}: {dtype} can't have a default")
+        raise InvalidArgumentError(f"column {dotted(path)!r}: {dtype} can't have a default")
     try:
         if isinstance(value, pa.Scalar):
             return value if value.type == dtype else value.cast(dtype)
@@ -403,7 +369,7 @@ def _scalar(value: Any, dtype: pa.DataType, path: Path) -> pa.Scalar:
         return pa.array([value], dtype)[0]
     except (pa.ArrowException, TypeError, OverflowError) as error:
         raise InvalidArgumentError(
-            f"column {_text(path)!r}: the default {value!r} is no {dtype}: {error}"
+            f"column {dotted(path)!r}: the default {value!r} is no {dtype}: {error}"
         ) from None
 
 
@@ -418,7 +384,7 @@ def _placed(
         return (*fields, *siblings) if place == "first" else (*siblings, *fields)
     names = [sibling.name for sibling in siblings]
     if other not in names:
-        raise column_not_found(other, names, where=f"move {_text(path)!r} {place} another column")
+        raise column_not_found(other, names, where=f"move {dotted(path)!r} {place} another column")
     at = names.index(other) + (place == "after")
     return (*siblings[:at], *fields, *siblings[at:])
 
@@ -435,13 +401,13 @@ def _edit_siblings(
         return msgspec.structs.replace(schema, fields=edit(schema.fields))
     field = schema.find(parent)
     if field.kind != "struct":
-        raise InvalidArgumentError(f"{action} {_text(path)!r}: {_text(parent)!r} is no struct")
+        raise InvalidArgumentError(f"{action} {dotted(path)!r}: {dotted(parent)!r} is no struct")
     if any(
         name == KEY and schema.find(path[:count]).kind == "map"
         for count, name in enumerate(parent)
         if count
     ):
-        raise InvalidArgumentError(f"{action} {_text(path)!r}: a map's keys only widen")
+        raise InvalidArgumentError(f"{action} {dotted(path)!r}: a map's keys only widen")
     return _replace(schema, parent, field.with_children(edit(field.children)))
 
 
@@ -460,7 +426,3 @@ def _replaced(
         old = fields[at]
         new = old.with_children(_replaced(old.children, path[1:], field, old))
     return (*fields[:at], new, *fields[at + 1 :])
-
-
-def _text(path: Path) -> str:
-    return ".".join(path)

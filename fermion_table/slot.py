@@ -5,15 +5,18 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 
-from fermion_table import hints, json_codec
+from fermion_table import hints
 from fermion_table.errors import CommitStateUnknown
 from fermion_table.history import list_ids, try_load
+from fermion_table.json_codec import content_hash
+from fermion_table.metadata_check import encode_checked
 from fermion_table.options import CommitOptions
 from fermion_table.paths import snapshot_path
-from fermion_table.snapshot import Snapshot, encode_snapshot
+from fermion_table.snapshot import Snapshot, decode_snapshot, encode_snapshot
 from fermion_table.storage import AtomicStore, CreateResult
 
 _log = logging.getLogger(__name__)
@@ -49,15 +52,18 @@ def create_slot(
     ------
     OSError
         The store's own, when nothing was created.
+    UnreadableMetadata
+        No reader would take the snapshot; nothing was created.
     CommitStateUnknown
         No try got an answer.
     """
     path = snapshot_path(snapshot.id, branch)
-    data = encode_snapshot(snapshot)
+    decode = partial(decode_snapshot, keep_unknown=False)
+    data, readable = encode_checked(partial(encode_snapshot, snapshot), path, decode)
     result = store.create_if_absent(path, data)
     for tried in range(1, options.unknown_tries + 1):
         if result is CreateResult.CREATED:
-            stored = msgspec.structs.replace(snapshot, hash=json_codec.content_hash(data))
+            stored = msgspec.structs.replace(snapshot, hash=readable.hash)
             return Creation(stored, tried == 1)
         holder = _holder(store, snapshot.id, branch)
         if holder is not None:
@@ -140,7 +146,7 @@ def _parent_stands(store: AtomicStore, snapshot: Snapshot, branch: str) -> bool 
         data = store.read(snapshot_path(parent.id, branch))
     except FileNotFoundError:
         return None
-    same = json_codec.content_hash(data) == parent.hash
+    same = content_hash(data) == parent.hash
     return None if same and parent.id == 0 else same
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from fermion_table import json_codec
 from fermion_table.errors import CorruptMetadata, UnsupportedFeature
-from fermion_table.json_codec import Natural, Plain
+from fermion_table.json_codec import Natural, Plain, Whole
 from fermion_table.manifest import Entry, ManifestReference
 from fermion_table.paths import MAIN
 
@@ -60,7 +60,7 @@ class Deltas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one commit added and removed, in numbers.
 
     Rows count as they are stored, deleted ones included; `rows_deleted` are rows that became
-    deleted in files that stay.
+    deleted in files that stay, less those that came back: below 0 after some restores.
     """
 
     files_added: Natural = 0
@@ -69,7 +69,7 @@ class Deltas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     files_removed: Natural = 0
     rows_removed: Natural = 0
     bytes_removed: Natural = 0
-    rows_deleted: Natural = 0
+    rows_deleted: Whole = 0
 
 
 class Delta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -217,7 +217,7 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
     return body + CHECKSUM_KEY + json_codec.content_hash(body).encode() + CHECKSUM_END
 
 
-def decode_snapshot(data: bytes, path: str) -> Snapshot:
+def decode_snapshot(data: bytes, path: str, *, keep_unknown: bool = True) -> Snapshot:
     """A snapshot from its stored bytes, with its hash.
 
     Parameters
@@ -226,6 +226,8 @@ def decode_snapshot(data: bytes, path: str) -> Snapshot:
         Stored bytes.
     path
         Names the object in messages.
+    keep_unknown
+        Keep keys that this version does not know, for what is written again.
 
     Raises
     ------
@@ -234,7 +236,8 @@ def decode_snapshot(data: bytes, path: str) -> Snapshot:
     UnsupportedFeature
         A newer format version, or a reader feature that is not known here.
     """
-    snapshot = json_codec.decode_keeping(_checked_body(data, path) + b"}", Snapshot, path)
+    decoder = json_codec.decode_keeping if keep_unknown else json_codec.decode
+    snapshot = decoder(_checked_body(data, path) + b"}", Snapshot, path)
     if snapshot.format != SNAPSHOT_FORMAT:
         raise CorruptMetadata(path, f"format {SNAPSHOT_FORMAT!r}", repr(snapshot.format))
     if snapshot.format_version > SNAPSHOT_FORMAT_VERSION:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from fermion.arrow_input import record_batch_reader
 from fermion.errors import InvalidArgumentError
 from fermion_table import history, schema_update
+from fermion_table.argument_checks import check_optional_text
 from fermion_table.arrow_schema import PartitionBy
 from fermion_table.commit import create_table
 from fermion_table.commit_request import NewSchema
@@ -95,9 +96,12 @@ class Table(TableChanges):
         ------
         TableExists
             With mode ``error``; or another table lies in a directory above or below this one.
+        TypeError, InvalidArgumentError
+            Names the parameter that is wrong.
         """
         if mode not in ("error", "ignore", "overwrite"):
             raise InvalidArgumentError(f"mode={mode!r}: expected 'error', 'ignore' or 'overwrite'")
+        message = check_optional_text(message, "message")
         store = open_store(path, storage_options=storage_options, durability=durability)
         definition = TableDefinition(
             schema=schema,
@@ -201,7 +205,7 @@ class Table(TableChanges):
         """
         words = CommitWords(
             message=message,
-            properties=properties or {},
+            properties=properties,
             commit_user=commit_user,
             commit_identifier=commit_identifier,
         )
@@ -243,7 +247,7 @@ class Table(TableChanges):
         """Append batches, pairs of id and data, as one snapshot."""
         words = CommitWords(
             message=message,
-            properties=properties or {},
+            properties=properties,
             commit_user=commit_user,
             commit_identifier=commit_identifier,
         )
@@ -282,7 +286,7 @@ class Table(TableChanges):
         """
         words = CommitWords(
             message=message,
-            properties=properties or {},
+            properties=properties,
             commit_user=commit_user,
             commit_identifier=commit_identifier,
         )
@@ -311,6 +315,7 @@ class Table(TableChanges):
 
     def update_schema(self, *, message: str | None = None) -> SchemaUpdate:
         """Several schema changes as one snapshot: ``with t.update_schema() as u: ...``."""
+        words = CommitWords(message=message)
         base = [self.refresh()]
 
         def has_nulls(schema: TableSchema, path: Path) -> bool:
@@ -323,7 +328,6 @@ class Table(TableChanges):
                 base[0] = snapshot
                 return changes
 
-            words = CommitWords(message=message)
             self._move_to(self._publisher.change_schema(self._snapshot, changes_for, words))
 
         return SchemaUpdate(self.schema, publish, has_nulls)

@@ -34,7 +34,7 @@ class TableChanges(TableVersions):
         """
         words = CommitWords(
             message=message,
-            properties=properties or {},
+            properties=properties,
             commit_user=commit_user,
             commit_identifier=commit_identifier,
         )

@@ -19,8 +19,10 @@ from fermion_table.history import load_schema, load_snapshot, table_exists
 from fermion_table.location import open_store, refuse_nested
 from fermion_table.manifest import DeletionVector, Entry
 from fermion_table.manifest_store import live_entries, read_stored
+from fermion_table.metadata_check import check_readable
 from fermion_table.paths import DELETION_DIRECTORY, SCHEMA_DIRECTORY, tag_path, unique_name
 from fermion_table.references import create_tag, delete_tag, load_tag, snapshot_of
+from fermion_table.schema import decode_schema
 from fermion_table.schema_store import load_table_schema
 from fermion_table.snapshot import Snapshot
 from fermion_table.storage import AtomicStore
@@ -160,4 +162,5 @@ def _copy_ancestors(source: AtomicStore, snapshot: Snapshot, target: AtomicStore
             raise CorruptMetadata(version.path, f"a path in {SCHEMA_DIRECTORY}/", version.path)
         data = read_stored(source, version.path, version.hash, version.size)
         if not target.exists(version.path):  # left by a clone that failed here before
+            check_readable(data, version.path, decode_schema)
             target.write(version.path, data)

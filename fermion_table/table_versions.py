@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Self
 
 from fermion.errors import InvalidArgumentError
+from fermion_table.argument_checks import check_optional_text
 from fermion_table.change_scan import ChangeScan, commits_between
 from fermion_table.filters import table_filter
 from fermion_table.history import Version
@@ -77,6 +78,7 @@ class TableVersions(TableView):
             The version has a schema of another branch.
         VersionNotFound, CommitConflict, CommitStateUnknown
         """
+        message = check_optional_text(message, "message")
         target, _ = self._find(version)
         return self._move_to(restore(self._publisher, self._snapshot, target, message=message))
 
@@ -165,6 +167,7 @@ class TableVersions(TableView):
         ------
         TableExists, VersionNotFound
         """
+        message = check_optional_text(message, "message")
         snapshot, _ = self._find(version)
         options = self._store.storage_options if storage_options is None else storage_options
         target = open_store(path, storage_options=options, durability=durability)

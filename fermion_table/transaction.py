@@ -14,7 +14,7 @@ from fermion_table.commit_request import CommitRequest
 from fermion_table.conflict import Partitions, Redo
 from fermion_table.data_writer import DataWriter, WriterMessage
 from fermion_table.draft import Draft, FindingCache
-from fermion_table.errors import CommitConflict
+from fermion_table.errors import CommitConflict, UnreadableMetadata
 from fermion_table.manifest import Entry
 from fermion_table.manifest_store import added_entries
 from fermion_table.publishing import (
@@ -182,7 +182,7 @@ class Transaction:
         except _NothingToDo as done:
             return done.base, False
         except Exception as error:  # of others it is not proven that nothing was published
-            if isinstance(error, CommitConflict) or self._gave_up:
+            if isinstance(error, CommitConflict | UnreadableMetadata) or self._gave_up:
                 self._clean(())
             raise
 
@@ -219,7 +219,7 @@ class Transaction:
             depends_on=None if kind == "append" else depends_on,
             accepts_schema=self._misfit if kind == "append" else None,
             message=words.message if words.message is not None else said or None,
-            properties=words.properties,
+            properties=words.properties or {},
             commit_user=words.commit_user,
             commit_identifier=words.commit_identifier,
             began=words.began,

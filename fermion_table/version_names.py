@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import references
+from fermion_table.argument_checks import check_optional_text, check_text, described
 from fermion_table.fast_forward import fast_forward
 from fermion_table.history import Version, latest
 from fermion_table.paths import MAIN
@@ -89,6 +90,8 @@ class Tags:
         snapshot = self.snapshot
         if version is not None:
             snapshot, _ = find_version(self.store, version, branch=self.branch)
+        if keep is not None and not isinstance(keep, timedelta):
+            raise TypeError(f"keep: expected a timedelta, found {described(keep)}")
         keep_ms = None if keep is None else keep // timedelta(milliseconds=1)
         return references.create_tag(self.store, name, snapshot, message=message, keep_ms=keep_ms)
 
@@ -171,6 +174,7 @@ class Branches:
         CommitStateUnknown
             No reply says whether it was moved; its history does.
         """
+        message = check_optional_text(message, "message")
         left = references.load_branch(self.store, name)  # before: once it is done, nothing may fail
         snapshot = fast_forward(self.store, name, message=message)
         if left is not None and left.parent == self.branch:
@@ -215,6 +219,7 @@ class Branches:
 
 def _refuse_taken(store: AtomicStore, name: str, what: str) -> None:
     """Refuse a tag that a branch's name would hide, and the other way round."""
+    check_text(name, f"{what} name")
     if name == MAIN:
         raise InvalidArgumentError(f"{what} name {name!r}: it is the branch that is always there")
     if what == "tag" and references.load_branch(store, name) is not None:

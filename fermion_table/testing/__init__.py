@@ -11,6 +11,7 @@ from fermion_table.testing.stores import (
     MemoryStore,
     WrappedStore,
     made_up_entry,
+    made_up_schema,
 )
 
 __all__ = [
@@ -28,5 +29,6 @@ __all__ = [
     "Violation",
     "WrappedStore",
     "made_up_entry",
+    "made_up_schema",
     "simulate",
 ]

@@ -7,8 +7,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+import pyarrow as pa
+
+from fermion_table.arrow_schema import schema_from_arrow
+from fermion_table.commit_request import NewSchema
 from fermion_table.manifest import Entry
 from fermion_table.paths import check_path
+from fermion_table.schema import encode_schema
 from fermion_table.storage import AtomicStore, CreateResult, StoredObject
 
 ROWS_DEFAULT = 10
@@ -28,6 +34,15 @@ def made_up_entry(name: str, *, rows: int = ROWS_DEFAULT, **fields: Any) -> Entr
         Any other field of `Entry`.
     """
     return Entry(path=f"data/{name}.fermion", rows=rows, **{"size": SIZE_DEFAULT + rows, **fields})
+
+
+def made_up_schema(number: int = 0, *, comment: str | None = None) -> NewSchema:
+    """A version of a schema of one column, with a comment of any length."""
+    made = schema_from_arrow(pa.schema([("made_up", pa.int64())]))
+    field = msgspec.structs.replace(made.fields[0], comment=comment)
+    return NewSchema(
+        number, encode_schema(msgspec.structs.replace(made, id=number, fields=(field,)))
+    )
 
 
 class MemoryStore:

@@ -9,7 +9,7 @@ import pytest
 
 from fermion_table import merge
 from fermion_table.commit import commit, create_table
-from fermion_table.commit_request import CommitRequest, NewSchema
+from fermion_table.commit_request import CommitRequest
 from fermion_table.history import latest, walk
 from fermion_table.manifest import Entry
 from fermion_table.manifest_store import live_entries
@@ -18,9 +18,10 @@ from fermion_table.snapshot import Snapshot
 from fermion_table.storage import AtomicStore
 from fermion_table.testing import (
     MemoryStore,
+    made_up_schema,
 )
 
-FIRST_SCHEMA = NewSchema(0, b'{"fields":[]}')
+FIRST_SCHEMA = made_up_schema()
 QUICK = CommitOptions(backoff_s_min=0.0001, backoff_s_max=0.01)
 SMALL_TAIL = 4
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fermion_table.commit import commit, create_table
-from fermion_table.commit_request import CommitRequest, FileGroup, NewSchema
+from fermion_table.commit_request import CommitRequest, FileGroup
 from fermion_table.history import resolve_version
 from fermion_table.maintenance import (
     MaintenanceResult,
@@ -14,7 +14,7 @@ from fermion_table.maintenance import (
 from fermion_table.manifest_store import live_entries
 from fermion_table.snapshot import SchemaReference, Snapshot
 from fermion_table.storage import AtomicStore
-from fermion_table.testing import MemoryStore, made_up_entry
+from fermion_table.testing import MemoryStore, made_up_entry, made_up_schema
 
 FUTURE_MS = 10**15
 MARKS = ("snapshot/EARLIEST", "expired/")
@@ -57,7 +57,7 @@ def expire(store: AtomicStore, retain_last: int = 1, **fields: Any) -> Maintenan
 def made_store() -> MemoryStore:
     """Snapshots 1 to 6 add a file each, 7 compacts four of them, 8 appends."""
     store = MemoryStore()
-    create_table(store, NewSchema(0, b"{}"))
+    create_table(store, made_up_schema())
     for name in "abcdef":
         append(store, name)
     compact(store, "abcd", *"abcd")

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 
 from fermion.errors import InvalidArgumentError
 from fermion_table.commit import commit, create_table
-from fermion_table.commit_request import CommitRequest, FileGroup, NewSchema
+from fermion_table.commit_request import CommitRequest, FileGroup
 from fermion_table.conflict import Redo
 from fermion_table.errors import (
     CommitConflict,
@@ -46,6 +46,7 @@ from fermion_table.testing import (
     MemoryStore,
     WrappedStore,
     made_up_entry,
+    made_up_schema,
 )
 
 # Creation
@@ -171,14 +172,14 @@ def test_old_and_new_entries_of_one_large_commit_keep_apart() -> None:
 
 def test_a_schema_change_is_a_snapshot_and_ids_only_grow() -> None:
     store = new_table()
-    large = b'"' + b"x" * 100_000 + b'"'
-    changed = commit(store, CommitRequest(kind="schema", schema=NewSchema(1, large)))
+    large = made_up_schema(1, comment=" ".join(map(str, range(20_000))))
+    changed = commit(store, CommitRequest(kind="schema", schema=large))
     assert changed.schema.path.endswith(".json.zst")
-    assert load_schema(store, changed.schema) == large
+    assert load_schema(store, changed.schema) == large.data
     assert load_schema(store, load_snapshot(store, 0).schema) == FIRST_SCHEMA.data
     assert append(store, made_up_entry("a"), base=changed).schema == changed.schema
     with pytest.raises(CommitConflict, match="can't follow schema 1"):
-        commit(store, CommitRequest(kind="schema", schema=NewSchema(1, b"{}")))
+        commit(store, CommitRequest(kind="schema", schema=made_up_schema(1)))
 
 
 def test_features_accumulate_and_unknown_ones_stop_writers() -> None:
@@ -249,7 +250,7 @@ def carry_out(
     else:
         added, chosen = [], []
         schema_id = latest(store).schema.id + 1
-        request = CommitRequest(kind="schema", schema=NewSchema(schema_id, b"%d" % schema_id))
+        request = CommitRequest(kind="schema", schema=made_up_schema(schema_id))
     commit(store, request)
     if operation != "append":
         for entry in chosen:
@@ -402,7 +403,7 @@ def test_a_compaction_publishes_the_groups_that_still_stand() -> None:
 def test_appends_ask_whether_their_files_fit_a_new_schema() -> None:
     store = new_table()
     base = latest(store)
-    changed = commit(store, CommitRequest(kind="schema", schema=NewSchema(1, b"1")))
+    changed = commit(store, CommitRequest(kind="schema", schema=made_up_schema(1)))
     asked = []
 
     def accepts(schema: Any) -> str | None:

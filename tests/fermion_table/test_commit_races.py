@@ -24,7 +24,7 @@ from commit_setups import (
 
 from fermion_table import hints, history
 from fermion_table.commit import commit, create_table
-from fermion_table.commit_request import CommitRequest, FileGroup, NewSchema
+from fermion_table.commit_request import CommitRequest, FileGroup
 from fermion_table.errors import (
     CommitConflict,
     CommitStateUnknown,
@@ -47,6 +47,7 @@ from fermion_table.testing import (
     MemoryStore,
     WrappedStore,
     made_up_entry,
+    made_up_schema,
 )
 from fermion_table.verify import verify
 
@@ -106,7 +107,7 @@ import sys
 from fermion_table.commit import commit
 from fermion_table.commit_request import CommitRequest
 from fermion_table.location import open_store
-from fermion_table.testing import made_up_entry
+from fermion_table.testing import made_up_entry, made_up_schema
 
 store = open_store(sys.argv[1], durability="fast")
 for at in range(int(sys.argv[3])):
@@ -179,7 +180,7 @@ def crash_requests(store: AtomicStore) -> dict[str, CommitRequest]:
             kind="compact",
             groups=[FileGroup(added=(compacted,), removed=tuple(live[3:7]))],
         ),
-        "schema": CommitRequest(kind="schema", schema=NewSchema(1, b"{}")),
+        "schema": CommitRequest(kind="schema", schema=made_up_schema(1)),
     }
 
 

@@ -20,7 +20,7 @@ from fermion_table.schema import encode_schema
 from fermion_table.snapshot import Snapshot
 from fermion_table.storage import AtomicStore
 from fermion_table.table_clone import clone_table
-from fermion_table.testing import Crash, CrashingStore, MemoryStore, made_up_entry
+from fermion_table.testing import Crash, CrashingStore, MemoryStore, made_up_entry, made_up_schema
 from fermion_table.verify import verify
 
 
@@ -152,7 +152,7 @@ def test_a_clone_loses_to_a_table_made_meanwhile(
     def late(self: MemoryStore, path: str, data: bytes) -> Any:
         if self is target and path.startswith("snapshot/"):
             monkeypatch.setattr(MemoryStore, "create_if_absent", real)
-            create_table(target, NewSchema(0, b"{}"))
+            create_table(target, made_up_schema())
         return real(self, path, data)
 
     monkeypatch.setattr(MemoryStore, "create_if_absent", late)
@@ -165,7 +165,7 @@ def test_a_clone_loses_to_a_table_made_meanwhile(
 def test_a_restore_of_a_table_that_was_replaced_is_refused(store: MemoryStore) -> None:
     known, target = latest(store), load_snapshot(store, 1)
     other = MemoryStore("source")
-    create_table(other, NewSchema(0, b"{}"))
+    create_table(other, made_up_schema())
     store.objects = dict(other.objects)
     with pytest.raises((CommitConflict, LookupError)):
         restore.restore(Publisher(store), known, target)

@@ -84,10 +84,12 @@ def test_a_vector_must_mark_as_many_rows_as_its_entry_says_and_none_past_the_end
 
 def test_vectors_of_a_commit_share_a_file():
     store = MemoryStore()
-    vectors = write_vectors(store, {"a": BitMap64([1]), "b": BitMap64(range(100))})
+    vectors = write_vectors(
+        store, {"a": BitMap64([1]), "b": BitMap64(range(100))}, {"a": 100, "b": 100}
+    )
     assert {vector.path for vector in vectors.values()} == set(store.objects)
     assert [vectors[file].rows for file in "ab"] == [1, 100]
-    assert write_vectors(store, {}) == {}
+    assert write_vectors(store, {}, {}) == {}
 
 
 def test_a_missing_file_of_vectors_is_corrupt_metadata(tmp_path):
@@ -102,7 +104,7 @@ def mark(table: Table, *row_sets: set[int]) -> None:
     chosen = {
         entry.file: BitMap64(rows) for entry, rows in zip(entries, row_sets, strict=True) if rows
     }
-    vectors = write_vectors(table.store, chosen)
+    vectors = write_vectors(table.store, chosen, {each.file: each.rows for each in entries})
     removed = [entry for entry in entries if entry.file in chosen]
     added = [
         msgspec.structs.replace(

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fermion_table.commit import commit, create_table
-from fermion_table.commit_request import CommitRequest, NewSchema
+from fermion_table.commit_request import CommitRequest
 from fermion_table.errors import CorruptMetadata, TableNotFound, VersionNotFound
 from fermion_table.history import (
     earliest_id,
@@ -26,7 +26,7 @@ from fermion_table.metadata_cache import shared_cache
 from fermion_table.paths import latest_hint_path, snapshot_path
 from fermion_table.references import create_tag
 from fermion_table.snapshot import encode_snapshot
-from fermion_table.testing import MemoryStore, WrappedStore, made_up_entry
+from fermion_table.testing import MemoryStore, WrappedStore, made_up_entry, made_up_schema
 
 START_MS = 1_700_000_000_000
 
@@ -46,7 +46,7 @@ class NotingStore(WrappedStore):
 def history_of(count: int, *, expired: int = 0) -> MemoryStore:
     """A table of snapshots 0 to `count`, one second apart; 1 to `expired` are gone."""
     store = MemoryStore()
-    snapshot = create_table(store, NewSchema(0, b"{}"))
+    snapshot = create_table(store, made_up_schema())
     store.delete(snapshot_path(0))
     parent = None
     for snapshot_id in range(count + 1):
@@ -215,7 +215,7 @@ def test_a_time_names_the_latest_snapshot_that_was_there_and_is_still(
 
 def test_the_time_of_every_commit_names_it() -> None:
     store = MemoryStore()
-    create_table(store, NewSchema(0, b"{}"))
+    create_table(store, made_up_schema())
     for at in range(20):
         commit(store, CommitRequest(kind="append", added=[made_up_entry(f"{at}")]))
     for snapshot in walk(store, latest(store)):

@@ -22,7 +22,7 @@ from maintenance_setups import (
 
 from fermion.errors import InvalidArgumentError
 from fermion_table.commit import commit
-from fermion_table.commit_request import CommitRequest, NewSchema
+from fermion_table.commit_request import CommitRequest
 from fermion_table.errors import CorruptMetadata, TableNotFound, VersionNotFound
 from fermion_table.fast_forward import fast_forward
 from fermion_table.history import earliest_id, latest, load_snapshot, walk
@@ -45,7 +45,7 @@ from fermion_table.references import (
     load_tag,
 )
 from fermion_table.storage import StoredObject
-from fermion_table.testing import Crash, CrashingStore, MemoryStore, made_up_entry
+from fermion_table.testing import Crash, CrashingStore, MemoryStore, made_up_entry, made_up_schema
 from fermion_table.verify import verify
 
 pytestmark = pytest.mark.usefixtures("small_tail")
@@ -188,8 +188,8 @@ def test_a_tag_goes_when_its_time_is_over(store: MemoryStore) -> None:
 
 
 def test_schemas_and_vectors_that_are_needed_stay(store: MemoryStore) -> None:
-    commit(store, CommitRequest(kind="schema", schema=NewSchema(1, b"1")))
-    commit(store, CommitRequest(kind="schema", schema=NewSchema(2, b"2")))
+    commit(store, CommitRequest(kind="schema", schema=made_up_schema(1)))
+    commit(store, CommitRequest(kind="schema", schema=made_up_schema(2)))
     entry = live_entries(store, latest(store))[0]
     for version in ("one", "two"):
         path = f"deletion/{version}.dv"

@@ -24,6 +24,7 @@ from fermion_table import (
     merge,
     packed_manifest,
 )
+from fermion_table.errors import UnreadableMetadata
 from fermion_table.file_columns import NUMBERS, ListedFiles
 from fermion_table.manifest import (
     BatchRange,
@@ -48,7 +49,6 @@ from fermion_table.packed_manifest import (
     decode_packed,
     encode_packed,
     packed_table,
-    write_packed,
 )
 from fermion_table.testing import MemoryStore
 from tests.fermion_table.test_table_model import CheckedTableMachine
@@ -133,13 +133,13 @@ def test_columns_say_what_the_entries_say(entries: list[Entry]) -> None:
     assert {file: entries[at].file for file, at in found.items()} == {file: file for file in unique}
 
 
-def test_statistics_that_are_no_numbers_stay_in_json() -> None:
-    """Another writer may have put anything there."""
+def test_statistics_that_are_no_numbers_are_not_stored() -> None:
+    """Neither as columns nor as JSON: no reader would take them."""
     odd = Entry(path="a", size=1, rows=1, stats={1: FieldStatistics("a", "b")})
     assert not can_pack([odd])
     assert not can_pack([Entry(size=1, rows=1, stats={1: FieldStatistics(0, 2**63)})])
-    stored = MetadataWriter(MemoryStore()).write_manifest([odd] * 600)
-    assert stored.kind == "loose"
+    with pytest.raises(UnreadableMetadata, match="stats"):
+        MetadataWriter(MemoryStore()).write_manifest([odd] * 600)
 
 
 def many(count: int, start: int = 0) -> list[Entry]:
@@ -189,7 +189,7 @@ def test_columns_of_a_newer_version_survive_merging() -> None:
     writer = MetadataWriter(store)
     table = packed_table(many(600))
     newer = table.append_column("colour", pa.array(["red"] * 600))
-    made = writer.write_packed(write_packed(newer))
+    made = writer.write_packed(newer)
     reference = msgspec.structs.replace(
         stored(store, many(600)), path=made.path, hash=made.hash, size=made.size
     )

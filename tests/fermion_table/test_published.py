@@ -26,7 +26,7 @@ from fermion_table.references import create_branch, create_tag, load_branch, loa
 from fermion_table.schema import encode_schema
 from fermion_table.snapshot import Snapshot
 from fermion_table.storage import CreateResult, StoredObject
-from fermion_table.testing import MemoryStore, WrappedStore
+from fermion_table.testing import MemoryStore, WrappedStore, made_up_schema
 
 CHANGES: dict[str, Callable[[Table], Any]] = {
     "append": lambda t: t.append({"a": [2]}),
@@ -77,7 +77,7 @@ def test_a_table_is_found_though_a_listing_lags_behind() -> None:
             return iter(())
 
     store = Lagging()
-    created = create_table(store, NewSchema(0, b"{}"))
+    created = create_table(store, made_up_schema())
     assert latest(store) == latest(store, start=0) == created
 
 

@@ -9,7 +9,7 @@ import pytest
 from fermion.errors import InvalidArgumentError
 from fermion_table import history
 from fermion_table.commit import commit, create_table
-from fermion_table.commit_request import CommitRequest, NewSchema
+from fermion_table.commit_request import CommitRequest
 from fermion_table.errors import CommitConflict, CorruptMetadata, VersionNotFound
 from fermion_table.fast_forward import difference, fast_forward
 from fermion_table.history import latest, load_snapshot, resolve_version, walk
@@ -30,7 +30,7 @@ from fermion_table.references import (
 )
 from fermion_table.snapshot import Snapshot
 from fermion_table.storage import AtomicStore
-from fermion_table.testing import Crash, CrashingStore, MemoryStore, made_up_entry
+from fermion_table.testing import Crash, CrashingStore, MemoryStore, made_up_entry, made_up_schema
 from fermion_table.verify import verify
 
 pytestmark = pytest.mark.usefixtures("small_tail")
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.usefixtures("small_tail")
 def store() -> MemoryStore:
     """Snapshots 0 to 5, one file each."""
     store = MemoryStore()
-    create_table(store, NewSchema(0, b"{}"))
+    create_table(store, made_up_schema())
     for at in range(1, 6):
         append(store, f"{at}")
     return store

@@ -11,6 +11,7 @@ import pytest
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table, VersionNotFound, merge
 from fermion_table.maintenance import expire_snapshots
+from fermion_table.metadata_cache import shared_cache
 from fermion_table.paths import MAIN
 
 FUTURE_MS = 10**15
@@ -160,3 +161,13 @@ def test_an_expired_state_does_not_come_back(table: Table) -> None:
     with pytest.raises(VersionNotFound, match="expired"):
         type(tags)(table.store, old).create("late")
     assert rows(table) == [1, 2, 3, 4, 5]
+
+
+def test_bug_a_table_whose_deleted_rows_came_back_could_not_be_opened(tmp_path: Path) -> None:
+    """The snapshot said -1 rows deleted in a file that stays, which readers refused."""
+    table = Table.create(tmp_path / "t", pa.schema([("a", pa.int64())]))
+    table.append({"a": list(range(10))})
+    table.delete("a = 3")
+    assert table.restore(1).deltas.rows_deleted == -1
+    shared_cache.clear()
+    assert Table.open(tmp_path / "t").scan().count() == 10

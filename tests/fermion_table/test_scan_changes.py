@@ -60,7 +60,8 @@ def mark(table: Table, *positions: int) -> None:
     """One commit after which exactly these rows of the first file are deleted."""
     base = table.refresh()
     entry = live_entries(table.store, base)[0]
-    vector = write_vectors(table.store, {entry.file: BitMap64(positions)})[entry.file]
+    bitmaps = {entry.file: BitMap64(positions)}
+    vector = write_vectors(table.store, bitmaps, {entry.file: entry.rows})[entry.file]
     marked = msgspec.structs.replace(entry, deletion_vector=vector, delete_rows=vector.rows)
     request = CommitRequest(kind="delete", added=[marked], removed=[entry], base=base)
     commit(table.store, request, branch=table.branch)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from fermion_table.commit import commit, create_table
-from fermion_table.commit_request import CommitRequest, NewSchema
+from fermion_table.commit_request import CommitRequest
 from fermion_table.errors import TableError, TableNotFound
 from fermion_table.history import latest, load_snapshot
 from fermion_table.local_store import LocalStore
@@ -17,7 +17,7 @@ from fermion_table.manifest_store import live_entries
 from fermion_table.metadata_cache import shared_cache
 from fermion_table.paths import snapshot_path
 from fermion_table.snapshot import encode_snapshot
-from fermion_table.testing import MemoryStore, made_up_entry
+from fermion_table.testing import MemoryStore, made_up_entry, made_up_schema
 from fermion_table.verify import verify
 
 pytestmark = pytest.mark.usefixtures("small_tail")
@@ -27,12 +27,12 @@ pytestmark = pytest.mark.usefixtures("small_tail")
 def store() -> MemoryStore:
     """Ten snapshots with a tail, manifests, dead entries, a schema and a deletion vector."""
     store = MemoryStore()
-    create_table(store, NewSchema(0, b"{}"))
+    create_table(store, made_up_schema())
     for at in range(7):
         entry = made_up_entry(f"{at}", rows=2)
         store.write(entry.path, b"." * entry.size)
         commit(store, CommitRequest(kind="append", added=[entry]))
-    commit(store, CommitRequest(kind="schema", schema=NewSchema(1, b'{"a":1}')))
+    commit(store, CommitRequest(kind="schema", schema=made_up_schema(1)))
     store.write("deletion/v.dv", b"." * 8)
     old = live_entries(store, latest(store))[6]
     vector = DeletionVector(path="deletion/v.dv", size=8, rows=1)

@@ -1,0 +1,103 @@
+"""Checks of the arguments that go into metadata: texts, names and settings.
+
+What is stored must be what the caller gave, and what a reader takes back: nothing is converted
+silently, and what JSON can't hold is refused before anything is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from fermion.errors import InvalidArgumentError
+
+IDENTIFIER_RANGE = range(-(2**63), 2**63)
+"""What a whole number in metadata can be."""
+
+
+def check_text(value: Any, parameter: str) -> str:
+    """A text that JSON can hold.
+
+    Raises
+    ------
+    TypeError
+        Not a text.
+    InvalidArgumentError
+        It holds a lone surrogate, which UTF-8 has no bytes for.
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"{parameter}: expected text, found {described(value)}")
+    text = value if type(value) is str else str.__str__(value)
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidArgumentError(f"{parameter}: expected Unicode text: {error}") from None
+    return text
+
+
+def check_optional_text(value: Any, parameter: str) -> str | None:
+    """A text that JSON can hold, or None; raises as `check_text`."""
+    return None if value is None else check_text(value, parameter)
+
+
+def check_text_map(value: Any, parameter: str) -> dict[str, str]:
+    """Texts by name; a copy. None is none of them. Raises as `check_text`."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{parameter}: expected a mapping of texts, found {described(value)}")
+    return {
+        check_text(key, f"a key of {parameter}"): check_text(each, f"{parameter}[{key!r}]")
+        for key, each in value.items()
+    }
+
+
+def check_texts(value: Any, parameter: str) -> tuple[str, ...]:
+    """Several texts; a single one is none of them. Raises as `check_text`."""
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise TypeError(f"{parameter}: expected a list of texts, found {described(value)}")
+    return tuple(check_text(each, f"an item of {parameter}") for each in value)
+
+
+def check_identifier(value: Any, parameter: str) -> int | str | None:
+    """A text, a whole number of 64 bits, or None.
+
+    Raises
+    ------
+    TypeError
+        Something else, such as a bool.
+    InvalidArgumentError
+        A greater number, or a text that JSON can't hold.
+    """
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return check_text(value, parameter)
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(f"{parameter}: expected a whole number or text, found {described(value)}")
+    number = int(value)
+    if number not in IDENTIFIER_RANGE:
+        raise InvalidArgumentError(f"{parameter}: expected a number of 64 bits, found {number}")
+    return number
+
+
+def check_bool(value: Any, parameter: str) -> bool:
+    """True or False.
+
+    Raises
+    ------
+    TypeError
+        Something else.
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{parameter}: expected True or False, found {described(value)}")
+    return bool(value)
+
+
+def described(value: Any) -> str:
+    """A value for a message: its type, and what it is, cut short."""
+    text = repr(value)
+    return f"{type(value).__name__} {text if len(text) <= 80 else text[:80] + '...'}"
