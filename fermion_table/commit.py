@@ -65,9 +65,7 @@ def create_table(
     """
     if table_exists(store):
         raise TableExists(f"{store.location}: a table exists here already")
-    request = CommitRequest(
-        kind="create", message=message, author=author, properties=properties or {}
-    )
+    request = CommitRequest(kind="create", message=message, author=author, properties=properties)
     writer = MetadataWriter(store)
     snapshot = Snapshot(
         format=SNAPSHOT_FORMAT,
@@ -80,7 +78,7 @@ def create_table(
         time_ms=now_ms(),
         author=author_of(request),
         message=message,
-        properties=dict(request.properties),
+        properties=dict(request.properties or {}),
         schema=writer.write_schema(schema.id, schema.data),
         reader_features=tuple(sorted(reader_features)),
         writer_features=tuple(sorted(writer_features)),

@@ -78,7 +78,7 @@ class CommitRequest:
     accepts_schema: Callable[[SchemaReference], str | None] | None = None
     message: str | None = None
     author: str | None = None
-    properties: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] | None = None
     commit_user: str | None = None
     commit_identifier: int | str | None = None
     reader_features: Sequence[str] = ()

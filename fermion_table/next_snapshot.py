@@ -107,7 +107,7 @@ def next_snapshot(
         time_ms=max(now_ms(), base.time_ms + 1),
         author=author_of(request),
         message=request.message,
-        properties=dict(request.properties),
+        properties=dict(request.properties or {}),
         schema=changes.schema or base.schema,
         manifests=placement.manifests,
         tail=placement.tail,

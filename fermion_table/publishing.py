@@ -275,7 +275,7 @@ def _request(kind: str, words: CommitWords) -> CommitRequest:
     return CommitRequest(
         kind=kind,  # type: ignore[arg-type]
         message=words.message,
-        properties=words.properties or {},
+        properties=words.properties,
         commit_user=words.commit_user,
         commit_identifier=words.commit_identifier,
         began=words.began,

@@ -150,7 +150,7 @@ class StagedTable:
         entries = [entry for each in written for entry in each.entries]
         words = CommitWords(
             message=message,
-            properties=properties or {},
+            properties=properties,
             commit_user=commit_user,
             commit_identifier=commit_identifier,
         )

@@ -21,7 +21,6 @@ from fermion_table.errors import TableExists
 from fermion_table.location import open_store, refuse_nested
 from fermion_table.manifest import Entry
 from fermion_table.paths import MAIN
-from fermion_table.properties import parse_properties
 from fermion_table.publishing import CommitWords, SchemaMerge
 from fermion_table.replacement import TableDefinition, replace_table
 from fermion_table.schema import Path, PathLike, TableSchema, encode_schema

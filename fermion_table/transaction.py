@@ -219,7 +219,7 @@ class Transaction:
             depends_on=None if kind == "append" else depends_on,
             accepts_schema=self._misfit if kind == "append" else None,
             message=words.message if words.message is not None else said or None,
-            properties=words.properties or {},
+            properties=words.properties,
             commit_user=words.commit_user,
             commit_identifier=words.commit_identifier,
             began=words.began,
