@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +40,7 @@ class DroppedTable:
     Attributes
     ----------
     files, bytes
-        The table's files that were deleted.
+        The table's files that were deleted, or with ``dry_run`` would have been.
     left
         What lies in the directory and is not the table's, relative to it: files, links, and
         directories by their top name. Empty if the directory is gone.
@@ -52,7 +52,10 @@ class DroppedTable:
 
 
 def drop_table(
-    path: str | os.PathLike[str], *, storage_options: dict[str, Any] | None = None
+    path: str | os.PathLike[str],
+    *,
+    storage_options: dict[str, Any] | None = None,
+    dry_run: bool = False,
 ) -> DroppedTable:
     """Delete a table with its history, and nothing else that lies in its directory.
 
@@ -66,6 +69,8 @@ def drop_table(
         A directory, local or an fsspec URL.
     storage_options
         For fsspec.
+    dry_run
+        Only say what would go and what would be left.
 
     Raises
     ------
@@ -84,14 +89,17 @@ def drop_table(
         raise TableNotFound(f"{store.location}: no table here (no snapshot)")
     kept = hints.first_kept(store)
     files = total = 0
-    for _ in range(DROP_PASSES):
+    for _ in range(1 if dry_run else DROP_PASSES):
         own = [item for item in store.list() if is_own_file(item.path)]
-        if not own:
+        files, total = files + len(own), total + sum(item.size for item in own)
+        if dry_run or not own:
             break
         for item in in_order_of_deletion(own, kept):
             store.delete(item.path)
-        files, total = files + len(own), total + sum(item.size for item in own)
-    return DroppedTable(files=files, bytes=total, left=tuple(sorted(remove_empty_folders(store))))
+    if not dry_run:
+        remove_empty_folders(store)
+    left = tuple(sorted(_foreign(*_filesystem(store), "")))
+    return DroppedTable(files=files, bytes=total, left=left)
 
 
 def in_order_of_deletion(own: Iterable[StoredObject], kept: int) -> list[StoredObject]:
@@ -127,29 +135,54 @@ def in_order_of_deletion(own: Iterable[StoredObject], kept: int) -> list[StoredO
     return sorted(own, key=rank)
 
 
-def remove_empty_folders(store: AtomicStore) -> list[str]:
-    """Remove a directory and those that tables make in it, where they are empty; what is left."""
-    filesystem, root = fsspec.core.url_to_fs(store.location, **(store.storage_options or {}))
-    filesystem.invalidate_cache()
-    return _emptied(filesystem, root.rstrip("/"), "")
+def remove_empty_folders(store: AtomicStore) -> None:
+    """Remove a directory and those that tables make in it, where they are empty."""
+    filesystem, root = _filesystem(store)
+    if _has_folders(filesystem):
+        _remove_empty(filesystem, root, "")
 
 
-def _emptied(filesystem: Any, path: str, relative: str) -> list[str]:
+def _remove_empty(filesystem: Any, path: str, relative: str) -> None:
+    for name, is_folder in _entries(filesystem, path):
+        below = f"{relative}/{name}" if relative else name
+        if is_folder and is_own_folder(below):
+            _remove_empty(filesystem, f"{path}/{name}", below)
+    with contextlib.suppress(OSError):  # not empty, or not there
+        filesystem.rmdir(path)
+
+
+def _foreign(filesystem: Any, path: str, relative: str) -> Iterator[str]:
+    """What is not the table's: files, links, and directories by their top name."""
+    for name, is_folder in _entries(filesystem, path):
+        below = f"{relative}/{name}" if relative else name
+        if is_folder is True and is_own_folder(below):
+            yield from _foreign(filesystem, f"{path}/{name}", below)
+        elif is_folder is not False or not is_own_file(below):
+            yield below
+
+
+def _entries(filesystem: Any, path: str) -> list[tuple[str, bool | None]]:
+    """Names in a directory, each with whether it is one itself; None for a link."""
     try:
-        entries: Sequence[dict[str, Any]] = filesystem.ls(path, detail=True)
+        listed = filesystem.ls(path, detail=True)
     except FileNotFoundError:
         return []
-    left: list[str] = []
-    for entry in entries:
-        name = entry["name"].rstrip("/").rsplit("/", 1)[-1]
-        below = f"{relative}/{name}" if relative else name
-        is_folder = entry["type"] == "directory" and not entry.get("islink")
-        if is_folder and is_own_folder(below):
-            left += _emptied(filesystem, f"{path}/{name}", below)
-        else:
-            left.append(below)
+    return [
+        (
+            each["name"].rstrip("/").rsplit("/", 1)[-1],
+            None if each.get("islink") else each["type"] == "directory",
+        )
+        for each in listed
+        if each["name"].rstrip("/") != path
+    ]
+
+
+def _filesystem(store: AtomicStore) -> tuple[Any, str]:
+    filesystem, root = fsspec.core.url_to_fs(store.location, **(store.storage_options or {}))
+    filesystem.invalidate_cache()
+    return filesystem, root.rstrip("/")
+
+
+def _has_folders(filesystem: Any) -> bool:
     protocol = filesystem.protocol
-    if not left and OBJECT_STORES.isdisjoint([protocol] if isinstance(protocol, str) else protocol):
-        with contextlib.suppress(OSError):  # a writer was faster
-            filesystem.rmdir(path)
-    return left
+    return OBJECT_STORES.isdisjoint([protocol] if isinstance(protocol, str) else protocol)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -12,7 +13,7 @@ import fsspec
 from pyspark.sql.types import StructType
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import Table, TableExists, TableNotFound, VersionNotFound
+from fermion_table import Table, TableExists, TableNotFound, VersionNotFound, drop_table
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
 from spark_ext.catalog.changes import alter
 from spark_ext.catalog.staged import StagedCatalogTable
@@ -20,6 +21,9 @@ from spark_ext.catalog.tables import CatalogTable, Schemas
 from spark_ext.staged_write import StagedDefinition
 from spark_ext.types import exchange_schema
 
+STRANGE_SHOWN = 5
+"""Files that a refused DROP NAMESPACE names."""
+_log = logging.getLogger(__name__)
 _CATALOG = "connector.catalog."
 _RESERVED = {"provider", "owner", "external", "is_managed_location", "collation", "comment"}
 _SINGULAR = {"years": "year", "months": "month", "days": "day", "hours": "hour"}
@@ -85,6 +89,8 @@ class Warehouse(Callback):
     def listTables(self, namespace: Sequence[str]) -> Any:  # noqa: N802 - Java's name
         """The tables of a namespace."""
         listed = list(namespace)
+        if not self._is_namespace(listed):
+            raise self._missing(listed)
         spaces = self._names(listed)
         identifier = self._jvm.type(_CATALOG + "Identifier")
         names = [name for name in self._directories(listed) if self._exists([*listed, name])]
@@ -183,12 +189,12 @@ class Warehouse(Callback):
         return self._table(parts, table)
 
     def dropTable(self, identifier: Any) -> bool:  # noqa: N802 - Java's name
-        """Delete a table with all of its files, whatever clones may need of them."""
+        """Delete a table's own files, whatever clones may need of them, and no others."""
         parts = _parts(identifier)
         if not self._exists(parts):
             return False
-        filesystem, path = self._filesystem(self._location(parts))
-        filesystem.rm(path, recursive=True)
+        self._refuse_links(parts)
+        self._drop(parts)
         return True
 
     purgeTable = dropTable  # noqa: N815 - Java's name
@@ -235,6 +241,12 @@ class Warehouse(Callback):
             raise InvalidArgumentError(
                 f"namespace {'.'.join(parts)}: namespaces are directories and have no {given}"
             )
+        table = self._table_above(parts)
+        if table:
+            raise InvalidArgumentError(
+                f"namespace {'.'.join(parts)}: {'.'.join(table)} is a table, and its directory has "
+                "room for nothing else"
+            )
         if self._is_namespace(parts) or self._exists(parts):
             raise self._jvm.error(
                 "catalyst.analysis.NamespaceAlreadyExistsException", self._names(parts)
@@ -249,28 +261,92 @@ class Warehouse(Callback):
         )
 
     def dropNamespace(self, namespace: Sequence[str], cascade: bool) -> bool:  # noqa: N802
-        """Delete a directory; with CASCADE its tables first."""
+        """Delete a directory; with CASCADE its tables first. Nothing goes if more lies in it."""
         parts = list(namespace)
+        if not parts:
+            raise InvalidArgumentError(f"{self._name}: the catalog's own directory stays")
         if not self._is_namespace(parts):
             return False
-        filesystem, path = self._filesystem(self._location(parts))
-        for name in self._directories(parts):
-            below = [*parts, name]
-            if not cascade:
-                raise self._jvm.error(
-                    "catalyst.analysis.NonEmptyNamespaceException", self._names(parts)
-                )
-            if self._exists(below):
-                filesystem.rm(f"{path.rstrip('/')}/{name}", recursive=True)
-            else:
-                self.dropNamespace(below, True)
-        if filesystem.isdir(path):  # storage without directories has lost it with its tables
-            filesystem.rmdir(path)  # an error if there is anything else in it
+        self._refuse_links(parts)
+        tables, spaces, strange = self._contents(parts)
+        if (tables or len(spaces) > 1) and not cascade:
+            raise self._jvm.error(
+                "catalyst.analysis.NonEmptyNamespaceException", self._names(parts)
+            )
+        if strange:
+            raise InvalidArgumentError(
+                f"namespace {'.'.join(parts)}: {', '.join(strange[:STRANGE_SHOWN])} "
+                f"{'...' if len(strange) > STRANGE_SHOWN else ''}belong to no table; move them "
+                "away first. Nothing was dropped"
+            )
+        for table in tables:
+            self._drop(table)
+        for space in reversed(spaces):
+            filesystem, path = self._filesystem(self._location(space))
+            if filesystem.isdir(path):  # storage without directories has lost it with its tables
+                filesystem.rmdir(path)
         return True
+
+    def _drop(self, parts: Sequence[str]) -> None:
+        location = self._location(parts)
+        dropped = drop_table(location, storage_options=self._storage_options)
+        if dropped.left:
+            _log.warning(
+                "%s: dropped the table; what is not the table's was left: %s",
+                location,
+                ", ".join(dropped.left),
+            )
+
+    def _contents(self, parts: Sequence[str]) -> tuple[list[list[str]], list[list[str]], list[str]]:
+        """Tables and namespaces of a namespace (itself first), and what belongs to neither."""
+        tables: list[list[str]] = []
+        spaces = [list(parts)]
+        strange: list[str] = []
+        filesystem, path = self._filesystem(self._location(parts))
+        for entry in filesystem.ls(path, detail=True):
+            name = entry["name"].rstrip("/").rsplit("/", 1)[-1]
+            below = [*parts, name]
+            if entry["type"] != "directory" or entry.get("islink") or not _NAME.fullmatch(name):
+                strange.append("/".join(below))
+            elif self._exists(below):
+                tables.append(below)
+                location, options = self._location(below), self._storage_options
+                left = drop_table(location, storage_options=options, dry_run=True).left
+                strange += ["/".join([*below, each]) for each in left]
+            else:
+                found = self._contents(below)
+                tables, spaces, strange = tables + found[0], spaces + found[1], strange + found[2]
+        return tables, spaces, strange
+
+    def _table_above(self, parts: Sequence[str]) -> Sequence[str] | None:
+        """The table whose directory a place would lie in."""
+        above = (parts[:count] for count in range(1, len(parts)))
+        return next((each for each in above if self._exists(each)), None)
+
+    def _refuse_links(self, parts: Sequence[str]) -> None:
+        """Refuse to delete behind a symbolic link.
+
+        Raises
+        ------
+        InvalidArgumentError
+        """
+        for count in range(1, len(parts) + 1):
+            filesystem, path = self._filesystem(self._location(parts[:count]))
+            if filesystem.exists(path) and filesystem.info(path).get("islink"):
+                raise InvalidArgumentError(
+                    f"{'.'.join(parts)}: {path} is a symbolic link; delete it, or what it "
+                    "leads to, by hand"
+                )
 
     def _is_namespace(self, parts: Sequence[str]) -> bool:
         filesystem, path = self._filesystem(self._location(parts))
-        return not parts or (bool(filesystem.isdir(path)) and not self._exists(parts))
+        if not parts:
+            return True
+        return (
+            bool(filesystem.isdir(path))
+            and not self._exists(parts)
+            and not self._table_above(parts)
+        )
 
     def _directories(self, parts: Sequence[str]) -> list[str]:
         filesystem, path = self._filesystem(self._location(parts))

@@ -59,7 +59,10 @@ def test_foreign_files_folders_and_links_stay(table_path, tmp_path):
         (root / name).write_text("mine")
     (root / "data" / "link").symlink_to(outside, target_is_directory=True)
     (root / "data" / ("0" * 32 + ".fermion")).symlink_to(outside / "mine.txt")
+    planned = drop_table(table_path, dry_run=True)
+    assert Table.open(table_path).verify(data=True).ok
     dropped = drop_table(table_path)
+    assert dropped == planned
     assert dropped.left == tuple(
         sorted(
             [
