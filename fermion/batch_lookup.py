@@ -6,12 +6,13 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.batch_meta import ID_STREAM, LENGTH_STREAM
+from fermion.checksum import PageChecks
 from fermion.cmb import ColumnBlock
 from fermion.column_plan import plan_stream
 from fermion.errors import InvalidFileError
 from fermion.file_index import FileIndex
 from fermion.file_info import BATCH_ID
-from fermion.layout import PAGE_HEADER, ChecksumKind
+from fermion.layout import PAGE_HEADER
 from fermion.pages import PageSlice, decode_pages
 from fermion.predicate.ranges import RowRanges
 from fermion.values import INT64, UINT32, PhysicalType
@@ -20,8 +21,8 @@ from fermion.values import INT64, UINT32, PhysicalType
 class BatchLookup:
     """The batch streams of one file, decoded stripe by stripe and kept."""
 
-    def __init__(self, index: FileIndex, *, verify: bool, checksum: ChecksumKind) -> None:
-        self._index, self._verify, self._checksum = index, verify, checksum
+    def __init__(self, index: FileIndex, *, checks: PageChecks) -> None:
+        self._index, self._checks = index, checks
         self._stripes: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
     def _block(self) -> ColumnBlock:
@@ -80,8 +81,7 @@ class BatchLookup:
             slices,
             physical,
             dictionary=dictionary,
-            verify=self._verify,
-            checksum=self._checksum,
+            checks=self._checks,
             where=self._index.where,
         )
         assert isinstance(values, np.ndarray)

@@ -4,12 +4,31 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from fermion.kernels import crc32c
 from fermion.layout import ChecksumKind
 
-__all__ = ["checksum", "crc32c"]
+__all__ = ["UNBOUND_CRC32C", "UNCHECKED", "PageChecks", "checksum", "crc32c"]
+
+
+class PageChecks(NamedTuple):
+    """How the pages of a file are checked.
+
+    Attributes
+    ----------
+    kind
+        Of their checksums; NONE: they are not checked.
+    place_key
+        What the file's checksums are bound to their places with; 0: they are not.
+    """
+
+    kind: ChecksumKind
+    place_key: int = 0
+
+
+UNBOUND_CRC32C = PageChecks(ChecksumKind.CRC32C)
+UNCHECKED = PageChecks(ChecksumKind.NONE)
 
 
 def _none(parts: Iterable[Any]) -> int:

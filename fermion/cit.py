@@ -7,8 +7,9 @@ A file with the feature EXT_CIT, whose columns were added, dropped or put in ano
 was written, has one EXTENDED_CIT_ENTRY a column instead: offset, length and checksum of its CMB,
 which may be anywhere before the tail region.
 
-A file whose settings say NO_CIT has none: each CMB then stands behind ``u32 length, u32 0``, padded
-to 8, with length 0 for a column that has no CMB, and finding one reads the whole CMB area.
+A file whose settings say NO_CIT has none: each CMB then stands behind ``u32 length, u32 check``,
+padded to 8, with length 0 for a column that has no CMB, and finding one reads the whole CMB area.
+``check`` is the length's CRC-32C XOR its place; 0 in files whose checksums are not bound to places.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ from typing import Protocol
 
 import numpy as np
 
-from fermion.errors import InvalidFileError
+from fermion.checksum import crc32c
+from fermion.cmb import bind_cmb
+from fermion.errors import ChecksumError, InvalidFileError
 from fermion.footer import Footer
+from fermion.kernels import place_of
 from fermion.layout import (
     ALIGNMENT,
     CMB_HEADER,
@@ -65,13 +69,34 @@ def build_extended_cit(ranges: np.ndarray, checksums: np.ndarray) -> bytes:
     return entries.tobytes()
 
 
-def build_unindexed(cmbs: Sequence[bytes]) -> bytes:
-    """The CMB area of a file without a CIT."""
+def build_indexed(cmbs: Sequence[bytearray], cmb_offset: int, place_key: int) -> bytes:
+    """The CMB area of a file with a CIT: the CMBs end to end, bound to their places."""
+    offset = cmb_offset
+    for cmb in cmbs:
+        if cmb:
+            bind_cmb(cmb, place_key, offset)
+            offset += len(cmb)
+    return b"".join(cmbs)
+
+
+def build_unindexed(cmbs: Sequence[bytearray], cmb_offset: int, place_key: int) -> bytes:
+    """The CMB area of a file without a CIT; the CMBs are bound to their places."""
     out = bytearray()
     for cmb in cmbs:
-        out += _LENGTH.pack(len(cmb), 0) + cmb
+        offset = cmb_offset + len(out)
+        out += _LENGTH.pack(len(cmb), _length_check(len(cmb), place_key, offset))
+        if cmb:
+            bind_cmb(cmb, place_key, offset + _LENGTH.size)
+            out += cmb
         out += bytes(align(len(out)) - len(out))
     return bytes(out)
+
+
+def _length_check(length: int, place_key: int, offset: int) -> int:
+    """What stands behind the length of a CMB, at an offset of the file."""
+    if not place_key:
+        return 0
+    return crc32c(length.to_bytes(4, "little")) ^ place_of(place_key, offset)
 
 
 class ColumnRanges(Protocol):
@@ -116,9 +141,15 @@ class UnindexedColumns:
         for ordinal in range(footer.num_columns + footer.num_system_columns):
             if at + _LENGTH.size > len(area):
                 raise self._error(ordinal, at, len(area))
-            length, zero = _LENGTH.unpack_from(area, at)
+            length, check = _LENGTH.unpack_from(area, at)
+            expected = _length_check(length, footer.place_key, footer.cmb_offset + at)
+            if check != expected and footer.place_key:
+                raise ChecksumError(
+                    f"{self._where}: offset {footer.cmb_offset + at}: length of a CMB: checksum: "
+                    f"expected {expected:#010x}, found {check:#010x}"
+                )
             at += _LENGTH.size
-            if zero or at + length > len(area):
+            if check != expected or at + length > len(area):
                 raise self._error(ordinal, at, len(area))
             found.append((footer.cmb_offset + at, length))
             at = align(at + length)

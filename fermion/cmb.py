@@ -9,7 +9,7 @@ STREAM_META[streams]         in ordinal order; zero fill to 8
 chunk descriptors            SIMPLE or FULL, one a stripe, for each stream that has them
 PAGE_META[...]               pages of FULL chunks with more than one page, in the same order
 extension records            tag u16, 0 u16, length u32, bytes, padded to 8; a tag 0 ends
-CMB_TRAILER                  CRC32C of all before, length of the whole
+CMB_TRAILER                  CRC32C of all before, XOR the place; length of the whole
 ============================ ==============================================================
 
 All offsets inside are counted from the start of the block, but for chunk offsets, which are
@@ -34,6 +34,7 @@ from fermion.errors import (
     TruncatedFileError,
     UnsupportedVersionError,
 )
+from fermion.kernels import bind_checksum, place_of
 from fermion.layout import (
     ALL_NULL_LENGTH,
     CMB_HEADER,
@@ -126,8 +127,8 @@ def build_cmb(
     stream_types: Sequence[StreamType],
     stripe_rows: Sequence[int],
     chunks: Sequence[Sequence[ChunkRecord]],
-) -> bytes:
-    """The block of one column.
+) -> bytearray:
+    """The block of one column, whose checksum is not bound to its place yet: see `bind_cmb`.
 
     Parameters
     ----------
@@ -161,7 +162,12 @@ def build_cmb(
     out += bytes(pages_offset - len(out)) + relocation.pages + relocation.extensions
     length = len(out) + _HEADER.size
     out += _HEADER.pack(crc32c(out), length)
-    return bytes(out)
+    return out
+
+
+def bind_cmb(cmb: bytearray, place_key: int, offset: int) -> None:
+    """Bind a block to its offset in the file; done once for each block."""
+    bind_checksum(cmb, len(cmb) - CMB_TRAILER.itemsize, place_key, offset)
 
 
 @lru_cache(maxsize=64)
@@ -289,6 +295,8 @@ class ColumnBlock:
     sizes
         Sizes of STRIPE_META, STREAM_META, SIMPLE_CHUNK_DESC, FULL_CHUNK_DESC, PAGE_META as the
         footer has them.
+    offset, place_key
+        Where the block lies in the file, and what its checksum is bound to that place with.
     """
 
     def __init__(
@@ -300,12 +308,14 @@ class ColumnBlock:
         file_size: int,
         where: str,
         sizes: Sequence[int],
+        offset: int,
+        place_key: int,
     ) -> None:
         self._data, self.where = data, where
         self.chunk_stop, self._file_size = chunk_stop, file_size
         self._types = stream_types
         self._stripe_size, stream_size, self._simple_size, self._full_size, self._page_size = sizes
-        self._check_frame()
+        self._check_frame(offset, place_key)
         num_streams, stripes = _HEADER.unpack_from(data)
         if num_streams != len(stream_types) or stripes != num_stripes:
             raise self.error(
@@ -326,15 +336,16 @@ class ColumnBlock:
         """An error that names the file and the column."""
         return InvalidFileError(f"{self.where}: CMB: {what}")
 
-    def _check_frame(self) -> None:
+    def _check_frame(self, offset: int, place_key: int) -> None:
         length = len(self._data)
         if length < 2 * _HEADER.size:
             raise self.error(f"expected at least 16 bytes, found {length}")
         crc, stored = _HEADER.unpack_from(self._data, length - _HEADER.size)
-        found = crc32c(self._data[: length - _HEADER.size])
+        found = crc32c(self._data[: length - _HEADER.size]) ^ place_of(place_key, offset)
         if crc != found:
             raise ChecksumError(
-                f"{self.where}: CMB checksum: expected {crc:#010x}, found {found:#010x}"
+                f"{self.where}: CMB at offset {offset}: checksum: "
+                f"expected {crc:#010x}, found {found:#010x}"
             )
         if stored != length:
             raise self.error(f"expected {stored} bytes by its trailer, found {length}")

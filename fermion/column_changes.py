@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from fermion.arrow_input import record_batch_reader
 from fermion.batch_lookup import BatchLookup
-from fermion.cit import build_extended_cit
+from fermion.cit import build_extended_cit, build_indexed
 from fermion.cmb import build_cmb, trailer_checksums
 from fermion.errors import InvalidArgumentError, InvalidFileError, UnsupportedVersionError
 from fermion.file_index import FileIndex
@@ -239,6 +239,8 @@ class _ColumnAppender(Writer):
             align=64 if index.footer.is_aligned else 8,
         )
         super().__init__(target, schema, options=options, storage_options=storage_options)
+        # What is copied stays bound, or not, as it is; the file is another one all the same.
+        self._identity = self._identity._replace(place_key=index.footer.place_key)
 
     def _begin(self) -> None:
         length = self._index.footer.tail_offset
@@ -249,8 +251,7 @@ class _ColumnAppender(Writer):
         """Write the new columns, cut into the file's stripes."""
         lookup = None
         if self._index.footer.is_batch:
-            kind = self._index.footer.checksum_kind
-            lookup = BatchLookup(self._index, verify=True, checksum=kind)
+            lookup = BatchLookup(self._index, checks=self._index.footer.page_checks(True))
         wanted = self._index.stripe_rows.tolist()
         for stripe, table in enumerate(_stripes(reader, wanted, self._index.where)):
             ends = lookup.stripe(stripe)[1][1:] if lookup is not None else None
@@ -263,10 +264,12 @@ class _ColumnAppender(Writer):
         self._put_index_area()
         cmb_offset, stripe_rows = self._position, index.stripe_rows.tolist()
         cmbs = [
-            build_cmb(plan.node.stream_types(), stripe_rows, log.streams) if log.has_data else b""
+            build_cmb(plan.node.stream_types(), stripe_rows, log.streams)
+            if log.has_data
+            else bytearray()
             for plan, log in zip(self._plans, self._logs, strict=True)
         ]
-        self._put(b"".join(cmbs))
+        self._put(build_indexed(cmbs, cmb_offset, self._identity.place_key))
         fields = index.all_fields()
         metadata = index.schema_area.metadata()
         schema = pa.schema([*(fields[each] for each in self._kept), *self.schema], metadata)
@@ -280,6 +283,7 @@ class _ColumnAppender(Writer):
                 num_stripes=footer.num_stripes,
                 num_system_columns=footer.num_system_columns,
                 settings=self._changed_settings(bool(order)),
+                identity=self._identity,
                 incompat=footer.incompat | Incompat.EXT_CIT,
                 sizes=footer.sizes,
             ),
@@ -304,9 +308,10 @@ class _ColumnAppender(Writer):
             num_stripes=footer.num_stripes,
             columns_with_data=frozenset(),
             statistics=all_statistics(self._logs),
+            file_id=self._identity.text,
         )
 
-    def _cit(self, cmbs: Sequence[bytes], cmb_offset: int) -> bytes:
+    def _cit(self, cmbs: Sequence[bytearray], cmb_offset: int) -> bytes:
         """An entry for each kept column, each new one, and the system columns."""
         index, footer = self._index, self._index.footer
         old = [
@@ -314,7 +319,7 @@ class _ColumnAppender(Writer):
             *range(footer.num_columns, footer.num_columns + footer.num_system_columns),
         ]
         ranges = index.cit.ranges(old)
-        buffers, places = index.block_places(old)
+        buffers, places, _ = index.block_places(old)
         sums = trailer_checksums(buffers, places)
         lengths = np.array([len(cmb) for cmb in cmbs], np.int64)
         new = np.stack((cmb_offset + np.cumsum(lengths) - lengths, lengths), axis=1)

@@ -39,7 +39,7 @@ class EncodedStream:
     """Pages of one stream's chunk, its bloom filters, and its record, which lacks only offsets."""
 
     record: ChunkRecord
-    pages: list[bytes] = field(default_factory=list)
+    pages: list[bytearray] = field(default_factory=list)
     filters: list[BuiltFilters] = field(default_factory=list)
 
 

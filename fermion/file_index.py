@@ -85,6 +85,7 @@ class FileIndex:
         # Buffer (from 1 on; 0: not read yet), first byte and length of each column's CMB.
         columns = self.footer.num_columns + self.footer.num_system_columns
         self._block_places = np.zeros((columns, 3), np.int64)
+        self._block_offsets = np.zeros(columns, np.int64)
         self._block_buffers = [memoryview(b"")]
         self._block_lock = Lock()
         self._blocks: dict[int, ColumnBlock | None] = {}
@@ -273,13 +274,17 @@ class FileIndex:
         """
         wanted = list(ordinals)
         missing = [ordinal for ordinal in dict.fromkeys(wanted) if ordinal not in self._blocks]
-        buffers, places = self.block_places(missing)
-        for ordinal, (buffer, at, size) in zip(missing, places.tolist(), strict=True):
+        buffers, places, offsets = self.block_places(missing)
+        for ordinal, (buffer, at, size), offset in zip(
+            missing, places.tolist(), offsets.tolist(), strict=True
+        ):
             data = buffers[buffer][at : at + size]
-            self._blocks[ordinal] = self._block(ordinal, data) if size else None
+            self._blocks[ordinal] = self._block(ordinal, data, offset) if size else None
         return [self._blocks[ordinal] for ordinal in wanted]
 
-    def block_places(self, ordinals: Sequence[int]) -> tuple[list[memoryview], np.ndarray]:
+    def block_places(
+        self, ordinals: Sequence[int]
+    ) -> tuple[list[memoryview], np.ndarray, np.ndarray]:
         """Where the bytes of each column's CMB are, none for one that is null in every row.
 
         Bytes that are not loaded yet are read together.
@@ -288,17 +293,21 @@ class FileIndex:
         -------
         buffers, places
             As `CountingSource.read_places` gives them.
+        offsets
+            ``int64``, shape (columns,): where the CMBs are in the file.
         """
         wanted = np.asarray(ordinals, np.int64)
         with self._block_lock:
             missing = np.unique(wanted[self._block_places[wanted, 0] == 0])
             if len(missing):
-                buffers, places = self._read_blocks(self.cit.ranges(missing))
+                ranges = self.cit.ranges(missing)
+                buffers, places = self._read_blocks(ranges)
                 self._check_trailers(missing, buffers, places)
                 places[:, 0] += len(self._block_buffers)
                 self._block_buffers += buffers  # first: another thread may fork in between
+                self._block_offsets[missing] = ranges[:, 0]
                 self._block_places[missing] = places
-            return self._block_buffers, self._block_places[wanted]
+            return self._block_buffers, self._block_places[wanted], self._block_offsets[wanted]
 
     def _read_blocks(self, ranges: np.ndarray) -> tuple[list[memoryview], np.ndarray]:
         footer = self.footer
@@ -325,7 +334,7 @@ class FileIndex:
                 f"{checksums[place]:#010x}, found {found[place]:#010x}"
             )
 
-    def _block(self, ordinal: int, data: memoryview) -> ColumnBlock:
+    def _block(self, ordinal: int, data: memoryview, offset: int) -> ColumnBlock:
         footer = self.footer
         types: Sequence[StreamType] = STREAM_TYPES
         name = "batches"
@@ -340,6 +349,8 @@ class FileIndex:
             footer.file_length,
             f"{self.where}: column {name}",
             footer.sizes,
+            offset,
+            footer.place_key,
         )
         block.check_stripe_rows(self.stripe_rows)
         return block

@@ -42,6 +42,8 @@ class FileInfo:
         By path, for scalar leaves reached through structs alone.
     sort_order
         What the rows are sorted by, the first key matters most; empty where that is not known.
+    file_id
+        The file's identity, 32 hexadecimal digits: no other file has it.
     batch
         None for a file that was not written in batch mode, or holds no batch.
     """
@@ -56,3 +58,4 @@ class FileInfo:
     statistics: Mapping[tuple[str, ...], ColumnStatistics]
     batch: BatchRange | None = None
     sort_order: tuple[SortKey, ...] = ()
+    file_id: str | None = None

@@ -11,14 +11,15 @@ import pyarrow as pa
 
 from fermion.batch_meta import STREAM_TYPES
 from fermion.checksum import crc32c
-from fermion.cit import build_cit, build_unindexed
+from fermion.cit import build_cit, build_indexed, build_unindexed
 from fermion.cmb import ChunkRecord, build_cmb
 from fermion.column_writer import ColumnPlan, EncodedColumn
-from fermion.footer import KNOWN_SIZES, Footer, build_footer, build_sections
+from fermion.footer import KNOWN_SIZES, FileIdentity, Footer, build_footer, build_sections
 from fermion.layout import (
     FILE_STATISTICS_ENTRY,
     FOOTER,
     STRIPE_ENTRY,
+    Incompat,
     SectionKind,
     Setting,
     align,
@@ -71,6 +72,8 @@ class FileContents:
         One a column.
     batch_records
         Of the two streams of the batch column; None outside batch mode.
+    identity
+        What tells the file from others; its place key binds checksums to their places.
     sort_order
         The section of that name; empty: none.
     """
@@ -83,6 +86,7 @@ class FileContents:
     batch_records: Sequence[Sequence[ChunkRecord]] | None
     key_values: Mapping[str, str]
     settings: int
+    identity: FileIdentity
     sort_order: bytes = b""
 
     def build(self, cmb_offset: int) -> tuple[bytes, int]:
@@ -99,7 +103,8 @@ class FileContents:
         """
         cmbs = list(self._cmbs())
         indexed = not self.settings & Setting.NO_CIT
-        area = b"".join(cmbs) if indexed else build_unindexed(cmbs)
+        build_area = build_indexed if indexed else build_unindexed
+        area = build_area(cmbs, cmb_offset, self.identity.place_key)
         cit = build_cit(cmb_offset, [len(cmb) for cmb in cmbs]) if indexed else b""
         footer = blank_footer(
             cmb_offset=cmb_offset,
@@ -109,6 +114,7 @@ class FileContents:
             num_stripes=len(self.stripe_rows),
             num_system_columns=int(self.batch_records is not None),
             settings=self.settings,
+            identity=self.identity,
         )
         statistics = b""
         if len(self.plans) <= FILE_STATISTICS_COLUMNS_MAX:
@@ -124,12 +130,12 @@ class FileContents:
         rest = build_end(footer, self.schema_area, sections, cit)
         return area + rest, len(rest)
 
-    def _cmbs(self) -> Iterator[bytes]:
+    def _cmbs(self) -> Iterator[bytearray]:
         for plan, log in zip(self.plans, self.logs, strict=True):
             if log.has_data:
                 yield build_cmb(plan.node.stream_types(), self.stripe_rows, log.streams)
             else:
-                yield b""
+                yield bytearray()
         if self.batch_records is not None:
             yield build_cmb(STREAM_TYPES, self.stripe_rows, self.batch_records)
 
@@ -151,6 +157,7 @@ def blank_footer(
     num_stripes: int,
     num_system_columns: int,
     settings: int,
+    identity: FileIdentity,
     incompat: int = 0,
     sizes: tuple[int, ...] = KNOWN_SIZES,
 ) -> Footer:
@@ -172,7 +179,8 @@ def blank_footer(
         settings=settings,
         crc_sections=0,
         created_by=created_by(),
-        incompat=incompat,
+        identity=identity,
+        incompat=incompat | (Incompat.PLACED if identity.place_key else 0),
         sizes=sizes,
     )
 

@@ -19,7 +19,6 @@ from fermion.file_index import FileIndex
 from fermion.file_info import VIRTUAL_COLUMNS
 from fermion.file_pruning import FilePruning, prune_file
 from fermion.forks import ThreadPool
-from fermion.layout import ALIGNMENT, PAGE_ALIGNMENT
 from fermion.options import ReadOptions, SortKey, thread_count
 from fermion.predicate import Expression, bind, candidate_names, parse_filter
 from fermion.predicate.ranges import RowRanges
@@ -165,15 +164,14 @@ class FermionFile:
         return self._index.footer.major, self._index.footer.minor
 
     @property
+    def file_id(self) -> str | None:
+        """What tells the file from all others, 32 hexadecimal digits; version 1.0 has None."""
+        return self._index.footer.file_id
+
+    @property
     def settings(self) -> dict[str, Any]:
         """What the footer's settings say, by name."""
-        footer = self._index.footer
-        return {
-            "batch": footer.is_batch,
-            "checksum": footer.checksum_kind.name.lower(),
-            "column_index": footer.has_cit,
-            "align": PAGE_ALIGNMENT if footer.is_aligned else ALIGNMENT,
-        }
+        return self._index.footer.described_settings
 
     @property
     def sort_order(self) -> tuple[SortKey, ...]:

@@ -20,7 +20,7 @@ from fermion.errors import InvalidArgumentError
 from fermion.file_info import VIRTUAL_COLUMNS, FileInfo
 from fermion.file_metadata import ColumnLog, FileContents, all_statistics
 from fermion.flat_writer import FlatWriter
-from fermion.footer import build_head
+from fermion.footer import FileIdentity, build_head
 from fermion.global_dictionary import encode_dictionary
 from fermion.layout import (
     ALIGNED_PAGE_START,
@@ -35,6 +35,7 @@ from fermion.layout import (
 )
 from fermion.option_columns import check_option_columns, physical_order
 from fermion.options import WriteOptions, thread_count
+from fermion.page_frame import bind_page
 from fermion.schema_area import build_schema_area
 from fermion.sink import open_sink
 from fermion.sort_order import OrderCheck, build_sort_order, sort_ordinals
@@ -109,6 +110,7 @@ class Writer:
         self._stripe_bytes_max = min(self.options.stripe_bytes_for(len(plans)), STRIPE_BYTES_MAX)
         self._stripe_rows_max = min(self.options.stripe_rows, CHUNK_SLOTS_MAX)
         self._position = 0
+        self._identity = FileIdentity.new()
         self._state = "open"
         self._executor: ThreadPoolExecutor | None = None
         self._path = where
@@ -316,6 +318,7 @@ class Writer:
             self._logs[ordinal].add(column)
 
     def _place(self, streams: Sequence[EncodedStream]) -> None:
+        place_key = self._page_key
         for stream in streams:
             if stream.pages:
                 # Pages are multiples of it, so where one starts right all the next ones do.
@@ -323,6 +326,7 @@ class Writer:
                 stream.record.offset = self._position
                 self._blooms += [(stream.record, filters) for filters in stream.filters]
                 for page in stream.pages:
+                    bind_page(page, place_key, self._position)
                     self._put(page)
 
     def _pad_to_block(self, block_bytes: int, streams: Sequence[EncodedStream]) -> None:
@@ -339,7 +343,12 @@ class Writer:
             return 0
         return (ALIGNED_PAGE_START - self._position) % PAGE_ALIGNMENT
 
-    def _put(self, data: bytes) -> None:
+    @property
+    def _page_key(self) -> int:
+        """What checksums of pages are bound with; 0 where pages have none."""
+        return self._identity.place_key if self.options.checksum != "none" else 0
+
+    def _put(self, data: bytes | bytearray) -> None:
         self._sink.write(data)
         self._position += len(data)
 
@@ -394,6 +403,7 @@ class Writer:
             batch_records=self._batch_records if self._batches is not None else None,
             key_values=self._key_values,
             settings=self._settings(),
+            identity=self._identity,
             sort_order=build_sort_order(self._sort_ordinals, self.options.sort_keys),
         )
         data, tail_length = contents.build(self._position)
@@ -411,6 +421,7 @@ class Writer:
             statistics=all_statistics(self._logs),
             batch=self._batches.range if self._batches is not None else None,
             sort_order=self.options.sort_keys,
+            file_id=self._identity.text,
         )
 
     def _put_index_area(self) -> None:
@@ -422,7 +433,10 @@ class Writer:
             for stream, dictionary in plan.dictionaries.items():
                 if len(dictionary.entries):
                     own = log.streams[stream]
-                    self._put(encode_dictionary(dictionary, own, self._position, self.options))
+                    page = encode_dictionary(
+                        dictionary, own, self._position, self.options, self._page_key
+                    )
+                    self._put(page)
         self._has_index_area = self._position > start
 
     def _settings(self) -> int:

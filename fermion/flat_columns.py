@@ -56,8 +56,7 @@ class FlatColumns:
 
     def __init__(self, index: FileIndex, executor: Executor | None) -> None:
         self._index, self._executor = index, executor
-        verify = index.options.verify_checksums
-        self._kind = index.footer.checksum_kind if verify else ChecksumKind.NONE
+        self._checks = index.footer.page_checks(index.options.verify_checksums)
         self._borrow = index.footer.is_aligned
 
     def arrays(
@@ -81,9 +80,16 @@ class FlatColumns:
         if not flat:
             return found, {}
         index, rows = self._index, int(self._index.stripe_rows[stripe])
-        blocks = index.block_places([columns[place][0] for place in flat])
+        blocks, places, offsets = index.block_places([columns[place][0] for place in flat])
         chunks = kernels.flat_chunks(
-            *blocks, index.stripe_rows, stripe, index.footer.cmb_offset, index.footer.sizes
+            blocks,
+            places,
+            index.stripe_rows,
+            stripe,
+            index.footer.cmb_offset,
+            index.footer.sizes,
+            offsets,
+            index.footer.place_key,
         )
         all_null = chunks[:, 1] == ALL_NULL_LENGTH
         for place in np.flatnonzero(all_null & (chunks[:, 3] == 0)).tolist():
@@ -98,10 +104,9 @@ class FlatColumns:
         def decode(start: int) -> list[pa.Array | None]:
             group = wanted[start : start + COLUMNS_PER_TASK]
             nodes = [columns[place][1] for place in group]
-            own = places[2 * start : 2 * (start + len(group))]
-            return self._decode(
-                nodes, [forms[place] or (0, 0) for place in group], buffers, own, rows
-            )
+            own = slice(2 * start, 2 * (start + len(group)))
+            own_forms = [forms[place] or (0, 0) for place in group]
+            return self._decode(nodes, own_forms, buffers, places[own], ranges[own, 0], rows)
 
         starts = range(0, len(wanted), COLUMNS_PER_TASK)
         bytes_min = THREADED_COLUMN_BYTES_MIN * len(wanted)
@@ -126,9 +131,10 @@ class FlatColumns:
         forms: Sequence[Form],
         buffers: list[memoryview],
         places: np.ndarray,
+        offsets: np.ndarray,
         rows: int,
     ) -> list[pa.Array | None]:
-        places = self._sound(buffers, places)
+        places = self._sound(buffers, places, offsets)
         decoded = kernels.decode_flat(
             buffers,
             np.ascontiguousarray(places[1::2]),
@@ -137,25 +143,30 @@ class FlatColumns:
             np.array([width for _, width in forms], np.int64),
             np.array([node.nullable for node in nodes], np.uint8),
             rows,
-            self._kind is ChecksumKind.CRC32C,
+            self._checks.kind is ChecksumKind.CRC32C,
             self._borrow,
             decode_numbers,
             _unzip,
+            np.ascontiguousarray(offsets).reshape(-1, 2),
+            self._checks.place_key,
         )
         return [
             None if parts is None else _array(node.storage, rows, *parts)
             for node, parts in zip(nodes, decoded, strict=True)
         ]
 
-    def _sound(self, buffers: list[memoryview], places: np.ndarray) -> np.ndarray:
+    def _sound(
+        self, buffers: list[memoryview], places: np.ndarray, offsets: np.ndarray
+    ) -> np.ndarray:
         """The places without those of columns whose checksums the kernels do not look at, and that
         have a wrong one: a page of no bytes is left to the way around."""
-        if self._kind in (ChecksumKind.NONE, ChecksumKind.CRC32C):
+        if self._checks.kind in (ChecksumKind.NONE, ChecksumKind.CRC32C):
             return places
         places = places.copy()
         for page, (buffer, at, length) in enumerate(places.tolist()):
             if length >= HEADER_SIZE:
-                stored, found = page_checksums(buffers[buffer][at : at + length], self._kind)
+                data = buffers[buffer][at : at + length]
+                stored, found = page_checksums(data, self._checks, int(offsets[page]))
                 if stored != found:
                     places[page - page % 2 : page - page % 2 + 2, 2] = 0
         return places

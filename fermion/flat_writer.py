@@ -104,7 +104,7 @@ class FlatWriter:
 
     def _pages(
         self, ordinals: Sequence[int], arrays: Sequence[tuple[int, pa.Array]]
-    ) -> tuple[bytes, np.ndarray]:
+    ) -> tuple[bytearray, np.ndarray]:
         """What the kernel makes of some columns; see `kernels.encode_flat`."""
         buffers = [array.buffers() for _, array in arrays]
         forms = [self._forms[ordinal] or (0, 0) for ordinal in ordinals]
@@ -162,7 +162,7 @@ def _form(plan: ColumnPlan) -> Form | None:
 def _encoded(
     plan: ColumnPlan,
     rows: int,
-    pages: bytes,
+    pages: bytearray,
     validity_bytes: int,
     data_bytes: int,
     minimum: int,

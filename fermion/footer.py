@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from fermion.checksum import crc32c
+from fermion.checksum import PageChecks, crc32c
 from fermion.errors import ChecksumError, InvalidFileError, UnsupportedVersionError
 from fermion.layout import (
+    ALIGNMENT,
     CMB_LENGTH_MAX,
     COLUMNS_MAX,
     EXTENDED_CIT_ENTRY,
@@ -20,6 +23,7 @@ from fermion.layout import (
     HEAD,
     INT64_MAX,
     MAGIC,
+    PAGE_ALIGNMENT,
     PAGE_META,
     SECTION_ENTRY,
     SECTIONS_HEADER,
@@ -39,7 +43,7 @@ from fermion.layout import (
 )
 
 _HEAD = struct.Struct("<8sHHI")
-_FOOTER = struct.Struct("<QQQQQQQIIQIIQQQIIHHHHH6xQII64s32xIHH8s")
+_FOOTER = struct.Struct("<QQQQQQQIIQIIQQQIIHHHHH6xQII64s16sQ8xIHH8s")
 _SECTION = struct.Struct("<IIQQ")
 _SECTIONS = struct.Struct("<II")
 assert _HEAD.size == HEAD.itemsize
@@ -53,13 +57,41 @@ KNOWN_SIZES = tuple(
 )
 SIZE_MIN = HEAD.itemsize + FOOTER.itemsize
 # A plain number: the complement of a flag leaves out the bits that have no name yet.
-_EXT_CIT = int(Incompat.EXT_CIT)
-SUPPORTED_INCOMPAT = _EXT_CIT
+_EXT_CIT, _PLACED = int(Incompat.EXT_CIT), int(Incompat.PLACED)
+SUPPORTED_INCOMPAT = _EXT_CIT | _PLACED
 # So are those that every file is asked about: an operation of a flag costs ten of a number.
 _BATCH, _NO_CIT = int(Setting.BATCH), int(Setting.NO_CIT)
 _SORTED, _ALIGN64 = int(Setting.SORTED), int(Setting.ALIGN64)
 _SCHEMA_ZSTD = int(Setting.SCHEMA_ZSTD)
 _CHECKSUM_KINDS = frozenset(map(int, ChecksumKind))
+
+
+class FileIdentity(NamedTuple):
+    """What tells a file from every other one.
+
+    Attributes
+    ----------
+    file_id
+        16 random bytes, which no other file has; zero in files of version 1.0.
+    place_key
+        What checksums are bound to their places with, 64 bits; 0 where they are not bound.
+    """
+
+    file_id: bytes = bytes(16)
+    place_key: int = 0
+
+    @classmethod
+    def new(cls) -> Self:
+        """The identity of a new file."""
+        return cls(os.urandom(16), int.from_bytes(os.urandom(8), "little") or 1)
+
+    @property
+    def text(self) -> str | None:
+        """The id as 32 hexadecimal digits; None for a file that has none."""
+        return self.file_id.hex() if any(self.file_id) else None
+
+
+UNKNOWN_IDENTITY = FileIdentity()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +120,26 @@ class Footer:
     sizes: tuple[int, ...] = KNOWN_SIZES
     major: int = VERSION_MAJOR
     minor: int = VERSION_MINOR
+    identity: FileIdentity = UNKNOWN_IDENTITY
+
+    @property
+    def file_id(self) -> str | None:
+        """The file's identity, 32 hexadecimal digits; None for a file that has none."""
+        return self.identity.text
+
+    @property
+    def place_key(self) -> int:
+        """What checksums are bound to their places with; 0 where they are not bound."""
+        return self.identity.place_key if self.incompat & _PLACED else 0
 
     @property
     def checksum_kind(self) -> ChecksumKind:
         """The checksum of pages."""
         return ChecksumKind((self.settings & SETTING_CHECKSUM_MASK) >> SETTING_CHECKSUM_SHIFT)
+
+    def page_checks(self, verify: bool) -> PageChecks:
+        """How the file's pages are checked; not at all unless ``verify``."""
+        return PageChecks(self.checksum_kind if verify else ChecksumKind.NONE, self.place_key)
 
     @property
     def is_batch(self) -> bool:
@@ -123,6 +170,16 @@ class Footer:
     def is_aligned(self) -> bool:
         """Whether pages lie so that the values of plain ones start at multiples of 64."""
         return bool(self.settings & _ALIGN64)
+
+    @property
+    def described_settings(self) -> dict[str, Any]:
+        """What the settings say, by name."""
+        return {
+            "batch": self.is_batch,
+            "checksum": self.checksum_kind.name.lower(),
+            "column_index": self.has_cit,
+            "align": PAGE_ALIGNMENT if self.is_aligned else ALIGNMENT,
+        }
 
     @property
     def tail_offset(self) -> int:
@@ -160,6 +217,7 @@ def build_footer(footer: Footer) -> bytes:
         footer.crc_sections,
         0,
         footer.created_by.encode()[:64],
+        *footer.identity,
         0,
         footer.major,
         footer.minor,
@@ -225,6 +283,7 @@ def parse_footer(data: memoryview, *, file_size: int | None, where: str) -> Foot
         created_by=values[25].rstrip(b"\0").decode(errors="replace"),
         major=major,
         minor=minor,
+        identity=FileIdentity(*values[26:28]),
     )
     _check_features(footer, where)
     _check_regions(footer, footer.file_length if file_size is None else file_size, where)
@@ -265,6 +324,7 @@ def _check_regions(footer: Footer, file_size: int, where: str) -> None:
         (tail <= footer.schema_offset, "schema area"),
         (footer.schema_offset + footer.schema_length <= end, "length of the schema area"),
         (_cit_fits(footer, num_cmbs), "CIT"),
+        (footer.place_key or not footer.incompat & _PLACED, "place key"),
         (end + footer.sections_length == file_size - FOOTER.itemsize, "section directory"),
     )
     for holds, what in checks:

@@ -9,7 +9,7 @@ offset size type name    meaning
 0      8    u64  offset  of the dictionary in the file
 8      4    u32  length
 12     4    u32  count   entries, from the first on, that the chunk's codes may stand for
-16     4    u32  crc     CRC-32C of the dictionary
+16     4    u32  crc     CRC-32C of the dictionary as it is in the file
 ====== ==== ==== ======= ==================================================================
 
 The dictionary is a page whose slots are its entries. All records of a stream name the same one;
@@ -28,13 +28,14 @@ import pyarrow as pa
 from fermion.arrow_buffers import is_same_memory
 from fermion.arrow_types import Node
 from fermion.assemble import assemble
-from fermion.checksum import crc32c
+from fermion.checksum import UNCHECKED, crc32c
 from fermion.cmb import Chunk, ChunkRecord, ColumnBlock
 from fermion.encodings.dictionary import build_dictionary
 from fermion.encodings.growing import GrowingDictionary
 from fermion.errors import ChecksumError, InvalidFileError
 from fermion.layout import HEAD, ChunkFlag, ExtTag
 from fermion.options import WriteOptions
+from fermion.page_frame import bind_page
 from fermion.pages import PageSlice, decode_dictionary, encode_chunk
 from fermion.shred import shred
 from fermion.streams import ColumnStreams
@@ -91,17 +92,21 @@ def encode_dictionary(
     records: Sequence[ChunkRecord],
     offset: int,
     options: WriteOptions,
-) -> bytes:
+    place_key: int,
+) -> bytes | bytearray:
     """The finished dictionary as it goes to ``offset`` of the file.
 
     Parameters
     ----------
     records
         The chunks of its stream; those that refer to it get their extension record.
+    place_key
+        What checksums of pages are bound to their places with.
     """
     entries = dictionary.entries
     cuts = np.array([0, len(entries)], np.int64)
     (page,) = encode_chunk(entries, dictionary.physical, cuts, options=options).pages
+    bind_page(page, place_key, offset)
     for record in records:
         if record.shared_entries:
             found = DictionaryRecord(offset, len(page), record.shared_entries, crc32c(page))
@@ -135,7 +140,8 @@ class GlobalDictionaries:
                 f"expected {record.crc:#010x}, found {found:#010x}"
             )
         page = PageSlice(data, record.offset, None, 0, 0)
-        entries = decode_dictionary(page, physical, verify=False, where=self._where)
+        # The record's checksum covers the page.
+        entries = decode_dictionary(page, physical, checks=UNCHECKED, where=self._where)
         self._entries.setdefault(_key(record, physical), entries)
 
     def entries(self, record: DictionaryRecord, physical: PhysicalType) -> Values:

@@ -12,7 +12,7 @@ import numpy as np
 
 MAGIC = b"FERMION1"
 VERSION_MAJOR = 1
-VERSION_MINOR = 0
+VERSION_MINOR = 1
 
 ALIGNMENT = 8
 PAGE_ALIGNMENT = 64
@@ -80,6 +80,8 @@ FOOTER = _struct(
     ("sizeof_page_meta", "<u2", 120),
     ("crc_sections", "<u4", 136),
     ("created_by", "S64", 144),
+    ("file_id", "V16", 208),
+    ("place_key", "<u8", 224),
     ("crc_footer", "<u4", 240),
     ("major", "<u2", 244),
     ("minor", "<u2", 246),
@@ -343,6 +345,7 @@ class Incompat(enum.IntFlag):
     EXT_CIT = 1
     SPLIT_STRUCT = 2
     ENCRYPTED = 4
+    PLACED = 8
 
 
 def align(value: int, alignment: int = ALIGNMENT) -> int:

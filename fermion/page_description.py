@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fermion.checksum import UNCHECKED
 from fermion.encodings.decoding import NodeDescription, TreeSlice, describe_tree
 from fermion.encodings.removed_nulls import open_root
 from fermion.errors import FermionError
-from fermion.layout import ChecksumKind
 from fermion.pages import PageSlice, expansion_limit, located, open_frame, root_of
 
 
@@ -48,7 +48,7 @@ def describe_page(page: PageSlice, *, where: str = "") -> PageDescription:
         The page is not well-formed, or needs a newer reader.
     """
     try:
-        frame = open_frame(page, ChecksumKind.NONE)
+        frame = open_frame(page, UNCHECKED)
         root, values = root_of(frame), frame.slots
         if root.flags:
             root, values = open_root(root)

@@ -8,7 +8,7 @@ offset size name       meaning
 2      2    encoding   encoding of the tree's root
 4      4    numSlots   slots, null ones included; for a dictionary page, its entries
 8      4    rawLength  bytes of the tree (before the codec, without padding)
-12     4    crc        over bytes 0 to 11 and all bytes from 16 to the page's end
+12     4    crc        over bytes 0 to 11 and all bytes from 16 to the page's end, XOR the place
 16     ...  payload    the tree, through the codec; zero padding to a multiple of 8, or of 64
 ====== ==== ========== ==================================================================
 """
@@ -19,6 +19,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from fermion.checksum import PageChecks
 from fermion.checksum import checksum as checksum_of
 from fermion.compression import unpack
 from fermion.encodings.protocol import Buffer, PageBuffer
@@ -28,6 +29,7 @@ from fermion.errors import (
     UnsupportedEncodingError,
     UnsupportedVersionError,
 )
+from fermion.kernels import bind_checksum, place_of
 from fermion.layout import PAGE_HEADER, PAGE_VERSION, ChecksumKind, Codec, EncodingId
 
 HEADER_SIZE = PAGE_HEADER.itemsize
@@ -74,25 +76,42 @@ def seal_page(
     encoding: EncodingId,
     slots: int,
     raw_length: int,
-) -> bytes:
-    """A page of a payload given in parts, together a multiple of 8 bytes."""
+) -> bytearray:
+    """A page of a payload given in parts, together a multiple of 8 bytes.
+
+    Its checksum is not bound to a place yet: see `bind_page`.
+    """
     start = _HEADER_START.pack(PAGE_VERSION, codec, encoding, slots, raw_length)
-    return b"".join((start, _CRC.pack(checksum_of(kind, start, *parts)), *parts))
+    return bytearray().join((start, _CRC.pack(checksum_of(kind, start, *parts)), *parts))
 
 
-def page_checksums(page: PageBuffer, kind: ChecksumKind) -> tuple[int, int]:
-    """The checksum that a page has and the one it must have; the page has a whole header."""
+def bind_page(page: bytearray, place_key: int, offset: int) -> None:
+    """Bind a page that has a checksum to its offset in the file; done once for each page."""
+    bind_checksum(page, _CRC_OFFSET, place_key, offset)
+
+
+def page_checksums(page: PageBuffer, checks: PageChecks, offset: int) -> tuple[int, int]:
+    """The checksum that a page has and the one it must have; the page has a whole header.
+
+    Parameters
+    ----------
+    offset
+        Where in the file the page lies.
+    """
     (stored,) = _CRC.unpack_from(page, _CRC_OFFSET)
-    return stored, checksum_of(kind, page[:_CRC_OFFSET], page[HEADER_SIZE:])
+    found = checksum_of(checks.kind, page[:_CRC_OFFSET], page[HEADER_SIZE:])
+    return stored, found ^ place_of(checks.place_key, offset)
 
 
-def open_page(buffer: PageBuffer, kind: ChecksumKind, raw_length_max: int) -> Frame:
+def open_page(buffer: PageBuffer, checks: PageChecks, offset: int, raw_length_max: int) -> Frame:
     """Verify a page's checksum, then its header, and undo the codec.
 
     Parameters
     ----------
-    kind
-        The file's kind of checksum; NONE verifies nothing.
+    checks
+        How pages of the file are checked.
+    offset
+        Where in the file the page lies.
     raw_length_max
         Bytes that the tree may have once the codec is undone.
 
@@ -103,8 +122,8 @@ def open_page(buffer: PageBuffer, kind: ChecksumKind, raw_length_max: int) -> Fr
     size = len(buffer)
     if size < HEADER_SIZE:
         raise InvalidFileError(f"expected a page of at least {HEADER_SIZE} bytes, found {size}")
-    if kind is not ChecksumKind.NONE:
-        stored, found = page_checksums(buffer, kind)
+    if checks.kind is not ChecksumKind.NONE:
+        stored, found = page_checksums(buffer, checks, offset)
         if found != stored:
             raise ChecksumError(f"checksum: stored {stored:#010x}, computed {found:#010x}")
     version, codec, encoding, slots, raw_length = _HEADER_START.unpack_from(buffer, 0)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fermion import kernels
+from fermion.checksum import PageChecks
 from fermion.compression import decompress
 from fermion.encodings.decoding import decode_numbers
 from fermion.layout import ChecksumKind
@@ -28,7 +29,7 @@ def pick_slots(
     slices: Sequence[PageSlice],
     physical: PhysicalType,
     dictionary: Values | None,
-    kind: ChecksumKind,
+    checks: PageChecks,
 ) -> Values | None:
     """The slots picked of each page, in order; None where that has to be done the way around.
 
@@ -40,11 +41,12 @@ def pick_slots(
         Pages with ``picks``.
     dictionary
         What their DICTIONARY nodes refer to.
-    kind
-        The file's kind of checksum; NONE verifies nothing.
+    checks
+        How pages of the file are checked.
     """
     picks = [page.picks for page in slices if page.picks is not None]
     counts = [page.slot_count for page in slices if page.slot_count is not None]
+    kind = checks.kind
     if kind not in (ChecksumKind.NONE, ChecksumKind.CRC32C) or len(counts) < len(slices):
         return None
     # Metadata may say anything: the way around has the words for what cannot be.
@@ -76,6 +78,8 @@ def pick_slots(
         decode_numbers,
         _unzip,
         (out[1:] if is_binary else out).view(np.uint8),
+        np.array([page.offset for page in slices], np.int64),
+        checks.place_key,
     )
     if data is None:
         return None

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fermion.checksum import UNBOUND_CRC32C, PageChecks
 from fermion.compression import PACKED_BYTES_MAX, pack
 from fermion.encodings.decoding import TreeSlice, decode_tree_codes, decode_trees
 from fermion.encodings.growing import GrowingDictionary
@@ -80,7 +81,8 @@ class EncodedChunk:
     Attributes
     ----------
     pages
-        Complete pages, header included, each a multiple of 8 bytes, or of 64 where asked for.
+        Complete pages, header included, each a multiple of 8 bytes, or of 64 where asked for. Their
+        checksums are not bound to places yet; see `page_frame.bind_page`.
     has_dictionary
         Whether ``pages[0]`` is the chunk's dictionary page; it holds no slots.
     nulls_removed
@@ -92,7 +94,7 @@ class EncodedChunk:
         What was chosen, for people: ``dictionary(pcodec, split_lengths(for_bitpack))``.
     """
 
-    pages: list[bytes]
+    pages: list[bytearray]
     has_dictionary: bool = False
     nulls_removed: bool = False
     shared_entries: int = 0
@@ -108,7 +110,7 @@ class PageSlice:
     buffer
         The whole page.
     offset
-        Where the page starts in the file, for messages.
+        Where the page starts in the file, which its checksum is bound to.
     slot_count
         Slots it must hold, by the metadata; None where that does not say, and for a dictionary.
     start, stop
@@ -190,7 +192,7 @@ def encode_chunk(
         options.align,
     )
     codes, dictionary = choice.codes, choice.dictionary
-    pages: list[bytes] = []
+    pages: list[bytearray] = []
     if dictionary is not None:
         pages.append(writer.page(dictionary, choice.recipe.children[1]))
     for start, stop, first, last in zip(bounds, bounds[1:], ends, ends[1:], strict=False):
@@ -236,7 +238,7 @@ class _PageWriter:
         recipe: Recipe,
         codes: np.ndarray | None = None,
         kept: Values | None = None,
-    ) -> bytes:
+    ) -> bytearray:
         """One page of ``values``, or of ``codes`` that stand for them.
 
         Falls back to plain where the recipe cannot hold the values (unless it was forced), where
@@ -312,8 +314,7 @@ def decode_pages(
     physical: PhysicalType,
     *,
     dictionary: PageSlice | Values | None = None,
-    verify: bool = True,
-    checksum: ChecksumKind = ChecksumKind.CRC32C,
+    checks: PageChecks = UNBOUND_CRC32C,
     where: str = "",
     executor: Executor | None = None,
 ) -> Values:
@@ -325,8 +326,8 @@ def decode_pages(
     ----------
     dictionary
         The dictionary page of these pages' chunk, or what `decode_dictionary` made of it.
-    verify
-        Whether to verify checksums.
+    checks
+        How pages of the file are checked.
     where
         The file's name, for messages.
     executor
@@ -342,10 +343,10 @@ def decode_pages(
         A page needs a newer reader.
     """
     wanted = [page for page in slices if page.start != page.stop]
-    trees = _open_all(wanted, physical, _kind(verify, checksum), where)
+    trees = _open_all(wanted, physical, checks, where)
     if isinstance(dictionary, PageSlice):
         dictionary = (
-            decode_dictionary(dictionary, physical, verify=verify, checksum=checksum, where=where)
+            decode_dictionary(dictionary, physical, checks=checks, where=where)
             if any(tree.root.encoding == EncodingId.DICTIONARY for tree in trees)
             else None
         )
@@ -363,8 +364,7 @@ def decode_codes(
     physical: PhysicalType,
     *,
     dictionary: PageSlice | Values | None = None,
-    verify: bool = True,
-    checksum: ChecksumKind = ChecksumKind.CRC32C,
+    checks: PageChecks = UNBOUND_CRC32C,
     where: str = "",
 ) -> tuple[np.ndarray, Values] | None:
     """Decode pages to codes and a dictionary, where they are stored so.
@@ -378,11 +378,9 @@ def decode_codes(
         order of the file. None where not all pages share one dictionary.
     """
     wanted = [page for page in slices if page.start != page.stop]
-    trees = _open_all(wanted, physical, _kind(verify, checksum), where)
+    trees = _open_all(wanted, physical, checks, where)
     if isinstance(dictionary, PageSlice):
-        dictionary = decode_dictionary(
-            dictionary, physical, verify=verify, checksum=checksum, where=where
-        )
+        dictionary = decode_dictionary(dictionary, physical, checks=checks, where=where)
     return decode_tree_codes(
         trees, physical, dictionary, lambda index, error: located(error, where, wanted[index])
     )
@@ -392,8 +390,7 @@ def decode_dictionary(
     page: PageSlice,
     physical: PhysicalType,
     *,
-    verify: bool = True,
-    checksum: ChecksumKind = ChecksumKind.CRC32C,
+    checks: PageChecks = UNBOUND_CRC32C,
     where: str = "",
 ) -> Values:
     """Decode a chunk's dictionary page, to be given to `decode_pages` any number of times.
@@ -404,7 +401,7 @@ def decode_dictionary(
         As `decode_pages`.
     """
     try:
-        tree = _open_entries(page, _kind(verify, checksum))
+        tree = _open_entries(page, checks)
         _check_expansion(tree, physical)
     except (FermionError, ValueError) as error:
         raise located(error, where, page) from error
@@ -412,17 +409,13 @@ def decode_dictionary(
     return decode_trees(trees, physical, None, lambda _, error: located(error, where, page))
 
 
-def _kind(verify: bool, checksum: ChecksumKind) -> ChecksumKind:
-    return checksum if verify else ChecksumKind.NONE
-
-
 def _open_all(
-    pages: Sequence[PageSlice], physical: PhysicalType, kind: ChecksumKind, where: str
+    pages: Sequence[PageSlice], physical: PhysicalType, checks: PageChecks, where: str
 ) -> list[TreeSlice]:
     trees = []
     for page in pages:
         try:
-            trees.append(_open(page, kind))
+            trees.append(_open(page, checks))
             _check_expansion(trees[-1], physical)
         except (FermionError, ValueError) as error:
             raise located(error, where, page) from error
@@ -438,9 +431,9 @@ def _check_expansion(tree: TreeSlice, physical: PhysicalType) -> None:
         )
 
 
-def _open(page: PageSlice, kind: ChecksumKind) -> TreeSlice:
+def _open(page: PageSlice, checks: PageChecks) -> TreeSlice:
     """Open a page and find the values wanted of its tree."""
-    frame = open_frame(page, kind)
+    frame = open_frame(page, checks)
     slots, start = frame.slots, page.start
     stop = slots if page.stop < 0 else page.stop
     if page.slot_count is not None and slots != page.slot_count:
@@ -462,18 +455,18 @@ def _open(page: PageSlice, kind: ChecksumKind) -> TreeSlice:
     )
 
 
-def _open_entries(page: PageSlice, kind: ChecksumKind) -> TreeSlice:
+def _open_entries(page: PageSlice, checks: PageChecks) -> TreeSlice:
     """Open a dictionary page."""
-    frame = open_frame(page, kind)
+    frame = open_frame(page, checks)
     root = root_of(frame)
     if root.flags:
         raise InvalidFileError("dictionary page: expected entries without null slots removed")
     return TreeSlice(root, frame.slots, 0, frame.slots, expansion_limit(len(page.buffer)))
 
 
-def open_frame(page: PageSlice, kind: ChecksumKind) -> Frame:
+def open_frame(page: PageSlice, checks: PageChecks) -> Frame:
     """A page without its frame; see `page_frame.open_page`."""
-    return open_page(page.buffer, kind, expansion_limit(len(page.buffer)))
+    return open_page(page.buffer, checks, page.offset, expansion_limit(len(page.buffer)))
 
 
 def root_of(frame: Frame) -> Node:

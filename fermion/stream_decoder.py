@@ -10,10 +10,11 @@ from itertools import pairwise, repeat
 import numpy as np
 
 from fermion import rearrange, validity
+from fermion.checksum import PageChecks
 from fermion.column_plan import PageSpan, StreamPlan, places_within, positions
 from fermion.errors import InvalidFileError
 from fermion.global_dictionary import GlobalDictionaries
-from fermion.layout import ChecksumKind, EncodingId
+from fermion.layout import EncodingId
 from fermion.page_frame import root_encoding
 from fermion.page_picks import pick_slots
 from fermion.pages import PageSlice, decode_codes, decode_dictionary, decode_pages
@@ -34,8 +35,7 @@ ErrorMaker = Callable[[str], InvalidFileError]
 class DecodeOptions:
     """What decoding needs to know of the file."""
 
-    checksum: ChecksumKind
-    verify: bool
+    checks: PageChecks
     where: str
     dictionaries: GlobalDictionaries
 
@@ -125,8 +125,7 @@ class FetchedStream:
         options = self.options
         if isinstance(dictionary, PageSlice):
             dictionary = self._entries(slices, dictionary)
-        kind = options.checksum if options.verify else ChecksumKind.NONE
-        found = pick_slots(slices, self.physical, dictionary, kind)
+        found = pick_slots(slices, self.physical, dictionary, options.checks)
         return self._decoded(slices, dictionary) if found is None else found
 
     def _entries(self, slices: Sequence[PageSlice], dictionary: PageSlice) -> Values | None:
@@ -135,11 +134,7 @@ class FetchedStream:
             return None
         options = self.options
         return decode_dictionary(
-            dictionary,
-            self.physical,
-            verify=options.verify,
-            checksum=options.checksum,
-            where=options.where,
+            dictionary, self.physical, checks=options.checks, where=options.where
         )
 
     def _decoded(
@@ -150,8 +145,7 @@ class FetchedStream:
             slices,
             self.physical,
             dictionary=dictionary,
-            verify=options.verify,
-            checksum=options.checksum,
+            checks=options.checks,
             where=options.where,
             executor=self.executor,
         )
@@ -207,8 +201,7 @@ class FetchedStream:
             slices,
             self.physical,
             dictionary=dictionary,
-            verify=options.verify,
-            checksum=options.checksum,
+            checks=options.checks,
             where=options.where,
         )
         if coded is None or ranges is None or not self.plan.spans:

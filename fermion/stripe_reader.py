@@ -55,13 +55,13 @@ class StripeReader:
 
     def __init__(self, index: FileIndex, executor: Executor | None) -> None:
         self._index, self._executor = index, executor
-        checksum, verify = index.footer.checksum_kind, index.options.verify_checksums
+        checks = index.footer.page_checks(index.options.verify_checksums)
         self._flat = FlatColumns(index, executor)
         # By what is in the file: where the chunk is, and the tag of the record.
         self._blooms: dict[tuple[int, ExtTag], BloomFilters] = {}
         self._dictionaries = GlobalDictionaries(index.where)
-        self._decode = DecodeOptions(checksum, verify, index.where, self._dictionaries)
-        self.batches = BatchLookup(index, verify=verify, checksum=checksum)
+        self._decode = DecodeOptions(checks, index.where, self._dictionaries)
+        self.batches = BatchLookup(index, checks=checks)
 
     def arrays(
         self, columns: Sequence[Projected], stripe: int, ranges: RowRanges | None

@@ -126,7 +126,7 @@ def verify_file(index: FileIndex) -> VerifyReport:
         problems.append(str(error))
         return VerifyReport(index.where, tuple(problems), 0, 0, _read_since(index, before))
     options = DecodeOptions(
-        index.footer.checksum_kind, True, index.where, GlobalDictionaries(index.where)
+        index.footer.page_checks(True), index.where, GlobalDictionaries(index.where)
     )
     problems += _reserved_bytes(index)
     claims: dict[int, _FileClaim] = {}
@@ -152,7 +152,7 @@ def verify_file(index: FileIndex) -> VerifyReport:
                 (block,) = index.blocks([index.footer.num_columns])
                 if block is not None:
                     _check_alignment(index, block, len(STREAM_TYPES))
-            lookup = BatchLookup(index, verify=True, checksum=options.checksum)
+            lookup = BatchLookup(index, checks=options.checks)
             for stripe in range(index.footer.num_stripes):
                 lookup.stripe(stripe)
         except FermionError as error:
@@ -200,6 +200,8 @@ def _reserved_bytes(index: FileIndex) -> list[str]:
     if index.footer.settings & ~known:
         unknown = index.footer.settings & ~known
         found.append(f"{index.where}: footer: unknown settings {unknown:#x}, expected 0")
+    if index.footer.identity.place_key != index.footer.place_key:
+        found.append(f"{index.where}: footer: place_key without the feature PLACED, expected 0")
     if index.footer.previous_footer_offset:
         found.append(f"{index.where}: footer: previous_footer_offset is reserved, expected 0")
     return found

@@ -1,6 +1,7 @@
 """Public names only."""
 
 from fermion.kernels._compiled import (
+    bind_checksum,
     bitpack_decode,
     bitpack_encode,
     bitpack_pick,
@@ -39,6 +40,7 @@ from fermion.kernels._compiled import (
     page_bounds,
     page_bounds_binary,
     pick_pages,
+    place_of,
     remove_nulls,
     remove_nulls_bits,
     restore_nulls,
@@ -50,6 +52,7 @@ from fermion.kernels._compiled import (
 )
 
 __all__ = [
+    "bind_checksum",
     "bitpack_decode",
     "bitpack_encode",
     "bitpack_pick",
@@ -88,6 +91,7 @@ __all__ = [
     "page_bounds",
     "page_bounds_binary",
     "pick_pages",
+    "place_of",
     "remove_nulls",
     "remove_nulls_bits",
     "restore_nulls",

@@ -29,6 +29,35 @@ def crc32c(data: Buffer, seed: int = 0, *, portable: bool = False) -> int:
         Use the table even where the processor has an instruction (for tests).
     """
 
+def place_of(key: int, offset: int) -> int:
+    """What the checksum of bytes at an offset of a file is combined with, 32 bits.
+
+    Parameters
+    ----------
+    key
+        The file's, 64 bits; 0 for a file whose checksums are not bound to their places.
+    offset
+        Bytes from the start of the file.
+
+    Returns
+    -------
+    int
+        A fixed mix of both, which `docs/format.md` specifies; 0 for the key 0.
+    """
+
+def bind_checksum(data: bytearray | memoryview, at: int, key: int, offset: int) -> None:
+    """Combine a checksum with its place, in the bytes that hold it; twice leaves them as they were.
+
+    Parameters
+    ----------
+    data
+        Writable.
+    at
+        Where in ``data`` the four bytes of the checksum are.
+    key, offset
+        As `place_of` takes them.
+    """
+
 def count_bits(data: np.ndarray, start: int, count: int) -> int:
     """How many of the bits ``start`` to ``start + count`` (exclusive) are set.
 

@@ -32,6 +32,7 @@ cnp.import_array()
 include "arguments.pxi"
 include "bits.pxi"
 include "crc32c.pxi"
+include "places.pxi"
 include "bounds.pxi"
 include "runs.pxi"
 include "dictionaries.pxi"

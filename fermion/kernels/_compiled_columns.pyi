@@ -16,6 +16,8 @@ def flat_chunks(
     stripe: int,
     chunk_stop: int,
     sizes: Sequence[int],
+    offsets: np.ndarray | None = None,
+    place_key: int = 0,
 ) -> np.ndarray:
     """Chunks of flat columns (VALIDITY and DATA alone) in a stripe, from their CMBs.
 
@@ -29,6 +31,8 @@ def flat_chunks(
         Where chunks of the file must end.
     sizes
         Bytes of STRIPE_META, STREAM_META, SIMPLE_CHUNK_DESC and FULL_CHUNK_DESC.
+    offsets, place_key
+        ``int64``: where each CMB lies in the file, and the file's key; see `place_of`.
 
     Returns
     -------
@@ -50,6 +54,8 @@ def decode_flat(
     borrow: bool,
     decode: Callable[[memoryview, int, str, int, int, int, memoryview], None],
     unzip: Callable[[memoryview, int], bytes],
+    offsets: np.ndarray | None = None,
+    place_key: int = 0,
 ) -> list[tuple[int, object | None, object, object | None] | None]:
     """Columns of one stripe, each from one page of data and at most one page of validity.
 
@@ -75,6 +81,9 @@ def decode_flat(
         numbers in other encodings; writes all values.
     unzip
         Gives the bytes of a zstd frame, which padding may follow.
+    offsets, place_key
+        ``int64``, shape (n, 2): where the pages of validity and of data lie in the file, and the
+        file's key; see `place_of`.
 
     Returns
     -------
@@ -98,7 +107,7 @@ def encode_flat(
     zip_bytes_min: int,
     chunk_bytes_max: int,
     zip: Callable[[memoryview], bytes],
-) -> tuple[bytes, np.ndarray]:
+) -> tuple[bytearray, np.ndarray]:
     """Columns of one stripe, each as one page of data and at most one page of validity.
 
     Parameters
@@ -129,7 +138,7 @@ def encode_flat(
 
     Returns
     -------
-    bytes
+    bytearray
         The pages of all columns in order, the validity of each before its data.
     np.ndarray
         ``int64``, shape (n, 6): bytes of the page of validity (0: all valid) and of that of data,

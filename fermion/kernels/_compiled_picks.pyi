@@ -77,6 +77,8 @@ def pick_pages(
     decode: Callable[..., None],
     unzip: Callable[[memoryview, int], bytes],
     out: np.ndarray,
+    page_offsets: np.ndarray | None = None,
+    place_key: int = 0,
 ) -> Buffer | None:
     """Some slots of each of some pages of one stream, end to end, without a call a page.
 
@@ -99,6 +101,8 @@ def pick_pages(
         bytes of ``int64``, after the other arguments.
     out
         ``uint8``, written: ``width`` bytes a slot; for strings where each ends, ``int64``.
+    page_offsets, place_key
+        ``int64``: where each page lies in the file, and the file's key; see `place_of`.
 
     Returns
     -------

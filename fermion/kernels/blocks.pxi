@@ -78,8 +78,8 @@ cdef bint _read_descriptor(
 
 
 cdef bint _read_cmb(
-    const uint8_t* block, int64_t size, const int64_t* stripe_rows, BlockFormat* form,
-    int64_t* chunks,
+    const uint8_t* block, int64_t size, uint32_t place, const int64_t* stripe_rows,
+    BlockFormat* form, int64_t* chunks,
 ) noexcept nogil:
     """The chunks of a flat column: validity offset, length, data offset, length."""
     cdef uint32_t streams, stripes, crc, length, rows
@@ -92,7 +92,7 @@ cdef bint _read_cmb(
     memcpy(&stripes, block + 4, 4)
     if length != size or streams != 2 or stripes != form.stripes:
         return False
-    if crc32c_update(0, block, end, 0) != crc:
+    if crc32c_update(0, block, end, 0) != crc ^ place:
         return False
     directory = (COLUMN_CMB_FRAME + form.stripe_bytes * form.stripes + 7) & ~<int64_t>7
     if directory + 2 * form.stream_bytes > end:
@@ -150,7 +150,7 @@ cdef class Buffers:
 
 def flat_chunks(
     list buffers, const int64_t[:, ::1] places, const int64_t[::1] stripe_rows, int64_t stripe,
-    int64_t chunk_stop, sizes,
+    int64_t chunk_stop, sizes, offsets=None, uint64_t place_key=0,
 ):
     """Chunks of flat columns in a stripe, from their CMBs."""
     cdef BlockFormat form
@@ -159,10 +159,14 @@ def flat_chunks(
     found = np.empty((places.shape[0], 4), np.int64)
     cdef int64_t[:, ::1] chunks = found
     cdef int64_t nothing = 0
+    cdef const int64_t[::1] found_at = (
+        np.zeros(places.shape[0], np.int64) if offsets is None else offsets
+    )
     cdef const int64_t* rows = &stripe_rows[0] if stripe_rows.shape[0] else &nothing
     form.stripes, form.stripe, form.chunk_stop = stripe_rows.shape[0], stripe, chunk_stop
     form.stripe_bytes, form.stream_bytes, form.simple_bytes, form.full_bytes = sizes[:4]
     views.check(places)
+    _same_length(found_at.shape[0], places.shape[0], "offsets")
     if (
         stripe < 0
         or form.stripe_bytes < 4
@@ -172,6 +176,9 @@ def flat_chunks(
     ):
         raise ValueError(f"stripe {stripe} and records of {sizes[:4]} bytes cannot be")
     for i in range(places.shape[0]):
-        if not _read_cmb(views.at(places, i), places[i, 2], rows, &form, &chunks[i, 0]):
+        if not _read_cmb(
+            views.at(places, i), places[i, 2], _place(place_key, found_at[i]), rows, &form,
+            &chunks[i, 0],
+        ):
             chunks[i, 0] = chunks[i, 1] = chunks[i, 2] = chunks[i, 3] = -1
     return found

@@ -42,6 +42,8 @@ cdef struct FlatColumn:
     # Asked for
     const uint8_t* data_page
     const uint8_t* validity_page
+    uint32_t data_place  # of the page in the file, as `_place` has it
+    uint32_t validity_place
     int64_t data_size
     int64_t validity_size
     char letter  # i, u, f, V; b for booleans, s for strings
@@ -59,24 +61,24 @@ cdef struct FlatColumn:
     int64_t nulls
 
 
-cdef bint _is_sound(const uint8_t* page, int64_t size) noexcept nogil:
-    """Whether a page with a whole header has the checksum that it says."""
+cdef bint _is_sound(const uint8_t* page, int64_t size, uint32_t place) noexcept nogil:
+    """Whether a page with a whole header has the checksum that it says, at its place."""
     cdef uint32_t crc
     memcpy(&crc, page + 12, 4)
-    return crc == crc32c_update(
+    return crc ^ place == crc32c_update(
         crc32c_update(0, page, 12, 0), page + COLUMN_PAGE_HEADER, size - COLUMN_PAGE_HEADER, 0
     )
 
 
 cdef bint _open_page(
-    const uint8_t* page, int64_t size, int64_t slots, bint verify, TreeReader* reader,
-    TreeNode* root, uint8_t** unzipped,
+    const uint8_t* page, int64_t size, int64_t slots, bint verify, uint32_t place,
+    TreeReader* reader, TreeNode* root, uint8_t** unzipped,
 ) noexcept nogil:
     """Verify a page and find its tree; ``unzipped`` is memory to be freed."""
     cdef uint16_t encoding
     cdef uint32_t stored_slots, raw_length
     cdef const uint8_t* tree
-    if size < COLUMN_PAGE_HEADER or (verify and not _is_sound(page, size)):
+    if size < COLUMN_PAGE_HEADER or (verify and not _is_sound(page, size, place)):
         return False
     memcpy(&encoding, page + 2, 2)
     memcpy(&stored_slots, page + 4, 4)
@@ -115,7 +117,8 @@ cdef bint _decode_validity(
     if column.validity_page is NULL:
         return True
     fine = _open_page(
-        column.validity_page, column.validity_size, slots, verify, reader, &root, &unzipped
+        column.validity_page, column.validity_size, slots, verify, column.validity_place, reader,
+        &root, &unzipped,
     ) and root.flags == 0
     if fine and _is_borrowed(column, &root, unzipped, TREE_BITMAP, (slots + 7) >> 3):
         column.bitmap, column.bitmap_borrowed = <uint8_t*>root.start, True
@@ -260,7 +263,8 @@ cdef void _decode_column(
     column.fine = (
         _decode_validity(column, slots, verify, reader)
         and _open_page(
-            column.data_page, column.data_size, slots, verify, reader, &root, &unzipped
+            column.data_page, column.data_size, slots, verify, column.data_place, reader, &root,
+            &unzipped,
         )
         and _decode_values(column, &root, unzipped, slots, reader)
     )
@@ -298,7 +302,7 @@ cdef object _lend(buffer, const uint8_t* data, int64_t size):
 def decode_flat(
     list buffers, const int64_t[:, ::1] data_places, const int64_t[:, ::1] validity_places,
     bytes letters, const int64_t[::1] widths, const uint8_t[::1] nullable, int64_t slots,
-    bint verify, bint borrow, decode, unzip,
+    bint verify, bint borrow, decode, unzip, offsets=None, uint64_t place_key=0,
 ):
     """Columns of one stripe, each from one page of data and at most one of validity."""
     cdef Py_ssize_t count = data_places.shape[0], i
@@ -306,9 +310,14 @@ def decode_flat(
     cdef TreeReader reader
     cdef list raised = [], found = [None] * count
     cdef FlatColumn* columns
+    cdef const int64_t[:, ::1] found_at = (
+        np.zeros((count, 2), np.int64) if offsets is None else offsets
+    )
     _same_length(validity_places.shape[0], count, "validity_places")
     _same_length(len(letters), count, "letters")
     _same_length(widths.shape[0], count, "widths")
+    _same_length(found_at.shape[0], count, "offsets")
+    _same_length(found_at.shape[1], 2, "columns of offsets")
     _same_length(nullable.shape[0], count, "nullable")
     views.check(data_places)
     views.check(validity_places)
@@ -327,6 +336,8 @@ def decode_flat(
         for i in range(count):
             columns[i].data_page = views.at(data_places, i)
             columns[i].data_size = data_places[i, 2]
+            columns[i].validity_place = _place(place_key, found_at[i, 0])
+            columns[i].data_place = _place(place_key, found_at[i, 1])
             if validity_places[i, 2]:
                 columns[i].validity_page = views.at(validity_places, i)
                 columns[i].validity_size = validity_places[i, 2]

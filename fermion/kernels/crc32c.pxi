@@ -1,6 +1,8 @@
 # Checksums.
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport (
+    PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer,
+)
 
 cdef extern from "crc32c.h":
     void crc32c_initialise() noexcept

@@ -5,7 +5,7 @@
 # be smaller, by counts that need no trial, is left to `fermion.column_writer`, and so is whatever
 # is unusual.
 
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.bytearray cimport PyByteArray_FromStringAndSize
 
 
 cdef void _flat_dense(
@@ -155,7 +155,7 @@ def encode_flat(
                     found[i, 1] = 0
         for error in raised:
             raise error
-        pages = PyBytes_FromStringAndSize(<char*>work.out, work.size)
+        pages = PyByteArray_FromStringAndSize(<char*>work.out, work.size)
     finally:
         free(sources)
         free(work.out)

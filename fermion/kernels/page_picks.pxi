@@ -343,8 +343,9 @@ cdef bint _pick_symbols(
 
 
 cdef bint _pick_page(
-    const uint8_t* page, int64_t size, int64_t count, bint verify, const int64_t* slots,
-    Py_ssize_t picks, char letter, int64_t width, const PickDictionary* dictionary,
+    const uint8_t* page, int64_t size, int64_t count, bint verify, uint32_t place,
+    const int64_t* slots, Py_ssize_t picks, char letter, int64_t width,
+    const PickDictionary* dictionary,
     TreeReader* reader, PickedStrings* strings, uint8_t* out,
 ) noexcept nogil:
     cdef TreeNode root
@@ -352,7 +353,7 @@ cdef bint _pick_page(
     # The checksum last: an encoding that is not known here costs next to nothing this way.
     if size < COLUMN_PAGE_HEADER or page[1] != TREE_CODEC_NONE:
         return False
-    if not _open_page(page, size, count, False, reader, &root, &unzipped) or root.flags:
+    if not _open_page(page, size, count, False, 0, reader, &root, &unzipped) or root.flags:
         return False
     if count * (8 if letter == c's' else width) > reader.output_bytes_max:
         return False
@@ -365,12 +366,13 @@ cdef bint _pick_page(
         reader, &root, letter, width, count, slots, picks, dictionary, out
     ):
         return False
-    return not verify or _is_sound(page, size)
+    return not verify or _is_sound(page, size, place)
 
 
 def pick_pages(
     list pages, const int64_t[::1] counts, slots, const int64_t[::1] cuts, char letter,
-    int64_t width, dictionary, offsets, bint verify, decode, unzip, out,
+    int64_t width, dictionary, offsets, bint verify, decode, unzip, out, page_offsets=None,
+    uint64_t place_key=0,
 ):
     """Some slots of each of some pages, end to end."""
     cdef const int64_t[::1] wanted = _input(slots)
@@ -387,6 +389,10 @@ def pick_pages(
     cdef int64_t step = 8 if letter == c's' else width
     cdef bint fine = True
     cdef Memory found = None
+    cdef const int64_t[::1] found_at = (
+        np.zeros(count, np.int64) if page_offsets is None else page_offsets
+    )
+    _same_length(found_at.shape[0], count, "page_offsets")
     _same_length(counts.shape[0], count, "counts")
     _same_length(cuts.shape[0], count + 1, "cuts")
     _check_cuts(cuts, wanted.shape[0])
@@ -415,7 +421,7 @@ def pick_pages(
             for i in range(count):
                 if cuts[i] < cuts[i + 1] and not _pick_page(
                     <const uint8_t*>views.views[i].buf, views.views[i].len, counts[i], verify,
-                    &wanted[cuts[i]], cuts[i + 1] - cuts[i], letter, width, &known, &reader,
+                    _place(place_key, found_at[i]), &wanted[cuts[i]], cuts[i + 1] - cuts[i], letter, width, &known, &reader,
                     &strings, to + step * cuts[i],
                 ):
                     fine = False

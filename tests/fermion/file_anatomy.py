@@ -14,6 +14,7 @@ from fermion.encodings.protocol import DecodeContext, parse_node
 from fermion.encodings.registry import ENCODINGS
 from fermion.errors import FermionError
 from fermion.footer import Footer, build_footer, build_sections, parse_footer, parse_sections
+from fermion.kernels import place_of
 from fermion.layout import (
     ALL_NULL_LENGTH,
     CMB_HEADER,
@@ -55,7 +56,7 @@ from fermion.layout import (
 # A walk over damaged metadata stops here: what it repairs then is enough.
 PLACES_MAX = 5_000
 CIT_ENTRY = np.dtype([("offset", "<u8")])
-CMB_PREFIX = np.dtype([("length", "<u4"), ("zero", "<u4")])
+CMB_PREFIX = np.dtype([("length", "<u4"), ("crc", "<u4")])
 EXT_HEADER = np.dtype([("tag", "<u2"), ("zero", "<u2"), ("length", "<u4")])
 BLOOM_RECORD = np.dtype([("offset", "<u8"), ("length", "<u4"), ("crc", "<u4"), ("kind", "<u4")])
 CRC_OFFSET = PAGE_HEADER.fields["crc"][1] if PAGE_HEADER.fields else 12
@@ -97,6 +98,8 @@ class Anatomy:
         and global dictionaries.
     entries
         Offsets of checksums in an extended CIT, and of those that they repeat.
+    lengths
+        Offsets of the lengths before CMBs that no CIT speaks of.
     regions
         (offset, length) of whatever else is worth changing: sections, schema area.
     """
@@ -109,6 +112,7 @@ class Anatomy:
         self.records: list[tuple[int, int, int]] = []
         self.regions: list[tuple[int, int]] = []
         self.entries: list[tuple[int, int]] = []
+        self.lengths: list[int] = []
         self._one(HEAD, 0)
         footer = self._one(FOOTER, len(data) - FOOTER.itemsize)
         if footer is not None:
@@ -184,6 +188,7 @@ class Anatomy:
             prefix = self._one(CMB_PREFIX, at)
             if prefix is None:
                 return
+            self.lengths.append(at)
             at += CMB_PREFIX.itemsize
             length = int(prefix["length"])
             if 0 < length <= len(self._data) - at:
@@ -270,15 +275,20 @@ def repair(data: bytearray) -> None:
         return
     number = (int(found.footer["settings"]) & SETTING_CHECKSUM_MASK) >> SETTING_CHECKSUM_SHIFT
     kind = ChecksumKind(number) if number in set(ChecksumKind) else ChecksumKind.CRC32C
+    key = int(found.footer["place_key"]) if found.footer["incompat"] & Incompat.PLACED else 0
     for offset, length in found.pages:
         page = data[offset : offset + length]
         covered = page[:CRC_OFFSET], page[PAGE_HEADER.itemsize :]
-        put(data, offset + CRC_OFFSET, checksum(kind, *covered))
+        bound = place_of(key, offset) if kind else 0
+        put(data, offset + CRC_OFFSET, checksum(kind, *covered) ^ bound)
     for record, offset, length in found.records:
         put(data, record, crc32c(data[offset : offset + length]))
     for offset, length in found.blocks:
         if length >= CMB_TRAILER.itemsize:
-            put(data, offset + length - 8, crc32c(data[offset : offset + length - 8]))
+            own = crc32c(data[offset : offset + length - 8])
+            put(data, offset + length - 8, own ^ place_of(key, offset))
+    for at in found.lengths:
+        put(data, at + 4, crc32c(data[at : at + 4]) ^ place_of(key, at) if key else 0)
     for entry, trailer in found.entries:
         data[entry : entry + 4] = data[trailer : trailer + 4]
     repair_tail(data, found.footer)

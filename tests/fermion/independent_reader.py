@@ -18,7 +18,7 @@ import pyarrow.types as pat
 import xxhash
 import zstandard
 
-from tests.fermion.independent_crc import crc32c
+from tests.fermion.independent_crc import crc32c, place_of
 from tests.fermion.independent_records import check_records
 from tests.fermion.independent_trees import Decoder, filler, unpack, unpacked
 
@@ -80,8 +80,11 @@ class File:
         ) = struct.unpack_from("<QQQQQQQIIQIIQQQII", footer)
         assert file_length == len(data)
         self.aligned = bool(self._settings & 8)
-        assert incompat in (0, 1)
-        self._extended = incompat == 1
+        assert incompat & ~9 == 0
+        self._extended = bool(incompat & 1)
+        (key,) = struct.unpack_from("<Q", footer, 224)
+        assert bool(key) == bool(incompat & 8)
+        self.place_key = key
         self._sizes = struct.unpack_from("<5H", footer, 112)
         self._sections = self._read_sections(sections_offset, sections_length, footer)
         self.key_values = json.loads(self._section(3) or b"{}")
@@ -194,14 +197,16 @@ class File:
                 own = {b"PARQUET:field_id": str(number).encode()}
                 yield field.with_metadata({**(field.metadata or {}), **own})
 
-    def _blocks(self) -> list[bytes]:
-        """The CMB of each column, empty where there is none."""
+    def _blocks(self) -> list[tuple[int, bytes]]:
+        """Offset and bytes of the CMB of each column, empty where there is none."""
         columns = self._columns + self._system_columns
         if self._settings & 2:
             found, at = [], self._cmb_offset
             for _ in range(columns):
-                (length,) = struct.unpack_from("<I", self.data, at)
-                found.append(self.data[at + 8 : at + 8 + length])
+                length, check = struct.unpack_from("<II", self.data, at)
+                own = crc32c(self.data[at : at + 4]) if self.place_key else 0
+                assert check == own ^ place_of(self.place_key, at)
+                found.append((at + 8, self.data[at + 8 : at + 8 + length]))
                 at = align(at + 8 + length)
             return found
         if self._extended:
@@ -209,24 +214,24 @@ class File:
             return [self._extended_block(self._cit_offset + 16 * i) for i in range(columns)]
         ends = struct.unpack_from(f"<{columns + 1}Q", self.data, self._cit_offset)
         assert ends[-1] == self._cmb_offset + self._cmb_length
-        return [self.data[low:high] for low, high in itertools.pairwise(ends)]
+        return [(low, self.data[low:high]) for low, high in itertools.pairwise(ends)]
 
-    def _extended_block(self, entry: int) -> bytes:
+    def _extended_block(self, entry: int) -> tuple[int, bytes]:
         offset, length, crc = struct.unpack_from("<QII", self.data, entry)
         block = self.data[offset : offset + length]
         assert offset % 8 == length % 8 == 0
         assert len(block) == length
         assert crc == (struct.unpack_from("<I", block, length - 8)[0] if length else offset)
-        return block
+        return offset, block
 
     def column(self, ordinal: int) -> pa.ChunkedArray:
         """A column in its storage type."""
-        field, block = self.schema.field(ordinal), self._blocks()[ordinal]
+        field, (offset, block) = self.schema.field(ordinal), self._blocks()[ordinal]
         dtype = storage(field.type)
         if not block:
             assert field.nullable or not self.num_rows
             return pa.chunked_array([pa.nulls(self.num_rows, dtype)])
-        column = Column(self, block, self._sizes, self._settings >> 8 & 15)
+        column = Column(self, offset, block, self._sizes, self._settings >> 8 & 15)
         assert column.stripe_rows == self._stripe_rows
         parts = [
             column.read(dtype, stripe, rows, itertools.count())
@@ -236,7 +241,8 @@ class File:
 
     def batches(self) -> list[tuple[int, int]]:
         """Id and length of every batch."""
-        column = Column(self, self._blocks()[self._columns], self._sizes, self._settings >> 8 & 15)
+        offset, block = self._blocks()[self._columns]
+        column = Column(self, offset, block, self._sizes, self._settings >> 8 & 15)
         found: list[tuple[int, int]] = []
         for stripe in range(self._stripes):
             ids = column.numbers(0, stripe, "<i8", None)
@@ -248,11 +254,11 @@ class Column:
     """A column by its CMB."""
 
     def __init__(
-        self, file: File, block: bytes, sizes: tuple[int, ...], checksum_kind: int
+        self, file: File, offset: int, block: bytes, sizes: tuple[int, ...], checksum_kind: int
     ) -> None:
         crc, length = struct.unpack_from("<II", block, len(block) - 8)
         assert length == len(block)
-        assert crc == crc32c(block[:-8])
+        assert crc == crc32c(block[:-8]) ^ place_of(file.place_key, offset)
         self._file, self._block, self._checksum = file, block, checksum_kind
         stripe_size, stream_size, self._simple_size, self._full_size, self._page_size = sizes
         streams, stripes = struct.unpack_from("<II", block)
@@ -306,8 +312,8 @@ class Column:
             if self._file.aligned:
                 assert offset % 64 == 40
                 assert size % 64 == 0
+            tree, count = self._open(data, offset)
             offset += size
-            tree, count = self._open(data)
             if page == 0 and flags & 64:
                 decoder.dictionary = decoder.decode(tree, count)
                 continue
@@ -340,7 +346,7 @@ class Column:
         offset, length, count, crc = struct.unpack("<QIII", record)
         page = self._file.data[offset : offset + length]
         assert crc32c(page) == crc
-        tree, slots = self._open(page)
+        tree, slots = self._open(page, offset)
         entries = decoder.decode(tree, slots)
         assert len(set(entries)) == slots >= count
         return entries[:count]
@@ -349,10 +355,11 @@ class Column:
         """The values of one chunk as numbers."""
         return unpack(self.values(stream, stripe, kind, slots, None), kind)
 
-    def _open(self, page: bytes) -> tuple[bytes, int]:
+    def _open(self, page: bytes, offset: int) -> tuple[bytes, int]:
         version, codec, encoding, slots, raw_length, crc = struct.unpack_from("<BBHIII", page)
         covered = page[:12] + page[16:]
-        assert crc == {0: lambda _: 0, 1: zlib.crc32, 2: crc32c, 3: xxh3}[self._checksum](covered)
+        found = {0: lambda _: 0, 1: zlib.crc32, 2: crc32c, 3: xxh3}[self._checksum](covered)
+        assert crc == found ^ (place_of(self._file.place_key, offset) if self._checksum else 0)
         assert version == 1
         tree = page[16 : 16 + raw_length]
         if codec:

@@ -16,6 +16,7 @@ import zstandard
 
 import fermion
 from fermion import arrow_types, schema_area
+from fermion.checksum import UNCHECKED
 from fermion.compression import decompress
 from fermion.errors import FermionError, InvalidFileError
 from fermion.layout import NODE_HEADER, PAGE_HEADER, Codec
@@ -102,7 +103,7 @@ def test_a_page_may_not_claim_more_slots_than_it_may_expand_to(encoding: str) ->
         claim = bytearray(page)
         claim[4:8] = slots.to_bytes(4, "little")
         with memory_limit(), pytest.raises(InvalidFileError):
-            decode_pages([PageSlice(claim, 16, slots, 0, slots)], INT64, verify=False)
+            decode_pages([PageSlice(claim, 16, slots, 0, slots)], INT64, checks=UNCHECKED)
 
 
 def test_no_byte_of_a_pcodec_page_makes_it_a_bomb() -> None:

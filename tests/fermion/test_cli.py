@@ -92,7 +92,7 @@ def complaint(capsys: pytest.CaptureFixture[str], *arguments: object, status: in
 def test_inspect_draws_the_file_as_a_tree(capsys, sample):
     lines = output(capsys, "inspect", sample).splitlines()
     assert lines[0].startswith(f"{sample}: 3,000 rows, 5 columns, 2 stripes, ")
-    assert lines[1].startswith("  version 1.0, crc32c checksums, created by fermion ")
+    assert lines[1].startswith("  version 1.1, crc32c checksums, created by fermion ")
     assert lines[2].startswith("  data ")
     assert lines[3] == "stripes"
     assert lines[4].startswith("  0: 2,000 rows from row 0, ")

@@ -114,7 +114,7 @@ def test_what_was_there_stays_byte_for_byte():
     changed = added(data, {"c": range(ROWS)})
     assert changed[: old.tail_offset] == data[: old.tail_offset]
     with fermion.open(changed) as file:
-        assert file.index.footer.incompat == Incompat.EXT_CIT
+        assert file.index.footer.incompat == Incompat.EXT_CIT | Incompat.PLACED
         assert file.index.footer.cmb_offset > old.tail_offset
 
 

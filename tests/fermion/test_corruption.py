@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import fermion
-from fermion import pages
+from fermion import checksum, pages
 from fermion.errors import FermionError, InvalidFileError
 from fermion.layout import (
     ALIGNED_PAGE_START,
@@ -347,7 +347,7 @@ def test_bug_memory_for_slots_that_a_page_only_claims():
     claim = bytearray(page)
     claim[4:8] = slots.to_bytes(4, "little")
     with pytest.raises(InvalidFileError, match="expected slots of at most"):
-        decode_pages([PageSlice(claim, 16, slots, 0, slots)], INT64, verify=False)
+        decode_pages([PageSlice(claim, 16, slots, 0, slots)], INT64, checks=checksum.UNCHECKED)
 
 
 @pytest.mark.parametrize("value", [-5, 1, 2**31, 2**40])

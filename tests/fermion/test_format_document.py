@@ -34,6 +34,7 @@ from fermion.values import BINARY, BITS, BinaryValues, Bits, PhysicalKind, Physi
 from fermion.values import number as number_type
 from tests.equality import assert_logically_equal
 from tests.fermion.format_document import TABLES, TEXT, WORKED, Bytes, Table, table_under
+from tests.fermion.identities import one_identity
 from tests.fermion.physical_values import binary_values
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -280,6 +281,7 @@ def test_the_worked_name_index_is_what_is_written_and_read():
 
 
 @functools.cache
+@one_identity()
 def example_file(name: str) -> bytes:
     sink = io.BytesIO()
     if name == "first":
@@ -299,7 +301,7 @@ def example_file(name: str) -> bytes:
 
 def test_worked_bytes_are_in_the_file_they_speak_of():
     blocks = [block for block in WORKED if "file" in block.facts]
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     for block in blocks:
         offset = int(block.facts["offset"])
         stored = example_file(block.facts["file"])

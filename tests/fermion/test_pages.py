@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fermion.checksum import checksum
+from fermion.checksum import PageChecks, checksum
 from fermion.compression import compress, decompress
 from fermion.encodings.selection import plain_size
 from fermion.errors import (
@@ -75,7 +75,7 @@ def one_page(values: Values, physical: PhysicalType, forced: str | None = None) 
     cuts = np.array([0, len(values)])
     chunk = encode_chunk(values, physical, cuts, options=WriteOptions(), forced=forced)
     assert not chunk.has_dictionary
-    return chunk.pages[0]
+    return bytes(chunk.pages[0])
 
 
 def read_page(page: bytes, physical: PhysicalType, slots: int | None) -> Values:
@@ -232,11 +232,12 @@ def test_each_checksum_kind_is_verified_as_itself(kind: str) -> None:
     chunk = encode_chunk(values, INT64, np.array([0, 100]), options=WriteOptions(checksum=kind))
     part = PageSlice(chunk.pages[0], 16, 100, 0, 100)
     for name, other in CHECKSUM_KINDS.items():
+        checks = PageChecks(other)
         if name in (kind, "none"):
-            assert_same(decode_pages([part], INT64, checksum=other), values)
+            assert_same(decode_pages([part], INT64, checks=checks), values)
         else:
             with pytest.raises(ChecksumError):
-                decode_pages([part], INT64, checksum=other)
+                decode_pages([part], INT64, checks=checks)
 
 
 SMALL_PAGES = {

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fermion
+from fermion.checksum import PageChecks
 from fermion.encodings.removed_nulls import NULLS_SHARE_MIN
 from fermion.encodings.selection import plain_size
 from fermion.errors import InvalidFileError, UnsupportedEncodingError
@@ -204,7 +205,7 @@ def resealed(page: bytes, offset: int, value: int, layout: str = "<I") -> bytes:
     """The page with one field changed, and the checksum right."""
     damaged = bytearray(page)
     struct.pack_into(layout, damaged, offset, value)
-    frame = open_page(bytes(damaged), CHECKSUM_KINDS["none"], 2**30)
+    frame = open_page(bytes(damaged), PageChecks(CHECKSUM_KINDS["none"]), 0, 2**30)
     return seal_page(
         [bytes(damaged[HEADER_SIZE:])],
         CHECKSUM_KINDS["crc32c"],
