@@ -30,8 +30,15 @@ from fermion_table import Scan, SchemaMerge, Split, Table
 from spark_ext.errors import UnsupportedBySpark
 from spark_ext.exchange import bare_rows
 from spark_ext.finished_tasks import delete_files
-from spark_ext.reading import ReadTask, column_paths, rows_alone, scan_of, tasks_of
-from spark_ext.source_options import SourceOptions, parse_options
+from spark_ext.reading import (
+    ReadTask,
+    column_paths,
+    open_branch,
+    rows_alone,
+    scan_of,
+    tasks_of,
+)
+from spark_ext.source_options import SourceOptions, Use, parse_options
 from spark_ext.staged_write import FermionStagedWriter, split_staged
 from spark_ext.streaming import FermionStreamReader, FermionStreamWriter
 from spark_ext.types import exchange_schema, spark_schema
@@ -69,7 +76,7 @@ class FermionDataSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         self.options, self._staged = split_staged(options)
-        self._chosen = parse_options(self.options)
+        self._path = parse_options(self.options).path
         self._snapshot_id: int | None = None
 
     @classmethod
@@ -79,23 +86,24 @@ class FermionDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns asked for; from here on the snapshot is fixed."""
-        scan = scan_of(self._chosen)
+        scan = scan_of(self._options_of(Use.READ, Use.STREAM_READ))
         self._snapshot_id = scan.snapshot.id
-        return spark_schema(scan.schema, where=f"table {self._chosen.path}")
+        return spark_schema(scan.schema, where=f"table {self._path}")
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Reads the columns of a schema: this source's, or one that the user gave."""
-        return FermionReader(self._chosen, self._snapshot_id, schema)
+        return FermionReader(self._options_of(Use.READ), self._snapshot_id, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Appends rows of a schema, or puts them in the place of others, perhaps of a table."""
+        options = self._options_of(Use.WRITE)
         if self._staged is not None:
-            return FermionStagedWriter(self._chosen, self._staged, schema)
-        return FermionWriter(self._chosen, schema, overwrite)
+            return FermionStagedWriter(options, self._staged, schema)
+        return FermionWriter(options, schema, overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Reads what commits append."""
-        return FermionStreamReader(self._chosen, schema)
+        return FermionStreamReader(self._options_of(Use.STREAM_READ), schema)
 
     def streamWriter(  # noqa: N802 - Spark's name
         self, schema: StructType, overwrite: bool
@@ -103,9 +111,13 @@ class FermionDataSource(DataSource):
         """Appends micro-batches."""
         if overwrite:
             raise UnsupportedBySpark(
-                f"{self._chosen.path}: output mode complete is not supported; use append"
+                f"{self._path}: output mode complete is not supported; use append"
             )
-        return FermionStreamWriter(self._chosen, schema)
+        return FermionStreamWriter(self._options_of(Use.STREAM_WRITE), schema)
+
+    def _options_of(self, *uses: Use) -> SourceOptions:
+        """The options, if all of them have a meaning in one of these uses."""
+        return parse_options(self.options, *uses)
 
 
 @dataclass(slots=True)
@@ -167,7 +179,7 @@ class FermionWriter(DataSourceArrowWriter):
     Parameters
     ----------
     options
-        The table, the commit's name, and what is overwritten.
+        The table, its branch, the commit's name, and what is overwritten.
     schema
         Of the rows.
     overwrite
@@ -224,4 +236,4 @@ class FermionWriter(DataSourceArrowWriter):
             delete_files(self._table(), paths)
 
     def _table(self) -> Table:
-        return Table.open(self._options.path, storage_options=self._options.storage_options)
+        return open_branch(self._options)

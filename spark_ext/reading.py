@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as st
 
+from fermion.errors import InvalidArgumentError
 from fermion_table import Scan, ScanPlan, Split, SplitReader, Table
 from spark_ext.exchange import convert_batches
 from spark_ext.session import classic
@@ -22,6 +23,8 @@ from spark_ext.types import TIME_SETTING, exchange_schema, spark_schema
 TASK_BYTES = 128 * 1024 * 1024
 """Bytes of files that one task reads, about; opening one counts as `OPEN_COST_BYTES`."""
 OPEN_COST_BYTES = 4 * 1024 * 1024
+MAIN = "main"
+"""The branch that is read and written where no other is named."""
 RANGE_TASK_ROWS = 256 * 1024 * 1024
 """Rows without columns that one task counts: Spark makes those itself."""
 
@@ -132,13 +135,12 @@ def scan_of(options: SourceOptions) -> Scan:
     Raises
     ------
     InvalidArgumentError
-        More than one version is named.
+        More than one version is named, or a branch beside a tag.
     TableNotFound, VersionNotFound, ColumnNotFoundError
     """
-    table = Table.open(
-        options.path, branch=options.branch or "main", storage_options=options.storage_options
-    )
-    return table.scan(
+    if options.tag is not None and options.branch is not None:
+        raise InvalidArgumentError("tag and branch: expected one of them, as a tag has no branch")
+    return open_branch(options).scan(
         columns=options.columns,
         filter=options.filter,
         snapshot_id=options.snapshot_id,
@@ -146,6 +148,29 @@ def scan_of(options: SourceOptions) -> Scan:
         as_of=options.as_of,
         batch_id=options.batch_id,
     )
+
+
+def open_branch(options: SourceOptions) -> Table:
+    """The table that options name, at the newest snapshot of their branch.
+
+    Raises
+    ------
+    TableNotFound, VersionNotFound
+    """
+    branch = MAIN if options.branch is None else options.branch
+    return Table.open(options.path, branch=branch, storage_options=options.storage_options)
+
+
+def open_version(options: SourceOptions) -> Table:
+    """The table at the snapshot that options choose.
+
+    Raises
+    ------
+    InvalidArgumentError, TableNotFound, VersionNotFound
+    """
+    scan = scan_of(replace(options, columns=[], filter=None, batch_id=None))
+    branch = MAIN if options.branch is None else options.branch
+    return Table(scan.store, scan.snapshot, branch=branch)
 
 
 def rows_alone(scan: Scan) -> int | None:

@@ -1,31 +1,74 @@
-"""The options of ``format("fermion")``, parsed and checked."""
+"""The options of ``format("fermion")`` and of a catalog's tables: which use has which."""
 
 from __future__ import annotations
 
 import difflib
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import Enum
 from typing import Any
 
 from fermion.errors import InvalidArgumentError
 
-READ_OPTIONS = ("snapshotId", "tag", "asOf", "branch", "columns", "filter", "batchId")
-WRITE_OPTIONS = (
-    "commitUser",
-    "commitIdentifier",
-    "mergeSchema",
-    "replaceWhere",
-    "partitionOverwriteMode",
-)
-STREAM_OPTIONS = ("startingSnapshotId", "skipRewrites", "maxFilesPerTrigger", "checkpointLocation")
-SHARED_OPTIONS = ("path", "storageOptions")
 
-_KNOWN = {
-    name.lower(): name for name in (*READ_OPTIONS, *WRITE_OPTIONS, *STREAM_OPTIONS, *SHARED_OPTIONS)
+class Use(Enum):
+    """What a caller does with a table: each use has its own options."""
+
+    READ = 'a batch read with format("fermion")'
+    WRITE = 'a batch write with format("fermion")'
+    STREAM_READ = 'a stream read with format("fermion")'
+    STREAM_WRITE = 'a stream write with format("fermion")'
+    CATALOG_READ = "a batch read of a catalog's table"
+    CATALOG_WRITE = "a batch write to a catalog's table"
+    CATALOG_CREATE = "creating or replacing a catalog's table from a query"
+    CATALOG_STREAM_READ = "a stream read of a catalog's table"
+    CATALOG_STREAM_WRITE = "a stream write to a catalog's table"
+
+
+FORMAT_USES = (Use.READ, Use.WRITE, Use.STREAM_READ, Use.STREAM_WRITE)
+READS = (Use.READ, Use.CATALOG_READ)
+WRITES = (Use.WRITE, Use.CATALOG_WRITE)
+STREAM_READS = (Use.STREAM_READ, Use.CATALOG_STREAM_READ)
+STREAM_WRITES = (Use.STREAM_WRITE, Use.CATALOG_STREAM_WRITE)
+
+OPTIONS: dict[str, tuple[Use, ...]] = {
+    "path": FORMAT_USES,
+    "storageOptions": FORMAT_USES,
+    "branch": tuple(use for use in Use if use is not Use.CATALOG_CREATE),
+    "snapshotId": READS,
+    "tag": READS,
+    "asOf": READS,
+    "columns": (Use.READ, Use.STREAM_READ),
+    "filter": READS + STREAM_READS,
+    "batchId": READS + STREAM_READS,
+    "startingSnapshotId": STREAM_READS,
+    "skipRewrites": STREAM_READS,
+    "maxFilesPerTrigger": STREAM_READS,
+    "commitUser": (*WRITES, Use.CATALOG_CREATE, *STREAM_WRITES),
+    "commitIdentifier": (*WRITES, Use.CATALOG_CREATE),
+    "mergeSchema": (Use.WRITE,),
+    "replaceWhere": WRITES,
+    "partitionOverwriteMode": WRITES,
+    "checkpointLocation": STREAM_WRITES,
 }
+"""Every option, and the uses in which it has a meaning: in any other it is an error."""
+
+VERSION_OPTIONS = ("snapshotId", "tag", "asOf", "branch")
+"""Options that choose which snapshot of a table is meant."""
+
+_INSTEAD = {
+    ("snapshotId", Use.STREAM_READ): "startingSnapshotId says where a stream begins",
+    ("snapshotId", Use.CATALOG_STREAM_READ): "startingSnapshotId says where a stream begins",
+    ("commitIdentifier", Use.STREAM_WRITE): "a stream's commits are numbered by its micro-batches",
+    ("columns", Use.CATALOG_READ): "the query names the columns",
+    ("mergeSchema", Use.CATALOG_WRITE): "ALTER TABLE adds columns",
+}
+_KNOWN = {name.lower(): name for name in OPTIONS}
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +79,10 @@ class SourceOptions:
     ----------
     path
         The table: absolute, or a URL.
-    snapshot_id, tag, as_of, branch, batch_id, columns, filter
+    snapshot_id, tag, as_of, batch_id, columns, filter
         As for `fermion_table.Table.scan`; as_of is a time.
+    branch
+        Which history is read or written.
     commit_user, commit_identifier
         As for `spark_ext.append`.
     merge_schema
@@ -71,32 +116,31 @@ class SourceOptions:
     storage_options: dict[str, Any] | None = field(default=None, repr=False)
 
 
-def parse_options(given: Mapping[str, str]) -> SourceOptions:
-    """Check options by name and form.
+def parse_options(given: Mapping[str, str], *uses: Use) -> SourceOptions:
+    """Check options by name, use and form.
 
     Parameters
     ----------
     given
         Texts by name; names are taken in any case, as Spark has them.
+    uses
+        What the options may be for, as far as that is known yet; none: any use of the format.
 
     Raises
     ------
     InvalidArgumentError
-        An option that does not exist (with the nearest that does), or a value of another form.
+        An option that does not exist (with the nearest that does), one that has no meaning in
+        these uses (with those where it has), a value of another form, or a commit's name that is
+        not complete.
     """
-    values = {name.lower(): value for name, value in given.items()}
-    for name in values:
-        if name == "paths":
-            raise InvalidArgumentError("load() takes one table, not a list of paths")
-        if name not in _KNOWN:
-            raise InvalidArgumentError(_unknown(name))
+    values = {name.lower(): value for name, value in known_options(given, *uses).items()}
     if not values.get("path"):
         raise InvalidArgumentError("no path: say which table with load(path) or save(path)")
     columns = values.get("columns")
     as_of = values.get("asof")
-    return SourceOptions(
+    options = SourceOptions(
         path=absolute(values["path"]),
-        snapshot_id=_integer(values, "snapshotId"),
+        snapshot_id=_integer(values, "snapshotId", least=0),
         tag=values.get("tag"),
         as_of=None if as_of is None else parse_time(as_of),
         branch=values.get("branch"),
@@ -108,11 +152,53 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         merge_schema=_boolean(values, "mergeSchema"),
         replace_where=values.get("replacewhere"),
         dynamic=_is_dynamic(values),
-        starting_snapshot_id=_integer(values, "startingSnapshotId"),
+        starting_snapshot_id=_integer(values, "startingSnapshotId", least=0),
         skip_rewrites=_boolean(values, "skipRewrites"),
-        max_files=_integer(values, "maxFilesPerTrigger"),
+        max_files=_integer(values, "maxFilesPerTrigger", least=1),
         storage_options=_json_object(values, "storageOptions"),
     )
+    _check_together(options, uses)
+    return options
+
+
+def known_options(given: Mapping[str, str], *uses: Use) -> dict[str, str]:
+    """The same options under the names of `OPTIONS`; their values are not looked at.
+
+    Raises
+    ------
+    InvalidArgumentError
+        One does not exist, or has no meaning in the uses.
+    """
+    uses = uses or FORMAT_USES
+    found: dict[str, str] = {}
+    for spelled, value in given.items():
+        if spelled.lower() == "paths":
+            raise InvalidArgumentError("load() takes one table, not a list of paths")
+        name = _KNOWN.get(spelled.lower())
+        if name is None:
+            raise InvalidArgumentError(_unknown(spelled.lower(), uses))
+        if not set(uses).intersection(OPTIONS[name]):
+            raise InvalidArgumentError(_misplaced(name, uses))
+        found[name] = value
+    return found
+
+
+def table_options(path: str, storage_options: Mapping[str, Any] | None) -> dict[str, str]:
+    """The options that name a table, as texts.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Storage options that JSON has no place for.
+    """
+    if not storage_options:
+        return {"path": path}
+    try:
+        return {"path": path, "storageOptions": json.dumps(dict(storage_options))}
+    except (TypeError, ValueError):  # never the values in a message
+        raise InvalidArgumentError(
+            f"{path}: storage_options that Spark hands on have to be JSON: texts, numbers, lists"
+        ) from None
 
 
 def absolute(path: str) -> str:
@@ -154,22 +240,55 @@ def parse_time(text: str) -> datetime:
         ) from error
 
 
-def _unknown(name: str) -> str:
+def _check_together(options: SourceOptions, uses: Sequence[Use]) -> None:
+    """Refuse options that contradict each other.
+
+    Raises
+    ------
+    InvalidArgumentError
+    """
+    versions = {"snapshotId": options.snapshot_id, "tag": options.tag, "asOf": options.as_of}
+    chosen = [name for name, value in versions.items() if value is not None]
+    if options.tag is not None and options.branch is not None:
+        chosen.append("branch")
+    if len(chosen) > 1:
+        raise InvalidArgumentError(f"options {' and '.join(chosen)}: expected one of them")
+    if options.replace_where is not None and options.dynamic:
+        raise InvalidArgumentError(
+            "options replaceWhere and partitionOverwriteMode=dynamic: expected one of them"
+        )
+    half = (options.commit_user is None) != (options.commit_identifier is None)
+    if half and uses and set(uses) <= set(WRITES):
+        raise InvalidArgumentError(
+            "options commitUser and commitIdentifier: a batch write needs both or neither, found "
+            f"only {'commitUser' if options.commit_user is not None else 'commitIdentifier'}"
+        )
+
+
+def _unknown(name: str, uses: Sequence[Use]) -> str:
+    known = [each for each, where in OPTIONS.items() if set(where).intersection(uses)]
     near = difflib.get_close_matches(name, _KNOWN, n=1, cutoff=0.4)
-    hint = (
-        f"; did you mean {_KNOWN[near[0]]!r}?" if near else f"; known are {sorted(_KNOWN.values())}"
-    )
-    return f"format fermion has no option {name!r}{hint}"
+    hint = f"; did you mean {_KNOWN[near[0]]!r}?" if near else f"; known are {sorted(known)}"
+    return f"Fermion tables have no option {name!r}{hint}"
 
 
-def _integer(values: Mapping[str, str], name: str) -> int | None:
+def _misplaced(name: str, uses: Sequence[Use]) -> str:
+    where = " and ".join(use.value for use in uses)
+    allowed = "; ".join(use.value for use in OPTIONS[name])
+    instead = next((_INSTEAD[name, use] for use in uses if (name, use) in _INSTEAD), None)
+    hint = f" ({instead})" if instead else ""
+    return f"option {name} has no meaning in {where}{hint}; it is allowed in: {allowed}"
+
+
+def _integer(values: Mapping[str, str], name: str, *, least: int | None = None) -> int | None:
     text = values.get(name.lower())
     if text is None:
         return None
-    try:
-        return int(text)
-    except ValueError as error:
-        raise InvalidArgumentError(f"option {name}={text!r}: expected an integer") from error
+    expected = "an integer" if least is None else f"an integer of {least} or more"
+    number = int(text) if _INTEGER.fullmatch(text) else None
+    if number is None or (least is not None and number < least):
+        raise InvalidArgumentError(f"option {name}={text!r}: expected {expected}")
+    return number
 
 
 def _boolean(values: Mapping[str, str], name: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import and_
 from typing import Any
@@ -23,6 +23,7 @@ from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
 from spark_ext.catalog.predicates import filters_of
 from spark_ext.datasource import FORMAT
 from spark_ext.reading import ReadTask, column_paths, tasks_of
+from spark_ext.source_options import Use, known_options, parse_options, table_options
 from spark_ext.types import exchange_schema
 
 _READ = "connector.read."
@@ -39,7 +40,7 @@ class TableScanBuilder(Callback):
     schema
         Spark's schema of all columns: the JVM's.
     options
-        Of `Table.scan`, from the query: a filter, a batch id.
+        Of the query.
     """
 
     Java = interfaces(
@@ -49,11 +50,12 @@ class TableScanBuilder(Callback):
         _READ + "SupportsPushDownAggregates",
     )
 
-    def __init__(self, jvm: Jvm, table: Table, schema: Any, options: dict[str, Any]) -> None:
+    def __init__(self, jvm: Jvm, table: Table, schema: Any, options: dict[str, str]) -> None:
         super().__init__(jvm)
         self._table = table
         self._schema = schema
         self._options = options
+        self._given = parse_options({**options, "path": table.location})
         self._pushed: list[tuple[Any, Expression]] = []
         self._limit: int | None = None
         self._answered: list[Answer] | None = None
@@ -100,18 +102,23 @@ class TableScanBuilder(Callback):
         if self._answered is not None:
             return AnswerScan(self._jvm, f"{FORMAT} {self._table.location}", self._answered)
         filters = [each for _, each in self._pushed]
-        given = parse_filter(self._options.get("filter"))
+        given = parse_filter(self._given.filter)
         if given is not None:
             filters.append(given)
-        options = {**self._options, "filter": reduce(and_, filters) if filters else None}
         wanted = StructType.fromJson(json.loads(self._schema.json()))
-        scan = self._table.scan(columns=column_paths(wanted), **options)
-        return TableScan(self._jvm, scan, wanted, self._schema, self._limit)
+        scan = self._table.scan(
+            columns=column_paths(wanted),
+            filter=reduce(and_, filters) if filters else None,
+            batch_id=self._given.batch_id,
+        )
+        return TableScan(self._jvm, scan, wanted, self._schema, self._limit, self._options)
 
     def _answers(self, aggregation: Any) -> list[Answer] | None:
         if self._pushed or list(aggregation.groupByExpressions()):
             return None
-        scan = self._table.scan(columns=[], **self._options)
+        known_options(self._options, Use.CATALOG_READ)
+        given = self._given
+        scan = self._table.scan(columns=[], filter=given.filter, batch_id=given.batch_id)
         return answers(scan, list(aggregation.aggregateExpressions()))
 
 
@@ -126,6 +133,8 @@ class TableScan(Callback):
         What Spark gets, in Python and in the JVM.
     limit
         Rows that are enough.
+    options
+        Of the query.
     """
 
     Java = interfaces(
@@ -133,13 +142,20 @@ class TableScan(Callback):
     )
 
     def __init__(
-        self, jvm: Jvm, scan: Scan, wanted: StructType, schema: Any, limit: int | None
+        self,
+        jvm: Jvm,
+        scan: Scan,
+        wanted: StructType,
+        schema: Any,
+        limit: int | None,
+        options: Mapping[str, str],
     ) -> None:
         super().__init__(jvm)
         self._scan = scan
         self._wanted = wanted
         self._schema = schema
         self._limit = limit
+        self._options = options
         self._batch: Any = None
 
     def readSchema(self) -> Any:  # noqa: N802 - Java's name
@@ -163,6 +179,7 @@ class TableScan(Callback):
     def toBatch(self) -> Any:  # noqa: N802 - Java's name
         """Spark's own scan of a Python data source, with our plan in it."""
         if self._batch is None:
+            known_options(self._options, Use.CATALOG_READ)
             jvm = self._jvm
             parts = tasks_of(self._splits, jvm.context.defaultParallelism)
             read = ReadTask(self._scan.reader, exchange_schema(self._wanted))
@@ -178,6 +195,19 @@ class TableScan(Callback):
                 source, FORMAT, self._schema, jvm.text_map({})
             )
         return self._batch
+
+    def toMicroBatchStream(self, checkpoint: str) -> Any:  # noqa: N802 - Java's name
+        """Spark's own stream of a Python data source: ours, which finds the table by its path."""
+        known_options(self._options, Use.CATALOG_STREAM_READ)
+        jvm, store = self._jvm, self._scan.store
+        options = {**self._options, **table_options(store.location, store.storage_options)}
+        source = jvm.type(_PYTHON + "PythonDataSourceV2")()
+        source.setShortName(FORMAT)
+        filters = jvm.array("sources.Filter")
+        made = jvm.type(_PYTHON + "PythonScan")(
+            source, FORMAT, self._schema, jvm.text_map(options), filters
+        )
+        return made.toMicroBatchStream(checkpoint)
 
     def estimateStatistics(self) -> Any:  # noqa: N802 - Java's name
         """Rows and bytes, by which Spark chooses joins."""

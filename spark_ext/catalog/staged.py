@@ -6,22 +6,18 @@ when Spark says so.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from fermion.errors import InvalidArgumentError
 from fermion_table import StagedTable
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
 from spark_ext.catalog.writes import python_write
+from spark_ext.source_options import Use, known_options, table_options
 from spark_ext.staged_write import STAGED_OPTION, StagedDefinition
 from spark_ext.types import spark_schema
 
 _CATALOG = "connector.catalog."
 _WRITE = "connector.write."
-OPTIONS = ("commitUser", "commitIdentifier")
-"""What a statement that creates or replaces a table may say about its commit."""
 
 
 class StagedCatalogTable(Callback):
@@ -158,12 +154,10 @@ class StagedWriteBuilder(Callback):
         InvalidArgumentError
             Options that creating or replacing a table does not have.
         """
-        given = dict(self._info.options().asCaseSensitiveMap())
-        _check_options(list(given))
+        given = known_options(dict(self._info.options().asCaseSensitiveMap()), Use.CATALOG_CREATE)
         store = self._staged.store
-        options = {**given, "path": store.location, STAGED_OPTION: self._definition.to_text()}
-        if store.storage_options:
-            options["storageOptions"] = json.dumps(store.storage_options)
+        named = table_options(store.location, store.storage_options)
+        options = {**given, **named, STAGED_OPTION: self._definition.to_text()}
         return python_write(self._jvm, self._info, options, overwrites=False)
 
     def buildForBatch(self) -> Any:  # noqa: N802 - Java's name
@@ -173,13 +167,3 @@ class StagedWriteBuilder(Callback):
     def buildForStreaming(self) -> Any:  # noqa: N802 - Java's name
         """The older way of `build`."""
         return self.build().toStreaming()
-
-
-def _check_options(names: Sequence[str]) -> None:
-    known = {name.lower() for name in OPTIONS}
-    strange = sorted(name for name in names if name.lower() not in known)
-    if strange:
-        raise InvalidArgumentError(
-            f"creating or replacing a table from a query has no options {strange}; "
-            f"it has {', '.join(OPTIONS)}"
-        )

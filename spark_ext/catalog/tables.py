@@ -11,13 +11,15 @@ from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
 from spark_ext.catalog.predicates import NotTheSame, filter_of
 from spark_ext.catalog.scans import TableScanBuilder
 from spark_ext.catalog.writes import TableWriteBuilder
-from spark_ext.source_options import parse_options
+from spark_ext.source_options import Use, known_options
 from spark_ext.types import TIME_SETTING, spark_schema
 
 _CATALOG = "connector.catalog."
 CAPABILITIES = (
     "BATCH_READ",
     "BATCH_WRITE",
+    "MICRO_BATCH_READ",
+    "STREAMING_WRITE",
     "TRUNCATE",
     "OVERWRITE_BY_FILTER",
     "OVERWRITE_DYNAMIC",
@@ -180,13 +182,19 @@ class CatalogTable(Callback):
 
     def newScanBuilder(self, options: Any) -> Any:  # noqa: N802 - Java's name
         """Begin to plan a read."""
-        given = parse_options({**dict(options.asCaseSensitiveMap()), "path": self._table.location})
-        chosen = {"filter": given.filter, "batch_id": given.batch_id}
-        return TableScanBuilder(self._jvm, self._table, self._schema, chosen)
+        given = known_options(
+            dict(options.asCaseSensitiveMap()), Use.CATALOG_READ, Use.CATALOG_STREAM_READ
+        )
+        return TableScanBuilder(self._jvm, self._table, self._schema, given)
 
     def newWriteBuilder(self, info: Any) -> Any:  # noqa: N802 - Java's name
-        """Begin to plan a write."""
-        return TableWriteBuilder(self._jvm, self._table, info)
+        """Begin to plan a write, to the branch that the options name."""
+        given = known_options(
+            dict(info.options().asCaseSensitiveMap()),
+            Use.CATALOG_WRITE,
+            Use.CATALOG_STREAM_WRITE,
+        )
+        return TableWriteBuilder(self._jvm, self._table, info, given)
 
     def canDeleteWhere(self, predicates: Sequence[Any]) -> bool:  # noqa: N802 - Java's name
         """Whether predicates say exactly which rows go."""

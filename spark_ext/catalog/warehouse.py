@@ -6,6 +6,7 @@ import json
 import logging
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,6 +19,8 @@ from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
 from spark_ext.catalog.changes import alter
 from spark_ext.catalog.staged import StagedCatalogTable
 from spark_ext.catalog.tables import CatalogTable, Schemas
+from spark_ext.reading import open_version
+from spark_ext.source_options import VERSION_OPTIONS, parse_options
 from spark_ext.staged_write import StagedDefinition
 from spark_ext.types import exchange_schema
 
@@ -77,10 +80,15 @@ class Warehouse(Callback):
         return self._jvm.type("java.util.HashSet")()
 
     def tableStateOptionKeys(self) -> Any:  # noqa: N802 - Java's name
-        """Options of a query do not change which table is meant."""
-        return self._jvm.type("java.util.HashSet")()
+        """Options of a query that choose the snapshot: `loadTable` gets them."""
+        found = self._jvm.type("java.util.HashSet")()
+        for name in VERSION_OPTIONS:
+            found.add(name)
+        return found
 
-    changelogStateOptionKeys = tableStateOptionKeys  # noqa: N815 - Java's name
+    def changelogStateOptionKeys(self) -> Any:  # noqa: N802 - Java's name
+        """None: there is no change log."""
+        return self._jvm.type("java.util.HashSet")()
 
     def useNullableQuerySchema(self) -> bool:  # noqa: N802 - Java's name
         """Columns of ``CREATE TABLE AS SELECT`` may be null, whatever the query says."""
@@ -102,13 +110,10 @@ class Warehouse(Callback):
         return self._exists(_parts(identifier))
 
     def loadTable(self, identifier: Any, *how: Any) -> Any:  # noqa: N802 - Java's name
-        """A table, now or at a version or time."""
-        version = _version(how)
+        """A table, now or at a version or time, which options may name too."""
         parts = _parts(identifier)
         try:
-            table = Table.open(
-                self._location(parts), version=version, storage_options=self._storage_options
-            )
+            table = self._open(parts, _version(how), _options(how))
         except TableNotFound as error:
             raise self._jvm.error("catalyst.analysis.NoSuchTableException", identifier) from error
         except VersionNotFound as error:
@@ -373,6 +378,25 @@ class Warehouse(Callback):
         found: tuple[Any, str] = fsspec.core.url_to_fs(location, **(self._storage_options or {}))
         return found
 
+    def _open(self, parts: Sequence[str], version: Any, options: dict[str, str]) -> Table:
+        """A table at the version that SQL names, or at the one that options choose.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Both do.
+        TableNotFound, VersionNotFound
+        """
+        location, storage_options = self._location(parts), self._storage_options
+        if not options:
+            return Table.open(location, version=version, storage_options=storage_options)
+        if version is not None:
+            raise InvalidArgumentError(
+                f"VERSION or TIMESTAMP AS OF with options {sorted(options)}: expected one of them"
+            )
+        chosen = parse_options({**options, "path": location})
+        return open_version(replace(chosen, storage_options=storage_options))
+
     def _table(self, parts: Sequence[str], table: Table) -> CatalogTable:
         return CatalogTable(self._jvm, ".".join([self._name, *parts]), table, self._schemas)
 
@@ -410,6 +434,12 @@ def _version(how: Sequence[Any]) -> Any:
     found = travel.get()
     at_version = found.getClass().getSimpleName() == "AsOfVersion"
     return _version([found.version() if at_version else found.micros()])
+
+
+def _options(how: Sequence[Any]) -> dict[str, str]:
+    """The options of a query that choose a snapshot."""
+    given = how[1] if len(how) > 1 else None
+    return {} if given is None else dict(given.asCaseSensitiveMap())
 
 
 def _layout(transforms: Sequence[Any]) -> tuple[list[str], list[str]]:

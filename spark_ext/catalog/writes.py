@@ -5,13 +5,15 @@ Spark says what is overwritten by predicates; the data source hears of it throug
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fermion.errors import InvalidArgumentError
 from fermion_table import Table
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
 from spark_ext.catalog.predicates import NotTheSame, filter_of
 from spark_ext.datasource import FORMAT
+from spark_ext.source_options import parse_options, table_options
 
 _WRITE = "connector.write."
 _PYTHON = "execution.datasources.v2.python."
@@ -42,9 +44,11 @@ class TableWriteBuilder(Callback):
     Parameters
     ----------
     table
-        The table.
+        The table, at the snapshot that Spark has planned with.
     info
-        Spark's: schema, query id, options of the query.
+        Spark's: schema, query id.
+    options
+        Of the query, under the names of `spark_ext.source_options.OPTIONS`.
     """
 
     Java = interfaces(
@@ -52,10 +56,11 @@ class TableWriteBuilder(Callback):
         _WRITE + "SupportsDynamicOverwrite",
     )
 
-    def __init__(self, jvm: Jvm, table: Table, info: Any) -> None:
+    def __init__(self, jvm: Jvm, table: Table, info: Any, options: Mapping[str, str]) -> None:
         super().__init__(jvm)
         self._table = table
         self._info = info
+        self._given = options
         self._options: dict[str, str] = {}
         self._overwrites = False
 
@@ -77,20 +82,31 @@ class TableWriteBuilder(Callback):
         self._overwrites = True
         chosen = self._filter(predicates)
         if chosen is not None:
+            if "replaceWhere" in self._given:
+                raise InvalidArgumentError(
+                    "option replaceWhere: the statement says by itself which rows it replaces"
+                )
             self._options["replaceWhere"] = chosen
         return self
 
     def overwriteDynamicPartitions(self) -> Any:  # noqa: N802 - Java's name
         """All rows go of the partitions that are written."""
         self._overwrites = True
+        if self._given.get("partitionOverwriteMode", "dynamic").lower() != "dynamic":
+            raise InvalidArgumentError(
+                "option partitionOverwriteMode=static: the statement, or the setting "
+                "spark.sql.sources.partitionOverwriteMode, replaces partitions"
+            )
         if self._table.schema.partition_by:
             self._options["partitionOverwriteMode"] = "dynamic"
         return self
 
     def build(self) -> Any:
         """Spark's own write of a Python data source."""
-        given = dict(self._info.options().asCaseSensitiveMap())
-        options = {**given, **self._options, "path": self._table.location}
+        store = self._table.store
+        named = table_options(store.location, store.storage_options)
+        options = {**self._given, **self._options, **named}
+        parse_options(options)  # what is wrong with them is said before Spark runs anything
         return python_write(self._jvm, self._info, options, overwrites=self._overwrites)
 
     def buildForBatch(self) -> Any:  # noqa: N802 - Java's name

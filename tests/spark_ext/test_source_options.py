@@ -13,9 +13,14 @@ from spark_ext.source_options import parse_columns, parse_options
 
 def test_names_are_taken_in_any_case():
     options = parse_options(
-        {"PATH": "memory://t", "snapshotid": "7", "asOf": "2024-02-29T12:00:00Z", "batchId": "-1"}
+        {
+            "PATH": "memory://t",
+            "asOf": "2024-02-29T12:00:00Z",
+            "batchId": "-1",
+            "MAXFILESPERTRIGGER": "7",
+        }
     )
-    assert (options.path, options.snapshot_id, options.batch_id) == ("memory://t", 7, -1)
+    assert (options.path, options.max_files, options.batch_id) == ("memory://t", 7, -1)
     assert options.as_of == datetime(2024, 2, 29, 12, tzinfo=UTC)
 
 
@@ -27,7 +32,7 @@ def test_local_paths_become_absolute():
     ("given", "said"),
     [
         ({"path": "t", "snapshot_id": "1"}, "did you mean 'snapshotId'"),
-        ({"path": "t", "primaryKey": "a"}, "has no option 'primarykey'"),
+        ({"path": "t", "primaryKey": "a"}, "have no option 'primarykey'"),
         ({"path": "t", "mergeSchema": "1"}, "expected true or false"),
         ({"path": "t", "partitionOverwriteMode": "on"}, "expected static or dynamic"),
         ({"path": "t", "snapshotId": "one"}, "snapshotId='one': expected an integer"),
