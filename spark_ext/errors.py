@@ -3,7 +3,8 @@
 SparkIntegrationError (a fermion.FermionError)
 ├── JavaNotFound            Spark cannot start: there is no Java
 ├── UnsupportedBySpark      a type or a setting that Spark has no place for; also a TypeError
-└── ConversionError         a value that the other side's type cannot hold; also a ValueError
+├── ConversionError         a value that the other side's type cannot hold; also a ValueError
+└── StreamSourceChanged     the table under a stream is not the one that the stream has read
 
 What is wrong with a table or with data is said in `fermion_table.errors`; a call that could
 never succeed raises `fermion.errors.InvalidArgumentError`.
@@ -24,6 +25,10 @@ class JavaNotFound(SparkIntegrationError):
 
 class UnsupportedBySpark(SparkIntegrationError, TypeError):
     """A column's type, or a request, that this version of Spark has no place for."""
+
+
+class StreamSourceChanged(SparkIntegrationError):
+    """A stream cannot go on: its offset is of another table, or of another source."""
 
 
 class ConversionError(SparkIntegrationError, ValueError):
