@@ -12,13 +12,13 @@ from fermion_table import hints, json_codec
 from fermion_table.errors import CommitConflict, CorruptMetadata
 from fermion_table.history import try_load
 from fermion_table.paths import snapshot_path
-from fermion_table.snapshot import Snapshot, SnapshotReference
+from fermion_table.snapshot import Snapshot, SnapshotReference, commit_identity
 from fermion_table.storage import AtomicStore
 
 INDEXES_MAX = 64
 """Tables (and branches) whose index a process keeps."""
 
-Identity = tuple[str, int | str]
+Identity = tuple[str, str]
 
 
 class _Ancestor(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ def committed_before(
     CommitConflict
         It was committed, but its snapshot has expired since.
     """
-    found = _commits(store, base, branch).get((user, identifier))
+    found = _commits(store, base, branch).get(commit_identity(user, identifier))
     if found is None:
         return None
     snapshot = try_load(store, found, branch=branch)
@@ -80,7 +80,8 @@ def _commits(store: AtomicStore, base: Snapshot, branch: str) -> dict[Identity, 
             reference = None
             break
         if ancestor.commit_user is not None and ancestor.commit_identifier is not None:
-            newer[ancestor.commit_user, ancestor.commit_identifier] = reference.id
+            identity = commit_identity(ancestor.commit_user, ancestor.commit_identifier)
+            newer[identity] = reference.id
         reference = ancestor.parent
     if known is None or reference is None:  # what is known is of another history, or nothing
         commits = newer

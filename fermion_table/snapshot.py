@@ -203,6 +203,16 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """This snapshot as a child's parent."""
         return SnapshotReference(self.id, self.hash)
 
+    def is_commit_of(self, user: str, identifier: int | str) -> bool:
+        """Whether it was committed under a user and identifier; see `commit_identity`."""
+        mine = (self.commit_user, self.commit_identifier)
+        return None not in mine and commit_identity(*mine) == commit_identity(user, identifier)
+
+
+def commit_identity(user: str | None, identifier: int | str | None) -> tuple[str, str]:
+    """What makes two commits one: user and identifier as texts, so that 5 and ``"5"`` are one."""
+    return str(user), str(identifier)
+
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
     """A snapshot's stored bytes: JSON, never compressed (a slot has one name).

@@ -259,10 +259,10 @@ def committed_before(
     """
     if (user is None) != (identifier is None):
         raise InvalidArgumentError("commit_user and commit_identifier come together")
-    if user is None:
+    if user is None or identifier is None:
         return None
     for snapshot in reversed(table.snapshots()):
-        if (snapshot.commit_user, snapshot.commit_identifier) == (user, identifier):
+        if snapshot.is_commit_of(user, identifier):
             return snapshot
     return None
 

@@ -113,12 +113,13 @@ def test_a_null_where_the_table_forbids_it_fails_the_job(spark, table_path):
 
 def test_the_same_commit_identifier_is_appended_once(spark, table_path):
     table = Table.create(table_path, SCHEMA)
-    named_commit = {"commit_user": "job", "commit_identifier": "2024-02-29"}
-    first = spark_ext.append(named(spark, 10), table_path, **named_commit)
+    first = spark_ext.append(named(spark, 10), table_path, commit_user="job", commit_identifier=5)
     spark_ext.append(named(spark, 1), table_path)
 
     def again():
-        assert spark_ext.append(named(spark, 10), table_path, **named_commit).id == first.id
+        frame = named(spark, 10)  # 5 and "5" are one identifier
+        again = spark_ext.append(frame, table_path, commit_user="job", commit_identifier="5")
+        assert again.id == first.id
 
     assert tasks_started(spark, again) == 0
     table.refresh()
