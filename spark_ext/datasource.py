@@ -38,6 +38,7 @@ from spark_ext.reading import (
     scan_of,
     tasks_of,
 )
+from spark_ext.session import is_connect
 from spark_ext.source_options import SourceOptions, Use, parse_options
 from spark_ext.staged_write import FermionStagedWriter, split_staged
 from spark_ext.streaming import FermionStreamReader, FermionStreamWriter
@@ -60,9 +61,14 @@ TASKS_MIN = 8
 def register(spark: SparkSession) -> None:
     """Make ``format("fermion")`` known to a session.
 
-    Where this package is installed, Spark finds the format by itself.
+    Where this package is installed, Spark finds the format by itself, except for writes from
+    another thread than the one that made the session: Spark 4.3 looks for formats written in Python
+    in the thread's active session, which other threads lack (DATA_SOURCE_NOT_FOUND). Call this in
+    the thread, and its writes find the format.
     """
     spark.dataSource.register(FermionDataSource)
+    if not is_connect(spark):
+        spark.createDataFrame([], "none int")  # makes the session the active one of this thread
 
 
 class FermionDataSource(DataSource):

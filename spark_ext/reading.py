@@ -88,7 +88,7 @@ def read_table(
     classic(spark, "read_table")
     scan = scan_of(
         SourceOptions(
-            path=absolute(os.fspath(path)),
+            path=absolute(path),
             snapshot_id=snapshot_id,
             tag=tag,
             as_of=as_of,

@@ -13,8 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pat
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from fermion.errors import InvalidArgumentError
 from spark_ext.errors import JavaNotFound, UnsupportedBySpark
 
 BATCH_ROWS_SETTING = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -114,19 +115,45 @@ def classic(spark: SparkSession, what: str) -> SparkSession:
 
     Raises
     ------
+    InvalidArgumentError
+        No session, or one that was stopped.
     UnsupportedBySpark
         The session is a Spark Connect client.
     """
-    if "connect" in type(spark).__module__.split("."):
+    if not hasattr(spark, "sparkContext") and not is_connect(spark):
+        raise InvalidArgumentError(f"{what}: spark: expected a SparkSession, found {spark!r:.80}")
+    if is_connect(spark):
         raise UnsupportedBySpark(
             f"{what} needs a classic Spark session, this one is a Spark Connect client; "
             'read and write with format("fermion") there'
         )
     context = spark.sparkContext
+    if context._jsc is None:  # type: ignore[attr-defined]
+        raise InvalidArgumentError(f"{what}: spark: the session was stopped; start another")
     unset = WORKER_INTERPRETER not in os.environ and context.pythonExec == _DEFAULT_INTERPRETER
     if unset and (context.master or "").startswith("local"):
         context.pythonExec = sys.executable
     return spark
+
+
+def classic_frame(df: DataFrame, what: str) -> SparkSession:
+    """The session of a data frame, checked and prepared as `classic` does.
+
+    Raises
+    ------
+    InvalidArgumentError, UnsupportedBySpark
+    """
+    if not isinstance(df, DataFrame):
+        raise InvalidArgumentError(
+            f"{what}: df: expected a Spark DataFrame, found {type(df).__module__}."
+            f"{type(df).__qualname__}; spark.createDataFrame makes one"
+        )
+    return classic(df.sparkSession, what)
+
+
+def is_connect(spark: object) -> bool:
+    """Whether a session is a Spark Connect client."""
+    return "connect" in type(spark).__module__.split(".")
 
 
 @contextmanager

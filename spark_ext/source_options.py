@@ -201,8 +201,17 @@ def table_options(path: str, storage_options: Mapping[str, Any] | None) -> dict[
         ) from None
 
 
-def absolute(path: str) -> str:
-    """A path that means the same in every process: URLs stay, local paths become absolute."""
+def absolute(path: str | os.PathLike[str], what: str = "path") -> str:
+    """A path that means the same in every process: URLs stay, local paths become absolute.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Not a path.
+    """
+    path = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(path, str) or not path:
+        raise InvalidArgumentError(f"{what}: expected a path or a URL, found {path!r:.80}")
     return path if "://" in path or "::" in path else os.path.abspath(path)
 
 

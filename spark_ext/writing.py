@@ -29,7 +29,7 @@ from fermion_table import (
 )
 from spark_ext.clustering import arranged, clustered
 from spark_ext.finished_tasks import finished_messages
-from spark_ext.session import batch_settings, classic, settings
+from spark_ext.session import batch_settings, classic_frame, settings
 from spark_ext.types import arriving_schema, exchange_schema
 from spark_ext.write_task import MESSAGE_SCHEMA, WriteTask
 
@@ -101,7 +101,7 @@ def append(
     CommitConflict, CommitStateUnknown
         As `fermion_table.Table.commit`.
     """
-    classic(df.sparkSession, "append")
+    classic_frame(df, "append")
     _check_mode(schema_mode)
     table = Table.open(path, storage_options=storage_options)
     earlier = committed_before(table, commit_user, commit_identifier)
@@ -162,7 +162,7 @@ def overwrite(
     CommitConflict, CommitStateUnknown
         As for `append`.
     """
-    classic(df.sparkSession, "overwrite")
+    classic_frame(df, "overwrite")
     _check_mode(schema_mode)
     table = Table.open(path, storage_options=storage_options)
     earlier = committed_before(table, commit_user, commit_identifier)
@@ -224,7 +224,7 @@ def write(
     CommitConflict, CommitStateUnknown
         As for `append`; a new table stays, without rows.
     """
-    classic(df.sparkSession, "write")
+    classic_frame(df, "write")
     if mode not in ("error", "errorifexists", "ignore", "append", "overwrite"):
         raise InvalidArgumentError(
             f"mode={mode!r}: expected 'error', 'ignore', 'append' or 'overwrite'"

@@ -2,7 +2,7 @@
 
 Spark asks a catalog through Java interfaces. Py4J lets Python objects answer: it calls the method
 of the same name, default methods of the interface included, so that a class here has to answer
-everything that Spark may ask. Errors go back as Java exceptions with our words.
+everything that Spark may ask. Errors of any kind go back as Java exceptions with type and words.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from fermion.errors import FermionError
 from spark_ext.errors import UnsupportedBySpark
 
 _SQL = "org.apache.spark.sql."
@@ -74,13 +73,17 @@ class Jvm:
         """Options, as Spark hands them over."""
         return self.type("util.CaseInsensitiveStringMap")(values)
 
-    def error(self, name: str, *arguments: Any) -> Py4JJavaError:
+    def error(self, name: str, *arguments: Any) -> JavaAnswer:
         """A Java exception to be raised."""
-        return Py4JJavaError(name, self.type(name)(*arguments))
+        return JavaAnswer(name, self.type(name)(*arguments))
 
-    def refusal(self, message: str) -> Py4JJavaError:
+    def refusal(self, message: str) -> JavaAnswer:
         """What Spark shows as `pyspark.errors.IllegalArgumentException`."""
         return self.error("java.lang.IllegalArgumentException", message)
+
+
+class JavaAnswer(Py4JJavaError):
+    """A Java exception that we have made: Spark gets it as it is."""
 
 
 def interfaces(*names: str) -> type:
@@ -123,7 +126,11 @@ def _answering(method: Callable[..., Any]) -> Callable[..., Any]:
     def answer(self: Callback, *arguments: Any) -> Any:
         try:
             return method(self, *arguments)
-        except FermionError as error:
+        except JavaAnswer:
+            raise
+        except Py4JJavaError as error:  # of a call to Spark: passed on, it would lose its words
+            raise self._jvm.refusal(f"Spark: {error.java_exception.toString()}") from error
+        except Exception as error:
             raise self._jvm.refusal(f"{type(error).__name__}: {error}") from error
 
     return answer

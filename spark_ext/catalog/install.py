@@ -13,6 +13,7 @@ from py4j.java_gateway import JavaObject
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
+from fermion.errors import InvalidArgumentError
 from fermion_table import Table
 from spark_ext.catalog.callbacks import Jvm
 from spark_ext.catalog.warehouse import Warehouse
@@ -55,6 +56,8 @@ def install_catalog(
 
     Raises
     ------
+    InvalidArgumentError
+        A session that was stopped, or no name or path.
     UnsupportedBySpark
         A Spark Connect client, another series of Spark, or the trial query failed.
     """
@@ -64,6 +67,9 @@ def install_catalog(
             f"install_catalog is made for Spark {SPARK_SERIES}x, this is {pyspark.__version__}; "
             + OTHER_DOORS
         )
+    if not isinstance(name, str) or not name:
+        raise InvalidArgumentError(f"install_catalog: name: expected text, found {name!r:.80}")
+    root = absolute(warehouse, "install_catalog: warehouse")
     register(spark)
     jvm = Jvm(spark)
     gateway: Any = spark.sparkContext._gateway
@@ -77,7 +83,7 @@ def install_catalog(
             f"install_catalog does not work with this Spark ({pyspark.__version__}): {error}; "
             + OTHER_DOORS
         ) from error
-    _put(spark, name, Warehouse(jvm, name, absolute(os.fspath(warehouse)), storage_options))
+    _put(spark, name, Warehouse(jvm, name, root, storage_options))
 
 
 def _listen(gateway: Any) -> None:

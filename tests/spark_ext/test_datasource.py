@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import threading
 import time
 
 import pyarrow as pa
@@ -146,6 +147,28 @@ def test_writing_appends_once(spark, tmp_path):
         3,
     )
     assert len(list((tmp_path / "t" / "data").glob("*"))) == 3
+
+
+def test_another_thread_writes_once_it_has_registered_the_format(spark, tmp_path):
+    """Spark looks for the format in the thread's active session, and new threads have none."""
+    table = Table.create(tmp_path / "t", SCHEMA)
+    frame = spark.range(3)
+    said = []
+
+    def write() -> None:
+        for prepare in (lambda: None, lambda: spark_ext.register(spark)):
+            prepare()
+            try:
+                frame.write.format("fermion").mode("append").save(str(tmp_path / "t"))
+            except Exception as error:  # noqa: BLE001 - py4j's own
+                said.append(str(error))
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    thread.join()
+    assert len(said) == 1
+    assert "DATA_SOURCE_NOT_FOUND" in said[0]
+    assert table.refresh().totals.rows == 3
 
 
 def test_a_failed_write_leaves_nothing_visible(spark, tmp_path):
