@@ -54,6 +54,7 @@ OPTIONS: dict[str, tuple[Use, ...]] = {
     "replaceWhere": WRITES,
     "partitionOverwriteMode": WRITES,
     "checkpointLocation": STREAM_WRITES,
+    "queryName": STREAM_WRITES,  # Spark hands on what its own queryName() was told
 }
 """Every option, and the uses in which it has a meaning: in any other it is an error."""
 

@@ -103,7 +103,9 @@ def test_tables_of_a_catalog_are_read_and_written_as_streams(spark, path, tmp_pa
 
     def copy(**options: object) -> None:
         stream = spark.readStream.options(**options).table("optional.t_from")
-        writer = stream.writeStream.trigger(availableNow=True).option("branch", "copy")
+        writer = (
+            stream.writeStream.trigger(availableNow=True).queryName("q").option("branch", "copy")
+        )
         writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
         assert writer.toTable("optional.t_to").awaitTermination(120)
 
