@@ -17,7 +17,8 @@ import msgspec
 
 from fermion_table import hints
 from fermion_table.commit_index import committed_before
-from fermion_table.commit_request import CommitRequest, NewSchema
+from fermion_table.commit_request import CommitRequest, NewSchema, WrittenFiles
+from fermion_table.committed_files import refuse_committed
 from fermion_table.conflict import Fail, Ok, Redo, Verdict, conflict
 from fermion_table.errors import CommitConflict, CommitStateUnknown, TableExists, UnreadableMetadata
 from fermion_table.history import latest, table_exists
@@ -125,6 +126,8 @@ def commit(
     CommitConflict
         Another commit came first and this one can't follow it; nothing was published, the
         metadata is deleted, the data files are the caller's.
+    InvalidArgumentError
+        A file is named twice, or another commit has added it before; nothing was published.
     CommitStateUnknown
         The reply was lost, and whether the commit was published can't be told; nothing was
         deleted.
@@ -160,6 +163,7 @@ class _Commit:
         self.may_be_published = False
         self.losses = 0
         self.began = request.began
+        self.written: WrittenFiles | None = None
 
     def run(self) -> Snapshot:
         """Try until published, proven impossible, or unknown."""
@@ -244,6 +248,7 @@ class _Commit:
     def _attempt(self, base: Snapshot, began: float) -> Snapshot | None:
         """Try for the slot after `base`; None if another commit took it."""
         check_writable(base, snapshot_path(base.id, self.branch))
+        self._refuse_committed(base)
         self._follow(base)
         changes = self._changes(base)
         snapshot = next_snapshot(
@@ -260,6 +265,12 @@ class _Commit:
         stored = self._publish(snapshot, began)
         self.may_be_published = False
         return stored
+
+    def _refuse_committed(self, base: Snapshot) -> None:
+        """Refuse a writer's files that a commit up to `base` has added before."""
+        written = self.written or self.request.written
+        if written is not None:
+            self.written = refuse_committed(self.store, base, written, self.branch)
 
     def _publish(self, snapshot: Snapshot, began: float) -> Snapshot | None:
         try:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+import msgspec
 
 from fermion.errors import InvalidArgumentError
 from fermion_table.conflict import Mine, Partitions
 from fermion_table.manifest import Entry
+from fermion_table.paths import MAIN
 from fermion_table.snapshot import Kind, SchemaReference, Snapshot
 
 RemovedFile = Entry | str
@@ -28,6 +32,56 @@ class FileGroup:
 
     added: tuple[Entry, ...]
     removed: tuple[RemovedFile, ...]
+
+
+class WrittenFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """Files that writers made and hand over in messages: each can be committed once.
+
+    Attributes
+    ----------
+    files
+        Their paths.
+    since, branch
+        A snapshot of a branch that was there before any of them was made; None: not known.
+    """
+
+    files: frozenset[str]
+    since: int | None = None
+    branch: str = MAIN
+
+    def and_also(self, other: WrittenFiles | None) -> WrittenFiles:
+        """These and others.
+
+        Raises
+        ------
+        InvalidArgumentError
+            A file is in both.
+        """
+        if other is None:
+            return self
+        check_names_once([*self.files, *other.files])
+        both = None not in (self.since, other.since) and self.branch == other.branch
+        return WrittenFiles(
+            files=self.files | other.files,
+            since=min(self.since or 0, other.since or 0) if both else None,
+            branch=self.branch,
+        )
+
+
+def check_names_once(files: Sequence[str]) -> None:
+    """Refuse a file that is named twice.
+
+    Raises
+    ------
+    InvalidArgumentError
+    """
+    if len(set(files)) < len(files):
+        counted = Counter(files)
+        twice = next(file for file in files if counted[file] > 1)
+        raise InvalidArgumentError(
+            f"{twice} is named {counted[twice]} times: the messages of a writer can be committed "
+            "only once"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +118,9 @@ class CommitRequest:
         Features that the table needs from this commit on.
     began
         When, by ``time.monotonic``, the operation was called.
+    written
+        Those of the files added that somebody else may have committed already; None: nobody but
+        this call knows of any.
     """
 
     kind: Kind
@@ -84,8 +141,11 @@ class CommitRequest:
     reader_features: Sequence[str] = ()
     writer_features: Sequence[str] = ()
     began: float = field(default_factory=time.monotonic)
+    written: WrittenFiles | None = None
 
     def __post_init__(self) -> None:
+        added = [*self.added, *(entry for group in self.groups for entry in group.added)]
+        check_names_once([entry.file for entry in added])
         if self.groups and (self.added or self.removed or self.kind != "compact"):
             raise InvalidArgumentError("groups belong to a compaction, without added and removed")
         if self.kind == "append" and self.removed:

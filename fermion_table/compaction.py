@@ -256,7 +256,7 @@ def _reader(
 def compact_group(task: CompactionTask) -> CompactionMessage:
     """Rewrite a group; nothing is visible before the message is committed."""
     entries = task.group.entries
-    with DataWriter(task.store, task.schema, settings=task.settings) as writer:
+    with DataWriter(task.store, task.schema, settings=task.settings, base_id=0) as writer:
         batches = _rows(task)
         if entries[0].batch is not None:
             for split in splits_of(entries, task.store.locate):

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from fermion_table.commit import commit
-from fermion_table.commit_request import CommitRequest
+from fermion_table.commit_request import CommitRequest, WrittenFiles
+from fermion_table.committed_files import delete_unpublished
 from fermion_table.compaction import (
     CompactionMessage,
     CompactionResult,
@@ -98,21 +99,32 @@ def commit_groups(
     Returns
     -------
     The snapshot; None if every group was left out.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A message was committed before, or is there twice; nothing was published.
     """
     listed = list(messages)
     if not listed:
         return None
+    written = WrittenFiles(
+        files=frozenset(entry.file for message in listed for entry in message.added),
+        since=base.id,
+        branch=branch,
+    )
     request = CommitRequest(
         kind="compact",
         groups=[message.file_group() for message in listed],
         base=base,
+        written=written,
         message=f"compact {sum(len(message.removed) for message in listed)} files",
     )
     try:
         snapshot = commit(store, request, branch=branch)
     except CommitConflict:
-        for message in listed:
-            delete_files(store, message.added)
+        new = [entry for message in listed for entry in message.added]
+        delete_unpublished(store, new, written, branch)
         result.groups_dropped += len(listed)
         return None
     replaced = {entry.file for entry in removed_entries(store, snapshot)}

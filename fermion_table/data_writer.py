@@ -20,12 +20,13 @@ import pyarrow as pa
 import fermion
 from fermion.arrow_input import record_batch_reader
 from fermion.errors import InvalidArgumentError
+from fermion_table import hints
 from fermion_table.conversion import Conversion, convert_batch, find_null, plan_writing
 from fermion_table.entries import EntryMaker
 from fermion_table.errors import SchemaMismatch
 from fermion_table.manifest import Entry, Source
 from fermion_table.partition import UNPARTITIONED, Partition, partition_columns, split_batch
-from fermion_table.paths import data_path, unique_name
+from fermion_table.paths import MAIN, data_path, unique_name
 from fermion_table.properties import parse_properties
 from fermion_table.schema import TableSchema
 from fermion_table.sorting import RowOrder
@@ -49,11 +50,16 @@ class WriterMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         The schema they were written with.
     table_uuid
         The table they belong to.
+    base_id, branch
+        A snapshot of a branch that was there before the writer began: no commit up to it can have
+        added the files. None: not known.
     """
 
     entries: tuple[Entry, ...] = ()
     schema_id: int = 0
     table_uuid: str = ""
+    base_id: int | None = None
+    branch: str = MAIN
 
     @property
     def rows(self) -> int:
@@ -123,6 +129,8 @@ class DataWriter:
         How.
     table_uuid
         Goes into the message.
+    base_id, branch
+        The snapshot that the files are written for; None: the latest one is looked up.
     """
 
     def __init__(
@@ -132,8 +140,12 @@ class DataWriter:
         *,
         settings: WriteSettings | None = None,
         table_uuid: str = "",
+        base_id: int | None = None,
+        branch: str = MAIN,
     ) -> None:
         self.schema = schema
+        self._base_id = hints.read_latest(store, branch) if base_id is None else base_id
+        self._branch = branch
         self._store = store
         self._settings = settings or WriteSettings()
         self._table_uuid = table_uuid
@@ -223,6 +235,8 @@ class DataWriter:
                 entries=tuple(self._progress.entries),
                 schema_id=self.schema.id,
                 table_uuid=self._table_uuid,
+                base_id=self._base_id,
+                branch=self._branch,
             )
         ]
 

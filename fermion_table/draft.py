@@ -204,7 +204,11 @@ class Draft:
         """Writes new files under the draft's schema."""
         settings = WriteSettings(source=source)  # type: ignore[arg-type]
         return DataWriter(
-            self.store, self.schema, settings=settings, table_uuid=self.base.table_uuid
+            self.store,
+            self.schema,
+            settings=settings,
+            table_uuid=self.base.table_uuid,
+            base_id=self.base.id,
         )
 
     def reader(self, entries: Sequence[Entry]) -> SplitReader:

@@ -14,9 +14,10 @@ import pyarrow as pa
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_identifier, check_optional_text, check_text_map
 from fermion_table.commit import commit
-from fermion_table.commit_request import CommitRequest, NewSchema
+from fermion_table.commit_index import committed_before
+from fermion_table.commit_request import CommitRequest, NewSchema, WrittenFiles
+from fermion_table.committed_files import delete_unpublished
 from fermion_table.conflict import Redo
-from fermion_table.data_writer import delete_files
 from fermion_table.errors import CommitConflict, UnreadableMetadata
 from fermion_table.history import latest
 from fermion_table.manifest import Entry, field_id_runs
@@ -123,6 +124,7 @@ class Publisher:
         words: CommitWords,
         *,
         seen_at: float | None = None,
+        handed_over: WrittenFiles | None = None,
     ) -> Snapshot:
         """Publish new files.
 
@@ -136,9 +138,13 @@ class Publisher:
             The files; deleted if they are proven not to be published.
         seen_at
             When, by ``time.monotonic``, `known` was the newest, if that is known.
+        handed_over
+            Those of the files that came in messages.
 
         Raises
         ------
+        InvalidArgumentError
+            A file was committed before.
         CommitConflict
             The files do not fit the table's schema any more.
         """
@@ -151,15 +157,25 @@ class Publisher:
         base = known
         why = reason(base.schema) if base.schema.id != written.id else None
         if why is not None:
-            delete_files(self.store, entries)
+            request = replace(_request("append", words), written=handed_over)
+            earlier = self._earlier(base, request)
+            if earlier is not None:
+                return earlier
+            self._delete(request, entries)
             raise CommitConflict(
                 f"{self.store.location}: append can't follow snapshot {base.id}: {why}",
                 mine="append",
                 theirs=f"schema {base.schema.id}",
             )
-        request = _request("append", words)
         return self.publish(
-            replace(request, base=base, base_seen_at=seen_at, accepts_schema=reason, added=entries),
+            replace(
+                _request("append", words),
+                base=base,
+                base_seen_at=seen_at,
+                accepts_schema=reason,
+                added=entries,
+                written=handed_over,
+            ),
             entries,
         )
 
@@ -170,13 +186,17 @@ class Publisher:
         return SchemaMerge(base, schema or current, data)
 
     def append_merging(
-        self, merge: SchemaMerge, entries: Sequence[Entry], words: CommitWords
+        self,
+        merge: SchemaMerge,
+        entries: Sequence[Entry],
+        words: CommitWords,
+        handed_over: WrittenFiles | None = None,
     ) -> Snapshot:
         """Publish new files together with the columns that they add to the schema."""
         base, written = merge.base, merge.schema
         known = load_table_schema(self.store, base.schema)
         if written.id == known.id:
-            return self.append(base, written, entries, words)
+            return self.append(base, written, entries, words, handed_over=handed_over)
         changes = merge_columns(known, merge.data)
 
         def redo(newer: Snapshot, verdict: Redo) -> CommitRequest:
@@ -187,7 +207,11 @@ class Publisher:
 
         def made(on: Snapshot, schema: TableSchema | None, added: Sequence[Entry]) -> CommitRequest:
             return replace(
-                _request("append", words), base=on, schema=stored_schema(schema), added=added
+                _request("append", words),
+                base=on,
+                schema=stored_schema(schema),
+                added=added,
+                written=handed_over,
             )
 
         return self.publish(made(base, written, entries), entries, redo)
@@ -248,14 +272,25 @@ class Publisher:
         try:
             snapshot = commit(self.store, request, branch=self.branch, redo=redo)
         except (CommitConflict, UnreadableMetadata):  # proven: nothing was published
-            delete_files(self.store, entries)
+            self._delete(request, entries)
             raise
         if request.is_identified and entries:
             mine = {entry.file for entry in entries}
             with contextlib.suppress(OSError):  # published is published; at worst orphans stay
                 if mine.isdisjoint(each.file for each in added_entries(self.store, snapshot)):
-                    delete_files(self.store, entries)  # an earlier try of the same commit is there
+                    self._delete(request, entries)  # an earlier try of the same commit is there
         return snapshot
+
+    def _delete(self, request: CommitRequest, entries: Sequence[Entry]) -> None:
+        """Delete files that this commit has not published, but for those that others have."""
+        delete_unpublished(self.store, entries, request.written, self.branch)
+
+    def _earlier(self, base: Snapshot, request: CommitRequest) -> Snapshot | None:
+        """The snapshot of an earlier try of the same commit."""
+        user, identifier = request.commit_user, request.commit_identifier
+        if user is None or identifier is None:
+            return None
+        return committed_before(self.store, base, user, identifier, branch=self.branch)
 
 
 def is_fresh(seen_at: float | None) -> bool:

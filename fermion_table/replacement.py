@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from fermion_table.argument_checks import check_text_map, described
 from fermion_table.arrow_schema import PartitionBy, schema_from_arrow
-from fermion_table.commit_request import CommitRequest
+from fermion_table.commit_request import CommitRequest, WrittenFiles
+from fermion_table.committed_files import delete_unpublished
 from fermion_table.conflict import Redo
-from fermion_table.data_writer import delete_files
 from fermion_table.manifest import Entry
 from fermion_table.manifest_store import live_entries
 from fermion_table.properties import parse_properties
@@ -77,11 +77,14 @@ class NewRows:
         What they were written with.
     entries
         The files; stored already.
+    written
+        Those that came in messages.
     """
 
     base: Snapshot
     schema: TableSchema
     entries: Sequence[Entry]
+    written: WrittenFiles | None = None
 
 
 def replacing_schema(
@@ -150,6 +153,7 @@ def replace_table(
             commit_user=said.commit_user,
             commit_identifier=said.commit_identifier,
             began=said.began,
+            written=None if rows is None else rows.written,
         )
 
     def redo(base: Snapshot, verdict: Redo) -> CommitRequest:
@@ -158,6 +162,7 @@ def replace_table(
     try:
         first = request_on(publisher.latest(known))
     except Exception:  # nothing was tried yet
-        delete_files(publisher.store, entries)
+        written = None if rows is None else rows.written
+        delete_unpublished(publisher.store, entries, written, publisher.branch)
         raise
     return publisher.publish(first, entries, redo)

@@ -13,11 +13,13 @@ from typing import Any, Literal
 
 from fermion.errors import InvalidArgumentError
 from fermion_table.arrow_schema import PartitionBy
-from fermion_table.data_writer import DataWriter, WriterMessage, WriteSettings, delete_files
+from fermion_table.committed_files import delete_unpublished, written_files
+from fermion_table.data_writer import DataWriter, WriterMessage, WriteSettings
 from fermion_table.errors import CommitStateUnknown, TableExists, TableNotFound
 from fermion_table.history import latest, table_exists
 from fermion_table.location import open_store, refuse_nested
 from fermion_table.manifest import Entry
+from fermion_table.paths import MAIN
 from fermion_table.publishing import CommitWords, Publisher
 from fermion_table.removal import drop_table, remove_empty_folders
 from fermion_table.replacement import NewRows, TableDefinition, replace_table, replacing_schema
@@ -109,7 +111,10 @@ class StagedTable:
     def writer(self, *, settings: WriteSettings | None = None) -> DataWriter:
         """A writer of data files: its messages are given to `commit`."""
         uuid = "" if self.base is None else self.base.table_uuid
-        return DataWriter(self.store, self.schema, settings=settings, table_uuid=uuid)
+        base_id = None if self.base is None else self.base.id
+        return DataWriter(
+            self.store, self.schema, settings=settings, table_uuid=uuid, base_id=base_id
+        )
 
     def commit(
         self,
@@ -156,7 +161,7 @@ class StagedTable:
         )
         if self.base is None:
             return self._create(written, entries, words)
-        rows = NewRows(self.base, self.schema, entries)
+        rows = NewRows(self.base, self.schema, entries, written_files(written))
         publisher = Publisher(self.store)
         return replace_table(publisher, self.base, self.definition, words=words, rows=rows)
 
@@ -165,7 +170,7 @@ class StagedTable:
 
         Not after `commit`, which deletes what it did not publish.
         """
-        delete_files(self.store, (entry for each in messages for entry in each.entries))
+        self._delete(list(messages))
         if self.base is None and not table_exists(self.store):
             remove_empty_folders(self.store)
 
@@ -187,7 +192,7 @@ class StagedTable:
         except CommitStateUnknown:
             raise
         except Exception:
-            delete_files(self.store, entries)
+            self._delete(messages)
             raise
         if not entries:
             return table.snapshot
@@ -204,6 +209,11 @@ class StagedTable:
         except Exception:
             self._take_back(table.snapshot)
             raise
+
+    def _delete(self, messages: Sequence[WriterMessage]) -> None:
+        """Delete what writers made, but for what has been committed."""
+        entries = [entry for each in messages for entry in each.entries]
+        delete_unpublished(self.store, entries, written_files(messages), MAIN)
 
     def _take_back(self, created: Snapshot) -> None:
         """Remove a table that was created a moment ago, unless somebody has used it since."""

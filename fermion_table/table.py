@@ -15,7 +15,8 @@ from fermion_table import history, schema_update
 from fermion_table.argument_checks import check_optional_text
 from fermion_table.arrow_schema import PartitionBy
 from fermion_table.commit import create_table
-from fermion_table.commit_request import NewSchema
+from fermion_table.commit_request import NewSchema, WrittenFiles
+from fermion_table.committed_files import written_files
 from fermion_table.data_writer import DataWriter, WriterMessage, WriteSettings
 from fermion_table.errors import TableExists
 from fermion_table.location import open_store, refuse_nested
@@ -213,7 +214,7 @@ class Table(TableCompaction):
     def _append_merging(self, data: Any, words: CommitWords) -> Snapshot:
         reader = record_batch_reader(data)
         merge = self.plan_merge(reader.schema)
-        with DataWriter(self._store, merge.schema) as writer:
+        with DataWriter(self._store, merge.schema, base_id=merge.base.id) as writer:
             writer.write(reader)
             messages = writer.prepare_commit()
         return self._move_to(self._publisher.append_merging(merge, _entries_of(messages), words))
@@ -252,7 +253,14 @@ class Table(TableCompaction):
     def writer(self, *, settings: WriteSettings | None = None) -> DataWriter:
         """A writer of data files, for engines: its messages are given to `commit`."""
         uuid = self._snapshot.table_uuid
-        return DataWriter(self._store, self.schema, settings=settings, table_uuid=uuid)
+        return DataWriter(
+            self._store,
+            self.schema,
+            settings=settings,
+            table_uuid=uuid,
+            base_id=self._snapshot.id,
+            branch=self._branch,
+        )
 
     def commit(
         self,
@@ -273,6 +281,8 @@ class Table(TableCompaction):
 
         Raises
         ------
+        InvalidArgumentError
+            A message is there twice, or was committed before; nothing was published.
         CommitConflict, CommitStateUnknown
         """
         words = CommitWords(
@@ -281,11 +291,19 @@ class Table(TableCompaction):
             commit_user=commit_user,
             commit_identifier=commit_identifier,
         )
+        listed = list(messages)
+        handed_over = written_files(listed)
         if merge is None:
-            return self._commit_entries(list(messages), words)
-        return self._move_to(self._publisher.append_merging(merge, _entries_of(messages), words))
+            return self._commit_entries(listed, words, handed_over)
+        entries = _entries_of(listed)
+        return self._move_to(self._publisher.append_merging(merge, entries, words, handed_over))
 
-    def _commit_entries(self, messages: Sequence[WriterMessage], words: CommitWords) -> Snapshot:
+    def _commit_entries(
+        self,
+        messages: Sequence[WriterMessage],
+        words: CommitWords,
+        handed_over: WrittenFiles | None = None,
+    ) -> Snapshot:
         versions = {each.schema_id for each in messages} or {self.schema.id}
         if len(versions) > 1:
             raise InvalidArgumentError(f"messages of schemas {sorted(versions)}: expected one")
@@ -299,7 +317,12 @@ class Table(TableCompaction):
         entries = _entries_of(messages)
         began = time.monotonic()
         published = self._publisher.append(
-            self._snapshot, written, entries, words, seen_at=self._seen_at
+            self._snapshot,
+            written,
+            entries,
+            words,
+            seen_at=self._seen_at,
+            handed_over=handed_over,
         )
         # A commit with an identity may have been published long ago.
         return self._move_to(published, seen_at=began if words.commit_user is None else None)

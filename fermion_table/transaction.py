@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
+import msgspec
+
 from fermion.errors import InvalidArgumentError
 from fermion_table.assignments import Assignment
 from fermion_table.commit import commit
-from fermion_table.commit_request import CommitRequest
+from fermion_table.commit_request import CommitRequest, WrittenFiles
+from fermion_table.committed_files import unpublished, written_files
 from fermion_table.conflict import Partitions, Redo
 from fermion_table.data_writer import DataWriter, WriterMessage
 from fermion_table.draft import Draft, FindingCache
@@ -70,6 +73,7 @@ class Transaction:
         self._changes: list[RowChange] = []
         self._cache = FindingCache()
         self._written: set[str] = set()
+        self._handed_over: WrittenFiles | None = None
         self._draft = self._draft_of(base)
         self._is_over = False
         self._gave_up = False
@@ -182,7 +186,8 @@ class Transaction:
         except _NothingToDo as done:
             return done.base, False
         except Exception as error:  # of others it is not proven that nothing was published
-            if isinstance(error, CommitConflict | UnreadableMetadata) or self._gave_up:
+            proven = CommitConflict | UnreadableMetadata | InvalidArgumentError
+            if isinstance(error, proven) or self._gave_up:
                 self._clean(())
             raise
 
@@ -223,6 +228,7 @@ class Transaction:
             commit_user=words.commit_user,
             commit_identifier=words.commit_identifier,
             began=words.began,
+            written=self._handed_over,
         )
 
     def _misfit(self, reference: SchemaReference) -> str | None:
@@ -264,6 +270,8 @@ class Transaction:
     def _add_written(
         self, messages: Sequence[WriterMessage], merge: SchemaMerge | None = None
     ) -> None:
+        handed_over = written_files(messages).and_also(self._handed_over)
+        self._handed_over = handed_over
         self._written.update(entry.path for each in messages for entry in each.entries)
         uuid = self._draft.base.table_uuid
         for each in messages:
@@ -296,8 +304,15 @@ class Transaction:
         return asks and draft.is_empty
 
     def _clean(self, keep: Iterable[str]) -> None:
-        """Delete files that were written, but for some."""
-        for path in self._written.difference(keep):
+        """Delete files that were written, but for some, and for those that others committed."""
+        paths = self._written.difference(keep)
+        handed_over = self._handed_over
+        if handed_over is not None and not paths.isdisjoint(handed_over.files):
+            publisher = self._publisher
+            files = paths & handed_over.files
+            given = msgspec.structs.replace(handed_over, files=files)
+            paths -= files.difference(unpublished(publisher.store, given, publisher.branch))
+        for path in paths:
             with contextlib.suppress(OSError):  # an orphan then
                 self._publisher.store.delete(path)
         self._written.clear()

@@ -358,6 +358,7 @@ def writer_factory(table: Table, schema: TableSchema | None = None) -> partial[D
         schema or table.schema,
         settings=WriteSettings(file_options=options),
         table_uuid=table.snapshot.table_uuid,
+        branch=table.branch,
     )
 
 
