@@ -65,17 +65,23 @@ class Matched:
 
 @dataclass(slots=True)
 class FindingCache:
-    """Rows that a filter selects, by file: a file's rows never change, deleted or not."""
+    """Rows that a filter selects, by file: a file's rows never change, deleted or not.
 
-    _found: dict[tuple[str, str, int], RowRanges] = field(default_factory=dict)
+    A filter is told by the identity of its object, which is kept alive here: its text need not
+    tell it from another one, as that of a pyarrow expression leaves out values of long lists.
+    """
+
+    _found: dict[tuple[str, int, int], RowRanges] = field(default_factory=dict)
+    _filters: dict[int, TableFilter] = field(default_factory=dict)
 
     def get(self, entry: Entry, chosen: TableFilter, schema: TableSchema) -> RowRanges | None:
         """What was found before, if anything."""
-        return self._found.get((entry.file, chosen.to_sql(), schema.id))
+        return self._found.get((entry.file, id(chosen), schema.id))
 
     def put(self, entry: Entry, chosen: TableFilter, schema: TableSchema, rows: RowRanges) -> None:
         """Remember what was found."""
-        self._found[entry.file, chosen.to_sql(), schema.id] = rows
+        self._filters[id(chosen)] = chosen
+        self._found[entry.file, id(chosen), schema.id] = rows
 
 
 class Draft:
