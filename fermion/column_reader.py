@@ -377,19 +377,25 @@ def read_columns(
     tasks: Sequence[ColumnTask],
     executor: Executor | None,
     pages: FetchedPages,
+    *,
+    keep: bool = False,
 ) -> list[pa.Array]:
     """Fetch, decode and assemble some columns of one stripe.
 
     Pages of all columns are fetched together, so that neighbours share requests; columns are
-    decoded side by side where there is an executor. What ``pages`` holds is not fetched again.
+    decoded side by side where there is an executor. What ``pages`` holds is not fetched again;
+    ``keep`` adds what is fetched.
     """
     pending, is_worth_threads = list(tasks), False
     while pending := [task for task in pending if not task.is_done]:
         wanted = [task.plan() for task in pending]
         flat = [each for ranges in wanted for each in ranges]
         missing = [each for each in flat if each not in pages]
-        fetched = iter(source.read_many(missing))
+        found = source.read_many(missing)
+        fetched = iter(found)
         buffers = [pages[each] if each in pages else next(fetched) for each in flat]
+        if keep:
+            pages.update(zip(missing, found, strict=True))
         supplied, at = [], 0
         for ranges in wanted:
             supplied.append(buffers[at : at + len(ranges)])

@@ -10,15 +10,18 @@ from typing import Any
 import pyarrow as pa
 
 from fermion.arguments import integer
+from fermion.column_reader import FetchedPages
 from fermion.errors import InvalidArgumentError
 from fermion.file_index import FileIndex
 from fermion.predicate import Expression
 from fermion.predicate.ranges import RowRanges
 from fermion.projection import Projected
 from fermion.read_ahead import read_ahead
-from fermion.stripe_reader import StripeReader
+from fermion.stripe_reader import DENSE_FRACTION, StripeReader
 
 WINDOW_ROWS = 131_072
+BLOCK_BYTES = 16 * 1024 * 1024
+"""Pages of a remote file that are fetched together, for one window or several."""
 # Of a remote file: one is decoded while the next is fetched.
 STRIPES_AT_ONCE = 2
 
@@ -109,22 +112,114 @@ class RowBatches:
     ) -> Iterator[pa.RecordBatch]:
         """The same with a batch for each window of rows, of which one is in memory at a time."""
         for stripe, ranges in self.by_stripe(rows):
-            if expression is None:
-                yield from self._windows(columns, stripe, ranges)
-            else:
-                found = self._stripes.filtered(expression, filter_columns, columns, stripe, ranges)
+            reader = _WindowReader(
+                self._stripes, columns, expression, filter_columns, stripe, ranges
+            )
+            total = int(self._index.stripe_rows[stripe])
+            if reader.is_empty:
+                continue
+            if total <= WINDOW_ROWS:
+                found = reader.read(None)
+                if found is not None:
+                    yield found
+                continue
+            yield from self._windows(reader, total)
+
+    def _windows(self, reader: _WindowReader, total: int) -> Iterator[pa.RecordBatch]:
+        local = self._index.source.source.is_local
+        step = total if local else reader.block_rows(total)
+        for first in range(0, total, step):
+            last = min(first + step, total)
+            if not local:
+                reader.begin_block(first, last)
+            for start in range(first, last, WINDOW_ROWS):
+                found = reader.read((start, min(start + WINDOW_ROWS, last)))
                 if found is not None:
                     yield found
 
-    def _windows(
-        self, columns: Sequence[Projected], stripe: int, ranges: RowRanges | None
-    ) -> Iterator[pa.RecordBatch]:
-        total = int(self._index.stripe_rows[stripe])
-        if total <= WINDOW_ROWS or not self._index.source.source.is_local:
-            yield self._stripes.selected(columns, stripe, ranges)
-            return
-        for start in range(0, total, WINDOW_ROWS):
-            window = RowRanges.from_bounds([start], [min(start + WINDOW_ROWS, total)])
-            wanted = window if ranges is None else window & ranges
-            if wanted:
-                yield self._stripes.selected(columns, stripe, wanted)
+
+class _WindowReader:
+    """Reads windows of one stripe. Of remote files pages are fetched for a block of windows."""
+
+    def __init__(
+        self,
+        stripes: StripeReader,
+        columns: Sequence[Projected],
+        expression: Expression | None,
+        filter_columns: Sequence[Projected],
+        stripe: int,
+        ranges: RowRanges | None,
+    ) -> None:
+        self._stripes, self._stripe, self._ranges = stripes, stripe, ranges
+        self._columns, self._filter_columns = columns, filter_columns
+        self._expression = expression
+        self._settled: tuple[RowRanges, RowRanges] | None = None
+        if expression is not None:
+            self._settled = stripes.settle(expression, filter_columns, stripe)
+        self._kept: FetchedPages | None = None
+        self._block_stop = 0  # up to which pages of columns beside the filter's are not fetched
+        self._row_bytes = 0.0  # of those columns, stored
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether statistics leave no row."""
+        return self._settled is not None and not self._settled[0]
+
+    def block_rows(self, total: int) -> int:
+        """Rows of the windows whose pages are fetched together, of so many of the stripe."""
+        asked = self._stripes.stored_bytes(self._filter_columns, self._stripe)
+        stored = self._stripes.stored_bytes([*self._columns, *self._filter_columns], self._stripe)
+        self._row_bytes = (stored - asked) / total
+        windows = max(BLOCK_BYTES * total // (WINDOW_ROWS * max(stored, 1)), 1)
+        return min(windows * WINDOW_ROWS, total)
+
+    def begin_block(self, start: int, stop: int) -> None:
+        """Fetch what is sure to be needed of some rows, and forget what was fetched before."""
+        self._kept, self._block_stop = {}, 0
+        wanted = self._wanted(start, stop)
+        if self._settled is None or (self._settled[0] & wanted) == (self._settled[1] & wanted):
+            self._fetch(self._columns, wanted)
+        else:
+            self._fetch(self._filter_columns, wanted)
+            self._block_stop = stop
+
+    def read(self, window: tuple[int, int] | None) -> pa.RecordBatch | None:
+        """The rows of a window (None: of the stripe); None where there are none."""
+        wanted = self._ranges if window is None else self._wanted(*window)
+        if self._expression is None:
+            if wanted is not None and not wanted:
+                return None
+            return self._stripes.selected(self._columns, self._stripe, wanted, self._kept)
+        before = self._kept_bytes()
+        found = self._stripes.filtered(
+            self._expression,
+            self._filter_columns,
+            self._columns,
+            self._stripe,
+            wanted,
+            settled=self._settled,
+            kept=self._kept,
+        )
+        if found is not None and window is not None and window[1] < self._block_stop:
+            self._look_ahead(self._kept_bytes() - before, *window)
+        return found
+
+    def _kept_bytes(self) -> int:
+        return sum(map(len, self._kept.values())) if self._kept else 0
+
+    def _look_ahead(self, fetched: int, start: int, stop: int) -> None:
+        """Where rows of a window needed many of its pages, expect so of the rest of its block."""
+        if fetched > DENSE_FRACTION * self._row_bytes * (stop - start):
+            self._fetch(self._columns, self._wanted(stop, self._block_stop))
+            self._block_stop = 0
+
+    def _wanted(self, start: int, stop: int) -> RowRanges:
+        window = RowRanges.from_bounds([start], [stop])
+        return window if self._ranges is None else window & self._ranges
+
+    def _fetch(self, columns: Sequence[Projected], rows: RowRanges) -> None:
+        assert self._kept is not None
+        if self._settled is not None:
+            rows = rows & self._settled[0]
+        if rows:
+            self._stripes.fetch(columns, self._stripe, rows, self._kept)

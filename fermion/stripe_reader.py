@@ -64,18 +64,30 @@ class StripeReader:
         self.batches = BatchLookup(index, checks=checks)
 
     def arrays(
-        self, columns: Sequence[Projected], stripe: int, ranges: RowRanges | None
+        self,
+        columns: Sequence[Projected],
+        stripe: int,
+        ranges: RowRanges | None,
+        kept: FetchedPages | None = None,
     ) -> list[pa.Array]:
-        """Some rows (None: all) of some columns, in the columns' order."""
+        """Some rows (None: all) of some columns, in the columns' order.
+
+        Parameters
+        ----------
+        kept
+            Pages that are here already, to which those that are fetched are added; None: none are
+            kept.
+        """
         stored = [column for column in columns if column.tree is not None]
         found: list[pa.Array | None] = [None] * len(stored)
-        pages: FetchedPages = {}
-        if ranges is None and not any(column.as_dictionary for column in stored):
+        pages: FetchedPages = {} if kept is None else kept
+        if kept is None and ranges is None and not any(column.as_dictionary for column in stored):
             found, pages = self._flat.arrays(
                 [(column.ordinal, column.tree) for column in stored if column.tree], stripe
             )
         rest = [column for column, array in zip(stored, found, strict=True) if array is None]
-        others = iter(self._read(rest, stripe, ranges, pages) if rest else ())
+        keep = kept is not None
+        others = iter(self._read(rest, stripe, ranges, pages, keep=keep) if rest else ())
         arrays = iter([next(others) if array is None else array for array in found])
         return [
             self._shared(column, next(arrays))
@@ -84,16 +96,39 @@ class StripeReader:
             for column in columns
         ]
 
+    def fetch(
+        self, columns: Sequence[Projected], stripe: int, ranges: RowRanges, kept: FetchedPages
+    ) -> None:
+        """Fetch pages that hold some rows of columns, together; of lists only the outer offsets."""
+        stored = [column for column in columns if column.tree is not None]
+        tasks = self._tasks(stored, stripe, ranges)
+        missing = {each for task in tasks for each in task.plan()}.difference(kept)
+        kept.update(zip(missing, self._index.source.read_many(list(missing)), strict=True))
+
+    def stored_bytes(self, columns: Sequence[Projected], stripe: int) -> int:
+        """Bytes of the pages of some columns of a stripe."""
+        stored = [column for column in columns if column.tree is not None]
+        tasks = self._tasks(stored, stripe, None)
+        return sum(length for _, length in {each for task in tasks for each in task.plan()})
+
     def _read(
         self,
         columns: Sequence[Projected],
         stripe: int,
         ranges: RowRanges | None,
         pages: FetchedPages,
+        *,
+        keep: bool,
     ) -> list[pa.Array]:
+        tasks = self._tasks(columns, stripe, ranges)
+        return read_columns(self._index.source, tasks, self._executor, pages, keep=keep)
+
+    def _tasks(
+        self, columns: Sequence[Projected], stripe: int, ranges: RowRanges | None
+    ) -> list[ColumnTask]:
         rows = int(self._index.stripe_rows[stripe])
         blocks = self._index.blocks(column.ordinal for column in columns)
-        tasks = [
+        return [
             ColumnTask(
                 node,
                 block,
@@ -106,7 +141,6 @@ class StripeReader:
             for column, block in zip(columns, blocks, strict=True)
             if (node := column.node) is not None
         ]
-        return read_columns(self._index.source, tasks, self._executor, pages)
 
     def _shared(self, column: Projected, array: pa.Array) -> pa.Array:
         """A column's array, with the dictionary that all its batches share where it has one."""
@@ -122,23 +156,31 @@ class StripeReader:
         return pa.DictionaryArray.from_arrays(indices, found.dictionary, ordered=wanted.ordered)
 
     def batch(
-        self, columns: Sequence[Projected], stripe: int, ranges: RowRanges | None
+        self,
+        columns: Sequence[Projected],
+        stripe: int,
+        ranges: RowRanges | None,
+        kept: FetchedPages | None = None,
     ) -> pa.RecordBatch:
         """The same as a record batch, which knows its length without any column."""
         if not columns:
             rows = int(self._index.stripe_rows[stripe]) if ranges is None else ranges.total
             return empty_columns(rows)
-        schema = result_schema(columns)
-        return pa.RecordBatch.from_arrays(self.arrays(columns, stripe, ranges), schema=schema)
+        arrays = self.arrays(columns, stripe, ranges, kept)
+        return pa.RecordBatch.from_arrays(arrays, schema=result_schema(columns))
 
     def selected(
-        self, columns: Sequence[Projected], stripe: int, ranges: RowRanges | None
+        self,
+        columns: Sequence[Projected],
+        stripe: int,
+        ranges: RowRanges | None,
+        kept: FetchedPages | None = None,
     ) -> pa.RecordBatch:
         """The same where rows may be missing here and there: small gaps are read and left out."""
         joined = ranges and join_near(ranges, JOIN_ROWS)
         if ranges and joined and ranges.total <= joined.total * DENSE_FRACTION:
-            return self.batch(columns, stripe, ranges)
-        batch = self.batch(columns, stripe, joined and self._whole(joined, stripe))
+            return self.batch(columns, stripe, ranges, kept)
+        batch = self.batch(columns, stripe, joined and self._whole(joined, stripe), kept)
         if ranges is None or joined is None or joined.total == ranges.total:
             return batch
         if not columns:
@@ -286,11 +328,12 @@ class StripeReader:
         columns: Sequence[Projected],
         stripe: int,
         ranges: RowRanges,
+        kept: FetchedPages | None = None,
     ) -> tuple[np.ndarray, list[pa.Array]]:
         """Which of some rows match: bool, shape (rows,); and the filter's columns over them."""
         if not ranges:
             return np.zeros(0, bool), []
-        batch = self.batch(columns, stripe, self._whole(ranges, stripe))
+        batch = self.batch(columns, stripe, self._whole(ranges, stripe), kept)
         try:
             mask = pc.fill_null(evaluate(expression, batch), False)
         except pa.ArrowException as error:  # such as decimals with more digits than their type
@@ -309,6 +352,9 @@ class StripeReader:
         columns: Sequence[Projected],
         stripe: int,
         within: RowRanges | None = None,
+        *,
+        settled: tuple[RowRanges, RowRanges] | None = None,
+        kept: FetchedPages | None = None,
     ) -> pa.RecordBatch | None:
         """The rows of a stripe that a filter selects; None where there are none.
 
@@ -316,15 +362,20 @@ class StripeReader:
         ----------
         within
             Rows of the stripe to look at; None: all.
+        settled
+            What `settle` says; None: ask it.
+        kept
+            See `arrays`.
         """
-        may, must = self.settle(expression, filter_columns, stripe)
-        if within is not None and may == must:
-            may = must = may & within
-        if may == must:
-            return self.selected(columns, stripe, self._whole(may, stripe)) if may else None
+        may, must = settled or self.settle(expression, filter_columns, stripe)
+        asked, certain = (may, must) if within is None else (may & within, must & within)
+        if asked == certain:
+            return (
+                self.selected(columns, stripe, self._whole(asked, stripe), kept) if asked else None
+            )
         if within is not None:
             may = may & join_near(within, JOIN_ROWS)
-        mask, read = self._mask(expression, filter_columns, stripe, may)
+        mask, read = self._mask(expression, filter_columns, stripe, may, kept)
         if within is not None:
             mask = mask & within.to_mask(int(self._index.stripe_rows[stripe]))[may.to_indices()]
         if not mask.any():
@@ -340,7 +391,7 @@ class StripeReader:
             for key, column in zip(keys, columns, strict=True)
         ]
         others = [column for column, known in zip(columns, reusable, strict=True) if not known]
-        rest = iter(self._survivors(others, stripe, mask, candidates) if others else ())
+        rest = iter(self._survivors(others, stripe, mask, candidates, kept) if others else ())
         arrays = [
             filter_rows(have[key], mask, column.node) if known else next(rest)
             for key, known, column in zip(keys, reusable, columns, strict=True)
@@ -356,14 +407,15 @@ class StripeReader:
         stripe: int,
         mask: np.ndarray,
         candidates: RowRanges | None,
+        kept: FetchedPages | None,
     ) -> list[pa.Array]:
         """Columns the filter did not read: only the selected rows, unless they are many."""
         if np.count_nonzero(mask) > DENSE_FRACTION * len(mask):
-            return _filtered(columns, self.arrays(columns, stripe, candidates), mask)
+            return _filtered(columns, self.arrays(columns, stripe, candidates, kept), mask)
         wanted = np.flatnonzero(mask)
         if candidates is not None:
             wanted = candidates.to_indices()[wanted]
-        return self.arrays(columns, stripe, RowRanges.from_indices(wanted))
+        return self.arrays(columns, stripe, RowRanges.from_indices(wanted), kept)
 
 
 def _filtered(

@@ -1,0 +1,215 @@
+"""`iter_batches` reads a window of rows at a time, with and without a filter, locally and not."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import fermion
+from fermion import col, row_batches, stripe_reader
+from fermion.predicate.ranges import RowRanges
+from fermion.row_batches import WINDOW_ROWS
+
+ROWS = 5 * WINDOW_ROWS + 17
+SMALL_ROWS, SMALL_WINDOW = 800, 64
+
+
+def random_table(rows: int) -> pa.Table:
+    """Flat columns with and without nulls; ``n`` is ascending."""
+    generator = np.random.default_rng(1)
+    values = generator.integers(0, 1 << 40, rows)
+    return pa.table(
+        {
+            "n": np.arange(rows),
+            "v": pa.array(values, mask=generator.random(rows) < 0.1),
+            "w": generator.random(rows),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """One stripe of several windows: on disk, and on a file system that is read by ranges."""
+    found = {
+        "local": tmp_path_factory.mktemp("windows") / "a.fermion",
+        "remote": "memory://windows/a.fermion",
+    }
+    for place in found.values():
+        fermion.write_table(random_table(ROWS), place)
+    return found
+
+
+FILTERS = {
+    "none": None,
+    "dense": "w > 0.1",
+    "sparse": "w > 0.999",
+    "settled": f"n >= {WINDOW_ROWS + 5}",
+    "nothing": "w > 0.5 and n < 0",
+}
+
+
+@pytest.mark.parametrize("filter", FILTERS.values(), ids=FILTERS)
+@pytest.mark.parametrize("place", ["local", "remote"])
+def test_no_more_rows_than_a_window_are_decoded_at_once(
+    places: dict[str, Any], place: str, filter: str | None, monkeypatch: pytest.MonkeyPatch
+):
+    """Counted where columns are decoded; the rows are those of `read`."""
+    decoded = [0]
+    read = stripe_reader.read_columns
+
+    def counting(source: Any, tasks: Any, *arguments: Any, **options: Any) -> Any:
+        decoded.extend(task.rows for task in tasks)
+        return read(source, tasks, *arguments, **options)
+
+    with fermion.open(places[place]) as file:
+        expected = file.read(filter=filter)
+        monkeypatch.setattr(stripe_reader, "read_columns", counting)
+        batches = list(file.iter_batches(filter=filter, batch_size=1 << 30))
+    assert pa.Table.from_batches(batches, schema=expected.schema).equals(expected)
+    assert max(decoded) <= WINDOW_ROWS
+    assert max((batch.num_rows for batch in batches), default=0) <= WINDOW_ROWS
+
+
+def test_a_filter_takes_no_more_memory_than_a_window(places: dict[str, Any]):
+    """The peak of what NumPy and Python allocate, and what Arrow holds, against a whole stripe."""
+    whole = ROWS * 3 * 8
+    for place in places.values():
+        with fermion.open(place, options=fermion.ReadOptions(threads=1)) as file:
+            batches = file.iter_batches(filter="w > 0.1")
+            next(batches)
+            before = pa.total_allocated_bytes()
+            tracemalloc.start()
+            peak = max(pa.total_allocated_bytes() - before for _ in batches)
+            peak += tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+        stored = 0 if file.index.source.source.is_local else file.index.footer.file_length
+        assert peak - stored < whole * 2 // 3, place
+
+
+@pytest.mark.parametrize("filter", ["dense", "sparse", "none"])
+def test_windows_of_a_remote_file_ask_for_no_byte_twice(places: dict[str, Any], filter: str):
+    """Whole blocks are asked for at once: pages that lie in two windows too."""
+    with fermion.open(places["remote"]) as file:
+        opened = file.io_stats
+        rows = sum(each.num_rows for each in file.iter_batches(filter=FILTERS[filter]))
+        assert rows
+        stats = file.io_stats
+        stored = file.index.footer.file_length
+    assert stats.bytes_used - opened.bytes_used <= stored
+    assert stats.requests - opened.requests <= 5  # the filter's, those of a window, and the rest
+
+
+def test_blocks_of_a_remote_file_are_bounded(
+    places: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+):
+    """Blocks of two windows: the same rows, and not much is asked for twice."""
+    with fermion.open(places["remote"]) as file:
+        expected = file.read(filter="w > 0.1")
+        stored = file.index.footer.file_length
+        monkeypatch.setattr(row_batches, "BLOCK_BYTES", stored * 2 // 5)
+        before = file.io_stats.bytes_requested
+        batches = list(file.iter_batches(filter="w > 0.1"))
+        assert pa.Table.from_batches(batches).equals(expected)
+        assert file.io_stats.bytes_requested - before <= stored * 1.3
+
+
+@pytest.fixture(scope="module")
+def nested(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Stripes of many small windows and small pages, of many types; in batch mode."""
+    generator = np.random.default_rng(2)
+    rows = SMALL_ROWS
+    table = random_table(rows)
+    texts = [None if n % 11 == 0 else f"t{n % 13}" for n in range(rows)]
+    lists = [None if n % 7 == 0 else list(range(n % 5)) for n in range(rows)]
+    structs = [{"a": int(n), "b": {"c": f"{n % 3}"}} for n in generator.integers(0, 9, rows)]
+    table = table.append_column("text", pa.array(texts))
+    table = table.append_column("category", pa.array(texts).dictionary_encode())
+    table = table.append_column("list", pa.array(lists, pa.list_(pa.int64())))
+    table = table.append_column("deep", pa.array([[each, None, []] for each in lists]))
+    table = table.append_column("struct", pa.array(structs))
+    table = table.append_column("null", pa.nulls(rows, pa.int32()))
+    found = {
+        "local": tmp_path_factory.mktemp("nested") / "a.fermion",
+        "remote": "memory://windows/nested.fermion",
+    }
+    options = fermion.WriteOptions(stripe_rows=500, page_rows_max=50, bloom_filters=["text"])
+    for place in found.values():
+        with fermion.Writer(place, table.schema, options=options) as writer:
+            for number in range(0, rows, 100):
+                writer.append_batch(number, table.slice(number, 100))
+    return found
+
+
+@pytest.mark.parametrize("statistics", [True, False])
+@pytest.mark.parametrize("place", ["local", "remote"])
+@pytest.mark.parametrize(
+    "filter",
+    [
+        "text = 't3'",
+        "v is null",
+        "n > 70 and n < 650",
+        "struct.b.c = '1' or w < 0.01",
+        "n in (3, 70, 799) or text is null",
+        "w >= 0",
+        "batch_id > 300",
+        col("list").is_null(),
+    ],
+    ids=str,
+)
+def test_windows_hold_the_rows_of_a_whole_read(
+    nested: dict[str, Any],
+    place: str,
+    filter: Any,
+    statistics: bool,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Of all types, of all rows and of some, with pages that lie in two windows."""
+    monkeypatch.setattr(row_batches, "WINDOW_ROWS", SMALL_WINDOW)
+    some = RowRanges.from_bounds([5, 300, 490], [7, 400, 780])
+    options = fermion.ReadOptions(use_statistics=statistics)
+    with fermion.open(nested[place], options=options) as file:
+        names: list[Any] = ["batch_id", "index_in_batch", ("struct", "b"), *file.schema.names[:-2]]
+        for rows in (None, (3, 711), some):
+            for columns in (names, ["n"], []) if rows else (None,):
+                expected = file.read(columns, filter=filter, rows=rows)
+                batches = list(file.iter_batches(columns, filter=filter, rows=rows, batch_size=50))
+                assert sum(each.num_rows for each in batches) == expected.num_rows
+                if expected.num_columns:
+                    found = pa.Table.from_batches(batches, schema=expected.schema)
+                    assert found.to_pydict() == expected.to_pydict()
+
+
+def test_an_iterator_of_batches_checks_its_arguments_when_it_is_asked_for(nested: dict[str, Any]):
+    """Before the first batch is."""
+    with fermion.open(nested["local"]) as file:
+        for error, arguments in (
+            (fermion.ColumnNotFoundError, {"columns": ["nowhere"]}),
+            (fermion.ColumnNotFoundError, {"filter": "nowhere = 1"}),
+            (fermion.InvalidArgumentError, {"rows": (0, SMALL_ROWS + 1)}),
+            (fermion.InvalidArgumentError, {"batch_size": 0}),
+            (TypeError, {"batch_size": 1.0}),
+            (TypeError, {"rows": slice(0, 2)}),
+        ):
+            with pytest.raises(error):  # type: ignore[arg-type]
+                file.iter_batches(**arguments)  # type: ignore[arg-type]
+
+
+def test_bounds_of_pages_are_not_asked_for_again_with_each_window(
+    places: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+):
+    """Statistics settle what a filter leaves of a stripe once."""
+    asked = []
+    settle = stripe_reader.StripeReader.settle
+    monkeypatch.setattr(
+        stripe_reader.StripeReader,
+        "settle",
+        lambda *arguments: asked.append(1) or settle(*arguments),
+    )
+    with fermion.open(places["local"]) as file:
+        assert list(file.iter_batches(filter="w > 0.1"))
+    assert asked == [1]
