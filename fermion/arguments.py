@@ -15,7 +15,7 @@ import pyarrow.types as pat
 
 from fermion.errors import InvalidArgumentError
 
-_INT64 = np.iinfo(np.int64)
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
 
 def integer(
@@ -125,10 +125,10 @@ def _of_array(values: np.ndarray, name: str) -> np.ndarray:
         raise TypeError(f"{name}: expected integers, found an array of {values.dtype}")
     if values.ndim != 1:
         raise InvalidArgumentError(f"{name}: expected one dimension, found {values.ndim}")
-    if values.dtype == np.uint64 and len(values) and values.max() > _INT64.max:
+    if values.dtype == np.uint64 and len(values) and values.max() > INT64_MAX:
         raise _too_large(name)
     return values.astype(np.int64, copy=False)
 
 
 def _too_large(name: str) -> InvalidArgumentError:
-    return InvalidArgumentError(f"{name}: expected integers from {_INT64.min} to {_INT64.max}")
+    return InvalidArgumentError(f"{name}: expected integers from {INT64_MIN} to {INT64_MAX}")

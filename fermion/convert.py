@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from fermion.arguments import integer
 from fermion.errors import (
     InvalidArgumentError,
     InvalidFileError,
@@ -152,8 +153,7 @@ def to_parquet(
         For columns whose types Parquet lacks; and where batches, or the number of rows of a file
         without columns, get lost.
     """
-    if row_group_size < 1:
-        raise InvalidArgumentError(f"row_group_size={row_group_size}: expected at least 1")
+    row_group_size = integer(row_group_size, "row_group_size", minimum=1)
     with open_file(source, storage_options=storage_options) as file:
         where = path_name(source)
         fields = [parquet_field(field, where=where) for field in file.schema]

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
+from fermion.arguments import integer
 from fermion.arrow_input import record_batch_reader
 from fermion.arrow_types import column_node
 from fermion.batch_meta import BatchLog, encode_batches
@@ -185,9 +186,10 @@ class Writer:
         if self._batches is None:
             self._start_batch_mode()
         assert self._batches is not None
-        number = self._batches.next_id if batch_id is None else int(batch_id)
-        if not INT64_MIN <= number <= INT64_MAX:
-            raise InvalidArgumentError(f"{self._path}: batch_id {number} is not an int64")
+        if batch_id is None:
+            number = self._batches.next_id
+        else:
+            number = integer(batch_id, "batch_id", minimum=INT64_MIN, maximum=INT64_MAX)
         try:
             batches = [batch for batch in self._checked(data) if batch.num_rows]
             rows = sum(batch.num_rows for batch in batches)

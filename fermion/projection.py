@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
+from fermion.arguments import integer
 from fermion.arrow_types import Node, NodeKind
 from fermion.cmb import ColumnBlock
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError, column_not_found
@@ -66,6 +67,10 @@ def project(index: FileIndex, columns: Sequence[ColumnName] | None) -> list[Proj
     """
     if isinstance(columns, str):
         raise InvalidArgumentError(f"columns={columns!r}: expected a list of names")
+    if columns is not None:  # 1, 1.0 and True are one to a dictionary
+        columns = [
+            each if isinstance(each, (str, tuple)) else integer(each, "columns") for each in columns
+        ]
     layout = index.layout
     if layout is None:
         return _project(index, columns)

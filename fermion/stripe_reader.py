@@ -185,8 +185,7 @@ class StripeReader:
             return batch
         if not columns:
             return empty_columns(ranges.total)
-        mask = ranges.to_mask(int(joined.stops[-1]))[joined.to_indices()]
-        arrays = _filtered(columns, batch.columns, mask)
+        arrays = _filtered(columns, batch.columns, _inside(ranges, joined))
         return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
 
     def settle(
@@ -376,8 +375,8 @@ class StripeReader:
         if within is not None:
             may = may & join_near(within, JOIN_ROWS)
         mask, read = self._mask(expression, filter_columns, stripe, may, kept)
-        if within is not None:
-            mask = mask & within.to_mask(int(self._index.stripe_rows[stripe]))[may.to_indices()]
+        if asked.total < may.total:
+            mask = mask & _inside(asked, may)
         if not mask.any():
             return None
         candidates = self._whole(may, stripe)
@@ -416,6 +415,13 @@ class StripeReader:
         if candidates is not None:
             wanted = candidates.to_indices()[wanted]
         return self.arrays(columns, stripe, RowRanges.from_indices(wanted), kept)
+
+
+def _inside(rows: RowRanges, of: RowRanges) -> np.ndarray:
+    """Which rows of a set are in a subset: ``bool``, shape (of.total,)."""
+    low, high = int(of.starts[0]), int(of.stops[-1])
+    found: np.ndarray = rows.shift(-low).to_mask(high - low)[of.shift(-low).to_indices()]
+    return found
 
 
 def _filtered(

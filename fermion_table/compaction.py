@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from fermion.arguments import integer
 from fermion.errors import InvalidArgumentError
 from fermion_table.batch_stream import whole_batches
 from fermion_table.column_selection import BATCH_COLUMNS
@@ -75,6 +76,7 @@ def plan_compaction(
         Whether groups will be sorted: then big files take part, and groups are bigger, as rows
         only move within a group.
     """
+    min_input_files = integer(min_input_files, "min_input_files")
     if min_input_files < 2:
         raise InvalidArgumentError(f"min_input_files={min_input_files}: expected at least 2")
     kinds: dict[Any, list[Entry]] = {}

@@ -18,6 +18,7 @@ import msgspec
 import pyarrow as pa
 
 import fermion
+from fermion.arguments import INT64_MAX, INT64_MIN, integer
 from fermion.arrow_input import record_batch_reader
 from fermion.errors import InvalidArgumentError
 from fermion_table import hints
@@ -210,6 +211,7 @@ class DataWriter:
 
         In a partitioned table the rows of each partition are a batch of that id there.
         """
+        number = integer(batch_id, "batch_id", minimum=INT64_MIN, maximum=INT64_MAX)
         self._enter_mode(batches=True)
         reader = record_batch_reader(data, schema=self._schema_for(data))
         table = pa.Table.from_batches(map(self._converted, reader), schema=self._arrow)
@@ -220,7 +222,7 @@ class DataWriter:
         if not parts and not self._partitions:
             parts[UNPARTITIONED] = []
         for partition, batches in parts.items():
-            self._write_batch(partition, int(batch_id), batches)
+            self._write_batch(partition, number, batches)
 
     def prepare_commit(self) -> list[WriterMessage]:
         """Finish all files; the messages are what `Table.commit` takes."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from fermion.errors import InvalidArgumentError
+from fermion.arguments import integer
 from fermion_table import hints
 from fermion_table.errors import TableError, TableNotFound
 from fermion_table.history import earliest_id, latest_listed, table_exists, try_load, walk
@@ -144,8 +144,7 @@ def plan_expiry(
     int
         An id; 0 if there is nothing to keep.
     """
-    if retain_last < 1:
-        raise InvalidArgumentError(f"retain_last={retain_last}: expected at least 1")
+    retain_last = integer(retain_last, "retain_last", minimum=1)
     kept = [
         snapshot_id
         for position, (snapshot_id, time_ms) in enumerate(times_ms)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from fermion.arguments import integer
 from fermion.errors import InvalidArgumentError
 
 TARGET_FILE_SIZE = "target_file_size"
@@ -69,7 +70,7 @@ def parse_size(size: int | str) -> int:
     InvalidArgumentError
         Not a size, or not above 0.
     """
-    count = size if isinstance(size, int) else 0
+    count = 0 if isinstance(size, str) else integer(size, "size")
     if isinstance(size, str) and (match := _SIZE.fullmatch(size)):
         count = int(match[1]) * 1024 ** _POWERS[match[2].lower()]
     if count < 1:

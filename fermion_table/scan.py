@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import pyarrow as pa
 
+from fermion.arguments import integer
 from fermion.errors import InvalidArgumentError
 from fermion.forks import cached_property
 from fermion.predicate import column_of
@@ -73,8 +74,10 @@ class Scan:
     io: IoTotals = field(default_factory=IoTotals, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.limit is not None and self.limit < 0:
-            raise InvalidArgumentError(f"limit={self.limit}: expected at least 0")
+        for name, minimum in (("limit", 0), ("threads", 1), ("batch_rows", 1)):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, integer(value, name, minimum=minimum))
         _ = self._request  # a column that does not exist is an error now, not when reading
 
     def __getstate__(self) -> dict[str, Any]:
@@ -166,6 +169,7 @@ class Scan:
         files
             Open up to so many of the files (their metadata only) for what their statistics leave.
         """
+        files = integer(files, "files", minimum=0)
         columns = ", ".join(self.schema.names)
         lines = [f"scan of {redacted(self.store.location)}: {columns}"]
         if self.filter is not None:
@@ -328,6 +332,8 @@ class Scan:
 
     def head_scan(self, n: int | None) -> Scan:
         """The same with at most ``n`` rows."""
+        if n is not None:
+            n = integer(n, "n", minimum=0)
         limits = [limit for limit in (n, self.limit) if limit is not None]
         return replace(self, limit=min(limits, default=None))
 

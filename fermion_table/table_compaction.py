@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from fermion.arguments import integer
 from fermion_table.compaction import (
     CompactionMessage,
     CompactionResult,
@@ -83,6 +84,12 @@ class TableCompaction(TableChanges):
         progress
             Called with the groups done and the groups in all.
         """
+        if max_groups_per_commit is not None:
+            max_groups_per_commit = integer(
+                max_groups_per_commit, "max_groups_per_commit", minimum=1
+            )
+        if threads is not None:
+            threads = integer(threads, "threads", minimum=1)
         base = self.refresh()
         tasks = self.plan_compaction(
             filter=filter,

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 import fermion
 from fermion import col
+from fermion.arguments import integer, integers
 from fermion.errors import FermionError, InvalidArgumentError
 from fermion.redaction import redacted
 from fermion_table import history
@@ -136,6 +137,8 @@ class TableView:
         limit
             At most so many, the newest.
         """
+        if limit is not None:
+            limit = integer(limit, "limit", minimum=0)
         walked = history.walk(self._store, self._snapshot, branch=self._branch)
         return history_log(itertools.islice(walked, limit))
 
@@ -218,6 +221,7 @@ class TableView:
                 raise VersionNotFound(f"{self.location}: no tag {tag!r}")
             return tagged
         if snapshot_id is not None:
+            snapshot_id = integer(snapshot_id, "snapshot_id", minimum=0)
             if where == self._branch and snapshot_id == self._snapshot.id:
                 return self._snapshot
             return history.load_snapshot(self._store, snapshot_id, branch=where)
@@ -279,7 +283,10 @@ def _batch_filter(
         raise InvalidArgumentError(
             f"{where}: column {BATCH_ID.name!r} hides the batch ids; filter by it instead"
         )
-    ids = [batch_id] if isinstance(batch_id, int) else list(batch_id)
+    if isinstance(batch_id, Iterable) and getattr(batch_id, "ndim", True):
+        ids = integers(batch_id, "batch_id").tolist()
+    else:
+        ids = [integer(batch_id, "batch_id")]
     return table_filter(col(BATCH_ID.name).isin(ids), schema, where=where)
 
 

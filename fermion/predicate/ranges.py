@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fermion.arguments import integers
 from fermion.errors import InvalidArgumentError
 
 
@@ -44,10 +45,9 @@ class RowRanges:
         Parameters
         ----------
         starts, stops
-            Anything ``np.asarray`` takes, shape (n,): inclusive starts, exclusive stops.
+            Integers (see `arguments.integers`), shape (n,): inclusive starts, exclusive stops.
         """
-        first = np.asarray(starts, np.int64)
-        last = np.asarray(stops, np.int64)
+        first, last = integers(starts, "starts"), integers(stops, "stops")
         if first.shape != last.shape or first.ndim != 1:
             raise InvalidArgumentError(
                 f"row ranges: {first.shape} starts but {last.shape} stops; expected equal lengths"
@@ -90,7 +90,7 @@ class RowRanges:
     @classmethod
     def from_indices(cls, indices: np.ndarray) -> RowRanges:
         """The rows listed, in any order, repeats allowed."""
-        rows = np.asarray(indices, np.int64)
+        rows = integers(indices, "indices")
         return cls.from_bounds(rows, rows + 1)
 
     def to_mask(self, num_rows: int) -> np.ndarray:
