@@ -167,7 +167,7 @@ def _dictionary(
     if len(dictionary) - 1 > np.iinfo(index_dtype).max:
         raise InvalidArgumentError(
             f"{len(dictionary)} distinct values, more than indices of type {dtype.index_type} can "
-            "number; read in smaller batches or without dictionaries"
+            "number; read fewer rows at once"
         )
     indices = pa.array(codes.astype(index_dtype), dtype.index_type, mask=codes < 0)
     return pa.DictionaryArray.from_arrays(indices, dictionary, ordered=dtype.ordered, safe=False)
@@ -180,7 +180,7 @@ def _run_end_encoded(
     if len(ends) and ends[-1] > np.iinfo(end_dtype).max:
         raise InvalidArgumentError(
             f"{ends[-1]} rows, more than run ends of type {dtype.run_end_type} can number; "
-            "read in smaller batches"
+            "read fewer rows at once"
         )
     run_ends = pa.array(ends.astype(end_dtype), dtype.run_end_type)
     return pa.RunEndEncodedArray.from_arrays(run_ends, values, dtype)

@@ -255,6 +255,10 @@ class _ColumnAppender(Writer):
         wanted = self._index.stripe_rows.tolist()
         for stripe, table in enumerate(_stripes(reader, wanted, self._index.where)):
             ends = lookup.stripe(stripe)[1][1:] if lookup is not None else None
+            self._limits.clear()
+            wrong = self._limits.add(table.to_batches())
+            if wrong is not None:
+                raise InvalidArgumentError(f"{self._index.where}: stripe {stripe}: {wrong}")
             self._pending_bytes = table.nbytes
             self._place_columns(self._encode(table, ends))
 

@@ -28,9 +28,15 @@ from fermion.file_reader import FermionFile, open_file
 from fermion.file_writer import Writer
 from fermion.options import MIB, WriteOptions
 from fermion.parquet_source import ParquetSource, one_line, path_name
-from fermion.parquet_types import ConversionWarning, convert_column, parquet_field
+from fermion.parquet_types import (
+    ConversionWarning,
+    convert_column,
+    parquet_field,
+    with_wide_indices,
+)
 from fermion.sink import Sink, open_sink
 from fermion.source import PathLike
+from fermion.stripe_limits import StripeLimits, is_limited
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -157,6 +163,8 @@ def to_parquet(
     with open_file(source, storage_options=storage_options) as file:
         where = path_name(source)
         fields = [parquet_field(field, where=where) for field in file.schema]
+        for ordinal in _columns_beyond_their_indices(file):
+            fields[ordinal] = with_wide_indices(fields[ordinal])
         schema = pa.schema(fields, metadata=file.schema.metadata)
         _warn_of_losses(file, schema, where)
         sink = open_sink(target, storage_options=storage_options)
@@ -180,6 +188,19 @@ def to_parquet(
             columns_with_data=frozenset(range(len(schema))),
             statistics={},
         )
+
+
+def _columns_beyond_their_indices(file: FermionFile) -> list[int]:
+    """Ordinals of columns with more dictionary values in all stripes than indices can number."""
+    if len(file.stripe_rows) < 2:
+        return []
+    found = []
+    for ordinal, field in enumerate(file.schema):
+        if is_limited(field.type):
+            limits = StripeLimits(pa.schema([field]))
+            if any(limits.add([batch]) for batch in file.iter_batches([ordinal])):
+                found.append(ordinal)
+    return found
 
 
 def _warn_of_losses(file: FermionFile, schema: pa.Schema, where: str) -> None:

@@ -41,6 +41,7 @@ from fermion.schema_area import build_schema_area
 from fermion.sink import open_sink
 from fermion.sort_order import OrderCheck, build_sort_order, sort_ordinals
 from fermion.source import PathLike
+from fermion.stripe_limits import StripeLimits
 from fermion.verify import verify_written
 
 COLUMNS_PER_TASK = 32
@@ -107,6 +108,7 @@ class Writer:
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = self._pending_bytes = self._rows = 0
         self._stripe_rows: list[int] = []
+        self._limits = StripeLimits(schema)
         # No chunk may pass 4 GiB once it is encoded, nor 2**31 - 1 slots, whatever was asked for.
         self._stripe_bytes_max = min(self.options.stripe_bytes_for(len(plans)), STRIPE_BYTES_MAX)
         self._stripe_rows_max = min(self.options.stripe_rows, CHUNK_SLOTS_MAX)
@@ -180,7 +182,8 @@ class Writer:
         Raises
         ------
         InvalidArgumentError
-            After `write`, for an id that is no int64, or a user column with a virtual one's name.
+            After `write`, for an id that is no int64, a user column with a virtual one's name, or
+            more values in a dictionary than its indices can number.
         """
         self._check_open()
         if self._batches is None:
@@ -196,6 +199,12 @@ class Writer:
             size = sum(batch.nbytes for batch in batches)
             if self._pending_rows and not self._fits(rows, size):
                 self._flush()
+            wrong = self._limits.add(batches)
+            if wrong is not None and self._pending_rows:
+                self._flush()
+                wrong = self._limits.add(batches)
+            if wrong is not None:
+                raise InvalidArgumentError(f"{self._path}: batch {number}: {wrong}")
             for batch in batches:
                 self._keep(batch)
             self._batches.add(number, rows)
@@ -250,6 +259,9 @@ class Writer:
                 self._flush()
                 continue
             head = batch.slice(0, max(room, 1))
+            if self._limits.add([head]) is not None:
+                self._flush()
+                self._limits.add([head])
             self._keep(head)
             batch = batch.slice(head.num_rows)
 
@@ -259,6 +271,7 @@ class Writer:
             return
         table = pa.Table.from_batches(self._pending, schema=self.schema)
         self._pending = []
+        self._limits.clear()
         if self._sort_ordinals:
             wrong = self._order.first_wrong([table.column(each) for each in self._sort_ordinals])
             if wrong is not None:

@@ -5,6 +5,8 @@ Arrow                                  in Parquet
 ====================================== =====================================================
 run-end encoded                        its values
 dictionary of neither string nor bytes its values
+dictionary with more values in a file  the same with indices of int32
+than its indices can number
 timestamp and time in seconds          the same in milliseconds
 date64                                 date32; a date with a time of day is refused
 decimal with a negative scale          scale 0, digits added
@@ -60,6 +62,32 @@ def parquet_field(field: pa.Field, *, where: str) -> pa.Field:
         For a type that has nothing near it in Parquet.
     """
     return _field(field, f"{where}: column {field.name!r}", in_list=False)
+
+
+def with_wide_indices(field: pa.Field) -> pa.Field:
+    """A field whose dictionaries, wherever they are in it, have indices of at least 32 bits.
+
+    Parquet readers give all rows of a file one dictionary.
+    """
+    return field.with_type(_wide_type(field.type))
+
+
+def _wide_type(dtype: pa.DataType) -> pa.DataType:
+    if pat.is_dictionary(dtype):
+        index = dtype.index_type if dtype.index_type.bit_width >= 32 else pa.int32()
+        return pa.dictionary(index, dtype.value_type, dtype.ordered)
+    if pat.is_map(dtype):
+        key, item = map(with_wide_indices, (dtype.key_field, dtype.item_field))
+        return pa.map_(key, item, keys_sorted=dtype.keys_sorted)
+    if isinstance(dtype, pa.BaseExtensionType) or not dtype.num_fields:
+        return dtype
+    children = [with_wide_indices(dtype.field(index)) for index in range(dtype.num_fields)]
+    if pat.is_struct(dtype):
+        return pa.struct(children)
+    if pat.is_fixed_size_list(dtype):
+        return pa.list_(children[0], dtype.list_size)
+    large = pat.is_large_list(dtype) or pat.is_large_list_view(dtype)
+    return pa.large_list(children[0]) if large else pa.list_(children[0])
 
 
 def _field(field: pa.Field, where: str, *, in_list: bool) -> pa.Field:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pat
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import value_codec
@@ -104,8 +105,21 @@ def sorted_rows(batches: Sequence[pa.RecordBatch], order: RowOrder) -> pa.Record
     ----------
     batches
         Of one schema; at least one.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The dictionaries of a column together have more values than its indices can number.
     """
-    whole = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    try:
+        whole = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    except pa.ArrowInvalid as error:
+        schema = batches[0].schema
+        narrow = [each.name for each in schema if pat.is_dictionary(each.type)]
+        raise InvalidArgumentError(
+            f"rows can't be sorted together: {error} Give the column wider indices by "
+            f"Table.alter_column; found dictionaries in {narrow}"
+        ) from error
     return take_rows(whole, order.indices(pa.Table.from_batches([whole])))
 
 
