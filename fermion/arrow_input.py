@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.types as pat
 
 from fermion.errors import InvalidArgumentError
 
@@ -24,7 +25,8 @@ def record_batch_reader(data: Any, *, schema: pa.Schema | None = None) -> pa.Rec
     Raises
     ------
     InvalidArgumentError
-        When the object is none of these, or an empty iterable comes without a schema.
+        When the object is none of these, an empty iterable comes without a schema, or values do
+        not fit their column's type or each other.
     """
     if isinstance(data, pa.RecordBatchReader):
         return data
@@ -33,9 +35,14 @@ def record_batch_reader(data: Any, *, schema: pa.Schema | None = None) -> pa.Rec
     if isinstance(data, pa.RecordBatch):
         return pa.RecordBatchReader.from_batches(data.schema, [data])
     if isinstance(data, dict):
-        return pa.table(data, schema=schema).to_reader()
+        return _from_columns(data, schema).to_reader()
     if type(data).__module__.startswith("pandas."):
-        return pa.Table.from_pandas(data, schema=schema, preserve_index=False).to_reader()
+        return _from_pandas(data, schema).to_reader()
+    if isinstance(data, (pa.Array, pa.ChunkedArray)) and not pat.is_struct(data.type):
+        raise InvalidArgumentError(
+            f"data: expected columns with names, found an array of {data.type}; "
+            'pass {"name": array}'
+        )
     if hasattr(data, "__arrow_c_stream__"):
         return pa.RecordBatchReader.from_stream(data)
     if hasattr(data, "__arrow_c_array__"):
@@ -47,6 +54,34 @@ def record_batch_reader(data: Any, *, schema: pa.Schema | None = None) -> pa.Rec
         f"data: expected an Arrow table, batch, reader, an iterable of batches, a data frame or an "
         f"object with __arrow_c_stream__; found {type(data).__name__}"
     )
+
+
+def _from_columns(data: dict[str, Any], schema: pa.Schema | None) -> pa.Table:
+    try:
+        return pa.table(data, schema=schema)
+    except (pa.ArrowException, TypeError, ValueError, KeyError) as error:
+        for name, values in data.items():  # Arrow does not say which one it was
+            wanted = None
+            if schema is not None and isinstance(name, str) and name in schema.names:
+                wanted = pa.schema([schema.field(name)])
+            try:
+                pa.table({name: values}, schema=wanted)
+            except (pa.ArrowException, TypeError, ValueError, KeyError) as wrong:
+                dtype = f" of type {wanted.field(0).type}" if wanted is not None else ""
+                raise InvalidArgumentError(f"data: column {name!r}{dtype}: {wrong}") from wrong
+        raise InvalidArgumentError(f"data: {error}") from error
+
+
+def _from_pandas(data: Any, schema: pa.Schema | None) -> pa.Table:
+    if not hasattr(data, "columns"):
+        kind = type(data).__name__
+        raise InvalidArgumentError(
+            f"data: expected a data frame, found {kind}; take its to_frame()"
+        )
+    try:
+        return pa.Table.from_pandas(data, schema=schema, preserve_index=False)
+    except (pa.ArrowException, TypeError, ValueError, KeyError) as error:
+        raise InvalidArgumentError(f"data: {error}") from error
 
 
 def _from_iterable(items: Iterator[Any], schema: pa.Schema | None) -> pa.RecordBatchReader:

@@ -41,7 +41,7 @@ from fermion.layout import (
     align,
 )
 from fermion.name_index import build_name_index
-from fermion.options import ReadOptions, WriteOptions
+from fermion.options import ReadOptions, WriteOptions, write_options
 from fermion.projection import ColumnName
 from fermion.schema_area import build_field_ids, build_schema_area
 from fermion.sink import copy_start
@@ -83,7 +83,7 @@ def add_columns(
     UnsupportedVersionError
         For a file whose structs are larger than those that this version writes.
     """
-    chosen = (options or WriteOptions()).with_overrides(overrides)
+    chosen = write_options(options).with_overrides(overrides)
     reader = record_batch_reader(data)
     source = open_source(path, storage_options)
     try:

@@ -18,7 +18,14 @@ from fermion.errors import (
     InvalidFileError,
     column_not_found,
 )
-from fermion.footer import SIZE_MIN, Footer, parse_footer, parse_head, parse_sections
+from fermion.footer import (
+    SIZE_MIN,
+    Footer,
+    other_format,
+    parse_footer,
+    parse_head,
+    parse_sections,
+)
 from fermion.forks import Lock, cached_property
 from fermion.layout import (
     FIELD_ID_NONE,
@@ -65,7 +72,8 @@ class FileIndex:
         tail = source.read_end(max(prefetch, SIZE_MIN))
         if len(tail) < SIZE_MIN:
             raise InvalidFileError(
-                f"{self.where}: {len(tail)} bytes; a Fermion file has at least {SIZE_MIN}"
+                f"{self.where}: {other_format(tail)}no Fermion file: {len(tail)} bytes, expected "
+                f"at least {SIZE_MIN}"
             )
         self.footer: Footer = parse_footer(
             tail[-FOOTER.itemsize :], file_size=source.source.size, where=self.where

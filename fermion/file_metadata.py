@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -14,6 +15,7 @@ from fermion.checksum import crc32c
 from fermion.cit import build_cit, build_indexed, build_unindexed
 from fermion.cmb import ChunkRecord, build_cmb
 from fermion.column_writer import ColumnPlan, EncodedColumn
+from fermion.errors import InvalidArgumentError
 from fermion.footer import KNOWN_SIZES, FileIdentity, Footer, build_footer, build_sections
 from fermion.layout import (
     FILE_STATISTICS_ENTRY,
@@ -229,6 +231,46 @@ def build_stripe_table(stripe_rows: Sequence[int]) -> bytes:
     stripes["rowCount"] = stripe_rows
     stripes["firstRow"][1:] = np.cumsum(stripe_rows)[:-1]
     return stripes.tobytes()
+
+
+def key_value_texts(given: Any) -> dict[str, str]:
+    """The user's metadata as the section KEY_VALUE holds them: text, whatever was passed.
+
+    Parameters
+    ----------
+    given
+        A mapping of text or bytes to text or bytes, or None.
+
+    Raises
+    ------
+    TypeError
+        It is no mapping, or a key or a value is neither text nor bytes.
+    InvalidArgumentError
+        Bytes are not UTF-8, text has halves of surrogate pairs, or a key comes as both.
+    """
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        found = type(given).__name__
+        raise TypeError(f"key_value_metadata: expected a mapping of text to text, found {found}")
+    texts = {_text(key, "a key"): _text(value, f"{key!r}") for key, value in given.items()}
+    if len(texts) < len(given):
+        raise InvalidArgumentError("key_value_metadata: a key comes as text and as bytes")
+    return texts
+
+
+def _text(value: Any, what: str) -> str:
+    if not isinstance(value, (str, bytes)):
+        raise TypeError(
+            f"key_value_metadata: {what}: expected text or bytes, found {type(value).__name__}"
+        )
+    try:
+        return value.decode() if isinstance(value, bytes) else value.encode().decode()
+    except UnicodeError as error:
+        raise InvalidArgumentError(
+            f"key_value_metadata: {what}: expected UTF-8, found {value[:20]!r}; the metadata of a "
+            f"schema may be any bytes"
+        ) from error
 
 
 def encode_key_values(key_values: Mapping[str, str]) -> bytes:

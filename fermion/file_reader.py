@@ -19,7 +19,7 @@ from fermion.file_index import FileIndex
 from fermion.file_info import VIRTUAL_COLUMNS
 from fermion.file_pruning import FilePruning, prune_file
 from fermion.forks import ThreadPool
-from fermion.options import ReadOptions, SortKey, thread_count
+from fermion.options import ReadOptions, SortKey, read_options, thread_count
 from fermion.predicate import Expression, bind, candidate_names, parse_filter
 from fermion.predicate.ranges import RowRanges
 from fermion.projection import ColumnName, KnownNames, Projected, keep_dictionaries, project
@@ -65,7 +65,7 @@ class FermionFile:
         options: ReadOptions | None = None,
         storage_options: dict[str, Any] | None = None,
     ) -> None:
-        self.options = options or ReadOptions()
+        self.options = read_options(options)
         source = open_source(path, storage_options)
         local = source.is_local
         gap, span = self.options.coalesce_gap_bytes, self.options.coalesce_span_bytes

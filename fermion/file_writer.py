@@ -19,7 +19,7 @@ from fermion.cmb import ChunkRecord
 from fermion.column_writer import ColumnPlan, EncodedColumn, EncodedStream, encode_column
 from fermion.errors import InvalidArgumentError
 from fermion.file_info import VIRTUAL_COLUMNS, FileInfo
-from fermion.file_metadata import ColumnLog, FileContents, all_statistics
+from fermion.file_metadata import ColumnLog, FileContents, all_statistics, key_value_texts
 from fermion.flat_writer import FlatWriter
 from fermion.footer import FileIdentity, build_head
 from fermion.global_dictionary import encode_dictionary
@@ -35,7 +35,7 @@ from fermion.layout import (
     align,
 )
 from fermion.option_columns import check_option_columns, physical_order
-from fermion.options import WriteOptions, thread_count
+from fermion.options import WriteOptions, thread_count, write_options
 from fermion.page_frame import bind_page
 from fermion.schema_area import build_schema_area
 from fermion.sink import open_sink
@@ -69,14 +69,14 @@ class Writer:
     options
         How to write; `WriteOptions`.
     key_value_metadata
-        The user's own metadata, kept beside the schema's.
+        The user's own metadata, beside the schema's: text, or UTF-8, which comes back as text.
     storage_options
         For fsspec.
 
     Raises
     ------
-    UnsupportedTypeError
-        At once, for a type that the format cannot hold.
+    UnsupportedTypeError, TypeError, InvalidArgumentError
+        At once: a type that the format cannot hold, wrong arguments, metadata that are no text.
     """
 
     def __init__(
@@ -85,10 +85,12 @@ class Writer:
         schema: pa.Schema,
         *,
         options: WriteOptions | None = None,
-        key_value_metadata: Mapping[str, str] | None = None,
+        key_value_metadata: Mapping[str, str] | Mapping[bytes, bytes] | None = None,
         storage_options: dict[str, Any] | None = None,
     ) -> None:
-        self.options = options or WriteOptions()
+        self.options = write_options(options)
+        if not isinstance(schema, pa.Schema):
+            raise TypeError(f"schema: expected a pyarrow.Schema, found {type(schema).__name__}")
         self.schema = schema
         self.info: FileInfo | None = None
         where = str(path)
@@ -99,7 +101,7 @@ class Writer:
         self._plans = plans
         self._flat_writer = FlatWriter(plans, self.options)
         self._placed = physical_order(schema.names, self.options.column_order, where)
-        self._key_values = dict(key_value_metadata or {})
+        self._key_values = key_value_texts(key_value_metadata)
         self._logs = [ColumnLog(plan.node.stop) for plan in plans]
         self._batch_records: list[list[ChunkRecord]] = [[], []]
         self._batches: BatchLog | None = None
@@ -505,7 +507,7 @@ def write_table(
     UnsupportedTypeError, InvalidArgumentError
         Nothing is left at ``path`` then.
     """
-    chosen = (options or WriteOptions()).with_overrides(overrides)
+    chosen = write_options(options).with_overrides(overrides)
     reader = record_batch_reader(data)
     with Writer(path, reader.schema, options=chosen, storage_options=storage_options) as writer:
         writer.write(reader)

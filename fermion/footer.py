@@ -246,7 +246,8 @@ def parse_footer(data: memoryview, *, file_size: int | None, where: str) -> Foot
     if bytes(data[248:256]) != MAGIC:
         place = "8 bytes before the end" if file_size is None else file_size - 8
         raise InvalidFileError(
-            f"{where}: offset {place}: expected magic {MAGIC!r}, found {bytes(data[248:256])!r}"
+            f"{where}: {other_format(data)}no Fermion file: offset {place}: expected magic "
+            f"{MAGIC!r}, found {bytes(data[248:256])!r}"
         )
     values = _FOOTER.unpack(data)
     crc, major, minor = values[-4:-1]
@@ -342,6 +343,16 @@ def _cit_fits(footer: Footer, num_cmbs: int) -> bool:
     inside &= footer.cit_offset + footer.cit_length <= footer.sections_offset
     length = EXTENDED_CIT_ENTRY.itemsize * num_cmbs if footer.is_extended else 8 * (num_cmbs + 1)
     return inside and footer.cit_length == length
+
+
+def other_format(end: bytes | memoryview) -> str:
+    """What a file looks like by its last bytes, and what to do with it; empty where unknown."""
+    last = bytes(end[-8:])
+    if last.endswith((b"PAR1", b"PARE")):
+        return "a Parquet file, which fermion.from_parquet converts; "
+    if last.endswith(b"ARROW1"):
+        return "an Arrow IPC file, which pyarrow.ipc.open_file reads; "
+    return "an ORC file, which pyarrow.orc reads; " if last[-4:-1] == b"ORC" else ""
 
 
 def parse_head(data: memoryview, *, where: str) -> None:

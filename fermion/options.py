@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
+import numpy as np
+
+from fermion.arguments import integer
 from fermion.errors import InvalidArgumentError
 from fermion.layout import EDITIONS, EncodingId
 
@@ -17,6 +20,9 @@ KIB, MIB = 1024, 1024 * 1024
 STRIPE_BYTES, WIDE_STRIPE_BYTES_MAX = 128 * MIB, 512 * MIB
 STRIPE_BYTES_PER_COLUMN = 32 * KIB
 """Chunks of much less are more metadata, requests and dictionaries for the same values."""
+
+COMPRESSION_LEVELS = {"zstd": (-7, 22), "lz4": (1, 12)}
+"""Least and greatest level of each codec; zstd's above 19 count as 19."""
 
 _Options = TypeVar("_Options", "WriteOptions", "ReadOptions")
 
@@ -65,7 +71,7 @@ class WriteOptions:
         ``zstd``; or ``lz4``, which needs more bytes and decodes faster. Named, it also lets the
         profile ``fast`` compress what that makes much smaller.
     compression_level
-        Level of the codec; None takes the profile's.
+        Level of the codec, -7 to 22 of zstd, 1 to 12 of LZ4; None takes the profile's.
     edition
         A named list of encodings, of which files use no others: ``2026`` knows all, ``core-2026``
         leaves out pcodec, ALP, FSST, LZ4 and dictionaries that stripes share, for readers that know
@@ -152,7 +158,7 @@ class WriteOptions:
             )
         if self.codec not in ("zstd", "lz4"):
             raise InvalidArgumentError(f"codec={self.codec!r}: expected 'zstd' or 'lz4'")
-        if self.edition not in EDITIONS:
+        if not isinstance(self.edition, str) or self.edition not in EDITIONS:
             raise InvalidArgumentError(
                 f"edition={self.edition!r}: expected one of {', '.join(map(repr, EDITIONS))}"
             )
@@ -162,15 +168,43 @@ class WriteOptions:
             self.check_edition(EncodingId.GLOBAL_DICTIONARY, "global_dictionaries")
         if self.align not in (8, 64):
             raise InvalidArgumentError(f"align={self.align!r}: expected 8 or 64")
-        for name in ("stripe_bytes", "stripe_rows", "block_bytes", "page_bytes", "page_rows_max"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InvalidArgumentError(f"{name}={value}: expected at least 1")
-        for name, value in self.column_page_bytes.items():
-            if value < 1:
-                raise InvalidArgumentError(
-                    f"column_page_bytes: {name!r}: {value}: expected at least 1"
+        self._check_numbers()
+        self._check_columns()
+        for name in ("column_index", "compress_schema", "durable", "read_back"):
+            _set(self, name, _flag(getattr(self, name), name))
+
+    def _check_numbers(self) -> None:
+        for name in ("stripe_rows", "page_bytes", "page_rows_max"):
+            _set(self, name, integer(getattr(self, name), name, minimum=1))
+        for name in ("stripe_bytes", "block_bytes", "threads"):
+            if getattr(self, name) is not None:
+                _set(self, name, integer(getattr(self, name), name, minimum=1))
+        if self.compression_level is not None:
+            level, (low, high) = self.compression_level, COMPRESSION_LEVELS[self.codec]
+            level = integer(level, "compression_level", minimum=low, maximum=high)
+            _set(self, "compression_level", level)
+
+    def _check_columns(self) -> None:
+        for name in (
+            "bloom_filters",
+            "page_bloom_filters",
+            "summaries",
+            "global_dictionaries",
+            "column_order",
+        ):
+            _set(self, name, _names(getattr(self, name), name))
+        if not isinstance(self.statistics, bool):
+            _set(self, "statistics", _names(self.statistics, "statistics"))
+        _set(self, "sorted_by", _names(self.sorted_by, "sorted_by", (str, SortKey)))
+        for name in ("column_page_bytes", "encodings"):
+            given = getattr(self, name)
+            if not isinstance(given, Mapping):
+                raise TypeError(
+                    f"{name}={given!r}: expected a mapping by column, found {type(given).__name__}"
                 )
+            _names(given, name)
+        for name, value in self.column_page_bytes.items():
+            integer(value, f"column_page_bytes[{name!r}]", minimum=1)
 
     def check_edition(self, encoding: EncodingId, wanted: str) -> None:
         """Refuse what needs an encoding that the edition lacks.
@@ -242,9 +276,72 @@ class ReadOptions:
     verify_checksums: bool = True
     use_statistics: bool = True
 
+    def __post_init__(self) -> None:
+        for name, minimum in (
+            ("threads", 1),
+            ("prefetch_bytes", 0),
+            ("coalesce_gap_bytes", 0),
+            ("coalesce_span_bytes", 0),
+        ):
+            if getattr(self, name) is not None:
+                _set(self, name, integer(getattr(self, name), name, minimum=minimum))
+        threshold = integer(self.eager_load_threshold, "eager_load_threshold", minimum=0)
+        _set(self, "eager_load_threshold", threshold)
+        for name in ("keep_dictionaries", "verify_checksums", "use_statistics"):
+            _set(self, name, _flag(getattr(self, name), name))
+
     def with_overrides(self, overrides: Mapping[str, Any]) -> ReadOptions:
         """These options with some replaced."""
         return _replaced(self, overrides)
+
+
+def write_options(given: WriteOptions | None, name: str = "options") -> WriteOptions:
+    """The options that a caller passed, the default ones for None.
+
+    Raises
+    ------
+    TypeError
+        They are none for writing.
+    """
+    return WriteOptions() if given is None else _of_class(given, WriteOptions, name)
+
+
+def read_options(given: ReadOptions | None, name: str = "options") -> ReadOptions:
+    """The options that a caller passed, the default ones for None.
+
+    Raises
+    ------
+    TypeError
+        They are none for reading.
+    """
+    return ReadOptions() if given is None else _of_class(given, ReadOptions, name)
+
+
+def _of_class(given: Any, wanted: type[_Options], name: str) -> _Options:
+    if not isinstance(given, wanted):
+        raise TypeError(f"{name}: expected {wanted.__name__}, found {type(given).__name__}")
+    return given
+
+
+def _set(options: object, name: str, value: Any) -> None:
+    object.__setattr__(options, name, value)  # the class is frozen for everybody else
+
+
+def _flag(value: Any, name: str) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name}={value!r}: expected True or False, found {type(value).__name__}")
+    return bool(value)
+
+
+def _names(value: Any, name: str, kinds: tuple[type, ...] = (str,)) -> tuple[Any, ...]:
+    """Names of columns; one name alone is no list of its letters."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise TypeError(f"{name}={value!r}: expected a list of names, found {type(value).__name__}")
+    found = tuple(value)
+    for each in found:
+        if not isinstance(each, kinds):
+            raise TypeError(f"{name}: expected names, found {each!r} of {type(each).__name__}")
+    return found
 
 
 def _replaced(options: _Options, overrides: Mapping[str, Any]) -> _Options:

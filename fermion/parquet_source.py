@@ -156,7 +156,15 @@ def _open_input(source: Any, storage_options: dict[str, Any] | None) -> Any:
             return filesystem.open(path, "rb")
         with open(path, "rb"):  # its errors name what is wrong: no file, a directory, no permission
             return pa.OSFile(path)
-    return source if hasattr(source, "read") else pa.BufferReader(source)
+    if hasattr(source, "read"):
+        return source
+    try:
+        return pa.BufferReader(source)
+    except TypeError:
+        raise TypeError(
+            f"source: expected a path, a URL, a buffer or a file object, found "
+            f"{type(source).__name__}"
+        ) from None
 
 
 def _num_rows(metadata: pq.FileMetaData) -> int:

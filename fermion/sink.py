@@ -16,7 +16,16 @@ import weakref
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fermion.errors import InvalidArgumentError
-from fermion.source import FilesystemSource, LocalSource, PathLike, Source, protocols, resolve
+from fermion.source import (
+    FilesystemSource,
+    LocalSource,
+    PathLike,
+    Source,
+    is_a_directory,
+    no_file,
+    protocols,
+    resolve,
+)
 
 if TYPE_CHECKING:
     import io
@@ -153,19 +162,9 @@ def _old_file(path: str) -> os.stat_result | None:
         found = os.stat(path)
     except FileNotFoundError:  # a link may lead to no file yet
         return None
-    if stat.S_ISDIR(found.st_mode):
-        raise is_a_directory(path)
     if not stat.S_ISREG(found.st_mode):
-        raise InvalidArgumentError(
-            f"{path}: expected a regular file or no file, found a pipe, a socket or a device; open "
-            f"it and pass the object with write()"
-        )
+        raise no_file(path, found)
     return found
-
-
-def is_a_directory(path: str) -> IsADirectoryError:
-    """The error for a directory where a file is meant."""
-    return IsADirectoryError(errno.EISDIR, "expected a file, found a directory", path)
 
 
 def _temporary_name(base: str) -> str:
@@ -411,8 +410,15 @@ def open_sink(
     ------
     InvalidArgumentError
         For an object with ``write()``, where the file is to be read back.
+    TypeError
+        The target is none of these.
     """
     if not isinstance(target, (str, os.PathLike)):
+        if not callable(getattr(target, "write", None)):
+            raise TypeError(
+                f"path: expected a path, a URL or an object with write(), found "
+                f"{type(target).__name__}"
+            )
         stream = StreamSink(target)
         if read_back:
             stream.written()

@@ -5,7 +5,9 @@ A source knows bytes, not columns. It counts what it was asked for in `IoStats`.
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -82,8 +84,14 @@ class LocalSource:
     def __init__(self, path: PathLike) -> None:
         self.name = os.fspath(path)
         self._memory = KeptMemory()
-        self._descriptor = os.open(self.name, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-        self.size: int | None = os.fstat(self._descriptor).st_size
+        # A pipe that nobody writes to would be waited for.
+        flags = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+        self._descriptor = os.open(self.name, os.O_RDONLY | flags)
+        found = os.fstat(self._descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            self.close()
+            raise no_file(self.name, found)
+        self.size: int | None = found.st_size
 
     def read_end(self, length: int) -> memoryview:
         """The last ``length`` bytes, or the whole file when it has fewer; a new buffer."""
@@ -163,7 +171,10 @@ class FilesystemSource:
         a full answer leaves the size unknown; elsewhere the size is asked for first.
         """
         if SUFFIX_PROTOCOLS.isdisjoint(protocols(self._filesystem)):
-            self.size = int(self._filesystem.size(self._path) or 0)
+            found = self._filesystem.info(self._path)
+            if found.get("type") == "directory":
+                raise is_a_directory(self.name)
+            self.size = int(found.get("size") or 0)
             return _read_end(self, self.size, length)
         data = self._filesystem.cat_file(self._path, start=-length)
         if len(data) != length:  # All of a shorter file, or a server that ignores ranges.
@@ -264,6 +275,33 @@ def resolve(
     return filesystem, inner
 
 
+def is_a_directory(path: str) -> IsADirectoryError:
+    """The error for a directory where a file is meant."""
+    found = "a directory"
+    if os.path.isdir(os.path.join(path, "snapshot")):
+        found = "the directory of a table, which fermion_table.Table.open opens"
+    return IsADirectoryError(errno.EISDIR, f"expected a file, found {found}", path)
+
+
+def no_file(path: str, found: os.stat_result) -> Exception:
+    """The error for what is there and no regular file."""
+    if stat.S_ISDIR(found.st_mode):
+        return is_a_directory(path)
+    return InvalidArgumentError(
+        f"{path}: expected a regular file, found a pipe, a socket or a device"
+    )
+
+
+def _buffer(given: Any) -> memoryview:
+    try:
+        return memoryview(given)
+    except TypeError:
+        raise TypeError(
+            f"path: expected a path, a URL or an object with the buffer protocol, found "
+            f"{type(given).__name__}"
+        ) from None
+
+
 def open_source(path: Any, storage_options: dict[str, Any] | None = None) -> Source:
     """Open a path, an fsspec URL, or an object with the buffer protocol.
 
@@ -271,9 +309,13 @@ def open_source(path: Any, storage_options: dict[str, Any] | None = None) -> Sou
     ------
     FileNotFoundError, PermissionError
         As the storage says.
+    IsADirectoryError, InvalidArgumentError
+        It is a directory, or a pipe or a device.
+    TypeError
+        The path is none of these.
     """
     if not isinstance(path, (str, os.PathLike)):
-        return BufferSource(path)
+        return BufferSource(_buffer(path))
     filesystem, inner = resolve(path, storage_options)
     if filesystem is None:
         return LocalSource(inner)

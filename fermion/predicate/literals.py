@@ -88,10 +88,26 @@ def normalize(value: Any) -> Any:
 
 def _from_numpy(value: np.generic) -> Any:
     if isinstance(value, (np.datetime64, np.timedelta64)):
-        if np.isnat(value):
-            return None
-        return pa.scalar(value)
+        return None if np.isnat(value) else _from_ticks(value)
     return value.item()
+
+
+def _from_ticks(value: np.datetime64 | np.timedelta64) -> pa.Scalar:
+    """A NumPy date, time or span of time in a unit that Arrow has, exactly."""
+    name, _ = np.datetime_data(value.dtype)
+    is_moment = isinstance(value, np.datetime64)
+    # Days and what is longer in seconds, what is shorter than nanoseconds only if nothing is lost.
+    unit = name if name in _NANOSECONDS else ("ns" if name in ("ps", "fs", "as") else "s")
+    if not is_moment and name in ("Y", "M", "generic"):
+        raise InvalidArgumentError(f"a filter cannot compare with {value!r}: its length varies")
+    kind = "datetime64" if is_moment else "timedelta64"
+    found = value.astype(f"{kind}[{unit}]")
+    if found.astype(value.dtype) != value:
+        raise InvalidArgumentError(
+            f"a filter cannot compare with {value!r}: expected {unit} or more"
+        )
+    dtype = pa.timestamp(unit) if is_moment else pa.duration(unit)
+    return pa.scalar(found.astype(np.int64).item(), dtype)
 
 
 def _from_pandas(value: Any) -> Any:
