@@ -195,7 +195,7 @@ def describe_file(
 
 def _largest(index: FileIndex, limit: int | None) -> tuple[list[int], list[Projected]]:
     """Bytes of each stripe, and the columns with most bytes, from the CMBs of all columns."""
-    stripe_bytes = [0] * index.footer.num_stripes
+    stripe_bytes = [0] * len(index.stripe_rows)  # which the file has; its footer may say anything
     sizes = []
     everything = project(index, None)
     for ordinal, block in enumerate(index.blocks(range(index.footer.num_columns))):
