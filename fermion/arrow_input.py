@@ -56,6 +56,35 @@ def record_batch_reader(data: Any, *, schema: pa.Schema | None = None) -> pa.Rec
     )
 
 
+def batches_of(data: Any, schema: pa.Schema, where: str) -> Iterator[pa.RecordBatch]:
+    """The batches of any Arrow producer whose names and types are those of a file.
+
+    Parameters
+    ----------
+    where
+        The file, for the message.
+
+    Raises
+    ------
+    InvalidArgumentError
+        At once, where they differ, or as `record_batch_reader` says.
+    """
+    reader = record_batch_reader(data, schema=schema)
+    if not reader.schema.equals(schema, check_metadata=False):
+        raise InvalidArgumentError(
+            f"{where}: the data's schema differs from the file's: "
+            f"{_difference(schema, reader.schema)}"
+        )
+    return iter(reader)
+
+
+def _difference(expected: pa.Schema, found: pa.Schema) -> str:
+    for wanted, given in zip(expected, found, strict=False):
+        if not wanted.equals(given):
+            return f"expected {wanted}, found {given}"
+    return f"expected {len(expected)} columns, found {len(found)}"
+
+
 def _from_columns(data: dict[str, Any], schema: pa.Schema | None) -> pa.Table:
     try:
         return pa.table(data, schema=schema)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.arguments import integer
-from fermion.arrow_input import record_batch_reader
+from fermion.arrow_input import batches_of, record_batch_reader
 from fermion.arrow_types import column_node
 from fermion.batch_meta import BatchLog, encode_batches
 from fermion.bloom import BuiltFilters
@@ -165,7 +165,7 @@ class Writer:
                 f"{self._path}: write() after append_batch(): a file holds batches or plain rows"
             )
         try:
-            for batch in self._checked(data):
+            for batch in batches_of(data, self.schema, self._path):
                 self._add(batch)
         except BaseException:
             self.abort()
@@ -196,7 +196,8 @@ class Writer:
         else:
             number = integer(batch_id, "batch_id", minimum=INT64_MIN, maximum=INT64_MAX)
         try:
-            batches = [batch for batch in self._checked(data) if batch.num_rows]
+            given = batches_of(data, self.schema, self._path)
+            batches = [batch for batch in given if batch.num_rows]
             rows = sum(batch.num_rows for batch in batches)
             size = sum(batch.nbytes for batch in batches)
             if self._pending_rows and not self._fits(rows, size):
@@ -229,15 +230,6 @@ class Writer:
     def _check_open(self) -> None:
         if self._state != "open":
             raise InvalidArgumentError(f"{self._path}: the writer is {self._state}")
-
-    def _checked(self, data: Any) -> Iterator[pa.RecordBatch]:
-        reader = record_batch_reader(data, schema=self.schema)
-        if not reader.schema.equals(self.schema, check_metadata=False):
-            raise InvalidArgumentError(
-                f"{self._path}: the data's schema differs from the file's: "
-                f"{_difference(self.schema, reader.schema)}"
-            )
-        return iter(reader)
 
     def _fits(self, rows: int, size: int) -> bool:
         return (
@@ -470,13 +462,6 @@ class Writer:
             settings |= Setting.ALIGN64
         kind = ChecksumKind[self.options.checksum.upper()]
         return int(settings) | kind << SETTING_CHECKSUM_SHIFT
-
-
-def _difference(expected: pa.Schema, found: pa.Schema) -> str:
-    for wanted, given in zip(expected, found, strict=False):
-        if not wanted.equals(given):
-            return f"expected {wanted}, found {given}"
-    return f"expected {len(expected)} columns, found {len(found)}"
 
 
 def write_table(
