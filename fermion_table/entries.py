@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import fermion
+from fermion_table.errors import CorruptMetadata
 from fermion_table.manifest import BatchRange, Entry, FieldStatistics, Source, field_id_runs
 from fermion_table.properties import STATISTICS_COLUMNS_MAX
 from fermion_table.schema import Field, Path, TableSchema
@@ -66,6 +67,7 @@ class EntryMaker:
             stats=self._statistics(info),
             source=source,
             created_ms=created_ms,
+            file_id=info.file_id,
         )
 
     def _statistics(self, info: fermion.FileInfo) -> dict[int, FieldStatistics]:
@@ -84,6 +86,27 @@ class EntryMaker:
                 flags=int(statistics.flags),
             )
         return found
+
+
+def check_identity(file: fermion.FermionFile, expected: str | None, name: str) -> None:
+    """Compare an open data file with the one that its entry speaks of.
+
+    Parameters
+    ----------
+    expected
+        The entry's ``file_id``; None, of entries that have none, is not compared.
+    name
+        The file as the table names it, for the message.
+
+    Raises
+    ------
+    CorruptMetadata
+        It is another file.
+    """
+    if expected is not None and file.file_id != expected:
+        raise CorruptMetadata(
+            name, f"the data file with id {expected}", f"another file, with id {file.file_id}"
+        )
 
 
 def statistics_fields(

@@ -130,6 +130,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
         What wrote the file.
     created_ms
         Milliseconds since 1970 UTC, by the writer's clock.
+    file_id
+        The data file's own identity (`fermion.FermionFile.file_id`), None where it is not known.
     unknown
         Keys this version does not know, kept when the entry is written again.
     """
@@ -157,6 +159,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     deletion_vector: DeletionVector | None = None
     source: Source = "append"
     created_ms: Natural = 0
+    file_id: str | None = None
     unknown: dict[str, Any] = msgspec.field(default_factory=dict, name=json_codec.UNKNOWN_KEYS)
 
     @property

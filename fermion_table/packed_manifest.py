@@ -5,7 +5,7 @@ Planning reads only the columns that a filter names. The columns are
 =====================================  =======  ==================================================
 column                                 type     meaning
 =====================================  =======  ==================================================
-path, external_path, source            string   as in an entry; null: the default
+path, external_path, source, file_id   string   as in an entry; null: the default
 size, rows, tail_length, schema_id,    int64    as in an entry; null where the entry has null
 bucket, level, delete_rows,
 sequence_offset, sequence_start,
@@ -57,7 +57,7 @@ from fermion_table.manifest import (
 from fermion_table.metadata_cache import shared_cache
 
 STATISTICS = ("min", "max", "null_count", "flags")
-_TEXTS = ("path", "external_path", "source")
+_TEXTS = ("path", "external_path", "source", "file_id")
 _INTEGERS = (
     "size", "rows", "tail_length", "schema_id", "bucket", "level", "delete_rows",
     "sequence_offset", "sequence_start", "row_offset", "row_id_base", "added_snapshot",

@@ -45,6 +45,8 @@ class Split:
         Rows of the file that are gone, and where that is stored.
     row_id_base
         Id of the file's first row.
+    file_id
+        The file's own identity, which it must have; None: not known.
     """
 
     location: str
@@ -60,6 +62,7 @@ class Split:
     deletion: DeletionVector | None = None
     deletion_location: str = ""
     row_id_base: int | None = None
+    file_id: str | None = None
 
     @property
     def rows_wanted(self) -> int:
@@ -98,6 +101,7 @@ def split_of(entry: Entry, location: str, deletion_location: str = "") -> Split:
         deletion=entry.deletion_vector,
         deletion_location=deletion_location,
         row_id_base=entry.row_id_base,
+        file_id=entry.file_id,
     )
 
 

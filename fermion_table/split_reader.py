@@ -26,6 +26,7 @@ from fermion_table.column_selection import (
 )
 from fermion_table.conversion import Conversion, convert_batch, empty_columns, plan_reading
 from fermion_table.deletion_vector import ranges_of, read_vector
+from fermion_table.entries import check_identity
 from fermion_table.filters import TableFilter, conjunction, push_down, selected
 from fermion_table.io_totals import IoTotals
 from fermion_table.row_selection import filter_rows
@@ -250,11 +251,17 @@ class SplitReader:
         prefetch = None
         if "://" in split.location and split.tail_length:
             prefetch = max(split.tail_length, REMOTE_PREFETCH_BYTES)
-        return fermion.open(
+        file = fermion.open(
             split.location,
             storage_options=self.request.storage_options,
             options=fermion.ReadOptions(threads=threads, prefetch_bytes=prefetch),
         )
+        try:
+            check_identity(file, split.file_id, split.file)
+        except BaseException:
+            file.close()
+            raise
+        return file
 
 
 def _plan(request: ReadRequest, schema: pa.Schema, split: Split) -> FilePlan:

@@ -17,6 +17,7 @@ from fermion.errors import FermionError, InvalidArgumentError
 from fermion.redaction import redacted
 from fermion_table import history
 from fermion_table.column_selection import BATCH_ID
+from fermion_table.entries import check_identity
 from fermion_table.errors import VersionNotFound
 from fermion_table.filters import TableFilter, both, table_filter
 from fermion_table.history_log import HistoryLog, history_log
@@ -295,6 +296,7 @@ def _check_file(store: AtomicStore, entry: Entry) -> list[str]:
     try:
         location = entry.external_path or store.locate(entry.path)
         with fermion.open(location, storage_options=store.storage_options) as file:
+            check_identity(file, entry.file_id, entry.file)
             if file.num_rows != entry.rows:
                 return [f"{file.num_rows} rows, the entry says {entry.rows}"]
             return [str(problem) for problem in file.verify().problems]

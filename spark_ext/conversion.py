@@ -317,7 +317,8 @@ class _Export:
 
     def _has_the_schema(self, split: Split) -> bool:
         with fermion.open(split.location, storage_options=self.storage_options) as file:
-            return file.schema.equals(self.reader.schema)
+            is_it = split.file_id in (None, file.file_id)  # the reader refuses another file
+            return is_it and file.schema.equals(self.reader.schema)
 
     def _convert(self, source: str, target: str) -> tuple[int, int]:
         info = fermion.to_parquet(

@@ -45,6 +45,7 @@ FULL = made_up_entry(
     deletion_vector=DeletionVector(path="deletion/a.dv", offset=4, size=9, rows=1, hash="ab"),
     source="compact",
     created_ms=17,
+    file_id="0123456789abcdef" * 2,
 )
 
 

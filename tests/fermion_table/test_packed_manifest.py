@@ -85,6 +85,7 @@ ENTRIES = st.lists(
         | st.builds(DeletionVector, path=st.text("d", min_size=1), size=NUMBER, rows=NUMBER),
         source=st.sampled_from(["append", "compact", "import", "clone"]),
         created_ms=NUMBER,
+        file_id=st.none() | st.text("0123456789abcdef", min_size=32, max_size=32),
         unknown=st.dictionaries(st.text("u", min_size=1, max_size=2), VALUE, max_size=1),
     ),
     min_size=1,

@@ -142,10 +142,22 @@ def sorted_rows(path: Path) -> Table:
     return table
 
 
+def file_ids(path: Path) -> Table:
+    """Entries hold the identities of their files: in a manifest, in the tail, after compaction."""
+    table = Table.create(path, ROWS)
+    with mock.patch.object(merge, "TAIL_ENTRIES_MAX", 2):
+        for number in range(4):
+            table.append({"k": ["a", "b"], "v": [number, 10 + number]})
+    table.branches.create("whole")
+    Table.open(path, branch="whole").compact()
+    table.delete("v = 12")
+    return table
+
+
 TABLES: dict[str, Maker] = {
     maker.__name__: maker
     for maker in (
         appended, batches, changed_rows, partitions, evolved_schema, versions, manifests,
-        expired, expired_branch, sorted_rows,
+        expired, expired_branch, sorted_rows, file_ids,
     )
 }  # fmt: skip
