@@ -50,6 +50,7 @@ from spark_ext.writing import (
     commit_overwrite,
     files_of,
     planned_merge,
+    renamed_columns,
     writer_factory,
 )
 
@@ -211,7 +212,8 @@ class FermionWriter(DataSourceArrowWriter):
             self._merge = planned_merge(table, schema, None)
         written = table.schema if self._merge is None else self._merge.schema
         columns = check_columns(table, schema, None, schema=written)
-        self._task = WriteTask(writer_factory(table, written), columns)
+        renamed = renamed_columns(schema, written)
+        self._task = WriteTask(writer_factory(table, written), columns, renamed=renamed)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of a task."""

@@ -46,7 +46,7 @@ from spark_ext.stream_offsets import (
 )
 from spark_ext.types import exchange_schema, spark_schema
 from spark_ext.write_task import WriteTask
-from spark_ext.writing import check_columns, files_of, writer_factory
+from spark_ext.writing import check_columns, files_of, renamed_columns, writer_factory
 
 TASKS_MIN = 8
 QUIET_KINDS = frozenset({"create", "schema", "compact"})
@@ -215,7 +215,8 @@ class FermionStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         table = open_branch(options)
-        self._task = WriteTask(writer_factory(table), check_columns(table, schema, None))
+        columns, renamed = check_columns(table, schema, None), renamed_columns(schema, table.schema)
+        self._task = WriteTask(writer_factory(table), columns, renamed=renamed)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of a task."""

@@ -21,6 +21,23 @@ dictionary, run-end encoded, extension           as what they hold
 
 Timestamps and durations finer than microseconds are rounded down. Everything else is refused by
 name.
+
+The other way, from Spark into a table, one gate (`check_type`) stands before creating, writing,
+appending and ALTER TABLE: a type passes if a table gives it back as it was, and is refused, with
+the path of the column, before anything is made.
+
+===============================================  ==================================================
+Spark                                            in a table
+===============================================  ==================================================
+the types of the table above                     the Arrow type of the same name
+timestamp, timestamp_ntz                         timestamp in microseconds, with zone UTC, without
+interval day to second                           duration in microseconds
+time(0), time(3), time(6), time(9)               time32 s, time32 ms, time64 us, time64 ns
+void                                             null, where it may be null
+char, varchar, collated string, variant,         refused
+geometry, geography, other intervals, other
+times, user-defined types
+===============================================  ==================================================
 """
 
 from __future__ import annotations
@@ -35,6 +52,9 @@ from spark_ext.errors import UnsupportedBySpark
 
 DECIMAL_DIGITS_MAX = 38
 TIME_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+TIME_UNITS = {0: pa.time32("s"), 3: pa.time32("ms"), 6: pa.time64("us"), 9: pa.time64("ns")}
+"""By digits of the second; Spark's other times would come back with more."""
+BINARY_COLLATION = "UTF8_BINARY"
 TIME_SETTING = "spark.sql.timeType.enabled"
 
 _SAME: dict[pa.DataType, st.DataType] = {
@@ -60,6 +80,18 @@ _SAME: dict[pa.DataType, st.DataType] = {
     pa.large_binary(): st.BinaryType(),
     pa.binary_view(): st.BinaryType(),
 }
+
+_REFUSED: dict[type[st.DataType], str] = {
+    st.VariantType: "convert it first, for example with to_json",
+    st.GeometryType: "convert it first, with st_asbinary",
+    st.GeographyType: "convert it first, with st_asbinary",
+    st.CharType: "use STRING",
+    st.VarcharType: "use STRING",
+    st.YearMonthIntervalType: "cast it to an integer or STRING",
+    st.CalendarIntervalType: "cast it to STRING",
+    st.UserDefinedType: "convert it to the type that it is stored as",
+}
+"""Types that a table would not give back as they were, with what to do instead."""
 
 
 def spark_schema(schema: pa.Schema, *, time_enabled: bool = True, where: str) -> st.StructType:
@@ -91,6 +123,29 @@ def spark_schema(schema: pa.Schema, *, time_enabled: bool = True, where: str) ->
     )
 
 
+def table_schema(schema: st.StructType) -> pa.Schema:
+    """The Arrow schema of a table that is made for a Spark schema, with comments.
+
+    Raises
+    ------
+    UnsupportedBySpark
+        As `arrow_type`, for a column or a field inside of one.
+    """
+    return pa.schema([_table_field(field, _column(field.name)) for field in schema])
+
+
+def table_type(dtype: st.DataType, where: str) -> pa.DataType:
+    """The Arrow type of a table's new column.
+
+    Raises
+    ------
+    UnsupportedBySpark
+        As `arrow_type`.
+    """
+    check_type(dtype, where)
+    return _table_type(dtype, where)
+
+
 def exchange_schema(schema: st.StructType) -> pa.Schema:
     """The exact Arrow schema, nullability included, that Spark takes for a Spark schema.
 
@@ -108,19 +163,20 @@ def exchange_schema(schema: st.StructType) -> pa.Schema:
 
 
 def arrow_type(dtype: st.DataType, where: str) -> pa.DataType:
-    """The Arrow type in which Spark hands a column over.
+    """The Arrow type in which Spark hands a column over to a table: the gate for types.
+
+    Parameters
+    ----------
+    where
+        The column, for messages.
 
     Raises
     ------
     UnsupportedBySpark
-        Spark cannot exchange the type through Arrow, or (variant, geometry) only in a form of
-        its own that other readers would take for a plain struct.
+        Spark cannot exchange the type through Arrow, or a table would not give it back as it was:
+        a field of the type may be the cause, and the message has its path.
     """
-    if isinstance(dtype, (st.VariantType, st.GeometryType, st.GeographyType)):
-        raise UnsupportedBySpark(
-            f"{where}: Spark's type {dtype.simpleString()} has no Arrow type; "
-            "convert the column first (to_json, st_asbinary)"
-        )
+    check_type(dtype, where)
     try:
         return to_arrow_type(dtype, timezone="UTC")
     except PySparkException as error:
@@ -128,6 +184,78 @@ def arrow_type(dtype: st.DataType, where: str) -> pa.DataType:
             f"{where}: Spark cannot hand type {dtype.simpleString()} over as Arrow; "
             "cast the column to another type first"
         ) from error
+
+
+def check_type(dtype: st.DataType, where: str, *, nullable: bool = True) -> None:
+    """Refuse a type that a table would not give back as it was, at any depth.
+
+    Raises
+    ------
+    UnsupportedBySpark
+    """
+    if isinstance(dtype, st.StructType):
+        for field in dtype:
+            check_type(field.dataType, f"{where}.{field.name}", nullable=field.nullable)
+    elif isinstance(dtype, st.ArrayType):
+        check_type(dtype.elementType, f"{where}.element", nullable=dtype.containsNull)
+    elif isinstance(dtype, st.MapType):
+        check_type(dtype.keyType, f"{where}.key", nullable=False)
+        check_type(dtype.valueType, f"{where}.value", nullable=dtype.valueContainsNull)
+    else:
+        why = _why_refused(dtype, nullable)
+        if why is not None:
+            raise UnsupportedBySpark(
+                f"{where}: tables cannot hold Spark's type {_named(dtype)}: {why}"
+            )
+
+
+def _why_refused(dtype: st.DataType, nullable: bool) -> str | None:
+    """What to do about a type without parts that a table would not give back as it was."""
+    for kind, instead in _REFUSED.items():
+        if isinstance(dtype, kind):
+            return instead
+    if isinstance(dtype, st.StringType) and dtype.collation != BINARY_COLLATION:
+        return f"a collation would be lost; cast it with COLLATE {BINARY_COLLATION}"
+    if isinstance(dtype, st.DayTimeIntervalType) and dtype != st.DayTimeIntervalType():
+        return "cast it to INTERVAL DAY TO SECOND"
+    if isinstance(dtype, st.TimeType) and dtype.precision not in TIME_UNITS:
+        return "cast it to TIME(0), TIME(3), TIME(6) or TIME(9)"
+    if isinstance(dtype, st.NullType) and not nullable:
+        return "nothing says what it holds; cast it, as in CAST(array() AS ARRAY<INT>)"
+    return None
+
+
+def _named(dtype: st.DataType) -> str:
+    if isinstance(dtype, st.UserDefinedType):
+        return f"{type(dtype).__name__} (user-defined)"
+    return dtype.simpleString()
+
+
+def _table_field(field: st.StructField, where: str) -> pa.Field:
+    check_type(field.dataType, where, nullable=field.nullable)
+    comment = field.metadata.get("comment")
+    metadata = {"comment": comment} if comment else None
+    dtype = _table_type(field.dataType, where)
+    return pa.field(field.name, dtype, field.nullable, metadata=metadata)
+
+
+def _table_type(dtype: st.DataType, where: str) -> pa.DataType:
+    if isinstance(dtype, st.StructType):
+        return pa.struct([_table_field(each, f"{where}.{each.name}") for each in dtype])
+    if isinstance(dtype, st.ArrayType):
+        element = _table_type(dtype.elementType, f"{where}.element")
+        return pa.list_(pa.field("element", element, dtype.containsNull))
+    if isinstance(dtype, st.MapType):
+        key, value = dtype.keyType, dtype.valueType
+        item = pa.field("value", _table_type(value, f"{where}.value"), dtype.valueContainsNull)
+        return pa.map_(_table_type(key, f"{where}.key"), item)
+    if isinstance(dtype, st.TimeType):
+        return TIME_UNITS[dtype.precision]
+    return arrow_type(dtype, where)
+
+
+def _column(name: str) -> str:
+    return f"column {name!r}"
 
 
 def arriving_schema(schema: st.StructType, table: pa.Schema) -> pa.Schema:
@@ -151,7 +279,8 @@ def arriving_schema(schema: st.StructType, table: pa.Schema) -> pa.Schema:
     """
     fields = []
     for column in schema:
-        where = f"column {column.name!r}"
+        where = _column(column.name)
+        check_type(column.dataType, where, nullable=column.nullable)
         arrives = pa.field(column.name, arrow_type(column.dataType, where), column.nullable)
         index = table.get_field_index(column.name)
         fields.append(arrives if index < 0 else _matched(arrives, table.field(index)))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 from pyspark import Accumulator
@@ -12,6 +12,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from fermion_table import DataWriter, WriterMessage
 from spark_ext.batch_runs import batch_runs
+from spark_ext.column_names import renamed_batch
 from spark_ext.exchange import convert_batch
 
 MESSAGE = "message"
@@ -45,12 +46,15 @@ class WriteTask:
     finished
         Gets the messages of a finished task, so that the driver knows its files even if the
         job fails later.
+    renamed
+        Columns that arrive under other names than the table's: see `column_names.renamed_fields`.
     """
 
     open_writer: Callable[[], DataWriter]
     columns: pa.Schema
     batch_id: int | None = None
     finished: Accumulator[list[WriterMessage]] | None = None
+    renamed: Mapping[str, pa.Field] = field(default_factory=dict)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write batches of one struct column; one row with the pickled messages comes back."""
@@ -76,4 +80,5 @@ class WriteTask:
 
     def _arriving(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         wanted = self.columns.names
+        batch = renamed_batch(batch, self.renamed)
         return convert_batch(batch.select(wanted), self.columns)

@@ -28,9 +28,10 @@ from fermion_table import (
     WriteSettings,
 )
 from spark_ext.clustering import arranged, clustered
+from spark_ext.column_names import is_case_sensitive, renamed_fields, spelled
 from spark_ext.finished_tasks import finished_messages
 from spark_ext.session import batch_settings, classic_frame, settings
-from spark_ext.types import arriving_schema, exchange_schema
+from spark_ext.types import arriving_schema, table_schema
 from spark_ext.write_task import MESSAGE_SCHEMA, WriteTask
 
 PROFILE_PROPERTY = "file.profile"
@@ -61,8 +62,9 @@ def append(
     Parameters
     ----------
     df
-        Columns are matched by name, in any order, and cast where no value can change; nullable
-        ones that the frame lacks are null.
+        Columns are matched by name, in any order (and in any case unless
+        ``spark.sql.caseSensitive`` is true), and cast where no value can change; nullable ones
+        that the frame lacks are null.
     path
         The table.
     batch_id_column
@@ -107,7 +109,10 @@ def append(
     earlier = committed_before(table, commit_user, commit_identifier)
     if earlier is not None:
         return earlier
-    merge = planned_merge(table, df.schema, batch_id_column) if schema_mode == "merge" else None
+    merge = None
+    if schema_mode == "merge":
+        sensitive = is_case_sensitive(df.sparkSession)
+        merge = planned_merge(table, df.schema, batch_id_column, case_sensitive=sensitive)
     messages = _write_files(df, table, merge, batch_id_column, cluster)
     return table.commit(
         messages,
@@ -169,7 +174,10 @@ def overwrite(
     if earlier is not None:
         return earlier
     check_overwrite(table, filter, dynamic)
-    merge = planned_merge(table, df.schema, batch_id_column) if schema_mode == "merge" else None
+    merge = None
+    if schema_mode == "merge":
+        sensitive = is_case_sensitive(df.sparkSession)
+        merge = planned_merge(table, df.schema, batch_id_column, case_sensitive=sensitive)
     messages = _write_files(df, table, merge, batch_id_column, cluster)
     return commit_overwrite(
         table,
@@ -229,10 +237,12 @@ def write(
         raise InvalidArgumentError(
             f"mode={mode!r}: expected 'error', 'ignore', 'append' or 'overwrite'"
         )
+    frame = df.schema
+    spelled(frame, pa.schema([]), case_sensitive=is_case_sensitive(df.sparkSession))
     try:
         Table.create(
             path,
-            exchange_schema(df.schema),
+            table_schema(frame),
             partition_by=partition_by,
             sort_by=sort_by,
             properties=table_properties,
@@ -297,11 +307,24 @@ def commit_overwrite(
     return table.snapshot
 
 
-def planned_merge(table: Table, frame: st.StructType, batch_id_column: str | None) -> SchemaMerge:
-    """What becomes of a table's schema when a frame adds its columns; not published yet."""
+def planned_merge(
+    table: Table,
+    frame: st.StructType,
+    batch_id_column: str | None,
+    *,
+    case_sensitive: bool = False,
+) -> SchemaMerge:
+    """What becomes of a table's schema when a frame adds its columns; not published yet.
+
+    Raises
+    ------
+    SchemaMismatch, UnsupportedBySpark, InvalidArgumentError
+    """
     if batch_id_column is not None:
         frame = _without_id(frame, batch_id_column, table)
-    return table.plan_merge(arriving_schema(frame, table.schema.to_arrow(field_ids=False)))
+    known = table.schema.to_arrow(field_ids=False)
+    frame = spelled(frame, known, case_sensitive=case_sensitive)
+    return table.plan_merge(arriving_schema(frame, known))
 
 
 def check_columns(
@@ -310,6 +333,7 @@ def check_columns(
     batch_id_column: str | None,
     *,
     schema: TableSchema | None = None,
+    case_sensitive: bool = False,
 ) -> pa.Schema:
     """How rows of a frame reach the table's writer; an error if they do not fit.
 
@@ -321,6 +345,13 @@ def check_columns(
         Left out unless the table has a column of that name.
     schema
         What files are written with; None: the table's.
+    case_sensitive
+        Whether names that differ in case alone are different names.
+
+    Returns
+    -------
+    pyarrow.Schema
+        Under the table's names: see `column_names.renamed_fields`.
 
     Raises
     ------
@@ -329,9 +360,18 @@ def check_columns(
     if batch_id_column is not None:
         frame = _without_id(frame, batch_id_column, table)
     schema = schema or table.schema
-    columns = arriving_schema(frame, schema.to_arrow(field_ids=False))
+    known = schema.to_arrow(field_ids=False)
+    frame = spelled(frame, known, case_sensitive=case_sensitive)
+    columns = arriving_schema(frame, known)
     check_batches(partial(DataWriter, table.store, schema), columns)
     return columns
+
+
+def renamed_columns(frame: st.StructType, schema: TableSchema) -> dict[str, pa.Field]:
+    """What a data source's task renames, which knows of no setting: Spark's default holds."""
+    return renamed_fields(
+        frame, spelled(frame, schema.to_arrow(field_ids=False), case_sensitive=False)
+    )
 
 
 def check_batches(open_writer: Callable[[], DataWriter], columns: pa.Schema) -> None:
@@ -377,7 +417,17 @@ def _write_files(
     """Run the tasks; what they wrote comes back, or is deleted if the job fails."""
     spark = df.sparkSession
     schema = table.schema if merge is None else merge.schema
-    columns = check_columns(table, df.schema, batch_id_column, schema=schema)
+    sensitive = is_case_sensitive(spark)
+    columns = check_columns(
+        table, df.schema, batch_id_column, schema=schema, case_sensitive=sensitive
+    )
+    known = schema.to_arrow(field_ids=False)
+    found = spelled(df.schema, known, case_sensitive=sensitive)
+    if found is not df.schema:
+        if batch_id_column is not None:
+            batch_id_column = found.names[df.schema.names.index(batch_id_column)]
+        df = df.toDF(*found.names)
+    renamed = renamed_fields(df.schema, found)
     rows, id_index = df, None
     if batch_id_column is not None:
         rows, id_index = clustered(df, batch_id_column)
@@ -388,7 +438,7 @@ def _write_files(
         finished_messages(spark.sparkContext, table, files_of) as finished,
         settings(spark, batch_settings(spark, columns)),
     ):
-        task = WriteTask(writer_factory(table, schema), columns, id_index, finished)
+        task = WriteTask(writer_factory(table, schema), columns, id_index, finished, renamed)
         results = whole.mapInArrow(task, MESSAGE_SCHEMA).collect()
     return [each for result in results for each in pickle.loads(result[0])]
 

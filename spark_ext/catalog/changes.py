@@ -10,7 +10,7 @@ from pyspark.sql.types import _parse_datatype_json_string
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table
-from spark_ext.types import arrow_type
+from spark_ext.types import table_type
 
 
 def alter(table: Table, changes: Iterable[Any]) -> None:
@@ -108,4 +108,4 @@ def _move(update: Any, path: tuple[str, ...], position: Any) -> None:
 
 
 def _arrow(dtype: Any, path: tuple[str, ...]) -> pa.DataType:
-    return arrow_type(_parse_datatype_json_string(dtype.json()), f"column {'.'.join(path)!r}")
+    return table_type(_parse_datatype_json_string(dtype.json()), f"column {'.'.join(path)!r}")

@@ -13,7 +13,7 @@ from typing import Any
 import fsspec
 from pyspark.sql.types import StructType
 
-from fermion.errors import InvalidArgumentError
+from fermion.errors import FermionError, InvalidArgumentError
 from fermion_table import Table, TableExists, TableNotFound, VersionNotFound, drop_table
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
 from spark_ext.catalog.changes import alter
@@ -22,7 +22,7 @@ from spark_ext.catalog.tables import CatalogTable, Schemas
 from spark_ext.reading import open_version
 from spark_ext.source_options import VERSION_OPTIONS, parse_options
 from spark_ext.staged_write import StagedDefinition
-from spark_ext.types import exchange_schema
+from spark_ext.types import BINARY_COLLATION, table_schema
 
 STRANGE_SHOWN = 5
 """Files that a refused DROP NAMESPACE names."""
@@ -160,11 +160,16 @@ class Warehouse(Callback):
                 f"LOCATION {properties['location']!r}: a catalog's tables lie in its warehouse; "
                 "make others with fermion_table.Table.create"
             )
+        collation = properties.get("collation", BINARY_COLLATION)
+        if collation != BINARY_COLLATION:
+            raise InvalidArgumentError(
+                f"DEFAULT COLLATION {collation}: tables hold strings of {BINARY_COLLATION} only"
+            )
         parts = _parts(identifier)
         partition_by, sort_by = _layout(transforms)
         definition = StagedDefinition(
             mode=mode,
-            schema=exchange_schema(StructType.fromJson(json.loads(schema.json()))),
+            schema=table_schema(StructType.fromJson(json.loads(schema.json()))),
             partition_by=partition_by,
             sort_by=sort_by,
             properties={key: value for key, value in properties.items() if _is_setting(key)},
@@ -190,7 +195,11 @@ class Warehouse(Callback):
             table = Table.open(self._location(parts), storage_options=self._storage_options)
         except TableNotFound as error:
             raise self._jvm.error("catalyst.analysis.NoSuchTableException", identifier) from error
-        alter(table, changes)
+        try:
+            alter(table, changes)
+        except FermionError as error:  # Spark would wrap what is usual into one that PySpark lacks
+            text = f"{type(error).__name__}: {error}"
+            raise self._jvm.error("java.lang.UnsupportedOperationException", text) from error
         return self._table(parts, table)
 
     def dropTable(self, identifier: Any) -> bool:  # noqa: N802 - Java's name

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 import spark_ext
 from fermion_table import Snapshot, Table
+from spark_ext.column_names import is_case_sensitive
 from spark_ext.jobs.program import arguments, pairs, run, storage_options
 from spark_ext.writing import check_columns
 
@@ -62,7 +63,12 @@ def append(spark: SparkSession, options: argparse.Namespace) -> Mapping[str, Any
         reader = reader.schema(options.schema)
     frame = reader.load(options.source)
     if options.dry_run:
-        columns = check_columns(table, frame.schema, options.batch_id_column)
+        columns = check_columns(
+            table,
+            frame.schema,
+            options.batch_id_column,
+            case_sensitive=is_case_sensitive(frame.sparkSession),
+        )
         return {"table": options.path, "dry_run": True, "columns": columns.names}
     write: Callable[..., Snapshot] = spark_ext.append
     replaced: dict[str, Any] = {}

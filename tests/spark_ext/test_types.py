@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import types as st
 
 from spark_ext.errors import UnsupportedBySpark
-from spark_ext.types import arriving_schema, exchange_schema, spark_schema
+from spark_ext.types import arriving_schema, exchange_schema, spark_schema, table_schema
 
 
 def test_nullability_survives_at_every_level():
@@ -92,8 +92,64 @@ def test_other_types_arrive_as_spark_has_them():
     )
 
 
-@pytest.mark.parametrize("dtype", [st.VariantType(), st.YearMonthIntervalType()])
-def test_a_frame_that_spark_cannot_hand_over_is_refused_by_column(dtype):
-    frame = st.StructType().add("fine", st.LongType()).add("bad", dtype)
-    with pytest.raises(UnsupportedBySpark, match="column 'bad'"):
-        arriving_schema(frame, pa.schema([]))
+class Point(st.UserDefinedType):
+    """Stored as a list."""
+
+    @classmethod
+    def sqlType(cls):  # noqa: N802 - Spark's name
+        return st.ArrayType(st.DoubleType(), False)
+
+    @classmethod
+    def module(cls):
+        return __name__
+
+
+REFUSED = [
+    st.VariantType(),
+    st.CharType(5),
+    st.VarcharType(5),
+    st.StringType("UTF8_LCASE"),
+    st.YearMonthIntervalType(),
+    st.DayTimeIntervalType(1, 2),
+    st.CalendarIntervalType(),
+    st.TimeType(4),
+    Point(),
+    st.ArrayType(st.NullType(), False),
+]
+
+
+@pytest.mark.parametrize("dtype", REFUSED, ids=lambda dtype: type(dtype).__name__)
+def test_one_gate_refuses_what_a_table_would_not_give_back(dtype):
+    """At create and at append, on top and inside, by path and type."""
+    inside = st.MapType(st.StringType(), st.StructType().add("deep", st.ArrayType(dtype)))
+    named = "void" if isinstance(dtype, st.ArrayType) else dtype.simpleString()
+    named = "Point" if isinstance(dtype, Point) else named
+    for bad, path in ((dtype, "column 'bad'"), (inside, "column 'bad'.value.deep.element")):
+        frame = st.StructType().add("fine", st.LongType()).add("bad", bad)
+        for check in (table_schema, lambda schema: arriving_schema(schema, pa.schema([]))):
+            with pytest.raises(UnsupportedBySpark) as caught:
+                check(frame)
+            assert path in str(caught.value)
+            assert named in str(caught.value)
+
+
+def test_every_other_type_comes_back_from_a_table_as_it_was():
+    leaves = [
+        *(st.BooleanType(), st.ByteType(), st.ShortType(), st.IntegerType(), st.LongType()),
+        *(st.FloatType(), st.DoubleType(), st.DecimalType(38, 10), st.StringType()),
+        *(st.BinaryType(), st.DateType(), st.TimestampType(), st.TimestampNTZType()),
+        *(st.DayTimeIntervalType(), st.TimeType(0), st.TimeType(3), st.TimeType(6)),
+        *(st.TimeType(9), st.NullType()),
+    ]
+    frame = st.StructType()
+    for number, leaf in enumerate(leaves):
+        frame.add(f"c{number}", leaf, metadata={"comment": f"words {number}"})
+        frame.add(f"l{number}", st.ArrayType(leaf))
+        frame.add(f"s{number}", st.StructType().add("x", st.MapType(st.StringType(), leaf)))
+    made = table_schema(frame)
+    back = spark_schema(made, where="t")
+    assert [(each.name, each.dataType, each.nullable) for each in back] == [
+        (each.name, each.dataType, each.nullable) for each in frame
+    ]
+    assert made.field("c3").metadata == {b"comment": b"words 3"}
+    assert arriving_schema(frame, made).equals(made)

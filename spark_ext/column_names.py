@@ -1,0 +1,122 @@
+"""Which columns of a table a data frame's are: by name, in any case unless Spark minds it.
+
+Spark reads a table whose columns differ in case alone only with ``spark.sql.caseSensitive=true``;
+so no such table is made without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import types as st
+
+from fermion.errors import InvalidArgumentError
+from spark_ext.types import arrow_type, held_type
+
+CASE_SETTING = "spark.sql.caseSensitive"
+
+
+def is_case_sensitive(spark: SparkSession) -> bool:
+    """What the session's setting says."""
+    return spark.conf.get(CASE_SETTING, "false") == "true"
+
+
+def spelled(frame: st.StructType, table: pa.Schema, *, case_sensitive: bool) -> st.StructType:
+    """A frame's schema with the names, at any depth, that the table's columns have.
+
+    Parameters
+    ----------
+    frame
+        Of the data frame.
+    table
+        Of the table.
+    case_sensitive
+        Whether names that differ in case alone are different names: then nothing changes.
+
+    Returns
+    -------
+    pyspark.sql.types.StructType
+        The same object if no name is spelled otherwise.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Names that differ in case alone would stand beside each other, or it is not clear which
+        column of the table is meant.
+    """
+    if case_sensitive:
+        return frame
+    found = _spelled_struct(frame, list(table), "")
+    return frame if found == frame else found
+
+
+def renamed_fields(frame: st.StructType, found: st.StructType) -> dict[str, pa.Field]:
+    """The Arrow fields of columns that `spelled` names otherwise, by their names in the frame."""
+    return {
+        old.name: pa.field(new.name, arrow_type(new.dataType, f"column {old.name!r}"), new.nullable)
+        for old, new in zip(frame, found, strict=True)
+        if old != new
+    }
+
+
+def renamed_batch(batch: pa.RecordBatch, fields: Mapping[str, pa.Field]) -> pa.RecordBatch:
+    """A batch with some columns under other names, at any depth; nothing is copied."""
+    if not fields:
+        return batch
+    schema = pa.schema([fields.get(field.name, field) for field in batch.schema])
+    _, array = batch.__arrow_c_array__()
+    return pa.RecordBatch._import_from_c_capsule(schema.__arrow_c_schema__(), array)
+
+
+def _spelled_struct(frame: st.StructType, known: Sequence[pa.Field], path: str) -> st.StructType:
+    exact = {field.name: field for field in known}
+    alike: dict[str, list[pa.Field]] = {}
+    for field in known:
+        alike.setdefault(field.name.lower(), []).append(field)
+    fields, taken = [], dict[str, str]()
+    for each in frame:
+        match = exact.get(each.name) or _match(each.name, alike.get(each.name.lower(), []), path)
+        name = each.name if match is None else match.name
+        key = name if name in exact else name.lower()
+        if taken.setdefault(key, each.name) != each.name:
+            raise InvalidArgumentError(
+                f"columns {path + taken[key]!r} and {path + each.name!r} differ in case alone, "
+                f"which Spark reads with {CASE_SETTING}=true only; rename one of them"
+            )
+        below = f"{path}{name}."
+        dtype = _spelled_type(each.dataType, None if match is None else match.type, below)
+        fields.append(st.StructField(name, dtype, each.nullable, each.metadata))
+    return st.StructType(fields)
+
+
+def _spelled_type(dtype: st.DataType, stored: pa.DataType | None, path: str) -> st.DataType:
+    bare = None if stored is None else held_type(stored)
+    if isinstance(dtype, st.StructType):
+        known = list(bare) if bare is not None and pa.types.is_struct(bare) else []
+        return _spelled_struct(dtype, known, path)
+    if isinstance(dtype, st.ArrayType):
+        element = bare.value_type if bare is not None and hasattr(bare, "value_field") else None
+        inner = _spelled_type(dtype.elementType, element, f"{path}element.")
+        return st.ArrayType(inner, dtype.containsNull)
+    if isinstance(dtype, st.MapType):
+        key = item = None
+        if bare is not None and pa.types.is_map(bare):
+            key, item = bare.key_type, bare.item_type
+        return st.MapType(
+            _spelled_type(dtype.keyType, key, f"{path}key."),
+            _spelled_type(dtype.valueType, item, f"{path}value."),
+            dtype.valueContainsNull,
+        )
+    return dtype
+
+
+def _match(name: str, alike: Sequence[pa.Field], path: str) -> pa.Field | None:
+    if len(alike) > 1:
+        names = " and ".join(repr(f"{path}{field.name}") for field in alike)
+        raise InvalidArgumentError(
+            f"column {path + name!r}: the table has {names}; name one of them exactly, or set "
+            f"{CASE_SETTING}=true"
+        )
+    return alike[0] if alike else None
