@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self
 
@@ -22,6 +21,7 @@ from fermion.file_info import VIRTUAL_COLUMNS, FileInfo
 from fermion.file_metadata import ColumnLog, FileContents, all_statistics, key_value_texts
 from fermion.flat_writer import FlatWriter
 from fermion.footer import FileIdentity, build_head
+from fermion.forks import ThreadPool, process
 from fermion.global_dictionary import encode_dictionary
 from fermion.layout import (
     ALIGNED_PAGE_START,
@@ -117,7 +117,8 @@ class Writer:
         self._position = 0
         self._identity = FileIdentity.new()
         self._state = "open"
-        self._executor: ThreadPoolExecutor | None = None
+        self._threads, self._made_in = thread_count(self.options.threads), process()
+        self._executor = ThreadPool(self._threads)
         self._path = where
         self._schema_area = build_schema_area(
             schema, compress_metadata=self.options.compress_schema
@@ -228,8 +229,9 @@ class Writer:
         self._batches = BatchLog()
 
     def _check_open(self) -> None:
-        if self._state != "open":
-            raise InvalidArgumentError(f"{self._path}: the writer is {self._state}")
+        state = self._state if self._made_in is process() else "that of another process"
+        if state != "open":
+            raise InvalidArgumentError(f"{self._path}: the writer is {state}")
 
     def _fits(self, rows: int, size: int) -> bool:
         return (
@@ -306,12 +308,10 @@ class Writer:
 
         step = COLUMNS_PER_TASK if len(columns) > 4 * COLUMNS_PER_TASK else 1
         starts = range(0, len(columns), step)
-        threads = thread_count(self.options.threads)
+        threads = self._threads
         column_bytes = self._pending_bytes / max(len(columns), 1)
         worth = threads > 1 and len(columns) > 1 and self._pending_bytes >= THREADED_BYTES_MIN
-        if worth and self._executor is None:
-            self._executor = ThreadPoolExecutor(threads)
-        spread = self._executor.map if worth and self._executor is not None else map
+        spread = self._executor.map if worth else map
         small = column_bytes < THREADED_COLUMN_BYTES_MIN
         if small:
             for start, found in zip(starts, spread(encode_short, starts), strict=True):
@@ -369,8 +369,7 @@ class Writer:
             self._sink.abort()
 
     def _release(self) -> None:
-        if self._executor is not None:
-            self._executor.shutdown(wait=True, cancel_futures=True)
+        self._executor.shutdown(wait=True, cancel_futures=True)
 
     def close(self) -> FileInfo:
         """Write the metadata and make the file visible.

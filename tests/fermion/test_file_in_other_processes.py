@@ -237,3 +237,22 @@ def test_an_iterator_of_a_closed_file_says_so(path: Path):
     file.close()
     with pytest.raises(fermion.InvalidArgumentError, match="file is closed"):
         list(batches)
+
+
+def test_a_writer_stays_with_its_process(tmp_path: Path):
+    """A forked child is told so, also at the end of ``with``; the parent's file loses nothing."""
+    place, data = tmp_path / "a.fermion", pa.table({f"c{n}": range(90_000) for n in range(4)})
+    options = fermion.WriteOptions(threads=4, stripe_rows=45_000)
+    with fermion.Writer(place, data.schema, options=options) as writer:
+        writer.write(data)
+
+        def child() -> None:
+            with writer:
+                writer.write(data)
+
+        with pytest.raises(fermion.InvalidArgumentError, match="is that of another process"):
+            in_fork(child)
+        with pytest.raises(fermion.InvalidArgumentError, match="is that of another process"):
+            in_fork(writer.close)
+        writer.write(data)
+    assert fermion.read_table(place).equals(pa.concat_tables([data, data]))
