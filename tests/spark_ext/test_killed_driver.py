@@ -79,6 +79,7 @@ spark_ext.compact(spark, path, max_groups_per_commit=1)
 
 DURING_A_STREAM = """
 from spark_ext.datasource import FermionDataSource
+from spark_ext.source_options import parse_options
 from spark_ext.streaming import FermionStreamWriter
 
 class CommitAndWait(FermionStreamWriter):
@@ -90,7 +91,7 @@ class CommitAndWait(FermionStreamWriter):
 
 class WaitingSource(FermionDataSource):
     def streamWriter(self, schema, overwrite):
-        return CommitAndWait(self._chosen, schema)
+        return CommitAndWait(parse_options(self.options), schema)
 
 spark.dataSource.register(WaitingSource)
 stream = spark.readStream.format("fermion").load(path)

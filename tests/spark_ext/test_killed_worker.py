@@ -27,6 +27,7 @@ from pyspark.sql import SparkSession
 import spark_ext
 from spark_ext import compaction, writing
 from spark_ext.datasource import FermionDataSource
+from spark_ext.source_options import parse_options
 from spark_ext.streaming import FermionStreamWriter
 
 directory = sys.argv[1]
@@ -59,7 +60,7 @@ class DyingStreamWriter(FermionStreamWriter):
 
 class DyingSource(FermionDataSource):
     def streamWriter(self, schema, overwrite):
-        return DyingStreamWriter(self._chosen, schema)
+        return DyingStreamWriter(parse_options(self.options), schema)
 
 builder = SparkSession.builder.master("local[2,4]").config("spark.ui.enabled", "false")
 builder = builder.config("spark.driver.host", "localhost").config("spark.driver.memory", "512m")
