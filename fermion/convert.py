@@ -5,6 +5,8 @@ metadata, and every bit of a NaN. `parquet_types` says what becomes of types tha
 
 Parquet has one place for metadata. Its entries (but Arrow's own) come back both as the metadata of
 the schema, where pyarrow puts them, and as the key/value metadata of the file.
+
+INT96 timestamps, which Spark writes by default, are instants in UTC and become microseconds.
 """
 
 from __future__ import annotations
@@ -79,7 +81,8 @@ def from_parquet(
     Raises
     ------
     InvalidFileError
-        The source is no Parquet file, or is damaged. Nothing is left at ``target`` then, nor after
+        The source is no Parquet file, is damaged, or holds INT96 timestamps that microseconds can't
+        number. Nothing is left at ``target`` then, nor after
         any other error.
     UnsupportedEncodingError
         The source uses a codec or a nesting that pyarrow cannot read.

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion.errors import InvalidFileError, UnsupportedEncodingError
+from fermion.int96 import check_range, instants, int96_leaves
 from fermion.options import MIB
 from fermion.parquet_types import ConversionWarning
 from fermion.source import resolve
@@ -28,7 +29,10 @@ CHECKSUM_MESSAGE = "CRC checksum verification failed"
 
 
 class ParquetSource:
-    """A Parquet file read batch by batch; whatever goes wrong in it is a FermionError."""
+    """A Parquet file read batch by batch; whatever goes wrong in it is a FermionError.
+
+    INT96 timestamps become microseconds in UTC, unless Arrow wrote the file and says what they are.
+    """
 
     def __init__(self, source: Any, storage_options: dict[str, Any] | None) -> None:
         self.where, self._source = path_name(source), source
@@ -37,7 +41,10 @@ class ParquetSource:
             with self._reading():
                 self._file = self._open(verify=True)
                 self.num_rows = _num_rows(self._file.metadata)
-                self.schema: pa.Schema = self._file.read_row_groups([]).schema
+                stored = self._file.read_row_groups([]).schema
+                self.schema: pa.Schema = instants(stored, self._int96)
+                changed = zip(stored, self.schema, strict=True)
+                self._instants = [new.name for old, new in changed if old.type != new.type]
                 self.key_values = _texts(self._file.metadata.metadata or {})
         except BaseException:
             self.__exit__()
@@ -50,13 +57,16 @@ class ParquetSource:
         if self._handle is not self._source:
             self._handle.close()
 
-    def _open(self, *, verify: bool) -> pq.ParquetFile:
+    def _open(self, *, verify: bool, int96_unit: str = "us") -> pq.ParquetFile:
         import pyarrow.parquet as pq  # takes as long to load as all of this package
 
         metadata = pq.read_metadata(self._handle)
         # Not what its columns say: pyarrow ends the process where one of them is damaged.
         sizes = (metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
         largest = max(sizes, default=0)
+        # Arrow's own schema says what its INT96 mean.
+        is_arrow = ARROW_SCHEMA_KEY in (metadata.metadata or {})
+        self._int96 = [] if is_arrow else int96_leaves(metadata)
         # Row groups of ordinary size are read at once; of larger ones every column gets a buffer.
         buffer = max(64 * MIB // max(metadata.num_columns, 1), 16 * 1024)
         return pq.ParquetFile(
@@ -64,6 +74,7 @@ class ParquetSource:
             metadata=metadata,
             buffer_size=0 if largest <= READ_AT_ONCE_BYTES else min(buffer, MIB),
             page_checksum_verification=verify,
+            coerce_int96_timestamp_unit=int96_unit if any(self._int96) else None,
         )
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -101,15 +112,26 @@ class ParquetSource:
         with self._reading():
             rows = self._batch_rows(group)
             batches = self._file.iter_batches(batch_size=rows, row_groups=[group])
+            self._check_instants(group, rows)
         while True:
             with self._reading():
                 batch = next(batches, None)
                 if batch is None:
                     return
                 batch.validate()  # pyarrow makes lists of nulls whose elements are too few
+                if self._instants:
+                    batch = batch.cast(self.schema)
             if skip < batch.num_rows:
                 yield batch.slice(skip)
             skip = max(skip - batch.num_rows, 0)
+
+    def _check_instants(self, group: int, rows: int) -> None:
+        """Refuse INT96 timestamps out of range: pyarrow's microseconds overflow, seconds can't."""
+        if not self._instants:
+            return
+        file = self._open(verify=False, int96_unit="s")
+        for batch in file.iter_batches(batch_size=rows, row_groups=[group], columns=self._instants):
+            check_range(batch, f"{self.where}: row group {group}")
 
     def _batch_rows(self, group: int) -> int:
         metadata = self._file.metadata.row_group(group)

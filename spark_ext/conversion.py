@@ -17,12 +17,12 @@ from typing import Any
 import fsspec
 import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 from pyspark import Accumulator
 from pyspark.sql import SparkSession
 
 import fermion
 from fermion.errors import InvalidArgumentError
+from fermion.parquet_source import ParquetSource
 from fermion_table import DataWriter, Snapshot, Split, SplitReader, Table, WriterMessage
 from spark_ext.finished_tasks import finished_messages
 from spark_ext.reading import bins, scan_of
@@ -30,7 +30,6 @@ from spark_ext.session import classic
 from spark_ext.source_options import SourceOptions, absolute
 from spark_ext.writing import committed_before, files_of, writer_factory
 
-BATCH_ROWS = 65_536
 FOOTERS_AT_ONCE = 8
 SUCCESS = "_SUCCESS"
 """An empty file that says an export is complete, as Spark's own writers leave it."""
@@ -147,7 +146,10 @@ def to_parquet(
     storage_options
         For fsspec, for both.
     parquet_options
-        Of `fermion.to_parquet`: ``compression="zstd"``.
+        Of `fermion.to_parquet`: ``compression="zstd"``. Spark can't read nanoseconds, so the default
+        is ``coerce_timestamps="us"``; a timestamp that would lose digits is an error.
+        ``coerce_timestamps=None`` writes nanoseconds, and ``allow_truncated_timestamps=True``
+        drops the digits.
 
     Raises
     ------
@@ -172,7 +174,8 @@ def to_parquet(
     )
     filesystem.makedirs(root, exist_ok=True)
     where = absolute(os.fspath(target))
-    task = _Export(scan.reader, where, filter is None, storage_options, parquet_options)
+    options = {"coerce_timestamps": "us", **parquet_options}
+    task = _Export(scan.reader, where, filter is None, storage_options, options)
     splits = list(enumerate(scan.plan().splits))
     context = spark.sparkContext
     try:
@@ -230,8 +233,8 @@ def _filesystem(
 
 
 def _arrow_schema(filesystem: Any, file: ParquetFile) -> pa.Schema:
-    with filesystem.open(file.path) as stream:
-        schema = pq.read_schema(stream)
+    with filesystem.open(file.path) as stream, ParquetSource(stream, None) as parquet:
+        schema = parquet.schema
     for name, value in file.path_columns.items():
         if name not in schema.names:
             schema = schema.append(pa.field(name, pa.scalar(value).type))
@@ -282,8 +285,8 @@ class _Import:
         return messages
 
     def _batches(self, file: ParquetFile) -> Iterator[pa.RecordBatch]:
-        with self.filesystem.open(file.path) as stream, pq.ParquetFile(stream) as parquet:
-            for batch in parquet.iter_batches(batch_size=BATCH_ROWS, use_threads=False):
+        with self.filesystem.open(file.path) as stream, ParquetSource(stream, None) as parquet:
+            for batch in parquet.batches():
                 for name, value in file.path_columns.items():
                     if name not in batch.schema.names:
                         constant = pa.repeat(pa.scalar(value), batch.num_rows)

@@ -24,7 +24,7 @@ PUBLIC_MODULES = {f"{package}.errors" for package in PACKAGES}
 PUBLIC_MODULES |= {"fermion.predicate", "fermion.arrow_input", "fermion.checksum"}
 PUBLIC_MODULES |= {"fermion.arguments", "fermion.remote"}
 PUBLIC_MODULES |= {"fermion.forks", "fermion.read_ahead", "fermion.redaction"}
-PUBLIC_MODULES |= {"fermion.statistics", "fermion.cli.wording"}
+PUBLIC_MODULES |= {"fermion.statistics", "fermion.parquet_source", "fermion.cli.wording"}
 # Spelled in two pieces, so that this file does not match itself.
 MACHINE_PATHS = re.compile(r"(?<![\w.~-])/(?:" + r"work|home|root|Users|tmp)/" + r"\w")
 

@@ -27,6 +27,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--filter", help="only such rows: a SQL condition")
     made.add_argument("--snapshot-id", type=int, help="an older snapshot")
     made.add_argument("--compression", default="zstd", help="of Parquet (default: zstd)")
+    made.add_argument(
+        "--nanoseconds",
+        action="store_true",
+        help="write timestamps in nanoseconds, which Spark can't read (default: microseconds)",
+    )
     return made
 
 
@@ -55,6 +60,7 @@ def to_parquet(spark: SparkSession, options: argparse.Namespace) -> Mapping[str,
         snapshot_id=options.snapshot_id,
         storage_options=access,
         compression=options.compression,
+        coerce_timestamps=None if options.nanoseconds else "us",
     )
     return {
         "table": options.path,

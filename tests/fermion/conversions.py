@@ -48,7 +48,18 @@ def to_parquet(source: Any, **options: Any) -> bytes:
 
 
 def read_parquet(source: Any) -> pa.Table:
-    return pq.ParquetFile(pa.BufferReader(source) if isinstance(source, bytes) else source).read()
+    file = pq.ParquetFile(
+        pa.BufferReader(source) if isinstance(source, bytes) else source,
+        coerce_int96_timestamp_unit="us",
+    )
+    table = file.read()
+    for index in range(file.metadata.num_columns):
+        leaf = file.schema.column(index)
+        if leaf.physical_type == "INT96" and leaf.path in table.column_names:  # instants in UTC
+            place = table.column_names.index(leaf.path)
+            field = table.schema.field(place).with_type(pa.timestamp("us", "UTC"))
+            table = table.set_column(place, field, table.column(place).cast(field.type))
+    return table
 
 
 def read(source: bytes) -> pa.Table:

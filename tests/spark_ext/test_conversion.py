@@ -114,7 +114,11 @@ def test_a_table_becomes_parquet_files_that_others_read(spark, tmp_path, table_p
     table.rename_column("kind", "sort")
     table.add_columns({"extra": pa.int8()})
     table.append(rows(10, 20).rename_columns(["id", "sort", "at", "tags"]))
-    result = spark_ext.to_parquet(spark, table_path, tmp_path / "out", compression="zstd")
+    with pytest.raises(PySparkException, match="would lose data"):
+        spark_ext.to_parquet(spark, table_path, tmp_path / "out")
+    result = spark_ext.to_parquet(
+        spark, table_path, tmp_path / "out", compression="zstd", coerce_timestamps=None
+    )
     assert (result.files, result.rows, result.snapshot_id) == (2, 20, table.snapshot.id)
     assert (tmp_path / "out" / "_SUCCESS").exists()
     found = ds.dataset(tmp_path / "out", format="parquet").to_table()
@@ -149,4 +153,34 @@ def test_both_are_programs(spark, parquet, table_path, tmp_path, monkeypatch, ca
     out = tmp_path / "out"
     assert say(to_parquet.main, table_path, out, "--dry-run")["rows_before_filter"] == 30
     assert not out.exists()
-    assert say(to_parquet.main, table_path, out, "--filter", "kind = 'b'")["rows"] == 15
+    chosen = ["--filter", "kind = 'b'", "--nanoseconds"]
+    assert say(to_parquet.main, table_path, out, *chosen)["rows"] == 15
+
+
+def test_timestamps_of_spark_survive_both_ways(spark, tmp_path, table_path):
+    """Spark writes instants as INT96 by default: 1583 and noon in New York come back."""
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        written = spark.sql(
+            "SELECT * FROM VALUES (1, timestamp '2024-07-01 12:00:00', "
+            "array(timestamp '1583-01-01'), timestamp_ntz '2024-07-01 12:00:00'), "
+            "(2, NULL, NULL, NULL), (3, timestamp '9999-12-31 23:59:59.999999', array(NULL), "
+            "timestamp_ntz '0001-01-01 00:00:00') t(id, at, ats, local)"
+        )
+        written.write.parquet(str(tmp_path / "in"))
+        spark_ext.from_parquet(spark, tmp_path / "in", table_path)
+        schema = Table.open(table_path).schema.to_arrow(field_ids=False)
+        assert schema.field("at").type == pa.timestamp("us", "UTC")
+        assert schema.field("local").type == pa.timestamp("us")
+        spark_ext.to_parquet(spark, table_path, tmp_path / "out")
+        assert shown(spark.read.parquet(str(tmp_path / "in"))) == shown(written)
+        assert shown(spark_ext.read_table(spark, table_path)) == shown(written)
+        assert shown(spark.read.parquet(str(tmp_path / "out"))) == shown(written)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+
+
+def shown(frame):
+    texts = [f"string({name})" for name in frame.columns]
+    return frame.orderBy("id").selectExpr(*texts).collect()
