@@ -146,8 +146,8 @@ def to_parquet(
     storage_options
         For fsspec, for both.
     parquet_options
-        Of `fermion.to_parquet`: ``compression="zstd"``. Spark can't read nanoseconds, so the default
-        is ``coerce_timestamps="us"``; a timestamp that would lose digits is an error.
+        Of `fermion.to_parquet`: ``compression="zstd"``. Spark can't read nanoseconds, so
+        ``coerce_timestamps="us"`` is the default; a timestamp that would lose digits is an error.
         ``coerce_timestamps=None`` writes nanoseconds, and ``allow_truncated_timestamps=True``
         drops the digits.
 
