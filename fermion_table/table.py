@@ -134,7 +134,8 @@ class Table(TableCompaction):
         Parameters
         ----------
         version
-            A snapshot id, a tag, a branch, ``"main~3"``, or a datetime.
+            A snapshot id, a tag, a branch, ``"main~3"``, or a datetime. Of these only a branch
+            can be written to; for the others make one with ``branches.create``.
         branch
             Which history to read and write, unless the version names a branch itself.
         access
@@ -152,7 +153,7 @@ class Table(TableCompaction):
         if version is None:
             return cls(store, history.latest(store, branch=branch), branch=branch)
         found, branch = find_version(store, version, branch=branch)
-        return cls(store, found, branch=branch)
+        return cls(store, found, branch=branch, version=None if version == branch else version)
 
     @classmethod
     def exists(cls, path: Location, *, storage_options: dict[str, Any] | None = None) -> bool:
@@ -193,6 +194,8 @@ class Table(TableCompaction):
         ------
         SchemaMismatch
             Shows the difference field by field.
+        InvalidArgumentError
+            Also where this object was opened at a tag or an old snapshot, as with every change.
         CommitConflict, CommitStateUnknown
         """
         words = CommitWords(
@@ -201,6 +204,7 @@ class Table(TableCompaction):
             commit_user=commit_user,
             commit_identifier=commit_identifier,
         )
+        self._check_writable()
         if schema_mode not in (None, "merge"):
             raise InvalidArgumentError(f"schema_mode={schema_mode!r}: expected None or 'merge'")
         if schema_mode == "merge":
@@ -221,6 +225,7 @@ class Table(TableCompaction):
 
     def plan_merge(self, data: pa.Schema) -> SchemaMerge:
         """The schema with the columns that some data adds, for `commit` to publish; for engines."""
+        self._check_writable()
         return self._publisher.plan_merge(self.refresh(), data)
 
     def append_batch(self, batch_id: int, data: Any, *, message: str | None = None) -> Snapshot:
@@ -243,6 +248,7 @@ class Table(TableCompaction):
             commit_user=commit_user,
             commit_identifier=commit_identifier,
         )
+        self._check_writable()
         self._refresh_for_append()
         with self.writer() as writer:
             for batch_id, data in batches:
@@ -252,6 +258,7 @@ class Table(TableCompaction):
 
     def writer(self, *, settings: WriteSettings | None = None) -> DataWriter:
         """A writer of data files, for engines: its messages are given to `commit`."""
+        self._check_writable()
         uuid = self._snapshot.table_uuid
         return DataWriter(
             self._store,
@@ -291,6 +298,7 @@ class Table(TableCompaction):
             commit_user=commit_user,
             commit_identifier=commit_identifier,
         )
+        self._check_writable()
         listed = list(messages)
         handed_over = written_files(listed)
         if merge is None:
@@ -329,6 +337,7 @@ class Table(TableCompaction):
 
     def update_schema(self, *, message: str | None = None) -> SchemaUpdate:
         """Several schema changes as one snapshot: ``with t.update_schema() as u: ...``."""
+        self._check_writable()
         words = CommitWords(message=message)
         base = [self.refresh()]
 

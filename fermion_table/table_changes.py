@@ -31,6 +31,11 @@ class TableChanges(TableVersions):
             For the history.
         commit_user, commit_identifier
             The same pair is committed once.
+
+        Raises
+        ------
+        InvalidArgumentError
+            This object was opened at a tag or an old snapshot.
         """
         words = CommitWords(
             message=message,
@@ -38,6 +43,7 @@ class TableChanges(TableVersions):
             commit_user=commit_user,
             commit_identifier=commit_identifier,
         )
+        self._check_writable()
         base = self.refresh()
         return Transaction(self._publisher, base, words=words, published=self._move_to)
 

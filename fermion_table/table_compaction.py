@@ -84,6 +84,7 @@ class TableCompaction(TableChanges):
         progress
             Called with the groups done and the groups in all.
         """
+        self._check_writable()
         if max_groups_per_commit is not None:
             max_groups_per_commit = integer(
                 max_groups_per_commit, "max_groups_per_commit", minimum=1
@@ -128,6 +129,7 @@ class TableCompaction(TableChanges):
         base
             The snapshot that `plan_compaction` planned on.
         """
+        self._check_writable()
         listed = list(messages)
         result = CompactionResult(groups=len(listed))
         commit_groups(listed, base, store=self._store, branch=self._branch, result=result)

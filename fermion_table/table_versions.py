@@ -49,7 +49,8 @@ class TableVersions(TableView):
     @property
     def branches(self) -> Branches:
         """Histories beside each other: ``branches.create(name)``, ``.fast_forward(name)``, ..."""
-        return Branches(self._store, self._snapshot, self._branch, self._move_to)
+        moved = self._move_to if self._version_opened is None else _stays
+        return Branches(self._store, self._snapshot, self._branch, moved)
 
     @property
     def inspect(self) -> Inspection:
@@ -75,9 +76,10 @@ class TableVersions(TableView):
         Raises
         ------
         InvalidArgumentError
-            The version has a schema of another branch.
+            The version has a schema of another branch; or this object was opened at a version.
         VersionNotFound, CommitConflict, CommitStateUnknown
         """
+        self._check_writable()
         message = check_optional_text(message, "message")
         target, _ = self._find(version)
         return self._move_to(restore(self._publisher, self._snapshot, target, message=message))
@@ -238,3 +240,7 @@ class TableVersions(TableView):
             dry_run=dry_run,
             now=now,
         )
+
+
+def _stays(snapshot: Snapshot) -> None:
+    """A table opened at a version shows that one, wherever its branch is moved to."""

@@ -45,10 +45,20 @@ class TableView:
         Where it lies.
     snapshot
         What it sees.
+    version
+        What it was opened at, if that is no branch: then it only reads.
     """
 
-    def __init__(self, store: AtomicStore, snapshot: Snapshot, *, branch: str = MAIN) -> None:
+    def __init__(
+        self,
+        store: AtomicStore,
+        snapshot: Snapshot,
+        *,
+        branch: str = MAIN,
+        version: history.Version | None = None,
+    ) -> None:
         self._store = store
+        self._version_opened = version
         self._branch = branch
         self._publisher = Publisher(store, branch)
         self._snapshot = snapshot
@@ -107,8 +117,22 @@ class TableView:
             self._schemas_read = SchemaVersions(self._store, self._snapshot)
         return self._schemas_read
 
+    def _check_writable(self) -> None:
+        """Refuse to write through a table that shows a tag or an old snapshot.
+
+        Rows would go to the newest one, and changes rest on what this object does not show.
+        """
+        if self._version_opened is not None:
+            raise InvalidArgumentError(
+                f"{self.location}: opened at version {self._version_opened!r}, which can only be "
+                f"read. To write, open the table without version=, or make a branch of this "
+                f"version, table.branches.create(NAME), and open that: Table.open(path, "
+                f"branch=NAME)"
+            )
+
     def refresh(self) -> Snapshot:
-        """Move to the latest snapshot."""
+        """Move to the latest snapshot of the branch; a table opened at a version can write then."""
+        self._version_opened = None
         looked_at = time.monotonic()
         return self._move_to(self._publisher.latest(self._snapshot), seen_at=looked_at)
 

@@ -215,10 +215,15 @@ def test_a_version_that_is_not_there_is_refused(table: Table, version: Any) -> N
         reopened(table, version=version)
 
 
-def test_a_table_opened_at_a_version_appends_to_the_end_of_its_branch(table: Table) -> None:
+def test_a_table_opened_at_a_version_appends_once_it_is_refreshed(table: Table) -> None:
+    """To the end of the version's branch, not to main."""
     table.branches.create("dev", version=2)
     append(reopened(table, branch="dev"), 100)
-    append(reopened(table, version="dev~1"), 101)
-    append(reopened(table, version=1), 5)
+    for version, value in (("dev~1", 101), (1, 5)):
+        opened = reopened(table, version=version)
+        with pytest.raises(InvalidArgumentError, match="can only be read"):
+            append(opened, value)
+        opened.refresh()
+        append(opened, value)
     assert rows(reopened(table, branch="dev")) == [1, 2, 100, 101]
     assert rows(reopened(table)) == [1, 2, 3, 4, 5]
