@@ -117,6 +117,7 @@ def spark_schema(schema: pa.Schema, *, time_enabled: bool = True, where: str) ->
                 field.name,
                 _spark_type(field.type, time_enabled, f"{where}: column {field.name!r}"),
                 field.nullable,
+                _comment(field),
             )
             for field in schema
         ]
@@ -360,6 +361,7 @@ def _spark_type(dtype: pa.DataType, time_enabled: bool, where: str) -> st.DataTy
                     child.name,
                     _spark_type(child.type, time_enabled, f"{where}.{child.name}"),
                     child.nullable,
+                    _comment(child),
                 )
                 for child in dtype
             ]
@@ -376,6 +378,12 @@ def _spark_type(dtype: pa.DataType, time_enabled: bool, where: str) -> st.DataTy
     raise UnsupportedBySpark(
         f"{where}: Spark has no type for Arrow's {dtype}; leave the column out with columns="
     )
+
+
+def _comment(field: pa.Field) -> dict[str, str] | None:
+    """A field's comment, where Spark keeps it."""
+    text = (field.metadata or {}).get(b"comment")
+    return None if text is None else {"comment": text.decode()}
 
 
 def _decimal(dtype: pa.DataType, where: str) -> st.DecimalType:

@@ -26,6 +26,8 @@ CAPABILITIES = (
 )
 SCHEMAS_MAX = 32
 """Schemas that a catalog remembers."""
+SORT_PROPERTY = "sort_by"
+"""What a table is sorted by, as Spark sees it: `CREATE TABLE` takes it too."""
 VIRTUAL_COLUMNS = ("batch_id", "index_in_batch")
 Schemas = dict[tuple[str, str, bool], Any]
 _TRANSFORMS = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
@@ -164,9 +166,14 @@ class CatalogTable(Callback):
     def properties(self) -> Any:
         """The table's settings, where it lies, and what it is sorted by."""
         schema = self._table.schema
-        found = {**self._table.properties, "provider": "fermion", "location": self._table.location}
+        found = {
+            **self._table.properties,
+            "provider": "fermion",
+            "location": self._table.location,
+            "is_managed_location": "true",  # SHOW CREATE TABLE leaves it out: it is not given
+        }
         if schema.sort_by:
-            found["sort_by"] = ", ".join(schema.by_id[each].name for each in schema.sort_by)
+            found[SORT_PROPERTY] = ", ".join(schema.by_id[each].name for each in schema.sort_by)
         made = self._jvm.type("java.util.HashMap")()
         for key, value in found.items():
             made.put(key, value)

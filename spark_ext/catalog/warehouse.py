@@ -18,7 +18,7 @@ from fermion_table import Table, TableExists, TableNotFound, VersionNotFound, dr
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
 from spark_ext.catalog.changes import alter
 from spark_ext.catalog.staged import StagedCatalogTable
-from spark_ext.catalog.tables import CatalogTable, Schemas
+from spark_ext.catalog.tables import SORT_PROPERTY, CatalogTable, Schemas
 from spark_ext.reading import open_version
 from spark_ext.source_options import VERSION_OPTIONS, parse_options
 from spark_ext.staged_write import StagedDefinition
@@ -28,7 +28,7 @@ STRANGE_SHOWN = 5
 """Files that a refused DROP NAMESPACE names."""
 _log = logging.getLogger(__name__)
 _CATALOG = "connector.catalog."
-_RESERVED = {"provider", "owner", "external", "is_managed_location", "collation", "comment"}
+_RESERVED = {"provider", "owner", "external", "is_managed_location", "collation"}
 _SINGULAR = {"years": "year", "months": "month", "days": "day", "hours": "hour"}
 _NAME = re.compile(r"(?!\.)[^/\\\x00]+")
 
@@ -167,13 +167,14 @@ class Warehouse(Callback):
             )
         parts = _parts(identifier)
         partition_by, sort_by = _layout(transforms)
+        if SORT_PROPERTY in properties:
+            sort_by = [each.strip() for each in properties.pop(SORT_PROPERTY).split(",")]
         definition = StagedDefinition(
             mode=mode,
             schema=table_schema(StructType.fromJson(json.loads(schema.json()))),
             partition_by=partition_by,
             sort_by=sort_by,
             properties={key: value for key, value in properties.items() if _is_setting(key)},
-            message=properties.get("comment"),
         )
         try:
             staged = definition.stage(self._location(parts), self._storage_options)
