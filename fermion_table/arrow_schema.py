@@ -15,6 +15,7 @@ import pyarrow.types as pat
 from fermion.errors import InvalidArgumentError, UnsupportedTypeError
 from fermion_table import type_codec
 from fermion_table.argument_checks import check_text, check_text_map, check_texts, described
+from fermion_table.properties import check_properties
 from fermion_table.schema import (
     COMMENT_KEY,
     DEPTH_MAX,
@@ -173,7 +174,7 @@ def schema_from_arrow(
         id=0,
         fields=fields,
         last_field_id=last,
-        properties=check_text_map(properties, "properties"),
+        properties=check_properties(check_text_map(properties, "properties")),
         stored_metadata=type_codec.encode_metadata(schema.metadata),
         time_ms=time_ms,
     )

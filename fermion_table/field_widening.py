@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
 from fermion.errors import InvalidArgumentError
+from fermion.predicate import Expression, col
 from fermion_table import value_codec
 from fermion_table.arrow_schema import fields_from_arrow
 from fermion_table.schema import KEY, Field, Path
-from fermion_table.widening import can_widen
+from fermion_table.widening import always_fits, can_widen
 
 
 def widened(
@@ -46,7 +48,10 @@ def _with_plain_type(field: Field, target: Field) -> Field:
     dtype = target.type
 
     def respelled(scalar: pa.Scalar | None) -> Any:
-        return None if scalar is None else value_codec.encode_value(scalar.cast(dtype))
+        try:
+            return None if scalar is None else value_codec.encode_value(scalar.cast(dtype))
+        except pa.ArrowException as error:
+            raise refused((field.name,), field.type, dtype, f"its default: {error}") from None
 
     return msgspec.structs.replace(
         field,
@@ -80,6 +85,30 @@ def _widened_struct(
         raise refused(path, field.type, dtype, "a new field must be nullable: add it by itself")
     added, last = fields_from_arrow(wanted.values(), last)
     return field.with_children((*children, *added)), last
+
+
+def ranges_lost(old: Iterable[Field], new: Iterable[Field]) -> Iterator[tuple[Path, Field, Field]]:
+    """Fields whose new type can't hold every value of the old one.
+
+    Yields
+    ------
+    The path in the new fields, and the field as it was and as it is.
+    """
+    before = {each.id: each for top in old for _, each in top.walk()}
+    for top in new:
+        for path, each in top.walk():
+            known = before.get(each.id)
+            if known is None or known.stored_type == each.stored_type or each.children:
+                continue
+            if not always_fits(known.type, each.type):
+                yield path, known, each
+
+
+def beyond(path: Path, dtype: pa.DataType) -> Expression:
+    """A filter that selects the rows whose value at a path a type of time can't hold."""
+    dtype = dtype.value_type if pa.types.is_dictionary(dtype) else dtype
+    low, high = (pa.scalar(each, pa.int64()).cast(dtype) for each in (1 - 2**63, 2**63 - 1))
+    return (col(*path) < low) | (col(*path) > high)
 
 
 def refused(path: Path, old: pa.DataType, new: pa.DataType, why: str) -> InvalidArgumentError:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+import fermion
 from fermion.arguments import integer
 from fermion.errors import InvalidArgumentError
 
@@ -13,6 +15,9 @@ TARGET_FILE_SIZE = "target_file_size"
 STATISTICS_COLUMNS = "statistics_columns"
 PROFILE = "file.profile"
 WRITE_BUFFER_SIZE = "write_buffer_size"
+
+RESERVED = ("file.", "fermion.")
+"""Beginnings of names that are kept for settings of ours."""
 
 TARGET_FILE_BYTES = 256 * 1024 * 1024
 WRITE_BUFFER_BYTES = 512 * 1024 * 1024
@@ -60,6 +65,33 @@ def parse_properties(properties: Mapping[str, str]) -> TableProperties:
         profile=properties.get(PROFILE),
         write_buffer_bytes=parse_size(properties.get(WRITE_BUFFER_SIZE, WRITE_BUFFER_BYTES)),
     )
+
+
+def check_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """Settings that are to be stored, as texts by name; a copy.
+
+    Names that begin with ``file.`` or ``fermion.`` are ours: those that are not known are refused.
+    All others that are not known are the user's.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A value that is not of its setting's form, or a name of ours that is not known.
+    """
+    for name, value in properties.items():
+        if name.startswith(RESERVED) and name != PROFILE:
+            raise InvalidArgumentError(
+                f"property {name!r}: names that begin with {' or '.join(map(repr, RESERVED))} are "
+                f"reserved; known is {PROFILE!r}"
+            )
+        try:
+            parsed = parse_properties({name: value})
+            if parsed.profile is not None:
+                profile: Any = parsed.profile
+                fermion.WriteOptions(profile=profile)
+        except ValueError as error:
+            raise InvalidArgumentError(f"property {name!r}: {error}") from None
+    return dict(properties)
 
 
 def parse_size(size: int | str) -> int:

@@ -19,6 +19,7 @@ from fermion_table.commit_request import CommitRequest, NewSchema, WrittenFiles
 from fermion_table.committed_files import delete_unpublished
 from fermion_table.conflict import Redo
 from fermion_table.errors import CommitConflict, UnreadableMetadata
+from fermion_table.field_widening import ranges_lost
 from fermion_table.history import latest
 from fermion_table.manifest import Entry, field_id_runs
 from fermion_table.manifest_store import added_entries
@@ -327,8 +328,10 @@ def _always(entry: Entry) -> bool:
 
 
 def _requires_more(old: TableSchema, new: TableSchema) -> bool:
-    """Whether a field that could be null must not be any more."""
+    """Whether a field that could be null must not be any more, or has a smaller range."""
     nullable = {each.id for top in old.fields for _, each in top.walk() if each.nullable}
+    if any(True for _ in ranges_lost(old.fields, new.fields)):
+        return True
     return any(
         not each.nullable and each.id in nullable for top in new.fields for _, each in top.walk()
     )
@@ -343,6 +346,12 @@ def misfit(written: TableSchema, schema: TableSchema, entries: Sequence[Entry]) 
         return f"column {replaced!r} was dropped, and another one of its name was added"
     if not {each.id for each in written.fields}.intersection(each.id for each in schema.fields):
         return "none of its columns is left"
+    for path, before, now in ranges_lost(written.fields, schema.fields):
+        if not all(_fits(entry, before, now.type) for entry in entries):
+            return (
+                f"column {'.'.join(path)!r} is {now.type} now, and the new files may hold values "
+                "out of its range"
+            )
     nullable = {each.id: each.nullable for top in written.fields for _, each in top.walk()}
     for top in schema.fields:
         for path, each in top.walk():
@@ -384,6 +393,25 @@ def _with_parents(schema: TableSchema) -> Iterator[tuple[int, Field]]:
 def _has_no_null(entry: Entry, field_id: int) -> bool:
     statistics = entry.stats.get(field_id)
     return entry.rows == 0 or (statistics is not None and statistics.null_count == 0)
+
+
+def _fits(entry: Entry, field: Field, dtype: pa.DataType) -> bool:
+    """Whether the bounds of a file prove that a type can hold all values of a field."""
+    statistics = entry.stats.get(field.id)
+    if entry.rows == 0 or (statistics is not None and statistics.null_count == entry.rows):
+        return True
+    if statistics is None or statistics.min is None or statistics.max is None:
+        return False
+    plain = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    target = dtype.value_type if pa.types.is_dictionary(dtype) else dtype
+    try:
+        bounds = pa.array([statistics.min, statistics.max], pa.int64())
+        if pa.types.is_date32(plain):
+            bounds = bounds.cast(pa.int32())
+        bounds.cast(plain).cast(target)
+    except pa.ArrowException:
+        return False
+    return True
 
 
 def restated(

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 import msgspec
 import pyarrow as pa
 
-from fermion_table.argument_checks import check_text_map, described
+from fermion_table.argument_checks import described
 from fermion_table.arrow_schema import PartitionBy, schema_from_arrow
 from fermion_table.commit_request import CommitRequest, WrittenFiles
 from fermion_table.committed_files import delete_unpublished
 from fermion_table.conflict import Redo
 from fermion_table.manifest import Entry
 from fermion_table.manifest_store import live_entries
-from fermion_table.properties import parse_properties
 from fermion_table.publishing import CommitWords, Publisher, restated, stored_schema
 from fermion_table.schema import TableSchema
 from fermion_table.schema_store import load_table_schema
@@ -53,7 +52,6 @@ class TableDefinition:
         arrow = given.to_arrow(field_ids=False) if isinstance(given, TableSchema) else given
         if not isinstance(arrow, pa.Schema):
             raise TypeError(f"schema: expected a pyarrow.Schema, found {described(arrow)}")
-        parse_properties(check_text_map(self.properties, "properties"))
         return schema_from_arrow(
             arrow,
             partition_by=self.partition_by,

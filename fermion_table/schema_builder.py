@@ -9,15 +9,17 @@ from typing import Any
 
 import pyarrow as pa
 
+from fermion.errors import column_not_found
 from fermion_table import schema_update
 from fermion_table.argument_checks import (
     check_bool,
     check_optional_text,
     check_text_map,
     check_texts,
+    described,
 )
 from fermion_table.schema import Path, PathLike, TableSchema
-from fermion_table.schema_update import Change, HasNulls
+from fermion_table.schema_update import Change, Exceeds, HasNulls
 
 
 class SchemaUpdate:
@@ -35,6 +37,8 @@ class SchemaUpdate:
         Called once with all changes.
     has_nulls
         Tells whether a live row is null, for NOT NULL.
+    exceeds
+        Tells whether a live row's value is out of a type's range, for finer units of time.
     """
 
     def __init__(
@@ -42,10 +46,12 @@ class SchemaUpdate:
         schema: TableSchema,
         publish: Callable[[Sequence[Change]], None],
         has_nulls: HasNulls | None = None,
+        exceeds: Exceeds | None = None,
     ) -> None:
         self._draft = schema
         self._publish = publish
         self._has_nulls = has_nulls
+        self._exceeds = exceeds
         self._changes: list[Change] = []
 
     def __enter__(self) -> SchemaUpdate:
@@ -125,11 +131,22 @@ class SchemaUpdate:
         ----------
         defaults
             By name.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            A default of none of them.
         """
         listed = tuple(fields)
         if not listed:
             return self
+        if defaults is not None and not isinstance(defaults, Mapping):
+            raise TypeError(f"defaults: expected a mapping by name, found {described(defaults)}")
         known = dict(defaults or {})
+        names = [field.name for field in listed]
+        for name in known:
+            if name not in names:
+                raise column_not_found(name, names, where="defaults of the new columns")
         return self.apply(
             partial(schema_update.add_columns, parent=(), fields=listed, defaults=known)
         )
@@ -150,6 +167,7 @@ class SchemaUpdate:
                 schema_update.alter_column,
                 path=self._draft.resolve(path),
                 has_nulls=self._has_nulls,
+                exceeds=self._exceeds,
                 **changes,
             )
         )

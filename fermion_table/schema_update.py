@@ -25,14 +25,18 @@ from fermion_table.argument_checks import (
     described,
 )
 from fermion_table.arrow_schema import fields_from_arrow
-from fermion_table.field_widening import dotted, refused, widened
+from fermion_table.field_widening import dotted, ranges_lost, refused, widened
+from fermion_table.properties import check_properties
 from fermion_table.schema import KEY, Field, Path, TableSchema
 from fermion_table.sorting import RowOrder
+from fermion_table.transforms import PartitionTransform, keeps_values
 from fermion_table.widening import keeps_json
 
 Change = Callable[[TableSchema], TableSchema]
 HasNulls = Callable[[TableSchema, Path], bool]
 """Whether any live row is null at a path of a schema."""
+Exceeds = Callable[[TableSchema, Path, pa.DataType], bool]
+"""Whether any live row has a value at a path of a schema that is out of a type's range."""
 Place = Literal["first", "last", "before", "after"]
 
 _UNSET: Any = object()
@@ -203,6 +207,7 @@ def alter_column(
     comment: str | None = _UNSET,
     default: Any = _UNSET,
     has_nulls: HasNulls | None = None,
+    exceeds: Exceeds | None = None,
 ) -> TableSchema:
     """Change a field's type, nullability, comment or write default.
 
@@ -218,6 +223,8 @@ def alter_column(
         What rows written without the field hold from now on; None is null.
     has_nulls
         Tells whether a live row is null; without it NOT NULL is refused.
+    exceeds
+        Tells whether a live row's value is out of range; without it a smaller range is refused.
 
     Raises
     ------
@@ -234,8 +241,9 @@ def alter_column(
     if type is not None:
         check_type(type, "type")
         wide, last = widened(field, type, last, path, is_key=False)
-        if _has_role(schema, field) and not keeps_json(field.type, type):
-            raise refused(path, field.type, type, "the column is a partition or key column")
+        if _has_role(schema, field):
+            _check_roles(schema, field, type, path)
+        _check_ranges(schema, field, wide, path, exceeds)
         field = wide
     if nullable is not None and nullable != field.nullable:
         _check_nullable(schema, field, path, nullable, has_nulls)
@@ -259,12 +267,12 @@ def set_properties(
     Raises
     ------
     TypeError, InvalidArgumentError
-        A name or value that is no text.
+        A name or value that is no text, or a value that is not of its setting's form.
     """
     gone = check_texts(removed, "remove")
     kept = {key: value for key, value in schema.properties.items() if key not in gone}
-    changed = kept | check_text_map(updates, "updates")
-    return msgspec.structs.replace(schema, properties=changed)
+    new = check_properties(check_text_map(updates, "updates"))
+    return msgspec.structs.replace(schema, properties=kept | new)
 
 
 def set_sort_order(schema: TableSchema, columns: Sequence[str]) -> TableSchema:
@@ -338,6 +346,42 @@ def _check_nullable(
 def _has_role(schema: TableSchema, field: Field) -> bool:
     partitions = {partition.source_id for partition in schema.partition_by}
     return field.id in partitions.union(schema.primary_key, schema.sort_by)
+
+
+def _check_roles(schema: TableSchema, field: Field, dtype: pa.DataType, path: Path) -> None:
+    """Refuse a type that a partition, key or sort column can't have, or that moves its rows."""
+    if not keeps_json(field.type, dtype):
+        raise refused(path, field.type, dtype, "the column is a partition or key column")
+    for each in schema.partition_by:
+        if each.source_id == field.id:
+            transform = PartitionTransform(field.name, each.transform, each.parameter)
+            try:
+                same = keeps_values(transform, field.type, dtype)
+            except InvalidArgumentError as error:
+                raise refused(path, field.type, dtype, str(error)) from None
+            if not same:
+                why = f"rows would be in other partitions of {each.name!r}"
+                raise refused(path, field.type, dtype, why)
+    if field.id in schema.sort_by:
+        RowOrder((field.name,)).check(pa.schema([(field.name, dtype)]))
+
+
+def _check_ranges(
+    schema: TableSchema, field: Field, wide: Field, path: Path, exceeds: Exceeds | None
+) -> None:
+    """Refuse a finer unit of time if a live row's value is out of its range."""
+    for inside, old, new in ranges_lost([field], [wide]):
+        place = (*path[:-1], *inside)
+        parents = [schema.find(place[:count]) for count in range(1, len(place))]
+        nested = any(parent.kind != "struct" for parent in parents)
+        if exceeds is None or exceeds(schema, path if nested else place, new.type):
+            raise refused(
+                place,
+                old.type,
+                new.type,
+                "live rows may hold values out of its range; delete or update them first, or add a "
+                "new column",
+            )
 
 
 def _refuse_role(schema: TableSchema, field: Field, path: Path, action: str) -> None:

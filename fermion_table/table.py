@@ -344,6 +344,9 @@ class Table(TableCompaction):
         def has_nulls(schema: TableSchema, path: Path) -> bool:
             return self._has_nulls(base[0], schema, path)
 
+        def exceeds(schema: TableSchema, path: Path, dtype: pa.DataType) -> bool:
+            return self._exceeds(base[0], schema, path, dtype)
+
         def publish(changes: Sequence[schema_update.Change]) -> None:
             def changes_for(
                 snapshot: Snapshot, current: TableSchema
@@ -353,7 +356,7 @@ class Table(TableCompaction):
 
             self._move_to(self._publisher.change_schema(self._snapshot, changes_for, words))
 
-        return SchemaUpdate(self.schema, publish, has_nulls)
+        return SchemaUpdate(self.schema, publish, has_nulls, exceeds)
 
     def add_columns(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ from fermion_table import history
 from fermion_table.column_selection import BATCH_ID
 from fermion_table.entries import check_identity
 from fermion_table.errors import VersionNotFound
+from fermion_table.field_widening import beyond
 from fermion_table.filters import TableFilter, both, table_filter
 from fermion_table.history_log import HistoryLog, history_log
 from fermion_table.manifest import Entry
@@ -272,19 +273,40 @@ class TableView:
 
     def _has_nulls(self, snapshot: Snapshot, schema: TableSchema, path: Path) -> bool:
         """Whether a live row is null at a path of a schema that may not be published yet."""
+        return self._has_rows(snapshot, schema, path, lambda known: col(*known).is_null())
+
+    def _exceeds(
+        self, snapshot: Snapshot, schema: TableSchema, path: Path, dtype: pa.DataType
+    ) -> bool:
+        """Whether a live row's value there, or in it, is out of the range of a type of time.
+
+        Of values inside lists and maps only tables without rows prove anything.
+        """
+        if schema.find(path).children:
+            return self._has_rows(snapshot, schema, path, lambda known: True)
+        return self._has_rows(snapshot, schema, path, lambda known: beyond(known, dtype))
+
+    def _has_rows(
+        self,
+        snapshot: Snapshot,
+        schema: TableSchema,
+        path: Path,
+        select: Callable[[Path], Any],
+    ) -> bool:
+        """Whether a live row is selected by a filter on a path as the snapshot has it."""
         field = schema.find(path)
         schemas = SchemaVersions(self._store, snapshot)
         known = schemas.current.paths.get(field.id)
         if known is None:
             return False  # added in the same update, with a default
-        null = table_filter(col(*known).is_null(), schemas.current, where=self.location)
+        chosen = table_filter(select(known), schemas.current, where=self.location)
         scan = Scan(
             store=self._store,
             snapshot=snapshot,
             schemas=schemas,
             table_schema=schemas.current,
             columns=(),
-            filter=null,
+            filter=chosen,
             limit=1,
         )
         return scan.count() > 0

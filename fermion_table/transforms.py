@@ -173,6 +173,19 @@ def check_column(transform: PartitionTransform, dtype: pa.DataType) -> None:
         )
 
 
+def keeps_values(transform: PartitionTransform, old: pa.DataType, new: pa.DataType) -> bool:
+    """Whether every value of a column has the same partition value when its type widens.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The transform is not made for the new type.
+    """
+    check_column(transform, new)
+    # What is cut off below the least decimal depends on how many digits there are.
+    return not (transform.kind == "truncate" and pat.is_decimal(old) and old != new)
+
+
 def transformed(kind: TransformKind, parameter: int, column: pa.Array) -> pa.Array:
     """The partition values of a column's rows.
 

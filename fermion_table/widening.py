@@ -1,6 +1,7 @@
 """Which plain Arrow types may become which, so that every value stays the same value.
 
-`can_widen` holds for any value: a column may change its type so.
+A column may change its type where `can_widen` says so. What `always_fits` does not hold for, as a
+finer unit has a smaller range, it may only if none of its values is out of that range.
 
 ======================  ===========================================================================
 from                    to
@@ -57,6 +58,16 @@ def can_widen(old: pa.DataType, new: pa.DataType) -> bool:
             and can_widen(old.value_type, new.value_type)
         )
     return new in _BYTES.get(old, ())
+
+
+def always_fits(old: pa.DataType, new: pa.DataType) -> bool:
+    """Whether no value of a type can be out of the range of one that `can_widen` allows."""
+    if pat.is_dictionary(old) and pat.is_dictionary(new):
+        return always_fits(old.value_type, new.value_type)
+    if pat.is_date(old) and pat.is_timestamp(new):
+        return bool(_UNITS[new.unit] <= _UNITS["ms"])
+    finer = pat.is_timestamp(old) or pat.is_duration(old)
+    return not finer or bool(old.unit == new.unit)
 
 
 _BYTES = {
