@@ -20,6 +20,8 @@ from fermion_table.errors import CorruptMetadata
 
 COMPRESS_ABOVE_BYTES = 64 * 1024
 DECODED_BYTES_MAX = 1 << 30
+EXPANSION_MAX = 256
+"""Bytes of JSON for each stored byte of an object; what is more alike is not compressed."""
 
 Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 """A count, size, offset, id or time: what is out of range is refused when it is read."""
@@ -89,10 +91,13 @@ def decode_keeping(data: bytes, target: type[_Struct], path: str) -> _Struct:
 
 
 def stored(encoded: bytes) -> tuple[bytes, bool]:
-    """The bytes to store and whether they are compressed (above 64 KB they are)."""
+    """The bytes to store and whether they are compressed: above 64 KB, but within the limit."""
     if len(encoded) <= COMPRESS_ABOVE_BYTES:
         return encoded, False
-    return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(encoded), True
+    frame = zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(encoded)
+    if len(encoded) > EXPANSION_MAX * len(frame):
+        return encoded, False
+    return frame, True
 
 
 def decompressed(data: bytes, path: str) -> bytes:
@@ -101,15 +106,17 @@ def decompressed(data: bytes, path: str) -> bytes:
     Raises
     ------
     CorruptMetadata
-        Broken zstd data, or a frame that would decompress to more than 1 GiB.
+        Broken zstd data, or a frame that would decompress to more than 1 GiB, or to more than 256
+        times its size.
     """
     if not data.startswith(_ZSTD_MAGIC):
         return data
     try:
         length = zstandard.frame_content_size(data)
-        if not 0 <= length <= DECODED_BYTES_MAX:
+        allowed = min(DECODED_BYTES_MAX, EXPANSION_MAX * len(data))
+        if not 0 <= length <= allowed:
             raise CorruptMetadata(
-                path, f"at most {DECODED_BYTES_MAX} bytes of JSON", f"{length} (-1: not said)"
+                path, f"at most {allowed} bytes of JSON", f"{length} (-1: not said)"
             )
         return zstandard.ZstdDecompressor().decompress(data, max_output_size=length)
     except zstandard.ZstdError as error:

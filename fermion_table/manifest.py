@@ -279,7 +279,25 @@ def encode_manifest(entries: Iterable[Entry]) -> bytes:
     return json_codec.encode(Manifest(entries=tuple(entries)))
 
 
-def decode_manifest(data: bytes, path: str, *, keep_unknown: bool = False) -> Manifest:
+ENTRY_BYTES_MIN = 20
+"""Bytes of JSON that an entry takes at least, the comma after it included."""
+COUNTED_BYTES_MIN = 65_536 * ENTRY_BYTES_MIN
+"""Bytes of JSON from which on entries are counted before any of them is decoded."""
+
+
+class _Nothing(msgspec.Struct, frozen=True, gc=False):
+    """An entry that is only counted."""
+
+
+class _Counted(msgspec.Struct, frozen=True):
+    """A manifest whose entries are only counted."""
+
+    entries: tuple[_Nothing, ...] = ()
+
+
+def decode_manifest(
+    data: bytes, path: str, *, keep_unknown: bool = False, entries_max: int | None = None
+) -> Manifest:
     """A loose manifest from its stored bytes.
 
     Parameters
@@ -290,16 +308,23 @@ def decode_manifest(data: bytes, path: str, *, keep_unknown: bool = False) -> Ma
         Names the object in messages.
     keep_unknown
         Keep keys that this version does not know, for entries that are written again.
+    entries_max
+        As many as the reference says: more are refused before they take memory. None: any number.
 
     Raises
     ------
     CorruptMetadata
-        Not a manifest.
+        Not a manifest, or one of more entries.
     UnsupportedFeature
         A newer format version.
     """
     decoder = json_codec.decode_keeping if keep_unknown else json_codec.decode
-    manifest = decoder(data, Manifest, path)
+    plain = json_codec.decompressed(data, path)
+    if entries_max is not None and len(plain) >= COUNTED_BYTES_MIN:
+        counted = len(json_codec.decode(plain, _Counted, path).entries)
+        if counted > entries_max:
+            raise CorruptMetadata(path, f"{entries_max} entries", f"{counted}")
+    manifest = decoder(plain, Manifest, path)
     if manifest.format != MANIFEST_FORMAT:
         raise CorruptMetadata(path, f"format {MANIFEST_FORMAT!r}", repr(manifest.format))
     if manifest.format_version > MANIFEST_FORMAT_VERSION:

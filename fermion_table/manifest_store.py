@@ -16,6 +16,7 @@ from fermion_table import json_codec
 from fermion_table.errors import CorruptMetadata
 from fermion_table.file_columns import FileColumns, ListedFiles
 from fermion_table.manifest import (
+    ENTRY_BYTES_MIN,
     Entry,
     Manifest,
     ManifestKind,
@@ -214,6 +215,7 @@ def open_packed(store: AtomicStore, reference: ManifestReference) -> fermion.Fer
         Missing, of another size, or (if it is small) of another hash.
     """
     path, size = reference.path, reference.size
+    _check_entries(reference, size)
     if size <= WHOLE_BYTES_MAX:
         data = memoryview(read_stored(store, path, reference.hash, size))
         return fermion.open(data, options=fermion.ReadOptions(threads=1))
@@ -224,6 +226,16 @@ def open_packed(store: AtomicStore, reference: ManifestReference) -> fermion.Fer
         return fermion.open(store.locate(path), storage_options=store.storage_options)
     except FileNotFoundError as error:
         raise CorruptMetadata(path, f"an object of {size} bytes", "no such object") from error
+
+
+def _check_entries(reference: ManifestReference, limit: int) -> None:
+    """Refuse a manifest that is said to hold more entries than an object of its size can."""
+    if reference.entries > limit:
+        raise CorruptMetadata(
+            reference.path,
+            f"at most {limit} entries in {reference.size} bytes",
+            f"{reference.entries}",
+        )
 
 
 def live_ordinals(reference: ManifestReference) -> np.ndarray:
@@ -249,8 +261,11 @@ def read_manifest(
     cached: Manifest | None = None if keep_unknown else shared_cache.get(reference.hash)
     if cached is not None:
         return cached.entries
+    _check_entries(reference, json_codec.EXPANSION_MAX * reference.size // ENTRY_BYTES_MIN)
     data = read_stored(store, reference.path, reference.hash, reference.size)
-    manifest = decode_manifest(data, reference.path, keep_unknown=keep_unknown)
+    manifest = decode_manifest(
+        data, reference.path, keep_unknown=keep_unknown, entries_max=reference.entries
+    )
     if len(manifest.entries) != reference.entries:
         raise CorruptMetadata(
             reference.path, f"{reference.entries} entries", f"{len(manifest.entries)}"

@@ -297,7 +297,7 @@ class _Walk:
             if reference.kind == "packed":
                 entries = decode_packed(data, path)
             else:
-                entries = decode_manifest(data, path).entries
+                entries = decode_manifest(data, path, entries_max=reference.entries).entries
         except (TableError, OSError) as error:
             self._error(path, "a manifest", error)
             return None

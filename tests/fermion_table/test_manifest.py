@@ -26,7 +26,7 @@ from fermion_table.manifest import (
 )
 from fermion_table.manifest_store import MetadataWriter, manifest_entries, read_manifest
 from fermion_table.metadata_cache import shared_cache
-from fermion_table.testing import MemoryStore, made_up_entry
+from fermion_table.testing import MemoryStore, made_up_entry, made_up_schema
 
 FULL = made_up_entry(
     "full",
@@ -180,8 +180,9 @@ def test_a_writer_stores_the_same_content_once_and_discards_all_but_what_is_kept
     first = writer.write_manifest([FULL])
     assert writer.write_manifest([FULL]) == first
     second = writer.write_manifest([])
-    schema = writer.write_schema(1, b"{}")
-    assert writer.write_schema(1, b"{}") == schema
+    json = made_up_schema(1).data
+    schema = writer.write_schema(1, json)
+    assert writer.write_schema(1, json) == schema
     assert {item.path for item in store.list()} == {first.path, second.path, schema.path}
     writer.discard(keep={second.path})
     assert [item.path for item in store.list()] == [second.path]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -319,7 +320,11 @@ def test_a_big_packed_manifest_is_read_in_parts(table_path, monkeypatch) -> None
         writer.write(pa.table({"a": [0]}))
         (message,) = writer.prepare_commit()
     (entry,) = message.entries
-    copies = tuple(msgspec.structs.replace(entry, path=entry.path) for _ in range(70))
+    copies = tuple(
+        msgspec.structs.replace(entry, path=f"data/{number}.fermion") for number in range(70)
+    )
+    for each in copies:
+        shutil.copy(table.store.locate(entry.path), table.store.locate(each.path))
     table.commit([msgspec.structs.replace(message, entries=copies)])
     (reference,) = table.snapshot.manifests
     assert reference.kind == "packed"
