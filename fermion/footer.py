@@ -247,7 +247,7 @@ def parse_footer(data: memoryview, *, file_size: int | None, where: str) -> Foot
         place = "8 bytes before the end" if file_size is None else file_size - 8
         raise InvalidFileError(
             f"{where}: {other_format(data)}no Fermion file: offset {place}: expected magic "
-            f"{MAGIC!r}, found {bytes(data[248:256])!r}"
+            f"{MAGIC!r}, found other bytes"
         )
     values = _FOOTER.unpack(data)
     crc, major, minor = values[-4:-1]
@@ -364,7 +364,7 @@ def parse_head(data: memoryview, *, where: str) -> None:
     """
     magic, major, _, _ = _HEAD.unpack(data)
     if magic != MAGIC:
-        raise InvalidFileError(f"{where}: offset 0: expected magic {MAGIC!r}, found {magic!r}")
+        raise InvalidFileError(f"{where}: offset 0: expected magic {MAGIC!r}, found other bytes")
     if major != VERSION_MAJOR:
         raise UnsupportedVersionError(
             f"{where}: format version {major}; this reader knows {VERSION_MAJOR}.x"

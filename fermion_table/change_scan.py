@@ -119,7 +119,7 @@ class FileScan(Scan):
     @cached_property
     def _plan(self) -> ScanPlan:
         kept, steps = self.entries
-        splits = splits_of(kept, self.store.locate)
+        splits = splits_of(kept, self.store)
         return ScanPlan(snapshot_id=self.snapshot.id, splits=splits, steps=tuple(steps))
 
 
@@ -235,7 +235,7 @@ class ChangeScan:
         """The rows of a file that became deleted, and those that came back."""
         scan = self._files([after])
         for split in scan.plan().splits:  # none, if no row of the file can match
-            (old,) = splits_of([before], self.store.locate)
+            (old,) = splits_of([before], self.store)
             every = RowRanges.all(split.rows)
             was, now = (scan.reader.rows(each) for each in (old, split))
             for rows, others, change in ((was, now, DELETE), (now, was, INSERT)):

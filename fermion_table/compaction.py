@@ -261,7 +261,7 @@ def compact_group(task: CompactionTask) -> CompactionMessage:
     with DataWriter(task.store, task.schema, settings=task.settings, base_id=0) as writer:
         batches = _rows(task)
         if entries[0].batch is not None:
-            for split in splits_of(entries, task.store.locate):
+            for split in splits_of(entries, task.store):
                 known = task.reader.batches(split)
                 rows_of = task.reader.read(split)
                 for batch_id, data in whole_batches(rows_of, known, task.reader.schema):
@@ -281,5 +281,5 @@ def compact_group(task: CompactionTask) -> CompactionMessage:
 
 
 def _rows(task: CompactionTask) -> Iterator[pa.RecordBatch]:
-    for split in splits_of(task.group.entries, task.store.locate):
+    for split in splits_of(task.group.entries, task.store):
         yield from task.reader.read(split)

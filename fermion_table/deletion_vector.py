@@ -14,7 +14,7 @@ rows that its entry says, and by the rows that the data file has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import fsspec
@@ -25,7 +25,7 @@ from fermion.checksum import crc32c
 from fermion.predicate import RowRanges
 from fermion_table.errors import CorruptMetadata
 from fermion_table.json_codec import content_hash
-from fermion_table.manifest import DeletionVector, Entry
+from fermion_table.manifest import DeletionVector
 from fermion_table.metadata_cache import shared_cache
 from fermion_table.metadata_check import check_readable
 from fermion_table.paths import deletion_path, unique_name
@@ -133,20 +133,6 @@ def _check_vector(data: bytes, vector: DeletionVector, num_rows: int) -> None:
     check_readable(data[vector.offset : vector.offset + vector.size], vector.path, decode)
 
 
-def vector_location(entry: Entry, locate: Callable[[str], str]) -> str:
-    """Where the file of an entry's vector lies; empty if it has none.
-
-    Parameters
-    ----------
-    locate
-        Tells where a path of the table lies.
-    """
-    if entry.deletion_vector is None:
-        return ""
-    path = entry.deletion_vector.path
-    return path if "://" in path or path.startswith("/") else locate(path)
-
-
 def read_vector(
     location: str,
     vector: DeletionVector,
@@ -158,7 +144,7 @@ def read_vector(
     Parameters
     ----------
     location
-        See `vector_location`.
+        Where its file lies.
     num_rows
         Of the data file.
 

@@ -26,7 +26,6 @@ from fermion_table.deletion_vector import (
     bitmap_of,
     ranges_of,
     read_vector,
-    vector_location,
     write_vectors,
 )
 from fermion_table.filters import TableFilter
@@ -36,6 +35,7 @@ from fermion_table.scan import Scan
 from fermion_table.scan_plan import files_that_must_match, plan_scan, splits_of
 from fermion_table.schema import TableSchema
 from fermion_table.schema_store import SchemaVersions
+from fermion_table.shared_files import SharedFiles, options_for
 from fermion_table.snapshot import Snapshot
 from fermion_table.split_reader import ReadRequest, SplitReader
 from fermion_table.storage import AtomicStore
@@ -238,7 +238,7 @@ class Draft:
 
     def read(self, reader: SplitReader, entry: Entry, rows: RowRanges) -> Iterator[pa.RecordBatch]:
         """Some rows of a file, deleted or not."""
-        (split,) = splits_of([entry], self.store.locate)
+        (split,) = splits_of([entry], self.store)
         return reader.read(split, rows=rows)
 
     def batches(
@@ -247,7 +247,7 @@ class Draft:
         """Ids and lengths of the batches of those rows; None for a file without batches."""
         if entry.batch is None:
             return None
-        (split,) = splits_of([entry], self.store.locate)
+        (split,) = splits_of([entry], self.store)
         return reader.batches(split, rows=rows)
 
     def changes(self) -> tuple[list[Entry], list[Entry]]:
@@ -284,8 +284,8 @@ class Draft:
         marked = self.deleted.get(entry.file)
         if marked is not None or entry.deletion_vector is None:
             return marked
-        location = vector_location(entry, self.store.locate)
-        options = self.store.storage_options
+        location = SharedFiles(self.store).vector(entry)
+        options = options_for(self.store, location)
         return read_vector(location, entry.deletion_vector, entry.rows, options)
 
     def _find(self, entries: Sequence[Entry], chosen: TableFilter) -> list[RowRanges]:
@@ -304,7 +304,7 @@ class Draft:
             filter=chosen,
             files=tuple(bare),
         )
-        reader, splits = scan.reader, splits_of(bare, self.store.locate)
+        reader, splits = scan.reader, splits_of(bare, self.store)
         if len(splits) < 2:
             found = [reader.find(split) for split in splits]
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -109,11 +109,11 @@ class LiveFiles:
             return sorted(listed, key=scan_order)
         return [listed[place] for place in places.tolist()]
 
-    def splits(self, locate: Callable[[str], str]) -> LazySplits:
+    def splits(self, store: AtomicStore) -> LazySplits:
         """One split a file, in that order."""
 
         def make() -> tuple[Split, ...]:
-            return splits_of(self.entries(statistics=False), locate)
+            return splits_of(self.entries(statistics=False), store)
 
         live = sum(part.sum_of("rows") - part.sum_of("delete_rows") for part in self._parts)
         size = sum(part.sum_of("size") for part in self._parts)

@@ -12,7 +12,14 @@ from typing import Any
 
 from fermion_table.errors import CommitStateUnknown, CorruptMetadata, UnsafeStorage
 from fermion_table.paths import LATEST_HINT, check_path, temporary_name, unique_name
-from fermion_table.storage import METADATA_BYTES_MAX, CreateResult, Durability, StoredObject
+from fermion_table.storage import (
+    DEFAULT_ACCESS,
+    METADATA_BYTES_MAX,
+    CreateResult,
+    Durability,
+    StorageAccess,
+    StoredObject,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -31,15 +38,22 @@ class LocalStore:
     durability
         ``full`` synchronises files and directories to disk before going on; ``fast`` does not:
         a power failure may take back recent commits, or leave a slot broken.
+    access
+        See `StorageAccess`.
     """
 
     storage_options: dict[str, Any] | None = None
 
     def __init__(
-        self, location: str | os.PathLike[str], *, durability: Durability = "full"
+        self,
+        location: str | os.PathLike[str],
+        *,
+        durability: Durability = "full",
+        access: StorageAccess = DEFAULT_ACCESS,
     ) -> None:
         self.location = os.path.realpath(os.fspath(location))
         self.durability = durability
+        self.access = access
         self._folders: dict[str, str] = {}
 
     def __repr__(self) -> str:
@@ -47,8 +61,11 @@ class LocalStore:
 
     def read(self, path: str) -> bytes:
         """All bytes of an object."""
-        with open(self._inside(path), "rb", buffering=0) as file:
-            size = os.fstat(file.fileno()).st_size
+        with open(self._inside(path), "rb", buffering=0, opener=_open_at_once) as file:
+            status = os.fstat(file.fileno())
+            size = status.st_size
+            if not stat.S_ISREG(status.st_mode):
+                raise CorruptMetadata(path, "a regular file", "something else of this name")
             if size > METADATA_BYTES_MAX:
                 raise CorruptMetadata(
                     path, f"at most {METADATA_BYTES_MAX} bytes of metadata", f"{size} bytes"
@@ -233,6 +250,11 @@ class LocalStore:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file without waiting for the writer of a pipe."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _raise_unless_missing(error: OSError) -> None:

@@ -46,10 +46,10 @@ def open_store(
         raise InvalidArgumentError(f"access={access!r}: expected a StorageAccess")
     text = os.fspath(location)
     if not isinstance(location, str) or ("://" not in text and "::" not in text):
-        return LocalStore(text, durability=durability)
+        return LocalStore(text, durability=durability, access=access)
     filesystem, path = fsspec.core.url_to_fs(text, **(storage_options or {}))
     if isinstance(filesystem, LocalFileSystem):
-        return LocalStore(path, durability=durability)
+        return LocalStore(path, durability=durability, access=access)
     return FsspecStore(text, storage_options=storage_options, access=access)
 
 

@@ -153,7 +153,7 @@ class Scan:
         files, steps = self._files
         return ScanPlan(
             snapshot_id=self.snapshot.id,
-            splits=files.splits(self.store.locate),
+            splits=files.splits(self.store),
             steps=tuple(steps),
         )
 

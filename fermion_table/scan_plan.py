@@ -16,7 +16,6 @@ import pyarrow as pa
 from fermion.forks import cached_property
 from fermion.predicate import Bounds
 from fermion_table.column_selection import BATCH_ID, queryable_fields
-from fermion_table.deletion_vector import vector_location
 from fermion_table.file_columns import FileColumns, ListedFiles
 from fermion_table.filters import TableFilter, field_at, same_ids
 from fermion_table.manifest import Entry, ManifestReference
@@ -26,7 +25,9 @@ from fermion_table.partition_pruning import (
     partitions_that_may_match,
 )
 from fermion_table.schema import Field, Path, TableSchema, field_to_arrow
+from fermion_table.shared_files import SharedFiles
 from fermion_table.split import TASK_BYTES, Split, split_of, tasks
+from fermion_table.storage import AtomicStore
 from fermion_table.unit_bounds import (
     EXACT_FLAGS,
     INT64_MAX,
@@ -262,10 +263,17 @@ def files_that_must_match(
     return settled
 
 
-def splits_of(entries: Iterable[Entry], locate: Callable[[str], str]) -> tuple[Split, ...]:
-    """One split a file; ``locate`` tells where a path of the table lies."""
+def splits_of(entries: Iterable[Entry], store: AtomicStore) -> tuple[Split, ...]:
+    """One split a file.
+
+    Raises
+    ------
+    UnsafeStorage
+        An entry names a file outside of the table that it may not name: see `shared_files`.
+    """
+    files = SharedFiles(store)
     return tuple(
-        split_of(entry, entry.external_path or locate(entry.path), vector_location(entry, locate))
+        split_of(entry, files.data(entry), files.vector(entry), shares=files.shares_storage(entry))
         for entry in entries
     )
 

@@ -47,6 +47,8 @@ class Split:
         Id of the file's first row.
     file_id
         The file's own identity, which it must have; None: not known.
+    shares
+        Whether it lies on the table's own storage: only then the table's storage options go there.
     """
 
     location: str
@@ -63,6 +65,7 @@ class Split:
     deletion_location: str = ""
     row_id_base: int | None = None
     file_id: str | None = None
+    shares: bool = True
 
     @property
     def rows_wanted(self) -> int:
@@ -78,15 +81,19 @@ class Split:
         return any(first <= field_id <= last for first, last in self.columns)
 
 
-def split_of(entry: Entry, location: str, deletion_location: str = "") -> Split:
+def split_of(
+    entry: Entry, location: str, deletion_location: str = "", *, shares: bool = True
+) -> Split:
     """A whole data file as a split.
 
     Parameters
     ----------
     location
-        Where the file lies: ``AtomicStore.locate`` of its path, or the entry's external path.
+        Where the file lies: see `shared_files`.
     deletion_location
-        See `deletion_vector.vector_location`.
+        Where the file of its deletion vector lies.
+    shares
+        See `Split`.
     """
     return Split(
         location=location,
@@ -102,6 +109,7 @@ def split_of(entry: Entry, location: str, deletion_location: str = "") -> Split:
         deletion_location=deletion_location,
         row_id_base=entry.row_id_base,
         file_id=entry.file_id,
+        shares=shares,
     )
 
 

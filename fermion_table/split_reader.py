@@ -157,7 +157,7 @@ class SplitReader:
         if split.row_range is not None:
             wanted = RowRanges.from_bounds(*([bound] for bound in split.row_range))
         if split.deletion is not None:
-            options = self.request.storage_options
+            options = self.request.storage_options if split.shares else None
             gone = read_vector(split.deletion_location, split.deletion, split.rows, options)
             live = ranges_of(gone).complement(split.rows)
             wanted = live if wanted is None else wanted & live
@@ -253,7 +253,7 @@ class SplitReader:
             prefetch = max(split.tail_length, REMOTE_PREFETCH_BYTES)
         file = fermion.open(
             split.location,
-            storage_options=self.request.storage_options,
+            storage_options=self.request.storage_options if split.shares else None,
             options=fermion.ReadOptions(threads=threads, prefetch_bytes=prefetch),
         )
         try:

@@ -7,7 +7,8 @@ table's directory. Objects are immutable once published; only hints are overwrit
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -39,15 +40,36 @@ class StorageAccess:
         For a role without the right to list, to which S3 answers 403 for a missing object as for a
         denied one: such an object counts as absent. Where access to the newest snapshot is denied,
         an older one is seen. The table can't be written, listed or cleaned then.
+    allowed_roots
+        Folders outside of the table (absolute paths or URLs) below which its metadata may name
+        files, though it was not cloned from there, or they lie on another storage; to another
+        storage the table's storage options do not go.
     """
 
     missing_is_forbidden: bool = False
+    allowed_roots: Sequence[str] = ()
 
     def __post_init__(self) -> None:
+        roots = _checked_roots(self.allowed_roots)
+        object.__setattr__(self, "allowed_roots", roots)
         if not isinstance(self.missing_is_forbidden, bool):
             raise InvalidArgumentError(
                 f"missing_is_forbidden={self.missing_is_forbidden!r}: expected True or False"
             )
+
+
+def _checked_roots(roots: Any) -> tuple[str, ...]:
+    if isinstance(roots, (str, bytes, os.PathLike)) or not isinstance(roots, Iterable):
+        raise InvalidArgumentError(f"allowed_roots={roots!r}: expected a list of folders")
+    checked = []
+    for root in roots:
+        text = os.fspath(root) if isinstance(root, (str, os.PathLike)) else root
+        if not isinstance(text, str) or not ("://" in text or os.path.isabs(text)):
+            raise InvalidArgumentError(
+                f"allowed_roots: {root!r}: expected an absolute path or a URL"
+            )
+        checked.append(text.rstrip("/") or "/")
+    return tuple(checked)
 
 
 DEFAULT_ACCESS = StorageAccess()
@@ -135,6 +157,12 @@ def is_durable(store: AtomicStore) -> bool:
     return getattr(store, "durability", "full") == "full"
 
 
+def access_of(store: AtomicStore) -> StorageAccess:
+    """What `StorageAccess` a store was opened with."""
+    found: StorageAccess = getattr(store, "access", DEFAULT_ACCESS)
+    return found
+
+
 def can_list(store: AtomicStore) -> bool:
     """Whether a store may be listed: not where a missing object can't be told from a denied one."""
-    return not getattr(store, "access", DEFAULT_ACCESS).missing_is_forbidden
+    return not access_of(store).missing_is_forbidden

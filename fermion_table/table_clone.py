@@ -8,13 +8,16 @@ clone never touches them: it deletes within its own directory alone.
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from fermion.errors import InvalidArgumentError
+from fermion.remote import redacted
 from fermion_table.commit import commit, create_table
 from fermion_table.commit_request import CommitRequest, NewSchema
-from fermion_table.errors import CorruptMetadata, TableExists, VersionNotFound
+from fermion_table.errors import CorruptMetadata, TableExists, UnsafeStorage, VersionNotFound
 from fermion_table.history import load_schema, load_snapshot, table_exists
 from fermion_table.location import open_store, refuse_nested
 from fermion_table.manifest import DeletionVector, Entry
@@ -24,13 +27,15 @@ from fermion_table.paths import DELETION_DIRECTORY, SCHEMA_DIRECTORY, tag_path, 
 from fermion_table.references import create_tag, delete_tag, load_tag, snapshot_of
 from fermion_table.schema import decode_schema
 from fermion_table.schema_store import load_table_schema
+from fermion_table.shared_files import (
+    CLONE_OF,
+    CLONE_ROOTS,
+    CLONE_TAG,
+    place_of,
+    roots_of_clone,
+)
 from fermion_table.snapshot import Snapshot
 from fermion_table.storage import AtomicStore
-
-CLONE_OF = "fermion.clone_of"
-"""Property of a clone's snapshot 0: the location of its source."""
-CLONE_TAG = "fermion.clone_tag"
-"""Property of a clone's snapshot 0: the tag in the source that keeps its files."""
 
 
 def clone_table(
@@ -56,6 +61,8 @@ def clone_table(
     ------
     TableExists
         There is a table at the target, above or below it.
+    InvalidArgumentError
+        The target lies on another storage than the source.
     VersionNotFound
         The snapshot, or the tag that keeps a source's own source, is gone.
     """
@@ -64,6 +71,8 @@ def clone_table(
     refuse_nested(target)
     text = message or f"clone of {source.location} at snapshot {snapshot.id}"
     entries = live_entries(source, snapshot, keep_unknown=True)
+    roots = roots_of_clone(source, entries)
+    _check_same_storage(source, target, entries)
     tag = f"clone-{unique_name()}"
     held: list[AtomicStore] = []
     try:
@@ -74,7 +83,7 @@ def clone_table(
             target,
             schema,
             message=text,
-            properties={CLONE_OF: source.location, CLONE_TAG: tag},
+            properties=_origin(source, tag, roots),
             reader_features=snapshot.reader_features,
             writer_features=snapshot.writer_features,
         )
@@ -87,6 +96,23 @@ def clone_table(
         return created
     added = clone_entries(source, entries)
     return commit(target, CommitRequest(kind="append", added=added, base=created, message=text))
+
+
+def _origin(source: AtomicStore, tag: str, roots: Sequence[str]) -> dict[str, str]:
+    """Properties of a clone's snapshot 0: where its files may lie, and what keeps them there."""
+    properties = {CLONE_OF: source.location, CLONE_TAG: tag}
+    if roots:
+        properties[CLONE_ROOTS] = json.dumps(roots)
+    return properties
+
+
+def _check_same_storage(source: AtomicStore, target: AtomicStore, entries: Sequence[Entry]) -> None:
+    """Refuse a clone whose readers would refuse its source's files."""
+    if entries and place_of(source.location) != place_of(target.location):
+        raise InvalidArgumentError(
+            f"{redacted(target.location)}: a clone lies on the storage of its source, "
+            f"{redacted(source.location)}: its readers open files of no other one"
+        )
 
 
 def clone_entries(source: AtomicStore, entries: Sequence[Entry]) -> list[Entry]:
@@ -144,6 +170,11 @@ def _hold(
     if location is None or name is None:
         raise CorruptMetadata(
             f"{store.location}: snapshot 0", f"properties {CLONE_OF} and {CLONE_TAG}", "none"
+        )
+    if place_of(location) != place_of(store.location):
+        raise UnsafeStorage(
+            f"{redacted(store.location)}: its metadata says that it was cloned from "
+            f"{redacted(location)}, which lies on another storage"
         )
     upstream = open_store(location, storage_options=store.storage_options)
     keeper = load_tag(upstream, name)

@@ -20,7 +20,7 @@ from fermion_table.restore import restore
 from fermion_table.schema import PathLike
 from fermion_table.schema_store import SchemaVersions, schema_paths
 from fermion_table.snapshot import Snapshot
-from fermion_table.storage import Durability
+from fermion_table.storage import Durability, access_of
 from fermion_table.table_clone import clone_table
 from fermion_table.table_difference import TableDiff, table_difference
 from fermion_table.table_inspection import Inspection
@@ -172,7 +172,8 @@ class TableVersions(TableView):
         message = check_optional_text(message, "message")
         snapshot, _ = self._find(version)
         options = self._store.storage_options if storage_options is None else storage_options
-        target = open_store(path, storage_options=options, durability=durability)
+        access = access_of(self._store)
+        target = open_store(path, storage_options=options, durability=durability, access=access)
         return type(self)(target, clone_table(self._store, snapshot, target, message=message))
 
     def expire_snapshots(

@@ -29,6 +29,7 @@ from fermion_table.references import tagged_snapshot
 from fermion_table.scan import Scan
 from fermion_table.schema import Path, PathLike, TableSchema
 from fermion_table.schema_store import SchemaVersions
+from fermion_table.shared_files import SharedFiles, options_for
 from fermion_table.snapshot import Snapshot
 from fermion_table.storage import AtomicStore
 from fermion_table.verify import VerifyReport, verify
@@ -340,8 +341,8 @@ def _batch_filter(
 def _check_file(store: AtomicStore, entry: Entry) -> list[str]:
     """What is wrong with a data file, in words."""
     try:
-        location = entry.external_path or store.locate(entry.path)
-        with fermion.open(location, storage_options=store.storage_options) as file:
+        location = SharedFiles(store).data(entry)
+        with fermion.open(location, storage_options=options_for(store, location)) as file:
             check_identity(file, entry.file_id, entry.file)
             if file.num_rows != entry.rows:
                 return [f"{file.num_rows} rows, the entry says {entry.rows}"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -23,6 +22,7 @@ from fermion_table.paths import (
     snapshot_path,
 )
 from fermion_table.references import Reference, load_branch, load_tag, snapshot_of
+from fermion_table.shared_files import SharedFiles, is_outside, options_for
 from fermion_table.snapshot import SchemaReference, Snapshot, SnapshotReference, decode_snapshot
 from fermion_table.storage import AtomicStore
 
@@ -147,6 +147,10 @@ class _Walk:
     files: dict[str, int] = field(default_factory=dict)
     vectors: set[DeletionVector] = field(default_factory=set)
     external: set[str] = field(default_factory=set)
+    shared: SharedFiles = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.shared = SharedFiles(self.store)
 
     def report(self) -> VerifyReport:
         return VerifyReport(
@@ -319,7 +323,8 @@ class _Walk:
         vector = entry.deletion_vector
         if vector is not None and vector not in self.vectors:
             self.vectors.add(vector)
-            self._check_size(vector.path, vector.offset + vector.size, exact=False)
+            end = vector.offset + vector.size
+            self._check_size(vector.path, end, is_outside(vector.path), exact=False)
         if entry.file in self.files:
             return
         self.files[entry.file] = entry.size
@@ -327,14 +332,15 @@ class _Walk:
             self.external.add(entry.external_path)
             if not self.looks_outside:
                 return
-        if self._check_size(entry.file, entry.size) and self.check_file is not None:
+        outside = entry.external_path is not None
+        if self._check_size(entry.file, entry.size, outside) and self.check_file is not None:
             for found in self.check_file(entry):
                 self._problem(entry.file, "a sound data file", found)
 
-    def _check_size(self, path: str, expected: int, *, exact: bool = True) -> bool:
+    def _check_size(self, path: str, expected: int, outside: bool, *, exact: bool = True) -> bool:
         """Whether a file has the size it should have."""
         try:
-            found = self._size(path)
+            found = self._size(path, outside)
         except (TableError, OSError) as error:
             self._error(path, f"a file of {expected} bytes", error)
             return False
@@ -344,10 +350,11 @@ class _Walk:
             return False
         return True
 
-    def _size(self, path: str) -> int:
+    def _size(self, path: str, outside: bool) -> int:
         """Bytes of a file: of this table by its name, of another one by its location."""
-        if "://" in path or os.path.isabs(path):
-            return location_size(path, self.store.storage_options)
+        if outside:
+            location = self.shared.checked(path)
+            return location_size(location, options_for(self.store, location))
         return self.store.size(path)
 
     def _error(self, path: str, expected: str, error: Exception) -> None:

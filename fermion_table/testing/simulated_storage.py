@@ -278,7 +278,7 @@ class SimulatedStore:
 
     def __init__(self, storage: SimulatedStorage, name: str) -> None:
         self.storage = storage
-        self.location = f"{_PROTOCOL}://{name}"
+        self.location = f"{_PROTOCOL}://storage/{name}"
         SimulatedFileSystem.storages[name] = storage
 
     def read(self, path: str) -> bytes:
@@ -344,7 +344,7 @@ class SimulatedFileSystem(AbstractFileSystem):
     storages: dict[str, SimulatedStorage] = {}  # noqa: RUF012 - shared on purpose
 
     def _find(self, path: str) -> tuple[SimulatedStorage, str]:
-        name, _, inner = self._strip_protocol(path).partition("/")
+        _, name, inner = self._strip_protocol(path).split("/", 2)
         return self.storages[name], inner
 
     def size(self, path: str) -> int:
@@ -363,6 +363,19 @@ class SimulatedFileSystem(AbstractFileSystem):
         """Some bytes of an object."""
         storage, inner = self._find(path)
         return storage.request(lambda: storage.read(inner)[start:end], is_change=False)
+
+    def cp_file(self, path1: str, path2: str, **options: Any) -> None:
+        """Copy an object, whole."""
+        storage, source = self._find(path1)
+        _, target = self._find(path2)
+        storage.read(source)
+
+        def copy() -> None:
+            found = storage.objects.get(source)
+            if found is not None:  # it may have been given up and removed before this arrives
+                storage.write(target, found[0])
+
+        storage.request(copy)
 
     def rm_file(self, path: str) -> None:
         """Delete an object."""

@@ -17,6 +17,7 @@ from fermion_table.manifest_store import live_entries
 from fermion_table.metadata_cache import shared_cache
 from fermion_table.paths import snapshot_path
 from fermion_table.snapshot import encode_snapshot
+from fermion_table.storage import StorageAccess
 from fermion_table.testing import MemoryStore, made_up_entry, made_up_schema
 from fermion_table.verify import verify
 
@@ -140,6 +141,7 @@ def test_files_of_other_tables_are_looked_at(store: MemoryStore, tmp_path: Path)
     other = tmp_path / "x.fermion"
     other.write_bytes(bytes(110))
     entry = made_up_entry("x", external_path=str(other))
+    store.access = StorageAccess(allowed_roots=[str(tmp_path)])
     commit(store, CommitRequest(kind="append", added=[msgspec.structs.replace(entry, path="")]))
     report = verify(store)
     assert report.ok, report
