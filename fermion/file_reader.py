@@ -66,7 +66,7 @@ class FermionFile:
         storage_options: dict[str, Any] | None = None,
     ) -> None:
         self.options = read_options(options)
-        source = open_source(path, storage_options)
+        source = open_source(path, storage_options, timeout_s=self.options.timeout_s)
         local = source.is_local
         gap, span = self.options.coalesce_gap_bytes, self.options.coalesce_span_bytes
         usual_gap, usual_span = LOCAL_GAP_AND_SPAN if local else REMOTE_GAP_AND_SPAN

@@ -12,6 +12,7 @@ import numpy as np
 from fermion.arguments import integer
 from fermion.errors import InvalidArgumentError
 from fermion.layout import EDITIONS, EncodingId
+from fermion.remote import TIMEOUT_S, check_timeout
 
 Profile = Literal["balanced", "compact", "fast", "random"]
 PROFILES: tuple[Profile, ...] = ("balanced", "compact", "fast", "random")
@@ -265,6 +266,9 @@ class ReadOptions:
         Verify page checksums before decoding.
     use_statistics
         Prune by statistics; False reads everything (for tests and for doubt).
+    timeout_s
+        Seconds after which a request to a storage is given up, with all that is tried again for
+        it. Local files have none.
     """
 
     threads: int | None = None
@@ -275,8 +279,10 @@ class ReadOptions:
     keep_dictionaries: bool = False
     verify_checksums: bool = True
     use_statistics: bool = True
+    timeout_s: float = TIMEOUT_S
 
     def __post_init__(self) -> None:
+        check_timeout(self.timeout_s)
         for name, minimum in (
             ("threads", 1),
             ("prefetch_bytes", 0),

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from fermion.coalesce import coalesce
-from fermion.errors import InvalidArgumentError, TruncatedFileError
+from fermion.errors import FermionError, InvalidArgumentError, StorageError, TruncatedFileError
 from fermion.forks import Lock, PerProcess
 from fermion.kept_memory import KeptMemory
 from fermion.redaction import redacted
+from fermion.remote import TIMEOUT_S, ask, connect, is_missing, storage_error
 
 if TYPE_CHECKING:
     import fsspec
@@ -145,6 +146,8 @@ class FilesystemSource:
     connect
         Gives the file system again in a forked process, which connections do not survive; None:
         the same is used there.
+    timeout_s
+        Seconds after which a read is given up.
     """
 
     is_local = False
@@ -154,7 +157,10 @@ class FilesystemSource:
         filesystem: fsspec.AbstractFileSystem,
         path: str,
         connect: Callable[[], fsspec.AbstractFileSystem] | None = None,
+        *,
+        timeout_s: float = TIMEOUT_S,
     ) -> None:
+        self.timeout_s = timeout_s
         self._connection = PerProcess(connect or (lambda: filesystem), filesystem)
         self._path = path
         self.name = redacted(filesystem.unstrip_protocol(path))
@@ -171,12 +177,12 @@ class FilesystemSource:
         a full answer leaves the size unknown; elsewhere the size is asked for first.
         """
         if SUFFIX_PROTOCOLS.isdisjoint(protocols(self._filesystem)):
-            found = self._filesystem.info(self._path)
+            found = self._ask("info")
             if found.get("type") == "directory":
                 raise is_a_directory(self.name)
             self.size = int(found.get("size") or 0)
             return _read_end(self, self.size, length)
-        data = self._filesystem.cat_file(self._path, start=-length)
+        data = self._ask("cat_file", start=-length)
         if len(data) != length:  # All of a shorter file, or a server that ignores ranges.
             self.size = len(data)
         return memoryview(data)[-length:]
@@ -184,15 +190,35 @@ class FilesystemSource:
     def read(self, offset: int, length: int) -> memoryview:
         """Exactly ``length`` bytes from ``offset``; a new buffer."""
         check_range(self.name, self.size, offset, length)
-        data = self._filesystem.cat_file(self._path, start=offset, end=offset + length)
+        data = self._ask("cat_file", start=offset, end=offset + length)
+        if len(data) > length and "http" in self.name[:5]:
+            raise StorageError(
+                errno.EOPNOTSUPP,
+                f"read {self.name}: the server does not support ranges: it sent {len(data)} bytes "
+                f"where {length} from byte {offset} on were asked for",
+                operation="read",
+                url=self.name,
+            )
         if len(data) != length:
             raise short_read(self.name, offset, length, len(data))
         return memoryview(data)
 
+    def _ask(self, method: str, **keywords: Any) -> Any:
+        """Call a method of the file system, which gives up in time and says what it did where."""
+        filesystem = self._filesystem
+        try:
+            return ask(filesystem, method, self._path, timeout_s=self.timeout_s, **keywords)
+        except FermionError:
+            raise
+        except Exception as error:
+            if is_missing(error):
+                raise
+            raise storage_error("read", self.name, error) from error
+
     def again(self) -> Source:
         """The object that has the name now, of which no listing that was kept is asked."""
         self._filesystem.invalidate_cache()
-        other = FilesystemSource(self._filesystem, self._path)
+        other = FilesystemSource(self._filesystem, self._path, timeout_s=self.timeout_s)
         other.name = self.name
         return other
 
@@ -266,10 +292,9 @@ def resolve(
     if isinstance(path, Path) or ("://" not in text and "::" not in text):
         return None, text
     # Only URLs need fsspec, which brings asyncio along: a fifth of what the first read would load.
-    import fsspec
     from fsspec.implementations.local import LocalFileSystem
 
-    filesystem, inner = fsspec.core.url_to_fs(text, **(storage_options or {}))
+    filesystem, inner = connect(text, storage_options)
     if isinstance(filesystem, LocalFileSystem):
         return None, inner
     return filesystem, inner
@@ -302,7 +327,9 @@ def _buffer(given: Any) -> memoryview:
         ) from None
 
 
-def open_source(path: Any, storage_options: dict[str, Any] | None = None) -> Source:
+def open_source(
+    path: Any, storage_options: dict[str, Any] | None = None, *, timeout_s: float = TIMEOUT_S
+) -> Source:
     """Open a path, an fsspec URL, or an object with the buffer protocol.
 
     Raises
@@ -319,7 +346,9 @@ def open_source(path: Any, storage_options: dict[str, Any] | None = None) -> Sou
     filesystem, inner = resolve(path, storage_options)
     if filesystem is None:
         return LocalSource(inner)
-    return FilesystemSource(filesystem, inner, lambda: resolve(path, storage_options)[0])
+    return FilesystemSource(
+        filesystem, inner, lambda: resolve(path, storage_options)[0], timeout_s=timeout_s
+    )
 
 
 class CountingSource:

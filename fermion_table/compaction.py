@@ -24,7 +24,7 @@ from fermion_table.scan_plan import splits_of
 from fermion_table.schema import TableSchema
 from fermion_table.sorting import parse_order, sorted_rows
 from fermion_table.split_reader import ReadRequest, SplitReader
-from fermion_table.storage import AtomicStore
+from fermion_table.storage import AtomicStore, access_of
 
 SMALL_FRACTION = 0.7
 """Files below this part of the target size are worth compacting."""
@@ -251,6 +251,7 @@ def _reader(
                 for schema_id in {entry.schema_id for entry in group.entries}
             },
             storage_options=store.storage_options,
+            timeout_s=access_of(store).timeout_s,
         )
     )
 

@@ -17,12 +17,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import fsspec
 import numpy as np
 from pyroaring import BitMap64
 
 from fermion.checksum import crc32c
 from fermion.predicate import RowRanges
+from fermion.remote import ask, connect
 from fermion_table.errors import CorruptMetadata
 from fermion_table.json_codec import content_hash
 from fermion_table.manifest import DeletionVector
@@ -174,9 +174,9 @@ def _read(location: str, vector: DeletionVector, storage_options: dict[str, Any]
             with open(location, "rb") as file:
                 file.seek(vector.offset)
                 return file.read(vector.size)
-        filesystem, path = fsspec.core.url_to_fs(location, **(storage_options or {}))
+        filesystem, path = connect(location, storage_options)
         stop = vector.offset + vector.size
-        return bytes(filesystem.cat_file(path, start=vector.offset, end=stop))
+        return bytes(ask(filesystem, "cat_file", path, start=vector.offset, end=stop))
     except FileNotFoundError as error:
         raise CorruptMetadata(vector.path, "a file of deletion vectors", "no such file") from error
 

@@ -38,7 +38,7 @@ from fermion_table.schema_store import SchemaVersions
 from fermion_table.shared_files import SharedFiles, options_for
 from fermion_table.snapshot import Snapshot
 from fermion_table.split_reader import ReadRequest, SplitReader
-from fermion_table.storage import AtomicStore
+from fermion_table.storage import AtomicStore, access_of
 
 REWRITE_DELETED_FRACTION = 0.5
 """A file of whose rows more than this part is deleted is written again without them."""
@@ -233,6 +233,7 @@ class Draft:
                     for schema_id in {entry.schema_id for entry in entries}
                 },
                 storage_options=self.store.storage_options,
+                timeout_s=access_of(self.store).timeout_s,
             )
         )
 

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import inspect
 import logging
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from http import HTTPStatus
 from typing import Any
 
 import fsspec
-from fsspec.asyn import AsyncFileSystem
-from fsspec.implementations.dirfs import DirFileSystem
 
 from fermion.errors import FermionError
 from fermion.forks import Lock, PerProcess
 from fermion.remote import (
+    ask,
+    connect,
     is_denied_object,
     is_missing,
     is_refused_range,
@@ -28,7 +27,7 @@ from fermion.remote import (
 )
 from fermion_table.errors import UnsafeStorage
 from fermion_table.listing import found_below
-from fermion_table.paths import TEMPORARY_SUFFIX, check_path, unique_name
+from fermion_table.paths import check_path
 from fermion_table.rename_create import WEBHDFS, create_by_rename
 from fermion_table.storage import (
     DEFAULT_ACCESS,
@@ -37,6 +36,7 @@ from fermion_table.storage import (
     StorageAccess,
     StoredObject,
 )
+from fermion_table.storage_probe import check_creates
 
 _log = logging.getLogger(__name__)
 
@@ -44,8 +44,6 @@ OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"}
 """Protocols of storages without directories, where a range may be longer than the object."""
 WEB = {"http", "https"}
 """Protocols that can only be read."""
-PROBE_THREADS = 8
-PROBE_KEYS = 50
 
 _memory_lock = Lock()
 """fsspec's memory file system looks, then stores: this makes the two one step."""
@@ -58,9 +56,9 @@ _probed: set[tuple[str, str]] = set()
 class FsspecStore:
     """A table behind an fsspec URL.
 
-    ``memory://`` is trusted. Any other file system is probed before a process commits to it (or to
-    a bucket of it) first, and refused if it has no conditional create of its own or the probe finds
-    two winners. That of s3fs is a PUT with ``If-None-Match: *``; ``webhdfs://`` renames.
+    ``memory://`` is trusted. Any other file system is probed before a table gets its first object
+    there (see `storage_probe`), and refused if it has no conditional create of its own or the probe
+    finds two winners. That of s3fs is a PUT with ``If-None-Match: *``; ``webhdfs://`` renames.
 
     Parameters
     ----------
@@ -85,9 +83,9 @@ class FsspecStore:
         self._connect()
 
     def _connect(self) -> None:
-        connect = partial(fsspec.core.url_to_fs, self.location, **(self.storage_options or {}))
-        found = filesystem, root = connect()
-        self._connection = PerProcess(connect, found)
+        again = partial(connect, self.location, self.storage_options)
+        found = filesystem, root = again()
+        self._connection = PerProcess(again, found)
         self._root = root.rstrip("/")
         self._trusted = _protocol(filesystem) == "memory"
 
@@ -105,11 +103,14 @@ class FsspecStore:
             "location": self.location,
             "storage_options": self.storage_options,
             "access": self.access,
+            "_trusted": self._trusted,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        trusted = self._trusted
         self._connect()
+        self._trusted = trusted  # a probe that passed is not made again in every task
 
     def read(self, path: str) -> bytes:
         """All bytes of an object, in one request where a range may be longer than the object."""
@@ -117,12 +118,12 @@ class FsspecStore:
         with self._told("read", full):
             if _protocol(self.filesystem) in OBJECT_STORES:
                 try:
-                    return bytes(self.filesystem.cat_file(full, start=0, end=METADATA_BYTES_MAX))
+                    return bytes(self._ask("cat_file", full, start=0, end=METADATA_BYTES_MAX))
                 except (OSError, ValueError) as error:
                     if not is_refused_range(error):
                         raise
                     return b""  # not even a first byte
-            return bytes(self.filesystem.cat_file(full))
+            return bytes(self._ask("cat_file", full))
 
     def exists(self, path: str) -> bool:
         """Whether the object exists; one request, and no listing, of an object store.
@@ -139,21 +140,21 @@ class FsspecStore:
     def _is_there(self, full: str) -> bool:
         if _protocol(self.filesystem) in OBJECT_STORES | WEB:
             try:
-                self.filesystem.cat_file(full, start=0, end=1)
+                self._ask("cat_file", full, start=0, end=1)
             except Exception as error:
                 if not is_refused_range(error):  # as that of an empty object is
                     raise
             return True
         self.filesystem.invalidate_cache()
         # Not isfile(), which takes every error for "no such file".
-        return bool(self.filesystem.info(full)["type"] == "file")
+        return bool(self._ask("info", full)["type"] == "file")
 
     def size(self, path: str) -> int:
         """Bytes of an object."""
         full = self._inside(path)
         with self._told("look for", full):
             self.filesystem.invalidate_cache()
-            return int(self.filesystem.info(full)["size"])
+            return int(self._ask("info", full)["size"])
 
     def list(self, directory: str = "") -> Iterator[StoredObject]:
         """Every object below a directory."""
@@ -162,7 +163,7 @@ class FsspecStore:
         try:
             with self._told("list", top):
                 self.filesystem.invalidate_cache()
-                found = found_below(self.filesystem, top)
+                found = found_below(self.filesystem, top, self._ask)
         except FileNotFoundError:
             return
         for full, details in sorted(found.items()):
@@ -174,20 +175,13 @@ class FsspecStore:
         self._check_writable()
         full = self._inside(path)
         with self._told("write", full):
-            self.filesystem.pipe_file(full, data)
+            self._ask("pipe_file", full, data, repeats=False)
 
     def create_if_absent(self, path: str, data: bytes) -> CreateResult:
         """The file system's own conditional create, after the probe."""
         self._check_writable()
         full = self._inside(path)
         with self._told("create", full):
-            if not self._trusted:
-                place = self.filesystem._fs_token, self._root.split("/", 1)[0]
-                with _probe_lock:
-                    if place not in _probed:
-                        self._probe()
-                        _probed.add(place)
-                self._trusted = True
             return self._create(full, data)
 
     def overwrite_hint(self, path: str, data: bytes) -> None:
@@ -195,14 +189,14 @@ class FsspecStore:
         self._check_writable()
         full = self._inside(path)
         with self._told("write", full):
-            self.filesystem.pipe_file(full, data)
+            self._ask("pipe_file", full, data, repeats=False)
 
     def delete(self, path: str) -> None:
         """Delete an object if it exists."""
-        self._check_writable()
+        self._refuse_reading_only()
         full = self._inside(path)
         with contextlib.suppress(FileNotFoundError), self._told("delete", full):
-            self.filesystem.rm_file(full)
+            self._ask("rm_file", full, repeats=False)
 
     def synchronise(self, paths: Iterable[str]) -> None:
         """Nothing to do: these storages acknowledge what is durable."""
@@ -230,6 +224,17 @@ class FsspecStore:
                 raise FileNotFoundError(errno.ENOENT, "no such object", redacted(url)) from error
             raise storage_error(operation, url, error) from error
 
+    def _ask(self, method: str, *arguments: Any, repeats: bool = True, **keywords: Any) -> Any:
+        """Call a method of the file system, which gives up in time."""
+        return ask(
+            self.filesystem,
+            method,
+            *arguments,
+            timeout_s=self.access.timeout_s,
+            repeats=repeats,
+            **keywords,
+        )
+
     def _url(self, full: str) -> str:
         """Where an object lies, as a URL."""
         if _protocol(self.filesystem) == WEBHDFS:  # which forgets the host
@@ -251,7 +256,31 @@ class FsspecStore:
             )
 
     def _check_writable(self) -> None:
-        """Refuse to write to a storage or by a store that is there for reading.
+        """Refuse to write where a table can't be written: before its first object is.
+
+        Raises
+        ------
+        UnsafeStorage
+        """
+        self._refuse_reading_only()
+        if self._trusted:
+            return
+        place = self.filesystem._fs_token, self._root.split("/", 1)[0]
+        with _probe_lock:
+            if place not in _probed:
+                renames = _protocol(self.filesystem) == WEBHDFS
+                try:
+                    check_creates(_Probed(self, self.location, self.filesystem), renames=renames)
+                except (NotImplementedError, TypeError) as error:
+                    raise UnsafeStorage(
+                        f"{redacted(self.location)}: {type(self.filesystem).__name__} can't be "
+                        f"written to ({error}); such a table can be read but not written"
+                    ) from error
+                _probed.add(place)
+        self._trusted = True
+
+    def _refuse_reading_only(self) -> None:
+        """Refuse to change a storage, or by a store, that is there for reading.
 
         Raises
         ------
@@ -275,7 +304,7 @@ class FsspecStore:
         )
         try:
             with guard:
-                self.filesystem.pipe_file(full, data, mode="create")
+                self._ask("pipe_file", full, data, mode="create", repeats=False)
         except FileExistsError:
             return CreateResult.EXISTS
         except (PermissionError, FileNotFoundError, NotImplementedError, TypeError, FermionError):
@@ -287,65 +316,30 @@ class FsspecStore:
             return CreateResult.UNKNOWN
         return CreateResult.CREATED
 
-    def _probe(self) -> None:
-        """Let threads race for keys; refuse the storage unless each key has one winner.
 
-        Raises
-        ------
-        UnsafeStorage
-            Creating is look-then-write, is not offered, or had two winners or a wrong one.
-        """
-        if _protocol(self.filesystem) != WEBHDFS:
-            refuse_look_then_write(self.filesystem, self.location)
-        directory = f"{self._root}/probe-{unique_name()}"
-        with ThreadPoolExecutor(PROBE_THREADS) as executor:
-            for key in range(PROBE_KEYS):
-                full = f"{directory}/{key}{TEMPORARY_SUFFIX}"
-                contents = [b"%d" % thread for thread in range(PROBE_THREADS)]
-                try:
-                    results = list(executor.map(self._create, [full] * len(contents), contents))
-                    self._check_one_winner(full, contents, results)
-                finally:
-                    with contextlib.suppress(Exception):  # must not hide the probe's verdict
-                        self.filesystem.rm_file(full)
+@dataclass(frozen=True, slots=True)
+class _Probed:
+    """A store as its probe uses it, which may write already."""
 
-    def _check_one_winner(
-        self, full: str, contents: Sequence[bytes], results: Sequence[CreateResult]
-    ) -> None:
-        winners = [
-            content
-            for content, result in zip(contents, results, strict=True)
-            if result is CreateResult.CREATED
-        ]
-        if winners != [self.filesystem.cat_file(full)]:
-            raise UnsafeStorage(
-                f"{redacted(self.location)}: {len(winners)} of {PROBE_THREADS} writers were told "
-                f"that they created the same file; commits would be lost. Keep the table on a "
-                f"local disk or on an object store with conditional writes"
-            )
+    store: FsspecStore
+    location: str
+    filesystem: fsspec.AbstractFileSystem
 
+    def create(self, path: str, data: bytes) -> CreateResult:
+        full = self.store._inside(path)
+        with self.store._told("create", full):
+            return self.store._create(full, data)
 
-def refuse_look_then_write(filesystem: fsspec.AbstractFileSystem, location: str) -> None:
-    """Refuse a file system that has fsspec's generic create: it looks, and then writes.
+    def read(self, path: str) -> bytes:
+        return self.store.read(path)
 
-    Raises
-    ------
-    UnsafeStorage
-        Whatever a probe would find, two writers could both succeed.
-    """
-    while isinstance(filesystem, DirFileSystem):
-        filesystem = filesystem.fs
-    implementation = type(filesystem)
-    if issubclass(implementation, AsyncFileSystem):
-        own = "mode" in inspect.signature(implementation._pipe_file).parameters
-    else:
-        own = implementation.pipe_file is not fsspec.AbstractFileSystem.pipe_file
-    if not own:
-        raise UnsafeStorage(
-            f"{redacted(location)}: {implementation.__name__} has no conditional create: it looks "
-            f"whether a file exists and then writes it, so two writers could both succeed; such a "
-            f"table can be read but not written"
-        )
+    def put(self, path: str, data: bytes) -> None:
+        full = self.store._inside(path)
+        with self.store._told("write", full):
+            self.store._ask("pipe_file", full, data, repeats=False)
+
+    def remove(self, path: str) -> None:
+        self.store._ask("rm_file", self.store._inside(path), repeats=False)
 
 
 def _protocol(filesystem: fsspec.AbstractFileSystem) -> str:

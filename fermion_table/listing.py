@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import fsspec
@@ -10,10 +11,13 @@ from fsspec import AbstractFileSystem
 from fsspec.asyn import AsyncFileSystem
 
 
-def found_below(filesystem: fsspec.AbstractFileSystem, top: str) -> dict[str, dict[str, Any]]:
+def found_below(
+    filesystem: fsspec.AbstractFileSystem, top: str, ask: Callable[..., Any]
+) -> dict[str, dict[str, Any]]:
     """Files at any depth, by path, with what the file system says of each.
 
-    fsspec's own walk leaves a directory out that it fails to list: it is not used.
+    fsspec's own walk leaves a directory out that it fails to list: it is not used. ``ask`` calls a
+    method of the file system.
 
     Raises
     ------
@@ -23,13 +27,13 @@ def found_below(filesystem: fsspec.AbstractFileSystem, top: str) -> dict[str, di
         The storage's own.
     """
     if not _walks(filesystem):
-        found: dict[str, dict[str, Any]] = filesystem.find(top, detail=True)
+        found: dict[str, dict[str, Any]] = ask("find", top, detail=True)
         return found
     files: dict[str, dict[str, Any]] = {}
-    waiting = _listed(filesystem, top, files)
+    waiting = _listed(ask, top, files)
     while waiting:
         with contextlib.suppress(FileNotFoundError):  # deleted while listing
-            waiting += _listed(filesystem, waiting.pop(), files)
+            waiting += _listed(ask, waiting.pop(), files)
     return files
 
 
@@ -41,12 +45,10 @@ def _walks(filesystem: fsspec.AbstractFileSystem) -> bool:
     return kind.find is AbstractFileSystem.find
 
 
-def _listed(
-    filesystem: fsspec.AbstractFileSystem, folder: str, files: dict[str, dict[str, Any]]
-) -> list[str]:
+def _listed(ask: Callable[..., Any], folder: str, files: dict[str, dict[str, Any]]) -> list[str]:
     """Put the files of one directory into ``files``; its directories come back."""
     folders = []
-    for item in filesystem.ls(folder, detail=True):
+    for item in ask("ls", folder, detail=True):
         name = item["name"].rstrip("/")
         if item["type"] != "directory":
             files[name] = item

@@ -8,10 +8,10 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from fermion.errors import InvalidArgumentError
+from fermion.remote import ask, connect
 from fermion_table.errors import TableExists
 from fermion_table.fsspec_store import FsspecStore
 from fermion_table.local_store import LocalStore
@@ -47,7 +47,7 @@ def open_store(
     text = os.fspath(location)
     if not isinstance(location, str) or ("://" not in text and "::" not in text):
         return LocalStore(text, durability=durability, access=access)
-    filesystem, path = fsspec.core.url_to_fs(text, **(storage_options or {}))
+    filesystem, path = connect(text, storage_options)
     if isinstance(filesystem, LocalFileSystem):
         return LocalStore(path, durability=durability, access=access)
     return FsspecStore(text, storage_options=storage_options, access=access)
@@ -62,9 +62,9 @@ def location_size(location: str, storage_options: dict[str, Any] | None = None) 
     """
     if "://" not in location and "::" not in location:
         return os.stat(location).st_size
-    filesystem, path = fsspec.core.url_to_fs(location, **(storage_options or {}))
+    filesystem, path = connect(location, storage_options)
     filesystem.invalidate_cache()
-    return int(filesystem.size(path))
+    return int(ask(filesystem, "size", path))
 
 
 def refuse_nested(store: AtomicStore) -> None:
@@ -116,7 +116,7 @@ def _tables_below(store: AtomicStore) -> Iterator[str]:
         top, walk = store.location, os.walk(store.location)
     elif isinstance(store, FsspecStore):
         store.filesystem.invalidate_cache()
-        _, top = fsspec.core.url_to_fs(store.location, **(store.storage_options or {}))
+        _, top = connect(store.location, store.storage_options)
         walk = store.filesystem.walk(top)
     else:
         return

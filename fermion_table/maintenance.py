@@ -41,6 +41,7 @@ from fermion_table.paths import (
     MAIN,
     MANIFEST_DIRECTORY,
     PENDING_DIRECTORY,
+    PROBE_DIRECTORY,
     SCHEMA_DIRECTORY,
     TAG_DIRECTORY,
     is_made_by_writers,
@@ -67,6 +68,7 @@ ORPHAN_DIRECTORIES = (
     MANIFEST_DIRECTORY,
     SCHEMA_DIRECTORY,
     PENDING_DIRECTORY,
+    PROBE_DIRECTORY,
 )
 EXPIRY_TRIES = 3
 """How often an expiry begins anew where another one gets in its way."""

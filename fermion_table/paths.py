@@ -11,6 +11,8 @@ Names are relative to the table, with ``/`` between segments::
     branch/<name>/expired/...              its marks
     tags/<name>.json                       a tag
     pending/<unique>.json                  a tag or branch that is being made
+    probe/verdict.json                     that the storage creates atomically
+    probe/<unique>-<n>.tmp                 what writers raced for to find that out
     schema/<id>-<unique>.json[.zst]        one schema version
     manifest/<unique>.json[.zst]           a loose manifest, or a packed one's entry point
     manifest/<unique>.index.fermion        a packed manifest's columns
@@ -50,6 +52,8 @@ TAG_DIRECTORY = "tags"
 BRANCH_DIRECTORY = "branch"
 PENDING_DIRECTORY = "pending"
 EXPIRED_DIRECTORY = "expired"
+PROBE_DIRECTORY = "probe"
+VERDICT_PATH = f"{PROBE_DIRECTORY}/verdict.json"
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}")
 _SAFE_SEGMENT = r"(?!\.{1,2}(?:/|\Z))[^/\\:\x00-\x1f]+"
@@ -64,6 +68,7 @@ _WRITERS_OBJECT = re.compile(
     rf"|manifest/{_UNIQUE}(?:\.json(?:\.zst)?|\.index\.fermion)"
     rf"|schema/[0-9]+-{_UNIQUE}\.json(?:\.zst)?"
     rf"|pending/{_UNIQUE}\.json"
+    rf"|probe/{_UNIQUE}-[0-9]+\.tmp"
     rf"|(?:deletion|manifest|schema|pending|snapshot|tags|expired)/{_ANY_TEMPORARY}"
     rf"|branch/[^/]+/(?:(?:snapshot|expired)/)?{_ANY_TEMPORARY}"
 )
@@ -233,6 +238,11 @@ def check_path(path: str) -> str:
     if _SAFE_PATH.fullmatch(path) is None:
         raise UnsafeStorage(f"path {path[:200]!r}: expected a name within the table's directory")
     return path
+
+
+def probe_path(unique: str, number: int) -> str:
+    """An object of a probe: see `storage_probe`."""
+    return f"{PROBE_DIRECTORY}/{unique}-{number}{TEMPORARY_SUFFIX}"
 
 
 def is_temporary(path: str) -> bool:

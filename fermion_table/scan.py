@@ -36,7 +36,7 @@ from fermion_table.schema import Field, PathLike, TableSchema
 from fermion_table.snapshot import Snapshot
 from fermion_table.split import Split, first_rows
 from fermion_table.split_reader import BATCH_ROWS, ReadRequest, SplitReader
-from fermion_table.storage import AtomicStore
+from fermion_table.storage import AtomicStore, access_of
 from fermion_table.value_codec import has_plain_json
 
 if TYPE_CHECKING:
@@ -99,6 +99,7 @@ class Scan:
             filter=self.filter,
             metadata=metadata or None,
             storage_options=self.store.storage_options,
+            timeout_s=access_of(self.store).timeout_s,
             batch_rows=self.batch_rows,
         )
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import fermion
 from fermion import FilePruning
 from fermion.predicate import Expression, RowRanges
+from fermion.remote import TIMEOUT_S
 from fermion_table.batch_stream import batches_left
 from fermion_table.column_selection import (
     BATCH_COLUMNS,
@@ -58,6 +59,8 @@ class ReadRequest:
         For `fermion.open`; a pickle holds them, credentials too, and no ``repr`` shows them.
     batch_rows
         Rows a batch, at most.
+    timeout_s
+        See `StorageAccess`.
     """
 
     fields: tuple[Field, ...]
@@ -67,6 +70,7 @@ class ReadRequest:
     metadata: Mapping[bytes, bytes] | None = None
     storage_options: dict[str, Any] | None = field(default=None, repr=False)
     batch_rows: int = BATCH_ROWS
+    timeout_s: float = TIMEOUT_S
 
     def arrow_schema(self) -> pa.Schema:
         """The schema given back."""
@@ -254,7 +258,9 @@ class SplitReader:
         file = fermion.open(
             split.location,
             storage_options=self.request.storage_options if split.shares else None,
-            options=fermion.ReadOptions(threads=threads, prefetch_bytes=prefetch),
+            options=fermion.ReadOptions(
+                threads=threads, prefetch_bytes=prefetch, timeout_s=self.request.timeout_s
+            ),
         )
         try:
             check_identity(file, split.file_id, split.file)

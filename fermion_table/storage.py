@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from fermion.errors import InvalidArgumentError
+from fermion.remote import TIMEOUT_S, check_timeout
 
 METADATA_BYTES_MAX = 1 << 30
 
@@ -40,6 +41,9 @@ class StorageAccess:
         For a role without the right to list, to which S3 answers 403 for a missing object as for a
         denied one: such an object counts as absent. Where access to the newest snapshot is denied,
         an older one is seen. The table can't be written, listed or cleaned then.
+    timeout_s
+        Seconds after which a request to the storage is given up, with all that is tried again for
+        it: of metadata as of data files. A local disk has none.
     allowed_roots
         Folders outside of the table (absolute paths or URLs) below which its metadata may name
         files, though it was not cloned from there, or they lie on another storage; to another
@@ -47,11 +51,13 @@ class StorageAccess:
     """
 
     missing_is_forbidden: bool = False
+    timeout_s: float = TIMEOUT_S
     allowed_roots: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         roots = _checked_roots(self.allowed_roots)
         object.__setattr__(self, "allowed_roots", roots)
+        check_timeout(self.timeout_s)
         if not isinstance(self.missing_is_forbidden, bool):
             raise InvalidArgumentError(
                 f"missing_is_forbidden={self.missing_is_forbidden!r}: expected True or False"

@@ -76,7 +76,7 @@ def test_a_storage_that_ignores_the_condition_is_refused(options, monkeypatch):
     store.filesystem.call_s3("create_bucket", Bucket="careless")
     real = store.filesystem.pipe_file
     monkeypatch.setattr(
-        store.filesystem, "pipe_file", lambda path, data, mode=None: real(path, data)
+        store.filesystem, "pipe_file", lambda path, data, mode=None, **_: real(path, data)
     )
     with pytest.raises(UnsafeStorage, match="told that they created the same file"):
         store.create_if_absent("snapshot/0.json", b"{}")

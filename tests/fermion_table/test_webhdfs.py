@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 import pytest
 
-from fermion_table import Table, UnsafeStorage, fsspec_store, rename_create
+from fermion_table import Table, UnsafeStorage, rename_create, storage_probe
 from fermion_table.fsspec_store import FsspecStore
 from fermion_table.storage import CreateResult
 from tests.fermion_table.webhdfs_server import WebHdfsServer
@@ -21,7 +21,7 @@ SCHEMA = pa.schema([("a", pa.int64())])
 @pytest.fixture
 def server(monkeypatch):
     """A server of its own for each test, raced for fewer keys than a cluster would be."""
-    monkeypatch.setattr(fsspec_store, "PROBE_KEYS", 4)
+    monkeypatch.setattr(storage_probe, "PROBE_KEYS", 4)
     server = WebHdfsServer()
     thread = threading.Thread(target=server.serve_forever)
     thread.start()

@@ -1,0 +1,147 @@
+"""The probe before a table's first object: few requests, once a table, and nothing left behind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from fermion_table import Table, UnsafeStorage, fsspec_store
+from fermion_table.fsspec_store import FsspecStore
+from fermion_table.paths import VERDICT_PATH
+from fermion_table.storage_probe import PROBE_KEYS, PROBE_THREADS, _is_documented
+from tests.fermion_table.failing_s3 import failing
+
+REASON = "the extra s3 and the group dev bring s3fs and moto"
+s3fs = pytest.importorskip("s3fs", reason=REASON)
+moto = pytest.importorskip("moto.server", reason=REASON)
+
+SCHEMA = pa.schema([("a", pa.int64())])
+AT_ONCE = timedelta(days=-1)
+LEFT_MAX = 3
+
+
+@pytest.fixture(scope="module")
+def options() -> Any:
+    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    _, port = server.get_host_and_port()
+    keys = {
+        "key": "k",
+        "secret": "s",
+        "client_kwargs": {"endpoint_url": f"http://127.0.0.1:{port}"},
+    }
+    s3fs.S3FileSystem(**keys).call_s3("create_bucket", Bucket="bucket")
+    yield keys
+    server.stop()
+
+
+@pytest.fixture(autouse=True)
+def other_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if nothing had been probed in this process."""
+    monkeypatch.setattr(fsspec_store, "_probed", set())
+
+
+def counted(store: FsspecStore, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    found: Counter[str] = Counter()
+    real = store.filesystem._call_s3
+
+    async def call(method: str, *arguments: Any, **keywords: Any) -> Any:
+        found[method] += 1
+        return await real(method, *arguments, **keywords)
+
+    monkeypatch.setattr(store.filesystem, "_call_s3", call)
+    return found
+
+
+def test_the_probe_is_made_once_a_table_and_cleaned_up(
+    options: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """555 requests in each process before; later processes read one object."""
+    store = FsspecStore("s3://bucket/once", storage_options=options)
+    requests = counted(store, monkeypatch)
+    store.write("manifest/a.json", b"{}")
+    assert requests.total() <= PROBE_KEYS * (PROBE_THREADS + 2) + 10
+    assert [item.path for item in store.list("probe")] == [VERDICT_PATH]
+    monkeypatch.setattr(fsspec_store, "_probed", set())
+    requests.clear()
+    FsspecStore("s3://bucket/once", storage_options=options).write("manifest/b.json", b"{}")
+    assert requests == {"get_object": 1, "put_object": 1}
+
+
+def test_what_can_not_be_deleted_is_little_and_an_orphan(options: Any) -> None:
+    location = "s3://bucket/undeletable"
+    store = FsspecStore(location, storage_options=options)
+
+    def deleting(method: str, key: str) -> bool:
+        return method.startswith("delete")
+
+    with failing(store.filesystem, deleting, code="AccessDenied", status=403):
+        table = Table.create(location, SCHEMA, storage_options=options)
+    left = {item.path for item in store.list("probe")} - {VERDICT_PATH}
+    assert 0 < len(left) <= LEFT_MAX
+    assert set(table.remove_orphan_files(older_than=AT_ONCE, dry_run=True).paths) == left
+    table.remove_orphan_files(older_than=AT_ONCE)
+    assert [item.path for item in store.list("probe")] == [VERDICT_PATH]
+
+
+def test_a_verdict_counts_for_its_own_table_and_server_alone(
+    options: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = FsspecStore("s3://bucket/one", storage_options=options)
+    store.write("manifest/a.json", b"{}")
+    verdict = store.read(VERDICT_PATH)
+    copy = FsspecStore("s3://bucket/copy", storage_options=options)
+    copy.filesystem.pipe_file(f"bucket/copy/{VERDICT_PATH}", verdict)
+    monkeypatch.setattr(fsspec_store, "_probed", set())
+    requests = counted(copy, monkeypatch)
+    copy.write("manifest/a.json", b"{}")
+    assert requests["put_object"] > PROBE_KEYS
+    for text in (b"", b"[]", b"{}", b"\xff"):
+        copy.filesystem.pipe_file(f"bucket/copy/{VERDICT_PATH}", text)
+        monkeypatch.setattr(fsspec_store, "_probed", set())
+        requests.clear()
+        FsspecStore("s3://bucket/copy", storage_options=options).write("manifest/b", b"{}")
+        assert requests["put_object"] > PROBE_KEYS
+
+
+def test_a_careless_storage_gets_no_object_of_the_table(
+    options: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused before the first one: metadata, a data file, a hint or a slot."""
+    store = FsspecStore("s3://careless/t", storage_options=options)
+    store.filesystem.call_s3("create_bucket", Bucket="careless")
+    real = store.filesystem.pipe_file
+    monkeypatch.setattr(
+        store.filesystem, "pipe_file", lambda path, data, mode=None, **_: real(path, data)
+    )
+    for change in (
+        lambda: store.write("manifest/a.json", b""),
+        lambda: store.locate("data/a.fermion", for_writing=True),
+        lambda: store.overwrite_hint("snapshot/LATEST", b""),
+        lambda: store.create_if_absent("snapshot/0.json", b""),
+    ):
+        with pytest.raises(UnsafeStorage, match="told that they created the same file"):
+            change()
+        assert list(store.list()) == []
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "known"),
+    [
+        ("https://s3.eu-west-1.amazonaws.com", True),
+        ("https://s3.amazonaws.com.evil.example", False),
+        ("http://127.0.0.1:9000", False),
+        (None, False),
+    ],
+)
+def test_services_that_document_conditional_creates_are_not_raced(
+    endpoint: str | None, known: bool
+) -> None:
+    client = SimpleNamespace(meta=SimpleNamespace(endpoint_url=endpoint))
+    assert _is_documented(SimpleNamespace(protocol=("s3", "s3a"), _s3=client)) is known
+    assert _is_documented(SimpleNamespace(protocol="gs"))
