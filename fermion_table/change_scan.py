@@ -20,7 +20,7 @@ from fermion.predicate import RowRanges
 from fermion.redaction import redacted
 from fermion_table.errors import VersionNotFound
 from fermion_table.filters import TableFilter
-from fermion_table.history import walk
+from fermion_table.history import until_expiry, walk
 from fermion_table.manifest import Entry
 from fermion_table.manifest_store import added_entries, removed_entries
 from fermion_table.row_difference import rows_apart
@@ -174,7 +174,16 @@ class ChangeScan:
         for step in self.steps:
             yield from self._step(step)
         for snapshot in self.snapshots:
-            yield from self._step(step_of(self.store, snapshot))
+            batches = self._commit(snapshot)
+            while True:
+                with until_expiry(self.store, snapshot):
+                    batch = next(batches, None)
+                if batch is None:
+                    break
+                yield batch
+
+    def _commit(self, snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
+        yield from self._step(step_of(self.store, snapshot))
 
     def to_reader(self) -> pa.RecordBatchReader:
         """The rows as a stream."""

@@ -8,7 +8,7 @@ TableError (a fermion.FermionError)
 ├── CommitConflict         another commit won and mine cannot follow it; nothing was published
 ├── CommitStateUnknown     the reply was lost: the commit may or may not have been published
 ├── UnsupportedFeature     the table needs a newer reader or writer
-├── UnsafeStorage          the storage cannot create a file atomically, or a path leaves the table
+├── UnsafeStorage          the storage is unknown or creates nothing atomically, or a path leaves it
 ├── CorruptMetadata        a metadata object is not what its referrer says; also a ValueError
 └── UnreadableMetadata     a metadata object that no reader would take was not stored; a ValueError
 
@@ -85,7 +85,7 @@ class UnsupportedFeature(TableError):
 
 
 class UnsafeStorage(TableError):
-    """The storage cannot create a file if absent, or a name leads out of the table."""
+    """The storage is unknown or can't create a file if absent, or a name leads out of the table."""
 
 
 class CorruptMetadata(TableError, ValueError):
@@ -97,16 +97,20 @@ class CorruptMetadata(TableError, ValueError):
         The object, relative to the table.
     expected, found
         What should be there and what is, in words.
+    hint
+        What can be done, if anything.
     """
 
-    def __init__(self, path: str, expected: str, found: str) -> None:
-        super().__init__(path, expected, found)
+    def __init__(self, path: str, expected: str, found: str, hint: str = "") -> None:
+        super().__init__(path, expected, found, hint)
+        self.hint = hint
         self.path = path
         self.expected = expected
         self.found = found
 
     def __str__(self) -> str:
-        return f"{self.path}: expected {self.expected}, found {self.found}"
+        text = f"{self.path}: expected {self.expected}, found {self.found}"
+        return f"{text}; {self.hint}" if self.hint else text
 
 
 class UnreadableMetadata(TableError, ValueError):

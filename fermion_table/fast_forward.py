@@ -10,7 +10,7 @@ import msgspec
 
 from fermion_table import hints
 from fermion_table.commit_request import CommitRequest
-from fermion_table.errors import CommitConflict, CommitStateUnknown, VersionNotFound
+from fermion_table.errors import CommitConflict, CommitStateUnknown
 from fermion_table.history import latest, walk
 from fermion_table.manifest import Entry
 from fermion_table.manifest_store import MetadataWriter, live_entries
@@ -24,7 +24,7 @@ from fermion_table.next_snapshot import (
 )
 from fermion_table.options import CommitOptions
 from fermion_table.paths import snapshot_path, unique_name
-from fermion_table.references import HEAD_PROPERTY, Branch, load_branch
+from fermion_table.references import HEAD_PROPERTY, Branch, load_branch, missing_name
 from fermion_table.slot import create_slot, is_in_history
 from fermion_table.snapshot import Delta, Effort, Kind, Snapshot, check_writable
 from fermion_table.storage import AtomicStore
@@ -77,7 +77,7 @@ def fast_forward(
     began = time.monotonic()
     branch = load_branch(store, name)
     if branch is None:
-        raise VersionNotFound(f"{store.location}: no branch {name!r}")
+        raise missing_name(store, "branch", name)
     head = latest(store, branch=name)
     target = latest(store, branch=branch.parent)
     check_writable(target, snapshot_path(target.id, branch.parent))

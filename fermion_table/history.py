@@ -5,13 +5,18 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
+import numpy as np
+
+from fermion.arguments import integer
 from fermion.errors import InvalidArgumentError
 from fermion_table import hints, json_codec
-from fermion_table.errors import CorruptMetadata, TableNotFound, VersionNotFound
+from fermion_table.errors import CorruptMetadata, TableError, TableNotFound, VersionNotFound
+from fermion_table.location import is_file
 from fermion_table.manifest_store import read_stored
 from fermion_table.metadata_cache import shared_cache
+from fermion_table.moments import Moment, moment_of
 from fermion_table.options import DECODED_BYTES_PER_JSON_BYTE
 from fermion_table.paths import (
     MAIN,
@@ -21,11 +26,20 @@ from fermion_table.paths import (
     snapshot_id_of,
     snapshot_path,
 )
-from fermion_table.references import load_branch, snapshot_of, tagged_snapshot
+from fermion_table.references import (
+    closest_names,
+    is_kept,
+    list_branches,
+    list_tags,
+    load_branch,
+    missing_name,
+    snapshot_of,
+    tagged_snapshot,
+)
 from fermion_table.snapshot import SchemaReference, Snapshot, decode_snapshot
 from fermion_table.storage import AtomicStore, can_list
 
-Version = int | str | datetime
+Version = int | Moment
 
 LATEST_TRIES = 3
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -58,8 +72,9 @@ def latest(store: AtomicStore, *, branch: str = MAIN, start: int | None = None) 
         newest = _latest_id(store, branch, known)
         if newest is None:
             if branch != MAIN and table_exists(store):
-                raise VersionNotFound(f"{store.location}: no branch {branch!r}")
-            raise TableNotFound(f"{store.location}: no table here (no snapshot)")
+                raise missing_name(store, "branch", branch)
+            why = "this is a file" if is_file(store) else "no snapshot"
+            raise TableNotFound(f"{store.location}: no table here ({why})")
         snapshot_id = newest
         found = try_load(store, snapshot_id, branch=branch)
         if found is not None:
@@ -174,23 +189,25 @@ def resolve_version(
     store
         Of the table.
     version
-        None (the latest), a snapshot id, a datetime (the latest at that time; UTC if it has
-        no zone), a tag, a branch, ``"main~3"`` (three before the latest), or any of these
-        numbers and times as text.
+        None (the latest), a snapshot id, a time (the latest then; see `moments.Moment`), a
+        tag, a branch, ``"main~3"`` (three before the latest), or any of these numbers and times
+        as text.
     branch
         Where ids and times are looked up.
 
     Raises
     ------
+    TypeError
+        None of these.
     VersionNotFound
         Says the earliest and the latest that there is.
     """
     if version is None:
         return latest(store, branch=branch)
-    if isinstance(version, datetime):
-        return snapshot_at(store, version, branch=branch)
-    if isinstance(version, int):
-        return load_snapshot(store, version, branch=branch)
+    if isinstance(version, (date, np.datetime64)):  # a datetime is a date
+        return snapshot_at(store, moment_of(version, "version"), branch=branch)
+    if not isinstance(version, str):
+        return load_snapshot(store, integer(version, "version"), branch=branch)
     ancestor = _ANCESTOR.fullmatch(version)
     if ancestor is not None:
         named = resolve_version(store, ancestor["name"], branch=branch)
@@ -363,7 +380,8 @@ def _resolve_name(store: AtomicStore, name: str, branch: str) -> Snapshot:
         return latest(store, branch=name)
     with contextlib.suppress(ValueError):  # not a time
         return snapshot_at(store, datetime.fromisoformat(name), branch=branch)
-    raise _not_found(store, f"version {name!r}", branch)
+    error = _not_found(store, f"version {name!r}", branch)
+    raise VersionNotFound(f"{error}{closest_names(store, 'version', name)}")
 
 
 def _not_found(store: AtomicStore, what: str, branch: str) -> VersionNotFound:
@@ -375,6 +393,39 @@ def _not_found(store: AtomicStore, what: str, branch: str) -> VersionNotFound:
         if snapshot is not None
     ]
     return VersionNotFound(f"{store.location}: no {what}; {', '.join(spans)}")
+
+
+@contextlib.contextmanager
+def until_expiry(store: AtomicStore, snapshot: Snapshot) -> Iterator[None]:
+    """Read what a snapshot refers to; something missing is told as its expiry, if it has expired.
+
+    Raises
+    ------
+    VersionNotFound
+        Says the earliest and the latest that there is.
+    """
+    try:
+        yield
+    except (FileNotFoundError, CorruptMetadata) as error:
+        expired = expired_meanwhile(store, snapshot)
+        if expired is None:
+            raise
+        raise expired from error
+
+
+def expired_meanwhile(store: AtomicStore, snapshot: Snapshot) -> VersionNotFound | None:
+    """The error for a reader whose snapshot has expired since; None if it has not."""
+    try:
+        if is_kept(store, snapshot):
+            return None
+        references = (*list_tags(store), *list_branches(store))
+        if any(each.hash == snapshot.hash for each in references):
+            return None
+        return _not_found(
+            store, f"snapshot {snapshot.id} any more (it has expired)", snapshot.branch
+        )
+    except (OSError, TableError):  # what the reader met says more
+        return None
 
 
 def _time(snapshot: Snapshot) -> str:

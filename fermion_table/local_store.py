@@ -258,5 +258,5 @@ def _open_at_once(path: str, flags: int) -> int:
 
 
 def _raise_unless_missing(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError):
+    if not isinstance(error, (FileNotFoundError, NotADirectoryError)):  # a file lies there
         raise error

@@ -11,8 +11,9 @@ from typing import Any
 from fsspec.implementations.local import LocalFileSystem
 
 from fermion.errors import InvalidArgumentError
+from fermion.redaction import redacted
 from fermion.remote import ask, connect
-from fermion_table.errors import TableExists
+from fermion_table.errors import TableExists, UnsafeStorage
 from fermion_table.fsspec_store import FsspecStore
 from fermion_table.local_store import LocalStore
 from fermion_table.paths import snapshot_directory, snapshot_path
@@ -41,13 +42,26 @@ def open_store(
         Of a local store: ``full``, or ``fast`` without synchronising to disk.
     access
         See `StorageAccess`.
+
+    Raises
+    ------
+    UnsafeStorage
+        A URL whose scheme fsspec does not know.
     """
     if not isinstance(access, StorageAccess):
         raise InvalidArgumentError(f"access={access!r}: expected a StorageAccess")
     text = os.fspath(location)
     if not isinstance(location, str) or ("://" not in text and "::" not in text):
         return LocalStore(text, durability=durability, access=access)
-    filesystem, path = connect(text, storage_options)
+    try:
+        filesystem, path = connect(text, storage_options)
+    except ValueError as error:
+        if not str(error).startswith("Protocol not known"):
+            raise
+        raise UnsafeStorage(
+            f"{redacted(text)}: no storage is known for this URL: {error}; expected a local path, "
+            f"or a URL such as s3://bucket/table"
+        ) from error
     if isinstance(filesystem, LocalFileSystem):
         return LocalStore(path, durability=durability, access=access)
     return FsspecStore(text, storage_options=storage_options, access=access)
@@ -77,8 +91,10 @@ def refuse_nested(store: AtomicStore) -> None:
     Raises
     ------
     TableExists
-        Names the other table.
+        Names the other table; or there is a file.
     """
+    if is_file(store):
+        raise TableExists(f"{store.location}: expected a directory for a table, found a file")
     for location in _locations_above(store):
         if _is_table(location, store.storage_options):
             raise TableExists(
@@ -89,6 +105,17 @@ def refuse_nested(store: AtomicStore) -> None:
         raise TableExists(
             f"the table {folder} lies inside {store.location}: choose a directory beside that one"
         )
+
+
+def is_file(store: AtomicStore) -> bool:
+    """Whether there is a file where the table's directory should be."""
+    if isinstance(store, LocalStore):
+        return os.path.isfile(store.location)
+    with contextlib.suppress(Exception):  # only for a better message
+        if isinstance(store, FsspecStore):
+            filesystem, path = connect(store.location, store.storage_options)
+            return bool(ask(filesystem, "isfile", path))
+    return False
 
 
 def _is_table(location: str, storage_options: dict[str, Any] | None) -> bool:

@@ -162,7 +162,10 @@ def _literal(node: Any) -> Any:
     if not (isinstance(node, dict) and "Literal" in node):
         raise _NoCounterpart
     text = io.StringIO(json.dumps(node))
-    value = polars.select(polars.Expr.deserialize(text, format="json")).item()
+    try:
+        value = polars.select(polars.Expr.deserialize(text, format="json")).item()
+    except polars.exceptions.PolarsError:  # JSON has no infinity and no NaN: null stands for both
+        raise _NoCounterpart from None
     if isinstance(value, polars.Series):
         value = value.to_list()
     if value is None or (isinstance(value, float) and math.isnan(value)):

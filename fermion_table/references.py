@@ -12,6 +12,7 @@ name was kept when it got it, wherever its maker stops.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import errno
 import time
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from typing import TypeVar
 
 import msgspec
 
-from fermion.errors import InvalidArgumentError
+from fermion.errors import FermionError, InvalidArgumentError
 from fermion_table import hints, json_codec
 from fermion_table.argument_checks import check_optional_text
 from fermion_table.errors import CorruptMetadata, UnsupportedFeature, VersionNotFound
@@ -45,6 +46,7 @@ from fermion_table.snapshot import Snapshot, decode_snapshot
 from fermion_table.storage import AtomicStore, CreateResult
 
 FORMAT_VERSION = 1
+NAMES_SHOWN_MAX = 5
 TAG_FORMAT = "fermion-tag"
 BRANCH_FORMAT = "fermion-branch"
 HEAD_PROPERTY = "fermion.fast_forwarded_to"
@@ -185,7 +187,7 @@ def delete_tag(store: AtomicStore, name: str) -> None:
         There is no such tag.
     """
     if not store.exists(tag_path(name)):
-        raise VersionNotFound(f"{store.location}: no tag {name!r}")
+        raise missing_name(store, "tag", name)
     store.delete(tag_path(name))
 
 
@@ -257,9 +259,38 @@ def delete_branch(store: AtomicStore, name: str) -> None:
         There is no such branch.
     """
     if load_branch(store, name) is None:
-        raise VersionNotFound(f"{store.location}: no branch {name!r}")
+        raise missing_name(store, "branch", name)
     _delete_history(store, name)
     store.delete(branch_path(name))
+
+
+def missing_name(store: AtomicStore, what: str, name: str) -> VersionNotFound:
+    """The error for a tag, a branch or a version that is not there; names the closest ones.
+
+    Parameters
+    ----------
+    what
+        ``tag``, ``branch``, or ``version``, which may be either.
+    """
+    close = closest_names(store, what, name)
+    return VersionNotFound(f"{store.location}: no {what} {name!r}{close}")
+
+
+def closest_names(store: AtomicStore, what: str, name: str) -> str:
+    """Names that one may have meant, in words that follow a message; see `missing_name`."""
+    known: list[str] = []
+    with contextlib.suppress(OSError, FermionError):  # a role may not be allowed to list
+        if what != "branch":
+            known += [file.removesuffix(".json") for file in _file_names(store, TAG_DIRECTORY)]
+        if what != "tag":
+            known.append(MAIN)
+            paths = (item.path.split("/") for item in store.list(BRANCH_DIRECTORY))
+            known += [path[1] for path in paths if path[2:] == ["branch.json"]]
+    close = difflib.get_close_matches(str(name), known) or sorted(known)[:NAMES_SHOWN_MAX]
+    noun = {"tag": "tags", "branch": "branches"}.get(what, "names")
+    if not close:
+        return f"; there are no {noun}"
+    return f"; the closest {noun}: {', '.join(map(repr, close))}"
 
 
 def snapshot_of(reference: Reference, path: str) -> Snapshot:

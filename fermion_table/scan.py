@@ -22,6 +22,7 @@ from fermion_table.column_selection import queryable_fields, select_columns
 from fermion_table.conversion import empty_columns
 from fermion_table.extremes import Extremes, settled_extremes
 from fermion_table.filters import TableFilter, both, field_at, table_filter
+from fermion_table.history import until_expiry
 from fermion_table.io_totals import IoTotals
 from fermion_table.live_files import LiveFiles
 from fermion_table.manifest import Entry
@@ -139,15 +140,17 @@ class Scan:
         """The files that may hold rows, and how they were found."""
         snapshot = self.snapshot
         references, step = prune_manifests(snapshot.manifests, self.filter, self.table_schema)
-        files = LiveFiles(self.store, snapshot.tail, references)
-        steps = files.prune(self.schemas, self.table_schema, self.filter)
+        with until_expiry(self.store, snapshot):
+            files = LiveFiles(self.store, snapshot.tail, references)
+            steps = files.prune(self.schemas, self.table_schema, self.filter)
         return files, [step, *steps] if snapshot.manifests else steps
 
     @cached_property
     def entries(self) -> tuple[list[Entry], list[PruningStep]]:
         """The files that may hold rows, in the order of their rows, and how they were found."""
         files, steps = self._files
-        return files.entries(), steps
+        with until_expiry(self.store, self.snapshot):
+            return files.entries(), steps
 
     @cached_property
     def _plan(self) -> ScanPlan:
@@ -177,7 +180,8 @@ class Scan:
             lines.append(f"filter: {self.filter.to_sql()}")
         lines.append(self.plan().explain())
         for split in self.plan().splits[:files]:
-            found = self.reader.prune(split)
+            with until_expiry(self.store, self.snapshot):
+                found = self.reader.prune(split)
             if found is None:
                 lines.append(f"{split.file}: not opened, its rows are null or constant")
                 continue
@@ -194,9 +198,15 @@ class Scan:
         if rows_left == 0:
             return
         splits: Sequence[Split] = self.plan().splits
-        if rows_left is not None and self.filter is None:
-            splits = first_rows(splits, rows_left)
-        for batch in _read_all(self.reader, splits, self._threads):
+        with until_expiry(self.store, self.snapshot):
+            if rows_left is not None and self.filter is None:
+                splits = first_rows(splits, rows_left)
+            batches = _read_all(self.reader, splits, self._threads)
+        while True:
+            with until_expiry(self.store, self.snapshot):
+                batch = next(batches, None)
+            if batch is None:
+                return
             if rows_left is not None:
                 batch = batch.slice(0, rows_left)
                 rows_left -= batch.num_rows
@@ -262,6 +272,10 @@ class Scan:
 
     def count(self) -> int:
         """How many rows there are; only files that metadata can't settle are opened."""
+        with until_expiry(self.store, self.snapshot):
+            return self._count()
+
+    def _count(self) -> int:
         plan = self.plan()
         if self.filter is None:
             total = plan.rows

@@ -18,7 +18,7 @@ from fermion_table.commit import create_table
 from fermion_table.commit_request import NewSchema, WrittenFiles
 from fermion_table.committed_files import written_files
 from fermion_table.data_writer import DataWriter, WriterMessage, WriteSettings
-from fermion_table.errors import TableExists
+from fermion_table.errors import CorruptMetadata, TableExists
 from fermion_table.location import open_store, refuse_nested
 from fermion_table.manifest import Entry
 from fermion_table.paths import MAIN
@@ -29,7 +29,7 @@ from fermion_table.schema_builder import SchemaUpdate
 from fermion_table.snapshot import Snapshot
 from fermion_table.storage import DEFAULT_ACCESS, Durability, StorageAccess
 from fermion_table.table_compaction import TableCompaction
-from fermion_table.version_lookup import find_version
+from fermion_table.version_lookup import find_version, with_readable_version
 
 Location = str | os.PathLike[str]
 
@@ -134,8 +134,8 @@ class Table(TableCompaction):
         Parameters
         ----------
         version
-            A snapshot id, a tag, a branch, ``"main~3"``, or a datetime. Of these only a branch
-            can be written to; for the others make one with ``branches.create``.
+            A snapshot id, a tag, a branch, ``"main~3"``, or a time (see `scan`). Of these only a
+            branch can be written to; for the others make one with ``branches.create``.
         branch
             Which history to read and write, unless the version names a branch itself.
         access
@@ -143,7 +143,9 @@ class Table(TableCompaction):
 
         Raises
         ------
-        TableNotFound, VersionNotFound
+        TableNotFound, VersionNotFound, TypeError
+        CorruptMetadata
+            The newest snapshot can't be read; says which one still opens with ``version``.
         StorageError
             The storage failed: which snapshot is the latest is not known.
         """
@@ -151,7 +153,10 @@ class Table(TableCompaction):
             path, storage_options=storage_options, durability=durability, access=access
         )
         if version is None:
-            return cls(store, history.latest(store, branch=branch), branch=branch)
+            try:
+                return cls(store, history.latest(store, branch=branch), branch=branch)
+            except CorruptMetadata as error:
+                raise with_readable_version(store, branch, error) from error
         found, branch = find_version(store, version, branch=branch)
         return cls(store, found, branch=branch, version=None if version == branch else version)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Self
 
+from fermion.arguments import integer
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_optional_text
 from fermion_table.change_scan import ChangeScan, commits_between
@@ -15,6 +16,7 @@ from fermion_table.filters import table_filter
 from fermion_table.history import Version
 from fermion_table.location import open_store
 from fermion_table.maintenance import MaintenanceResult, expire_snapshots, remove_orphan_files
+from fermion_table.moments import limit_ms
 from fermion_table.next_snapshot import now_ms
 from fermion_table.restore import restore
 from fermion_table.schema import PathLike
@@ -25,7 +27,7 @@ from fermion_table.table_clone import clone_table
 from fermion_table.table_difference import TableDiff, table_difference
 from fermion_table.table_inspection import Inspection
 from fermion_table.table_view import TableView
-from fermion_table.version_lookup import Moment, find_version, moment_ms
+from fermion_table.version_lookup import find_version
 from fermion_table.version_names import Branches, Tags
 
 
@@ -179,7 +181,7 @@ class TableVersions(TableView):
     def expire_snapshots(
         self,
         *,
-        older_than: Moment | timedelta | None = None,
+        older_than: datetime | timedelta | None = None,
         retain_last: int | None = None,
         dry_run: bool = False,
     ) -> MaintenanceResult:
@@ -193,14 +195,16 @@ class TableVersions(TableView):
         Parameters
         ----------
         older_than
-            A time, or a timedelta before now; None: 7 days.
+            A datetime (UTC without a zone), or a timedelta before now; None: 7 days.
         retain_last
-            As many stay however old they are; None: 10.
+            As many stay however old they are, at least 1; None: 10.
         dry_run
             Only say what would go.
 
         Raises
         ------
+        TypeError, InvalidArgumentError
+            A limit of another type, or ``retain_last`` below 1.
         CorruptMetadata, OSError
             Something kept can't be read; nothing was deleted.
         """
@@ -209,27 +213,31 @@ class TableVersions(TableView):
             self._store,
             schema_paths=partial(schema_paths, self._store),
             branch=self._branch,
-            older_than_ms=moment_ms(older_than, now_ms=now),
-            retain_last=retain_last,
+            older_than_ms=limit_ms(older_than, now_ms=now),
+            retain_last=(
+                None if retain_last is None else integer(retain_last, "retain_last", minimum=1)
+            ),
             dry_run=dry_run,
             now=now,
         )
 
     def remove_orphan_files(
-        self, *, older_than: Moment | timedelta | None = None, dry_run: bool = False
+        self, *, older_than: datetime | timedelta | None = None, dry_run: bool = False
     ) -> MaintenanceResult:
         """Delete files in the table's directory that nothing refers to: failed writers' traces.
 
         Parameters
         ----------
         older_than
-            Only files last written before this time, or longer ago than this timedelta; None: 3
-            days. Younger ones may belong to a writer that has not committed yet.
+            Only files last written before this datetime, or longer ago than this timedelta; None:
+            3 days. Younger ones may belong to a writer that has not committed yet.
         dry_run
             Only say what would go.
 
         Raises
         ------
+        TypeError
+            A limit of another type.
         CorruptMetadata, OSError
             Something referred to can't be read; nothing was deleted.
         """
@@ -237,7 +245,7 @@ class TableVersions(TableView):
         return remove_orphan_files(
             self._store,
             schema_paths=partial(schema_paths, self._store),
-            older_than_ms=moment_ms(older_than, now_ms=now),
+            older_than_ms=limit_ms(older_than, now_ms=now),
             dry_run=dry_run,
             now=now,
         )

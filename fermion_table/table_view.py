@@ -18,14 +18,14 @@ from fermion.redaction import redacted
 from fermion_table import history
 from fermion_table.column_selection import BATCH_ID
 from fermion_table.entries import check_identity
-from fermion_table.errors import VersionNotFound
 from fermion_table.field_widening import beyond
 from fermion_table.filters import TableFilter, both, table_filter
 from fermion_table.history_log import HistoryLog, history_log
 from fermion_table.manifest import Entry
+from fermion_table.moments import Moment
 from fermion_table.paths import MAIN
 from fermion_table.publishing import Publisher
-from fermion_table.references import tagged_snapshot
+from fermion_table.references import missing_name, tagged_snapshot
 from fermion_table.scan import Scan
 from fermion_table.schema import Path, PathLike, TableSchema
 from fermion_table.schema_store import SchemaVersions
@@ -33,7 +33,7 @@ from fermion_table.shared_files import SharedFiles, options_for
 from fermion_table.snapshot import Snapshot
 from fermion_table.storage import AtomicStore
 from fermion_table.verify import VerifyReport, verify
-from fermion_table.version_lookup import Moment, snapshot_as_of
+from fermion_table.version_lookup import snapshot_as_of
 
 
 class TableView:
@@ -193,9 +193,9 @@ class TableView:
         filter
             Anything that `fermion` takes as a filter. The result is exact.
         snapshot_id, tag, as_of, branch
-            Another snapshot, with its own schema: by id, by tag, by time (the latest then; a
-            number is milliseconds since 1970 UTC) or version (``"main~3"``), or the latest of a
-            branch.
+            Another snapshot, with its own schema: by id, by tag, by time (the latest then: a
+            datetime, a date, which means its start, a ``numpy.datetime64`` or ISO text, all UTC
+            without a zone) or version (``"main~3"``), or the latest of a branch.
         batch_id
             Only rows of this batch, or of these.
         limit
@@ -208,7 +208,9 @@ class TableView:
 
         Raises
         ------
-        ColumnNotFoundError, InvalidArgumentError, VersionNotFound
+        ColumnNotFoundError, InvalidArgumentError, TypeError
+        VersionNotFound
+            Also when it is read after it has expired.
         """
         snapshot = self._version(snapshot_id, tag, as_of, branch)
         same = snapshot is self._snapshot
@@ -245,7 +247,7 @@ class TableView:
         if tag is not None:
             tagged = tagged_snapshot(self._store, tag)
             if tagged is None:
-                raise VersionNotFound(f"{self.location}: no tag {tag!r}")
+                raise missing_name(self._store, "tag", tag)
             return tagged
         if snapshot_id is not None:
             snapshot_id = integer(snapshot_id, "snapshot_id", minimum=0)
@@ -314,8 +316,18 @@ class TableView:
 
     def verify(self, *, data: bool = False) -> VerifyReport:
         """Check every branch and tag: hashes, parents, files; with ``data`` every checksum."""
-        check = partial(_check_file, self._store) if data else None
-        return verify(self._store, check_file=check)
+        return verify_table(self._store, data=data)
+
+
+def verify_table(store: AtomicStore, *, data: bool = False) -> VerifyReport:
+    """Check a table that need not open (see `Table.verify`).
+
+    Raises
+    ------
+    TableNotFound
+        No snapshot at all.
+    """
+    return verify(store, check_file=partial(_check_file, store) if data else None)
 
 
 def _column_list(columns: Sequence[PathLike]) -> tuple[PathLike, ...]:

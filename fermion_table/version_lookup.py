@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
-from fermion.errors import InvalidArgumentError
-from fermion_table.history import Version, resolve_version, snapshot_at, try_load
+from fermion_table.errors import CorruptMetadata, TableError
+from fermion_table.history import (
+    Version,
+    list_ids,
+    load_snapshot,
+    resolve_version,
+    snapshot_at,
+    try_load,
+)
+from fermion_table.moments import Moment, moment_of
 from fermion_table.paths import MAIN
 from fermion_table.references import load_branch, load_tag
+from fermion_table.schema_store import load_table_schema
 from fermion_table.snapshot import Snapshot
 from fermion_table.storage import AtomicStore
-
-Moment = datetime | str | int
-"""A time: a datetime or ISO text (UTC without a zone), or milliseconds since 1970 UTC."""
 
 
 def find_version(
@@ -61,43 +67,41 @@ def snapshot_as_of(store: AtomicStore, time: Moment, *, branch: str = MAIN) -> S
 
     Raises
     ------
+    TypeError
+        No time; a number could mean anything.
     VersionNotFound
     """
     if isinstance(time, str):
         with contextlib.suppress(ValueError):
             return snapshot_at(store, datetime.fromisoformat(time), branch=branch)
         return resolve_version(store, time, branch=branch)
-    return snapshot_at(store, moment_of(time), branch=branch)
+    return snapshot_at(store, moment_of(time, "as_of"), branch=branch)
 
 
-def moment_of(time: Moment) -> datetime:
-    """A time as a datetime with a zone.
+def with_readable_version(
+    store: AtomicStore, branch: str, error: CorruptMetadata
+) -> CorruptMetadata:
+    """The error of a newest snapshot that can't be read, with the newest one that can.
 
-    Raises
-    ------
-    InvalidArgumentError
-        Text that is no time.
+    It is looked for among the last hundred.
     """
-    if isinstance(time, int):
-        return datetime.fromtimestamp(time / 1000, UTC)
-    if isinstance(time, str):
-        try:
-            time = datetime.fromisoformat(time)
-        except ValueError:
-            raise InvalidArgumentError(
-                f"time {time!r}: expected ISO 8601, as in '2026-01-31T12:00:00'"
-            ) from None
-    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
-
-
-def moment_ms(time: Moment | timedelta | None, *, now_ms: int) -> int | None:
-    """A time as milliseconds since 1970 UTC; a timedelta is that long ago, None stays None."""
-    if time is None:
-        return None
-    if isinstance(time, timedelta):
-        return now_ms - time // timedelta(milliseconds=1)
-    epoch = datetime(1970, 1, 1, tzinfo=UTC)
-    return (moment_of(time) - epoch) // timedelta(milliseconds=1)
+    try:
+        ids = list_ids(store, branch)[:-101:-1]
+    except (OSError, TableError):  # nothing more can be said
+        return error
+    for snapshot_id in ids:
+        with contextlib.suppress(OSError, TableError):
+            snapshot = load_snapshot(store, snapshot_id, branch=branch)
+            load_table_schema(store, snapshot.schema)
+            return CorruptMetadata(
+                error.path,
+                error.expected,
+                error.found,
+                hint=f"snapshot {snapshot_id} is the newest that opens, to be read: "
+                f"Table.open({store.location!r}, version={snapshot_id}"
+                + (f", branch={branch!r})" if branch != MAIN else ")"),
+            )
+    return error
 
 
 def _named_branch(store: AtomicStore, name: str) -> str | None:

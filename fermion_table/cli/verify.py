@@ -5,8 +5,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 
-from fermion_table.cli.arguments import add_table, open_table
+from fermion_table.cli.arguments import add_table
 from fermion_table.cli.printing import Console, print_lines
+from fermion_table.location import open_store
+from fermion_table.paths import MAIN
+from fermion_table.references import load_branch, missing_name
+from fermion_table.table_view import verify_table
 
 HELP = "check the history and all it refers to; exit status 1 where something is wrong"
 
@@ -19,7 +23,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> bool:
     """Verify a table; whether it is sound."""
-    report = open_table(arguments).verify(data=arguments.data)
+    store = open_store(arguments.path)  # the table need not open
+    if arguments.branch != MAIN and load_branch(store, arguments.branch) is None:
+        raise missing_name(store, "branch", arguments.branch)
+    report = verify_table(store, data=arguments.data)
     if arguments.json:
         console.print_json({**dataclasses.asdict(report), "ok": report.ok})
     else:

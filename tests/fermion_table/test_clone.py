@@ -243,17 +243,15 @@ def test_tables_in_memory_are_cloned() -> None:
 # Expiry and orphans as tables offer them
 
 
-def test_expiry_takes_times_in_every_form(source: Table) -> None:
+def test_expiry_takes_times_and_ages(source: Table) -> None:
     now = datetime.now(UTC)
     later = now + timedelta(hours=1)
-    for time in (later, later.isoformat(), int(later.timestamp() * 1000), timedelta(hours=-1)):
+    for time in (later, later.replace(tzinfo=None), timedelta(hours=-1)):
         planned = source.expire_snapshots(older_than=time, retain_last=2, dry_run=True)
         assert (planned.snapshots, planned.dry_run) == (3, True)
     for time in (now - timedelta(hours=1), timedelta(hours=1), None):
         assert source.expire_snapshots(older_than=time, retain_last=2, dry_run=True).snapshots == 0
     assert source.expire_snapshots(older_than=later, dry_run=True).snapshots == 0  # ten stay
-    with pytest.raises(InvalidArgumentError, match="'soon'"):
-        source.expire_snapshots(older_than="soon")
     with pytest.raises(InvalidArgumentError, match="retain_last=0"):
         source.expire_snapshots(retain_last=0)
 

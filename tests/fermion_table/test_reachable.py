@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -206,7 +206,9 @@ class Lake:
     def orphans(self, table: Table, number: int) -> None:
         """What a writer in flight has written is too young to go."""
         begins = [began for each, *_, began in self.in_flight if each.location == table.location]
-        limit: Any = min(begins) - 1 if begins else AT_ONCE
+        limit: Any = AT_ONCE
+        if begins:
+            limit = datetime.fromtimestamp((min(begins) - 1) / 1000, UTC)
         done = table.remove_orphan_files(older_than=limit)
         assert table.remove_orphan_files(older_than=limit).paths == ()
         assert not any(path.startswith("snapshot/0") for path in done.paths)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,7 +28,7 @@ def full_table(path):
     table.branches.create("trial")
     Table.open(path, branch="trial").append(pa.table({"k": ["z"], "v": [9]}, SCHEMA))
     table.compact()
-    table.expire_snapshots(older_than=0, retain_last=2)
+    table.expire_snapshots(older_than=timedelta(days=-1), retain_last=2)
     return table
 
 
