@@ -26,11 +26,12 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion.file_pruning import FilePruning
     from fermion.file_reader import FermionFile, read_table
     from fermion.file_reader import open_file as open  # noqa: A004 - the contract's name
-    from fermion.file_writer import Writer, write_table
+    from fermion.file_writer import Writer
     from fermion.options import ReadOptions, SortKey, WriteOptions
     from fermion.parquet_types import ConversionWarning
     from fermion.predicate import col
     from fermion.source import IoStats
+    from fermion.table_writer import write_table
     from fermion.verify import VerifyReport
     from fermion.version import __version__
 
@@ -70,7 +71,7 @@ __getattr__ = load_when_asked_for(
         "read_table": "file_reader",
         "select_columns": "column_changes",
         "to_parquet": "convert",
-        "write_table": "file_writer",
+        "write_table": "table_writer",
     },
 )
 

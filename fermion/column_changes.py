@@ -255,10 +255,10 @@ class _ColumnAppender(Writer):
         wanted = self._index.stripe_rows.tolist()
         for stripe, table in enumerate(_stripes(reader, wanted, self._index.where)):
             ends = lookup.stripe(stripe)[1][1:] if lookup is not None else None
-            self._limits.clear()
             wrong = self._limits.add(table.to_batches())
             if wrong is not None:
                 raise InvalidArgumentError(f"{self._index.where}: stripe {stripe}: {wrong}")
+            self._ordered.add(stripe, self._limits.begin())
             self._pending_bytes = table.nbytes
             self._place_columns(self._encode(table, ends))
 
@@ -278,6 +278,8 @@ class _ColumnAppender(Writer):
         metadata = index.schema_area.metadata()
         schema = pa.schema([*(fields[each] for each in self._kept), *self.schema], metadata)
         order = self._sort_order()
+        ordered = index.ordered_dictionaries.selected(self._kept)
+        ordered = ordered.joined(self._ordered, len(self._kept))
         end = build_end(
             blank_footer(
                 cmb_offset=cmb_offset,
@@ -297,6 +299,7 @@ class _ColumnAppender(Writer):
                 SectionKind.KEY_VALUE: encode_key_values(index.key_value_metadata),
                 SectionKind.FILE_STATISTICS: self._statistics_section(len(schema)),
                 SectionKind.SORT_ORDER: order,
+                SectionKind.ORDERED_DICTIONARIES: ordered.build(),
                 SectionKind.STRIPE_TABLE: build_stripe_table(stripe_rows),
                 SectionKind.NAME_INDEX: build_name_index(schema.names),
             },

@@ -29,6 +29,7 @@ from fermion.file_info import FileInfo
 from fermion.file_reader import FermionFile, open_file
 from fermion.file_writer import Writer
 from fermion.options import MIB, WriteOptions
+from fermion.ordered_dictionaries import runs_of_one_order
 from fermion.parquet_source import ParquetSource, one_line, path_name
 from fermion.parquet_types import (
     ConversionWarning,
@@ -274,7 +275,8 @@ def _write_parquet(
         ]
         changed = pa.Table.from_arrays(columns, schema=schema) if columns else table
         with _writing(where):
-            writer.write_table(changed.unify_dictionaries(), row_group_size)
+            for run in runs_of_one_order(changed):
+                writer.write_table(run.unify_dictionaries(), row_group_size)
         done += table.num_rows
         if progress is not None:
             progress(done, file.num_rows)

@@ -38,6 +38,7 @@ from fermion.layout import (
 )
 from fermion.name_index import NameIndex
 from fermion.options import ReadOptions, SortKey
+from fermion.ordered_dictionaries import OrderedDictionaries, has_ordered, parse_ordered
 from fermion.schema_area import FIELD_ID_KEY, SchemaArea
 from fermion.sort_order import parse_sort_order
 from fermion.source import CountingSource
@@ -171,6 +172,20 @@ class FileIndex:
             return []
         columns = self.footer.num_columns
         return parse_sort_order(data, self.all_names.__getitem__, columns, self.where)
+
+    @cached_property
+    def ordered_dictionaries(self) -> OrderedDictionaries:
+        """What the ordered dictionaries of all columns were when written."""
+        data = self._section(SectionKind.ORDERED_DICTIONARIES)
+        if data is None:
+            return OrderedDictionaries()
+        return parse_ordered(data, self.all_trees(), self.footer.num_stripes, self.where)
+
+    def restored(self, node: Node, ordinal: int, stripe: int, array: pa.Array) -> pa.Array:
+        """A column's array of a stripe with its ordered dictionaries as they were when written."""
+        if not has_ordered(node):
+            return array
+        return self.ordered_dictionaries.restore(ordinal, node, stripe, array, where=self.where)
 
     @cached_property
     def _field_ids(self) -> tuple[int, int] | None:

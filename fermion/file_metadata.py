@@ -76,8 +76,8 @@ class FileContents:
         Of the two streams of the batch column; None outside batch mode.
     identity
         What tells the file from others; its place key binds checksums to their places.
-    sort_order
-        The section of that name; empty: none.
+    sort_order, ordered_dictionaries
+        The sections of these names; empty: none.
     """
 
     schema: pa.Schema
@@ -90,6 +90,7 @@ class FileContents:
     settings: int
     identity: FileIdentity
     sort_order: bytes = b""
+    ordered_dictionaries: bytes = b""
 
     def build(self, cmb_offset: int) -> tuple[bytes, int]:
         """Everything from the CMB area to the end of the file.
@@ -126,6 +127,7 @@ class FileContents:
             SectionKind.KEY_VALUE: encode_key_values(self.key_values),
             SectionKind.FILE_STATISTICS: statistics,
             SectionKind.SORT_ORDER: self.sort_order,
+            SectionKind.ORDERED_DICTIONARIES: self.ordered_dictionaries,
             SectionKind.STRIPE_TABLE: build_stripe_table(self.stripe_rows),
             SectionKind.NAME_INDEX: build_name_index(self.schema.names),
         }

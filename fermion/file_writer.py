@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.arguments import integer
-from fermion.arrow_input import batches_of, record_batch_reader
+from fermion.arrow_input import batches_of
 from fermion.arrow_types import column_node
 from fermion.batch_meta import BatchLog, encode_batches
 from fermion.bloom import BuiltFilters
@@ -36,6 +36,7 @@ from fermion.layout import (
 )
 from fermion.option_columns import check_option_columns, physical_order
 from fermion.options import WriteOptions, thread_count, write_options
+from fermion.ordered_dictionaries import OrderedDictionaries, check_ordered
 from fermion.page_frame import bind_page
 from fermion.schema_area import build_schema_area
 from fermion.sink import open_sink
@@ -96,6 +97,7 @@ class Writer:
         where = str(path)
         plans = [ColumnPlan.of(column_node(field, where=where), self.options) for field in schema]
         check_option_columns(self.options, plans)
+        check_ordered([plan.node for plan in plans], where)
         self._sort_ordinals = sort_ordinals(schema.names, self.options.sort_keys, where)
         self._order = OrderCheck(self.options.sort_keys)
         self._plans = plans
@@ -110,7 +112,8 @@ class Writer:
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = self._pending_bytes = self._rows = 0
         self._stripe_rows: list[int] = []
-        self._limits = StripeLimits(schema)
+        self._limits = StripeLimits(schema, [plan.node for plan in plans])
+        self._ordered = OrderedDictionaries()
         # No chunk may pass 4 GiB once it is encoded, nor 2**31 - 1 slots, whatever was asked for.
         self._stripe_bytes_max = min(self.options.stripe_bytes_for(len(plans)), STRIPE_BYTES_MAX)
         self._stripe_rows_max = min(self.options.stripe_rows, CHUNK_SLOTS_MAX)
@@ -267,7 +270,7 @@ class Writer:
             return
         table = pa.Table.from_batches(self._pending, schema=self.schema)
         self._pending = []
-        self._limits.clear()
+        self._ordered.add(len(self._stripe_rows), self._limits.begin())
         if self._sort_ordinals:
             wrong = self._order.first_wrong([table.column(each) for each in self._sort_ordinals])
             if wrong is not None:
@@ -413,6 +416,7 @@ class Writer:
             settings=self._settings(),
             identity=self._identity,
             sort_order=build_sort_order(self._sort_ordinals, self.options.sort_keys),
+            ordered_dictionaries=self._ordered.build(),
         )
         data, tail_length = contents.build(self._position)
         self._put(data)
@@ -461,38 +465,3 @@ class Writer:
             settings |= Setting.ALIGN64
         kind = ChecksumKind[self.options.checksum.upper()]
         return int(settings) | kind << SETTING_CHECKSUM_SHIFT
-
-
-def write_table(
-    data: Any,
-    path: PathLike | Any,
-    *,
-    options: WriteOptions | None = None,
-    storage_options: dict[str, Any] | None = None,
-    **overrides: Any,
-) -> FileInfo:
-    """Write any Arrow producer to one file.
-
-    Parameters
-    ----------
-    data
-        A table, batch, reader, iterable of batches, data frame or ``__arrow_c_stream__`` object.
-    path
-        A path, an fsspec URL, or any object with ``write()``.
-    options, overrides
-        `WriteOptions`, and single options that replace theirs: ``profile="compact"``.
-
-    Returns
-    -------
-    What was written.
-
-    Raises
-    ------
-    UnsupportedTypeError, InvalidArgumentError
-        Nothing is left at ``path`` then.
-    """
-    chosen = write_options(options).with_overrides(overrides)
-    reader = record_batch_reader(data)
-    with Writer(path, reader.schema, options=chosen, storage_options=storage_options) as writer:
-        writer.write(reader)
-        return writer.close()

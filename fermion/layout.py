@@ -167,6 +167,16 @@ FILE_STATISTICS_ENTRY = _struct(
 )
 EXTENDED_CIT_ENTRY = _struct(16, ("offset", "<u8", 0), ("length", "<u4", 8), ("crc", "<u4", 12))
 SORT_KEY = _struct(8, ("ordinal", "<u4", 0), ("flags", "<u4", 4))
+ORDERED_HEADER = _struct(8, ("numEntries", "<u4", 0), ("reserved", "<u4", 4))
+ORDERED_ENTRY = _struct(
+    32,
+    ("column", "<u4", 0),
+    ("node", "<u4", 4),
+    ("firstStripe", "<u4", 8),
+    ("reserved", "<u4", 12),
+    ("offset", "<u8", 16),
+    ("length", "<u8", 24),
+)
 
 
 class StreamType(enum.IntEnum):
@@ -306,6 +316,7 @@ class SectionKind(enum.IntEnum):
     SORT_ORDER = 5
     ENCRYPTION = 6
     FIELD_IDS = 7
+    ORDERED_DICTIONARIES = 8
 
 
 class SortFlag(enum.IntFlag):

@@ -165,6 +165,8 @@ def _as_dictionary(column: Projected, block: ColumnBlock | None) -> Projected:
     dtype = pa.dictionary(pa.int32(), column.node.storage)
     if pat.is_dictionary(column.node.type):
         dtype = column.node.type
+        if dtype.ordered:  # has a dictionary of its own
+            return column
         if shared is None or shared.count - 1 > np.iinfo(dtype.index_type.to_pandas_dtype()).max:
             return column
     return replace(column, field=column.field.with_type(dtype), as_dictionary=True, shared=shared)

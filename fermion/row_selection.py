@@ -12,6 +12,7 @@ from fermion import rearrange
 from fermion.arrow_buffers import has_dictionary, is_same_memory
 from fermion.arrow_types import Node
 from fermion.assemble import assemble
+from fermion.ordered_dictionaries import orders_of
 from fermion.shred import shred
 from fermion.values import Bits
 
@@ -44,11 +45,26 @@ def take_rows(array: pa.ChunkedArray, indices: np.ndarray, node: Node | None) ->
     Dictionaries that differ by chunk are joined here, as Arrow mixes up those of half floats.
     """
     if has_dictionary(array.type) and not _has_one_dictionary(array):
-        return pa.chunked_array([_rearranged(array, indices, node)])
+        return _joined(array, indices, node)
     try:
         return array.take(pa.array(indices))
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # the second: dictionaries with nulls
+        return _joined(array, indices, node)
+
+
+def _joined(array: pa.ChunkedArray, indices: np.ndarray, node: Node | None) -> pa.ChunkedArray:
+    """Rows of chunks with dictionaries of their own, in one chunk; more where orders differ."""
+    assert node is not None
+    if orders_of(node, array.chunks) is not None:
         return pa.chunked_array([_rearranged(array, indices, node)])
+    ends = np.cumsum([len(chunk) for chunk in array.chunks])
+    owners = np.searchsorted(ends, indices, side="right")
+    parts = []
+    for run in np.split(np.arange(len(indices)), np.flatnonzero(np.diff(owners)) + 1):
+        chunk = array.chunk(int(owners[run[0]]))
+        start = int(ends[owners[run[0]]]) - len(chunk)
+        parts.append(_rearranged(chunk, indices[run] - start, node))
+    return pa.chunked_array(parts)
 
 
 def _has_one_dictionary(array: pa.ChunkedArray) -> bool:
@@ -67,4 +83,8 @@ def _rearranged(
     assert node is not None
     if node.type != array.type:  # a dictionary that was kept
         node = replace(node, type=array.type)
-    return assemble(node, rearrange.take(node, shred(array, node), indices))
+    found = assemble(node, rearrange.take(node, shred(array, node), indices))
+    chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+    orders = orders_of(node, chunks)
+    assert orders is not None
+    return orders.restore(0, node, 0, found, where="rows")

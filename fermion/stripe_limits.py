@@ -2,12 +2,13 @@
 
 The rows of a stripe are read as one Arrow array a column. Its dictionary may have no more values
 than its indices can number (128 of int8), its runs no more rows than their ends can (32,767 of
-int16), wherever in the column they are. Batches that fit one by one need not fit together.
+int16), wherever in the column they are. Batches that fit one by one need not fit together. Ordered
+dictionaries of a stripe have one order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,9 +16,10 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion import arrow_buffers, distinct, rearrange
-from fermion.arrow_types import column_node
+from fermion.arrow_types import Node, column_node
 from fermion.assemble import assemble
 from fermion.layout import CHUNK_SLOTS_MAX
+from fermion.ordered_dictionaries import Place, StripeOrders
 from fermion.shred import shred
 
 _Path = tuple[tuple[int, str], ...]
@@ -69,25 +71,29 @@ class StripeLimits:
     ----------
     schema
         Of the batches.
+    nodes
+        The trees of its columns, where ordered dictionaries are to be joined.
     """
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, nodes: Sequence[Node] = ()) -> None:
         self._columns = [place for place, each in enumerate(schema) if is_limited(each.type)]
+        self._orders = StripeOrders.of(nodes)
         self._counted: dict[_Path, _Counted] = {}
 
-    def clear(self) -> None:
-        """Begin another stripe."""
+    def begin(self) -> Mapping[Place, pa.Array]:
+        """Begin another stripe; the ordered dictionaries of the one before come back."""
         self._counted.clear()
+        return self._orders.take()
 
     def add(self, batches: Iterable[pa.RecordBatch]) -> str | None:
         """Count batches that are to be in the stripe, too.
 
         Returns
         -------
-        None, or the column that would have too much and its counts: nothing is counted then.
+        None, or what does not fit: the column and its counts, or that orders differ. Nothing is
+        counted then.
         """
-        if not self._columns:
-            return None
+        batches = list(batches) if self._columns or self._orders.nodes else ()
         counted = {path: each.copy() for path, each in self._counted.items()}
         for batch in batches:
             for place in self._columns:
@@ -97,8 +103,10 @@ class StripeLimits:
                     count = counted.setdefault(path, _Counted()).add(array, limit)
                     if count > limit:
                         return _excess(path, array.type, count, limit)
-        self._counted = counted
-        return None
+        wrong = self._orders.add(batches)
+        if wrong is None:
+            self._counted = counted
+        return wrong
 
 
 def _excess(path: _Path, dtype: pa.DataType, count: int, limit: int) -> str:

@@ -121,7 +121,11 @@ class StripeReader:
         keep: bool,
     ) -> list[pa.Array]:
         tasks = self._tasks(columns, stripe, ranges)
-        return read_columns(self._index.source, tasks, self._executor, pages, keep=keep)
+        arrays = read_columns(self._index.source, tasks, self._executor, pages, keep=keep)
+        return [
+            self._index.restored(task.node, column.ordinal, stripe, array)
+            for task, column, array in zip(tasks, columns, arrays, strict=True)
+        ]
 
     def _tasks(
         self, columns: Sequence[Projected], stripe: int, ranges: RowRanges | None

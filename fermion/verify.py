@@ -220,7 +220,7 @@ def _verify_column(index: FileIndex, ordinal: int, options: DecodeOptions) -> in
     for stripe, rows in enumerate(index.stripe_rows.tolist()):
         task = ColumnTask(node, block, stripe, rows, None, options)
         task.feed(index.source.read_many(task.plan()))
-        _validate(task.array(), block, stripe)
+        _validate(index.restored(node, ordinal, stripe, task.array()), block, stripe)
         for each in node.walk():
             pages += _check_node(index, block, each, stripe, task.streams)
     _check_dictionaries(block, node, options.dictionaries)

@@ -33,6 +33,8 @@ class Feature:
     added
         Columns that are added after the file was written; one more is dropped, and all are put in
         another order.
+    has_orders
+        Whether the dictionaries of each of its batches are to be kept.
     """
 
     table: pa.Table
@@ -41,6 +43,7 @@ class Feature:
     metadata: dict[str, str] = field(default_factory=dict)
     filter: str | None = None
     added: Sequence[str] = ()
+    has_orders: bool = False
 
     def write(self, sink: Any) -> None:
         """Write the file to anything that a writer takes."""

@@ -361,6 +361,24 @@ def _sort_order() -> Feature:
     return Feature(pa.table(columns), options, filter="day = DATE '2024-01-02'")
 
 
+def _dictionary_orders() -> Feature:
+    """Ordered dictionaries, with values that no row has; from the second stripe on another one."""
+    levels, fewer = pa.array(["low", "mid", "high", "top"]), pa.array(["high", "low"])
+    codes = [0, None, 2] * 4
+    chunks = [pa.array(codes, pa.int8()), pa.array([1, 0, None, 0], pa.int8())]
+    top = [
+        pa.DictionaryArray.from_arrays(each, entries, ordered=True)
+        for each, entries in zip(chunks, (levels, fewer), strict=True)
+    ]
+    numbers = pa.array([7, -7, 0], pa.int16())
+    below = pa.DictionaryArray.from_arrays(
+        pa.array([1, 1, 0] * 4, pa.int8()), numbers, ordered=True
+    )
+    numbered = pa.chunked_array([below, below.slice(0, 4)])
+    table = pa.table({"level": pa.chunked_array(top), "number": numbered})
+    return Feature(table, filter="level = 'high'", has_orders=True)
+
+
 def _compressed_schema() -> Feature:
     noted = [{"name": name, "numpy_type": "int64", "metadata": None} for name in "abcdefgh"]
     table = pa.table({"a": pa.array(range(ROWS)), "b": ["x", None] * (ROWS // 2)})
@@ -441,6 +459,7 @@ FEATURES: dict[str, Callable[[], Feature]] = {
     "page_bloom_filters": _page_bloom_filters,
     "counts_and_long_bounds": _counts_and_long_bounds,
     "sort_order": _sort_order,
+    "dictionary_orders": _dictionary_orders,
     "no_column_index": _no_column_index,
     "compressed_schema": _compressed_schema,
     "changed_columns": _changed_columns,

@@ -38,6 +38,17 @@ def test_a_golden_file_gives_its_values(path):
         assert file.verify().problems == ()
 
 
+def test_a_golden_file_keeps_the_order_of_its_dictionaries():
+    """Of two stripes, beside what it was written with."""
+    path = GOLDEN / "v1.1" / "dictionary_orders.fermion"
+    facts = json.loads(path.with_suffix(".json").read_text())
+    with fermion.open(path) as file:
+        found = write_golden.dictionaries(file.read())
+        assert write_golden.dictionaries(file.take([13, 12])) == [facts["dictionaries"][1]]
+    assert len(found) == 2
+    assert found == facts["dictionaries"]
+
+
 @every_file
 def test_a_golden_file_gives_any_part_of_its_values(path):
     """Each column alone, a run of rows, single rows, in batches."""

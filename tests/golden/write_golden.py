@@ -16,7 +16,9 @@ from pathlib import Path
 import pyarrow as pa
 
 import fermion
+from fermion.arrow_types import column_node
 from fermion.layout import VERSION_MAJOR, VERSION_MINOR
+from fermion.ordered_dictionaries import ordered_arrays
 from tests.fermion.feature import Feature
 from tests.fermion.features import FEATURES, LARGE_FEATURES
 
@@ -29,6 +31,18 @@ SUMS = "SHA256SUMS"
 def digest(path: Path) -> str:
     """The SHA-256 of a file, in hexadecimal digits."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def dictionaries(table: pa.Table) -> list[list[list]]:
+    """The ordered dictionaries of each batch of a table, at any depth, one after the other."""
+    return [
+        [
+            array.dictionary.to_pylist()
+            for field, column in zip(batch.schema, batch.columns, strict=True)
+            for _, array in ordered_arrays(column_node(field), column)
+        ]
+        for batch in table.to_batches()
+    ]
 
 
 def facts(feature: Feature, path: Path) -> dict[str, object]:
@@ -46,6 +60,7 @@ def facts(feature: Feature, path: Path) -> dict[str, object]:
             "filter": feature.filter,
             "filtered_rows": kept,
             "batches": batches,
+            "dictionaries": dictionaries(feature.table) if feature.has_orders else None,
         }
 
 
