@@ -1,4 +1,7 @@
-"""Every example runs, and its data is what its origin gave."""
+"""Every example runs, and its data is what its origin gave.
+
+Those that share the tests' Spark session run in tests/spark_ext/test_examples.py.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,21 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 DATA = EXAMPLES / "data"
 NEEDED = {"tpch.py": "tpchgen-cli"}
 PROGRAMS = sorted(file.name for file in EXAMPLES.glob("*.py"))
+WITH_SPARK = [name for name in PROGRAMS if "pyspark" in (EXAMPLES / name).read_text()]
+SHARING_A_SESSION = [name for name in WITH_SPARK if name != "quickstart.py"]
 
 
-@pytest.mark.spark
-@pytest.mark.parametrize("name", PROGRAMS)
+def marks(name):
+    """A JVM for each is long: of those with Spark one is a program of its own in short runs."""
+    if name in SHARING_A_SESSION:
+        return [pytest.mark.spark, pytest.mark.slow]
+    return [pytest.mark.spark] if name in WITH_SPARK else []
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in PROGRAMS])
 def test_the_example_runs_and_finds_nothing_wrong(name, tmp_path, project_environment):
     """Each takes a directory for what it makes, and exits with 0 when all its checks hold."""
-    _require(NEEDED.get(name))
+    require(NEEDED.get(name))
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / name), str(tmp_path / "made")],
         cwd=tmp_path,
@@ -36,7 +47,7 @@ def test_the_example_runs_and_finds_nothing_wrong(name, tmp_path, project_enviro
     assert "WRONG" not in done.stdout
 
 
-def _require(program: str | None) -> None:
+def require(program: str | None) -> None:
     """Skip, but not on CI, where an optional program of the example is missing."""
     if program is None or Path(sys.executable).with_name(program).exists():
         return
@@ -45,7 +56,7 @@ def _require(program: str | None) -> None:
 
 
 def test_there_is_a_quickstart():
-    assert "quickstart.py" in PROGRAMS
+    assert "quickstart.py" in WITH_SPARK
 
 
 def test_the_data_of_the_examples_has_the_checksums_written_beside_it():

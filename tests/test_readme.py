@@ -19,12 +19,19 @@ BLOCKS = re.findall(
 @pytest.mark.parametrize(
     "code",
     [
-        pytest.param(code, id=f"block{number}", marks=[pytest.mark.spark] if mark.strip() else [])
+        pytest.param(
+            code,
+            id=f"block{number}",
+            marks=[pytest.mark.spark, pytest.mark.slow] if mark.strip() else [],
+        )
         for number, (mark, code) in enumerate(BLOCKS, start=1)
     ],
 )
 def test_the_code_in_the_readme_runs(code, tmp_path, project_environment):
-    """Each block alone, in an empty directory; its own assertions say what should come out."""
+    """Each block alone, in an empty directory; its own assertions say what should come out.
+
+    Without a JVM for it alone, the block of Spark runs in tests/spark_ext/test_examples.py.
+    """
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,

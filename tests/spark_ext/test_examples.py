@@ -1,0 +1,69 @@
+"""The examples and the README's code that use Spark, in the tests' own session.
+
+A JVM for each would take most of the time of these tests. As programs of their own, as a user
+starts them, they run in tests/test_examples.py and tests/test_readme.py.
+"""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.test_examples import EXAMPLES, NEEDED, SHARING_A_SESSION, require
+from tests.test_readme import BLOCKS
+
+pytestmark = pytest.mark.spark
+
+SMALL = {"tpch.py": ["--scale", "0.01"]}
+README_BLOCKS = [code for mark, code in BLOCKS if mark.strip()]
+
+
+@pytest.fixture
+def shared(spark, monkeypatch, tmp_path):
+    """What a program starts is a new session of the tests' Spark: its own settings and views."""
+    session = spark.newSession()
+    monkeypatch.setattr(SparkSession, "_instantiatedSession", session)
+    monkeypatch.setattr(SparkSession, "stop", lambda _: None)
+    monkeypatch.chdir(tmp_path)
+    yield session
+    spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)
+
+
+def run(file: Path) -> int:
+    """Run a program in this process; its exit status."""
+    try:
+        runpy.run_path(str(file), run_name="__main__")
+    except SystemExit as end:
+        return end.code or 0
+    return 0
+
+
+@pytest.mark.parametrize("name", SHARING_A_SESSION)
+def test_the_example_finds_nothing_wrong(name, shared, tmp_path, monkeypatch, capsys):
+    """Each takes a directory for what it makes, and exits with 0 when all its checks hold."""
+    require(NEEDED.get(name))
+    arguments = [str(tmp_path / "made"), *SMALL.get(name, [])]
+    monkeypatch.setattr(sys, "argv", [str(EXAMPLES / name), *arguments])
+    status = run(EXAMPLES / name)
+    said = capsys.readouterr().out
+    assert status == 0, said
+    assert said
+    assert "WRONG" not in said
+
+
+@pytest.mark.parametrize("code", README_BLOCKS)
+def test_the_code_in_the_readme_runs(code, shared, tmp_path):
+    """In an empty directory; its own assertions say what should come out."""
+    file = tmp_path / "block.py"
+    file.write_text(code)
+    assert run(file) == 0
+
+
+def test_there_are_programs_to_run():
+    """The patterns that find them may break; then the tests above would check nothing."""
+    assert len(SHARING_A_SESSION) >= 7
+    assert len(README_BLOCKS) == 1
