@@ -7,11 +7,15 @@ FermionError
 ├── UnsupportedVersionError     a newer major version or an unknown feature bit
 ├── UnsupportedEncodingError    an encoding or codec id this reader does not know
 ├── UnsupportedTypeError        an Arrow type the format cannot hold; also a TypeError
-├── StorageError                a storage failed, other than "not found"; also an OSError
-│   ├── StorageDenied           it refused access; also a PermissionError
-│   └── StorageTimeout          it did not answer in time; also a TimeoutError
 ├── InvalidArgumentError        a call that cannot be carried out; also a ValueError
 └── ColumnNotFoundError         a name that is not in the schema; also a KeyError
+
+StorageError (an OSError)       a storage failed, other than "not found"
+├── StorageDenied               it refused access; also a PermissionError
+└── StorageTimeout              it did not answer in time; also a TimeoutError
+
+A storage that fails says nothing of a file, so that its errors are no `FermionError`: who takes
+those for damage must not take these for it.
 """
 
 from __future__ import annotations
@@ -55,7 +59,7 @@ class UnsupportedTypeError(FermionError, TypeError):
     """An Arrow type that the format cannot hold (unions, and the two older intervals)."""
 
 
-class StorageError(FermionError, OSError):
+class StorageError(OSError):
     """A storage failed; whether an object exists is not known then. Its own error is the cause.
 
     Attributes

@@ -208,7 +208,7 @@ class FilesystemSource:
         filesystem = self._filesystem
         try:
             return ask(filesystem, method, self._path, timeout_s=self.timeout_s, **keywords)
-        except FermionError:
+        except (FermionError, StorageError):
             raise
         except Exception as error:
             if is_missing(error):

@@ -14,7 +14,7 @@ from typing import Any
 
 import fsspec
 
-from fermion.errors import FermionError
+from fermion.errors import FermionError, StorageError
 from fermion.forks import Lock, PerProcess
 from fermion.remote import (
     ask,
@@ -216,7 +216,7 @@ class FsspecStore:
         """Say what failed and where: a missing object as FileNotFoundError, else StorageError."""
         try:
             yield
-        except (FermionError, NotImplementedError, TypeError):
+        except (FermionError, StorageError, NotImplementedError, TypeError):
             raise
         except Exception as error:
             url = self._url(full)

@@ -352,6 +352,10 @@ class SimulatedFileSystem(AbstractFileSystem):
         storage, inner = self._find(path)
         return storage.request(lambda: len(storage.read(inner)), is_change=False)
 
+    def info(self, path: str, **options: Any) -> dict[str, Any]:
+        """Name and size of an object."""
+        return {"name": path, "size": self.size(path), "type": "file"}
+
     def exists(self, path: str, **options: Any) -> bool:
         """Whether the object exists."""
         storage, inner = self._find(path)

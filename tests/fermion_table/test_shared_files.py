@@ -46,6 +46,7 @@ def naming(table: Table, location: str, *, vector: DeletionVector | None = None)
         size=os.path.getsize(location) if os.path.isfile(location) else entry.size,
         rows=3,
         stats={},
+        file_id=None,
         sequence_start=None,
         row_id_base=None,
         added_snapshot=None,

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from fermion import StorageDenied, StorageError
+from fermion import FermionError, StorageDenied, StorageError, StorageTimeout
 from fermion.errors import InvalidArgumentError
 from fermion.remote import redacted, storage_error
 from fermion_table import StorageAccess, Table, TableNotFound, UnsafeStorage
@@ -301,3 +301,10 @@ def test_access_is_checked(tmp_path: Path) -> None:
         StorageAccess(missing_is_forbidden=1)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="access"):
         Table.open(tmp_path, access=True)  # type: ignore[arg-type]
+
+
+def test_a_storage_that_fails_is_never_taken_for_damage() -> None:
+    """Whatever catches what files and metadata may be wrong with lets it pass."""
+    for kind in (StorageError, StorageDenied, StorageTimeout):
+        assert issubclass(kind, OSError)
+        assert not issubclass(kind, FermionError)
