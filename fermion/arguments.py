@@ -1,13 +1,14 @@
-"""What callers pass as integers: Python's, NumPy's and Arrow's, and nothing that has to be coerced.
+"""What callers pass, checked by its type and named in errors; nothing is coerced.
 
-A bool is no integer here, nor is a float with a whole value or text with digits, as in pyarrow.
+Integers are Python's, NumPy's and Arrow's. A bool is no integer here, nor is a float with a whole
+value or text with digits, as in pyarrow.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,78 @@ import pyarrow.types as pat
 from fermion.errors import InvalidArgumentError
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+
+_Several = TypeVar("_Several", bound=Iterable[Any])
+
+
+def flag(value: Any, name: str) -> bool:
+    """An argument that has to be True or False, of Python or NumPy.
+
+    Raises
+    ------
+    TypeError
+        It is neither.
+    """
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name}={value!r}: expected True or False, found {type(value).__name__}")
+    return bool(value)
+
+
+def text(value: Any, name: str) -> str:
+    """An argument that has to be text.
+
+    Raises
+    ------
+    TypeError
+        It is none.
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"{name}={value!r}: expected text, found {type(value).__name__}")
+    return value
+
+
+def several(values: _Several, name: str, expected: str) -> _Several:
+    """An argument that has to be a sequence or another iterable; text, bytes and mappings are none.
+
+    Parameters
+    ----------
+    expected
+        What is expected, for the message: ``"a list of names"``.
+
+    Raises
+    ------
+    TypeError
+        It is none.
+    """
+    wrong = isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable)
+    if wrong or getattr(values, "ndim", 1) == 0:  # a scalar of NumPy
+        raise TypeError(f"{name}={values!r}: expected {expected}, found {type(values).__name__}")
+    return values
+
+
+def mapping(value: Any, name: str) -> None:
+    """Refuse an argument that is neither a mapping with names as keys nor None.
+
+    Raises
+    ------
+    TypeError
+        It is neither.
+    """
+    if value is None or (isinstance(value, Mapping) and all(isinstance(key, str) for key in value)):
+        return
+    raise TypeError(f"{name}: expected a mapping by name, found {type(value).__name__}")
+
+
+def function(value: Callable[..., Any] | None, name: str) -> None:
+    """Refuse an argument that is neither a function nor None.
+
+    Raises
+    ------
+    TypeError
+        It is neither.
+    """
+    if value is not None and not callable(value):
+        raise TypeError(f"{name}={value!r}: expected a function, found {type(value).__name__}")
 
 
 def integer(
@@ -95,8 +168,7 @@ def integers(values: Any, name: str) -> np.ndarray:
         values = np.asarray(values)
     if isinstance(values, np.ndarray) and values.dtype != object:
         return _of_array(values, name)
-    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        raise TypeError(f"{name}={values!r}: expected integers, found {type(values).__name__}")
+    several(values, name, "integers")
     found: Any = values if isinstance(values, (list, tuple, range)) else list(values)
     if set(map(type, found)) - {int}:  # a range of them is one step in C
         for at, each in enumerate(found):

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from fermion.arguments import integer, several
 from fermion.arrow_input import record_batch_reader
 from fermion.batch_lookup import BatchLookup
 from fermion.cit import build_extended_cit, build_indexed
@@ -44,7 +45,7 @@ from fermion.name_index import build_name_index
 from fermion.options import ReadOptions, WriteOptions, write_options
 from fermion.projection import ColumnName
 from fermion.schema_area import build_field_ids, build_schema_area
-from fermion.sink import copy_start
+from fermion.sink import check_target, copy_start
 from fermion.sort_order import build_sort_order
 from fermion.source import CountingSource, PathLike, Source, open_source, resolve
 
@@ -174,6 +175,8 @@ def _index(source: Source) -> FileIndex:
 def _target(path: Any, destination: Any, storage_options: dict[str, Any] | None) -> Any:
     """Where the result goes: never over what is being read, unless that is replaced at once."""
     is_named = isinstance(path, (str, os.PathLike))
+    if destination is not None:
+        check_target(destination, "destination")
     if destination is not None and not (is_named and str(destination) == str(path)):
         return destination
     if not is_named or resolve(path, storage_options)[0] is not None:
@@ -186,9 +189,11 @@ def _target(path: Any, destination: Any, storage_options: dict[str, Any] | None)
 
 def _ordinals(index: FileIndex, columns: Sequence[ColumnName]) -> list[int]:
     found: list[int] = []
-    for column in columns:
+    for column in several(columns, "columns", "a list of names"):
         if isinstance(column, str):
             column = index.find(column)
+        elif not isinstance(column, tuple):
+            column = integer(column, "columns")
         if not isinstance(column, int) or not 0 <= column < index.footer.num_columns:
             raise InvalidArgumentError(
                 f"{index.where}: expected a top-level column by name, or an ordinal below "

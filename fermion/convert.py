@@ -12,6 +12,7 @@ INT96 timestamps, which Spark writes by default, are instants in UTC and become 
 from __future__ import annotations
 
 import io
+import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from fermion.arguments import integer
+from fermion.arguments import function, integer
 from fermion.errors import (
     InvalidArgumentError,
     InvalidFileError,
@@ -37,8 +38,8 @@ from fermion.parquet_types import (
     parquet_field,
     with_wide_indices,
 )
-from fermion.sink import Sink, open_sink
-from fermion.source import PathLike
+from fermion.sink import Sink, check_target, open_sink
+from fermion.source import PathLike, buffer_of
 from fermion.stripe_limits import StripeLimits, is_limited
 
 if TYPE_CHECKING:
@@ -95,6 +96,8 @@ def from_parquet(
         When pages do not match their checksums but can be read all the same, as Parquet readers
         by default do.
     """
+    check_target(target, "target")
+    function(progress, "progress")
     with ParquetSource(source, storage_options) as parquet:
         done, total = 0, parquet.num_rows
         writer = Writer(
@@ -164,6 +167,10 @@ def to_parquet(
         without columns, get lost.
     """
     row_group_size = integer(row_group_size, "row_group_size", minimum=1)
+    check_target(target, "target")
+    function(progress, "progress")
+    if not isinstance(source, (str, os.PathLike)):
+        buffer_of(source, "source")
     with open_file(source, storage_options=storage_options) as file:
         where = path_name(source)
         fields = [parquet_field(field, where=where) for field in file.schema]

@@ -213,6 +213,8 @@ class FermionFile:
             For a virtual column of batch mode.
         """
         self._check_open()
+        if not isinstance(name, (str, tuple)):
+            name = integer(name, "name")
         (projected,) = project(self._index, [name])
         if projected.node is None:
             raise InvalidArgumentError(

@@ -7,9 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
-import numpy as np
-
-from fermion.arguments import integer
+from fermion.arguments import flag, integer, mapping, text
 from fermion.errors import InvalidArgumentError
 from fermion.layout import EDITIONS, EncodingId
 from fermion.remote import TIMEOUT_S, check_timeout
@@ -45,6 +43,11 @@ class SortKey:
     name: str
     descending: bool = False
     nulls_first: bool = False
+
+    def __post_init__(self) -> None:
+        text(self.name, "name")
+        _set(self, "descending", flag(self.descending, "descending"))
+        _set(self, "nulls_first", flag(self.nulls_first, "nulls_first"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +175,7 @@ class WriteOptions:
         self._check_numbers()
         self._check_columns()
         for name in ("column_index", "compress_schema", "durable", "read_back"):
-            _set(self, name, _flag(getattr(self, name), name))
+            _set(self, name, flag(getattr(self, name), name))
 
     def _check_numbers(self) -> None:
         for name in ("stripe_rows", "page_bytes", "page_rows_max"):
@@ -218,7 +221,13 @@ class WriteOptions:
         Raises
         ------
         InvalidArgumentError
+        TypeError
+            ``encoding`` is none, or ``wanted`` no text.
         """
+        if not isinstance(encoding, EncodingId):
+            found = type(encoding).__name__
+            raise TypeError(f"encoding={encoding!r}: expected an EncodingId, found {found}")
+        text(wanted, "wanted")
         if encoding not in EDITIONS[self.edition]:
             known = [name for name, encodings in EDITIONS.items() if encoding in encodings]
             raise InvalidArgumentError(
@@ -228,6 +237,7 @@ class WriteOptions:
 
     def stripe_bytes_for(self, num_columns: int) -> int:
         """Raw bytes at which a stripe of so many top-level columns closes."""
+        num_columns = integer(num_columns, "num_columns", minimum=0)
         if self.stripe_bytes is not None:
             return self.stripe_bytes
         wanted = max(STRIPE_BYTES, STRIPE_BYTES_PER_COLUMN * num_columns)
@@ -294,7 +304,7 @@ class ReadOptions:
         threshold = integer(self.eager_load_threshold, "eager_load_threshold", minimum=0)
         _set(self, "eager_load_threshold", threshold)
         for name in ("keep_dictionaries", "verify_checksums", "use_statistics"):
-            _set(self, name, _flag(getattr(self, name), name))
+            _set(self, name, flag(getattr(self, name), name))
 
     def with_overrides(self, overrides: Mapping[str, Any]) -> ReadOptions:
         """These options with some replaced."""
@@ -333,12 +343,6 @@ def _set(options: object, name: str, value: Any) -> None:
     object.__setattr__(options, name, value)  # the class is frozen for everybody else
 
 
-def _flag(value: Any, name: str) -> bool:
-    if not isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{name}={value!r}: expected True or False, found {type(value).__name__}")
-    return bool(value)
-
-
 def _names(value: Any, name: str, kinds: tuple[type, ...] = (str,)) -> tuple[Any, ...]:
     """Names of columns; one name alone is no list of its letters."""
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
@@ -351,6 +355,7 @@ def _names(value: Any, name: str, kinds: tuple[type, ...] = (str,)) -> tuple[Any
 
 
 def _replaced(options: _Options, overrides: Mapping[str, Any]) -> _Options:
+    mapping(overrides if overrides is not None else (), "overrides")
     known = type(options).__dataclass_fields__
     unknown = [name for name in overrides if name not in known]
     if unknown:

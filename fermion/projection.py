@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
-from fermion.arguments import integer
+from fermion.arguments import integer, several
 from fermion.arrow_types import Node, NodeKind
 from fermion.cmb import ColumnBlock
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError, column_not_found
@@ -69,7 +69,8 @@ def project(index: FileIndex, columns: Sequence[ColumnName] | None) -> list[Proj
         raise InvalidArgumentError(f"columns={columns!r}: expected a list of names")
     if columns is not None:  # 1, 1.0 and True are one to a dictionary
         columns = [
-            each if isinstance(each, (str, tuple)) else integer(each, "columns") for each in columns
+            each if isinstance(each, (str, tuple)) else integer(each, "columns")
+            for each in several(columns, "columns", "a list of names")
         ]
     layout = index.layout
     if layout is None:

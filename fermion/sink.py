@@ -397,6 +397,25 @@ def copy_start(source: Source, sink: Sink, length: int) -> None:
         at += len(data)
 
 
+def check_target(target: Any, name: str) -> None:
+    """Refuse what `open_sink` does not take.
+
+    Parameters
+    ----------
+    name
+        Of the parameter, for the message.
+
+    Raises
+    ------
+    TypeError
+    """
+    if not isinstance(target, (str, os.PathLike)) and not callable(getattr(target, "write", None)):
+        raise TypeError(
+            f"{name}: expected a path, a URL or an object with write(), found "
+            f"{type(target).__name__}"
+        )
+
+
 def open_sink(
     target: Any,
     *,
@@ -414,11 +433,7 @@ def open_sink(
         The target is none of these.
     """
     if not isinstance(target, (str, os.PathLike)):
-        if not callable(getattr(target, "write", None)):
-            raise TypeError(
-                f"path: expected a path, a URL or an object with write(), found "
-                f"{type(target).__name__}"
-            )
+        check_target(target, "path")
         stream = StreamSink(target)
         if read_back:
             stream.written()

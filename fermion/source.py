@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from fermion.arguments import mapping
 from fermion.coalesce import coalesce
 from fermion.errors import FermionError, InvalidArgumentError, StorageError, TruncatedFileError
 from fermion.forks import Lock, PerProcess
@@ -288,6 +289,7 @@ def resolve(
     path: PathLike, storage_options: dict[str, Any] | None = None
 ) -> tuple[fsspec.AbstractFileSystem | None, str]:
     """Take a path or URL apart into a file system (None: local) and a path on it."""
+    mapping(storage_options, "storage_options")
     text = os.fspath(path)
     if isinstance(path, Path) or ("://" not in text and "::" not in text):
         return None, text
@@ -317,12 +319,13 @@ def no_file(path: str, found: os.stat_result) -> Exception:
     )
 
 
-def _buffer(given: Any) -> memoryview:
+def buffer_of(given: Any, name: str) -> memoryview:
+    """The bytes of an object with the buffer protocol; names the parameter if it has none."""
     try:
         return memoryview(given)
     except TypeError:
         raise TypeError(
-            f"path: expected a path, a URL or an object with the buffer protocol, found "
+            f"{name}: expected a path, a URL or an object with the buffer protocol, found "
             f"{type(given).__name__}"
         ) from None
 
@@ -342,7 +345,7 @@ def open_source(
         The path is none of these.
     """
     if not isinstance(path, (str, os.PathLike)):
-        return BufferSource(_buffer(path))
+        return BufferSource(buffer_of(path, "path"))
     filesystem, inner = resolve(path, storage_options)
     if filesystem is None:
         return LocalSource(inner)

@@ -154,7 +154,8 @@ class Column(Expression):
         """True where a string or binary column starts with ``prefix``."""
         if not isinstance(prefix, (str, bytes)):
             raise InvalidArgumentError(
-                f"starts_with({prefix!r}): expected str or bytes, got {type(prefix).__name__}"
+                f"starts_with: prefix={prefix!r}: expected text or bytes, found "
+                f"{type(prefix).__name__}"
             )
         return StartsWith(self.path, prefix)
 
@@ -172,14 +173,16 @@ def col(*path: str) -> Column:
     if len(path) == 1 and isinstance(path[0], tuple):
         path = path[0]
     if not path or not all(isinstance(name, str) for name in path):
-        raise InvalidArgumentError(f"col{path!r}: expected names, as in col('a') or col('s', 'b')")
+        raise InvalidArgumentError(
+            f"col: path={path!r}: expected names, as in col('a') or col('s', 'b')"
+        )
     return Column(path)
 
 
 def literal_set(values: Iterable[Any]) -> tuple[Any, ...]:
     """The values of an IN list, normalized, each once, in their order."""
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        raise InvalidArgumentError(f"isin({values!r}): expected a collection of values")
+        raise InvalidArgumentError(f"isin: values={values!r}: expected a collection of values")
     if isinstance(values, (set, frozenset)):
         values = sorted(values, key=lambda value: (type(value).__name__, repr(value)))
     unique = {(type(value), value): value for value in map(normalize, values)}
