@@ -1,7 +1,8 @@
 """A scan in the shape of a `pyarrow.dataset.Dataset`, for engines that push down into those.
 
 DuckDB and others ask a dataset for its `schema` and call `scanner(columns=..., filter=...)`; the
-columns and the filter go into the scan, and so reach manifests, files, stripes and pages.
+columns and the filter go into the scan, and so reach manifests, files, stripes and pages. NaN among
+the values of ``isin`` finds NaN in these filters, as in pyarrow's own datasets.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.dataset
 
 from fermion.errors import InvalidArgumentError
+from fermion.predicate import from_engine
 
 
 class Scan(Protocol):
@@ -101,7 +103,7 @@ class ScanDataset(pyarrow.dataset.Dataset):  # type: ignore[misc, unused-ignore]
 
     def filter(self, expression: pa.compute.Expression) -> ScanDataset:  # type: ignore[override, unused-ignore]
         """The rows that an expression selects."""
-        return ScanDataset(self.scan.where(expression))
+        return ScanDataset(self.scan.where(from_engine(expression)))
 
     def get_fragments(self, filter: pa.compute.Expression | None = None) -> Iterator[Any]:
         """Not offered: files are read under the table's schema, not one by one.
@@ -119,4 +121,4 @@ class ScanDataset(pyarrow.dataset.Dataset):  # type: ignore[misc, unused-ignore]
         if isinstance(columns, dict):
             raise InvalidArgumentError("columns: expected names, not expressions")
         chosen = self.scan if columns is None else self.scan.select([(name,) for name in columns])
-        return chosen if filter is None else chosen.where(filter)
+        return chosen if filter is None else chosen.where(from_engine(filter))

@@ -4,7 +4,7 @@ from fermion.predicate.arrow_expression import from_pyarrow, to_pyarrow
 from fermion.predicate.binding import bind, candidate_names, rename_columns, resolve_path
 from fermion.predicate.evaluate import column_of, evaluate
 from fermion.predicate.expression import Expression, col
-from fermion.predicate.parse import parse_filter
+from fermion.predicate.parse import from_engine, parse_filter
 from fermion.predicate.prune import (
     Bounds,
     bound_key,
@@ -24,6 +24,7 @@ __all__ = [
     "col",
     "column_of",
     "evaluate",
+    "from_engine",
     "from_pyarrow",
     "from_sql",
     "parse_filter",

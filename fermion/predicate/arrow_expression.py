@@ -3,12 +3,16 @@
 Pyarrow shows no tree, but it pickles one: an Arrow IPC file whose schema metadata lists the calls
 in order and whose columns are the literals and options, with their exact types. That is read here.
 What cannot be understood stays a `Opaque` node, which pyarrow itself evaluates.
+
+``isin`` becomes our IN, which compares as ``==`` does: there a NaN matches nothing and the zeros
+match each other, while pyarrow itself finds NaN among NaN and tells the zeros apart. So it is with
+every filter that is translated; within an `Opaque` node pyarrow's own rule holds.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,7 +138,8 @@ def _ordered_metadata(schema: pa.Schema) -> list[Token]:
 def from_pyarrow(expression: pc.Expression) -> Expression:
     """The same filter as a tree of ours, as far as it can be understood.
 
-    ``isin`` keeps pyarrow's meaning, which differs from SQL's IN: it is FALSE, not NULL, for NULL.
+    ``isin`` keeps pyarrow's meaning for NULL, which differs from SQL's IN: it is FALSE, not NULL.
+    Values compare as ``==`` does (see above).
     """
     pickled = _Pickled.of(expression)
     if pickled is None:
@@ -355,9 +360,8 @@ def _leaf_to_pyarrow(node: Expression, schema: pa.Schema | None) -> pc.Expressio
                 field = field.cast(pa.large_binary())
             return pc.starts_with(field, pattern=prefix)
         case IsIn(values=values):
-            known = [value for value in values if value is not None]
-            matches = field.isin(_value_array(known, path, schema))
-            if len(known) < len(values):
+            matches = field.isin(_value_array(values, path, schema))
+            if None in values:
                 return pc.if_else(matches, pc.scalar(True), null)
             return pc.if_else(field.is_valid(), matches, null)
         case Comparison(operator=operator, value=value):
@@ -398,18 +402,22 @@ def _type_at(path: Path, schema: pa.Schema) -> pa.DataType:
     return container
 
 
-def _value_array(values: list[Any], path: Path, schema: pa.Schema | None) -> pa.Array:
+def _value_array(values: Sequence[Any], path: Path, schema: pa.Schema | None) -> pa.Array:
+    """What isin() of pyarrow, where NaN matches NaN and the zeros differ, takes for our IN."""
     if schema is None:
-        return pa.array(values)
+        # Values that are not equal to themselves are NaN.
+        known = [value for value in values if value is not None and value == value]
+        return pa.array([each for value in known for each in _both_zeros(value)])
     storage = _type_at(path, schema)
     raws: list[Any] = []
     for value in values:
         operator, raw = resolve("==", value, storage)
-        if isinstance(value, float) and value != value:
-            raws.append(value)
-        elif operator == "==":
+        if operator == "==":
             if pat.is_fixed_size_binary(storage) and len(raw) != storage.byte_width:
                 continue
-            # Pyarrow's isin() tells the zeros apart.
-            raws += [0.0, -0.0] if isinstance(raw, float) and raw == 0 else [raw]
+            raws += _both_zeros(raw)
     return pa.array([raw_scalar(raw, storage) for raw in raws], storage)
+
+
+def _both_zeros(value: Any) -> list[Any]:
+    return [0.0, -0.0] if isinstance(value, float) and value == 0 else [value]

@@ -30,7 +30,9 @@ _ADVICE = (
 def from_dnf(filters: Sequence[Any]) -> Expression:
     """``[("a", ">", 1), ("b", "in", [1, 2])]``, or a list of such lists, as a filter.
 
-    As in pyarrow, ``in`` is FALSE, not NULL, for NULL, so that ``not in`` selects NULLs.
+    As in pyarrow, ``in`` is FALSE, not NULL, for NULL, so that ``not in`` selects NULLs, and None
+    among the values matches NULL. Values compare as ``==`` does, which in pyarrow they do not: a
+    NaN among them matches nothing, and ``0.0`` and ``-0.0`` match each other.
 
     Raises
     ------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import lru_cache, reduce
 from typing import Any, NamedTuple, TypeAlias
 
@@ -187,10 +186,9 @@ def _comparable(values: Any) -> Any:
 
 def _is_in(values: Any, literals: tuple[Any, ...]) -> Mask:
     comparable = _comparable(values)
-    chosen = _value_set(literals, values.type, comparable.type)
+    kinds = tuple(map(type, literals))
+    chosen = _value_set(literals, kinds, values.type, comparable.type)
     matches = pc.is_in(comparable, value_set=chosen.values)
-    if chosen.has_nan and pat.is_floating(comparable.type):
-        matches = pc.or_(matches, pc.fill_null(pc.is_nan(comparable), False))
     if chosen.has_null:
         return pc.if_else(matches, pa.scalar(True), _NULL)
     if values.null_count:
@@ -203,23 +201,24 @@ class _ValueSet(NamedTuple):
 
     values: pa.Array
     has_null: bool
-    has_nan: bool
 
 
-@lru_cache(maxsize=64, typed=True)
+@lru_cache(maxsize=64)
 def _value_set(
-    literals: tuple[Any, ...], storage: pa.DataType, comparable: pa.DataType
+    literals: tuple[Any, ...],
+    kinds: tuple[type, ...],  # a float and a Decimal may be equal and mean different decimals
+    storage: pa.DataType,
+    comparable: pa.DataType,
 ) -> _ValueSet:
     raws = []
     for literal in literals:
         operator, raw = resolve("==", literal, storage)
         if operator == "==":
-            # IN compares as = does, so both zeros match either.
+            # IN compares as = does: NaN is never here, and both zeros match either.
             raws += [0.0, -0.0] if isinstance(raw, float) and raw == 0 else [raw]
     return _ValueSet(
         pa.array([raw_scalar(raw, comparable) for raw in raws], comparable),
         any(literal is None for literal in literals),
-        any(isinstance(literal, float) and math.isnan(literal) for literal in literals),
     )
 
 

@@ -129,7 +129,11 @@ class Column(Expression):
         return Comparison(self.path, operator, normalize(other))
 
     def isin(self, values: Iterable[Any]) -> Expression:
-        """True where the column equals one of the values (a NaN among them matches NaN)."""
+        """True where the column equals one of the values: ``isin([a, b])`` is ``== a or == b``.
+
+        So a NaN among them matches nothing, not even NaN (ask `is_nan`), ``0.0`` and ``-0.0`` match
+        each other, and with None among them the answer is NULL where nothing else matches.
+        """
         return IsIn(self.path, literal_set(values))
 
     def between(self, low: Any, high: Any) -> Expression:
@@ -227,7 +231,7 @@ class Comparison(Expression):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class IsIn(Expression):
-    """A column equals one of the literals; with NULL among them it is never FALSE."""
+    """``column = a OR column = b OR ...``; with NULL among the literals it is never FALSE."""
 
     path: Path
     values: tuple[Any, ...]

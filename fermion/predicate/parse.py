@@ -10,9 +10,9 @@ import pyarrow as pa
 from fermion import arrow_compute as pc
 from fermion.errors import InvalidArgumentError
 from fermion.predicate.arrow_expression import from_pyarrow
-from fermion.predicate.binding import bind
+from fermion.predicate.binding import bind, transform
 from fermion.predicate.dnf import from_dnf
-from fermion.predicate.expression import Expression, as_predicate
+from fermion.predicate.expression import Expression, IsIn, IsNan, as_predicate
 from fermion.predicate.sql import from_sql
 
 
@@ -58,3 +58,17 @@ def parse_filter(
             "DNF tuples as pyarrow has them, or a pyarrow.compute.Expression"
         )
     return expression if schema is None else bind(expression, schema, where=where, known=known)
+
+
+def from_engine(expression: pc.Expression) -> Expression:
+    """A filter that a query engine pushes down into a dataset of pyarrow.
+
+    Its ``isin`` finds NaN where a NaN is among the values, as pyarrow's does and engines expect.
+    """
+
+    def leaf(node: Expression) -> Expression:
+        if isinstance(node, IsIn) and any(value != value for value in node.values):
+            return node | IsNan(node.path)
+        return node
+
+    return transform(from_pyarrow(expression), leaf)

@@ -7,7 +7,6 @@ Nulls, NaNs and NOT follow from those two, and the combination is set algebra on
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -375,19 +374,22 @@ class _KeySet(NamedTuple):
     high: np.ndarray
     is_crisp: np.ndarray
     has_null: bool
-    has_nan: bool
     raws: tuple[Any, ...]
 
 
-@lru_cache(maxsize=64, typed=True)
-def _key_set(values: tuple[Any, ...], order: Order, storage: pa.DataType) -> _KeySet | None:
+@lru_cache(maxsize=64)
+def _key_set(
+    values: tuple[Any, ...],
+    kinds: tuple[type, ...],  # a float and a Decimal may be equal and mean different decimals
+    order: Order,
+    storage: pa.DataType,
+) -> _KeySet | None:
     """None where a literal cannot be compared with the type."""
-    keys, raws, has_null, has_nan = [], [], False, False
+    keys, raws, has_null = [], [], False
     for value in values:
         if value is not None and literal_family(value) != family(storage):
             return None
         has_null |= value is None
-        has_nan |= isinstance(value, float) and math.isnan(value)
         operator, raw = resolve("==", value, storage)
         if operator == "==":
             keys.append(_key(raw, order, storage))
@@ -398,7 +400,6 @@ def _key_set(values: tuple[Any, ...], order: Order, storage: pa.DataType) -> _Ke
         np.array([key.high for key in keys], np.int64),
         np.array([key.is_crisp for key in keys], bool),
         has_null,
-        has_nan,
         tuple(raws),
     )
 
@@ -406,21 +407,19 @@ def _key_set(values: tuple[Any, ...], order: Order, storage: pa.DataType) -> _Ke
 def _is_in(units: _Units, values: tuple[Any, ...]) -> _Settled:
     if pat.is_null(units.storage):
         return units.never()
-    keys = _key_set(values, units.order, units.storage)
+    keys = _key_set(values, tuple(map(type, values)), units.order, units.storage)
     if keys is None:
         return units.nothing_known()
-    some = units.unknown.copy()
-    every = np.zeros(len(some), bool)
+    some = np.zeros(len(units.unknown), bool)
+    every = some.copy()
     if len(keys.low):
         # The first literal that is not below the unit decides whether any lies within.
         at = np.minimum(np.searchsorted(keys.high, units.low), len(keys.low) - 1)
         low, high = keys.low[at], keys.high[at]
-        some |= units.filled & (high >= units.low) & (low <= units.high)
+        some = units.unknown | (units.filled & (high >= units.low) & (low <= units.high))
         some = units.contain(some, keys.raws)
         every = units.min_exact & units.max_exact & units.filled & units.nan_free
         every &= (units.low >= low) & (units.high <= high) & keys.is_crisp[at]
-    if keys.has_nan:
-        some |= ~units.nan_free
     settled = units.settle(some, every)
     if keys.has_null:
         # Where no value equals, IN is NULL: never FALSE.

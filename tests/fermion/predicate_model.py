@@ -230,18 +230,9 @@ def compare(value: Any, operator: str, literal: Any) -> bool | None:
 
 
 def is_in(value: Any, choices: tuple[Any, ...]) -> bool | None:
-    """IN, where a NaN equals a NaN."""
-    if not choices:
-        return False
-    if value is None:
-        return None
-    for choice in choices:
-        both_nan = isinstance(value, float) and isinstance(choice, float)
-        if both_nan and math.isnan(value) and math.isnan(choice):
-            return True
-        if choice is not None and compare(value, "==", choice):
-            return True
-    return None if None in choices else False
+    """IN as the OR of the equalities."""
+    found = [compare(value, "==", choice) for choice in choices]
+    return True if True in found else None if None in found else False
 
 
 def ordered(value: Any) -> Any:

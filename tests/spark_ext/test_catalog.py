@@ -41,8 +41,11 @@ SCHEMA = pa.schema(
 )
 
 
+ZEROS = {22: 0.0, 23: -0.0}
+
+
 def rows(start: int, stop: int) -> pa.Table:
-    """Rows with nulls, NaN and, of `fine`, nanoseconds that Spark cannot see."""
+    """Nulls, NaN, zeros of both signs and, of `fine`, nanoseconds that Spark cannot see."""
     epoch = datetime.datetime(2024, 2, 29, tzinfo=datetime.UTC)
     made = []
     for i in range(start, stop):
@@ -51,7 +54,7 @@ def rows(start: int, stop: int) -> pa.Table:
             {
                 "id": i,
                 "name": None if i % 7 == 3 else f"n{i % 10}",
-                "x": math.nan if i % 5 == 0 else None if i % 5 == 1 else i / 4,
+                "x": math.nan if i % 5 == 0 else None if i % 5 == 1 else ZEROS.get(i, i / 4),
                 "day": moment.date(),
                 "at": moment,
                 "wall": moment.replace(tzinfo=None),
@@ -121,6 +124,12 @@ CONDITIONS = [
     "x = 'NaN'",
     "x > 'NaN' OR x <= 'NaN'",
     "x <> 12.5",
+    "x IN (double('NaN'), 12.5)",
+    "x NOT IN (double('NaN'), 12.5)",
+    "x IN (0D, 2D, 12.5D)",
+    "x NOT IN (-0D, 2D, 12.5D)",
+    "x IN (-0D, 1D, 2D, 3D, 4D, 5D, 6D, 7D, 8D, 9D, 10D, 11D, 12D, 13D)",
+    "x NOT IN (0D, 1D, 2D, 3D, 4D, 5D, 6D, 7D, 8D, 9D, 10D, 11D, 12D, 13D)",
     "day = DATE'2024-03-01'",
     "day >= DATE'2024-03-02' AND at < TIMESTAMP'2024-03-02 03:00:00Z'",
     "wall > TIMESTAMP_NTZ'2024-03-02 06:00:00'",
