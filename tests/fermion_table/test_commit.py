@@ -442,7 +442,7 @@ def test_requests_that_make_no_sense_are_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="groups"):
         CommitRequest(kind="append", groups=[group])
     with pytest.raises(InvalidArgumentError, match="groups"):
-        CommitRequest(kind="compact", groups=[group], added=[entry])
+        CommitRequest(kind="compact", groups=[group], added=[made_up_entry("c")])
     with pytest.raises(InvalidArgumentError, match="append removes no files"):
         CommitRequest(kind="append", removed=["data/b.fermion"])
     with pytest.raises(InvalidArgumentError, match="come together"):
