@@ -24,7 +24,7 @@ from fermion_table.errors import (
 )
 from fermion_table.history_log import HistoryLog
 from fermion_table.maintenance import MaintenanceResult
-from fermion_table.publishing import SchemaMerge
+from fermion_table.publishing import CommitWords, SchemaMerge
 from fermion_table.references import Tag
 from fermion_table.removal import DroppedTable, drop_table
 from fermion_table.scan import Scan
@@ -49,6 +49,7 @@ __all__ = [
     "ChangeScan",
     "CommitConflict",
     "CommitStateUnknown",
+    "CommitWords",
     "CompactionGroup",
     "CompactionMessage",
     "CompactionResult",

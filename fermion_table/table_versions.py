@@ -12,12 +12,14 @@ from fermion.arguments import integer
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_optional_text
 from fermion_table.change_scan import ChangeScan, commits_between
+from fermion_table.commit_index import committed_before
 from fermion_table.filters import table_filter
 from fermion_table.history import Version
 from fermion_table.location import open_store
 from fermion_table.maintenance import MaintenanceResult, expire_snapshots, remove_orphan_files
 from fermion_table.moments import limit_ms
 from fermion_table.next_snapshot import now_ms
+from fermion_table.publishing import CommitWords
 from fermion_table.restore import restore
 from fermion_table.schema import PathLike
 from fermion_table.schema_store import SchemaVersions, schema_paths
@@ -64,6 +66,33 @@ class TableVersions(TableView):
         if version is None:
             return self._snapshot, self._branch
         return find_version(self._store, version, branch=self._branch)
+
+    def find_commit(self, commit_user: str, commit_identifier: int | str) -> Snapshot | None:
+        """The snapshot that a commit of this identity published, None if there is none.
+
+        It looks in the history of the snapshot that this object sees, as far as that has not
+        expired, with at most one request for each snapshot, 32 at once. A process remembers what
+        it has read.
+
+        Parameters
+        ----------
+        commit_user, commit_identifier
+            As they were, or will be, given to a commit.
+
+        Raises
+        ------
+        TypeError, InvalidArgumentError
+            Not a user and an identifier.
+        CommitConflict
+            There was such a commit, whose snapshot has expired since.
+        CorruptMetadata
+            A snapshot of the history can't be read.
+        """
+        words = CommitWords(commit_user=commit_user, commit_identifier=commit_identifier)
+        user, identifier = words.commit_user, words.commit_identifier
+        if user is None or identifier is None:
+            raise InvalidArgumentError("commit_user and commit_identifier: expected both, not None")
+        return committed_before(self._store, self._snapshot, user, identifier, branch=self._branch)
 
     def restore(self, version: Version, *, message: str | None = None) -> Snapshot:
         """Make an earlier state the latest one: its rows, schema and settings, as a new snapshot.

@@ -74,15 +74,21 @@ def compact(
     Raises
     ------
     TableNotFound
+    InvalidArgumentError
+        An argument is none of these; raised before any task runs.
     pyspark.errors.PySparkException
         A task failed; what was published before stays.
     CommitStateUnknown
     """
     classic(spark, "compact")
-    if max_groups_per_commit is not None and max_groups_per_commit < 1:
+    if max_groups_per_commit is not None and (
+        type(max_groups_per_commit) is not int or max_groups_per_commit < 1
+    ):
         raise InvalidArgumentError(
-            f"max_groups_per_commit={max_groups_per_commit}: expected at least 1"
+            f"max_groups_per_commit={max_groups_per_commit!r}: expected an integer of at least 1"
         )
+    if progress is not None and not callable(progress):
+        raise InvalidArgumentError(f"progress={progress!r}: expected a function")
     started = time.monotonic()
     table = Table.open(path, storage_options=storage_options)
     chosen = {

@@ -23,7 +23,15 @@ from pyspark.sql import SparkSession
 import fermion
 from fermion.errors import InvalidArgumentError
 from fermion.parquet_source import ParquetSource
-from fermion_table import DataWriter, Snapshot, Split, SplitReader, Table, WriterMessage
+from fermion_table import (
+    CommitWords,
+    DataWriter,
+    Snapshot,
+    Split,
+    SplitReader,
+    Table,
+    WriterMessage,
+)
 from spark_ext.finished_tasks import finished_messages
 from spark_ext.reading import bins, scan_of
 from spark_ext.session import classic
@@ -89,15 +97,20 @@ def from_parquet(
     ------
     InvalidArgumentError
         There are no Parquet files, or a table exists that is partitioned otherwise.
+    TypeError
+        `message`, `commit_user` or `commit_identifier` is of another type; raised first.
     SchemaMismatch
         Files that do not fit an existing table.
     pyspark.errors.PySparkException
         A task failed; nothing was published.
     """
     classic(spark, "from_parquet")
+    words = CommitWords(
+        message=message, commit_user=commit_user, commit_identifier=commit_identifier
+    )
     files, schema = parquet_files(source, storage_options=storage_options)
     table = _target(path, schema, partition_by, storage_options)
-    earlier = committed_before(table, commit_user, commit_identifier)
+    earlier = committed_before(table, words)
     if earlier is not None:
         return earlier
     with table.writer() as writer:  # the check of the columns, before any task
@@ -111,9 +124,9 @@ def from_parquet(
         results = context.parallelize(parts, len(parts)).map(task).collect()
     return table.commit(
         [each for messages in results for each in messages],
-        message=message or f"from Parquet: {len(files)} files",
-        commit_user=commit_user,
-        commit_identifier=commit_identifier,
+        message=words.message or f"from Parquet: {len(files)} files",
+        commit_user=words.commit_user,
+        commit_identifier=words.commit_identifier,
     )
 
 

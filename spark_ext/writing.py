@@ -18,6 +18,7 @@ from pyspark.sql import types as st
 import fermion
 from fermion.errors import InvalidArgumentError
 from fermion_table import (
+    CommitWords,
     DataWriter,
     SchemaMerge,
     Snapshot,
@@ -36,6 +37,7 @@ from spark_ext.write_task import MESSAGE_SCHEMA, WriteTask
 
 PROFILE_PROPERTY = "file.profile"
 _ROW = "row"
+_WORDS = ("message", "properties", "commit_user", "commit_identifier")
 
 SaveMode = Literal["error", "errorifexists", "ignore", "append", "overwrite"]
 
@@ -92,6 +94,9 @@ def append(
 
     Raises
     ------
+    TypeError, InvalidArgumentError
+        `message`, `properties`, `commit_user` or `commit_identifier` is nothing that metadata can
+        hold, or half of an identity; raised before any task runs.
     TableNotFound
         There is no table.
     SchemaMismatch
@@ -105,8 +110,14 @@ def append(
     """
     classic_frame(df, "append")
     _check_mode(schema_mode)
+    words = CommitWords(
+        message=message,
+        properties=properties,
+        commit_user=commit_user,
+        commit_identifier=commit_identifier,
+    )
     table = Table.open(path, storage_options=storage_options)
-    earlier = committed_before(table, commit_user, commit_identifier)
+    earlier = committed_before(table, words)
     if earlier is not None:
         return earlier
     merge = None
@@ -114,14 +125,7 @@ def append(
         sensitive = is_case_sensitive(df.sparkSession)
         merge = planned_merge(table, df.schema, batch_id_column, case_sensitive=sensitive)
     messages = _write_files(df, table, merge, batch_id_column, cluster)
-    return table.commit(
-        messages,
-        message=message,
-        properties=properties,
-        commit_user=commit_user,
-        commit_identifier=commit_identifier,
-        merge=merge,
-    )
+    return table.commit(messages, **words_of(words), merge=merge)
 
 
 def overwrite(
@@ -163,14 +167,20 @@ def overwrite(
         Both a filter and dynamic, or dynamic on a table without partitions.
     ColumnNotFoundError
         The filter names a column that the table lacks.
-    TableNotFound, SchemaMismatch, UnsupportedBySpark, pyspark.errors.PySparkException
+    TypeError, TableNotFound, SchemaMismatch, UnsupportedBySpark, pyspark.errors.PySparkException
     CommitConflict, CommitStateUnknown
         As for `append`.
     """
     classic_frame(df, "overwrite")
     _check_mode(schema_mode)
+    words = CommitWords(
+        message=message,
+        properties=properties,
+        commit_user=commit_user,
+        commit_identifier=commit_identifier,
+    )
     table = Table.open(path, storage_options=storage_options)
-    earlier = committed_before(table, commit_user, commit_identifier)
+    earlier = committed_before(table, words)
     if earlier is not None:
         return earlier
     check_overwrite(table, filter, dynamic)
@@ -179,17 +189,7 @@ def overwrite(
         sensitive = is_case_sensitive(df.sparkSession)
         merge = planned_merge(table, df.schema, batch_id_column, case_sensitive=sensitive)
     messages = _write_files(df, table, merge, batch_id_column, cluster)
-    return commit_overwrite(
-        table,
-        messages,
-        filter,
-        dynamic,
-        merge,
-        message=message,
-        properties=properties,
-        commit_user=commit_user,
-        commit_identifier=commit_identifier,
-    )
+    return commit_overwrite(table, messages, filter, dynamic, merge, **words_of(words))
 
 
 def write(
@@ -228,8 +228,8 @@ def write(
     ------
     TableExists
         There is a table, and the mode is ``error``.
-    InvalidArgumentError, SchemaMismatch, UnsupportedBySpark, pyspark.errors.PySparkException
-    CommitConflict, CommitStateUnknown
+    TypeError, InvalidArgumentError, SchemaMismatch, UnsupportedBySpark
+    pyspark.errors.PySparkException, CommitConflict, CommitStateUnknown
         As for `append`; a new table stays, without rows.
     """
     classic_frame(df, "write")
@@ -237,6 +237,7 @@ def write(
         raise InvalidArgumentError(
             f"mode={mode!r}: expected 'error', 'ignore', 'append' or 'overwrite'"
         )
+    CommitWords(**{name: options[name] for name in _WORDS if name in options})
     frame = df.schema
     spelled(frame, pa.schema([]), case_sensitive=is_case_sensitive(df.sparkSession))
     try:
@@ -257,24 +258,22 @@ def write(
     return function(df, path, storage_options=storage_options, **options)
 
 
-def committed_before(
-    table: Table, user: str | None, identifier: int | str | None
-) -> Snapshot | None:
-    """The snapshot that a commit of this name made earlier, None if there is none.
+def committed_before(table: Table, words: CommitWords) -> Snapshot | None:
+    """The snapshot that a commit of this identity made earlier, None if there is none.
 
     Raises
     ------
-    InvalidArgumentError
-        Half a name.
+    CommitConflict
+        There was one, whose snapshot has expired since.
     """
-    if (user is None) != (identifier is None):
-        raise InvalidArgumentError("commit_user and commit_identifier come together")
-    if user is None or identifier is None:
+    if words.commit_user is None or words.commit_identifier is None:
         return None
-    for snapshot in reversed(table.snapshots()):
-        if snapshot.is_commit_of(user, identifier):
-            return snapshot
-    return None
+    return table.find_commit(words.commit_user, words.commit_identifier)
+
+
+def words_of(words: CommitWords) -> dict[str, Any]:
+    """What `fermion_table.Table.commit` and `transaction` take of a commit's words."""
+    return {name: getattr(words, name) for name in _WORDS}
 
 
 def check_overwrite(table: Table, filter: Any, dynamic: bool) -> None:
