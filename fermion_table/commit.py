@@ -17,17 +17,17 @@ import msgspec
 
 from fermion_table import hints
 from fermion_table.commit_index import committed_before
-from fermion_table.commit_request import CommitRequest, NewSchema, WrittenFiles
+from fermion_table.commit_request import CommitOutcome, CommitRequest, NewSchema, WrittenFiles
 from fermion_table.committed_files import refuse_committed
 from fermion_table.conflict import Fail, Ok, Redo, Verdict, conflict
-from fermion_table.errors import CommitConflict, CommitStateUnknown, TableExists, UnreadableMetadata
+from fermion_table.errors import CommitConflict, CommitStateUnknown, TableExists
 from fermion_table.history import latest, table_exists
 from fermion_table.manifest import Entry
 from fermion_table.manifest_store import Located, MetadataWriter, locate
 from fermion_table.next_snapshot import Changes, author_of, next_snapshot, now_ms, number_rows
 from fermion_table.options import CommitOptions
 from fermion_table.paths import MAIN, snapshot_path, unique_name
-from fermion_table.slot import create_slot, is_in_history
+from fermion_table.slot import create_slot, is_in_history, proves_absence
 from fermion_table.snapshot import (
     SNAPSHOT_FORMAT,
     SNAPSHOT_FORMAT_VERSION,
@@ -86,8 +86,9 @@ def create_table(
     )
     try:
         stored = create_slot(store, snapshot, MAIN, options).stored
-    except (OSError, UnreadableMetadata):  # raised only if nothing was created
-        writer.discard()
+    except BaseException as error:
+        if proves_absence(store, snapshot, MAIN, error):
+            writer.discard()
         raise
     if stored is None:
         writer.discard()
@@ -104,6 +105,7 @@ def commit(
     branch: str = MAIN,
     redo: RedoFunction | None = None,
     options: CommitOptions = CommitOptions(),  # noqa: B008 - immutable
+    outcome: CommitOutcome | None = None,
 ) -> Snapshot:
     """Publish a commit and return its snapshot.
 
@@ -120,6 +122,8 @@ def commit(
         the snapshot given; without it that is a conflict.
     options
         How hard to try.
+    outcome
+        Told whether anything may be published, for whoever owns the data files.
 
     Raises
     ------
@@ -136,7 +140,7 @@ def commit(
     UnsupportedFeature
         The table needs a newer writer.
     """
-    return _Commit(store, request, branch, redo, options).run()
+    return _Commit(store, request, branch, redo, options, outcome or CommitOutcome()).run()
 
 
 class _Commit:
@@ -149,6 +153,7 @@ class _Commit:
         branch: str,
         redo: RedoFunction | None,
         options: CommitOptions,
+        outcome: CommitOutcome,
     ) -> None:
         self.store = store
         self.request = request
@@ -160,7 +165,7 @@ class _Commit:
         self.seen = request.base
         self.dropped: frozenset[int] = frozenset()
         self.synchronised: set[str] = set()
-        self.may_be_published = False
+        self.outcome = outcome
         self.losses = 0
         self.began = request.began
         self.written: WrittenFiles | None = None
@@ -174,8 +179,8 @@ class _Commit:
             seconds = time.monotonic() - self.began
             effort = Effort(retries=self.losses, seconds=seconds)
             return msgspec.structs.replace(snapshot, effort=effort)
-        except Exception:
-            if not self.may_be_published:
+        except BaseException:
+            if not self.outcome.may_be_published:
                 self.writer.discard()
             raise
 
@@ -261,9 +266,9 @@ class _Commit:
             writer=self.writer,
         )
         self._synchronise(entry.path for entry in changes.added if entry.path)
-        self.may_be_published = True
+        self.outcome.may_be_published = True
         stored = self._publish(snapshot, began)
-        self.may_be_published = False
+        self.outcome.may_be_published = stored is not None
         return stored
 
     def _refuse_committed(self, base: Snapshot) -> None:
@@ -275,8 +280,9 @@ class _Commit:
     def _publish(self, snapshot: Snapshot, began: float) -> Snapshot | None:
         try:
             creation = create_slot(self.store, snapshot, self.branch, self.options)
-        except (OSError, UnreadableMetadata):  # raised only if nothing was created
-            self.may_be_published = False
+        except BaseException as error:
+            absent = proves_absence(self.store, snapshot, self.branch, error)
+            self.outcome.may_be_published = not absent
             raise
         slow = time.monotonic() - began > self.options.fence_s
         stored = creation.stored

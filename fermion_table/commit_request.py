@@ -171,6 +171,20 @@ class CommitRequest:
         )
 
 
+@dataclass(slots=True)
+class CommitOutcome:
+    """What `commit` has come to, for a caller whom an error or an interrupt reaches.
+
+    Attributes
+    ----------
+    may_be_published
+        Whether a snapshot may name the commit's files. As long as none may, nothing was published,
+        and the files can be deleted.
+    """
+
+    may_be_published: bool = False
+
+
 def file_name(item: RemovedFile) -> str:
     """The data file that an item of `CommitRequest.removed` names."""
     return item if isinstance(item, str) else item.file

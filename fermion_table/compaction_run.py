@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from fermion_table.commit import commit
-from fermion_table.commit_request import CommitRequest, WrittenFiles
+from fermion_table.commit_request import CommitOutcome, CommitRequest, WrittenFiles
 from fermion_table.committed_files import delete_unpublished
 from fermion_table.compaction import (
     CompactionMessage,
@@ -51,32 +52,62 @@ def run_compaction(
     started = time.monotonic()
     result = CompactionResult(groups=len(tasks))
     waiting: list[CompactionMessage] = []
-    rewritten = _rewritten(tasks, threads or os.cpu_count() or 1)
-    for done, message in enumerate(rewritten, start=1):
-        waiting.append(message)
-        if max_groups_per_commit is not None and len(waiting) >= max_groups_per_commit:
-            commit_groups(waiting, base, store=store, branch=branch, result=result)
-            waiting = []
-        if progress is not None:
-            progress(done, len(tasks))
-    if waiting:
-        commit_groups(waiting, base, store=store, branch=branch, result=result)
+    outcome = CommitOutcome()
+
+    def publish() -> None:
+        commit_groups(waiting, base, store=store, branch=branch, result=result, outcome=outcome)
+        waiting.clear()
+        outcome.may_be_published = False
+
+    with _rewriting(tasks, threads or os.cpu_count() or 1) as rewritten:
+        try:
+            for done, message in enumerate(rewritten, start=1):
+                waiting.append(message)
+                if max_groups_per_commit is not None and len(waiting) >= max_groups_per_commit:
+                    publish()
+                if progress is not None:
+                    progress(done, len(tasks))
+            if waiting:
+                publish()
+        except BaseException:
+            if not outcome.may_be_published:
+                _delete_added(store, waiting)
+            raise
     result.seconds = time.monotonic() - started
     return result
 
 
-def _rewritten(tasks: Sequence[CompactionTask], threads: int) -> Iterator[CompactionMessage]:
+@contextlib.contextmanager
+def _rewriting(
+    tasks: Sequence[CompactionTask], threads: int
+) -> Iterator[Iterator[CompactionMessage]]:
+    """The groups rewritten, as they come; after an error, the files of those never asked for go."""
     if threads == 1 or len(tasks) < 2:
-        yield from map(compact_group, tasks)
+        yield map(compact_group, tasks)
         return
     with ThreadPoolExecutor(threads) as executor:
-        futures = [executor.submit(compact_group, task) for task in tasks]
-        try:
+        futures = {executor.submit(compact_group, task): task for task in tasks}
+        left = set(futures)
+
+        def rewritten() -> Iterator[CompactionMessage]:
             for future in as_completed(futures):
-                yield future.result()
-        finally:
-            for future in futures:
-                future.cancel()
+                message = future.result()
+                left.discard(future)
+                yield message
+
+        try:
+            yield rewritten()
+        except BaseException:
+            running = [future for future in left if not future.cancel()]
+            for future in running:
+                if future.exception() is None:
+                    _delete_added(futures[future].store, [future.result()])
+            raise
+
+
+def _delete_added(store: AtomicStore, messages: Iterable[CompactionMessage]) -> None:
+    for message in messages:
+        delete_files(store, message.added)
 
 
 def commit_groups(
@@ -86,6 +117,7 @@ def commit_groups(
     store: AtomicStore,
     result: CompactionResult,
     branch: str = MAIN,
+    outcome: CommitOutcome | None = None,
 ) -> Snapshot | None:
     """Publish rewritten groups as one snapshot; add to `result` what became of them.
 
@@ -95,6 +127,8 @@ def commit_groups(
     ----------
     base
         The snapshot that the groups were planned on.
+    outcome
+        See `commit`.
 
     Returns
     -------
@@ -121,7 +155,7 @@ def commit_groups(
         message=f"compact {sum(len(message.removed) for message in listed)} files",
     )
     try:
-        snapshot = commit(store, request, branch=branch)
+        snapshot = commit(store, request, branch=branch, outcome=outcome)
     except CommitConflict:
         new = [entry for message in listed for entry in message.added]
         delete_unpublished(store, new, written, branch)

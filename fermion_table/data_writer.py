@@ -28,6 +28,7 @@ from fermion_table.errors import SchemaMismatch
 from fermion_table.manifest import Entry, Source
 from fermion_table.partition import UNPARTITIONED, Partition, partition_columns, split_batch
 from fermion_table.paths import MAIN, data_path, unique_name
+from fermion_table.pending_files import PendingFiles
 from fermion_table.properties import parse_properties
 from fermion_table.schema import TableSchema
 from fermion_table.sorting import RowOrder
@@ -118,7 +119,8 @@ class _Progress:
 class DataWriter:
     """Writes Arrow data to a table's files.
 
-    As a context manager it deletes what it wrote unless the block reaches `prepare_commit`.
+    As a context manager it deletes what it wrote unless the block reaches `prepare_commit`. So it
+    does when it is forgotten before.
 
     Parameters
     ----------
@@ -132,6 +134,9 @@ class DataWriter:
         Goes into the message.
     base_id, branch
         The snapshot that the files are written for; None: the latest one is looked up.
+    begun
+        Where the paths of its files are noted, each before the file is made, for a caller that
+        deletes them if it gives up.
     """
 
     def __init__(
@@ -143,11 +148,14 @@ class DataWriter:
         table_uuid: str = "",
         base_id: int | None = None,
         branch: str = MAIN,
+        begun: set[str] | None = None,
     ) -> None:
         self.schema = schema
         self._base_id = hints.read_latest(store, branch) if base_id is None else base_id
         self._branch = branch
         self._store = store
+        self._begun = begun if begun is not None else set()
+        self._written = PendingFiles(store, self)
         self._settings = settings or WriteSettings()
         self._table_uuid = table_uuid
         properties = parse_properties(schema.properties)
@@ -197,7 +205,7 @@ class DataWriter:
             After `append_batch`: a file holds batches or plain rows.
         """
         self._enter_mode(batches=False)
-        for batch in record_batch_reader(data, schema=self._schema_for(data)):
+        for batch in self._reader(data):
             for partition, rows in split_batch(self._converted(batch), self._partitions):
                 if self._buffer is None:
                     self._write_rows(partition, rows)
@@ -213,7 +221,7 @@ class DataWriter:
         """
         number = integer(batch_id, "batch_id", minimum=INT64_MIN, maximum=INT64_MAX)
         self._enter_mode(batches=True)
-        reader = record_batch_reader(data, schema=self._schema_for(data))
+        reader = self._reader(data)
         table = pa.Table.from_batches(map(self._converted, reader), schema=self._arrow)
         parts: dict[Partition, list[pa.RecordBatch]] = {}
         for batch in table.to_batches():
@@ -232,6 +240,7 @@ class DataWriter:
             for key in list(self._open):
                 self._close(key)
             self._finished = True
+            self._written.release()
         return [
             WriterMessage(
                 entries=tuple(self._progress.entries),
@@ -249,7 +258,8 @@ class DataWriter:
         for file in self._open.values():
             file.writer.abort()
         self._open.clear()
-        delete_files(self._store, self._progress.entries)
+        self._begun -= self._written.paths
+        self._written.delete()
         self._progress.entries.clear()
 
     def _schema_for(self, data: Any) -> pa.Schema | None:
@@ -261,6 +271,18 @@ class DataWriter:
             return pa.schema(fields) if len(fields) == len(data) else None  # refused by name later
         return self._arrow if untyped and not known else None
 
+    def _reader(self, data: Any) -> pa.RecordBatchReader:
+        """The data as record batches, of which there may be none; their schema is checked first."""
+        reader = record_batch_reader(data, schema=self._schema_for(data))
+        self._take_schema(reader.schema)
+        return reader
+
+    def _take_schema(self, data: pa.Schema) -> Sequence[Conversion]:
+        """How data of a schema is converted; refuse what does not fit the table's."""
+        if self._plan is None or not self._plan[0].equals(data):
+            self._plan = data, plan_writing(self.schema, data)
+        return self._plan[1]
+
     def _enter_mode(self, *, batches: bool) -> None:
         if self._finished:
             raise InvalidArgumentError("the writer has finished: make another one")
@@ -269,9 +291,7 @@ class DataWriter:
         self._batch_mode = batches
 
     def _converted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if self._plan is None or not self._plan[0].equals(batch.schema):
-            self._plan = batch.schema, plan_writing(self.schema, batch.schema)
-        converted = convert_batch(self._plan[1], batch, self._arrow)
+        converted = convert_batch(self._take_schema(batch.schema), batch, self._arrow)
         for item, column in zip(self._arrow, converted.columns, strict=True):
             found = find_null(item, column)
             if found is not None:
@@ -336,6 +356,8 @@ class DataWriter:
             if len(self._open) >= OPEN_FILES_MAX:
                 self._close(next(iter(self._open)))
             path = data_path(unique_name(), partition.segments)
+            self._written.paths.add(path)  # before: an interrupt must not lose it
+            self._begun.add(path)
             writer = fermion.Writer(
                 self._store.locate(path, for_writing=True),
                 self._arrow,
@@ -347,7 +369,7 @@ class DataWriter:
         return file
 
     def _close(self, key: tuple[Any, ...]) -> None:
-        file = self._open.pop(key)
+        file = self._open[key]
         info = file.writer.close()
         self._progress.raw_bytes += file.raw_bytes
         self._progress.file_bytes += info.size
@@ -360,6 +382,7 @@ class DataWriter:
                 created_ms=time.time_ns() // 1_000_000,
             )
         )
+        del self._open[key]
 
 
 def delete_files(store: AtomicStore, entries: Iterable[Entry]) -> None:

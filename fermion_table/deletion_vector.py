@@ -90,7 +90,10 @@ def unpack(data: bytes, vector: DeletionVector, num_rows: int) -> BitMap64:
 
 
 def write_vectors(
-    store: AtomicStore, bitmaps: Mapping[str, BitMap64], num_rows: Mapping[str, int]
+    store: AtomicStore,
+    bitmaps: Mapping[str, BitMap64],
+    num_rows: Mapping[str, int],
+    begun: set[str] | None = None,
 ) -> dict[str, DeletionVector]:
     """Store bitmaps, by data file, as one new file; durable on return.
 
@@ -98,6 +101,8 @@ def write_vectors(
     ----------
     num_rows
         Of each data file.
+    begun
+        Where the file's path is noted before it is made.
 
     Raises
     ------
@@ -107,6 +112,8 @@ def write_vectors(
     if not bitmaps:
         return {}
     path = deletion_path(unique_name())
+    if begun is not None:
+        begun.add(path)
     data, places = pack(list(bitmaps.values()))
     vectors = {
         file: DeletionVector(

@@ -94,7 +94,7 @@ class Draft:
     base
         The snapshot.
     cache, written
-        What the drafts of one transaction share: rows found, and paths of files written.
+        What the drafts of one transaction share: rows found, and paths of files begun.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Draft:
     @property
     def is_empty(self) -> bool:
         """Whether nothing changes."""
-        return not (self.added or self.removed or self.deleted)
+        return not (self.added or self.removed or self.deleted or self.new_schema)
 
     def take_schema(self, schema: TableSchema) -> None:
         """What the schema is from here on; files removed or rewritten before keep theirs."""
@@ -197,9 +197,7 @@ class Draft:
 
     def add_written(self, entries: Iterable[Entry]) -> None:
         """New files that this draft has written."""
-        listed = list(entries)
-        self.written.update(entry.path for entry in listed)
-        self.add(listed)
+        self.add(entries)
 
     def live_rows(self, entry: Entry) -> RowRanges:
         """The rows of a file that are not deleted."""
@@ -215,6 +213,7 @@ class Draft:
             settings=settings,
             table_uuid=self.base.table_uuid,
             base_id=self.base.id,
+            begun=self.written,
         )
 
     def reader(self, entries: Sequence[Entry]) -> SplitReader:
@@ -254,8 +253,7 @@ class Draft:
     def changes(self) -> tuple[list[Entry], list[Entry]]:
         """The entries added and removed, as a commit takes them; stores deletion vectors."""
         num_rows = {file: self._marked[file].rows for file in self.deleted}
-        vectors = write_vectors(self.store, self.deleted, num_rows)
-        self.written.update(vector.path for vector in vectors.values())
+        vectors = write_vectors(self.store, self.deleted, num_rows, self.written)
         added, removed = dict(self.added), dict(self.removed)
         for file, vector in vectors.items():
             entry = self._marked[file]

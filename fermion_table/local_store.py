@@ -43,6 +43,7 @@ class LocalStore:
     """
 
     storage_options: dict[str, Any] | None = None
+    done_when_interrupted = True
 
     def __init__(
         self,
@@ -208,11 +209,16 @@ class LocalStore:
 
     def _write_file(self, target: str, data: bytes) -> None:
         with open(target, "xb", buffering=0) as file:
-            view = memoryview(data)
-            while len(view):
-                view = view[file.write(view) :]
-            if self.durability == "full":
-                os.fsync(file.fileno())
+            try:
+                view = memoryview(data)
+                while len(view):
+                    view = view[file.write(view) :]
+                if self.durability == "full":
+                    os.fsync(file.fileno())
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(target)
+                raise
 
     def _link(self, temporary: str, target: str) -> CreateResult:
         try:

@@ -15,7 +15,7 @@ from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_identifier, check_optional_text, check_text_map
 from fermion_table.commit import commit
 from fermion_table.commit_index import committed_before
-from fermion_table.commit_request import CommitRequest, NewSchema, WrittenFiles
+from fermion_table.commit_request import CommitOutcome, CommitRequest, NewSchema, WrittenFiles
 from fermion_table.committed_files import delete_unpublished
 from fermion_table.conflict import Redo
 from fermion_table.errors import CommitConflict, UnreadableMetadata
@@ -63,6 +63,11 @@ class CommitWords:
             raise InvalidArgumentError("commit_user and commit_identifier come together")
         for name, value in checked.items():
             object.__setattr__(self, name, value)
+
+    @property
+    def ask_for_snapshot(self) -> bool:
+        """Whether they are to be in the history even where nothing changes."""
+        return bool(self.properties) or self.message is not None or self.commit_user is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +131,9 @@ class Publisher:
         *,
         seen_at: float | None = None,
         handed_over: WrittenFiles | None = None,
+        outcome: CommitOutcome | None = None,
     ) -> Snapshot:
-        """Publish new files.
+        """Publish new files; without any, and without words, the latest snapshot comes back.
 
         Parameters
         ----------
@@ -141,6 +147,8 @@ class Publisher:
             When, by ``time.monotonic``, `known` was the newest, if that is known.
         handed_over
             Those of the files that came in messages.
+        outcome
+            See `commit`.
 
         Raises
         ------
@@ -156,6 +164,8 @@ class Publisher:
         if not is_fresh(seen_at):
             known, seen_at = self.latest(known), time.monotonic()
         base = known
+        if not entries and not words.ask_for_snapshot:
+            return base
         why = reason(base.schema) if base.schema.id != written.id else None
         if why is not None:
             request = replace(_request("append", words), written=handed_over)
@@ -178,6 +188,7 @@ class Publisher:
                 written=handed_over,
             ),
             entries,
+            outcome=outcome,
         )
 
     def plan_merge(self, base: Snapshot, data: pa.Schema) -> SchemaMerge:
@@ -192,12 +203,16 @@ class Publisher:
         entries: Sequence[Entry],
         words: CommitWords,
         handed_over: WrittenFiles | None = None,
+        *,
+        outcome: CommitOutcome | None = None,
     ) -> Snapshot:
         """Publish new files together with the columns that they add to the schema."""
         base, written = merge.base, merge.schema
         known = load_table_schema(self.store, base.schema)
         if written.id == known.id:
-            return self.append(base, written, entries, words, handed_over=handed_over)
+            return self.append(
+                base, written, entries, words, handed_over=handed_over, outcome=outcome
+            )
         changes = merge_columns(known, merge.data)
 
         def redo(newer: Snapshot, verdict: Redo) -> CommitRequest:
@@ -215,7 +230,7 @@ class Publisher:
                 written=handed_over,
             )
 
-        return self.publish(made(base, written, entries), entries, redo)
+        return self.publish(made(base, written, entries), entries, redo, outcome)
 
     def change_schema(
         self, known: Snapshot, changes_for: ChangesFor, words: CommitWords
@@ -263,6 +278,7 @@ class Publisher:
         request: CommitRequest,
         entries: Sequence[Entry],
         redo: Callable[[Snapshot, Redo], CommitRequest] | None = None,
+        outcome: CommitOutcome | None = None,
     ) -> Snapshot:
         """Commit a request with new files, and delete these if they are proven not to be published.
 
@@ -271,7 +287,7 @@ class Publisher:
         CommitConflict, CommitStateUnknown
         """
         try:
-            snapshot = commit(self.store, request, branch=self.branch, redo=redo)
+            snapshot = commit(self.store, request, branch=self.branch, redo=redo, outcome=outcome)
         except (CommitConflict, UnreadableMetadata):  # proven: nothing was published
             self._delete(request, entries)
             raise

@@ -10,14 +10,14 @@ from functools import partial
 import msgspec
 
 from fermion_table import hints
-from fermion_table.errors import CommitStateUnknown
+from fermion_table.errors import CommitStateUnknown, TableError, UnreadableMetadata
 from fermion_table.history import list_ids, try_load
 from fermion_table.json_codec import content_hash
 from fermion_table.metadata_check import encode_checked
 from fermion_table.options import CommitOptions
 from fermion_table.paths import snapshot_path
 from fermion_table.snapshot import Snapshot, decode_snapshot, encode_snapshot
-from fermion_table.storage import AtomicStore, CreateResult
+from fermion_table.storage import AtomicStore, CreateResult, is_done_when_interrupted
 
 _log = logging.getLogger(__name__)
 
@@ -77,6 +77,26 @@ def create_slot(
         f"with the same commit_user and commit_identifier, or look for uuid {snapshot.uuid} in "
         f"the history"
     )
+
+
+def proves_absence(
+    store: AtomicStore, snapshot: Snapshot, branch: str, error: BaseException
+) -> bool:
+    """Whether nothing was created where `create_slot` raised an error.
+
+    A store that raises an OSError says so, and bytes that a reader would refuse are not stored.
+    An interrupt (KeyboardInterrupt) says nothing; where nothing goes on after it, the slot shows
+    what was done.
+    """
+    if isinstance(error, (OSError, UnreadableMetadata)):
+        return True
+    if isinstance(error, Exception) or not is_done_when_interrupted(store):
+        return False
+    try:
+        holder = try_load(store, snapshot.id, branch=branch)
+    except (OSError, TableError):
+        return False
+    return holder is None or holder.uuid != snapshot.uuid
 
 
 def is_in_history(store: AtomicStore, snapshot: Snapshot, branch: str, *, search: bool) -> bool:

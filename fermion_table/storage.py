@@ -172,3 +172,8 @@ def access_of(store: AtomicStore) -> StorageAccess:
 def can_list(store: AtomicStore) -> bool:
     """Whether a store may be listed: not where a missing object can't be told from a denied one."""
     return not access_of(store).missing_is_forbidden
+
+
+def is_done_when_interrupted(store: AtomicStore) -> bool:
+    """Whether nothing of a call goes on that an interrupt has ended, as it does in a network."""
+    return getattr(store, "done_when_interrupted", False)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from fermion_table import history, schema_update
 from fermion_table.argument_checks import check_optional_text
 from fermion_table.arrow_schema import PartitionBy
 from fermion_table.commit import create_table
-from fermion_table.commit_request import NewSchema, WrittenFiles
+from fermion_table.commit_request import CommitOutcome, NewSchema, WrittenFiles
 from fermion_table.committed_files import written_files
 from fermion_table.data_writer import DataWriter, WriterMessage, WriteSettings
 from fermion_table.errors import CorruptMetadata, TableExists
@@ -177,6 +178,9 @@ class Table(TableCompaction):
     ) -> Snapshot:
         """Append rows from any Arrow producer, as one snapshot.
 
+        No rows make no snapshot, unless a message, properties or an identity ask for one, or the
+        data adds columns: the latest one comes back.
+
         Parameters
         ----------
         data
@@ -215,18 +219,39 @@ class Table(TableCompaction):
         if schema_mode == "merge":
             return self._append_merging(data, words)
         self._refresh_for_append()
-        with self.writer() as writer:
-            writer.write(data)
-            messages = writer.prepare_commit()
-        return self._commit_entries(messages, words)
+        return self._append_written(
+            self.writer(), lambda writer: writer.write(data), partial(self._commit_entries, words)
+        )
 
     def _append_merging(self, data: Any, words: CommitWords) -> Snapshot:
         reader = record_batch_reader(data)
         merge = self.plan_merge(reader.schema)
-        with DataWriter(self._store, merge.schema, base_id=merge.base.id) as writer:
-            writer.write(reader)
-            messages = writer.prepare_commit()
-        return self._move_to(self._publisher.append_merging(merge, _entries_of(messages), words))
+
+        def publish(messages: Sequence[WriterMessage], outcome: CommitOutcome) -> Snapshot:
+            entries = _entries_of(messages)
+            return self._move_to(
+                self._publisher.append_merging(merge, entries, words, outcome=outcome)
+            )
+
+        made = DataWriter(self._store, merge.schema, base_id=merge.base.id)
+        return self._append_written(made, lambda writer: writer.write(reader), publish)
+
+    def _append_written(
+        self,
+        writer: DataWriter,
+        write: Callable[[DataWriter], None],
+        publish: Callable[[Sequence[WriterMessage], CommitOutcome], Snapshot],
+    ) -> Snapshot:
+        """Write files and publish them; none is left where that fails or is interrupted."""
+        outcome = CommitOutcome()
+        with writer:
+            try:
+                write(writer)
+                return publish(writer.prepare_commit(), outcome)
+            except BaseException:
+                if not outcome.may_be_published:
+                    writer.abort()
+                raise
 
     def plan_merge(self, data: pa.Schema) -> SchemaMerge:
         """The schema with the columns that some data adds, for `commit` to publish; for engines."""
@@ -246,7 +271,11 @@ class Table(TableCompaction):
         commit_user: str | None = None,
         commit_identifier: int | str | None = None,
     ) -> Snapshot:
-        """Append batches, pairs of id and data, as one snapshot."""
+        """Append batches, pairs of id and data, as one snapshot.
+
+        A batch without rows is one too, and is found by its id; a partitioned table has no place
+        for it. No batches at all make no snapshot (see `append`).
+        """
         words = CommitWords(
             message=message,
             properties=properties,
@@ -255,11 +284,12 @@ class Table(TableCompaction):
         )
         self._check_writable()
         self._refresh_for_append()
-        with self.writer() as writer:
+
+        def write(writer: DataWriter) -> None:
             for batch_id, data in batches:
                 writer.append_batch(batch_id, data)
-            messages = writer.prepare_commit()
-        return self._commit_entries(messages, words)
+
+        return self._append_written(self.writer(), write, partial(self._commit_entries, words))
 
     def writer(self, *, settings: WriteSettings | None = None) -> DataWriter:
         """A writer of data files, for engines: its messages are given to `commit`."""
@@ -284,7 +314,7 @@ class Table(TableCompaction):
         commit_identifier: int | str | None = None,
         merge: SchemaMerge | None = None,
     ) -> Snapshot:
-        """Append what writers made, as one snapshot.
+        """Append what writers made, as one snapshot; of no files only where words ask for it.
 
         Parameters
         ----------
@@ -307,14 +337,15 @@ class Table(TableCompaction):
         listed = list(messages)
         handed_over = written_files(listed)
         if merge is None:
-            return self._commit_entries(listed, words, handed_over)
+            return self._commit_entries(words, listed, handed_over=handed_over)
         entries = _entries_of(listed)
         return self._move_to(self._publisher.append_merging(merge, entries, words, handed_over))
 
     def _commit_entries(
         self,
-        messages: Sequence[WriterMessage],
         words: CommitWords,
+        messages: Sequence[WriterMessage],
+        outcome: CommitOutcome | None = None,
         handed_over: WrittenFiles | None = None,
     ) -> Snapshot:
         versions = {each.schema_id for each in messages} or {self.schema.id}
@@ -336,6 +367,7 @@ class Table(TableCompaction):
             words,
             seen_at=self._seen_at,
             handed_over=handed_over,
+            outcome=outcome,
         )
         # A commit with an identity may have been published long ago.
         return self._move_to(published, seen_at=began if words.commit_user is None else None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from types import TracebackType
 from typing import Any
 
@@ -12,14 +13,14 @@ import msgspec
 from fermion.errors import InvalidArgumentError
 from fermion_table.assignments import Assignment
 from fermion_table.commit import commit
-from fermion_table.commit_request import CommitRequest, WrittenFiles
+from fermion_table.commit_request import CommitOutcome, CommitRequest, WrittenFiles
 from fermion_table.committed_files import unpublished, written_files
 from fermion_table.conflict import Partitions, Redo
 from fermion_table.data_writer import DataWriter, WriterMessage
 from fermion_table.draft import Draft, FindingCache
-from fermion_table.errors import CommitConflict, UnreadableMetadata
 from fermion_table.manifest import Entry
 from fermion_table.manifest_store import added_entries
+from fermion_table.pending_files import PendingFiles
 from fermion_table.publishing import (
     CommitWords,
     Publisher,
@@ -44,8 +45,9 @@ class Transaction:
 
     Each one is made at once, and sees what those before it made; nothing is visible to others
     before the end of the ``with`` block (or `commit`). When another commit comes first, all are
-    made again on top of it, if what they rest on may have changed. An exception in the block
-    gives up: nothing is published, and no file is left.
+    made again on top of it, if what they rest on may have changed. An exception in the block, an
+    interrupt too, gives up: nothing is published, and no file is left. So does a transaction that
+    is forgotten before its end.
 
     Parameters
     ----------
@@ -72,11 +74,11 @@ class Transaction:
         self._published = published
         self._changes: list[RowChange] = []
         self._cache = FindingCache()
-        self._written: set[str] = set()
+        self._files = PendingFiles(publisher.store, self)
         self._handed_over: WrittenFiles | None = None
+        self._given: set[str] = set()
         self._draft = self._draft_of(base)
         self._is_over = False
-        self._gave_up = False
 
     def __enter__(self) -> Transaction:
         return self
@@ -91,7 +93,7 @@ class Transaction:
             return
         if error is None:
             self.commit()
-        elif isinstance(error, Exception):
+        else:
             self.abort()
 
     def append(self, data: Any) -> None:
@@ -150,7 +152,8 @@ class Transaction:
         Returns
         -------
         Snapshot
-            The new one; the latest one if deletes and updates found no row.
+            The new one; the latest one if deletes and updates found no row, and appends had none
+            (see `Table.append`).
 
         Raises
         ------
@@ -158,10 +161,11 @@ class Transaction:
         """
         self._enter()
         self._is_over = True
+        self._files.release()
         snapshot, has_published = self._commit()
         with contextlib.suppress(OSError):  # published is published; at worst orphans stay
             keep: set[str] = set()
-            if has_published and self._written:
+            if has_published and (self._files.paths or self._given):
                 for entry in added_entries(self._publisher.store, snapshot):
                     keep.update(_paths_of(entry))
             self._clean(keep)
@@ -173,36 +177,32 @@ class Transaction:
         """Give up; files that were written are deleted."""
         self._enter()
         self._is_over = True
-        self._clean(())
+        self._clean(frozenset())
 
     def _commit(self) -> tuple[Snapshot, bool]:
         """The snapshot, and whether it holds the changes (else there were none to make)."""
         if self._changes_nothing(self._draft):
             return self._draft.base, False
-        publisher = self._publisher
+        store, branch, outcome = self._publisher.store, self._publisher.branch, CommitOutcome()
         try:
             request = self._request()
-            return commit(publisher.store, request, branch=publisher.branch, redo=self._redo), True
+            return commit(store, request, branch=branch, redo=self._redo, outcome=outcome), True
         except _NothingToDo as done:
             return done.base, False
-        except Exception as error:  # of others it is not proven that nothing was published
-            proven = CommitConflict | UnreadableMetadata | InvalidArgumentError
-            if isinstance(error, proven) or self._gave_up:
-                self._clean(())
+        except BaseException:
+            if not outcome.may_be_published:
+                self._clean(frozenset())
             raise
 
     def _redo(self, base: Snapshot, verdict: Redo) -> CommitRequest:
-        """All changes again, on a newer snapshot; whatever goes wrong here, none is published."""
-        self._gave_up = True
+        """All changes again, on a newer snapshot."""
         draft = self._draft_of(base)
         for change in self._changes:
             change.apply(draft)
         self._draft = draft
         if self._changes_nothing(draft):
             raise _NothingToDo(base)
-        request = self._request()
-        self._gave_up = False
-        return request
+        return self._request()
 
     def _request(self) -> CommitRequest:
         draft, changes = self._draft, list(self._changes)
@@ -237,7 +237,7 @@ class Transaction:
         return misfit(self._draft.schema, schema, list(self._draft.added.values()))
 
     def _draft_of(self, base: Snapshot) -> Draft:
-        return Draft(self._publisher.store, base, self._cache, self._written)
+        return Draft(self._publisher.store, base, self._cache, self._files.paths)
 
     def _make(self, change: RowChange) -> None:
         self._enter()
@@ -263,16 +263,13 @@ class Transaction:
             self._make(Replacement())
 
     def _add(self, entries: Iterable[Entry]) -> None:
-        listed = tuple(entries)
-        self._written.update(entry.path for entry in listed)
-        self._make(Addition(listed, self._draft.schema))
+        self._make(Addition(tuple(entries), self._draft.schema))
 
     def _add_written(
         self, messages: Sequence[WriterMessage], merge: SchemaMerge | None = None
     ) -> None:
-        handed_over = written_files(messages).and_also(self._handed_over)
-        self._handed_over = handed_over
-        self._written.update(entry.path for each in messages for entry in each.entries)
+        self._handed_over = written_files(messages).and_also(self._handed_over)
+        self._given.update(entry.path for each in messages for entry in each.entries)
         uuid = self._draft.base.table_uuid
         for each in messages:
             if each.table_uuid and each.table_uuid != uuid:
@@ -292,7 +289,6 @@ class Transaction:
         with self._writer() as writer:
             writer.write(data)
             (message,) = writer.prepare_commit()
-        self._written.update(entry.path for entry in message.entries)
         return message.entries
 
     def _enter(self) -> None:
@@ -300,22 +296,24 @@ class Transaction:
             raise InvalidArgumentError("the transaction is over: begin another one")
 
     def _changes_nothing(self, draft: Draft) -> bool:
-        asks = all(change.kind in ("delete", "upsert") for change in self._changes)
-        return asks and draft.is_empty
+        """Whether deletes and updates found no row, and appends had none and no words to say."""
+        silent: set[Kind] = {"delete", "upsert"}
+        if not self._words.ask_for_snapshot:
+            silent.add("append")
+        return draft.is_empty and all(change.kind in silent for change in self._changes)
 
-    def _clean(self, keep: Iterable[str]) -> None:
+    def _clean(self, keep: AbstractSet[str]) -> None:
         """Delete files that were written, but for some, and for those that others committed."""
-        paths = self._written.difference(keep)
-        handed_over = self._handed_over
-        if handed_over is not None and not paths.isdisjoint(handed_over.files):
-            publisher = self._publisher
-            files = paths & handed_over.files
-            given = msgspec.structs.replace(handed_over, files=files)
-            paths -= files.difference(unpublished(publisher.store, given, publisher.branch))
-        for path in paths:
+        self._files.delete(keep)
+        files = self._given - keep
+        self._given.clear()
+        if not files or self._handed_over is None:
+            return
+        store, branch = self._publisher.store, self._publisher.branch
+        given = msgspec.structs.replace(self._handed_over, files=self._handed_over.files & files)
+        for path in unpublished(store, given, branch):
             with contextlib.suppress(OSError):  # an orphan then
-                self._publisher.store.delete(path)
-        self._written.clear()
+                store.delete(path)
 
 
 class _NothingToDo(Exception):

@@ -1,13 +1,16 @@
-"""Operations on a table in processes that are killed, with SIGKILL, right before a file operation.
+"""Operations on a table in processes that get a signal right before a file operation.
 
 Run as a program it forks a process for each line that it reads: name of the operation, number of
-the file operation to die at, table. It answers with how the process ended: 0, or -9.
+the file operation, the signal (SIGKILL, or SIGINT as Ctrl-C sends it), table. It answers with how
+the process ended: 0, -9 when killed, 2 when interrupted.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from datetime import timedelta
@@ -30,6 +33,8 @@ OPERATIONS: dict[str, Callable[[Table], Any]] = {
     "update": lambda t: t.update("v = 4", {"v": 104}),
     "compaction": lambda t: t.compact(threads=1),
     "expiry": lambda t: t.expire_snapshots(older_than=AT_ONCE, retain_last=1),
+    "merging append": lambda t: t.append({"k": ["n"], "v": [99], "w": [1]}, schema_mode="merge"),
+    "transaction": lambda t: transact(t),
     "schema change": lambda t: t.add_columns({"w": pa.int64()}),
     "clone": lambda t: t.clone(f"{t.location}-clone"),
 }
@@ -38,6 +43,15 @@ OPERATIONS: dict[str, Callable[[Table], Any]] = {
 def rows(first: int, end: int) -> pa.Table:
     """Rows of consecutive numbers."""
     return pa.table({"k": ["n"] * (end - first), "v": list(range(first, end))}, schema=SCHEMA)
+
+
+def transact(table: Table) -> None:
+    """Rows added, deleted, changed and replaced, by one commit."""
+    with table.transaction() as transaction:
+        transaction.append({"k": ["n"], "v": [98]})
+        transaction.delete("v = 2")
+        transaction.update("v = 3", {"v": 97})
+        transaction.overwrite({"k": ["n"], "v": [99]}, filter="v = 12")
 
 
 def make_table(path: Path) -> None:
@@ -51,10 +65,11 @@ def make_table(path: Path) -> None:
 
 
 class Deadline:
-    """Kills this process right before its n-th change of a file in a directory; fsync counts."""
+    """Signals this process right before its n-th change of a file in a directory; fsync counts."""
 
-    def __init__(self, number: int, directory: str) -> None:
+    def __init__(self, number: int, directory: str, signal_number: int) -> None:
         self.left = number
+        self.signal_number = signal_number
         self.directory = directory
         self.synchronise = os.fsync
         os.fsync = self.fsync
@@ -76,27 +91,74 @@ class Deadline:
             self.count()
 
     def count(self) -> None:
-        """One more; die if it is the one."""
+        """One more; the signal if it is the one."""
         self.left -= 1
         if self.left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), self.signal_number)
+
+
+class Signaller:
+    """Runs operations in processes that get a signal.
+
+    Parameters
+    ----------
+    environment
+        Of the processes.
+    which
+        ``SIGKILL`` or ``SIGINT``.
+    """
+
+    def __init__(self, environment: dict[str, str], which: str) -> None:
+        self.which = which
+        self.process = subprocess.Popen(
+            [sys.executable, __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+
+    def run(self, name: str, number: int, path: Path) -> bool:
+        """Carry out an operation; whether the signal ended it, at its change of that number."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{name}\t{number}\t{self.which}\t{path}\n")
+        self.process.stdin.flush()
+        status = int(self.process.stdout.readline())
+        assert status in (0, 2 if self.which == "SIGINT" else -signal.SIGKILL), status
+        return status != 0
+
+    def close(self) -> None:
+        """End the program."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        assert self.process.wait(timeout=60) == 0
 
 
 def serve() -> None:
-    """Answer lines of operation, number and table, separated by tabulators."""
+    """Answer lines of operation, number, signal and table, separated by tabulators."""
     for line in sys.stdin:
-        name, number, path = line.rstrip("\n").split("\t")
+        name, number, which, path = line.rstrip("\n").split("\t")
         child = os.fork()
         if child == 0:
-            Deadline(int(number), path)
-            try:
-                OPERATIONS[name](Table.open(path))
-            except BaseException as error:  # noqa: BLE001 - told by the exit code
-                print(repr(error), file=sys.stderr)
-                os._exit(1)
-            os._exit(0)
+            Deadline(int(number), path, signal.Signals[which])
+            status = run(name, path)
+            gc.collect()  # as a program that goes on after an interrupt does sooner or later
+            os._exit(status)
         _, status = os.waitpid(child, 0)
         print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+def run(name: str, path: str) -> int:
+    """Carry out an operation; the exit code."""
+    try:
+        OPERATIONS[name](Table.open(path))
+    except KeyboardInterrupt:
+        return 2
+    except BaseException as error:  # noqa: BLE001 - told by the exit code
+        print(repr(error), file=sys.stderr)
+        return 1
+    return 0
 
 
 if __name__ == "__main__":

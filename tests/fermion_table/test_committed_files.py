@@ -302,9 +302,9 @@ def test_an_append_of_rows_looks_for_no_files(table: Table) -> None:
     with pytest.MonkeyPatch.context() as patch:
         publish = Publisher.publish
 
-        def watched(self: Publisher, request: CommitRequest, *arguments: Any) -> Any:
+        def watched(self: Publisher, request: CommitRequest, *arguments: Any, **named: Any) -> Any:
             seen.append(request)
-            return publish(self, request, *arguments)
+            return publish(self, request, *arguments, **named)
 
         patch.setattr(Publisher, "publish", watched)
         table.append({"id": [1]})

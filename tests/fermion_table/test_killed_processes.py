@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from crash_operations import AT_ONCE, OPERATIONS, make_table
+from crash_operations import AT_ONCE, OPERATIONS, Signaller, make_table
 
 from fermion_table import Table
 from fermion_table.metadata_cache import shared_cache
@@ -22,38 +19,9 @@ STEP_SAMPLED = 5
 State = tuple[list[int], int]
 
 
-class Killer:
-    """Runs operations in processes that are killed."""
-
-    def __init__(self, environment: dict[str, str]) -> None:
-        program = Path(__file__).with_name("crash_operations.py")
-        self.process = subprocess.Popen(
-            [sys.executable, str(program)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
-
-    def run(self, name: str, number: int, path: Path) -> bool:
-        """Carry out an operation; whether it was killed before its change of that number."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(f"{name}\t{number}\t{path}\n")
-        self.process.stdin.flush()
-        status = int(self.process.stdout.readline())
-        assert status in (0, -signal.SIGKILL), status
-        return status != 0
-
-    def close(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        assert self.process.wait(timeout=60) == 0
-
-
 @pytest.fixture(scope="module")
-def killer(project_environment: dict[str, str]) -> Iterator[Killer]:
-    killer = Killer(project_environment)
+def killer(project_environment: dict[str, str]) -> Iterator[Signaller]:
+    killer = Signaller(project_environment, "SIGKILL")
     yield killer
     killer.close()
 
@@ -95,7 +63,7 @@ def check_survivor(path: Path, before: State, after: State) -> bool:
 
 
 def kill_everywhere(
-    name: str, template: Path, tmp_path: Path, killer: Killer, numbers: Iterator[int]
+    name: str, template: Path, tmp_path: Path, killer: Signaller, numbers: Iterator[int]
 ) -> list[bool]:
     """Kill at some changes of files; whether each was published."""
     before = state(template)
@@ -131,7 +99,7 @@ def kill_everywhere(
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_a_killed_process_leaves_the_old_state_or_the_new(
-    name: str, template: Path, tmp_path: Path, killer: Killer
+    name: str, template: Path, tmp_path: Path, killer: Signaller
 ) -> None:
     """Killed before every fifth change of a file; the next commit and maintenance work."""
     first = 1 + sorted(OPERATIONS).index(name) % STEP_SAMPLED
@@ -142,7 +110,7 @@ def test_a_killed_process_leaves_the_old_state_or_the_new(
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_a_process_killed_anywhere_leaves_the_old_state_or_the_new(
-    name: str, template: Path, tmp_path: Path, killer: Killer
+    name: str, template: Path, tmp_path: Path, killer: Signaller
 ) -> None:
     """Killed before every change of a file."""
     outcomes = kill_everywhere(name, template, tmp_path, killer, iter(range(1, 1000)))

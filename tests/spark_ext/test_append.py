@@ -133,9 +133,11 @@ def test_half_a_commit_name_is_refused(spark, table_path):
         spark_ext.append(named(spark, 1), table_path, commit_user="job")
 
 
-def test_a_frame_without_rows_makes_an_empty_snapshot(spark, table_path):
+def test_a_frame_without_rows_makes_no_snapshot(spark, table_path):
+    """A message asks for one."""
     table = Table.create(table_path, SCHEMA)
-    assert spark_ext.append(named(spark, 0), table_path).id == 1
+    assert spark_ext.append(named(spark, 0), table_path).id == 0
+    assert spark_ext.append(named(spark, 0), table_path, message="nothing").id == 1
     assert table.refresh().totals.files == 0
     assert data_files(table_path) == []
 
