@@ -144,14 +144,14 @@ class CommitRequest:
     written: WrittenFiles | None = None
 
     def __post_init__(self) -> None:
-        added = [*self.added, *(entry for group in self.groups for entry in group.added)]
-        check_names_once([entry.file for entry in added])
         if self.groups and (self.added or self.removed or self.kind != "compact"):
             raise InvalidArgumentError("groups belong to a compaction, without added and removed")
         if self.kind == "append" and self.removed:
             raise InvalidArgumentError("an append removes no files; use kind 'overwrite'")
         if (self.commit_user is None) != (self.commit_identifier is None):
             raise InvalidArgumentError("commit_user and commit_identifier come together")
+        added = [*self.added, *(entry for group in self.groups for entry in group.added)]
+        check_names_once([entry.file for entry in added])
 
     @property
     def is_identified(self) -> bool:
