@@ -1,7 +1,8 @@
-"""URLs as messages and reprs show them: without credentials."""
+"""URLs as messages, logs and reprs show them: without credentials."""
 
 from __future__ import annotations
 
+import logging
 import re
 
 # In an address of Azure what comes before the @ is the container.
@@ -20,3 +21,17 @@ def redacted(url: str) -> str:
 def redacted_text(text: str) -> str:
     """A message with every URL in it redacted."""
     return _URL.sub(lambda found: redacted(found[0]), text) if "://" in text else text
+
+
+def logger(name: str) -> logging.Logger:
+    """The logger of a module, with every URL in its messages redacted."""
+    found = logging.getLogger(name)
+    if _redact_record not in found.filters:
+        found.addFilter(_redact_record)
+    return found
+
+
+def _redact_record(record: logging.LogRecord) -> bool:
+    """Put the redacted message in the place of format and arguments; every record passes."""
+    record.msg, record.args = redacted_text(record.getMessage()), None
+    return True

@@ -7,7 +7,6 @@ next slot. Only a proven loss deletes metadata; data files are the caller's.
 
 from __future__ import annotations
 
-import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,6 +14,7 @@ from dataclasses import replace
 
 import msgspec
 
+from fermion.redaction import logger
 from fermion_table import hints
 from fermion_table.commit_index import committed_before
 from fermion_table.commit_request import CommitOutcome, CommitRequest, NewSchema, WrittenFiles
@@ -38,7 +38,7 @@ from fermion_table.snapshot import (
 from fermion_table.storage import AtomicStore
 from fermion_table.winners import commits_since
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 RedoFunction = Callable[[Snapshot, Redo], CommitRequest]
 """Computes an operation again on top of a newer snapshot; raises to give up."""

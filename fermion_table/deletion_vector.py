@@ -34,6 +34,8 @@ from fermion_table.storage import AtomicStore
 MAGIC = b"FDV1"
 CHECKSUM_BYTES = 4
 VECTOR_BYTES_MAX = 1 << 31
+ROWS_AT_ONCE = 1 << 20
+"""Rows of a bitmap that are spelled out at once."""
 MEMORY_FACTOR = 2
 """Memory of a bitmap for a byte of its stored form, roughly; for the cache."""
 
@@ -82,6 +84,8 @@ def unpack(data: bytes, vector: DeletionVector, num_rows: int) -> BitMap64:
         bitmap = BitMap64.deserialize(bitmap_bytes)
     except (ValueError, IndexError) as error:
         raise CorruptMetadata(where, "a roaring bitmap", str(error)) from error
+    if len(bitmap) > num_rows:
+        raise CorruptMetadata(where, f"at most {num_rows} deleted rows", str(len(bitmap)))
     if len(bitmap) != vector.rows:
         raise CorruptMetadata(where, f"{vector.rows} deleted rows", str(len(bitmap)))
     if bitmap and bitmap.max() >= num_rows:
@@ -199,6 +203,28 @@ def bitmap_of(ranges: RowRanges) -> BitMap64:
 
 
 def ranges_of(bitmap: BitMap64) -> RowRanges:
-    """A bitmap as a set of rows."""
-    rows = np.asarray(bitmap.to_array(), np.uint64).astype(np.int64)
-    return RowRanges.from_indices(rows)
+    """A bitmap as a set of rows.
+
+    Runs of more than `ROWS_AT_ONCE` rows are never spelled out: a vector of a few bytes may mark
+    billions of rows.
+    """
+    if len(bitmap) <= ROWS_AT_ONCE:
+        return RowRanges.from_indices(_rows(bitmap))
+    starts, stops, row, last = [], [], bitmap.min(), bitmap.max()
+    while row <= last:
+        row = bitmap.next_set_bit(row)
+        end = row + ROWS_AT_ONCE
+        if bitmap.contains_range(row, end):
+            found = RowRanges.from_bounds([row], [end])
+        else:
+            window = BitMap64()
+            window.add_range(row, end)
+            found = RowRanges.from_indices(_rows(bitmap & window))
+        starts.append(found.starts)
+        stops.append(found.stops)
+        row = end
+    return RowRanges.from_bounds(np.concatenate(starts), np.concatenate(stops))
+
+
+def _rows(bitmap: BitMap64) -> np.ndarray:
+    return np.asarray(bitmap.to_array(), np.uint64).astype(np.int64)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,6 +15,7 @@ import fsspec
 
 from fermion.errors import FermionError, StorageError
 from fermion.forks import Lock, PerProcess
+from fermion.redaction import logger
 from fermion.remote import (
     ask,
     connect,
@@ -38,7 +38,7 @@ from fermion_table.storage import (
 )
 from fermion_table.storage_probe import check_creates
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"}
 """Protocols of storages without directories, where a range may be longer than the object."""
@@ -112,18 +112,21 @@ class FsspecStore:
         self._connect()
         self._trusted = trusted  # a probe that passed is not made again in every task
 
-    def read(self, path: str) -> bytes:
-        """All bytes of an object, in one request where a range may be longer than the object."""
+    def read(self, path: str, stop: int = METADATA_BYTES_MAX) -> bytes:
+        """The bytes of an object up to `stop`.
+
+        One request, of no more bytes, where a range may be longer than the object.
+        """
         full = self._inside(path)
         with self._told("read", full):
             if _protocol(self.filesystem) in OBJECT_STORES:
                 try:
-                    return bytes(self._ask("cat_file", full, start=0, end=METADATA_BYTES_MAX))
+                    return bytes(self._ask("cat_file", full, start=0, end=stop))
                 except (OSError, ValueError) as error:
                     if not is_refused_range(error):
                         raise
                     return b""  # not even a first byte
-            return bytes(self._ask("cat_file", full))
+            return bytes(self._ask("cat_file", full)[:stop])
 
     def exists(self, path: str) -> bool:
         """Whether the object exists; one request, and no listing, of an object store.
@@ -330,8 +333,8 @@ class _Probed:
         with self.store._told("create", full):
             return self.store._create(full, data)
 
-    def read(self, path: str) -> bytes:
-        return self.store.read(path)
+    def read(self, path: str, stop: int = METADATA_BYTES_MAX) -> bytes:
+        return self.store.read(path, stop)
 
     def put(self, path: str, data: bytes) -> None:
         full = self.store._inside(path)

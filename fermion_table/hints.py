@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import logging
 
+from fermion.redaction import logger
 from fermion_table.errors import UnreadableMetadata
 from fermion_table.paths import (
     MAIN,
@@ -23,7 +23,7 @@ from fermion_table.paths import (
 )
 from fermion_table.storage import AtomicStore, CreateResult
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 HINT_BYTES_MAX = 19
 """Digits of the greatest id."""
@@ -117,7 +117,7 @@ def _marks(store: AtomicStore, branch: str) -> list[int]:
 
 def _read(store: AtomicStore, path: str) -> int | None:
     with contextlib.suppress(FileNotFoundError):
-        return _parsed(store.read(path))
+        return _parsed(store.read(path, HINT_BYTES_MAX + 1))
     return None
 
 

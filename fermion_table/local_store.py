@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import logging
 import os
 import stat
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from fermion.redaction import logger
 from fermion_table.errors import CommitStateUnknown, CorruptMetadata, UnsafeStorage
 from fermion_table.paths import LATEST_HINT, check_path, temporary_name, unique_name
 from fermion_table.storage import (
@@ -21,7 +21,7 @@ from fermion_table.storage import (
     StoredObject,
 )
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 FOLDERS_MAX = 10_000
 """Directories whose place a store remembers."""
@@ -60,13 +60,15 @@ class LocalStore:
     def __repr__(self) -> str:
         return f"LocalStore({self.location!r}, durability={self.durability!r})"
 
-    def read(self, path: str) -> bytes:
-        """All bytes of an object."""
+    def read(self, path: str, stop: int = METADATA_BYTES_MAX) -> bytes:
+        """The bytes of an object up to `stop`."""
         with open(self._inside(path), "rb", buffering=0, opener=_open_at_once) as file:
             status = os.fstat(file.fileno())
             size = status.st_size
             if not stat.S_ISREG(status.st_mode):
                 raise CorruptMetadata(path, "a regular file", "something else of this name")
+            if size > stop and stop < METADATA_BYTES_MAX:
+                return file.read(stop)
             if size > METADATA_BYTES_MAX:
                 raise CorruptMetadata(
                     path, f"at most {METADATA_BYTES_MAX} bytes of metadata", f"{size} bytes"

@@ -285,14 +285,14 @@ COUNTED_BYTES_MIN = 65_536 * ENTRY_BYTES_MIN
 """Bytes of JSON from which on entries are counted before any of them is decoded."""
 
 
-class _Nothing(msgspec.Struct, frozen=True, gc=False):
+class CountedEntry(msgspec.Struct, frozen=True, gc=False):
     """An entry that is only counted."""
 
 
 class _Counted(msgspec.Struct, frozen=True):
     """A manifest whose entries are only counted."""
 
-    entries: tuple[_Nothing, ...] = ()
+    entries: tuple[CountedEntry, ...] = ()
 
 
 def decode_manifest(

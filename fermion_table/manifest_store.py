@@ -41,7 +41,7 @@ from fermion_table.packed_manifest import (
 from fermion_table.paths import manifest_index_path, manifest_path, schema_path, unique_name
 from fermion_table.schema import decode_schema
 from fermion_table.snapshot import Delta, SchemaReference, Snapshot
-from fermion_table.storage import AtomicStore
+from fermion_table.storage import METADATA_BYTES_MAX, AtomicStore
 
 MEMORY_PER_ENTRY = 2048
 """Bytes of a decoded entry with statistics, roughly; for the cache."""
@@ -170,11 +170,12 @@ def read_stored(store: AtomicStore, path: str, hash: str, size: int) -> bytes:
         Missing, of another size, or of another hash.
     """
     try:
-        data = store.read(path)
+        data = store.read(path, min(size + 1, METADATA_BYTES_MAX))
     except FileNotFoundError as error:
         raise CorruptMetadata(path, f"an object of {size} bytes", "no such object") from error
     if len(data) != size:
-        raise CorruptMetadata(path, f"{size} bytes", f"{len(data)} bytes")
+        more = "more than " if len(data) > size else ""
+        raise CorruptMetadata(path, f"{size} bytes", f"{more}{min(len(data), size)} bytes")
     found = json_codec.content_hash(data)
     if found != hash:
         raise CorruptMetadata(path, f"hash {hash}", f"hash {found}")

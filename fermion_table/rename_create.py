@@ -8,13 +8,13 @@ file system deletes what stands in the way and renames again: it is never used f
 from __future__ import annotations
 
 import contextlib
-import logging
 from typing import Any
 
+from fermion.redaction import logger
 from fermion_table.paths import temporary_name, unique_name
 from fermion_table.storage import CreateResult
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 WEBHDFS = "webhdfs"
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from dataclasses import dataclass
 from functools import partial
 
 import msgspec
 
+from fermion.redaction import logger
 from fermion_table import hints
 from fermion_table.errors import CommitStateUnknown, TableError, UnreadableMetadata
 from fermion_table.history import list_ids, try_load
@@ -19,7 +19,7 @@ from fermion_table.paths import snapshot_path
 from fermion_table.snapshot import Snapshot, decode_snapshot, encode_snapshot
 from fermion_table.storage import AtomicStore, CreateResult, is_done_when_interrupted
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

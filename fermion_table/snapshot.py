@@ -8,6 +8,7 @@ next snapshot's `parent` holds: history is a chain.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -15,13 +16,20 @@ import msgspec
 from fermion_table import json_codec
 from fermion_table.errors import CorruptMetadata, UnsupportedFeature
 from fermion_table.json_codec import Natural, Plain, Whole
-from fermion_table.manifest import Entry, ManifestReference
+from fermion_table.manifest import (
+    ENTRY_BYTES_MIN,
+    CountedEntry,
+    Entry,
+    ManifestReference,
+)
 from fermion_table.paths import MAIN
 
 SNAPSHOT_FORMAT = "fermion-table"
 SNAPSHOT_FORMAT_VERSION = 1
 TIME_MS_MAX = 253_402_300_799_999
 """The end of the year 9999."""
+SNAPSHOT_ENTRIES_MAX = 4_096
+"""Entries in a tail, and removed ones in a delta, that a reader takes; a writer stores fewer."""
 CHECKSUM_KEY = b',"checksum":"'
 CHECKSUM_END = b'"}'
 
@@ -125,6 +133,19 @@ class Effort(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 NO_EFFORT = Effort()
+
+
+class _CountedDelta(msgspec.Struct, frozen=True):
+    """A delta whose entries are only counted."""
+
+    removed: tuple[CountedEntry, ...] = ()
+
+
+class _Counted(msgspec.Struct, frozen=True):
+    """A snapshot whose entries are only counted."""
+
+    tail: tuple[CountedEntry, ...] = ()
+    delta: _CountedDelta = _CountedDelta()
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -247,7 +268,11 @@ def decode_snapshot(data: bytes, path: str, *, keep_unknown: bool = True) -> Sna
         A newer format version, or a reader feature that is not known here.
     """
     decoder = json_codec.decode_keeping if keep_unknown else json_codec.decode
-    snapshot = decoder(_checked_body(data, path) + b"}", Snapshot, path)
+    plain = json_codec.decompressed(_checked_body(data, path) + b"}", path)
+    if len(plain) > SNAPSHOT_ENTRIES_MAX * ENTRY_BYTES_MIN:
+        counted = json_codec.decode(plain, _Counted, path)
+        _check_entries(counted.tail, counted.delta.removed, path)
+    snapshot = decoder(plain, Snapshot, path)
     if snapshot.format != SNAPSHOT_FORMAT:
         raise CorruptMetadata(path, f"format {SNAPSHOT_FORMAT!r}", repr(snapshot.format))
     if snapshot.format_version > SNAPSHOT_FORMAT_VERSION:
@@ -300,6 +325,7 @@ def _check(snapshot: Snapshot, path: str) -> None:
         raise CorruptMetadata(path, "a parent unless the id is 0", f"id {snapshot.id}")
     if snapshot.parent is not None and snapshot.parent.id != snapshot.id - 1:
         raise CorruptMetadata(path, f"parent {snapshot.id - 1}", f"parent {snapshot.parent.id}")
+    _check_entries(snapshot.tail, snapshot.delta.removed, path)
     if not 0 <= snapshot.delta.tail_entries <= len(snapshot.tail):
         raise CorruptMetadata(
             path,
@@ -312,6 +338,14 @@ def _check(snapshot: Snapshot, path: str) -> None:
                 raise CorruptMetadata(path, f"tail entries with {name}", entry.file)
     for reference in snapshot.manifests:
         _check_dead(reference, path)
+
+
+def _check_entries(tail: Sequence[object], removed: Sequence[object], path: str) -> None:
+    for where, entries in (("the tail", tail), ("delta.removed", removed)):
+        if len(entries) > SNAPSHOT_ENTRIES_MAX:
+            raise CorruptMetadata(
+                path, f"at most {SNAPSHOT_ENTRIES_MAX} entries in {where}", f"{len(entries)}"
+            )
 
 
 def _check_dead(reference: ManifestReference, path: str) -> None:

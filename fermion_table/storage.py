@@ -121,8 +121,12 @@ class AtomicStore(Protocol):
     location: str
     storage_options: dict[str, Any] | None
 
-    def read(self, path: str) -> bytes:
-        """All bytes of an object; FileNotFoundError if it does not exist."""
+    def read(self, path: str, stop: int = METADATA_BYTES_MAX) -> bytes:
+        """The bytes of an object up to `stop`, exclusive; FileNotFoundError if it does not exist.
+
+        Whoever knows how long an object may be asks for one byte more, and takes no memory for
+        what is longer.
+        """
 
     def exists(self, path: str) -> bool:
         """Whether the object exists; never answered from a cache."""

@@ -25,13 +25,14 @@ from fsspec.implementations.dirfs import DirFileSystem
 from fermion.remote import redacted
 from fermion_table.errors import UnsafeStorage
 from fermion_table.paths import VERDICT_PATH, probe_path, unique_name
-from fermion_table.storage import CreateResult
+from fermion_table.storage import METADATA_BYTES_MAX, CreateResult
 
 PROBE_THREADS = 8
 PROBE_KEYS = 16
 PROBE_KEYS_UNDELETABLE = 2
 """Keys to race for where what is created stays."""
 VERDICT_FORMAT = "fermion-probe"
+VERDICT_BYTES_MAX = 64 * 1024
 _KNOWN = {"gs", "gcs", "abfs", "abfss", "az"}
 """Protocols of services that document a conditional create, and have no other servers."""
 _AWS = (".amazonaws.com", ".amazonaws.com.cn")
@@ -51,8 +52,8 @@ class Probed(Protocol):
     def create(self, path: str, data: bytes) -> CreateResult:
         """The storage's own conditional create."""
 
-    def read(self, path: str) -> bytes:
-        """All bytes of an object."""
+    def read(self, path: str, stop: int = METADATA_BYTES_MAX) -> bytes:
+        """The bytes of an object up to `stop`."""
 
     def put(self, path: str, data: bytes) -> None:
         """Store an object, whatever was there."""
@@ -99,7 +100,7 @@ def _subject(store: Probed) -> dict[str, Any]:
 def _remembered(store: Probed) -> bool:
     """Whether the table says that this storage passed."""
     try:
-        verdict = json.loads(store.read(VERDICT_PATH))
+        verdict = json.loads(store.read(VERDICT_PATH, VERDICT_BYTES_MAX))
     except (FileNotFoundError, ValueError):
         return False
     if not isinstance(verdict, dict) or verdict.get("format") != VERDICT_FORMAT:

@@ -16,7 +16,7 @@ import fsspec
 from fsspec import AbstractFileSystem
 
 from fermion_table.paths import MAIN, check_path, expired_directory
-from fermion_table.storage import CreateResult, StoredObject
+from fermion_table.storage import METADATA_BYTES_MAX, CreateResult, StoredObject
 from fermion_table.testing.scheduler import Killed, Scheduler
 
 Trouble = Literal["fails", "lost", "late", "twice", "forgotten", "outage"]
@@ -281,9 +281,9 @@ class SimulatedStore:
         self.location = f"{_PROTOCOL}://storage/{name}"
         SimulatedFileSystem.storages[name] = storage
 
-    def read(self, path: str) -> bytes:
-        """All bytes of an object."""
-        return self.storage.request(lambda: self.storage.read_hint(path), is_change=False)
+    def read(self, path: str, stop: int = METADATA_BYTES_MAX) -> bytes:
+        """The bytes of an object up to `stop`."""
+        return self.storage.request(lambda: self.storage.read_hint(path)[:stop], is_change=False)
 
     def exists(self, path: str) -> bool:
         """Whether the object exists."""

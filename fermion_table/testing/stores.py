@@ -15,7 +15,7 @@ from fermion_table.commit_request import NewSchema
 from fermion_table.manifest import Entry
 from fermion_table.paths import check_path
 from fermion_table.schema import encode_schema
-from fermion_table.storage import AtomicStore, CreateResult, StoredObject
+from fermion_table.storage import METADATA_BYTES_MAX, AtomicStore, CreateResult, StoredObject
 
 ROWS_DEFAULT = 10
 SIZE_DEFAULT = 100
@@ -55,10 +55,10 @@ class MemoryStore:
         self.objects: dict[str, bytes] = {}
         self._lock = threading.Lock()
 
-    def read(self, path: str) -> bytes:
-        """All bytes of an object."""
+    def read(self, path: str, stop: int = METADATA_BYTES_MAX) -> bytes:
+        """The bytes of an object up to `stop`."""
         try:
-            return self.objects[check_path(path)]
+            return self.objects[check_path(path)][:stop]
         except KeyError:
             raise FileNotFoundError(path) from None
 
@@ -118,10 +118,10 @@ class WrappedStore:
         """Carry out an operation of the inner store; subclasses step in here."""
         return getattr(self.inner, operation)(*arguments)
 
-    def read(self, path: str) -> bytes:
-        """All bytes of an object."""
+    def read(self, path: str, stop: int = METADATA_BYTES_MAX) -> bytes:
+        """The bytes of an object up to `stop`."""
         data: bytes = self.call("read", path)
-        return data
+        return data[:stop]
 
     def exists(self, path: str) -> bool:
         """Whether the object exists."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ import fsspec
 from pyspark.sql.types import StructType
 
 from fermion.errors import FermionError, InvalidArgumentError
+from fermion.redaction import logger
 from fermion_table import Table, TableExists, TableNotFound, VersionNotFound, drop_table
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
 from spark_ext.catalog.changes import alter
@@ -26,7 +26,7 @@ from spark_ext.types import BINARY_COLLATION, table_schema
 
 STRANGE_SHOWN = 5
 """Files that a refused DROP NAMESPACE names."""
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 _CATALOG = "connector.catalog."
 _RESERVED = {"provider", "owner", "external", "is_managed_location", "collation"}
 _SINGULAR = {"years": "year", "months": "month", "days": "day", "hours": "hour"}

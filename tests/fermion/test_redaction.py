@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import logging
 import pickle
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +13,7 @@ import pytest
 from fsspec.implementations.http import HTTPFileSystem
 
 import fermion
-from fermion.redaction import redacted, redacted_text
+from fermion.redaction import logger, redacted, redacted_text
 
 SECRET = "hunter2"
 
@@ -74,3 +76,29 @@ def test_no_repr_of_a_file_shows_credentials(monkeypatch: pytest.MonkeyPatch):
     shown.append(str(damaged.value))
     assert not [each for each in shown if SECRET in each]
     assert "https://host/a.fermion?..." in shown[0]
+
+
+def test_no_log_message_shows_credentials(caplog: pytest.LogCaptureFixture):
+    """Neither of its text, nor of its arguments, nor of an error among them; others stay."""
+    log = logger("fermion.test_redaction")
+    assert logger("fermion.test_redaction").filters == log.filters
+    with caplog.at_level(logging.INFO):
+        url = f"https://u:{SECRET}@host/a?sig={SECRET}"
+        log.warning("%s: snapshot %d: %s", url, 5, OSError(f"GET '{url}' failed"))
+        log.info(f"of {url}")
+        log.info("no arguments, 100 %")
+    assert SECRET not in caplog.text
+    assert [record.getMessage() for record in caplog.records] == [
+        "https://host/a?...: snapshot 5: GET 'https://host/a?...' failed",
+        "of https://host/a?...",
+        "no arguments, 100 %",
+    ]
+    assert all(SECRET not in str(vars(record)) for record in caplog.records)
+
+
+def test_all_modules_log_through_the_redaction():
+    """Their sources take no logger of their own."""
+    for package in ("fermion", "fermion_table", "spark_ext"):
+        for path in Path(package).rglob("*.py"):
+            if path.name != "redaction.py":
+                assert "getLogger(" not in path.read_text(encoding="utf-8"), path

@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
+import pyarrow as pa
 import pytest
 import zstandard
+from pyroaring import BitMap64
 
+from fermion_table import Table, deletion_vector
+from fermion_table.commit import create_table
+from fermion_table.deletion_vector import pack, ranges_of, unpack
 from fermion_table.errors import CorruptMetadata
 from fermion_table.json_codec import DECODED_BYTES_MAX, content_hash, stored
-from fermion_table.manifest import ManifestReference, decode_manifest, encode_manifest
-from fermion_table.manifest_store import open_packed, read_manifest
+from fermion_table.local_store import LocalStore
+from fermion_table.location import open_store
+from fermion_table.manifest import (
+    DeletionVector,
+    ManifestReference,
+    decode_manifest,
+    encode_manifest,
+)
+from fermion_table.manifest_store import open_packed, read_manifest, read_stored
+from fermion_table.paths import latest_hint_path, snapshot_path
 from fermion_table.schema import decode_schema
-from fermion_table.testing import MemoryStore, made_up_entry
+from fermion_table.snapshot import (
+    CHECKSUM_END,
+    CHECKSUM_KEY,
+    Delta,
+    decode_snapshot,
+    encode_snapshot,
+)
+from fermion_table.testing import MemoryStore, made_up_entry, made_up_schema
 from tests.fermion.mutations import memory_limit
 
 MIB = 2**20
@@ -109,3 +131,89 @@ def test_what_is_too_much_alike_is_stored_as_it_is() -> None:
     data, compressed = stored(many_entries(10_000))
     assert not compressed
     assert len(decode_manifest(data, "manifest/x.json").entries) == 10_000
+
+
+def test_a_hint_of_a_gibibyte_is_no_hint_and_takes_no_memory(tmp_path: Path) -> None:
+    """The table opens; no more than 20 of the bytes are read."""
+    table = Table.create(tmp_path / "t", pa.schema([("a", pa.int64())]))
+    table.append({"a": [1]})
+    with open(tmp_path / "t" / latest_hint_path(), "wb") as file:
+        file.truncate(2**30)
+    with memory_limit(64 * MIB):
+        assert Table.open(tmp_path / "t").snapshot.id == 1
+
+
+def test_an_object_longer_than_its_reference_says_takes_no_memory(tmp_path: Path) -> None:
+    """One byte more than said is read, and says that there is more."""
+    store = LocalStore(tmp_path, durability="fast")
+    store.write("manifest/x.json.zst", b"x")
+    with open(tmp_path / "manifest" / "x.json.zst", "ab") as file:
+        file.truncate(2**30)
+    with memory_limit(64 * MIB), pytest.raises(CorruptMetadata, match="more than 100 bytes"):
+        read_stored(store, "manifest/x.json.zst", "0" * 64, 100)
+
+
+@pytest.mark.parametrize("url", ["local", "memory://stops"])
+def test_a_store_reads_no_more_than_it_is_asked_for(url: str, tmp_path: Path) -> None:
+    store = open_store(tmp_path / "t" if url == "local" else url)
+    store.write("manifest/x", b"0123456789")
+    assert store.read("manifest/x") == b"0123456789"
+    assert [store.read("manifest/x", stop) for stop in (1, 9, 10, 11)] == [
+        b"0", b"012345678", b"0123456789", b"0123456789",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("where", ["tail", "removed"])
+def test_a_snapshot_of_millions_of_entries_is_refused(where: str) -> None:
+    """Counted before any is decoded; a writer refuses to store it."""
+    store = MemoryStore()
+    snapshot = create_table(store, made_up_schema())
+    entry = b'{"size":0,"rows":0}'
+    entries = b"[" + b",".join([entry] * MANY) + b"]"
+    body = store.objects[snapshot_path(0)].rpartition(CHECKSUM_KEY)[0]
+    body += b',"tail":' + entries if where == "tail" else b',"delta":{"removed":' + entries + b"}"
+    data = body + CHECKSUM_KEY + content_hash(body).encode() + CHECKSUM_END
+    del entries
+    with memory_limit(512 * MIB), pytest.raises(CorruptMetadata, match="at most 4096 entries in"):
+        decode_snapshot(data, snapshot_path(0))
+    many = (made_up_entry("x"),) * 4_097
+    wrong = {"tail": many} if where == "tail" else {"delta": Delta(removed=many)}
+    with pytest.raises(CorruptMetadata, match="at most 4096 entries in"):
+        encode_snapshot(msgspec.structs.replace(snapshot, **wrong))
+
+
+def runs_of(rows: int) -> tuple[bytes, DeletionVector]:
+    """A vector that marks all of these rows by runs, and how an entry names it."""
+    bitmap = BitMap64()
+    bitmap.add_range(0, rows)
+    data, ((offset, size),) = pack([bitmap])
+    return data, DeletionVector(path="deletion/x.dv", offset=offset, size=size, rows=rows)
+
+
+def test_a_deletion_vector_of_billions_of_rows_that_its_file_lacks_is_refused() -> None:
+    """1 MB that would be 32 GB spelled out."""
+    data, vector = runs_of(2**32)
+    assert len(data) < MIB
+    with memory_limit(64 * MIB), pytest.raises(CorruptMetadata, match="at most 1000 deleted rows"):
+        unpack(data[vector.offset :], vector, 1000)
+    said = msgspec.structs.replace(vector, rows=5)
+    with memory_limit(64 * MIB), pytest.raises(CorruptMetadata, match="5 deleted rows"):
+        unpack(data[vector.offset :], said, 2**33)
+
+
+def test_billions_of_deleted_rows_are_never_spelled_out() -> None:
+    """Where the entry claims to have them: they stay ranges."""
+    data, vector = runs_of(2**32)
+    with memory_limit(128 * MIB):
+        bitmap = unpack(data[vector.offset :], vector, 2**40)
+        assert list(ranges_of(bitmap)) == [(0, 2**32)]
+
+
+def test_deleted_rows_are_the_same_ranges_in_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows of 10 rows over sparse, dense and far rows, as all rows at once."""
+    rows = [0, 1, 9, 10, 11, *range(15, 60), 75, *range(1000, 1020), 2**40, 2**40 + 1]
+    bitmap = BitMap64(rows)
+    whole = list(ranges_of(bitmap))
+    monkeypatch.setattr(deletion_vector, "ROWS_AT_ONCE", 10)
+    assert list(ranges_of(bitmap)) == whole
+    assert [row for start, stop in whole for row in range(start, stop)] == rows

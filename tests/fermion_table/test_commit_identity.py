@@ -42,9 +42,9 @@ class _Slow(MemoryStore):
     most = 0
     wait_s = 0.005
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, *stop: int) -> bytes:
         if not path.startswith("snapshot/"):
-            return super().read(path)
+            return super().read(path, *stop)
         with self._lock:
             self.reads += 1
             self.running += 1
@@ -52,7 +52,7 @@ class _Slow(MemoryStore):
         time.sleep(self.wait_s)
         with self._lock:
             self.running -= 1
-        return super().read(path)
+        return super().read(path, *stop)
 
     def forget(self) -> None:
         commit_index._indexes.clear()
