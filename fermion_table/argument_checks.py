@@ -7,11 +7,14 @@ silently, and what JSON can't hold is refused before anything is written.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from fermion.arguments import several
 from fermion.errors import InvalidArgumentError
+
+_Kind = TypeVar("_Kind")
 
 IDENTIFIER_RANGE = range(-(2**63), 2**63)
 """What a whole number in metadata can be."""
@@ -95,6 +98,47 @@ def check_bool(value: Any, parameter: str) -> bool:
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{parameter}: expected True or False, found {described(value)}")
     return bool(value)
+
+
+def check_columns(value: Any, parameter: str) -> tuple[str | tuple[str, ...], ...]:
+    """Columns by name or path; one name alone is no list of them.
+
+    Raises
+    ------
+    InvalidArgumentError
+        One name alone.
+    TypeError
+        No list, or something in it is neither text nor a sequence of texts.
+    """
+    if isinstance(value, str):
+        raise InvalidArgumentError(f"{parameter}={value!r}: expected a list of names")
+    listed = several(value, parameter, "a list of names")
+    item = f"an item of {parameter}"
+    return tuple(each if isinstance(each, str) else check_texts(each, item) for each in listed)
+
+
+def check_column(value: Any, parameter: str) -> str | tuple[str, ...]:
+    """A column by name or path; raises as `check_text`."""
+    return value if isinstance(value, str) else check_texts(value, parameter)
+
+
+def check_kind(value: Any, kind: type[_Kind], parameter: str) -> _Kind:
+    """An object of a class.
+
+    Raises
+    ------
+    TypeError
+        Of another one.
+    """
+    if not isinstance(value, kind):
+        raise TypeError(f"{parameter}: expected a {kind.__name__}, found {described(value)}")
+    return value
+
+
+def check_kinds(values: Any, kind: type[_Kind], parameter: str) -> list[_Kind]:
+    """Objects of a class; raises as `check_kind`, before anything is done with the first."""
+    listed = list(several(values, parameter, f"a list of {kind.__name__} objects"))
+    return [check_kind(each, kind, f"an item of {parameter}") for each in listed]
 
 
 def described(value: Any) -> str:

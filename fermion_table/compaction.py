@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from fermion.arguments import integer
 from fermion.errors import InvalidArgumentError
+from fermion_table.argument_checks import check_kind
 from fermion_table.batch_stream import whole_batches
 from fermion_table.column_selection import BATCH_COLUMNS
 from fermion_table.commit_request import FileGroup
@@ -258,7 +259,7 @@ def _reader(
 
 def compact_group(task: CompactionTask) -> CompactionMessage:
     """Rewrite a group; nothing is visible before the message is committed."""
-    entries = task.group.entries
+    entries = check_kind(task, CompactionTask, "task").group.entries
     with DataWriter(task.store, task.schema, settings=task.settings, base_id=0) as writer:
         batches = _rows(task)
         if entries[0].batch is not None:

@@ -9,19 +9,20 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pyarrow as pa
 
 import fermion
-from fermion.arguments import INT64_MAX, INT64_MIN, integer
+from fermion.arguments import INT64_MAX, INT64_MIN, integer, several
 from fermion.arrow_input import record_batch_reader
 from fermion.errors import InvalidArgumentError
 from fermion_table import hints
+from fermion_table.argument_checks import check_bool, check_kind
 from fermion_table.conversion import Conversion, convert_batch, find_null, plan_writing
 from fermion_table.entries import EntryMaker
 from fermion_table.errors import SchemaMismatch
@@ -69,6 +70,21 @@ class WriterMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         return sum(entry.rows for entry in self.entries)
 
 
+def check_batches(batches: Any) -> Iterator[tuple[Any, Any]]:
+    """Pairs of a batch's id and its data.
+
+    Raises
+    ------
+    TypeError
+        No iterable of pairs.
+    """
+    for at, each in enumerate(several(batches, "batches", "pairs of id and data")):
+        if not isinstance(each, (tuple, list)) or len(each) != 2:
+            found = type(each).__name__
+            raise TypeError(f"batches[{at}]: expected a pair of id and data, found {found}")
+        yield each[0], each[1]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteSettings:
     """How data files are written.
@@ -89,6 +105,17 @@ class WriteSettings:
     file_options: fermion.WriteOptions | None = None
     source: Source = "append"
     keeps_order: bool = False
+
+    def __post_init__(self) -> None:
+        if self.target_file_bytes is not None:
+            size = integer(self.target_file_bytes, "target_file_bytes", minimum=1)
+            object.__setattr__(self, "target_file_bytes", size)
+        if self.file_options is not None:
+            check_kind(self.file_options, fermion.WriteOptions, "file_options")
+        if self.source not in get_args(Source):
+            expected = ", ".join(map(repr, get_args(Source)))
+            raise InvalidArgumentError(f"source={self.source!r}: expected one of {expected}")
+        object.__setattr__(self, "keeps_order", check_bool(self.keeps_order, "keeps_order"))
 
 
 @dataclass(slots=True)
@@ -150,6 +177,8 @@ class DataWriter:
         branch: str = MAIN,
         begun: set[str] | None = None,
     ) -> None:
+        if settings is not None:
+            check_kind(settings, WriteSettings, "settings")
         self.schema = schema
         self._base_id = hints.read_latest(store, branch) if base_id is None else base_id
         self._branch = branch

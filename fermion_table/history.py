@@ -6,6 +6,7 @@ import contextlib
 import re
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import numpy as np
 
@@ -174,6 +175,18 @@ def walk(store: AtomicStore, snapshot: Snapshot, *, branch: str = MAIN) -> Itera
     while current is not None and not _has_expired(store, current, branch):
         yield current
         current = load_parent(store, current, branch=branch)
+
+
+def check_version(version: Any, parameter: str) -> Version:
+    """What names a snapshot, other than None; numbers of NumPy become Python's.
+
+    Raises
+    ------
+    TypeError
+    """
+    if isinstance(version, (str, date, np.datetime64)):
+        return version  # type: ignore[return-value]
+    return integer(version, parameter)
 
 
 def resolve_version(

@@ -10,6 +10,7 @@ from typing import Any
 
 from fsspec.implementations.local import LocalFileSystem
 
+from fermion.arguments import mapping
 from fermion.errors import InvalidArgumentError
 from fermion.redaction import redacted
 from fermion.remote import ask, connect
@@ -47,7 +48,14 @@ def open_store(
     ------
     UnsafeStorage
         A URL whose scheme fsspec does not know.
+    TypeError, InvalidArgumentError
+        Names the parameter that is wrong.
     """
+    if not isinstance(location, (str, os.PathLike)):
+        raise TypeError(f"path={location!r}: expected a path or a URL")
+    mapping(storage_options, "storage_options")
+    if durability not in ("full", "fast"):
+        raise InvalidArgumentError(f"durability={durability!r}: expected 'full' or 'fast'")
     if not isinstance(access, StorageAccess):
         raise InvalidArgumentError(f"access={access!r}: expected a StorageAccess")
     text = os.fspath(location)

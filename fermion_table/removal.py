@@ -11,6 +11,7 @@ from typing import Any
 import fsspec
 
 from fermion_table import hints
+from fermion_table.argument_checks import check_bool
 from fermion_table.errors import TableNotFound, UnsafeStorage
 from fermion_table.fsspec_store import OBJECT_STORES
 from fermion_table.history import table_exists
@@ -81,10 +82,11 @@ def drop_table(
     OSError
         The storage refused to delete a file.
     """
+    dry_run = check_bool(dry_run, "dry_run")
+    store = open_store(path, storage_options=storage_options)
     text = os.fspath(path)
     if "://" not in text and os.path.islink(text.rstrip(os.sep)):
         raise UnsafeStorage(f"{text}: a symbolic link; drop the table at the place it leads to")
-    store = open_store(path, storage_options=storage_options)
     if not table_exists(store):
         raise TableNotFound(f"{store.location}: no table here (no snapshot)")
     kept = hints.first_kept(store)

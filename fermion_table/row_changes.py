@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from fermion.arguments import mapping
 from fermion.errors import InvalidArgumentError
 from fermion_table.assignments import Assignment, assigned, check_assignments, overlaid
 from fermion_table.conflict import Partitions
@@ -260,6 +261,7 @@ class Update(_Filtered):
 
     def __init__(self, given: Any, assignments: Mapping[str, Assignment]) -> None:
         super().__init__(given)
+        mapping(assignments if assignments is not None else (), "assignments")
         self.assignments = dict(assignments)
 
     def apply(self, draft: Draft) -> None:

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import pyarrow as pa
 
-from fermion.arguments import integer
+from fermion.arguments import flag, integer
 from fermion.errors import InvalidArgumentError
 from fermion.forks import cached_property
 from fermion.predicate import column_of
 from fermion.read_ahead import read_ahead
 from fermion.redaction import redacted
 from fermion_table import type_codec
+from fermion_table.argument_checks import check_columns
 from fermion_table.column_selection import queryable_fields, select_columns
 from fermion_table.conversion import empty_columns
 from fermion_table.extremes import Extremes, settled_extremes
@@ -234,7 +235,7 @@ class Scan:
         import polars  # optional, and slow to import
         from polars.io.plugins import register_io_source
 
-        if not lazy:
+        if not flag(lazy, "lazy"):
             return polars.DataFrame(polars.from_arrow(self.to_arrow()))
 
         def source(
@@ -268,7 +269,12 @@ class Scan:
         """The rows as a relation of DuckDB, which reads only the columns and rows that it uses."""
         import duckdb  # optional
 
-        return (connection or duckdb.default_connection()).from_arrow(self.to_dataset())
+        if connection is None:
+            connection = duckdb.default_connection()
+        elif not hasattr(connection, "from_arrow"):
+            found = type(connection).__name__
+            raise TypeError(f"connection: expected a connection of DuckDB, found {found}")
+        return connection.from_arrow(self.to_dataset())
 
     def count(self) -> int:
         """How many rows there are; only files that metadata can't settle are opened."""
@@ -343,7 +349,7 @@ class Scan:
 
     def head(self, n: int = 10) -> pa.Table:
         """The first rows."""
-        return self.head_scan(n).to_arrow()
+        return self.head_scan(integer(n, "n", minimum=0)).to_arrow()
 
     def head_scan(self, n: int | None) -> Scan:
         """The same with at most ``n`` rows."""
@@ -354,7 +360,7 @@ class Scan:
 
     def select(self, columns: Sequence[PathLike]) -> Scan:
         """The same with other columns."""
-        return replace(self, columns=tuple(columns))
+        return replace(self, columns=check_columns(columns, "columns"))
 
     def where(self, filter: Any) -> Scan:
         """The same rows, but only those that another filter selects too.

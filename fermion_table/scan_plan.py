@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from fermion.arguments import integer
 from fermion.forks import cached_property
 from fermion.predicate import Bounds
 from fermion_table.column_selection import BATCH_ID, queryable_fields
@@ -148,7 +149,8 @@ class ScanPlan:
         bytes_target
             Bytes of files a task, roughly; opening a file counts as 4 MiB.
         """
-        return list(tasks(self.splits, bytes_target))
+        target = integer(bytes_target, "bytes_target", minimum=1)
+        return list(tasks(self.splits, target))
 
     def explain(self) -> str:
         """The funnel in words, one line a step."""

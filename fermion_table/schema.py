@@ -18,7 +18,7 @@ import pyarrow as pa
 from fermion.errors import InvalidArgumentError, column_not_found
 from fermion.forks import cached_property
 from fermion_table import json_codec, type_codec, value_codec
-from fermion_table.argument_checks import check_texts
+from fermion_table.argument_checks import check_bool, check_texts
 from fermion_table.errors import CorruptMetadata, UnsupportedFeature
 from fermion_table.transforms import PartitionTransform, TransformKind, check_column
 
@@ -253,7 +253,7 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 
     def to_arrow(self, *, field_ids: bool = True) -> pa.Schema:
         """The Arrow schema, with each field's id in its metadata (``PARQUET:field_id``)."""
-        return self._arrow_with_ids if field_ids else self._arrow
+        return self._arrow_with_ids if check_bool(field_ids, "field_ids") else self._arrow
 
     def find(self, path: PathLike, *, where: str = "table") -> Field:
         """The field at a path: a name, names joined by dots, or a sequence of names.
@@ -268,7 +268,7 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     def resolve(self, path: PathLike, *, where: str = "table") -> Path:
         """A path as names: ``"s.a"`` is the column of that very name, or else field a of s."""
         if not isinstance(path, str):
-            return check_texts(path, "a column's path")
+            return check_texts(path, "path: a column")
         if path in self.by_name or "." not in path:
             return (path,)
         parts = tuple(path.split("."))

@@ -13,7 +13,10 @@ from fermion.errors import column_not_found
 from fermion_table import schema_update
 from fermion_table.argument_checks import (
     check_bool,
+    check_kind,
+    check_kinds,
     check_optional_text,
+    check_text,
     check_text_map,
     check_texts,
     described,
@@ -73,6 +76,8 @@ class SchemaUpdate:
 
     def apply(self, change: Change) -> SchemaUpdate:
         """Add a change."""
+        if not callable(change):
+            raise TypeError(f"change: expected a function, found {described(change)}")
         self._draft = change(self._draft)
         self._changes.append(change)
         return self
@@ -111,6 +116,11 @@ class SchemaUpdate:
         after: str | None = None,
     ) -> SchemaUpdate:
         """Add a column that an Arrow field describes."""
+        path = check_texts(path, "path")
+        check_kind(field, pa.Field, "field")
+        first = check_bool(first, "first")
+        before = check_optional_text(before, "before")
+        after = check_optional_text(after, "after")
         return self.apply(
             partial(
                 schema_update.add_column,
@@ -137,7 +147,7 @@ class SchemaUpdate:
         ColumnNotFoundError
             A default of none of them.
         """
-        listed = tuple(fields)
+        listed = tuple(check_kinds(fields, pa.Field, "fields"))
         if not listed:
             return self
         if defaults is not None and not isinstance(defaults, Mapping):
@@ -187,6 +197,7 @@ class SchemaUpdate:
 
     def _move(self, path: PathLike, place: schema_update.Place, other: str) -> SchemaUpdate:
         resolved = self._draft.resolve(path)
+        other = check_text(other, "other")
         return self.apply(
             partial(schema_update.move_column, path=resolved, place=place, other=other)
         )
@@ -195,6 +206,8 @@ class SchemaUpdate:
         self, updates: Mapping[str, str], *, remove: Sequence[str] = ()
     ) -> SchemaUpdate:
         """Change the table's settings."""
+        if updates is None:
+            raise TypeError("updates: expected a mapping of texts, found None")
         return self.apply(
             partial(
                 schema_update.set_properties,
@@ -203,7 +216,7 @@ class SchemaUpdate:
             )
         )
 
-    def set_sort_order(self, columns: Sequence[str]) -> SchemaUpdate:
+    def set_sort_order(self, columns: Sequence[str] | str) -> SchemaUpdate:
         """Sort the rows of files that are written from now on; an empty list: don't."""
         listed = [columns] if isinstance(columns, str) else columns
         return self.apply(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from fermion.errors import InvalidArgumentError
+from fermion_table.argument_checks import check_kinds
 from fermion_table.arrow_schema import PartitionBy
 from fermion_table.committed_files import delete_unpublished, written_files
 from fermion_table.data_writer import DataWriter, WriterMessage, WriteSettings
@@ -151,7 +152,7 @@ class StagedTable:
             Whether it was published can't be told; nothing was deleted. After any other error
             nothing is published, and the files of the messages are deleted.
         """
-        written = list(messages)
+        written = check_kinds(messages, WriterMessage, "messages")
         entries = [entry for each in written for entry in each.entries]
         words = CommitWords(
             message=message,
@@ -170,7 +171,7 @@ class StagedTable:
 
         Not after `commit`, which deletes what it did not publish.
         """
-        self._delete(list(messages))
+        self._delete(check_kinds(messages, WriterMessage, "messages"))
         if self.base is None and not table_exists(self.store):
             remove_empty_folders(self.store)
 

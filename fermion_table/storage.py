@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+import numpy as np
+
 from fermion.errors import InvalidArgumentError
 from fermion.remote import TIMEOUT_S, check_timeout
 
@@ -58,10 +60,12 @@ class StorageAccess:
         roots = _checked_roots(self.allowed_roots)
         object.__setattr__(self, "allowed_roots", roots)
         check_timeout(self.timeout_s)
-        if not isinstance(self.missing_is_forbidden, bool):
+        forbidden = self.missing_is_forbidden
+        if not isinstance(forbidden, bool | np.bool_):
             raise InvalidArgumentError(
-                f"missing_is_forbidden={self.missing_is_forbidden!r}: expected True or False"
+                f"missing_is_forbidden={forbidden!r}: expected True or False"
             )
+        object.__setattr__(self, "missing_is_forbidden", bool(forbidden))
 
 
 def _checked_roots(roots: Any) -> tuple[str, ...]:

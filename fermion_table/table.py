@@ -13,12 +13,20 @@ import pyarrow as pa
 from fermion.arrow_input import record_batch_reader
 from fermion.errors import InvalidArgumentError
 from fermion_table import history, schema_update
-from fermion_table.argument_checks import check_optional_text
+from fermion_table.argument_checks import (
+    check_column,
+    check_columns,
+    check_kind,
+    check_kinds,
+    check_optional_text,
+    check_text,
+    check_texts,
+)
 from fermion_table.arrow_schema import PartitionBy
 from fermion_table.commit import create_table
 from fermion_table.commit_request import CommitOutcome, NewSchema, WrittenFiles
 from fermion_table.committed_files import written_files
-from fermion_table.data_writer import DataWriter, WriterMessage, WriteSettings
+from fermion_table.data_writer import DataWriter, WriterMessage, WriteSettings, check_batches
 from fermion_table.errors import CorruptMetadata, TableExists
 from fermion_table.location import open_store, refuse_nested
 from fermion_table.manifest import Entry
@@ -255,6 +263,7 @@ class Table(TableCompaction):
 
     def plan_merge(self, data: pa.Schema) -> SchemaMerge:
         """The schema with the columns that some data adds, for `commit` to publish; for engines."""
+        check_kind(data, pa.Schema, "data")
         self._check_writable()
         return self._publisher.plan_merge(self.refresh(), data)
 
@@ -286,7 +295,7 @@ class Table(TableCompaction):
         self._refresh_for_append()
 
         def write(writer: DataWriter) -> None:
-            for batch_id, data in batches:
+            for batch_id, data in check_batches(batches):
                 writer.append_batch(batch_id, data)
 
         return self._append_written(self.writer(), write, partial(self._commit_entries, words))
@@ -334,7 +343,9 @@ class Table(TableCompaction):
             commit_identifier=commit_identifier,
         )
         self._check_writable()
-        listed = list(messages)
+        listed = check_kinds(messages, WriterMessage, "messages")
+        if merge is not None:
+            check_kind(merge, SchemaMerge, "merge")
         handed_over = written_files(listed)
         if merge is None:
             return self._commit_entries(words, listed, handed_over=handed_over)
@@ -402,7 +413,13 @@ class Table(TableCompaction):
         defaults: Mapping[str, Any] | None = None,
     ) -> Snapshot:
         """Add columns; rows written before hold their default, or null. No file is touched."""
-        fields = pa.schema(dict(columns)) if isinstance(columns, Mapping) else columns
+        fields = columns
+        if isinstance(columns, Mapping):
+            check_texts(columns, "columns")
+            for name, dtype in columns.items():
+                check_kind(dtype, pa.DataType, f"columns[{name!r}]")
+            fields = pa.schema(dict(columns))
+        check_kind(fields, pa.Schema, "columns")
         with self.update_schema() as update:
             update.add_fields(fields, defaults=defaults)
         return self._snapshot
@@ -410,20 +427,21 @@ class Table(TableCompaction):
     def drop_columns(self, columns: Sequence[PathLike] | str) -> Snapshot:
         """Drop columns. No file is touched; a new column of the same name starts empty."""
         with self.update_schema() as update:
-            for path in [columns] if isinstance(columns, str) else columns:
+            listed = (columns,) if isinstance(columns, str) else check_columns(columns, "columns")
+            for path in listed:
                 update.drop_column(path)
         return self._snapshot
 
     def rename_column(self, old: PathLike, new: str) -> Snapshot:
         """Give a column another name. No file is touched."""
         with self.update_schema() as update:
-            update.rename_column(old, new)
+            update.rename_column(check_column(old, "old"), check_text(new, "new"))
         return self._snapshot
 
     def alter_column(self, name: PathLike, **changes: Any) -> Snapshot:
         """Change a column's ``type``, ``nullable``, ``comment`` or (write) ``default``."""
         with self.update_schema() as update:
-            update.alter_column(name, **changes)
+            update.alter_column(check_column(name, "name"), **changes)
         return self._snapshot
 
     def set_properties(self, updates: Mapping[str, str], *, remove: Sequence[str] = ()) -> Snapshot:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from fermion.arguments import integer
+from fermion.arguments import flag, function, integer
+from fermion_table.argument_checks import check_kind, check_kinds, check_texts
 from fermion_table.compaction import (
     CompactionMessage,
     CompactionResult,
@@ -31,6 +32,9 @@ class TableCompaction(TableChanges):
         sort_by: Sequence[str] | str | None = None,
     ) -> list[CompactionTask]:
         """The groups of small files of this snapshot, as tasks for `compaction.compact_group`."""
+        if sort_by is not None and not isinstance(sort_by, str):
+            sort_by = check_texts(sort_by, "sort_by")
+        min_input_files = integer(min_input_files, "min_input_files")
         target = self._target_bytes(target_size)
         entries, _ = self.scan(filter=filter).entries
         return compaction_tasks(
@@ -49,7 +53,8 @@ class TableCompaction(TableChanges):
 
     def _target_bytes(self, target_size: int | str | None) -> int:
         if target_size is not None:
-            return parse_size(target_size)
+            size = target_size
+            return parse_size(size if isinstance(size, str) else integer(size, "target_size"))
         return parse_properties(self.schema.properties).target_file_bytes
 
     def compact(
@@ -85,6 +90,8 @@ class TableCompaction(TableChanges):
             Called with the groups done and the groups in all.
         """
         self._check_writable()
+        dry_run = flag(dry_run, "dry_run")
+        function(progress, "progress")
         if max_groups_per_commit is not None:
             max_groups_per_commit = integer(
                 max_groups_per_commit, "max_groups_per_commit", minimum=1
@@ -130,7 +137,8 @@ class TableCompaction(TableChanges):
             The snapshot that `plan_compaction` planned on.
         """
         self._check_writable()
-        listed = list(messages)
+        listed = check_kinds(messages, CompactionMessage, "messages")
+        check_kind(base, Snapshot, "base")
         result = CompactionResult(groups=len(listed))
         commit_groups(listed, base, store=self._store, branch=self._branch, result=result)
         self.refresh()

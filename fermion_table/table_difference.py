@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fermion.errors import InvalidArgumentError
+from fermion_table.argument_checks import check_columns
 from fermion_table.change_scan import ChangeScan, ChangeStep
 from fermion_table.fast_forward import difference
 from fermion_table.filters import table_filter
@@ -79,6 +80,7 @@ class TableDiff:
         InvalidArgumentError
             The schemas are of branches that went their own ways.
         """
+        chosen = None if columns is None else check_columns(columns, "columns")
         versions = SchemaVersions(self.store, self.after)
         known = {version.hash for version in versions.current.ancestors}
         if self.before.schema.hash not in {*known, self.after.schema.hash}:
@@ -97,7 +99,7 @@ class TableDiff:
             snapshot=self.after,
             schemas=versions,
             steps=(step,),
-            columns=None if columns is None else tuple(columns),
+            columns=chosen,
             filter=table_filter(filter, versions.current, where=self.store.location),
         )
 

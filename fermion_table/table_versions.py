@@ -10,11 +10,11 @@ from typing import Any, Self
 
 from fermion.arguments import integer
 from fermion.errors import InvalidArgumentError
-from fermion_table.argument_checks import check_optional_text
+from fermion_table.argument_checks import check_bool, check_columns, check_optional_text
 from fermion_table.change_scan import ChangeScan, commits_between
 from fermion_table.commit_index import committed_before
 from fermion_table.filters import table_filter
-from fermion_table.history import Version
+from fermion_table.history import Version, check_version
 from fermion_table.location import open_store
 from fermion_table.maintenance import MaintenanceResult, expire_snapshots, remove_orphan_files
 from fermion_table.moments import limit_ms
@@ -61,11 +61,12 @@ class TableVersions(TableView):
         """Metadata as Arrow tables: ``inspect.files()``, ``.snapshots()``, ``.refs()``, ..."""
         return Inspection(self._store, self._snapshot, self._branch)
 
-    def _find(self, version: Version | None) -> tuple[Snapshot, str]:
+    def _find(self, version: Version | None, parameter: str) -> tuple[Snapshot, str]:
         """The snapshot of a version and its branch; None: what this object sees."""
         if version is None:
             return self._snapshot, self._branch
-        return find_version(self._store, version, branch=self._branch)
+        checked = check_version(version, parameter)
+        return find_version(self._store, checked, branch=self._branch)
 
     def find_commit(self, commit_user: str, commit_identifier: int | str) -> Snapshot | None:
         """The snapshot that a commit of this identity published, None if there is none.
@@ -112,7 +113,7 @@ class TableVersions(TableView):
         """
         self._check_writable()
         message = check_optional_text(message, "message")
-        target, _ = self._find(version)
+        target, _ = self._find(check_version(version, "version"), "version")
         return self._move_to(restore(self._publisher, self._snapshot, target, message=message))
 
     def diff(self, before: Version, after: Version | None = None) -> TableDiff:
@@ -125,7 +126,8 @@ class TableVersions(TableView):
         after
             Another; None: the snapshot that this object sees.
         """
-        old, new = self._find(before)[0], self._find(after)[0]
+        old, _ = self._find(check_version(before, "before"), "before")
+        new, _ = self._find(after, "after")
         return table_difference(self._store, old, new)
 
     def scan_changes(
@@ -158,17 +160,17 @@ class TableVersions(TableView):
         VersionNotFound
             Snapshots between them have expired.
         """
-        last, branch = self._find(end)
+        start = check_version(start, "start")
+        chosen = None if columns is None else check_columns(columns, "columns")
+        last, branch = self._find(end, "end")
         first, _ = find_version(self._store, start, branch=branch)
-        if isinstance(columns, str):
-            raise InvalidArgumentError(f"columns={columns!r}: expected a list of names")
         schemas = SchemaVersions(self._store, last)
         return ChangeScan(
             store=self._store,
             snapshot=last,
             schemas=schemas,
             snapshots=tuple(commits_between(self._store, first, last, branch=branch)),
-            columns=None if columns is None else tuple(columns),
+            columns=chosen,
             filter=table_filter(filter, schemas.current, where=self.location),
             threads=threads,
         )
@@ -201,7 +203,7 @@ class TableVersions(TableView):
         TableExists, VersionNotFound
         """
         message = check_optional_text(message, "message")
-        snapshot, _ = self._find(version)
+        snapshot, _ = self._find(version, "version")
         options = self._store.storage_options if storage_options is None else storage_options
         access = access_of(self._store)
         target = open_store(path, storage_options=options, durability=durability, access=access)
@@ -237,6 +239,7 @@ class TableVersions(TableView):
         CorruptMetadata, OSError
             Something kept can't be read; nothing was deleted.
         """
+        dry_run = check_bool(dry_run, "dry_run")
         now = now_ms()
         return expire_snapshots(
             self._store,
@@ -270,6 +273,7 @@ class TableVersions(TableView):
         CorruptMetadata, OSError
             Something referred to can't be read; nothing was deleted.
         """
+        dry_run = check_bool(dry_run, "dry_run")
         now = now_ms()
         return remove_orphan_files(
             self._store,

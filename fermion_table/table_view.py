@@ -12,10 +12,11 @@ import pyarrow as pa
 
 import fermion
 from fermion import col
-from fermion.arguments import integer, integers
+from fermion.arguments import flag, integer, integers
 from fermion.errors import FermionError, InvalidArgumentError
 from fermion.redaction import redacted
 from fermion_table import history
+from fermion_table.argument_checks import check_columns
 from fermion_table.column_selection import BATCH_ID
 from fermion_table.entries import check_identity
 from fermion_table.field_widening import beyond
@@ -228,7 +229,7 @@ class TableView:
             snapshot=snapshot,
             schemas=schemas,
             table_schema=shown,
-            columns=None if columns is None else _column_list(columns),
+            columns=None if columns is None else check_columns(columns, "columns"),
             filter=chosen,
             limit=limit,
             threads=threads,
@@ -272,7 +273,8 @@ class TableView:
 
     def lookup_batch(self, batch_id: int, *, columns: Sequence[PathLike] | None = None) -> pa.Table:
         """All rows of a batch, in their order; none if there is no such batch."""
-        return self.scan(batch_id=batch_id, columns=columns).to_arrow()
+        number = integer(batch_id, "batch_id")
+        return self.scan(batch_id=number, columns=columns).to_arrow()
 
     def _has_nulls(self, snapshot: Snapshot, schema: TableSchema, path: Path) -> bool:
         """Whether a live row is null at a path of a schema that may not be published yet."""
@@ -316,7 +318,7 @@ class TableView:
 
     def verify(self, *, data: bool = False) -> VerifyReport:
         """Check every branch and tag: hashes, parents, files; with ``data`` every checksum."""
-        return verify_table(self._store, data=data)
+        return verify_table(self._store, data=flag(data, "data"))
 
 
 def verify_table(store: AtomicStore, *, data: bool = False) -> VerifyReport:
@@ -328,12 +330,6 @@ def verify_table(store: AtomicStore, *, data: bool = False) -> VerifyReport:
         No snapshot at all.
     """
     return verify(store, check_file=partial(_check_file, store) if data else None)
-
-
-def _column_list(columns: Sequence[PathLike]) -> tuple[PathLike, ...]:
-    if isinstance(columns, str):
-        raise InvalidArgumentError(f"columns={columns!r}: expected a list of names")
-    return tuple(columns)
 
 
 def _batch_filter(

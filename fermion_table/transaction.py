@@ -11,13 +11,15 @@ from typing import Any
 import msgspec
 
 from fermion.errors import InvalidArgumentError
+from fermion_table.argument_checks import check_bool, check_kind, check_kinds
 from fermion_table.assignments import Assignment
 from fermion_table.commit import commit
 from fermion_table.commit_request import CommitOutcome, CommitRequest, WrittenFiles
 from fermion_table.committed_files import unpublished, written_files
 from fermion_table.conflict import Partitions, Redo
-from fermion_table.data_writer import DataWriter, WriterMessage
+from fermion_table.data_writer import DataWriter, WriterMessage, check_batches
 from fermion_table.draft import Draft, FindingCache
+from fermion_table.filters import table_filter
 from fermion_table.manifest import Entry
 from fermion_table.manifest_store import added_entries
 from fermion_table.pending_files import PendingFiles
@@ -103,7 +105,7 @@ class Transaction:
     def append_batches(self, batches: Iterable[tuple[int, Any]]) -> None:
         """Add batches, pairs of id and data."""
         with self._writer() as writer:
-            for batch_id, data in batches:
+            for batch_id, data in check_batches(batches):
                 writer.append_batch(batch_id, data)
             self._add(writer.prepare_commit()[0].entries)
 
@@ -124,7 +126,7 @@ class Transaction:
 
     def append_written(self, messages: Iterable[WriterMessage]) -> None:
         """Add the files of writers (`Table.writer`); for engines."""
-        self._add_written(list(messages))
+        self._add_written(check_kinds(messages, WriterMessage, "messages"))
 
     def overwrite_written(
         self,
@@ -142,7 +144,9 @@ class Transaction:
             Of `Table.plan_merge`, where the writers wrote its schema: becomes the table's.
         """
         self._check_overwrite(filter, dynamic)
-        written = list(messages)
+        written = check_kinds(messages, WriterMessage, "messages")
+        if merge is not None:
+            check_kind(merge, SchemaMerge, "merge")
         self._replace([entry for each in written for entry in each.entries], filter, dynamic)
         self._add_written(written, merge)
 
@@ -245,6 +249,8 @@ class Transaction:
         self._changes.append(change)
 
     def _check_overwrite(self, filter: Any, dynamic: bool) -> None:
+        check_bool(dynamic, "dynamic")
+        table_filter(filter, self._draft.schema, where=self._publisher.store.location)
         if filter is not None and dynamic:
             raise InvalidArgumentError("overwrite: expected filter= or dynamic=True, not both")
         if dynamic and not self._draft.schema.partition_by:

@@ -31,6 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
+from fermion.arguments import integer, text
 from fermion.errors import InvalidArgumentError
 from fermion_table import value_codec
 from fermion_table.murmur import hash_integers, hash_texts
@@ -68,6 +69,10 @@ class PartitionTransform:
     name: str = ""
 
     def __post_init__(self) -> None:
+        text(self.column, "column")
+        text(self.name, "name")
+        object.__setattr__(self, "parameter", integer(self.parameter, "parameter"))
+        text(self.kind, "kind")
         if self.kind in _PARAMETRIC:
             if not 1 <= self.parameter <= PARAMETER_MAX:
                 raise InvalidArgumentError(
@@ -76,7 +81,7 @@ class PartitionTransform:
                 )
         elif self.kind not in _PLAIN:
             raise InvalidArgumentError(
-                f"partition transform {self.kind!r}: expected one of "
+                f"partition transform: kind={self.kind!r}: expected one of "
                 f"{', '.join((*_PLAIN, *_PARAMETRIC))}"
             )
         elif self.parameter:
@@ -91,6 +96,8 @@ class PartitionTransform:
 
     def values(self, column: pa.Array) -> pa.Array:
         """The partition values of a column's rows; see `transformed`."""
+        if not isinstance(column, (pa.Array, pa.ChunkedArray)):
+            raise TypeError(f"column: expected an Arrow array, found {type(column).__name__}")
         return transformed(self.kind, self.parameter, column)
 
 

@@ -66,7 +66,14 @@ def register(spark: SparkSession) -> None:
     another thread than the one that made the session: Spark 4.3 looks for formats written in Python
     in the thread's active session, which other threads lack (DATA_SOURCE_NOT_FOUND). Call this in
     the thread, and its writes find the format.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The session is none.
     """
+    if not hasattr(spark, "dataSource"):
+        raise InvalidArgumentError(f"register: spark: expected a SparkSession, found {spark!r:.80}")
     spark.dataSource.register(FermionDataSource)
     if not is_connect(spark):
         spark.createDataFrame([], "none int")  # makes the session the active one of this thread

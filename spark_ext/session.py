@@ -71,7 +71,13 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     ------
     JavaNotFound
         A session cannot start on this machine.
+    InvalidArgumentError
+        The builder is none.
     """
+    if not hasattr(builder, "config"):
+        raise InvalidArgumentError(
+            f"configure: builder: expected SparkSession.builder, found {builder!r:.80}"
+        )
     check_java()
     if WORKER_INTERPRETER not in os.environ and not is_submitted():
         os.environ[WORKER_INTERPRETER] = sys.executable

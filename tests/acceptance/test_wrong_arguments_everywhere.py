@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import fermion
-from tests.acceptance import file_calls
+import fermion_table
+from tests.acceptance import file_calls, table_calls
 from tests.acceptance.wrong_arguments import as_numpy, called, findings, public_callables
 
 
@@ -34,5 +35,32 @@ def test_wrong_arguments_of_files_are_refused_by_name_and_change_nothing(
     directory = Path(shutil.copytree(prepared_files, tmp_path / "files"))
     case = file_calls.CALLS[name](directory)
     found = findings(name, case, directory, file_calls.UNTYPED)
+    assert not found, "\n".join(found)
+    called(case.call, as_numpy(case.arguments))
+
+
+@pytest.fixture(scope="module")
+def prepared_table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a small table, to be copied."""
+    directory = tmp_path_factory.mktemp("tables")
+    table_calls.prepare(directory)
+    return directory
+
+
+def test_every_public_callable_of_tables_has_a_valid_call():
+    """A new one, which this fails for, needs an entry in `table_calls`."""
+    known = set(public_callables(fermion_table, table_calls.ALSO))
+    known -= table_calls.MADE_BY_THE_PACKAGE | table_calls.CALLED_FOR_EVERY_FILE
+    assert known == table_calls.CALLS.keys()
+
+
+@pytest.mark.parametrize("name", table_calls.CALLS)
+def test_wrong_arguments_of_tables_are_refused_by_name_and_change_nothing(
+    prepared_table: Path, tmp_path: Path, name: str
+):
+    """One parameter after the other; at last the valid call, with values of NumPy."""
+    directory = Path(shutil.copytree(prepared_table, tmp_path / "tables"))
+    case = table_calls.CALLS[name](directory)
+    found = findings(name, case, directory, table_calls.UNTYPED)
     assert not found, "\n".join(found)
     called(case.call, as_numpy(case.arguments))

@@ -61,8 +61,8 @@ TEXTS: dict[str, Call] = {
     "create message": lambda t, x: Table.create(t.location + "-other", SCHEMA, message=x),
 }
 NEEDED_TEXTS: dict[str, Call] = {
-    "rename_column name": lambda t, x: t.rename_column("id", x),
-    "drop_columns path": lambda t, x: t.drop_columns([x]),
+    "rename_column new": lambda t, x: t.rename_column("id", x),
+    "drop_columns columns": lambda t, x: t.drop_columns([x]),
     "add_column path": lambda t, x: t.update_schema().add_column(x, pa.int8()),
     "tags.create name": lambda t, x: t.tags.create(x),
     "tags.delete name": lambda t, x: t.tags.delete(x),

@@ -1,0 +1,386 @@
+"""A valid call of every public function and method of tables that takes arguments."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import fermion
+import fermion_table
+from fermion_table import (
+    CommitWords,
+    PartitionTransform,
+    StorageAccess,
+    Table,
+    WriteSettings,
+    stage_table,
+)
+from fermion_table.version_names import Branches, Tags
+from tests.acceptance.wrong_arguments import EVERYTHING, TEXTS, Case
+
+ROWS = {"id": [1, 2, 3], "name": ["a", "b", "c"]}
+SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
+UNTYPED = {
+    "filter": TEXTS | {"None"},
+    "data": frozenset[str](),
+    "schema": frozenset[str](),
+    # Values: whether one fits its column is known when the change is applied.
+    "default": EVERYTHING,
+    "CommitWords.began": EVERYTHING,  # set by the package: only the time of a commit is told by it
+    "TableSchema.find.where": EVERYTHING,  # wording for a message, asked once a column
+    "TableSchema.resolve.where": EVERYTHING,
+}
+ALSO = {Tags, Branches}
+"""Classes that a table's attributes give."""
+MADE_BY_THE_PACKAGE = {
+    "BranchHead",
+    "ChangeScan",
+    "CompactionGroup",
+    "CompactionMessage",
+    "CompactionResult",
+    "CompactionTask",
+    "DataWriter",
+    "DroppedTable",
+    "Effort",
+    "Field",
+    "HistoryLog",
+    "MaintenanceResult",
+    "PruningStep",
+    "Scan",
+    "ScanPlan",
+    "SchemaChange",
+    "SchemaMerge",
+    "SchemaUpdate",
+    "Snapshot",
+    "Split",
+    "SplitReader",
+    "StagedTable",
+    "Table",
+    "TableDiff",
+    "TableSchema",
+    "Tag",
+    "Transaction",
+    "VerifyReport",
+    "WriterMessage",
+}
+"""What a table or one of its functions gives, which nobody else makes."""
+
+CALLED_FOR_EVERY_FILE = {
+    "Field.walk",
+    "Field.with_children",
+    "Snapshot.is_commit_of",
+    "Split.has_data",
+    "SplitReader.batches",
+    "SplitReader.count",
+    "SplitReader.find",
+    "SplitReader.plan",
+    "SplitReader.prune",
+    "SplitReader.read",
+    "SplitReader.rows",
+}
+"""For engines, with what a scan's plan gives; checks would cost time for each field or file."""
+
+
+def prepare(directory: Path) -> None:
+    """A table of four snapshots, with a tag and a branch."""
+    table = Table.create(directory / "t", SCHEMA, durability="fast")
+    table.append(ROWS)
+    table.append(ROWS)
+    table.append_batch(5, ROWS)
+    table.tags.create("first")
+    table.branches.create("side")
+
+
+def _table(directory: Path) -> Table:
+    return Table.open(directory / "t", durability="fast")
+
+
+def _case(owner: Any, method: str, table: Table, arguments: dict[str, Any]) -> Case:
+    def state() -> Any:
+        return table.snapshot.id, table.schema, Table.open(table.location).scan().count()
+
+    return Case(getattr(owner, method), arguments, state)
+
+
+def _of_table(method: str, **arguments: Any) -> Callable[[Path], Case]:
+    def case(directory: Path) -> Case:
+        table = _table(directory)
+        placed = {
+            name: directory / value if isinstance(value, Path) else _made(value, table)
+            for name, value in arguments.items()
+        }
+        return _case(table, method, table, placed)
+
+    return case
+
+
+def _made(value: Any, table: Table) -> Any:
+    return value(table) if isinstance(value, _Of) else value
+
+
+class _Of:
+    """An argument that is made of the table."""
+
+    def __init__(self, make: Callable[[Table], Any]) -> None:
+        self._make = make
+
+    def __call__(self, table: Table) -> Any:
+        return self._make(table)
+
+
+def _of(make: Callable[[Table], Any], method: str, **arguments: Any) -> Callable[[Path], Case]:
+    """A method of an object that is made of the table, once."""
+
+    def case(directory: Path) -> Case:
+        table = _table(directory)
+        placed = {name: _made(value, table) for name, value in arguments.items()}
+        return _case(make(table), method, table, placed)
+
+    return case
+
+
+def _free(call: Callable[..., Any], **arguments: Any) -> Callable[[Path], Case]:
+    def case(directory: Path) -> Case:
+        placed = {
+            name: directory / value if isinstance(value, Path) else value
+            for name, value in arguments.items()
+        }
+        return Case(call, placed)
+
+    return case
+
+
+def _messages(table: Table) -> Any:
+    with table.writer() as writer:
+        writer.write(ROWS)
+        return writer.prepare_commit()
+
+
+def _merge(table: Table) -> Any:
+    return table.plan_merge(SCHEMA)
+
+
+def _staged(table: Table) -> Any:
+    return stage_table(f"{table.location}-staged", SCHEMA)
+
+
+def _updating(table: Table) -> Any:
+    return table.update_schema()
+
+
+def _compact_group(directory: Path) -> Case:
+    table = _table(directory)
+    (task,) = table.plan_compaction()
+    return Case(fermion_table.compact_group, {"task": task})
+
+
+WORDS: dict[str, Any] = {
+    "message": "why",
+    "properties": {"a": "b"},
+    "commit_user": "somebody",
+    "commit_identifier": 5,
+}
+MESSAGES = _Of(_messages)
+DAY = datetime.timedelta(days=1)
+COMPACTION: dict[str, Any] = {
+    "filter": "id > 0",
+    "target_size": 4096,
+    "min_input_files": 2,
+    "sort_by": ["id"],
+}
+DEFINITION: dict[str, Any] = {
+    "schema": SCHEMA,
+    "partition_by": ["name"],
+    "primary_key": ["id"],
+    "sort_by": ["id"],
+    "properties": {"a": "b"},
+    "storage_options": {},
+}
+OVERWRITE = {"data": ROWS, "filter": "id > 1", "dynamic": False}
+PLACE = {"first": False, "before": "name", "after": None}
+CALLS: dict[str, Callable[[Path], Case]] = {
+    "Branches.create": _of(
+        lambda t: t.branches, "create", name="other", version="first", message="why"
+    ),
+    "Branches.delete": _of(lambda t: t.branches, "delete", name="side"),
+    "Branches.fast_forward": _of(lambda t: t.branches, "fast_forward", name="side", message="why"),
+    "ChangeScan.to_pandas": _of(lambda t: t.scan_changes(0), "to_pandas"),
+    "CommitWords": _free(CommitWords, **WORDS, began=1.5),
+    "DataWriter.append_batch": _of(lambda t: t.writer(), "append_batch", batch_id=5, data=ROWS),
+    "DataWriter.write": _of(lambda t: t.writer(), "write", data=ROWS),
+    "PartitionTransform": _free(
+        PartitionTransform, column="id", kind="bucket", parameter=5, name="b"
+    ),
+    "PartitionTransform.values": _free(PartitionTransform("id").values, column=pa.array([1])),
+    "Scan.explain": _of(Table.scan, "explain", files=1),
+    "Scan.head": _of(Table.scan, "head", n=1),
+    "Scan.head_scan": _of(Table.scan, "head_scan", n=1),
+    "Scan.known_min_max": _of(Table.scan, "known_min_max", column="id"),
+    "Scan.min_max": _of(Table.scan, "min_max", column="id"),
+    "Scan.select": _of(Table.scan, "select", columns=["id"]),
+    "Scan.to_duckdb": _of(Table.scan, "to_duckdb", connection=None),
+    "Scan.to_pandas": _of(Table.scan, "to_pandas"),
+    "Scan.to_polars": _of(Table.scan, "to_polars", lazy=True),
+    "Scan.where": _of(Table.scan, "where", filter="id > 1"),
+    "ScanPlan.tasks": _of(lambda t: t.scan().plan(), "tasks", bytes_target=4096),
+    "SchemaUpdate.add_column": _of(
+        _updating,
+        "add_column",
+        path="more",
+        type=pa.int8(),
+        nullable=True,
+        default=1,
+        comment="why",
+        **PLACE,
+    ),
+    "SchemaUpdate.add_field": _of(
+        _updating,
+        "add_field",
+        path=("more",),
+        field=pa.field("more", pa.int8()),
+        default=1,
+        **PLACE,
+    ),
+    "SchemaUpdate.add_fields": _of(
+        _updating, "add_fields", fields=[pa.field("more", pa.int8())], defaults={"more": 1}
+    ),
+    "SchemaUpdate.alter_column": _of(_updating, "alter_column", path="id", comment="why"),
+    "SchemaUpdate.apply": _of(_updating, "apply", change=lambda schema: schema),
+    "SchemaUpdate.drop_column": _of(_updating, "drop_column", path="id"),
+    "SchemaUpdate.move_after": _of(_updating, "move_after", path="id", other="name"),
+    "SchemaUpdate.move_before": _of(_updating, "move_before", path="id", other="name"),
+    "SchemaUpdate.move_first": _of(_updating, "move_first", path="id"),
+    "SchemaUpdate.rename_column": _of(_updating, "rename_column", path="id", name="other"),
+    "SchemaUpdate.set_properties": _of(
+        _updating, "set_properties", updates={"a": "b"}, remove=["c"]
+    ),
+    "SchemaUpdate.set_sort_order": _of(_updating, "set_sort_order", columns=["id"]),
+    "StagedTable.commit": _of(_staged, "commit", messages=(), **WORDS),
+    "StagedTable.discard": _of(_staged, "discard", messages=()),
+    "StagedTable.writer": _of(_staged, "writer", settings=WriteSettings()),
+    "StorageAccess": _free(
+        StorageAccess, missing_is_forbidden=True, timeout_s=5.0, allowed_roots=["/data"]
+    ),
+    "Table.add_columns": _of_table(
+        "add_columns", columns={"more": pa.int8()}, defaults={"more": 1}
+    ),
+    "Table.alter_column": _of_table("alter_column", name="id", comment="why"),
+    "Table.append": _of_table("append", data=ROWS, schema_mode="merge", **WORDS),
+    "Table.append_batch": _of_table("append_batch", batch_id=6, data=ROWS, message="why"),
+    "Table.append_batches": _of_table("append_batches", batches=[(6, ROWS)], **WORDS),
+    "Table.clone": _of_table(
+        "clone",
+        path=Path("clone"),
+        version="first",
+        storage_options={},
+        durability="fast",
+        message="why",
+    ),
+    "Table.commit": _of_table("commit", messages=MESSAGES, **WORDS, merge=_Of(_merge)),
+    "Table.commit_compaction": _of_table(
+        "commit_compaction", messages=[], base=_Of(lambda t: t.snapshot)
+    ),
+    "Table.compact": _of_table(
+        "compact",
+        **COMPACTION,
+        max_groups_per_commit=5,
+        dry_run=False,
+        threads=1,
+        progress=lambda done, total: None,
+    ),
+    "Table.create": _free(
+        Table.create,
+        path=Path("new"),
+        **DEFINITION,
+        mode="error",
+        durability="fast",
+        message="why",
+    ),
+    "Table.delete": _of_table("delete", filter="id > 1", **WORDS),
+    "Table.diff": _of_table("diff", before=0, after=1),
+    "Table.drop_columns": _of_table("drop_columns", columns=["id"]),
+    "Table.exists": _free(Table.exists, path=Path("t"), storage_options={}),
+    "Table.expire_snapshots": _of_table(
+        "expire_snapshots", older_than=DAY, retain_last=5, dry_run=False
+    ),
+    "Table.find_commit": _of_table("find_commit", commit_user="somebody", commit_identifier=5),
+    "Table.history": _of_table("history", limit=5),
+    "Table.lookup_batch": _of_table("lookup_batch", batch_id=5, columns=["id"]),
+    "Table.open": _free(
+        Table.open,
+        path=Path("t"),
+        version=None,
+        branch="side",
+        storage_options={},
+        durability="fast",
+        access=StorageAccess(),
+    ),
+    "Table.overwrite": _of_table("overwrite", **OVERWRITE, **WORDS),
+    "Table.plan_compaction": _of_table("plan_compaction", **COMPACTION),
+    "Table.plan_merge": _of_table("plan_merge", data=SCHEMA),
+    "Table.remove_orphan_files": _of_table("remove_orphan_files", older_than=DAY, dry_run=False),
+    "Table.rename_column": _of_table("rename_column", old="id", new="other"),
+    "Table.restore": _of_table("restore", version=1, message="why"),
+    "Table.scan": _of_table(
+        "scan",
+        columns=["id"],
+        filter="id > 1",
+        snapshot_id=None,
+        tag=None,
+        as_of=None,
+        branch=None,
+        batch_id=5,
+        limit=5,
+        schema="current",
+        threads=1,
+    ),
+    "Table.scan_changes": _of_table(
+        "scan_changes", start=0, end=1, columns=["id"], filter="id > 1", threads=1
+    ),
+    "Table.set_properties": _of_table("set_properties", updates={"a": "b"}, remove=["c"]),
+    "Table.transaction": _of_table("transaction", **WORDS),
+    "Table.update": _of_table("update", filter="id > 1", assignments={"name": "x"}, **WORDS),
+    "Table.update_schema": _of_table("update_schema", message="why"),
+    "Table.verify": _of_table("verify", data=True),
+    "Table.writer": _of_table("writer", settings=WriteSettings()),
+    "TableDiff.rows": _of(lambda t: t.diff(0), "rows", columns=["id"], filter="id > 1"),
+    "TableSchema.find": _of(lambda t: t.schema, "find", path="id", where="table"),
+    "TableSchema.resolve": _of(lambda t: t.schema, "resolve", path="id", where="table"),
+    "TableSchema.to_arrow": _of(lambda t: t.schema, "to_arrow", field_ids=False),
+    "Tags.create": _of(
+        lambda t: t.tags, "create", name="other", version="side", message="why", keep=DAY
+    ),
+    "Tags.delete": _of(lambda t: t.tags, "delete", name="first"),
+    "Transaction.append": _of(Table.transaction, "append", data=ROWS),
+    "Transaction.append_batches": _of(Table.transaction, "append_batches", batches=[(6, ROWS)]),
+    "Transaction.append_written": _of(Table.transaction, "append_written", messages=MESSAGES),
+    "Transaction.delete": _of(Table.transaction, "delete", filter="id > 1"),
+    "Transaction.overwrite": _of(Table.transaction, "overwrite", **OVERWRITE),
+    "Transaction.overwrite_written": _of(
+        Table.transaction,
+        "overwrite_written",
+        messages=MESSAGES,
+        filter="id > 1",
+        dynamic=False,
+        merge=_Of(_merge),
+    ),
+    "Transaction.update": _of(
+        Table.transaction, "update", filter="id > 1", assignments={"name": "x"}
+    ),
+    "WriteSettings": _free(
+        WriteSettings,
+        target_file_bytes=4096,
+        file_options=fermion.WriteOptions(),
+        source="append",
+        keeps_order=True,
+    ),
+    "compact_group": _compact_group,
+    "drop_table": _free(
+        fermion_table.drop_table, path=Path("t"), storage_options={}, dry_run=False
+    ),
+    "stage_table": _free(stage_table, path=Path("new"), **DEFINITION, mode="create"),
+}
