@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.types as pat
 
 from fermion.arguments import integer
 from fermion.column_reader import FetchedPages
 from fermion.errors import InvalidArgumentError
 from fermion.file_index import FileIndex
 from fermion.predicate import Expression
-from fermion.predicate.ranges import RowRanges
+from fermion.predicate.ranges import RowRanges, join_near
 from fermion.projection import Projected
 from fermion.read_ahead import read_ahead
-from fermion.stripe_reader import DENSE_FRACTION, StripeReader
+from fermion.row_selection import Matches
+from fermion.stripe_reader import DENSE_FRACTION, JOIN_ROWS, StripeReader
 
 WINDOW_ROWS = 131_072
+SPAN_BYTES = 16 * 1024 * 1024
+"""Values of a filter's columns that are held at once, for one window or several."""
+SPARSE_FRACTION = 1 / 16
+"""Of the rows of a span: if no more match they are read together, at most a window of them."""
+SPARSE_BYTES_MAX = 32 * 1024 * 1024
+"""Stored bytes of a stripe's columns; those of more are read a window at a time in any case."""
 BLOCK_BYTES = 16 * 1024 * 1024
 """Pages of a remote file that are fetched together, for one window or several."""
 # Of a remote file: one is decoded while the next is fetched.
@@ -132,10 +140,8 @@ class RowBatches:
             last = min(first + step, total)
             if not local:
                 reader.begin_block(first, last)
-            for start in range(first, last, WINDOW_ROWS):
-                found = reader.read((start, min(start + WINDOW_ROWS, last)))
-                if found is not None:
-                    yield found
+            for start in range(first, last, span := reader.span_rows()):
+                yield from reader.read_span(start, min(start + span, last))
 
 
 class _WindowReader:
@@ -182,6 +188,57 @@ class _WindowReader:
         else:
             self._fetch(self._filter_columns, wanted)
             self._block_stop = stop
+
+    def span_rows(self) -> int:
+        """Rows of the windows whose matches are looked for together."""
+        if self._expression is None or self._kept is not None:
+            return WINDOW_ROWS
+        kinds = [column.field.type for column in self._filter_columns]
+        if not all(map(pat.is_primitive, kinds)):
+            return WINDOW_ROWS
+        bits = sum(kind.bit_width for kind in kinds)
+        windows = 8 * SPAN_BYTES // (WINDOW_ROWS * max(bits, 1))
+        return WINDOW_ROWS * min(max(windows, 1), int(1 / SPARSE_FRACTION))
+
+    def read_span(self, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+        """The rows of some windows: together where few match, else of one after the other."""
+        matches = self._matches(start, stop) if stop - start > WINDOW_ROWS else None
+        if matches is not None and matches.is_sparse(SPARSE_FRACTION) and self._is_narrow:
+            found = self._matched(matches)
+            if found is not None:
+                yield found
+            return
+        for first in range(start, stop, WINDOW_ROWS):
+            last = min(first + WINDOW_ROWS, stop)
+            if matches is None:
+                found = self.read((first, last))
+            else:
+                found = self._matched(matches.within(first, last))
+            if found is not None:
+                yield found
+
+    @cached_property
+    def _is_narrow(self) -> bool:
+        """Whether a stripe's pages are few enough for one match in each to decode them all."""
+        stored = self._stripes.stored_bytes(self._columns, self._stripe)
+        return stored <= SPARSE_BYTES_MAX
+
+    def _matches(self, start: int, stop: int) -> Matches | None:
+        """Which rows of a span match; None where statistics say it."""
+        assert self._expression is not None
+        assert self._settled is not None
+        wanted = self._wanted(start, stop)
+        may, must = self._settled
+        asked = may & wanted
+        if asked == must & wanted:
+            return None
+        around = may & join_near(wanted, JOIN_ROWS)
+        return self._stripes.matches(
+            self._expression, self._filter_columns, self._stripe, asked, around
+        )
+
+    def _matched(self, matches: Matches) -> pa.RecordBatch | None:
+        return self._stripes.matched(self._columns, self._filter_columns, self._stripe, matches)
 
     def read(self, window: tuple[int, int] | None) -> pa.RecordBatch | None:
         """The rows of a window (None: of the stripe); None where there are none."""

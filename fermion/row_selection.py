@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +13,39 @@ from fermion.arrow_buffers import has_dictionary, is_same_memory
 from fermion.arrow_types import Node
 from fermion.assemble import assemble
 from fermion.ordered_dictionaries import orders_of
+from fermion.predicate.ranges import RowRanges
 from fermion.shred import shred
 from fermion.values import Bits
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matches:
+    """What a filter says of some rows of a stripe.
+
+    Attributes
+    ----------
+    around
+        The rows.
+    mask
+        ``bool``, shape (rows,): which of them match.
+    arrays
+        The filter's columns over them.
+    """
+
+    around: RowRanges
+    mask: np.ndarray
+    arrays: list[pa.Array]
+
+    def is_sparse(self, fraction: float) -> bool:
+        """Whether no more than a fraction of the rows match."""
+        return bool(np.count_nonzero(self.mask) <= fraction * len(self.mask))
+
+    def within(self, start: int, stop: int) -> Matches:
+        """The same of the rows from ``start`` to ``stop``, exclusive; views."""
+        first, inside = self.around.clip(0, start).total, self.around.clip(start, stop)
+        last = first + inside.total
+        arrays = [each.slice(first, last - first) for each in self.arrays]
+        return Matches(inside, self.mask[first:last], arrays)
 
 
 def filter_rows(array: pa.Array, mask: np.ndarray, node: Node | None) -> pa.Array:

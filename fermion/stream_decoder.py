@@ -170,6 +170,8 @@ class FetchedStream:
         if not self.plan.spans:
             return values
         starts, stops = self._positions(ranges, slots, len(values))
+        if len(starts) == 1 and ranges.total == len(values):
+            return values
         return rearrange.select_values(values, starts, stops, ranges.total)
 
     def _picks(self, ranges: RowRanges, slots: int) -> list[np.ndarray] | None:

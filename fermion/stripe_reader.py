@@ -31,9 +31,9 @@ from fermion.predicate import (
     ranges_that_may_match,
     ranges_that_must_match,
 )
-from fermion.predicate.ranges import RowRanges
+from fermion.predicate.ranges import RowRanges, join_near
 from fermion.projection import Projected, result_schema
-from fermion.row_selection import filter_rows
+from fermion.row_selection import Matches, filter_rows
 from fermion.statistics import page_flags
 from fermion.stream_decoder import DecodeOptions
 
@@ -378,15 +378,40 @@ class StripeReader:
             )
         if within is not None:
             may = may & join_near(within, JOIN_ROWS)
-        mask, read = self._mask(expression, filter_columns, stripe, may, kept)
-        if asked.total < may.total:
-            mask = mask & _inside(asked, may)
+        found = self.matches(expression, filter_columns, stripe, asked, may, kept)
+        return self.matched(columns, filter_columns, stripe, found, kept)
+
+    def matches(
+        self,
+        expression: Expression,
+        filter_columns: Sequence[Projected],
+        stripe: int,
+        asked: RowRanges,
+        around: RowRanges,
+        kept: FetchedPages | None = None,
+    ) -> Matches:
+        """Which of the rows that are asked for match; ``around`` holds them, and is read."""
+        mask, read = self._mask(expression, filter_columns, stripe, around, kept)
+        if asked.total < around.total:
+            mask = mask & _inside(asked, around)
+        return Matches(around, mask, read)
+
+    def matched(
+        self,
+        columns: Sequence[Projected],
+        filter_columns: Sequence[Projected],
+        stripe: int,
+        found: Matches,
+        kept: FetchedPages | None = None,
+    ) -> pa.RecordBatch | None:
+        """The rows that match, as a filter's columns found them; None where there are none."""
+        mask = found.mask
         if not mask.any():
             return None
-        candidates = self._whole(may, stripe)
+        candidates = self._whole(found.around, stripe)
         have = {
             column.ordinal if column.node is not None else column.field.name: array
-            for column, array in zip(filter_columns, read, strict=True)
+            for column, array in zip(filter_columns, found.arrays, strict=True)
         }
         keys = [each.ordinal if each.node is not None else each.field.name for each in columns]
         reusable = [
@@ -416,7 +441,9 @@ class StripeReader:
         if np.count_nonzero(mask) > DENSE_FRACTION * len(mask):
             return _filtered(columns, self.arrays(columns, stripe, candidates, kept), mask)
         wanted = np.flatnonzero(mask)
-        if candidates is not None:
+        if candidates is not None and len(candidates) == 1:
+            wanted = wanted + candidates.starts[0]
+        elif candidates is not None:
             wanted = candidates.to_indices()[wanted]
         return self.arrays(columns, stripe, RowRanges.from_indices(wanted), kept)
 
@@ -457,20 +484,6 @@ def _unit_bounds(node: Node, rows: int, low: int, high: int, nulls: int, flags: 
         flags=np.array([flags], np.uint32),
         type=node.storage,
     )
-
-
-def join_near(ranges: RowRanges, gap_rows_max: int) -> RowRanges:
-    """The same rows and the gaps of at most so many rows between them."""
-    if len(ranges) < 2:
-        return ranges
-    return RowRanges.from_bounds(
-        ranges.starts, np.append(_bridged(ranges, gap_rows_max), ranges.stops[-1])
-    )
-
-
-def _bridged(ranges: RowRanges, gap_rows_max: int) -> np.ndarray:
-    near = ranges.starts[1:] - ranges.stops[:-1] <= gap_rows_max
-    return np.where(near, ranges.starts[1:], ranges.stops[:-1])
 
 
 def empty_columns(rows: int) -> pa.RecordBatch:

@@ -174,3 +174,17 @@ class RowRanges:
         shown = ", ".join(f"{start}:{stop}" for start, stop in list(self)[:8])
         more = ", ..." if len(self) > 8 else ""
         return f"RowRanges([{shown}{more}], total={self.total})"
+
+
+def join_near(ranges: RowRanges, gap_rows_max: int) -> RowRanges:
+    """The same rows and the gaps of at most so many rows between them."""
+    if len(ranges) < 2:
+        return ranges
+    return RowRanges.from_bounds(
+        ranges.starts, np.append(_bridged(ranges, gap_rows_max), ranges.stops[-1])
+    )
+
+
+def _bridged(ranges: RowRanges, gap_rows_max: int) -> np.ndarray:
+    near = ranges.starts[1:] - ranges.stops[:-1] <= gap_rows_max
+    return np.where(near, ranges.starts[1:], ranges.stops[:-1])

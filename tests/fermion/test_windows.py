@@ -11,12 +11,13 @@ import pyarrow as pa
 import pytest
 
 import fermion
-from fermion import col, row_batches, stripe_reader
+from fermion import col, rearrange, row_batches, stripe_reader
 from fermion.predicate.ranges import RowRanges
 from fermion.row_batches import WINDOW_ROWS
 
 ROWS = 5 * WINDOW_ROWS + 17
 SMALL_ROWS, SMALL_WINDOW = 800, 64
+SPAN_BYTES = 8 * 2 * WINDOW_ROWS  # two windows of a filter's column
 
 
 def random_table(rows: int) -> pa.Table:
@@ -53,37 +54,84 @@ FILTERS = {
 }
 
 
+def decoded_rows(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
+    """Of each column, how many rows each call decodes from here on."""
+    decoded: dict[str, list[int]] = {"n": [], "v": [], "w": []}
+    read = stripe_reader.read_columns
+
+    def counting(source: Any, tasks: Any, *arguments: Any, **options: Any) -> Any:
+        for task in tasks:
+            decoded[task.node.name].append(task.rows)
+        return read(source, tasks, *arguments, **options)
+
+    monkeypatch.setattr(stripe_reader, "read_columns", counting)
+    return decoded
+
+
 @pytest.mark.parametrize("filter", FILTERS.values(), ids=FILTERS)
 @pytest.mark.parametrize("place", ["local", "remote"])
 def test_no_more_rows_than_a_window_are_decoded_at_once(
     places: dict[str, Any], place: str, filter: str | None, monkeypatch: pytest.MonkeyPatch
 ):
-    """Counted where columns are decoded; the rows are those of `read`."""
-    decoded = [0]
-    read = stripe_reader.read_columns
+    """Counted where columns are decoded; the rows are those of `read`.
 
-    def counting(source: Any, tasks: Any, *arguments: Any, **options: Any) -> Any:
-        decoded.extend(task.rows for task in tasks)
-        return read(source, tasks, *arguments, **options)
-
+    A filter's columns may have more, of which the bytes are bounded.
+    """
+    monkeypatch.setattr(row_batches, "SPAN_BYTES", SPAN_BYTES)
     with fermion.open(places[place]) as file:
         expected = file.read(filter=filter)
-        monkeypatch.setattr(stripe_reader, "read_columns", counting)
+        decoded = decoded_rows(monkeypatch)
         batches = list(file.iter_batches(filter=filter, batch_size=1 << 30))
     assert pa.Table.from_batches(batches, schema=expected.schema).equals(expected)
-    assert max(decoded) <= WINDOW_ROWS
+    asked = {name for name in decoded if filter is not None and name in filter.split()}
+    for name, rows in decoded.items():
+        bound = SPAN_BYTES // 8 if name in asked and place == "local" else WINDOW_ROWS
+        assert max(rows, default=0) <= bound, name
     assert max((batch.num_rows for batch in batches), default=0) <= WINDOW_ROWS
 
 
-def test_a_filter_takes_no_more_memory_than_a_window(places: dict[str, Any]):
+def test_a_sparse_filter_reads_several_windows_together(
+    places: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+):
+    """Its column is decoded once for a span of windows, the others once for what it finds."""
+    monkeypatch.setattr(row_batches, "SPAN_BYTES", SPAN_BYTES)
+    with fermion.open(places["local"]) as file:
+        decoded = decoded_rows(monkeypatch)
+        batches = list(file.iter_batches(filter="w > 0.999"))
+    spans = -(-ROWS * 8 // SPAN_BYTES)
+    assert len(decoded["w"]) == len(decoded["n"]) == len(batches) == spans
+    assert sum(decoded["w"]) in range(ROWS - 17, ROWS + 1)  # bounds may settle the last page
+    assert sum(decoded["n"]) == sum(batch.num_rows for batch in batches)
+
+
+def test_columns_of_a_dense_filter_are_decoded_once(
+    places: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+):
+    """The filter's in spans, the others in windows; and a window's rows are not copied again."""
+    copied = []
+    select = rearrange.select_values
+    monkeypatch.setattr(
+        rearrange, "select_values", lambda *arguments: copied.append(1) or select(*arguments)
+    )
+    with fermion.open(places["local"]) as file:
+        decoded = decoded_rows(monkeypatch)
+        assert sum(batch.num_rows for batch in file.iter_batches(filter="w > 0.1"))
+    assert [sum(rows) for rows in decoded.values()] == [ROWS, ROWS, ROWS]
+    assert not copied
+
+
+def test_a_filter_takes_no_more_memory_than_a_window_and_a_span(
+    places: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+):
     """The peak of what NumPy and Python allocate, and what Arrow holds, against a whole stripe."""
+    monkeypatch.setattr(row_batches, "SPAN_BYTES", SPAN_BYTES)
     whole = ROWS * 3 * 8
     for place in places.values():
         with fermion.open(place, options=fermion.ReadOptions(threads=1)) as file:
-            batches = file.iter_batches(filter="w > 0.1")
-            next(batches)
+            list(file.iter_batches(filter=col("w") > 0.1, rows=(0, 10)))
             before = pa.total_allocated_bytes()
             tracemalloc.start()
+            batches = file.iter_batches(filter=col("w") > 0.1)
             peak = max(pa.total_allocated_bytes() - before for _ in batches)
             peak += tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
