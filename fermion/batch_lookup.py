@@ -8,7 +8,7 @@ import pyarrow as pa
 from fermion.batch_meta import ID_STREAM, LENGTH_STREAM
 from fermion.checksum import PageChecks
 from fermion.cmb import ColumnBlock
-from fermion.column_plan import plan_stream
+from fermion.column_plan import StreamPlan, plan_stream
 from fermion.errors import InvalidFileError
 from fermion.file_index import FileIndex
 from fermion.file_info import BATCH_ID
@@ -69,7 +69,13 @@ class BatchLookup:
         places = [(span.offset, span.length) for span in plan.spans]
         if plan.dictionary is not None:
             places.insert(0, plan.dictionary)
-        buffers = self._index.source.read_many(places)
+        return self._index.source.read_checked(
+            places, lambda buffers: self._decode(plan, buffers, physical)
+        )
+
+    def _decode(
+        self, plan: StreamPlan, buffers: list[memoryview], physical: PhysicalType
+    ) -> np.ndarray:
         dictionary = None
         if plan.dictionary is not None:
             dictionary = PageSlice(buffers.pop(0), plan.dictionary[0], None, 0, 0)

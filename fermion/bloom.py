@@ -30,6 +30,7 @@ from fermion.arrow_types import Node, Order, leaf_type, strip_wrappers
 from fermion.checksum import crc32c
 from fermion.errors import ChecksumError, InvalidFileError, UnsupportedEncodingError
 from fermion.layout import ExtTag
+from fermion.source import CountingSource
 from fermion.values import BinaryValues, Bits, PhysicalKind, Values, slice_values
 
 BITS_PER_VALUE = 10.5  # one false positive in a hundred, by the Parquet format's table
@@ -222,6 +223,17 @@ class BloomFilters:
     ) -> bool:
         """Whether every value that is not null may be in a filter's values, as it must be."""
         return bool(_contains(_hashes(values, validity, node.order), self._filters[number]).all())
+
+
+def read_filters(
+    source: CountingSource,
+    place: tuple[int, int],
+    crc: int,
+    where: str,
+    blocks: np.ndarray | None = None,
+) -> BloomFilters:
+    """The filters at a place of a file; parameters and errors are those of `BloomFilters`."""
+    return source.read_checked([place], lambda data: BloomFilters(data[0], crc, where, blocks))
 
 
 def _contains(hashes: np.ndarray, words: np.ndarray) -> np.ndarray:

@@ -135,8 +135,11 @@ class UnindexedColumns:
         self._found: np.ndarray | None = None
 
     def _walk(self) -> np.ndarray:
+        place = self._footer.cmb_offset, self._footer.cmb_length
+        return self._source.read_checked([place], lambda found: self._places(found[0]))
+
+    def _places(self, area: memoryview) -> np.ndarray:
         footer = self._footer
-        area = self._source.read(footer.cmb_offset, footer.cmb_length)
         found, at = [], 0
         for ordinal in range(footer.num_columns + footer.num_system_columns):
             if at + _LENGTH.size > len(area):

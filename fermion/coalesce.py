@@ -50,3 +50,11 @@ def coalesce(
     ends = np.array([*firsts[1:], count], np.int64)
     members[order] = np.repeat(np.arange(len(firsts)), ends - np.array(firsts, np.int64))
     return np.stack((starts, stops[ends - 1] - starts), axis=1), members
+
+
+def span_of(ranges: np.ndarray) -> tuple[int, int]:
+    """First byte and end of ranges (offset and length each); 0 and 0 if all are empty."""
+    filled = ranges if ranges[:, 1].all() else ranges[ranges[:, 1] > 0]
+    if not len(filled):
+        return 0, 0
+    return int(filled[:, 0].min()), int(filled.sum(1).max())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,7 @@ from fermion.column_plan import (
     times,
     validity_ranges,
 )
-from fermion.errors import InvalidFileError
+from fermion.errors import ChecksumError, InvalidFileError
 from fermion.global_dictionary import DictionaryRecord, entries_array
 from fermion.layout import ALL_NULL_LENGTH
 from fermion.predicate.ranges import RowRanges
@@ -153,6 +154,16 @@ class ColumnTask:
         """Decode what `plan` asked for, in its order; pages side by side on other threads."""
         self._executor = executor
         frontier, self._frontier = self._frontier, []
+        try:
+            self._decode(frontier, buffers)
+        except ChecksumError:
+            self._frontier = frontier  # the same may be fed again, read once more
+            raise
+        self._planned = {}
+
+    def _decode(
+        self, frontier: list[tuple[Node, RowRanges | None, int]], buffers: Sequence[memoryview]
+    ) -> None:
         supply = iter(buffers)
         taken: dict[int, list[memoryview]] = {}
         for ordinal, plan in self._planned.items():
@@ -161,7 +172,6 @@ class ColumnTask:
                 taken[ordinal] = [next(supply) for _ in range(count)]
         for node, ranges, slots in frontier:
             self._decode_node(node, ranges, slots, taken)
-        self._planned = {}
 
     def _decode_node(
         self, node: Node, ranges: RowRanges | None, slots: int, taken: dict[int, list[memoryview]]
@@ -405,17 +415,55 @@ def read_columns(
         is_worth_threads = slots >= THREADED_SLOTS_MIN or sum(sizes) >= THREADED_BYTES_MIN
         others = executor if is_worth_threads else None
         if len(pending) == 1:
-            pending[0].feed(supplied[0], others)
+            feed_checked(source, pages, pending[0], wanted[0], supplied[0], others)
             continue
         # The longest first: whoever comes last leaves the other threads with nothing to do.
         order = sorted(range(len(pending)), key=sizes.__getitem__, reverse=True)
         _run(
             others,
-            ColumnTask.feed,
+            partial(feed_checked, source, pages),
             [pending[place] for place in order],
+            [wanted[place] for place in order],
             [supplied[place] for place in order],
         )
     return _run(executor if is_worth_threads else None, ColumnTask.array, tasks)
+
+
+def feed_checked(
+    source: CountingSource,
+    pages: FetchedPages,
+    task: ColumnTask,
+    ranges: Sequence[tuple[int, int]],
+    buffers: Sequence[memoryview],
+    executor: Executor | None = None,
+) -> None:
+    """Feed a task with what it planned; where a checksum fails, once more with bytes read again.
+
+    Parameters
+    ----------
+    pages
+        What else may hold bytes that are wrong, and gets those that were read again.
+
+    Raises
+    ------
+    ChecksumError
+        A page's bytes are not those that were written, twice.
+    InvalidFileError, UnsupportedEncodingError, UnsupportedVersionError
+    """
+    try:
+        task.feed(buffers, executor)
+    except ChecksumError:
+        fresh = source.read_many(ranges, again=True)
+        for place, data in zip(ranges, fresh, strict=True):
+            if place in pages:
+                pages[place] = data
+        task.feed(fresh, executor)
+
+
+def feed_planned(source: CountingSource, task: ColumnTask) -> None:
+    """Fetch what a task plans next, and feed it; errors are those of `feed_checked`."""
+    ranges = task.plan()
+    feed_checked(source, {}, task, ranges, source.read_many(ranges))
 
 
 def _run(executor: Executor | None, function, *columns):  # type: ignore[no-untyped-def]

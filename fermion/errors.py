@@ -21,6 +21,9 @@ those for damage must not take these for it.
 from __future__ import annotations
 
 import difflib
+import errno
+import os
+import stat
 from collections.abc import Iterable
 from typing import Any
 
@@ -120,3 +123,32 @@ def column_not_found(name: object, known: Iterable[str], *, where: str) -> Colum
     close = difflib.get_close_matches(str(name), list(known), n=3, cutoff=0.5)
     hint = f"; closest matches: {', '.join(map(repr, close))}" if close else ""
     return ColumnNotFoundError(f"{where}: no column {name!r}{hint}")
+
+
+def is_a_directory(path: str) -> IsADirectoryError:
+    """The error for a directory where a file is meant."""
+    found = "a directory"
+    if os.path.isdir(os.path.join(path, "snapshot")):
+        found = "the directory of a table, which fermion_table.Table.open opens"
+    return IsADirectoryError(errno.EISDIR, f"expected a file, found {found}", path)
+
+
+def file_is_closed(name: str) -> InvalidArgumentError:
+    """The error for what is asked of a file after it was closed."""
+    return InvalidArgumentError(f"{name}: file is closed")
+
+
+def short_read(name: str, offset: int, expected: int, found: int) -> TruncatedFileError:
+    """The error for a read that came back shorter than the file's size promised."""
+    return TruncatedFileError(
+        f"{name}: offset {offset}: expected {expected} bytes, the storage returned {found}"
+    )
+
+
+def no_file(path: str, found: os.stat_result) -> Exception:
+    """The error for what is there and no regular file."""
+    if stat.S_ISDIR(found.st_mode):
+        return is_a_directory(path)
+    return InvalidArgumentError(
+        f"{path}: expected a regular file, found a pipe, a socket or a device"
+    )

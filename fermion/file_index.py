@@ -70,23 +70,19 @@ class FileIndex:
         self.where = source.source.name
         local = source.source.is_local
         prefetch = options.prefetch_bytes or (TAIL_BLOCK_BYTES if local else REMOTE_PREFETCH_BYTES)
-        tail = source.read_end(max(prefetch, SIZE_MIN))
-        if len(tail) < SIZE_MIN:
-            raise InvalidFileError(
-                f"{self.where}: {other_format(tail)}no Fermion file: {len(tail)} bytes, expected "
-                f"at least {SIZE_MIN}"
-            )
-        self.footer: Footer = parse_footer(
-            tail[-FOOTER.itemsize :], file_size=source.source.size, where=self.where
+        end_bytes = max(prefetch, SIZE_MIN)
+        try:
+            tail = self._read_footer(end_bytes)
+        except ChecksumError:
+            tail = self._read_footer(end_bytes)
+        start = self.footer.file_length - len(tail)
+        source.hold(tail, start)
+        directory = source.read_checked(
+            [(self.footer.sections_offset, self.footer.sections_length)],
+            lambda found: parse_sections(found[0], self.footer, self.where),
         )
-        source.source.size = size = self.footer.file_length
-        if len(tail) == size:
-            parse_head(tail[: HEAD.itemsize], where=self.where)
-        source.hold(tail, size - len(tail))
-        sections = source.read(self.footer.sections_offset, self.footer.sections_length)
-        directory = parse_sections(sections, self.footer, self.where)
         self.sections = directory.sections
-        self.tail = TailRegion(source, self.footer, directory, tail, size - len(tail))
+        self.tail = TailRegion(source, self.footer, directory, tail, start)
         self.cit: ColumnRanges = open_cit(source, self.tail, self.footer, self.where)
         self._nodes: dict[int, Node] = {}
         self._shape_nodes: dict[int, Node] = {}
@@ -98,6 +94,23 @@ class FileIndex:
         self._block_buffers = [memoryview(b"")]
         self._block_lock = Lock()
         self._blocks: dict[int, ColumnBlock | None] = {}
+
+    def _read_footer(self, length: int) -> memoryview:
+        """Read the end of the file, and the footer there."""
+        source = self.source
+        tail = source.read_end(length)
+        if len(tail) < SIZE_MIN:
+            raise InvalidFileError(
+                f"{self.where}: {other_format(tail)}no Fermion file: {len(tail)} bytes, expected "
+                f"at least {SIZE_MIN}"
+            )
+        self.footer: Footer = parse_footer(
+            tail[-FOOTER.itemsize :], file_size=source.source.size, where=self.where
+        )
+        source.source.size = self.footer.file_length
+        if len(tail) == self.footer.file_length:
+            parse_head(tail[: HEAD.itemsize], where=self.where)
+        return tail
 
     def _section(self, kind: SectionKind) -> memoryview | None:
         place = self.sections.get(kind)
@@ -293,24 +306,32 @@ class FileIndex:
     def blocks(self, ordinals: Iterable[int]) -> list[ColumnBlock | None]:
         """The CMB of each column, None for one that is null in every row.
 
-        Blocks that are not loaded yet are read together.
+        Blocks that are not loaded yet are read together, and once more where one of them fails its
+        checksum.
         """
         wanted = list(ordinals)
         missing = [ordinal for ordinal in dict.fromkeys(wanted) if ordinal not in self._blocks]
-        buffers, places, offsets = self.block_places(missing)
+        try:
+            self._parse_blocks(missing)
+        except ChecksumError:
+            self._parse_blocks([each for each in missing if each not in self._blocks], again=True)
+        return [self._blocks[ordinal] for ordinal in wanted]
+
+    def _parse_blocks(self, ordinals: Sequence[int], *, again: bool = False) -> None:
+        buffers, places, offsets = self.block_places(ordinals, again=again)
         for ordinal, (buffer, at, size), offset in zip(
-            missing, places.tolist(), offsets.tolist(), strict=True
+            ordinals, places.tolist(), offsets.tolist(), strict=True
         ):
             data = buffers[buffer][at : at + size]
             self._blocks[ordinal] = self._block(ordinal, data, offset) if size else None
-        return [self._blocks[ordinal] for ordinal in wanted]
 
     def block_places(
-        self, ordinals: Sequence[int]
+        self, ordinals: Sequence[int], *, again: bool = False
     ) -> tuple[list[memoryview], np.ndarray, np.ndarray]:
         """Where the bytes of each column's CMB are, none for one that is null in every row.
 
-        Bytes that are not loaded yet are read together.
+        Bytes that are not loaded yet are read together, all of them where ``again`` says that they
+        were wrong.
 
         Returns
         -------
@@ -321,18 +342,32 @@ class FileIndex:
         """
         wanted = np.asarray(ordinals, np.int64)
         with self._block_lock:
-            missing = np.unique(wanted[self._block_places[wanted, 0] == 0])
+            missing = np.unique(wanted[again | (self._block_places[wanted, 0] == 0)])
             if len(missing):
                 ranges = self.cit.ranges(missing)
-                buffers, places = self._read_blocks(ranges)
-                self._check_trailers(missing, buffers, places)
+                buffers, places = self._read_blocks(missing, ranges, again=again)
                 places[:, 0] += len(self._block_buffers)
                 self._block_buffers += buffers  # first: another thread may fork in between
                 self._block_offsets[missing] = ranges[:, 0]
                 self._block_places[missing] = places
             return self._block_buffers, self._block_places[wanted], self._block_offsets[wanted]
 
-    def _read_blocks(self, ranges: np.ndarray) -> tuple[list[memoryview], np.ndarray]:
+    def _read_blocks(
+        self, ordinals: np.ndarray, ranges: np.ndarray, *, again: bool
+    ) -> tuple[list[memoryview], np.ndarray]:
+        """Read CMBs; those that are not what the index speaks of are read once more."""
+        if not again:
+            found = self._fetch_blocks(ranges)
+            try:
+                self._check_trailers(ordinals, *found)
+                return found
+            except ChecksumError:
+                pass
+        found = self.source.read_places(ranges, again=True)
+        self._check_trailers(ordinals, *found)
+        return found
+
+    def _fetch_blocks(self, ranges: np.ndarray) -> tuple[list[memoryview], np.ndarray]:
         footer = self.footer
         small = footer.cmb_length <= self.options.eager_load_threshold
         small = small and not footer.is_extended  # other CMBs lie before the area

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from fermion.arguments import integer, integers
 from fermion.column_metadata import ColumnMetadata, describe_column
-from fermion.errors import InvalidArgumentError
+from fermion.errors import InvalidArgumentError, file_is_closed
 from fermion.file_index import FileIndex
 from fermion.file_info import VIRTUAL_COLUMNS
 from fermion.file_pruning import FilePruning, prune_file
@@ -32,7 +32,6 @@ from fermion.source import (
     IoStats,
     LocalSource,
     PathLike,
-    file_is_closed,
     open_source,
 )
 from fermion.stripe_reader import StripeReader, empty_columns

@@ -15,14 +15,12 @@ import uuid
 import weakref
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fermion.errors import InvalidArgumentError
+from fermion.errors import InvalidArgumentError, is_a_directory, no_file
 from fermion.source import (
     FilesystemSource,
     LocalSource,
     PathLike,
     Source,
-    is_a_directory,
-    no_file,
     protocols,
     resolve,
 )

@@ -12,13 +12,22 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
 from fermion.arguments import mapping
-from fermion.coalesce import coalesce
-from fermion.errors import FermionError, InvalidArgumentError, StorageError, TruncatedFileError
+from fermion.coalesce import coalesce, span_of
+from fermion.errors import (
+    ChecksumError,
+    FermionError,
+    StorageError,
+    TruncatedFileError,
+    file_is_closed,
+    is_a_directory,
+    no_file,
+    short_read,
+)
 from fermion.forks import Lock, PerProcess
 from fermion.kept_memory import KeptMemory
 from fermion.redaction import redacted
@@ -28,6 +37,8 @@ if TYPE_CHECKING:
     import fsspec
 
 PathLike = str | os.PathLike[str]
+T = TypeVar("T")
+_Ranges = Sequence[tuple[int, int]]
 
 SUFFIX_PROTOCOLS = frozenset({"s3", "s3a", "gs", "gcs", "http", "https"})
 """Storages whose fsspec file systems pass ``cat_file(start=-n)`` on as a suffix range."""
@@ -273,18 +284,6 @@ def check_range(name: str, size: int | None, offset: int, length: int) -> None:
         )
 
 
-def file_is_closed(name: str) -> InvalidArgumentError:
-    """The error for what is asked of a file after it was closed."""
-    return InvalidArgumentError(f"{name}: file is closed")
-
-
-def short_read(name: str, offset: int, expected: int, found: int) -> TruncatedFileError:
-    """The error for a read that came back shorter than the file's size promised."""
-    return TruncatedFileError(
-        f"{name}: offset {offset}: expected {expected} bytes, the storage returned {found}"
-    )
-
-
 def resolve(
     path: PathLike, storage_options: dict[str, Any] | None = None
 ) -> tuple[fsspec.AbstractFileSystem | None, str]:
@@ -300,23 +299,6 @@ def resolve(
     if isinstance(filesystem, LocalFileSystem):
         return None, inner
     return filesystem, inner
-
-
-def is_a_directory(path: str) -> IsADirectoryError:
-    """The error for a directory where a file is meant."""
-    found = "a directory"
-    if os.path.isdir(os.path.join(path, "snapshot")):
-        found = "the directory of a table, which fermion_table.Table.open opens"
-    return IsADirectoryError(errno.EISDIR, f"expected a file, found {found}", path)
-
-
-def no_file(path: str, found: os.stat_result) -> Exception:
-    """The error for what is there and no regular file."""
-    if stat.S_ISDIR(found.st_mode):
-        return is_a_directory(path)
-    return InvalidArgumentError(
-        f"{path}: expected a regular file, found a pipe, a socket or a device"
-    )
 
 
 def buffer_of(given: Any, name: str) -> memoryview:
@@ -376,7 +358,7 @@ class CountingSource:
         self.span_bytes_max = span_bytes_max
         self._lock = Lock()
         self._stats = IoStats()
-        self._held, self._held_offset = memoryview(b""), 0
+        self._held = memoryview(b""), 0
 
     def again(self) -> CountingSource:
         """The same file, read in the same way, nothing of it held or counted yet."""
@@ -401,15 +383,27 @@ class CountingSource:
 
     def hold(self, data: memoryview, offset: int) -> None:
         """Keep bytes that were read; what lies within them is not asked for again."""
-        self._held, self._held_offset = data, offset
+        self._held = data, offset
+
+    def _renew(self, requests: list[tuple[int, int]], buffers: list[memoryview]) -> None:
+        """Replace what is held by what was read again."""
+        held, first = self._held
+        sent = zip(requests, buffers, strict=True)
+        fresh = [(place[0] - first, data) for place, data in sent if self._holds(*place)]
+        if fresh:
+            renewed = bytearray(held)
+            for at, data in fresh:
+                renewed[at : at + len(data)] = data
+            self._held = memoryview(renewed).toreadonly(), first
 
     def _holds(self, offset: int, length: int) -> bool:
-        return 0 <= offset - self._held_offset <= len(self._held) - length
+        held, first = self._held
+        return 0 <= offset - first <= len(held) - length
 
     def _fetch(self, offset: int, length: int) -> memoryview:
-        if self._holds(offset, length):
-            begin = offset - self._held_offset
-            return self._held[begin : begin + length]
+        held, first = self._held  # together: another thread may let go of them
+        if 0 <= offset - first <= len(held) - length:
+            return held[offset - first : offset - first + length]
         return self.source.read(offset, length)
 
     def read_end(self, length: int) -> memoryview:
@@ -418,25 +412,45 @@ class CountingSource:
         self._count(1, len(data), len(data))
         return data
 
-    def read_many(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
+    def read_checked(self, ranges: _Ranges, decode: Callable[[list[memoryview]], T]) -> T:
+        """What is decoded of ranges; bytes that fail their checksum are read once more.
+
+        Raises
+        ------
+        ChecksumError
+            They fail it again.
+        """
+        try:
+            one = len(ranges) == 1
+            return decode([self.read(*ranges[0])] if one else self.read_many(ranges))
+        except ChecksumError:
+            return decode(self.read_many(ranges, again=True))
+
+    def read_many(self, ranges: _Ranges, *, again: bool = False) -> list[memoryview]:
         """The bytes of every range, in the order given, in as few requests as the limits allow.
 
         Parameters
         ----------
         ranges
             (offset, length) pairs; an empty one gives an empty view without a request.
+        again
+            See `read_places`.
         """
         wanted = np.array(ranges, np.int64).reshape(-1, 2)
-        buffers, places = self.read_places(wanted)
+        buffers, places = self.read_places(wanted, again=again)
         return [buffers[buffer][at : at + size] for buffer, at, size in places.tolist()]
 
-    def read_places(self, ranges: np.ndarray) -> tuple[list[memoryview], np.ndarray]:
+    def read_places(
+        self, ranges: np.ndarray, *, again: bool = False
+    ) -> tuple[list[memoryview], np.ndarray]:
         """The same without an object a range, for thousands of them.
 
         Parameters
         ----------
         ranges
             ``int64``, shape (n, 2): offset and length of each.
+        again
+            Ask the storage, whatever is held: that was wrong. The executor's threads may do so.
 
         Returns
         -------
@@ -444,24 +458,29 @@ class CountingSource:
             At least one buffer, and ``int64``, shape (n, 3): in which buffer each range lies, from
             which byte on, and its length.
         """
-        first, end = _span(ranges)
-        if end and self._holds(first, end - first):
+        first, end = span_of(ranges)
+        held, held_offset = self._held
+        if not again and held_offset <= first < end <= held_offset + len(held):
             places = np.zeros((len(ranges), 3), np.int64)
-            places[:, 1] = np.where(ranges[:, 1] > 0, ranges[:, 0] - self._held_offset, 0)
+            places[:, 1] = np.where(ranges[:, 1] > 0, ranges[:, 0] - held_offset, 0)
             places[:, 2] = ranges[:, 1]
-            return [self._held], places
+            return [held], places
         requests, members = coalesce(
             ranges, gap_bytes_max=self.gap_bytes_max, span_bytes_max=self.span_bytes_max
         )
-        run = map if self._executor is None or len(requests) < 2 else self._executor.map
-        buffers = list(run(self._fetch, *requests.T.tolist()))
+        executor = None if again or len(requests) < 2 else self._executor
+        run = map if executor is None else executor.map
+        fetch = self.source.read if again else self._fetch
+        buffers = list(run(fetch, *requests.T.tolist()))
         places = np.zeros((len(ranges), 3), np.int64)
         if len(requests):
-            held = members >= 0
-            places[held, 0] = members[held]
-            places[held, 1] = ranges[held, 0] - requests[members[held], 0]
+            some = members >= 0
+            places[some, 0] = members[some]
+            places[some, 1] = ranges[some, 0] - requests[members[some], 0]
             places[:, 2] = ranges[:, 1]
-        sent = np.array([not self._holds(*each) for each in requests.tolist()], bool)
+        if again:
+            self._renew(requests.tolist(), buffers)
+        sent = np.array([again or not self._holds(*each) for each in requests.tolist()], bool)
         inside = np.append(sent, False)[members]  # an empty range is a member of -1, the last
         self._count(int(sent.sum()), int(requests[sent, 1].sum()), int(ranges[inside, 1].sum()))
         return buffers or [memoryview(b"")], places
@@ -474,11 +493,3 @@ class CountingSource:
                 stats.bytes_requested + requested,
                 stats.bytes_used + used,
             )
-
-
-def _span(ranges: np.ndarray) -> tuple[int, int]:
-    """First byte and end of ranges (offset and length each); 0 and 0 if all are empty."""
-    filled = ranges if ranges[:, 1].all() else ranges[ranges[:, 1] > 0]
-    if not len(filled):
-        return 0, 0
-    return int(filled[:, 0].min()), int(filled.sum(1).max())

@@ -14,7 +14,7 @@ from fermion import arrow_compute as pc
 from fermion.arrow_buffers import booleans
 from fermion.arrow_types import Node, NodeKind, Order
 from fermion.batch_lookup import BatchLookup
-from fermion.bloom import BloomFilters, parse_bloom_record, parse_page_bloom_record
+from fermion.bloom import BloomFilters, parse_bloom_record, parse_page_bloom_record, read_filters
 from fermion.chunk_details import may_lie_within, page_null_counts
 from fermion.cmb import Chunk, ColumnBlock
 from fermion.column_reader import ColumnTask, FetchedPages, read_columns
@@ -152,7 +152,10 @@ class StripeReader:
         if record is None or (node := column.node) is None or node.physical is None:
             return array
         if not known.knows(record, node.physical):  # all is null so far
-            known.add(record, self._index.source.read(*record.place), node.physical)
+            physical = node.physical
+            self._index.source.read_checked(
+                [record.place], lambda data: known.add(record, data[0], physical)
+            )
         found, wanted = known.share(array, record, node), column.field.type
         if found.type == wanted:
             return found
@@ -308,7 +311,7 @@ class StripeReader:
                 )
             else:
                 *place, crc = parse_bloom_record(record, stop, index.where)
-            filters = BloomFilters(index.source.read(*place), crc, index.where, blocks)
+            filters = read_filters(index.source, (place[0], place[1]), crc, index.where, blocks)
             self._blooms[chunk.offset, tag] = filters
         return filters
 

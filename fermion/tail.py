@@ -84,23 +84,43 @@ class TailRegion:
             # One request more beats several of them, one after the other.
             missing = [block for block, loaded in enumerate(self._loaded) if not loaded]
         if missing:
-            at = missing[0] * TAIL_BLOCK_BYTES
-            end = min((missing[-1] + 1) * TAIL_BLOCK_BYTES, self._length)
-            self._bytes[at:end] = self._source.read(self._start + at, end - at)
-            self._loaded[missing[0] : missing[-1] + 1] = b"\1" * (missing[-1] + 1 - missing[0])
-        for block in range(first, stop):
-            if not self._verified[block]:
-                self._verify(block)
+            self._read(missing[0], missing[-1] + 1)
+        wrong = [block for block in range(first, stop) if not self._is_right(block)]
+        if not wrong:
+            return
+        self._read(wrong[0], wrong[-1] + 1, again=True)
+        for block in wrong:
+            if not self._is_right(block):
+                raise self._error(block)
 
-    def _verify(self, block: int) -> None:
+    def _read(self, first: int, stop: int, *, again: bool = False) -> None:
+        at, end = first * TAIL_BLOCK_BYTES, min(stop * TAIL_BLOCK_BYTES, self._length)
+        place = self._start + at, end - at
+        if again:
+            (data,) = self._source.read_many([place], again=True)
+        else:
+            data = self._source.read(*place)
+        for block in range(first, stop):
+            if not self._verified[block]:  # views of the others were given out
+                own = slice(block * TAIL_BLOCK_BYTES, min((block + 1) * TAIL_BLOCK_BYTES, end))
+                self._bytes[own] = data[own.start - at : own.stop - at]
+                self._loaded[block] = 1
+
+    def _crc(self, block: int) -> int:
         at = block * TAIL_BLOCK_BYTES
-        found = crc32c(self._bytes[at : min(at + TAIL_BLOCK_BYTES, self._length)])
-        if found != self._checksums[block]:
-            raise ChecksumError(
-                f"{self._source.source.name}: offset {self._start + at}: checksum of a metadata "
-                f"block: expected {self._checksums[block]:#010x}, found {found:#010x}"
-            )
-        self._verified[block] = 1
+        return crc32c(self._bytes[at : min(at + TAIL_BLOCK_BYTES, self._length)])
+
+    def _is_right(self, block: int) -> bool:
+        if not self._verified[block] and self._crc(block) == self._checksums[block]:
+            self._verified[block] = 1
+        return bool(self._verified[block])
+
+    def _error(self, block: int) -> ChecksumError:
+        return ChecksumError(
+            f"{self._source.source.name}: offset {self._start + block * TAIL_BLOCK_BYTES}: "
+            f"checksum of a metadata block: expected {self._checksums[block]:#010x}, "
+            f"found {self._crc(block):#010x}"
+        )
 
     def verify_all(self) -> None:
         """Read and verify every block."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 from fermion.arrow_types import Node, NodeKind, Order
 from fermion.batch_lookup import BatchLookup
 from fermion.batch_meta import STREAM_TYPES
-from fermion.bloom import BloomFilters, parse_bloom_record, parse_page_bloom_record
+from fermion.bloom import parse_bloom_record, parse_page_bloom_record, read_filters
 from fermion.chunk_details import (
     CONTENT_TAGS,
     content_records,
@@ -22,7 +22,7 @@ from fermion.chunk_details import (
     recorded_bound,
 )
 from fermion.cmb import Chunk, ColumnBlock
-from fermion.column_reader import ColumnTask
+from fermion.column_reader import ColumnTask, feed_planned
 from fermion.errors import FermionError, InvalidFileError
 from fermion.file_index import FileIndex
 from fermion.footer import parse_head
@@ -219,7 +219,7 @@ def _verify_column(index: FileIndex, ordinal: int, options: DecodeOptions) -> in
         _check_alignment(index, block, len(node.stream_types()))
     for stripe, rows in enumerate(index.stripe_rows.tolist()):
         task = ColumnTask(node, block, stripe, rows, None, options)
-        task.feed(index.source.read_many(task.plan()))
+        feed_planned(index.source, task)
         _validate(index.restored(node, ordinal, stripe, task.array()), block, stripe)
         for each in node.walk():
             pages += _check_node(index, block, each, stripe, task.streams)
@@ -243,7 +243,7 @@ def _check_order(index: FileIndex, options: DecodeOptions) -> None:
                 columns.append(pa.chunked_array([pa.nulls(rows, node.storage)]))
                 continue
             task = ColumnTask(node, block, stripe, rows, None, options)
-            task.feed(index.source.read_many(task.plan()))
+            feed_planned(index.source, task)
             columns.append(pa.chunked_array([task.array()]))
         wrong = check.first_wrong(columns)
         if wrong is not None:
@@ -387,7 +387,7 @@ def _check_bloom(
     values, validity = streams.data[leaf.stream], streams.validity[leaf.validity]
     if ExtTag.BLOOM in records:
         offset, length, crc = parse_bloom_record(records[ExtTag.BLOOM], stop, index.where)
-        filters = BloomFilters(index.source.read(offset, length), crc, index.where)
+        filters = read_filters(index.source, (offset, length), crc, index.where)
         if not filters.contains_all(values, validity, leaf):
             raise block.error(f"the bloom filter at {offset} lacks a value of the chunk")
     if ExtTag.PAGE_BLOOM not in records:
@@ -395,7 +395,7 @@ def _check_bloom(
     offset, length, crc, blocks = parse_page_bloom_record(
         records[ExtTag.PAGE_BLOOM], chunk.num_data_pages, stop, index.where
     )
-    filters = BloomFilters(index.source.read(offset, length), crc, index.where, blocks)
+    filters = read_filters(index.source, (offset, length), crc, index.where, blocks)
     for page, (start, end) in enumerate(pairwise(_cuts(block, chunk, len(values)).tolist())):
         own = slice_values(validity, start, end) if isinstance(validity, Bits) else validity
         assert own is None or isinstance(own, (bool, Bits))

@@ -13,6 +13,7 @@ import numpy as np
 from fermion.arguments import integer
 from fermion.errors import InvalidArgumentError
 from fermion_table import hints, json_codec
+from fermion_table.checked_reads import read_decoded
 from fermion_table.errors import CorruptMetadata, TableError, TableNotFound, VersionNotFound
 from fermion_table.location import is_file
 from fermion_table.manifest_store import read_stored
@@ -130,13 +131,14 @@ def try_load(store: AtomicStore, snapshot_id: int, *, branch: str = MAIN) -> Sna
     """
     path = snapshot_path(snapshot_id, branch)
     try:
-        data = store.read(path)
+        snapshot, size = read_decoded(
+            store, path, lambda data: (decode_snapshot(data, path), len(data))
+        )
     except FileNotFoundError:
         return None if branch == MAIN else _load_before_branch(store, snapshot_id, branch)
-    snapshot = decode_snapshot(data, path)
     if snapshot.id != snapshot_id:
         raise CorruptMetadata(path, f"snapshot {snapshot_id}", f"snapshot {snapshot.id}")
-    shared_cache.put(snapshot.hash, snapshot, DECODED_BYTES_PER_JSON_BYTE * len(data))
+    shared_cache.put(snapshot.hash, snapshot, DECODED_BYTES_PER_JSON_BYTE * size)
     return snapshot
 
 

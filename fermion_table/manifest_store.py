@@ -13,6 +13,7 @@ import pyarrow as pa
 
 import fermion
 from fermion_table import json_codec
+from fermion_table.checked_reads import read_hashed
 from fermion_table.errors import CorruptMetadata
 from fermion_table.file_columns import FileColumns, ListedFiles
 from fermion_table.manifest import (
@@ -170,7 +171,7 @@ def read_stored(store: AtomicStore, path: str, hash: str, size: int) -> bytes:
         Missing, of another size, or of another hash.
     """
     try:
-        data = store.read(path, min(size + 1, METADATA_BYTES_MAX))
+        data = read_hashed(store, path, hash, min(size + 1, METADATA_BYTES_MAX))
     except FileNotFoundError as error:
         raise CorruptMetadata(path, f"an object of {size} bytes", "no such object") from error
     if len(data) != size:

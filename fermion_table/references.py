@@ -23,6 +23,7 @@ import msgspec
 from fermion.errors import FermionError, InvalidArgumentError
 from fermion_table import hints, json_codec
 from fermion_table.argument_checks import check_optional_text
+from fermion_table.checked_reads import read_decoded, read_hashed
 from fermion_table.errors import CorruptMetadata, UnsupportedFeature, VersionNotFound
 from fermion_table.metadata_check import encode_checked
 from fermion_table.options import CommitOptions
@@ -314,7 +315,8 @@ def stored_bytes(store: AtomicStore, snapshot: Snapshot) -> bytes:
     """
     if is_kept(store, snapshot):
         with contextlib.suppress(FileNotFoundError):  # its slot may go just now
-            data = store.read(snapshot_path(snapshot.id, snapshot.branch))
+            path = snapshot_path(snapshot.id, snapshot.branch)
+            data = read_hashed(store, path, snapshot.hash)
             if json_codec.content_hash(data) == snapshot.hash:
                 return data
     for reference in (*list_tags(store), *list_branches(store)):
@@ -388,10 +390,9 @@ def _load(
     store: AtomicStore, path: str, target: type[_Reference], *formats: str
 ) -> _Reference | None:
     try:
-        data = store.read(path)
+        return read_decoded(store, path, lambda data: _decoded(data, path, target, *formats))
     except FileNotFoundError:
         return None
-    return _decoded(data, path, target, *formats)
 
 
 def _decoded(data: bytes, path: str, target: type[_Reference], *formats: str) -> _Reference:

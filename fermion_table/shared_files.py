@@ -22,6 +22,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from fermion.remote import redacted
+from fermion_table.checked_reads import read_decoded
 from fermion_table.errors import CorruptMetadata, UnsafeStorage
 from fermion_table.manifest import Entry
 from fermion_table.paths import (
@@ -177,8 +178,7 @@ class SharedFiles:
         if place_of(location) != place_of(self._store.location):
             return "it lies on another storage than the table"
         if self._cloned is None:
-            data = self._store.read(snapshot_path(0))
-            self._cloned = clone_roots(decode_snapshot(data, snapshot_path(0)).properties)
+            self._cloned = _clone_roots(self._store)
         if not self._cloned:
             return "the table says of no table that it was cloned from it"
         for root in self._cloned:
@@ -281,7 +281,13 @@ def roots_of_clone(source: AtomicStore, entries: Sequence[Entry]) -> list[str]:
     """The locations, besides the source's own, that a clone of it shares files of."""
     if all(entry.external_path is None for entry in entries):
         return []
-    data = source.read(snapshot_path(0))
-    roots = clone_roots(decode_snapshot(data, snapshot_path(0)).properties)
+    roots = _clone_roots(source)
     allowed = access_of(source).allowed_roots
     return [*roots, *(root for root in allowed if root not in roots)]
+
+
+def _clone_roots(store: AtomicStore) -> list[str]:
+    """What the table of a store says that it was cloned from."""
+    path = snapshot_path(0)
+    snapshot = read_decoded(store, path, lambda data: decode_snapshot(data, path))
+    return clone_roots(snapshot.properties)

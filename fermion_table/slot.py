@@ -10,6 +10,7 @@ import msgspec
 
 from fermion.redaction import logger
 from fermion_table import hints
+from fermion_table.checked_reads import read_hashed
 from fermion_table.errors import CommitStateUnknown, TableError, UnreadableMetadata
 from fermion_table.history import list_ids, try_load
 from fermion_table.json_codec import content_hash
@@ -163,7 +164,7 @@ def _parent_stands(store: AtomicStore, snapshot: Snapshot, branch: str) -> bool 
     if parent is None:
         return True
     try:
-        data = store.read(snapshot_path(parent.id, branch))
+        data = read_hashed(store, snapshot_path(parent.id, branch), parent.hash)
     except FileNotFoundError:
         return None
     same = content_hash(data) == parent.hash

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from fermion_table import hints, json_codec
+from fermion_table.checked_reads import read_hashed
 from fermion_table.errors import CorruptMetadata, TableError, TableNotFound
 from fermion_table.history import list_ids
 from fermion_table.location import location_size
@@ -217,7 +218,7 @@ class _Walk:
         path = snapshot_path(snapshot_id, self.branch)
         child, self.child = self.child, None
         try:
-            data = self.store.read(path)
+            data = _read_snapshot(self.store, path)
             self._check_parent_of(
                 child, path, SnapshotReference(snapshot_id, json_codec.content_hash(data))
             )
@@ -240,7 +241,7 @@ class _Walk:
         if parent is None or parent.id != snapshot_id:
             return False
         with contextlib.suppress(OSError):
-            data = self.store.read(snapshot_path(snapshot_id, self.branch))
+            data = read_hashed(self.store, snapshot_path(snapshot_id, self.branch), parent.hash)
             return json_codec.content_hash(data) == parent.hash
         return False
 
@@ -367,3 +368,15 @@ class _Walk:
 
     def _problem(self, path: str, expected: str, found: str) -> None:
         self.problems.append(Problem(path, expected, found))
+
+
+def _read_snapshot(store: AtomicStore, path: str) -> bytes:
+    """The bytes of a snapshot, which are read again where they are corrupt."""
+    data = store.read(path)
+    try:
+        decode_snapshot(data, path)
+    except CorruptMetadata:
+        return store.read(path)
+    except TableError:  # it needs a newer reader
+        return data
+    return data

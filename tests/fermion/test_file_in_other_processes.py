@@ -78,7 +78,7 @@ def test_a_lock_that_another_thread_held_at_the_fork_is_free_in_the_child(path: 
             go_on.wait()
             return fetch(offset, length)
 
-        source._held = memoryview(b"")
+        source._held = memoryview(b""), 0
         source._fetch = slow  # type: ignore[method-assign]
         thread = threading.Thread(target=lambda: file.index.blocks([0]))
         thread.start()

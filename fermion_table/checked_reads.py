@@ -1,0 +1,45 @@
+"""Metadata objects whose bytes are not what was stored: read once more, as files are.
+
+A storage or the network may have sent them wrong. What is still wrong is damaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from fermion_table.errors import CorruptMetadata
+from fermion_table.json_codec import content_hash
+from fermion_table.storage import METADATA_BYTES_MAX, AtomicStore
+
+T = TypeVar("T")
+
+
+def read_decoded(store: AtomicStore, path: str, decode: Callable[[bytes], T]) -> T:
+    """What is decoded of an object, which is read again where it is corrupt.
+
+    Raises
+    ------
+    CorruptMetadata
+        It is corrupt at the second time, too.
+    FileNotFoundError, OSError
+        As `AtomicStore.read`.
+    """
+    try:
+        return decode(store.read(path))
+    except CorruptMetadata:
+        return decode(store.read(path))
+
+
+def read_hashed(store: AtomicStore, path: str, hash: str, stop: int = METADATA_BYTES_MAX) -> bytes:
+    """The bytes of an object, which is read again where they have not the hash expected.
+
+    The caller checks the hash: in a slot another snapshot may be right.
+
+    Raises
+    ------
+    FileNotFoundError, OSError
+        As `AtomicStore.read`.
+    """
+    data = store.read(path, stop)
+    return data if content_hash(data) == hash else store.read(path, stop)
