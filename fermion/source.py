@@ -224,7 +224,10 @@ class FilesystemSource:
             raise
         except Exception as error:
             if is_missing(error):
-                raise
+                # Its own text may name the URL with a password or a signature.
+                raise FileNotFoundError(
+                    errno.ENOENT, os.strerror(errno.ENOENT), self.name
+                ) from None
             raise storage_error("read", self.name, error) from error
 
     def again(self) -> Source:
