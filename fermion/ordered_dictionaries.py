@@ -37,7 +37,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion import distinct, rearrange
-from fermion.arrow_types import Node, column_node
+from fermion.arrow_types import Node, column_node, strip_wrappers
 from fermion.assemble import assemble
 from fermion.errors import InvalidFileError, UnsupportedTypeError
 from fermion.layout import ORDERED_ENTRY, ORDERED_HEADER, align
@@ -48,10 +48,16 @@ Place = tuple[int, int]
 
 
 def ordered_type(dtype: pa.DataType) -> pa.DictionaryType | None:
-    """The ordered dictionary that a column or child is, also as an extension; None: it is none."""
-    while isinstance(dtype, pa.BaseExtensionType):
-        dtype = dtype.storage_type
-    return dtype if pat.is_dictionary(dtype) and dtype.ordered else None
+    """The ordered dictionary among the wrappers of a column or child; None: there is none."""
+    while True:
+        if isinstance(dtype, pa.BaseExtensionType):
+            dtype = dtype.storage_type
+        elif pat.is_dictionary(dtype) and dtype.ordered:
+            return dtype
+        elif pat.is_dictionary(dtype) or pat.is_run_end_encoded(dtype):
+            dtype = dtype.value_type
+        else:
+            return None
 
 
 def has_ordered(node: Node) -> bool:
@@ -67,32 +73,23 @@ def check_ordered(nodes: Iterable[Node], where: str) -> None:
     Raises
     ------
     UnsupportedTypeError
-        For one within the values of a dictionary or of runs.
+        For one within the values of another.
     """
     for node in nodes:
-        for each in node.walk() if _has_wrappers(node) else ():
+        for each in node.walk() if has_ordered(node) else ():
             own = ordered_type(each.type)
-            if _hides_ordered(each.type if own is None else own.value_type, inside=own is not None):
+            if own is not None and _holds_ordered(own.value_type):
                 raise UnsupportedTypeError(
                     f"{where}: column {node.name!r}: {each.type}: expected no ordered dictionary "
-                    "within the values of a dictionary or of runs"
+                    "within the values of another"
                 )
 
 
-def _has_wrappers(node: Node) -> bool:
-    return node.type is not node.storage or any(map(_has_wrappers, node.children))
-
-
-def _hides_ordered(dtype: pa.DataType, *, inside: bool = False) -> bool:
-    """Whether an ordered dictionary lies in what is stored as values of one node."""
-    if isinstance(dtype, pa.BaseExtensionType):
-        return _hides_ordered(dtype.storage_type, inside=inside)
-    if pat.is_dictionary(dtype) or pat.is_run_end_encoded(dtype):
-        hidden = inside and pat.is_dictionary(dtype) and dtype.ordered
-        return hidden or _hides_ordered(dtype.value_type, inside=True)
-    if not inside:
-        return False
-    return any(_hides_ordered(dtype.field(at).type, inside=True) for at in range(dtype.num_fields))
+def _holds_ordered(dtype: pa.DataType) -> bool:
+    if ordered_type(dtype) is not None:
+        return True
+    storage = strip_wrappers(dtype)
+    return any(_holds_ordered(storage.field(at).type) for at in range(storage.num_fields))
 
 
 def joined_order(known: pa.Array | None, dictionary: pa.Array) -> pa.Array | None:
@@ -188,6 +185,12 @@ class OrderedDictionaries:
         if isinstance(array, pa.ExtensionArray):
             storage = self.restore(column, node, stripe, array.storage, where=where)
             return pa.ExtensionArray.from_storage(array.type, storage)
+        if isinstance(array, pa.RunEndEncodedArray):
+            values = self.restore(column, node, stripe, array.values, where=where)
+            return pa.RunEndEncodedArray.from_arrays(array.run_ends, values, array.type)
+        if isinstance(array, pa.DictionaryArray) and not array.type.ordered:
+            values = self.restore(column, node, stripe, array.dictionary, where=where)
+            return pa.DictionaryArray.from_arrays(array.indices, values)
         if isinstance(array, pa.DictionaryArray):
             entries = self._values((column, node.validity), stripe)
             return (
@@ -314,12 +317,18 @@ def _from_stream(data: memoryview, dtype: pa.DataType, where: str) -> pa.Array:
 
 def ordered_arrays(node: Node, array: pa.Array) -> Iterator[tuple[int, pa.DictionaryArray]]:
     """The ordered dictionary arrays within a column's array, and the ordinals of their nodes."""
-    while isinstance(array, pa.ExtensionArray):
-        array = array.storage
-    if isinstance(array, pa.DictionaryArray):
-        if array.type.ordered:
+    while True:
+        if isinstance(array, pa.ExtensionArray):
+            array = array.storage
+        elif isinstance(array, pa.RunEndEncodedArray):
+            array = array.values
+        elif isinstance(array, pa.DictionaryArray) and not array.type.ordered:
+            array = array.dictionary
+        elif isinstance(array, pa.DictionaryArray):
             yield node.validity, array
-        return
+            return
+        else:
+            break
     if not any(has_ordered(child) for child in node.children):
         return
     for child, below in zip(node.children, _children(array), strict=True):

@@ -70,21 +70,21 @@ def test_a_dictionary_of_nested_values_is_numbered_by_value() -> None:
     assert result.indices.to_pylist() == [0, 1, 2, 3] * 50
 
 
-def test_too_many_values_for_a_dictionary_ask_for_smaller_batches() -> None:
+def test_too_many_values_for_a_dictionary_ask_for_fewer_rows() -> None:
     chunks = [pa.array([f"{chunk}.{row}" for row in range(100)]) for chunk in range(2)]
     dtype = pa.dictionary(pa.int8(), pa.string())
     array = pa.chunked_array([chunk.dictionary_encode().cast(dtype) for chunk in chunks], dtype)
     node = node_of(array)
-    with pytest.raises(InvalidArgumentError, match=r"200 distinct values.*smaller batches"):
+    with pytest.raises(InvalidArgumentError, match=r"200 distinct values.*fewer rows"):
         assemble(node, shred(array, node))
 
 
-def test_too_many_rows_for_run_ends_ask_for_smaller_batches() -> None:
+def test_too_many_rows_for_run_ends_ask_for_fewer_rows() -> None:
     dtype = pa.run_end_encoded(pa.int16(), pa.int64())
     part = pa.RunEndEncodedArray.from_arrays(pa.array([30_000], pa.int16()), pa.array([1]), dtype)
     array = pa.chunked_array([part, part])
     node = node_of(array)
-    with pytest.raises(InvalidArgumentError, match=r"60000 rows.*smaller batches"):
+    with pytest.raises(InvalidArgumentError, match=r"60000 rows.*fewer rows"):
         assemble(node, shred(array, node))
 
 

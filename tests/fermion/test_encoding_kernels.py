@@ -19,6 +19,7 @@ from fermion.kernels import (
     reference_lz4,
     reference_nulls,
     reference_picks,
+    reference_places,
 )
 
 BOTH = pytest.mark.parametrize("k", [compiled, reference], ids=["compiled", "reference"])
@@ -29,6 +30,7 @@ TWINS = (
     reference_lz4,
     reference_nulls,
     reference_picks,
+    reference_places,
 )
 INTEGERS = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]
 FIXED = [*INTEGERS, "f2", "f4", "f8", "V1", "V3", "V16"]

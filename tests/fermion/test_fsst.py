@@ -402,7 +402,7 @@ def symbols_of(page: bytes, slots: int) -> bytes:
     """The sizes and the symbols of a page."""
     tree = page[16:]
     start = codes_of(tree, slots)[1]
-    return tree[16 + 4 * -(-slots // struct.unpack_from("<I", tree, 8)[0]) : start]
+    return bytes(tree[16 + 4 * -(-slots // struct.unpack_from("<I", tree, 8)[0]) : start])
 
 
 def test_the_pages_of_a_chunk_share_symbols_until_those_no_longer_serve():

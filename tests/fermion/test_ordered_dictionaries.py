@@ -217,12 +217,28 @@ def test_orders_that_differ_survive_parquet(tmp_path):
     ]
 
 
+def test_ordered_dictionaries_within_runs_and_dictionaries_keep_their_order():
+    level = ordered([2, None, 0])
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([1, 3, 4], pa.int32()), level)
+    coded = pa.DictionaryArray.from_arrays(
+        pa.array([0, 1, 0, None], pa.int8()),
+        pa.StructArray.from_arrays([ordered([2, 0])], ["level"]),
+    )
+    found = read(written(pa.table({"runs": runs, "coded": coded})))
+    assert_logically_equal(found["runs"].chunk(0), runs)
+    assert found["runs"].chunk(0).values.dictionary.equals(LEVELS)
+    assert_logically_equal(found["coded"].chunk(0), coded)
+    assert found["coded"].chunk(0).dictionary.field("level").dictionary.equals(LEVELS)
+
+
 @pytest.mark.parametrize(
     "dtype",
     [
-        pa.dictionary(pa.int8(), DTYPE),
-        pa.run_end_encoded(pa.int32(), DTYPE),
-        pa.dictionary(pa.int8(), pa.struct([("a", DTYPE)])),
+        pa.dictionary(pa.int8(), DTYPE, ordered=True),
+        pa.dictionary(pa.int8(), pa.struct([("a", DTYPE)]), ordered=True),
+        pa.run_end_encoded(
+            pa.int32(), pa.dictionary(pa.int8(), pa.struct([("a", DTYPE)]), ordered=True)
+        ),
     ],
     ids=str,
 )
