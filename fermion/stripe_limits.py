@@ -162,7 +162,25 @@ def _children(array: pa.Array) -> list[tuple[str, pa.Array]]:
     if pat.is_struct(array.type):
         names = [array.type.field(index).name for index in range(array.type.num_fields)]
         return [(name, array.field(index)) for index, name in enumerate(names)]
-    return [(array.type.field(0).name, array.flatten())]
+    return [(array.type.field(0).name, _elements(array))]
+
+
+def _elements(array: pa.Array) -> pa.Array:
+    """The elements of lists; where Arrow can't leave out those below nulls, these too."""
+    try:
+        return array.flatten()
+    except pa.ArrowNotImplementedError:  # of some types it can't take rows
+        pass
+    if pat.is_fixed_size_list(array.type):
+        size = array.type.list_size
+        return array.values.slice(array.offset * size, len(array) * size)
+    if pat.is_list_view(array.type) or pat.is_large_list_view(array.type):
+        starts = array.offsets.to_numpy().astype(np.int64)
+        ends = starts + array.sizes.to_numpy()
+        low, high = int(starts.min(initial=0)), int(ends.max(initial=0))
+        return array.values.slice(low, high - low)
+    offsets = array.offsets
+    return array.values.slice(offsets[0].as_py(), offsets[-1].as_py() - offsets[0].as_py())
 
 
 def _used(array: pa.DictionaryArray) -> pa.Array:

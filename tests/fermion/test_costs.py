@@ -177,9 +177,9 @@ def test_the_column_with_most_bytes_is_decoded_first(tmp_path, monkeypatch):
     order = []
     feed = ColumnTask.feed
 
-    def recorded(task, buffers):
+    def recorded(task, buffers, executor=None):
         order.append(task.node.name)
-        feed(task, buffers)
+        feed(task, buffers, executor)
 
     monkeypatch.setattr(ColumnTask, "feed", recorded)
     with fermion.open(path, options=fermion.ReadOptions(threads=1)) as file:
@@ -199,9 +199,9 @@ def test_few_rows_are_decoded_without_waking_other_threads(tmp_path, monkeypatch
     threads = set()
     feed = ColumnTask.feed
 
-    def recorded(task, buffers):
+    def recorded(task, buffers, executor=None):
         threads.add(threading.current_thread())
-        feed(task, buffers)
+        feed(task, buffers, executor)
 
     monkeypatch.setattr(ColumnTask, "feed", recorded)
     with fermion.open(path, options=fermion.ReadOptions(threads=2)) as file:
