@@ -67,9 +67,14 @@ def test_sizes_of_any_file_add_up(table):
             for column in layout.columns
         }
     assert layout.size == len(data) == layout.data_bytes + layout.metadata_bytes
-    assert [stripe.rows for stripe in layout.stripes] == [
-        min(7, table.num_rows - first) for first in range(0, table.num_rows, 7)
-    ]
+    stripe_rows = [stripe.rows for stripe in layout.stripes]
+    assert sum(stripe_rows) == table.num_rows
+    if "ordered=1" in str(table.schema):  # dictionaries of different orders share no stripe
+        assert all(0 < rows <= 7 for rows in stripe_rows)
+    else:
+        assert stripe_rows == [
+            min(7, table.num_rows - first) for first in range(0, table.num_rows, 7)
+        ]
     stored_bytes = sum(column.metadata.stored_bytes for column in layout.columns)
     assert stored_bytes == sum(stripe.stored_bytes for stripe in layout.stripes)
     places = sorted(

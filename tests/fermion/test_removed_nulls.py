@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import fermion
@@ -322,6 +322,7 @@ def test_sparse_tables_read_whole_in_part_by_number_and_by_filter(table, layout,
 @given(sparse_tables(), st.integers(10, 60), st.integers(0, 9))
 def test_sparse_batches_come_back_one_by_one(table, size, seed):
     """Batches of random sizes; lists' children too."""
+    assume("ordered=1" not in str(table.schema))  # a batch has ordered dictionaries of one order
     sink, rng = io.BytesIO(), np.random.default_rng(seed)
     cuts = np.unique(rng.integers(0, table.num_rows + 1, 6))
     bounds = [0, *cuts.tolist(), table.num_rows]
