@@ -33,18 +33,12 @@ demo: java setup
 	@$(RUN)/python examples/quickstart.py $(TABLE)
 
 # Every part runs, so that a finding of style does not hide a failing test. Spark gets one process,
-# which brings its own threads and often waits; the other tests share two, beside it. What the Spark
-# tests say comes at the end. (No recursive make: `make -n` runs those.)
-SPARK_LOG := build/spark-tests.log
-
+# as it brings its own threads; the other tests share two. (No recursive make: `make -n` runs those.)
 test: java setup
-	@failed=; mkdir -p $(dir $(SPARK_LOG)); \
+	@failed=; \
 	{ $(LINT); } || failed="$$failed lint"; \
-	$(RUN)/python -m pytest -q -m "spark and not slow" tests >$(SPARK_LOG) 2>&1 & spark=$$!; \
-	trap 'kill $$spark; exit 1' INT TERM; \
 	$(RUN)/python -m pytest -q -m "not spark and not slow" -n 2 tests || failed="$$failed tests"; \
-	wait $$spark || failed="$$failed spark"; \
-	cat $(SPARK_LOG); \
+	$(RUN)/python -m pytest -q -m "spark and not slow" tests || failed="$$failed spark"; \
 	[ -z "$$failed" ] || { echo "make test: failed in:$$failed" >&2; exit 1; }
 
 lint: setup
