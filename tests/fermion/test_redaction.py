@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,15 @@ def test_no_error_shows_credentials_of_a_url(kind: type[fermion.FermionError]):
         assert SECRET not in shown
 
 
+@pytest.fixture
+def no_kept_clients() -> Iterator[None]:
+    """No client made while a method of its class is replaced stays for the tests that follow."""
+    HTTPFileSystem.clear_instance_cache()
+    yield
+    HTTPFileSystem.clear_instance_cache()
+
+
+@pytest.mark.usefixtures("no_kept_clients")
 def test_no_repr_of_a_file_shows_credentials(monkeypatch: pytest.MonkeyPatch):
     """Of its reader, of its errors, and of a damaged one; read through an HTTP address."""
     sink = io.BytesIO()
