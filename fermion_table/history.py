@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from fermion.arguments import integer
@@ -38,7 +40,7 @@ from fermion_table.references import (
     snapshot_of,
     tagged_snapshot,
 )
-from fermion_table.snapshot import SchemaReference, Snapshot, decode_snapshot
+from fermion_table.snapshot import Delta, SchemaReference, Snapshot, Touched, decode_snapshot
 from fermion_table.storage import AtomicStore, can_list
 
 Version = int | Moment
@@ -426,6 +428,16 @@ def until_expiry(store: AtomicStore, snapshot: Snapshot) -> Iterator[None]:
         if expired is None:
             raise
         raise expired from error
+
+
+def expiry_guard(
+    store: AtomicStore, snapshot: Snapshot
+) -> Callable[[], contextlib.AbstractContextManager[None]]:
+    """Makes an `until_expiry` of its own for every read; pickles small, for other processes."""
+    bare = msgspec.structs.replace(
+        snapshot, manifests=(), tail=(), delta=Delta(), properties={}, unknown={}, touched=Touched()
+    )
+    return partial(until_expiry, store, bare)
 
 
 def expired_meanwhile(store: AtomicStore, snapshot: Snapshot) -> VersionNotFound | None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from fermion_table.argument_checks import described
 from fermion_table.arrow_schema import PartitionBy, schema_from_arrow
-from fermion_table.commit_request import CommitRequest, WrittenFiles
+from fermion_table.commit_request import CommitOutcome, CommitRequest, WrittenFiles
 from fermion_table.committed_files import delete_unpublished
 from fermion_table.conflict import Redo
 from fermion_table.manifest import Entry
@@ -157,10 +157,11 @@ def replace_table(
     def redo(base: Snapshot, verdict: Redo) -> CommitRequest:
         return request_on(base)
 
+    outcome = CommitOutcome()
     try:
-        first = request_on(publisher.latest(known))
-    except Exception:  # nothing was tried yet
-        written = None if rows is None else rows.written
-        delete_unpublished(publisher.store, entries, written, publisher.branch)
+        return publisher.publish(request_on(publisher.latest(known)), entries, redo, outcome)
+    except BaseException:  # an interrupt too
+        if not outcome.may_be_published:
+            written = None if rows is None else rows.written
+            delete_unpublished(publisher.store, entries, written, publisher.branch)
         raise
-    return publisher.publish(first, entries, redo)

@@ -23,7 +23,7 @@ from fermion_table.column_selection import queryable_fields, select_columns
 from fermion_table.conversion import empty_columns
 from fermion_table.extremes import Extremes, settled_extremes
 from fermion_table.filters import TableFilter, both, field_at, table_filter
-from fermion_table.history import until_expiry
+from fermion_table.history import expiry_guard, until_expiry
 from fermion_table.io_totals import IoTotals
 from fermion_table.live_files import LiveFiles
 from fermion_table.manifest import Entry
@@ -121,6 +121,7 @@ class Scan:
                 },
             ),
             io=self.io,
+            guard=expiry_guard(self.store, self.snapshot),
         )
 
     @property

@@ -7,7 +7,8 @@ share one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -114,11 +115,22 @@ class FilePlan:
 
 @dataclass(slots=True)
 class SplitReader:
-    """Reads splits of one query; holds no open files, and may be used by many threads."""
+    """Reads splits of one query; holds no open files, and may be used by many threads.
+
+    Attributes
+    ----------
+    request, schema
+        What is read, and what of it comes back.
+    io
+        What has been read.
+    guard
+        Makes the context in which a split is read: of a snapshot's, see `history.expiry_guard`.
+    """
 
     request: ReadRequest
     schema: pa.Schema = field(init=False)
     io: IoTotals = field(default_factory=IoTotals)
+    guard: Callable[[], AbstractContextManager[None]] = nullcontext
     _plans: dict[Any, FilePlan] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -143,7 +155,18 @@ class SplitReader:
             Look at these rows of the file, deleted or not; None: those of `rows`.
         threads
             For decoding the file; None takes the number of processors.
+
+        Raises
+        ------
+        VersionNotFound
+            The file is gone, as the snapshot has expired.
         """
+        with self.guard():
+            yield from self._read(split, rows, threads)
+
+    def _read(
+        self, split: Split, rows: RowRanges | None, threads: int | None
+    ) -> Iterator[pa.RecordBatch]:
         plan = self.plan(split)
         wanted = self.rows(split) if rows is None else rows
         for batch in self._file_batches(split, plan, threads, wanted):

@@ -26,7 +26,7 @@ from fermion_table.removal import drop_table, remove_empty_folders
 from fermion_table.replacement import NewRows, TableDefinition, replace_table, replacing_schema
 from fermion_table.schema import TableSchema
 from fermion_table.snapshot import Snapshot
-from fermion_table.storage import AtomicStore
+from fermion_table.storage import AtomicStore, is_done_when_interrupted
 from fermion_table.table import Location, Table
 
 StageMode = Literal["create", "replace", "create_or_replace"]
@@ -192,7 +192,7 @@ class StagedTable:
             )
         except CommitStateUnknown:
             raise
-        except Exception:
+        except BaseException:  # an interrupt too: no commit has named the files yet
             self._delete(messages)
             raise
         if not entries:
@@ -207,8 +207,9 @@ class StagedTable:
             )
         except CommitStateUnknown:
             raise
-        except Exception:
-            self._take_back(table.snapshot)
+        except BaseException as error:
+            if isinstance(error, Exception) or is_done_when_interrupted(self.store):
+                self._take_back(table.snapshot)
             raise
 
     def _delete(self, messages: Sequence[WriterMessage]) -> None:

@@ -319,7 +319,10 @@ class _Export:
 
     def __call__(self, numbered: tuple[int, Split]) -> tuple[int, int]:
         number, split = numbered
-        target = f"{self.target}/part-{number:05}.parquet"
+        with self.reader.guard():
+            return self._exported(split, f"{self.target}/part-{number:05}.parquet")
+
+    def _exported(self, split: Split, target: str) -> tuple[int, int]:
         if self.whole and split.row_range is None and self._has_the_schema(split):
             return self._convert(split.location, target)
         # Another schema version, fewer columns or rows: they have to be a file before.
