@@ -174,9 +174,14 @@ def load_tag(store: AtomicStore, name: str) -> Tag | None:
 
 def list_tags(store: AtomicStore) -> list[Tag]:
     """Every tag, by name."""
-    names = [name for name in _file_names(store, TAG_DIRECTORY) if name.endswith(".json")]
-    found = (load_tag(store, name.removesuffix(".json")) for name in names)
+    found = (load_tag(store, name) for name in tag_names(store))
     return [tag for tag in found if tag is not None]
+
+
+def tag_names(store: AtomicStore) -> list[str]:
+    """The name of every tag, ascending; none is read."""
+    names = [name for name in _file_names(store, TAG_DIRECTORY) if name.endswith(".json")]
+    return [name.removesuffix(".json") for name in names]
 
 
 def delete_tag(store: AtomicStore, name: str) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import fsspec
 
+from fermion.errors import FermionError, InvalidArgumentError
+from fermion.redaction import redacted
 from fermion_table import hints
 from fermion_table.argument_checks import check_bool
+from fermion_table.clone_links import clones_of, delete_clone_tags
 from fermion_table.errors import TableNotFound, UnsafeStorage
 from fermion_table.fsspec_store import OBJECT_STORES
 from fermion_table.history import table_exists
@@ -28,8 +31,11 @@ from fermion_table.paths import (
     snapshot_id_of,
     snapshot_path,
 )
+from fermion_table.shared_files import creation_properties
 from fermion_table.storage import AtomicStore, StoredObject
 
+CLONES_SHOWN = 5
+"""Clones that a refused drop names."""
 DROP_PASSES = 3
 """How often a directory is listed again for what writers have stored meanwhile."""
 
@@ -45,11 +51,18 @@ class DroppedTable:
     left
         What lies in the directory and is not the table's, relative to it: files, links, and
         directories by their top name. Empty if the directory is gone.
+    location
+        The table's, as its clones name it.
+    clones
+        With ``dry_run``: the locations of the clones that share files with the table, for which it
+        would not be dropped.
     """
 
     files: int = 0
     bytes: int = 0
     left: tuple[str, ...] = ()
+    location: str = ""
+    clones: tuple[str, ...] = ()
 
 
 def drop_table(
@@ -57,11 +70,13 @@ def drop_table(
     *,
     storage_options: dict[str, Any] | None = None,
     dry_run: bool = False,
+    ignore_clones: bool = False,
 ) -> DroppedTable:
     """Delete a table with its history, and nothing else that lies in its directory.
 
-    Only files and directories of the form that tables make go; links are not followed. Clones of
-    the table lose the data files that they share with it. Interrupted, it leaves the table at an
+    Only files and directories of the form that tables make go; links are not followed. A table
+    whose data files clones share is not dropped: drop these first. The tags that kept files for a
+    clone go with it, where its sources can be written. Interrupted, it leaves the table at an
     earlier snapshot, to be dropped again, or files that belong to no table.
 
     Parameters
@@ -71,25 +86,35 @@ def drop_table(
     storage_options
         For fsspec.
     dry_run
-        Only say what would go and what would be left.
+        Only say what would go, what would be left, and which clones there are.
+    ignore_clones
+        Drop the table though it has clones: they lose the files that they share with it.
 
     Raises
     ------
     TableNotFound
         There is none.
+    InvalidArgumentError
+        The table has clones; the message names them. One that can't be looked at counts. One that
+        was moved since it was made is not known.
     UnsafeStorage
         The directory is a symbolic link.
     OSError
         The storage refused to delete a file.
     """
     dry_run = check_bool(dry_run, "dry_run")
+    ignore_clones = check_bool(ignore_clones, "ignore_clones")
     store = open_store(path, storage_options=storage_options)
     text = os.fspath(path)
     if "://" not in text and os.path.islink(text.rstrip(os.sep)):
         raise UnsafeStorage(f"{text}: a symbolic link; drop the table at the place it leads to")
     if not table_exists(store):
         raise TableNotFound(f"{store.location}: no table here (no snapshot)")
+    clones = () if ignore_clones else tuple(clones_of(store))
+    if clones and not dry_run:
+        raise InvalidArgumentError(_why_kept(store, clones))
     kept = hints.first_kept(store)
+    properties = _creation_properties(store)
     files = total = 0
     for _ in range(1 if dry_run else DROP_PASSES):
         own = [item for item in store.list() if is_own_file(item.path)]
@@ -100,8 +125,27 @@ def drop_table(
             store.delete(item.path)
     if not dry_run:
         remove_empty_folders(store)
+        delete_clone_tags(store, properties)
     left = tuple(sorted(_foreign(*_filesystem(store), "")))
-    return DroppedTable(files=files, bytes=total, left=left)
+    return DroppedTable(files=files, bytes=total, left=left, location=store.location, clones=clones)
+
+
+def _why_kept(store: AtomicStore, clones: Sequence[str]) -> str:
+    """Why a table with clones is not dropped, and how it can be."""
+    shown = ", ".join(redacted(clone) for clone in clones[:CLONES_SHOWN])
+    more = f" and {len(clones) - CLONES_SHOWN} more" if len(clones) > CLONES_SHOWN else ""
+    return (
+        f"{redacted(store.location)}: clones share data files of this table: {shown}{more}. Drop "
+        f"them first; fermion_table.drop_table(..., ignore_clones=True) drops it all the same, and "
+        f"they lose these files"
+    )
+
+
+def _creation_properties(store: AtomicStore) -> dict[str, str]:
+    """What the table says of its source, if it is a clone; nothing where it is damaged."""
+    with contextlib.suppress(FermionError, OSError):
+        return creation_properties(store)
+    return {}
 
 
 def in_order_of_deletion(own: Iterable[StoredObject], kept: int) -> list[StoredObject]:

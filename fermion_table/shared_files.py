@@ -288,6 +288,15 @@ def roots_of_clone(source: AtomicStore, entries: Sequence[Entry]) -> list[str]:
 
 def _clone_roots(store: AtomicStore) -> list[str]:
     """What the table of a store says that it was cloned from."""
+    return clone_roots(creation_properties(store))
+
+
+def creation_properties(store: AtomicStore) -> dict[str, str]:
+    """The properties of a table's snapshot 0: a clone's name its source and its tag.
+
+    Raises
+    ------
+    FileNotFoundError, OSError, CorruptMetadata, UnsupportedFeature
+    """
     path = snapshot_path(0)
-    snapshot = read_decoded(store, path, lambda data: decode_snapshot(data, path))
-    return clone_roots(snapshot.properties)
+    return read_decoded(store, path, lambda data: decode_snapshot(data, path)).properties

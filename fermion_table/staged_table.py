@@ -219,7 +219,7 @@ class StagedTable:
 
     def _take_back(self, created: Snapshot) -> None:
         """Remove a table that was created a moment ago, unless somebody has used it since."""
-        with contextlib.suppress(OSError, TableNotFound):
+        with contextlib.suppress(OSError, TableNotFound, InvalidArgumentError):
             if latest(self.store).hash == created.hash:
                 location, options = self.store.location, self.store.storage_options
                 drop_table(location, storage_options=options)

@@ -1,8 +1,8 @@
 """Clones: tables of their own history that share another table's data files.
 
 A clone writes metadata only; its entries name the source's files by absolute location. A tag in
-the source keeps these files from expiring there, whatever happens to the clone. Maintenance of the
-clone never touches them: it deletes within its own directory alone.
+the source keeps these files from expiring there until the clone is dropped (see `clone_links`).
+Maintenance of the clone never touches them: it deletes within its own directory alone.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import msgspec
 
 from fermion.errors import InvalidArgumentError
 from fermion.remote import redacted
+from fermion_table.clone_links import CLONE_TAG_PREFIX, message_of_clone_tag
 from fermion_table.commit import commit, create_table
 from fermion_table.commit_request import CommitRequest, NewSchema
 from fermion_table.errors import CorruptMetadata, TableExists, UnsafeStorage, VersionNotFound
-from fermion_table.history import load_schema, load_snapshot, table_exists
+from fermion_table.history import load_schema, table_exists
 from fermion_table.location import open_store, refuse_nested
 from fermion_table.manifest import DeletionVector, Entry
 from fermion_table.manifest_store import live_entries, read_stored
@@ -31,6 +32,7 @@ from fermion_table.shared_files import (
     CLONE_OF,
     CLONE_ROOTS,
     CLONE_TAG,
+    creation_properties,
     place_of,
     roots_of_clone,
 )
@@ -73,10 +75,10 @@ def clone_table(
     entries = live_entries(source, snapshot, keep_unknown=True)
     roots = roots_of_clone(source, entries)
     _check_same_storage(source, target, entries)
-    tag = f"clone-{unique_name()}"
+    tag = f"{CLONE_TAG_PREFIX}{unique_name()}"
     held: list[AtomicStore] = []
     try:
-        _hold(source, snapshot, entries, tag, f"keeps the files of {target.location}", held)
+        _hold(source, snapshot, entries, tag, message_of_clone_tag(target.location), held)
         _copy_ancestors(source, snapshot, target)
         schema = NewSchema(snapshot.schema.id, load_schema(source, snapshot.schema))
         created = create_table(
@@ -165,7 +167,7 @@ def _hold(
     held.append(store)
     if all(entry.external_path is None for entry in entries):
         return
-    origin = load_snapshot(store, 0).properties
+    origin = creation_properties(store)
     location, name = origin.get(CLONE_OF), origin.get(CLONE_TAG)
     if location is None or name is None:
         raise CorruptMetadata(

@@ -187,7 +187,8 @@ class TableVersions(TableView):
         """Make a table of its own history that begins with a state of this one.
 
         No data is copied: the clone reads this table's files where they are, and a tag here keeps
-        them. Delete that tag, ``clone-...``, once the clone is gone.
+        them. That tag, ``clone-...``, goes when the clone is dropped (`drop_table`); delete it
+        yourself if the clone goes otherwise. Until then this table can't be dropped.
 
         Parameters
         ----------

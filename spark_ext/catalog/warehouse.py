@@ -13,8 +13,15 @@ import fsspec
 from pyspark.sql.types import StructType
 
 from fermion.errors import FermionError, InvalidArgumentError
-from fermion.redaction import logger
-from fermion_table import Table, TableExists, TableNotFound, VersionNotFound, drop_table
+from fermion.redaction import logger, redacted
+from fermion_table import (
+    DroppedTable,
+    Table,
+    TableExists,
+    TableNotFound,
+    VersionNotFound,
+    drop_table,
+)
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
 from spark_ext.catalog.changes import alter
 from spark_ext.catalog.staged import StagedCatalogTable
@@ -204,7 +211,7 @@ class Warehouse(Callback):
         return self._table(parts, table)
 
     def dropTable(self, identifier: Any) -> bool:  # noqa: N802 - Java's name
-        """Delete a table's own files, whatever clones may need of them, and no others."""
+        """Delete a table's own files, and no others; refused where clones need them."""
         parts = _parts(identifier)
         if not self._exists(parts):
             return False
@@ -284,6 +291,9 @@ class Warehouse(Callback):
             return False
         self._refuse_links(parts)
         tables, spaces, strange = self._contents(parts)
+        planned = [self._planned(table) for table in tables]
+        for table, plan in zip(tables, planned, strict=True):
+            strange += ["/".join([*table, each]) for each in plan.left]
         if (tables or len(spaces) > 1) and not cascade:
             raise self._jvm.error(
                 "catalyst.analysis.NonEmptyNamespaceException", self._names(parts)
@@ -294,17 +304,30 @@ class Warehouse(Callback):
                 f"{'...' if len(strange) > STRANGE_SHOWN else ''}belong to no table; move them "
                 "away first. Nothing was dropped"
             )
-        for table in tables:
-            self._drop(table)
+        locations = {plan.location for plan in planned}
+        for table, plan in zip(tables, planned, strict=True):
+            elsewhere = [clone for clone in plan.clones if clone not in locations]
+            if elsewhere:
+                raise InvalidArgumentError(
+                    f"namespace {'.'.join(parts)}: clones elsewhere share data files of "
+                    f"{'.'.join(table)}: {', '.join(map(redacted, elsewhere[:STRANGE_SHOWN]))}; "
+                    "drop these first. Nothing was dropped"
+                )
+        for table in tables:  # the clones go too
+            self._drop(table, ignore_clones=True)
         for space in reversed(spaces):
             filesystem, path = self._filesystem(self._location(space))
             if filesystem.isdir(path):  # storage without directories has lost it with its tables
                 filesystem.rmdir(path)
         return True
 
-    def _drop(self, parts: Sequence[str]) -> None:
-        location = self._location(parts)
-        dropped = drop_table(location, storage_options=self._storage_options)
+    def _planned(self, parts: Sequence[str]) -> DroppedTable:
+        options = self._storage_options
+        return drop_table(self._location(parts), storage_options=options, dry_run=True)
+
+    def _drop(self, parts: Sequence[str], *, ignore_clones: bool = False) -> None:
+        location, options = self._location(parts), self._storage_options
+        dropped = drop_table(location, storage_options=options, ignore_clones=ignore_clones)
         if dropped.left:
             _log.warning(
                 "%s: dropped the table; what is not the table's was left: %s",
@@ -313,7 +336,7 @@ class Warehouse(Callback):
             )
 
     def _contents(self, parts: Sequence[str]) -> tuple[list[list[str]], list[list[str]], list[str]]:
-        """Tables and namespaces of a namespace (itself first), and what belongs to neither."""
+        """Tables and namespaces of a namespace (itself first), and what lies beside them."""
         tables: list[list[str]] = []
         spaces = [list(parts)]
         strange: list[str] = []
@@ -325,9 +348,6 @@ class Warehouse(Callback):
                 strange.append("/".join(below))
             elif self._exists(below):
                 tables.append(below)
-                location, options = self._location(below), self._storage_options
-                left = drop_table(location, storage_options=options, dry_run=True).left
-                strange += ["/".join([*below, each]) for each in left]
             else:
                 found = self._contents(below)
                 tables, spaces, strange = tables + found[0], spaces + found[1], strange + found[2]

@@ -380,7 +380,11 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     ),
     "compact_group": _compact_group,
     "drop_table": _free(
-        fermion_table.drop_table, path=Path("t"), storage_options={}, dry_run=False
+        fermion_table.drop_table,
+        path=Path("t"),
+        storage_options={},
+        dry_run=False,
+        ignore_clones=False,
     ),
     "stage_table": _free(stage_table, path=Path("new"), **DEFINITION, mode="create"),
 }

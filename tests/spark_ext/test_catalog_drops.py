@@ -82,3 +82,20 @@ def test_a_namespace_with_foreign_files_is_not_dropped_at_all(spark, warehouse):
         spark.sql("DROP NAMESPACE drops CASCADE")
     spark.sql("DROP NAMESPACE drops.space CASCADE")
     assert not (warehouse / "space").exists()
+
+
+def test_a_table_with_clones_is_not_dropped_by_spark(spark, warehouse, table):
+    """The error names the clone; a namespace stays only for clones elsewhere."""
+    inside = table.clone(warehouse / "db" / "inside")
+    outside = table.clone(warehouse / "elsewhere" / "outside")
+    for statement in ("DROP TABLE drops.db.t", "DROP TABLE drops.db.t PURGE"):
+        with pytest.raises(PySparkException, match=r"inside.*outside.*ignore_clones"):
+            spark.sql(statement)
+    with pytest.raises(PySparkException, match=r"db\.t.*outside; drop these first"):
+        spark.sql("DROP NAMESPACE drops.db CASCADE")
+    assert spark.table("drops.db.t").count() == spark.table("drops.db.inside").count() == 1
+    spark.sql("DROP TABLE drops.elsewhere.outside")
+    assert not Table.exists(outside.location)
+    spark.sql("DROP NAMESPACE drops.db CASCADE")
+    assert not Table.exists(table.location)
+    assert not Table.exists(inside.location)
