@@ -16,7 +16,7 @@ from fermion_table.errors import CommitConflict, CorruptMetadata
 from fermion_table.history import try_load
 from fermion_table.paths import MAIN, snapshot_path
 from fermion_table.references import load_branch
-from fermion_table.snapshot import Snapshot, SnapshotReference, commit_identity
+from fermion_table.snapshot import Snapshot, SnapshotReference, commit_identities, commit_identity
 from fermion_table.storage import AtomicStore
 
 INDEXES_MAX = 64
@@ -35,6 +35,7 @@ class _Ancestor(msgspec.Struct, frozen=True, kw_only=True):
     parent: SnapshotReference | None
     commit_user: str | None = None
     commit_identifier: int | str | None = None
+    branch_commits: dict[str, tuple[int | str, ...]] = {}
 
 
 @dataclass(slots=True)
@@ -88,10 +89,10 @@ def _find(store: AtomicStore, base: Snapshot, wanted: Identity, branch: str) -> 
     newer: dict[Identity, int] = {}
     is_joined = False
     for snapshot_id, each in _lineage(store, base, branch, known_id):
-        if each.commit_user is not None and each.commit_identifier is not None:
-            identity = commit_identity(each.commit_user, each.commit_identifier)
-            if identity == wanted:
-                return snapshot_id  # the index learns of it when all of it is read
+        identities = commit_identities(each)
+        if wanted in identities:
+            return snapshot_id  # the index learns of it when all of it is read
+        for identity in identities:
             newer.setdefault(identity, snapshot_id)
         if known is not None and each.parent == known.newest:
             is_joined = True

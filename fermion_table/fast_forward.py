@@ -58,7 +58,7 @@ def fast_forward(
     """Move a branch's parent (main, mostly) to the branch's latest snapshot.
 
     It becomes one snapshot of the parent. Row ids and sequence numbers stay those that the
-    branch gave.
+    branch gave. A commit of the branch that is tried again on the parent is found there.
 
     Returns
     -------
@@ -159,10 +159,23 @@ def _moved(
         deltas=sum_deltas(changes.added, changes.removed),
         commit_user=None,
         commit_identifier=None,
+        branch_commits=_identities(own),
         touched=touched_by((*changes.added, *changes.removed)),
         unknown={},
         hash="",
     )
+
+
+def _identities(own: Sequence[Snapshot]) -> dict[str, tuple[int | str, ...]]:
+    """The identifiers of a branch's commits by their users, and of those that they bring."""
+    found: dict[str, dict[str, int | str]] = {}
+    for snapshot in reversed(own):
+        for user, identifiers in snapshot.branch_commits.items():
+            found.setdefault(user, {}).update({str(each): each for each in identifiers})
+        if snapshot.commit_user is not None and snapshot.commit_identifier is not None:
+            identifier = snapshot.commit_identifier
+            found.setdefault(snapshot.commit_user, {})[str(identifier)] = identifier
+    return {user: tuple(identifiers.values()) for user, identifiers in found.items()}
 
 
 def _added_last(tail: tuple[Entry, ...], added: Sequence[Entry]) -> tuple[tuple[Entry, ...], bool]:

@@ -8,8 +8,8 @@ next snapshot's `parent` holds: history is a chain.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 
@@ -179,6 +179,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         The first row id and sequence number that the next commit uses.
     commit_user, commit_identifier
         The same pair twice is one commit.
+    branch_commits
+        Of a fast-forward: the pairs of the branch's commits that it brings, by user.
     touched
         Partitions changed.
     reader_features, writer_features
@@ -212,6 +214,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sequence_next: Natural = 1
     commit_user: str | None = None
     commit_identifier: int | str | None = None
+    branch_commits: dict[str, tuple[int | str, ...]] = {}
     touched: Touched = Touched()
     reader_features: tuple[str, ...] = ()
     writer_features: tuple[str, ...] = ()
@@ -225,9 +228,39 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return SnapshotReference(self.id, self.hash)
 
     def is_commit_of(self, user: str, identifier: int | str) -> bool:
-        """Whether it was committed under a user and identifier; see `commit_identity`."""
-        mine = (self.commit_user, self.commit_identifier)
-        return None not in mine and commit_identity(*mine) == commit_identity(user, identifier)
+        """Whether it was committed under a user and identifier, or brings a commit that was.
+
+        See `commit_identity`.
+        """
+        return commit_identity(user, identifier) in commit_identities(self)
+
+
+class Identified(Protocol):
+    """What has the identities of commits: a snapshot, or a part of one."""
+
+    @property
+    def commit_user(self) -> str | None:
+        """Who committed, None if it was not said."""
+
+    @property
+    def commit_identifier(self) -> int | str | None:
+        """Which of the user's commits it is."""
+
+    @property
+    def branch_commits(self) -> Mapping[str, Sequence[int | str]]:
+        """Identifiers by users."""
+
+
+def commit_identities(snapshot: Identified) -> set[tuple[str, str]]:
+    """The identities of the commits that a snapshot is or brings; see `commit_identity`."""
+    found = {
+        commit_identity(user, identifier)
+        for user, identifiers in snapshot.branch_commits.items()
+        for identifier in identifiers
+    }
+    if snapshot.commit_user is not None and snapshot.commit_identifier is not None:
+        found.add(commit_identity(snapshot.commit_user, snapshot.commit_identifier))
+    return found
 
 
 def commit_identity(user: str | None, identifier: int | str | None) -> tuple[str, str]:

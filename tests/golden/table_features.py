@@ -89,6 +89,21 @@ def versions(path: Path) -> Table:
     return table
 
 
+def branch_commits(path: Path) -> Table:
+    """Fast-forwards that bring identified commits, one over two branches."""
+    table = Table.create(path, ROWS)
+    table.branches.create("dev")
+    dev = Table.open(path, branch="dev")
+    dev.append({"k": ["a"], "v": [1]}, commit_user="job", commit_identifier=1)
+    dev.append({"k": ["b"], "v": [2]}, commit_user="job", commit_identifier="two")
+    dev.branches.create("inner", version="dev")
+    inner = Table.open(path, branch="inner")
+    inner.append({"k": ["c"], "v": [3]}, commit_user="other", commit_identifier=3)
+    dev.branches.fast_forward("inner")
+    table.branches.fast_forward("dev")
+    return table
+
+
 def manifests(path: Path) -> Table:
     """Manifests that were merged, one compressed, with dead entries."""
     schema = pa.schema([("p", pa.string()), *((f"c{number}", pa.int64()) for number in range(9))])
@@ -158,6 +173,6 @@ TABLES: dict[str, Maker] = {
     maker.__name__: maker
     for maker in (
         appended, batches, changed_rows, partitions, evolved_schema, versions, manifests,
-        expired, expired_branch, sorted_rows, file_ids,
+        expired, expired_branch, sorted_rows, file_ids, branch_commits,
     )
 }  # fmt: skip

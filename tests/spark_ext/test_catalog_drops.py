@@ -84,18 +84,20 @@ def test_a_namespace_with_foreign_files_is_not_dropped_at_all(spark, warehouse):
     assert not (warehouse / "space").exists()
 
 
-def test_a_table_with_clones_is_not_dropped_by_spark(spark, warehouse, table):
+def test_a_table_with_clones_is_not_dropped_by_spark(spark, warehouse):
     """The error names the clone; a namespace stays only for clones elsewhere."""
-    inside = table.clone(warehouse / "db" / "inside")
+    spark.sql("CREATE TABLE drops.origin.t AS SELECT 1 AS a")
+    table = Table.open(warehouse / "origin" / "t")
+    inside = table.clone(warehouse / "origin" / "inside")
     outside = table.clone(warehouse / "elsewhere" / "outside")
-    for statement in ("DROP TABLE drops.db.t", "DROP TABLE drops.db.t PURGE"):
+    for statement in ("DROP TABLE drops.origin.t", "DROP TABLE drops.origin.t PURGE"):
         with pytest.raises(PySparkException, match=r"inside.*outside.*ignore_clones"):
             spark.sql(statement)
-    with pytest.raises(PySparkException, match=r"db\.t.*outside; drop these first"):
-        spark.sql("DROP NAMESPACE drops.db CASCADE")
-    assert spark.table("drops.db.t").count() == spark.table("drops.db.inside").count() == 1
+    with pytest.raises(PySparkException, match=r"origin\.t.*outside; drop these first"):
+        spark.sql("DROP NAMESPACE drops.origin CASCADE")
+    assert spark.table("drops.origin.t").count() == spark.table("drops.origin.inside").count() == 1
     spark.sql("DROP TABLE drops.elsewhere.outside")
     assert not Table.exists(outside.location)
-    spark.sql("DROP NAMESPACE drops.db CASCADE")
+    spark.sql("DROP NAMESPACE drops.origin CASCADE")
     assert not Table.exists(table.location)
     assert not Table.exists(inside.location)
