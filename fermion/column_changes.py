@@ -44,10 +44,11 @@ from fermion.layout import (
 from fermion.name_index import build_name_index
 from fermion.options import ReadOptions, WriteOptions, write_options
 from fermion.projection import ColumnName
+from fermion.remote import resolve
 from fermion.schema_area import build_field_ids, build_schema_area
 from fermion.sink import check_target, copy_start
 from fermion.sort_order import build_sort_order
-from fermion.source import CountingSource, PathLike, Source, open_source, resolve
+from fermion.source import CountingSource, PathLike, Source, open_source
 
 GAP_BYTES, SPAN_BYTES = 64 * 1024, 4 * 1024 * 1024
 NO_COLUMNS = pa.schema([])

@@ -311,10 +311,14 @@ class FileIndex:
         """
         wanted = list(ordinals)
         missing = [ordinal for ordinal in dict.fromkeys(wanted) if ordinal not in self._blocks]
-        try:
-            self._parse_blocks(missing)
-        except ChecksumError:
-            self._parse_blocks([each for each in missing if each not in self._blocks], again=True)
+        if not missing:
+            return [self._blocks[ordinal] for ordinal in wanted]
+        with self.source.in_time(len(missing)):
+            try:
+                self._parse_blocks(missing)
+            except ChecksumError:
+                rest = [each for each in missing if each not in self._blocks]
+                self._parse_blocks(rest, again=True)
         return [self._blocks[ordinal] for ordinal in wanted]
 
     def _parse_blocks(self, ordinals: Sequence[int], *, again: bool = False) -> None:

@@ -80,7 +80,8 @@ class FermionFile:
             executor=None if local else self._executor,
         )
         try:
-            self._index = FileIndex(counting, self.options)
+            with counting.in_time():
+                self._index = FileIndex(counting, self.options)
         except BaseException:
             source.close()
             if self._executor is not None:

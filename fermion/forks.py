@@ -14,6 +14,8 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from fermion.deadline import carried
+
 T = TypeVar("T")
 
 _process = object()
@@ -94,6 +96,8 @@ class Lock:
 class ThreadPool(Executor):
     """Threads that start when they are first needed, in each process its own.
 
+    What they do counts towards the deadline of the thread that asked for it (see `deadline`).
+
     Parameters
     ----------
     threads
@@ -105,7 +109,7 @@ class ThreadPool(Executor):
 
     def submit(self, function: Callable[..., T], /, *args: Any, **options: Any) -> Future[T]:
         """Run a function in one of the threads."""
-        return self._pool.get().submit(function, *args, **options)
+        return self._pool.get().submit(carried(function), *args, **options)
 
     def map(
         self,
@@ -115,7 +119,8 @@ class ThreadPool(Executor):
         chunksize: int = 1,
     ) -> Iterator[T]:
         """The function's results in order, as `concurrent.futures.Executor.map` gives them."""
-        return self._pool.get().map(function, *iterables, timeout=timeout, chunksize=chunksize)
+        run = carried(function)
+        return self._pool.get().map(run, *iterables, timeout=timeout, chunksize=chunksize)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End the threads of this process, if there are any."""

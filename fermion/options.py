@@ -277,8 +277,10 @@ class ReadOptions:
     use_statistics
         Prune by statistics; False reads everything (for tests and for doubt).
     timeout_s
-        Seconds after which a request to a storage is given up, with all that is tried again for
-        it. Local files have none.
+        Seconds after which requests to a storage are given up, with all that is tried again for
+        them: those of opening the file together, and those for each range that is read later. How
+        long all of it is read is not limited. Local files have no limit; nor have storages whose
+        client is not asynchronous, but for WebHDFS, other than the client's own.
     """
 
     threads: int | None = None

@@ -15,7 +15,7 @@ from fermion.errors import InvalidFileError, UnsupportedEncodingError
 from fermion.int96 import check_range, instants, int96_leaves
 from fermion.options import MIB
 from fermion.parquet_types import ConversionWarning
-from fermion.source import resolve
+from fermion.remote import resolve
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq

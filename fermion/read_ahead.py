@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
+from fermion.deadline import carried
 from fermion.forks import process
 
 T = TypeVar("T")
@@ -31,7 +32,7 @@ def read_ahead(
     rest = iter(tasks)
     try:
         for task in rest:
-            under_way.append((task, pool.submit(task)))
+            under_way.append((task, pool.submit(carried(task))))
             if len(under_way) == at_once:
                 yield under_way.popleft()[1].result()
                 if process() is not started_in:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import errno
-import functools
+import os
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fermion.arguments import mapping
+from fermion.deadline import NoTimeLeft as NoTimeLeft
+from fermion.deadline import deadline as deadline
+from fermion.deadline import now
+from fermion.deadline import time_left as time_left
 from fermion.errors import InvalidArgumentError, StorageDenied, StorageError, StorageTimeout
 from fermion.redaction import redacted as redacted
 from fermion.redaction import redacted_text
@@ -16,7 +22,7 @@ if TYPE_CHECKING:
     import fsspec
 
 TIMEOUT_S = 60.0
-"""Seconds after which a request to a storage is given up, with all that was tried again for it."""
+"""Seconds after which a call gives up its requests to a storage, with all that was tried again."""
 ATTEMPTS = 4
 """How often a request is sent at most: by botocore to S3, by `ask` where nobody else does."""
 BACKOFF_S_MIN = 0.1
@@ -53,9 +59,43 @@ def connect(
     if is_s3 and "::" not in url:
         filesystem.retries = 1
     session: Any = getattr(filesystem, "session", None)
-    if "webhdfs" in _protocols(filesystem) and not isinstance(session.request, functools.partial):
-        session.request = functools.partial(session.request, timeout=TIMEOUT_S)
+    if "webhdfs" in protocols(filesystem) and not isinstance(session.request, _RequestInTime):
+        session.request = _RequestInTime(session.request)
     return filesystem, path
+
+
+def resolve(
+    path: str | os.PathLike[str], storage_options: dict[str, Any] | None = None
+) -> tuple[fsspec.AbstractFileSystem | None, str]:
+    """Take a path or URL apart into a file system (None: local) and a path on it."""
+    mapping(storage_options, "storage_options")
+    text = os.fspath(path)
+    if isinstance(path, Path) or ("://" not in text and "::" not in text):
+        return None, text
+    # Only URLs need fsspec, which brings asyncio along: a fifth of what the first read would load.
+    from fsspec.implementations.local import LocalFileSystem
+
+    filesystem, inner = connect(text, storage_options)
+    if isinstance(filesystem, LocalFileSystem):
+        return None, inner
+    return filesystem, inner
+
+
+class _RequestInTime:
+    """The `request` of a session of requests, which has no time-out of its own.
+
+    It takes what is left until the deadline of the call that it is sent for. A call may send
+    several: what was done when one is not sent any more is for its caller to say.
+    """
+
+    def __init__(self, request: Callable[..., Any]) -> None:
+        self._request = request
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        left = time_left(TIMEOUT_S)
+        if left <= 0:
+            raise TimeoutError("no reply in time")
+        return self._request(*arguments, **{"timeout": left, **keywords})
 
 
 def check_timeout(timeout_s: Any) -> None:
@@ -77,7 +117,7 @@ def ask(
     *arguments: Any,
     timeout_s: float = TIMEOUT_S,
     repeats: bool = True,
-    clock: Callable[[], float] = time.monotonic,
+    clock: Callable[[], float] = now,
     sleep: Callable[[float], None] = time.sleep,
     **keywords: Any,
 ) -> Any:
@@ -89,28 +129,35 @@ def ask(
         Its name.
     timeout_s
         Seconds for the call with all that is tried again for it: here, where the client of the
-        storage tries nothing again, or in that client. File systems that are not asynchronous
-        have time-outs of their own.
+        storage tries nothing again, or in that client. Where a `deadline` ends earlier, so does
+        the call. Of the file systems that are not asynchronous only WebHDFS keeps to it; a call of
+        any other lasts as long as its client likes.
     repeats
         Whether the call may be made again after an error that may pass: it reads.
 
     Raises
     ------
+    NoTimeLeft
+        The deadline was over before: nothing was sent.
     TimeoutError
         No answer in time.
     """
-    ends = clock() + timeout_s
     is_async = getattr(filesystem, "async_impl", False) and not hasattr(filesystem, "fs")
-    again = repeats and not _NOT_REPEATED.isdisjoint(_protocols(filesystem))
-    for tried in range(1, ATTEMPTS + 1):
-        bound = {"timeout": max(ends - clock(), 0.001)} if is_async else {}
-        try:
-            return getattr(filesystem, method)(*arguments, **keywords, **bound)
-        except Exception as error:
-            pause = BACKOFF_S_MIN * 2**tried
-            if not again or tried == ATTEMPTS or not _may_pass(error) or clock() + pause >= ends:
-                raise
-            sleep(pause)
+    again = repeats and not _NOT_REPEATED.isdisjoint(protocols(filesystem))
+    with deadline(timeout_s, clock) as ends:
+        if ends <= clock():
+            raise NoTimeLeft
+        for tried in range(1, ATTEMPTS + 1):
+            bound = {"timeout": max(ends - clock(), 0.001)} if is_async else {}
+            try:
+                return getattr(filesystem, method)(*arguments, **keywords, **bound)
+            except Exception as error:
+                pause = BACKOFF_S_MIN * 2**tried
+                if not again or tried == ATTEMPTS or not _may_pass(error):
+                    raise
+                if clock() + pause >= ends:
+                    raise
+                sleep(pause)
     raise AssertionError
 
 
@@ -124,7 +171,8 @@ def _may_pass(error: BaseException) -> bool:
     return any(kind.__name__ in _BROKEN for kind in type(error).__mro__)
 
 
-def _protocols(filesystem: fsspec.AbstractFileSystem) -> tuple[str, ...]:
+def protocols(filesystem: fsspec.AbstractFileSystem) -> tuple[str, ...]:
+    """The names that URLs of a file system begin with."""
     found = filesystem.protocol
     return (found,) if isinstance(found, str) else tuple(found)
 

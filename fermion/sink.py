@@ -16,14 +16,8 @@ import weakref
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fermion.errors import InvalidArgumentError, is_a_directory, no_file
-from fermion.source import (
-    FilesystemSource,
-    LocalSource,
-    PathLike,
-    Source,
-    protocols,
-    resolve,
-)
+from fermion.remote import protocols, resolve
+from fermion.source import FilesystemSource, LocalSource, PathLike, Source
 
 if TYPE_CHECKING:
     import io

@@ -5,18 +5,17 @@ A source knows bytes, not columns. It counts what it was asked for in `IoStats`.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
-from fermion.arguments import mapping
 from fermion.coalesce import coalesce, span_of
 from fermion.errors import (
     ChecksumError,
@@ -31,7 +30,15 @@ from fermion.errors import (
 from fermion.forks import Lock, PerProcess
 from fermion.kept_memory import KeptMemory
 from fermion.redaction import redacted
-from fermion.remote import TIMEOUT_S, ask, connect, is_missing, storage_error
+from fermion.remote import (
+    TIMEOUT_S,
+    ask,
+    deadline,
+    is_missing,
+    protocols,
+    resolve,
+    storage_error,
+)
 
 if TYPE_CHECKING:
     import fsspec
@@ -39,6 +46,7 @@ if TYPE_CHECKING:
 PathLike = str | os.PathLike[str]
 T = TypeVar("T")
 _Ranges = Sequence[tuple[int, int]]
+_NO_LIMIT = contextlib.nullcontext()
 
 SUFFIX_PROTOCOLS = frozenset({"s3", "s3a", "gs", "gcs", "http", "https"})
 """Storages whose fsspec file systems pass ``cat_file(start=-n)`` on as a suffix range."""
@@ -159,7 +167,7 @@ class FilesystemSource:
         Gives the file system again in a forked process, which connections do not survive; None:
         the same is used there.
     timeout_s
-        Seconds after which a read is given up.
+        Seconds after which a read is given up (see `ReadOptions`).
     """
 
     is_local = False
@@ -268,12 +276,6 @@ class BufferSource:
         """The buffer is the caller's."""
 
 
-def protocols(filesystem: fsspec.AbstractFileSystem) -> tuple[str, ...]:
-    """The names that URLs of a file system begin with."""
-    found = filesystem.protocol
-    return (found,) if isinstance(found, str) else tuple(found)
-
-
 def _read_end(source: Source, size: int | None, length: int) -> memoryview:
     length = min(length, size or 0)
     return source.read((size or 0) - length, length)
@@ -285,23 +287,6 @@ def check_range(name: str, size: int | None, offset: int, length: int) -> None:
         raise TruncatedFileError(
             f"{name}: range {offset}+{length} ends past the end of the file ({size} bytes)"
         )
-
-
-def resolve(
-    path: PathLike, storage_options: dict[str, Any] | None = None
-) -> tuple[fsspec.AbstractFileSystem | None, str]:
-    """Take a path or URL apart into a file system (None: local) and a path on it."""
-    mapping(storage_options, "storage_options")
-    text = os.fspath(path)
-    if isinstance(path, Path) or ("://" not in text and "::" not in text):
-        return None, text
-    # Only URLs need fsspec, which brings asyncio along: a fifth of what the first read would load.
-    from fsspec.implementations.local import LocalFileSystem
-
-    filesystem, inner = connect(text, storage_options)
-    if isinstance(filesystem, LocalFileSystem):
-        return None, inner
-    return filesystem, inner
 
 
 def buffer_of(given: Any, name: str) -> memoryview:
@@ -359,6 +344,7 @@ class CountingSource:
         self.source, self._executor = source, executor
         self.gap_bytes_max = gap_bytes_max
         self.span_bytes_max = span_bytes_max
+        self._timeout_s: float = getattr(source, "timeout_s", TIMEOUT_S)
         self._lock = Lock()
         self._stats = IoStats()
         self._held = memoryview(b""), 0
@@ -423,11 +409,22 @@ class CountingSource:
         ChecksumError
             They fail it again.
         """
-        try:
-            one = len(ranges) == 1
-            return decode([self.read(*ranges[0])] if one else self.read_many(ranges))
-        except ChecksumError:
-            return decode(self.read_many(ranges, again=True))
+        with self.in_time(len(ranges)):
+            try:
+                one = len(ranges) == 1
+                return decode([self.read(*ranges[0])] if one else self.read_many(ranges))
+            except ChecksumError:
+                return decode(self.read_many(ranges, again=True))
+
+    def in_time(self, ranges: int = 1) -> contextlib.AbstractContextManager[Any]:
+        """A limit of time for what a ``with`` block reads, with what it reads once more.
+
+        Parameters
+        ----------
+        ranges
+            How many: each has the time-out of the source. Local files have none.
+        """
+        return _NO_LIMIT if self.source.is_local else deadline(self._timeout_s * max(1, ranges))
 
     def read_many(self, ranges: _Ranges, *, again: bool = False) -> list[memoryview]:
         """The bytes of every range, in the order given, in as few requests as the limits allow.

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from fermion_table.errors import CorruptMetadata
 from fermion_table.json_codec import content_hash
-from fermion_table.storage import METADATA_BYTES_MAX, AtomicStore
+from fermion_table.storage import METADATA_BYTES_MAX, AtomicStore, in_time
 
 T = TypeVar("T")
 
@@ -25,10 +25,11 @@ def read_decoded(store: AtomicStore, path: str, decode: Callable[[bytes], T]) ->
     FileNotFoundError, OSError
         As `AtomicStore.read`.
     """
-    try:
-        return decode(store.read(path))
-    except CorruptMetadata:
-        return decode(store.read(path))
+    with in_time(store):
+        try:
+            return decode(store.read(path))
+        except CorruptMetadata:
+            return decode(store.read(path))
 
 
 def read_hashed(store: AtomicStore, path: str, hash: str, stop: int = METADATA_BYTES_MAX) -> bytes:
@@ -41,5 +42,6 @@ def read_hashed(store: AtomicStore, path: str, hash: str, stop: int = METADATA_B
     FileNotFoundError, OSError
         As `AtomicStore.read`.
     """
-    data = store.read(path, stop)
-    return data if content_hash(data) == hash else store.read(path, stop)
+    with in_time(store):
+        data = store.read(path, stop)
+        return data if content_hash(data) == hash else store.read(path, stop)

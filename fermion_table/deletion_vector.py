@@ -22,7 +22,7 @@ from pyroaring import BitMap64
 
 from fermion.checksum import crc32c
 from fermion.predicate import RowRanges
-from fermion.remote import ask, connect
+from fermion.remote import TIMEOUT_S, ask, connect, deadline
 from fermion_table.errors import CorruptMetadata
 from fermion_table.json_codec import content_hash
 from fermion_table.manifest import DeletionVector
@@ -149,6 +149,8 @@ def read_vector(
     vector: DeletionVector,
     num_rows: int,
     storage_options: dict[str, Any] | None = None,
+    *,
+    timeout_s: float = TIMEOUT_S,
 ) -> BitMap64:
     """A vector's bitmap, through the cache; not to be changed.
 
@@ -158,6 +160,8 @@ def read_vector(
         Where its file lies.
     num_rows
         Of the data file.
+    timeout_s
+        Seconds for reading it, a second time too, from a storage that is not local.
 
     Raises
     ------
@@ -171,9 +175,10 @@ def read_vector(
             raise CorruptMetadata(
                 vector.path, f"at most {VECTOR_BYTES_MAX} bytes", f"{vector.size}"
             )
-        data = _read(location, vector, storage_options)
-        if vector.hash and content_hash(data) != vector.hash:  # perhaps it was only sent wrong
+        with deadline(timeout_s):
             data = _read(location, vector, storage_options)
+            if vector.hash and content_hash(data) != vector.hash:  # perhaps it was only sent wrong
+                data = _read(location, vector, storage_options)
         if vector.hash and content_hash(data) != vector.hash:
             raise CorruptMetadata(vector.path, f"hash {vector.hash}", content_hash(data))
         found = unpack(data, vector, num_rows)

@@ -285,7 +285,10 @@ class Draft:
             return marked
         location = SharedFiles(self.store).vector(entry)
         options = options_for(self.store, location)
-        return read_vector(location, entry.deletion_vector, entry.rows, options)
+        timeout_s = access_of(self.store).timeout_s
+        return read_vector(
+            location, entry.deletion_vector, entry.rows, options, timeout_s=timeout_s
+        )
 
     def _find(self, entries: Sequence[Entry], chosen: TableFilter) -> list[RowRanges]:
         """The rows of files that a filter selects, deleted or not."""

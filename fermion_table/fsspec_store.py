@@ -17,6 +17,7 @@ from fermion.errors import FermionError, StorageError
 from fermion.forks import Lock, PerProcess
 from fermion.redaction import logger
 from fermion.remote import (
+    NoTimeLeft,
     ask,
     connect,
     is_denied_object,
@@ -35,6 +36,7 @@ from fermion_table.storage import (
     CreateResult,
     StorageAccess,
     StoredObject,
+    in_time,
 )
 from fermion_table.storage_probe import check_creates
 
@@ -211,7 +213,7 @@ class FsspecStore:
             self._check_writable()
         if for_writing and _protocol(self.filesystem) not in OBJECT_STORES:
             with contextlib.suppress(NotImplementedError):
-                self.filesystem.makedirs(full.rsplit("/", 1)[0], exist_ok=True)
+                self._ask("makedirs", full.rsplit("/", 1)[0], exist_ok=True, repeats=False)
         return self._url(full)
 
     @contextlib.contextmanager
@@ -301,7 +303,8 @@ class FsspecStore:
 
     def _create(self, full: str, data: bytes) -> CreateResult:
         if _protocol(self.filesystem) == WEBHDFS:
-            return create_by_rename(self.filesystem, full, data)
+            with in_time(self):
+                return create_by_rename(self.filesystem, full, data)
         guard: contextlib.AbstractContextManager[Any] = (
             _memory_lock if _protocol(self.filesystem) == "memory" else contextlib.nullcontext()
         )
@@ -311,6 +314,8 @@ class FsspecStore:
         except FileExistsError:
             return CreateResult.EXISTS
         except (PermissionError, FileNotFoundError, NotImplementedError, TypeError, FermionError):
+            raise
+        except NoTimeLeft:  # it was not sent
             raise
         except Exception as error:  # noqa: BLE001 - any other failure may follow success
             if _is_refused(error):

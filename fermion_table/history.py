@@ -41,7 +41,7 @@ from fermion_table.references import (
     tagged_snapshot,
 )
 from fermion_table.snapshot import Delta, SchemaReference, Snapshot, Touched, decode_snapshot
-from fermion_table.storage import AtomicStore, can_list
+from fermion_table.storage import AtomicStore, can_list, in_time
 
 Version = int | Moment
 
@@ -70,20 +70,21 @@ def latest(store: AtomicStore, *, branch: str = MAIN, start: int | None = None) 
     CorruptMetadata
         The newest slot does not hold a snapshot.
     """
-    known = start if start is not None else hints.read_latest(store, branch)
     snapshot_id = 0
-    for _ in range(LATEST_TRIES):
-        newest = _latest_id(store, branch, known)
-        if newest is None:
-            if branch != MAIN and table_exists(store):
-                raise missing_name(store, "branch", branch)
-            why = "this is a file" if is_file(store) else "no snapshot"
-            raise TableNotFound(f"{store.location}: no table here ({why})")
-        snapshot_id = newest
-        found = try_load(store, snapshot_id, branch=branch)
-        if found is not None:
-            return found
-        known = None  # expired between looking and reading: what we knew is of no use
+    with in_time(store):
+        known = start if start is not None else hints.read_latest(store, branch)
+        for _ in range(LATEST_TRIES):
+            newest = _latest_id(store, branch, known)
+            if newest is None:
+                if branch != MAIN and table_exists(store):
+                    raise missing_name(store, "branch", branch)
+                why = "this is a file" if is_file(store) else "no snapshot"
+                raise TableNotFound(f"{store.location}: no table here ({why})")
+            snapshot_id = newest
+            found = try_load(store, snapshot_id, branch=branch)
+            if found is not None:
+                return found
+            known = None  # expired between looking and reading: what we knew is of no use
     raise CorruptMetadata(
         snapshot_path(snapshot_id, branch), "a snapshot that was just seen", "no such object"
     )
@@ -442,17 +443,18 @@ def expiry_guard(
 
 def expired_meanwhile(store: AtomicStore, snapshot: Snapshot) -> VersionNotFound | None:
     """The error for a reader whose snapshot has expired since; None if it has not."""
-    try:
-        if is_kept(store, snapshot):
+    with in_time(store):
+        try:
+            if is_kept(store, snapshot):
+                return None
+            references = (*list_tags(store), *list_branches(store))
+            if any(each.hash == snapshot.hash for each in references):
+                return None
+            return _not_found(
+                store, f"snapshot {snapshot.id} any more (it has expired)", snapshot.branch
+            )
+        except (OSError, TableError):  # what the reader met says more
             return None
-        references = (*list_tags(store), *list_branches(store))
-        if any(each.hash == snapshot.hash for each in references):
-            return None
-        return _not_found(
-            store, f"snapshot {snapshot.id} any more (it has expired)", snapshot.branch
-        )
-    except (OSError, TableError):  # what the reader met says more
-        return None
 
 
 def _time(snapshot: Snapshot) -> str:

@@ -30,10 +30,10 @@ def found_below(
         found: dict[str, dict[str, Any]] = ask("find", top, detail=True)
         return found
     files: dict[str, dict[str, Any]] = {}
-    waiting = _listed(ask, top, files)
+    waiting = list_directory(ask, top, files)
     while waiting:
         with contextlib.suppress(FileNotFoundError):  # deleted while listing
-            waiting += _listed(ask, waiting.pop(), files)
+            waiting += list_directory(ask, waiting.pop(), files)
     return files
 
 
@@ -45,7 +45,9 @@ def _walks(filesystem: fsspec.AbstractFileSystem) -> bool:
     return kind.find is AbstractFileSystem.find
 
 
-def _listed(ask: Callable[..., Any], folder: str, files: dict[str, dict[str, Any]]) -> list[str]:
+def list_directory(
+    ask: Callable[..., Any], folder: str, files: dict[str, dict[str, Any]]
+) -> list[str]:
     """Put the files of one directory into ``files``; its directories come back."""
     folders = []
     for item in ask("ls", folder, detail=True):

@@ -14,7 +14,7 @@ from fermion_table.manifest_store import inherited, live_ordinals, manifest_file
 from fermion_table.scan_plan import LazySplits, PruningStep, prune_parts, splits_of
 from fermion_table.schema import TableSchema
 from fermion_table.split import Split
-from fermion_table.storage import AtomicStore
+from fermion_table.storage import AtomicStore, in_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,8 @@ class LiveFiles:
         """One split a file, in that order."""
 
         def make() -> tuple[Split, ...]:
-            return splits_of(self.entries(statistics=False), store)
+            with in_time(store):
+                return splits_of(self.entries(statistics=False), store)
 
         live = sum(part.sum_of("rows") - part.sum_of("delete_rows") for part in self._parts)
         size = sum(part.sum_of("size") for part in self._parts)

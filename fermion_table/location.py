@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from fsspec.implementations.local import LocalFileSystem
@@ -16,9 +17,16 @@ from fermion.redaction import redacted
 from fermion.remote import ask, connect
 from fermion_table.errors import TableExists, UnsafeStorage
 from fermion_table.fsspec_store import FsspecStore
+from fermion_table.listing import list_directory
 from fermion_table.local_store import LocalStore
 from fermion_table.paths import snapshot_directory, snapshot_path
-from fermion_table.storage import DEFAULT_ACCESS, AtomicStore, Durability, StorageAccess
+from fermion_table.storage import (
+    DEFAULT_ACCESS,
+    AtomicStore,
+    Durability,
+    StorageAccess,
+    in_time,
+)
 
 FOLDERS_SEARCHED_MAX = 1000
 """Directories below a new table's that are searched for other tables."""
@@ -94,25 +102,28 @@ def refuse_nested(store: AtomicStore) -> None:
 
     Who drops or moves the outer table would drop or move both. A place that can't be looked into
     (a role may see one prefix only) counts as empty, and at most a thousand directories below the
-    new table's own, which mostly does not exist yet, are searched.
+    new table's own, which mostly does not exist yet, are searched, for as long as
+    the store's time-out.
 
     Raises
     ------
     TableExists
         Names the other table; or there is a file.
     """
-    if is_file(store):
-        raise TableExists(f"{store.location}: expected a directory for a table, found a file")
-    for location in _locations_above(store):
-        if _is_table(location, store.storage_options):
+    with in_time(store):
+        if is_file(store):
+            raise TableExists(f"{store.location}: expected a directory for a table, found a file")
+        for location in _locations_above(store):
+            if _is_table(location, store.storage_options):
+                raise TableExists(
+                    f"{store.location} lies inside the directory of the table {location}: choose "
+                    f"a directory beside that one"
+                )
+        for folder in _tables_below(store):
             raise TableExists(
-                f"{store.location} lies inside the directory of the table {location}: choose a "
-                f"directory beside that one"
+                f"the table {folder} lies inside {store.location}: choose a directory beside that "
+                f"one"
             )
-    for folder in _tables_below(store):
-        raise TableExists(
-            f"the table {folder} lies inside {store.location}: choose a directory beside that one"
-        )
 
 
 def is_file(store: AtomicStore) -> bool:
@@ -148,17 +159,34 @@ def _locations_above(store: AtomicStore) -> Iterator[str]:
 def _tables_below(store: AtomicStore) -> Iterator[str]:
     """Locations of tables below a directory."""
     if isinstance(store, LocalStore):
-        top, walk = store.location, os.walk(store.location)
+        top = store.location
+        walk: Iterator[tuple[str, set[str]]] = (
+            (folder, set(folders)) for folder, folders, _ in os.walk(top)
+        )
     elif isinstance(store, FsspecStore):
         store.filesystem.invalidate_cache()
         _, top = connect(store.location, store.storage_options)
-        walk = store.filesystem.walk(top)
+        walk = _walk(store, top)
     else:
         return
     name = snapshot_directory()
     with contextlib.suppress(OSError, ValueError):
-        for folder, folders, _ in itertools.islice(walk, FOLDERS_SEARCHED_MAX):
+        for folder, folders in itertools.islice(walk, FOLDERS_SEARCHED_MAX):
             below = folder[len(top) :].strip("/")
             location = f"{store.location}/{below}"
             if below and name in folders and _is_table(location, store.storage_options):
                 yield location
+
+
+def _walk(store: FsspecStore, top: str) -> Iterator[tuple[str, set[str]]]:
+    """Directories, and the names of those in each; one that can't be listed counts as empty.
+
+    Unlike fsspec's own walk it keeps to a deadline.
+    """
+    waiting = [top]
+    while waiting:
+        folder, found = waiting.pop(), []
+        with contextlib.suppress(OSError):
+            found = list_directory(partial(ask, store.filesystem), folder, {})
+        yield folder, {each.rsplit("/", 1)[-1] for each in found}
+        waiting += found

@@ -42,7 +42,7 @@ from fermion_table.packed_manifest import (
 from fermion_table.paths import manifest_index_path, manifest_path, schema_path, unique_name
 from fermion_table.schema import decode_schema
 from fermion_table.snapshot import Delta, SchemaReference, Snapshot
-from fermion_table.storage import METADATA_BYTES_MAX, AtomicStore
+from fermion_table.storage import METADATA_BYTES_MAX, AtomicStore, access_of
 
 MEMORY_PER_ENTRY = 2048
 """Bytes of a decoded entry with statistics, roughly; for the cache."""
@@ -225,7 +225,10 @@ def open_packed(store: AtomicStore, reference: ManifestReference) -> fermion.Fer
         found = store.size(path)
         if found != size:
             raise CorruptMetadata(path, f"{size} bytes", f"{found} bytes")
-        return fermion.open(store.locate(path), storage_options=store.storage_options)
+        options = fermion.ReadOptions(timeout_s=access_of(store).timeout_s)
+        return fermion.open(
+            store.locate(path), storage_options=store.storage_options, options=options
+        )
     except FileNotFoundError as error:
         raise CorruptMetadata(path, f"an object of {size} bytes", "no such object") from error
 

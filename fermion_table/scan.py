@@ -38,7 +38,7 @@ from fermion_table.schema import Field, PathLike, TableSchema
 from fermion_table.snapshot import Snapshot
 from fermion_table.split import Split, first_rows
 from fermion_table.split_reader import BATCH_ROWS, ReadRequest, SplitReader
-from fermion_table.storage import AtomicStore, access_of
+from fermion_table.storage import AtomicStore, access_of, in_time
 from fermion_table.value_codec import has_plain_json
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class Scan:
         """The files that may hold rows, and how they were found."""
         snapshot = self.snapshot
         references, step = prune_manifests(snapshot.manifests, self.filter, self.table_schema)
-        with until_expiry(self.store, snapshot):
+        with in_time(self.store), until_expiry(self.store, snapshot):
             files = LiveFiles(self.store, snapshot.tail, references)
             steps = files.prune(self.schemas, self.table_schema, self.filter)
         return files, [step, *steps] if snapshot.manifests else steps
@@ -150,18 +150,19 @@ class Scan:
     @cached_property
     def entries(self) -> tuple[list[Entry], list[PruningStep]]:
         """The files that may hold rows, in the order of their rows, and how they were found."""
-        files, steps = self._files
-        with until_expiry(self.store, self.snapshot):
+        with in_time(self.store), until_expiry(self.store, self.snapshot):
+            files, steps = self._files
             return files.entries(), steps
 
     @cached_property
     def _plan(self) -> ScanPlan:
-        files, steps = self._files
-        return ScanPlan(
-            snapshot_id=self.snapshot.id,
-            splits=files.splits(self.store),
-            steps=tuple(steps),
-        )
+        with in_time(self.store):
+            files, steps = self._files
+            return ScanPlan(
+                snapshot_id=self.snapshot.id,
+                splits=files.splits(self.store),
+                steps=tuple(steps),
+            )
 
     def plan(self) -> ScanPlan:
         """Which files are read, and how planning got there."""

@@ -9,6 +9,7 @@ from functools import partial
 import msgspec
 
 from fermion.redaction import logger
+from fermion.remote import time_left
 from fermion_table import hints
 from fermion_table.checked_reads import read_hashed
 from fermion_table.errors import CommitStateUnknown, TableError, UnreadableMetadata
@@ -18,7 +19,7 @@ from fermion_table.metadata_check import encode_checked
 from fermion_table.options import CommitOptions
 from fermion_table.paths import snapshot_path
 from fermion_table.snapshot import Snapshot, decode_snapshot, encode_snapshot
-from fermion_table.storage import AtomicStore, CreateResult, is_done_when_interrupted
+from fermion_table.storage import AtomicStore, CreateResult, in_time, is_done_when_interrupted
 
 _log = logger(__name__)
 
@@ -47,7 +48,8 @@ def create_slot(
     """Create a snapshot's slot, unless another one holds it.
 
     A lost reply is resolved by reading the slot back, and trying again while it is empty: the
-    bytes are the same, so that can only help.
+    bytes are the same, so that can only help. This has the store's time-out for itself: the slot
+    is read back even where the first try has taken all of its own.
 
     Raises
     ------
@@ -62,17 +64,23 @@ def create_slot(
     decode = partial(decode_snapshot, keep_unknown=False)
     data, readable = encode_checked(partial(encode_snapshot, snapshot), path, decode)
     result = store.create_if_absent(path, data)
-    for tried in range(1, options.unknown_tries + 1):
-        if result is CreateResult.CREATED:
-            stored = msgspec.structs.replace(snapshot, hash=readable.hash)
-            return Creation(stored, tried == 1)
-        holder = _holder(store, snapshot.id, branch)
-        if holder is not None:
-            mine = holder.uuid == snapshot.uuid
-            return Creation(holder if mine else None, result is CreateResult.EXISTS and tried == 1)
-        if tried < options.unknown_tries:
-            time.sleep(min(options.backoff_s_min * 2**tried, options.backoff_s_max))
+    stored = msgspec.structs.replace(snapshot, hash=readable.hash)
+    if result is CreateResult.CREATED:
+        return Creation(stored)
+    with in_time(store):
+        for tried in range(1, options.unknown_tries + 1):
+            holder = _holder(store, snapshot.id, branch)
+            if holder is not None:
+                mine = holder.uuid == snapshot.uuid
+                first = result is CreateResult.EXISTS and tried == 1
+                return Creation(holder if mine else None, first)
+            pause = min(options.backoff_s_min * 2**tried, options.backoff_s_max)
+            if tried == options.unknown_tries or pause >= time_left():
+                break
+            time.sleep(pause)
             result = _create_again(store, path, data)
+            if result is CreateResult.CREATED:
+                return Creation(stored, is_first_reply=False)
     raise CommitStateUnknown(
         f"{store.location}: {path}: no reply says whether the commit was published; commit again "
         f"with the same commit_user and commit_identifier, or look for uuid {snapshot.uuid} in "

@@ -185,7 +185,13 @@ class SplitReader:
             wanted = RowRanges.from_bounds(*([bound] for bound in split.row_range))
         if split.deletion is not None:
             options = self.request.storage_options if split.shares else None
-            gone = read_vector(split.deletion_location, split.deletion, split.rows, options)
+            gone = read_vector(
+                split.deletion_location,
+                split.deletion,
+                split.rows,
+                options,
+                timeout_s=self.request.timeout_s,
+            )
             live = ranges_of(gone).complement(split.rows)
             wanted = live if wanted is None else wanted & live
         return wanted

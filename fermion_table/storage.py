@@ -9,13 +9,14 @@ from __future__ import annotations
 import enum
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from fermion.errors import InvalidArgumentError
-from fermion.remote import TIMEOUT_S, check_timeout
+from fermion.remote import TIMEOUT_S, check_timeout, deadline
 
 METADATA_BYTES_MAX = 1 << 30
 
@@ -44,8 +45,13 @@ class StorageAccess:
         denied one: such an object counts as absent. Where access to the newest snapshot is denied,
         an older one is seen. The table can't be written, listed or cleaned then.
     timeout_s
-        Seconds after which a request to the storage is given up, with all that is tried again for
-        it: of metadata as of data files. A local disk has none.
+        Seconds after which requests to the storage are given up, with all that is tried again for
+        them. All requests of one step have this time together: opening the table or looking for
+        its latest snapshot, planning a scan, opening a data file, reading one object or range (a
+        second time, too, where a checksum fails). After a reply to the creation of a snapshot was
+        lost, finding out what became of it has this time once more. How long a scan, a write or a
+        commit takes in all is not limited. A local disk has no limit; nor have storages whose
+        fsspec client is not asynchronous, but for WebHDFS, other than the client's own.
     allowed_roots
         Folders outside of the table (absolute paths or URLs) below which its metadata may name
         files, though it was not cloned from there, or they lie on another storage; to another
@@ -175,6 +181,11 @@ def access_of(store: AtomicStore) -> StorageAccess:
     """What `StorageAccess` a store was opened with."""
     found: StorageAccess = getattr(store, "access", DEFAULT_ACCESS)
     return found
+
+
+def in_time(store: AtomicStore) -> AbstractContextManager[float]:
+    """The limit of time for the requests of a ``with`` block together (see `StorageAccess`)."""
+    return deadline(access_of(store).timeout_s)
 
 
 def can_list(store: AtomicStore) -> bool:

@@ -36,7 +36,7 @@ from fermion_table.replacement import TableDefinition, replace_table
 from fermion_table.schema import Path, PathLike, TableSchema, encode_schema
 from fermion_table.schema_builder import SchemaUpdate
 from fermion_table.snapshot import Snapshot
-from fermion_table.storage import DEFAULT_ACCESS, Durability, StorageAccess
+from fermion_table.storage import DEFAULT_ACCESS, Durability, StorageAccess, in_time
 from fermion_table.table_compaction import TableCompaction
 from fermion_table.version_lookup import find_version, with_readable_version
 
@@ -161,13 +161,14 @@ class Table(TableCompaction):
         store = open_store(
             path, storage_options=storage_options, durability=durability, access=access
         )
-        if version is None:
-            try:
-                return cls(store, history.latest(store, branch=branch), branch=branch)
-            except CorruptMetadata as error:
-                raise with_readable_version(store, branch, error) from error
-        found, branch = find_version(store, version, branch=branch)
-        return cls(store, found, branch=branch, version=None if version == branch else version)
+        with in_time(store):
+            if version is None:
+                try:
+                    return cls(store, history.latest(store, branch=branch), branch=branch)
+                except CorruptMetadata as error:
+                    raise with_readable_version(store, branch, error) from error
+            found, branch = find_version(store, version, branch=branch)
+            return cls(store, found, branch=branch, version=None if version == branch else version)
 
     @classmethod
     def exists(cls, path: Location, *, storage_options: dict[str, Any] | None = None) -> bool:

@@ -32,7 +32,7 @@ from fermion_table.schema import Path, PathLike, TableSchema
 from fermion_table.schema_store import SchemaVersions
 from fermion_table.shared_files import SharedFiles, options_for
 from fermion_table.snapshot import Snapshot
-from fermion_table.storage import AtomicStore
+from fermion_table.storage import AtomicStore, access_of
 from fermion_table.verify import VerifyReport, verify
 from fermion_table.version_lookup import snapshot_as_of
 
@@ -350,7 +350,9 @@ def _check_file(store: AtomicStore, entry: Entry) -> list[str]:
     """What is wrong with a data file, in words."""
     try:
         location = SharedFiles(store).data(entry)
-        with fermion.open(location, storage_options=options_for(store, location)) as file:
+        options = fermion.ReadOptions(timeout_s=access_of(store).timeout_s)
+        further = options_for(store, location)
+        with fermion.open(location, storage_options=further, options=options) as file:
             check_identity(file, entry.file_id, entry.file)
             if file.num_rows != entry.rows:
                 return [f"{file.num_rows} rows, the entry says {entry.rows}"]

@@ -15,7 +15,7 @@ from fermion_table.history import (
     try_load,
 )
 from fermion_table.moments import Moment, moment_of
-from fermion_table.paths import MAIN
+from fermion_table.paths import MAIN, snapshot_path
 from fermion_table.references import load_branch, load_tag
 from fermion_table.schema_store import load_table_schema
 from fermion_table.snapshot import Snapshot
@@ -83,16 +83,26 @@ def with_readable_version(
 ) -> CorruptMetadata:
     """The error of a newest snapshot that can't be read, with the newest one that can.
 
-    It is looked for among the last hundred.
+    It is looked for among the last hundred. What was found to be corrupt, twice, is not read again.
     """
+    corrupt = {error.path}
     try:
         ids = list_ids(store, branch)[:-101:-1]
     except (OSError, TableError):  # nothing more can be said
         return error
     for snapshot_id in ids:
-        with contextlib.suppress(OSError, TableError):
+        if snapshot_path(snapshot_id, branch) in corrupt:
+            continue
+        try:
             snapshot = load_snapshot(store, snapshot_id, branch=branch)
+            if snapshot.schema.path in corrupt:
+                continue
             load_table_schema(store, snapshot.schema)
+        except CorruptMetadata as further:
+            corrupt.add(further.path)
+        except (OSError, TableError):
+            continue
+        else:
             return CorruptMetadata(
                 error.path,
                 error.expected,

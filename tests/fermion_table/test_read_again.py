@@ -119,3 +119,15 @@ def test_what_is_corrupt_twice_is_not_read_a_third_time() -> None:
     with pytest.raises(CorruptMetadata, match="2"):
         read_decoded(store, "x", refuse)  # type: ignore[arg-type]
     assert store.readings == [b"3"]
+
+
+@pytest.mark.parametrize("directory", ["snapshot/", "schema/"])
+def test_opening_a_table_reads_a_corrupt_object_twice(
+    location: str, spoiler: Spoiler, directory: str
+) -> None:
+    """The search for a snapshot that opens does not read it once more."""
+    spoiler.start(directory, times=1000)
+    with pytest.raises(CorruptMetadata):
+        Table.open(location)
+    assert spoiler.reads
+    assert set(spoiler.reads.values()) == {2}

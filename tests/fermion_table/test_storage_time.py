@@ -162,11 +162,15 @@ def test_one_of_the_clients_of_s3_tries_again() -> None:
     assert "mode" not in mine["config_kwargs"]["retries"]  # type: ignore[index,operator]
 
 
-def test_a_hdfs_client_has_a_time_out() -> None:
+def test_a_hdfs_client_has_a_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("requests")
     filesystem, _ = connect("webhdfs://127.0.0.1:1/t")
-    assert filesystem.session.request.keywords == {"timeout": TIMEOUT_S}
-    assert connect("webhdfs://127.0.0.1:1/t")[0].session.request.keywords == {"timeout": TIMEOUT_S}
+    timed = filesystem.session.request
+    sent: list[float] = []
+    monkeypatch.setattr(timed, "_request", lambda *_, timeout, **__: sent.append(timeout))
+    filesystem.session.request("GET", "http://127.0.0.1:1/")
+    assert sent == [TIMEOUT_S]
+    assert connect("webhdfs://127.0.0.1:1/t")[0].session.request is timed
 
 
 @pytest.mark.parametrize("timeout_s", [None, "1", 0, -1, float("nan"), float("inf"), True])
