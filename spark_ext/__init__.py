@@ -6,8 +6,9 @@ from spark_ext.conversion import from_parquet, to_parquet
 from spark_ext.datasource import register
 from spark_ext.maintenance import expire, remove_orphans
 from spark_ext.reading import read_table
+from spark_ext.saving import write
 from spark_ext.session import configure
-from spark_ext.writing import append, overwrite, write
+from spark_ext.writing import append, overwrite
 
 __all__ = [
     "append",

@@ -13,16 +13,18 @@ from typing import Any
 from pyspark import Accumulator, Broadcast, SparkContext
 from pyspark.sql import SparkSession
 
-from fermion.errors import InvalidArgumentError
+from fermion.arguments import flag, function, integer
 from fermion_table import (
     CompactionMessage,
     CompactionResult,
     CompactionTask,
+    StorageAccess,
     Table,
     compact_group,
 )
 from spark_ext.finished_tasks import finished_messages
 from spark_ext.session import classic
+from spark_ext.source_options import chosen_access
 
 Progress = Callable[[int, int], None]
 """Called with the groups done and the groups in all."""
@@ -40,6 +42,7 @@ def compact(
     dry_run: bool = False,
     progress: Progress | None = None,
     storage_options: dict[str, Any] | None = None,
+    access: StorageAccess | None = None,
 ) -> CompactionResult:
     """Rewrite small files as few; rows, their order and their batches stay as they are.
 
@@ -70,27 +73,25 @@ def compact(
         Called with the groups done and the groups in all.
     storage_options
         For fsspec.
+    access
+        As for `read_table`.
 
     Raises
     ------
     TableNotFound
-    InvalidArgumentError
-        An argument is none of these; raised before any task runs.
+    TypeError, InvalidArgumentError
+        Names the argument that is wrong; raised before any task runs.
     pyspark.errors.PySparkException
         A task failed; what was published before stays.
     CommitStateUnknown
     """
     classic(spark, "compact")
-    if max_groups_per_commit is not None and (
-        type(max_groups_per_commit) is not int or max_groups_per_commit < 1
-    ):
-        raise InvalidArgumentError(
-            f"max_groups_per_commit={max_groups_per_commit!r}: expected an integer of at least 1"
-        )
-    if progress is not None and not callable(progress):
-        raise InvalidArgumentError(f"progress={progress!r}: expected a function")
+    if max_groups_per_commit is not None:
+        max_groups_per_commit = integer(max_groups_per_commit, "max_groups_per_commit", minimum=1)
+    dry_run = flag(dry_run, "dry_run")
+    function(progress, "progress")
     started = time.monotonic()
-    table = Table.open(path, storage_options=storage_options)
+    table = Table.open(path, storage_options=storage_options, access=chosen_access(access))
     chosen = {
         "filter": filter,
         "target_size": target_size,

@@ -5,11 +5,12 @@ No row passes through the JVM: tasks read and write the files themselves.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from pyspark import Accumulator
 from pyspark.sql import SparkSession
 
 import fermion
+from fermion.arguments import mapping, several
 from fermion.errors import InvalidArgumentError
 from fermion.parquet_source import ParquetSource
 from fermion_table import (
@@ -29,14 +31,24 @@ from fermion_table import (
     Snapshot,
     Split,
     SplitReader,
+    StagedTable,
+    StorageAccess,
     Table,
+    TableExists,
     WriterMessage,
+    stage_table,
 )
 from spark_ext.finished_tasks import finished_messages
 from spark_ext.reading import bins, scan_of
 from spark_ext.session import classic
-from spark_ext.source_options import SourceOptions, absolute
-from spark_ext.writing import committed_before, files_of, writer_factory
+from spark_ext.source_options import SourceOptions, absolute, chosen_access
+from spark_ext.writing import (
+    commit_staged,
+    committed_before,
+    files_of,
+    words_of,
+    writer_factory,
+)
 
 FOOTERS_AT_ONCE = 8
 SUCCESS = "_SUCCESS"
@@ -72,8 +84,11 @@ def from_parquet(
     commit_user: str | None = None,
     commit_identifier: int | str | None = None,
     storage_options: dict[str, Any] | None = None,
+    access: StorageAccess | None = None,
 ) -> Snapshot:
     """Append Parquet files to a table, as one snapshot; make the table if there is none.
+
+    A new table appears with its rows: a job that fails leaves none.
 
     Parameters
     ----------
@@ -92,13 +107,15 @@ def from_parquet(
         The same pair is appended once.
     storage_options
         For fsspec, for both.
+    access
+        As for `append`, of a table that exists.
 
     Raises
     ------
     InvalidArgumentError
         There are no Parquet files, or a table exists that is partitioned otherwise.
     TypeError
-        `message`, `commit_user` or `commit_identifier` is of another type; raised first.
+        Names the argument that is of another type; raised first.
     SchemaMismatch
         Files that do not fit an existing table.
     pyspark.errors.PySparkException
@@ -108,11 +125,53 @@ def from_parquet(
     words = CommitWords(
         message=message, commit_user=commit_user, commit_identifier=commit_identifier
     )
+    where = absolute(path)
+    mapping(storage_options, "storage_options")
+    if access is not None and not isinstance(access, StorageAccess):
+        raise InvalidArgumentError(f"access={access!r:.80}: expected a StorageAccess")
     files, schema = parquet_files(source, storage_options=storage_options)
-    table = _target(path, schema, partition_by, storage_options)
+    words = replace(words, message=words.message or f"from Parquet: {len(files)} files")
+    filesystem = _filesystem(source, storage_options)[0]
+    if not Table.exists(where, storage_options=storage_options):
+        with contextlib.suppress(TableExists):  # made meanwhile: then it is appended to
+            staged = stage_table(
+                where, schema, partition_by=partition_by, storage_options=storage_options
+            )
+            return _create(spark, staged, filesystem, files, schema, words)
+    chosen = chosen_access(access)
+    table = Table.open(where, storage_options=storage_options, access=chosen)
+    _check_partitions(table, partition_by)
     earlier = committed_before(table, words)
     if earlier is not None:
         return earlier
+    messages = _imported(spark, table, filesystem, files, schema)
+    return table.commit(messages, **words_of(words))
+
+
+def _create(
+    spark: SparkSession,
+    staged: StagedTable,
+    filesystem: Any,
+    files: Sequence[ParquetFile],
+    schema: pa.Schema,
+    words: CommitWords,
+) -> Snapshot:
+    try:
+        messages = _imported(spark, staged, filesystem, files, schema)
+    except BaseException:
+        staged.discard()
+        raise
+    return commit_staged(staged, messages, words)
+
+
+def _imported(
+    spark: SparkSession,
+    table: Table | StagedTable,
+    filesystem: Any,
+    files: Sequence[ParquetFile],
+    schema: pa.Schema,
+) -> list[WriterMessage]:
+    """Run the tasks; what they wrote comes back, or is deleted if the job fails."""
     with table.writer() as writer:  # the check of the columns, before any task
         writer.write(
             pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
@@ -120,14 +179,9 @@ def from_parquet(
     context = spark.sparkContext
     parts = bins(files, context.defaultParallelism)
     with finished_messages(context, table, files_of) as finished:
-        task = _Import(_filesystem(source, storage_options)[0], writer_factory(table), finished)
+        task = _Import(filesystem, writer_factory(table), finished)
         results = context.parallelize(parts, len(parts)).map(task).collect()
-    return table.commit(
-        [each for messages in results for each in messages],
-        message=words.message or f"from Parquet: {len(files)} files",
-        commit_user=words.commit_user,
-        commit_identifier=words.commit_identifier,
-    )
+    return [each for messages in results for each in messages]
 
 
 def to_parquet(
@@ -140,6 +194,7 @@ def to_parquet(
     snapshot_id: int | None = None,
     tag: str | None = None,
     storage_options: dict[str, Any] | None = None,
+    access: StorageAccess | None = None,
     **parquet_options: Any,
 ) -> ExportResult:
     """Write a table's rows as Parquet files, one for each data file, into a new directory.
@@ -158,6 +213,8 @@ def to_parquet(
         As for `read_table`.
     storage_options
         For fsspec, for both.
+    access
+        As for `read_table`.
     parquet_options
         Of `fermion.to_parquet`: ``compression="zstd"``. Spark can't read nanoseconds, so
         ``coerce_timestamps="us"`` is the default; a timestamp that would lose digits is an error.
@@ -166,28 +223,32 @@ def to_parquet(
 
     Raises
     ------
-    InvalidArgumentError
-        There is something at the target.
+    TypeError, InvalidArgumentError
+        Names the argument that is wrong; or there is something at the target.
+    TableNotFound, VersionNotFound, ColumnNotFoundError
     pyspark.errors.PySparkException
         A task failed.
     """
     classic(spark, "to_parquet")
-    filesystem, root = _filesystem(target, storage_options)
+    where = absolute(target, "target")
+    mapping(storage_options, "storage_options")
+    options = {"coerce_timestamps": "us", **parquet_options}
+    _check_parquet_options(options)
+    filesystem, root = _filesystem(where, storage_options)
     if filesystem.exists(root) and filesystem.ls(root):
         raise InvalidArgumentError(f"{target}: expected a new or empty directory")
     scan = scan_of(
         SourceOptions(
-            path=absolute(os.fspath(path)),
+            path=absolute(path),
             snapshot_id=snapshot_id,
             tag=tag,
             columns=columns,
             filter=filter,
             storage_options=storage_options,
+            access=chosen_access(access),
         )
     )
     filesystem.makedirs(root, exist_ok=True)
-    where = absolute(os.fspath(target))
-    options = {"coerce_timestamps": "us", **parquet_options}
     task = _Export(scan.reader, where, filter is None, storage_options, options)
     splits = list(enumerate(scan.plan().splits))
     context = spark.sparkContext
@@ -240,7 +301,7 @@ def _filesystem(
     location: str | os.PathLike[str], storage_options: dict[str, Any] | None
 ) -> tuple[Any, str]:
     """An fsspec file system and a path on it."""
-    url = absolute(os.fspath(location))
+    url = absolute(location, "source")
     filesystem, path = fsspec.core.url_to_fs(url, **(storage_options or {}))
     return filesystem, path
 
@@ -254,30 +315,36 @@ def _arrow_schema(filesystem: Any, file: ParquetFile) -> pa.Schema:
     return schema
 
 
-def _target(
-    path: str | os.PathLike[str],
-    schema: pa.Schema,
-    partition_by: Sequence[str] | str | None,
-    storage_options: dict[str, Any] | None,
-) -> Table:
-    """The table to append to, made if there is none."""
-    where = absolute(os.fspath(path))
-    if not Table.exists(where, storage_options=storage_options):
-        return Table.create(
-            where,
-            schema,
-            partition_by=partition_by,
-            storage_options=storage_options,
-            mode="ignore",
-        )
-    table = Table.open(where, storage_options=storage_options)
+def _check_partitions(table: Table, partition_by: Sequence[str] | str | None) -> None:
+    """Refuse to append to a table that is partitioned otherwise than the caller says.
+
+    Raises
+    ------
+    TypeError, InvalidArgumentError
+    """
+    if partition_by is None:
+        return
+    listed = [partition_by] if isinstance(partition_by, str) else partition_by
+    wanted = list(several(listed, "partition_by", "a list of names"))
     names = [each.name for each in table.schema.partition_by]
-    wanted = [partition_by] if isinstance(partition_by, str) else partition_by
-    if wanted is not None and list(wanted) != names:
+    if wanted != names:
         raise InvalidArgumentError(
-            f"{path}: partition_by={list(wanted)}, but the table is partitioned by {names}"
+            f"{table.location}: partition_by={wanted}, but the table is partitioned by {names}"
         )
-    return table
+
+
+def _check_parquet_options(options: dict[str, Any]) -> None:
+    """Let pyarrow say on the driver what is wrong with options, by a file without columns.
+
+    Raises
+    ------
+    InvalidArgumentError
+    """
+    nothing = pa.table({"none": pa.array([], pa.int64())})
+    with tempfile.TemporaryDirectory() as scratch:
+        source = Path(scratch) / "none.fermion"
+        fermion.write_table(nothing, source)
+        fermion.to_parquet(source, Path(scratch) / "none.parquet", **options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,16 @@ from typing import TypeVar
 
 from pyspark import Accumulator, AccumulatorParam, SparkContext
 
-from fermion_table import Table
+from fermion_table import StagedTable, Table
 
 _Message = TypeVar("_Message")
 
 
 @contextmanager
 def finished_messages(
-    context: SparkContext, table: Table, files: Callable[[_Message], Iterable[str]]
+    context: SparkContext,
+    table: Table | StagedTable,
+    files: Callable[[_Message], Iterable[str]],
 ) -> Iterator[Accumulator[list[_Message]]]:
     """Gather the messages of a job's tasks; if the job fails, delete the files they name.
 
@@ -37,11 +39,11 @@ def finished_messages(
     except BaseException as error:
         delete_files(table, [path for message in finished.value for path in files(message)])
         if isinstance(error, Exception):
-            error.add_note(f"nothing of this job was published to {table.location}")
+            error.add_note(f"nothing of this job was published to {table.store.location}")
         raise
 
 
-def delete_files(table: Table, paths: Iterable[str]) -> None:
+def delete_files(table: Table | StagedTable, paths: Iterable[str]) -> None:
     """Delete data files that no commit names; what cannot be deleted is left as an orphan."""
     for path in paths:
         with contextlib.suppress(OSError):

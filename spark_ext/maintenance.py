@@ -11,8 +11,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from fermion_table import MaintenanceResult, Table
+from fermion_table import MaintenanceResult, StorageAccess, Table
 from spark_ext.session import classic
+from spark_ext.source_options import chosen_access
 
 
 def expire(
@@ -23,6 +24,7 @@ def expire(
     retain_last: int | None = None,
     dry_run: bool = False,
     storage_options: dict[str, Any] | None = None,
+    access: StorageAccess | None = None,
 ) -> MaintenanceResult:
     """Let old snapshots go, with the data that nothing else needs.
 
@@ -36,13 +38,18 @@ def expire(
         As for `fermion_table.Table.expire_snapshots`: by default 7 days, and the last 10 stay.
     storage_options
         For fsspec.
+    access
+        As for `read_table`.
 
     Raises
     ------
+    TypeError, InvalidArgumentError
+        Names the argument that is wrong.
     TableNotFound, CorruptMetadata
     """
     classic(spark, "expire")
-    return Table.open(path, storage_options=storage_options).expire_snapshots(
+    chosen = chosen_access(access)
+    return Table.open(path, storage_options=storage_options, access=chosen).expire_snapshots(
         older_than=older_than, retain_last=retain_last, dry_run=dry_run
     )
 
@@ -54,6 +61,7 @@ def remove_orphans(
     older_than: datetime | timedelta | None = None,
     dry_run: bool = False,
     storage_options: dict[str, Any] | None = None,
+    access: StorageAccess | None = None,
 ) -> MaintenanceResult:
     """Delete files that nothing refers to, such as those that killed tasks leave.
 
@@ -68,12 +76,17 @@ def remove_orphans(
         belong to a job that has not committed yet.
     storage_options
         For fsspec.
+    access
+        As for `read_table`.
 
     Raises
     ------
+    TypeError, InvalidArgumentError
+        Names the argument that is wrong.
     TableNotFound, CorruptMetadata
     """
     classic(spark, "remove_orphans")
-    return Table.open(path, storage_options=storage_options).remove_orphan_files(
+    chosen = chosen_access(access)
+    return Table.open(path, storage_options=storage_options, access=chosen).remove_orphan_files(
         older_than=older_than, dry_run=dry_run
     )

@@ -14,10 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as st
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import Scan, ScanPlan, Split, SplitReader, Table
+from fermion_table import Scan, ScanPlan, Split, SplitReader, StorageAccess, Table
 from spark_ext.exchange import convert_batches
 from spark_ext.session import classic
-from spark_ext.source_options import SourceOptions, absolute
+from spark_ext.source_options import SourceOptions, absolute, chosen_access
 from spark_ext.types import TIME_SETTING, exchange_schema, spark_schema
 
 TASK_BYTES = 128 * 1024 * 1024
@@ -54,6 +54,7 @@ def read_table(
     batch_id: int | None = None,
     branch: str | None = None,
     storage_options: dict[str, Any] | None = None,
+    access: StorageAccess | None = None,
 ) -> DataFrame:
     """Read a table, or a part of it, into a data frame.
 
@@ -72,6 +73,9 @@ def read_table(
         has the number of rows, and no file is opened to count them.
     storage_options
         For fsspec.
+    access
+        How the storage is used, such as which other folders the table may name; see
+        `fermion_table.StorageAccess`.
 
     Returns
     -------
@@ -80,8 +84,11 @@ def read_table(
 
     Raises
     ------
+    TypeError, InvalidArgumentError
+        Names the argument that is wrong.
     TableNotFound, VersionNotFound, ColumnNotFoundError
-        As the table says.
+        As the table says. A task of a later use of the frame raises VersionNotFound too, where the
+        snapshot has expired by then.
     UnsupportedBySpark
         A column has no type in Spark, or the session is a Spark Connect client.
     """
@@ -97,6 +104,7 @@ def read_table(
             columns=columns,
             filter=filter,
             storage_options=storage_options,
+            access=chosen_access(access),
         )
     )
     schema = spark_schema(
@@ -158,7 +166,12 @@ def open_branch(options: SourceOptions) -> Table:
     TableNotFound, VersionNotFound
     """
     branch = MAIN if options.branch is None else options.branch
-    return Table.open(options.path, branch=branch, storage_options=options.storage_options)
+    return Table.open(
+        options.path,
+        branch=branch,
+        storage_options=options.storage_options,
+        access=options.access,
+    )
 
 
 def open_version(options: SourceOptions) -> Table:

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 from fermion.errors import InvalidArgumentError
+from fermion_table import StorageAccess
 
 
 class Use(Enum):
@@ -38,6 +39,9 @@ STREAM_WRITES = (Use.STREAM_WRITE, Use.CATALOG_STREAM_WRITE)
 OPTIONS: dict[str, tuple[Use, ...]] = {
     "path": FORMAT_USES,
     "storageOptions": FORMAT_USES,
+    "allowedRoots": FORMAT_USES,
+    "missingIsForbidden": FORMAT_USES,
+    "timeoutSeconds": FORMAT_USES,
     "branch": tuple(use for use in Use if use is not Use.CATALOG_CREATE),
     "snapshotId": READS,
     "tag": READS,
@@ -68,6 +72,14 @@ _INSTEAD = {
     ("columns", Use.CATALOG_READ): "the query names the columns",
     ("mergeSchema", Use.CATALOG_WRITE): "ALTER TABLE adds columns",
 }
+_NAMED_AT_INSTALLATION = "install_catalog(access=) says it for all tables of a catalog"
+_INSTEAD |= {
+    (name, use): _NAMED_AT_INSTALLATION
+    for name in ("allowedRoots", "missingIsForbidden", "timeoutSeconds")
+    for use in Use
+    if use not in FORMAT_USES
+}
+DEFAULT_ACCESS = StorageAccess()
 _KNOWN = {name.lower(): name for name in OPTIONS}
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
@@ -96,6 +108,8 @@ class SourceOptions:
         rewrite rows, and how many files a micro-batch reads at most.
     storage_options
         For fsspec.
+    access
+        See `fermion_table.StorageAccess`.
     """
 
     path: str
@@ -115,6 +129,7 @@ class SourceOptions:
     skip_rewrites: bool = False
     max_files: int | None = None
     storage_options: dict[str, Any] | None = field(default=None, repr=False)
+    access: StorageAccess = DEFAULT_ACCESS
 
 
 def parse_options(given: Mapping[str, str], *uses: Use) -> SourceOptions:
@@ -157,6 +172,7 @@ def parse_options(given: Mapping[str, str], *uses: Use) -> SourceOptions:
         skip_rewrites=_boolean(values, "skipRewrites"),
         max_files=_integer(values, "maxFilesPerTrigger", least=1),
         storage_options=_json_object(values, "storageOptions"),
+        access=_access(values),
     )
     _check_together(options, uses)
     return options
@@ -184,22 +200,44 @@ def known_options(given: Mapping[str, str], *uses: Use) -> dict[str, str]:
     return found
 
 
-def table_options(path: str, storage_options: Mapping[str, Any] | None) -> dict[str, str]:
-    """The options that name a table, as texts.
+def table_options(
+    path: str,
+    storage_options: Mapping[str, Any] | None,
+    access: StorageAccess = DEFAULT_ACCESS,
+) -> dict[str, str]:
+    """The options that name a table and how its storage is used, as texts.
 
     Raises
     ------
     InvalidArgumentError
         Storage options that JSON has no place for.
     """
+    options = {"path": path}
+    if access.allowed_roots:
+        options["allowedRoots"] = json.dumps(list(access.allowed_roots))
+    if access.missing_is_forbidden:
+        options["missingIsForbidden"] = "true"
+    if access.timeout_s != DEFAULT_ACCESS.timeout_s:
+        options["timeoutSeconds"] = repr(float(access.timeout_s))
     if not storage_options:
-        return {"path": path}
+        return options
     try:
-        return {"path": path, "storageOptions": json.dumps(dict(storage_options))}
+        return {**options, "storageOptions": json.dumps(dict(storage_options))}
     except (TypeError, ValueError):  # never the values in a message
         raise InvalidArgumentError(
             f"{path}: storage_options that Spark hands on have to be JSON: texts, numbers, lists"
         ) from None
+
+
+def chosen_access(access: StorageAccess | None) -> StorageAccess:
+    """What a caller chose; None: the defaults. Whatever else is given, the table refuses."""
+    return DEFAULT_ACCESS if access is None else access
+
+
+def options_of(store: Any) -> dict[str, str]:
+    """The options that name the table of a store, as `table_options` makes them."""
+    access = getattr(store, "access", DEFAULT_ACCESS)
+    return table_options(store.location, store.storage_options, access)
 
 
 def absolute(path: str | os.PathLike[str], what: str = "path") -> str:
@@ -216,7 +254,7 @@ def absolute(path: str | os.PathLike[str], what: str = "path") -> str:
     return path if "://" in path or "::" in path else os.path.abspath(path)
 
 
-def parse_columns(text: str) -> list[str]:
+def parse_columns(text: str, option: str = "columns") -> list[str]:
     """Names with commas between them, or a JSON list of names (for names that hold commas).
 
     Raises
@@ -228,9 +266,9 @@ def parse_columns(text: str) -> list[str]:
         try:
             names = json.loads(text)
         except ValueError as error:
-            raise InvalidArgumentError(f"option columns={text!r}: {error}") from error
+            raise InvalidArgumentError(f"option {option}={text!r}: {error}") from error
         if not all(isinstance(name, str) for name in names):
-            raise InvalidArgumentError(f"option columns={text!r}: expected a list of names")
+            raise InvalidArgumentError(f"option {option}={text!r}: expected a list of names")
         return names
     return [name.strip() for name in text.split(",") if name.strip()]
 
@@ -315,6 +353,28 @@ def _is_dynamic(values: Mapping[str, str]) -> bool:
             f"option partitionOverwriteMode={text!r}: expected static or dynamic"
         )
     return text == "dynamic"
+
+
+def _access(values: Mapping[str, str]) -> StorageAccess:
+    roots = values.get("allowedroots")
+    seconds = values.get("timeoutseconds")
+    try:
+        timeout_s = DEFAULT_ACCESS.timeout_s if seconds is None else float(seconds)
+        StorageAccess(timeout_s=timeout_s)
+    except ValueError:
+        raise InvalidArgumentError(
+            f"option timeoutSeconds={seconds!r}: expected a number above 0"
+        ) from None
+    try:
+        return StorageAccess(
+            missing_is_forbidden=_boolean(values, "missingIsForbidden"),
+            timeout_s=timeout_s,
+            allowed_roots=() if roots is None else parse_columns(roots, "allowedRoots"),
+        )
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(
+            str(error).replace("allowed_roots", "option allowedRoots")
+        ) from None
 
 
 def _json_object(values: Mapping[str, str], name: str) -> dict[str, Any] | None:

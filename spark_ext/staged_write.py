@@ -10,20 +10,18 @@ import base64
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-import fermion
 from fermion.errors import InvalidArgumentError
-from fermion_table import DataWriter, StagedTable, WriterMessage, WriteSettings, stage_table
+from fermion_table import StagedTable, WriterMessage, stage_table
 from spark_ext.source_options import SourceOptions
 from spark_ext.types import arriving_schema
 from spark_ext.write_task import TaskMessage, WriteTask, messages_of
-from spark_ext.writing import PROFILE_PROPERTY, check_batches
+from spark_ext.writing import check_batches, writer_factory
 
 STAGED_OPTION = "fermion.staged"
 """Set by the catalog alone; as Spark hands options on, in any case."""
@@ -125,16 +123,7 @@ class FermionStagedWriter(DataSourceArrowWriter):
         }
         self._staged = definition.stage(options.path, options.storage_options)
         columns = arriving_schema(schema, self._staged.schema.to_arrow(field_ids=False))
-        profile: Any = definition.properties.get(PROFILE_PROPERTY, "balanced")
-        file_options = fermion.WriteOptions(profile=profile, threads=1)
-        base = self._staged.base
-        open_writer = partial(
-            DataWriter,
-            self._staged.store,
-            self._staged.schema,
-            settings=WriteSettings(file_options=file_options),
-            table_uuid="" if base is None else base.table_uuid,
-        )
+        open_writer = writer_factory(self._staged)
         check_batches(open_writer, columns)
         self._task = WriteTask(open_writer, columns)
 

@@ -16,14 +16,16 @@ from pyspark.sql import DataFrame, functions
 from pyspark.sql import types as st
 
 import fermion
+from fermion.arguments import flag, text
 from fermion.errors import InvalidArgumentError
 from fermion_table import (
     CommitWords,
     DataWriter,
     SchemaMerge,
     Snapshot,
+    StagedTable,
+    StorageAccess,
     Table,
-    TableExists,
     TableSchema,
     WriterMessage,
     WriteSettings,
@@ -31,15 +33,15 @@ from fermion_table import (
 from spark_ext.clustering import arranged, clustered
 from spark_ext.column_names import is_case_sensitive, renamed_fields, spelled
 from spark_ext.finished_tasks import finished_messages
+from spark_ext.reading import MAIN
 from spark_ext.session import batch_settings, classic_frame, settings
-from spark_ext.types import arriving_schema, table_schema
+from spark_ext.source_options import chosen_access
+from spark_ext.types import arriving_schema
 from spark_ext.write_task import MESSAGE_SCHEMA, WriteTask
 
 PROFILE_PROPERTY = "file.profile"
 _ROW = "row"
-_WORDS = ("message", "properties", "commit_user", "commit_identifier")
-
-SaveMode = Literal["error", "errorifexists", "ignore", "append", "overwrite"]
+WORDS = ("message", "properties", "commit_user", "commit_identifier")
 
 
 def append(
@@ -53,13 +55,15 @@ def append(
     properties: Mapping[str, str] | None = None,
     commit_user: str | None = None,
     commit_identifier: int | str | None = None,
+    branch: str | None = None,
     storage_options: dict[str, Any] | None = None,
+    access: StorageAccess | None = None,
 ) -> Snapshot:
     """Append the rows of a data frame to a table, as one snapshot.
 
     A job that fails leaves nothing visible, and deletes the files it knows of. The table has to
     exist: `fermion_table.Table.create` makes it, with the types and the partitioning meant (or
-    `write`, with the frame's types).
+    `spark_ext.write`, with the frame's types).
 
     Parameters
     ----------
@@ -84,8 +88,12 @@ def append(
     commit_user, commit_identifier
         Who commits, and which of its commits this is: the same pair is appended once. When the
         table has it already, no task runs and that snapshot is returned.
+    branch
+        Which history the rows go to, one that exists; None: ``main``.
     storage_options
         For fsspec.
+    access
+        How the storage is used: see `fermion_table.StorageAccess`.
 
     Returns
     -------
@@ -95,10 +103,9 @@ def append(
     Raises
     ------
     TypeError, InvalidArgumentError
-        `message`, `properties`, `commit_user` or `commit_identifier` is nothing that metadata can
-        hold, or half of an identity; raised before any task runs.
-    TableNotFound
-        There is no table.
+        Names the argument that is wrong, such as half of an identity; raised before any task runs.
+    TableNotFound, VersionNotFound
+        There is no table, or no such branch.
     SchemaMismatch
         The frame does not fit the table; raised before any task runs.
     UnsupportedBySpark
@@ -109,14 +116,16 @@ def append(
         As `fermion_table.Table.commit`.
     """
     classic_frame(df, "append")
-    _check_mode(schema_mode)
+    check_schema_mode(schema_mode)
+    check_batch_id(batch_id_column)
+    cluster = flag(cluster, "cluster")
     words = CommitWords(
         message=message,
         properties=properties,
         commit_user=commit_user,
         commit_identifier=commit_identifier,
     )
-    table = Table.open(path, storage_options=storage_options)
+    table = _opened(path, branch, storage_options, access)
     earlier = committed_before(table, words)
     if earlier is not None:
         return earlier
@@ -124,7 +133,8 @@ def append(
     if schema_mode == "merge":
         sensitive = is_case_sensitive(df.sparkSession)
         merge = planned_merge(table, df.schema, batch_id_column, case_sensitive=sensitive)
-    messages = _write_files(df, table, merge, batch_id_column, cluster)
+    schema = table.schema if merge is None else merge.schema
+    messages = write_files(df, table, schema, batch_id_column, cluster)
     return table.commit(messages, **words_of(words), merge=merge)
 
 
@@ -141,7 +151,9 @@ def overwrite(
     properties: Mapping[str, str] | None = None,
     commit_user: str | None = None,
     commit_identifier: int | str | None = None,
+    branch: str | None = None,
     storage_options: dict[str, Any] | None = None,
+    access: StorageAccess | None = None,
 ) -> Snapshot:
     """Put the rows of a data frame in the place of others, as one snapshot.
 
@@ -156,7 +168,9 @@ def overwrite(
         be among those it selects.
     dynamic
         All rows go of those partitions that the frame's rows fall into.
-    batch_id_column, cluster, message, properties, commit_user, commit_identifier, storage_options
+    batch_id_column, cluster, message, properties, commit_user, commit_identifier
+        As for `append`.
+    branch, storage_options, access
         As for `append`.
     schema_mode
         ``merge`` adds the frame's unknown columns to the table, in the same snapshot.
@@ -167,19 +181,21 @@ def overwrite(
         Both a filter and dynamic, or dynamic on a table without partitions.
     ColumnNotFoundError
         The filter names a column that the table lacks.
-    TypeError, TableNotFound, SchemaMismatch, UnsupportedBySpark, pyspark.errors.PySparkException
-    CommitConflict, CommitStateUnknown
+    TypeError, TableNotFound, VersionNotFound, SchemaMismatch, UnsupportedBySpark
+    pyspark.errors.PySparkException, CommitConflict, CommitStateUnknown
         As for `append`.
     """
     classic_frame(df, "overwrite")
-    _check_mode(schema_mode)
+    check_schema_mode(schema_mode)
+    check_batch_id(batch_id_column)
+    cluster = flag(cluster, "cluster")
     words = CommitWords(
         message=message,
         properties=properties,
         commit_user=commit_user,
         commit_identifier=commit_identifier,
     )
-    table = Table.open(path, storage_options=storage_options)
+    table = _opened(path, branch, storage_options, access)
     earlier = committed_before(table, words)
     if earlier is not None:
         return earlier
@@ -188,74 +204,9 @@ def overwrite(
     if schema_mode == "merge":
         sensitive = is_case_sensitive(df.sparkSession)
         merge = planned_merge(table, df.schema, batch_id_column, case_sensitive=sensitive)
-    messages = _write_files(df, table, merge, batch_id_column, cluster)
+    schema = table.schema if merge is None else merge.schema
+    messages = write_files(df, table, schema, batch_id_column, cluster)
     return commit_overwrite(table, messages, filter, dynamic, merge, **words_of(words))
-
-
-def write(
-    df: DataFrame,
-    path: str | os.PathLike[str],
-    *,
-    mode: SaveMode = "error",
-    partition_by: Sequence[str] | str | None = None,
-    sort_by: Sequence[str] | str | None = None,
-    table_properties: Mapping[str, str] | None = None,
-    storage_options: dict[str, Any] | None = None,
-    **options: Any,
-) -> Snapshot:
-    """Write a data frame as a table, made if there is none, with Spark's save modes.
-
-    Parameters
-    ----------
-    df, path
-        As for `append`.
-    mode
-        Where a table exists: ``error`` (or ``errorifexists``), ``ignore`` (do nothing),
-        ``append``, or ``overwrite`` all of its rows.
-    partition_by, sort_by, table_properties
-        Of a new table, as for `fermion_table.Table.create`.
-    storage_options
-        For fsspec.
-    options
-        Of `append` or `overwrite`.
-
-    Returns
-    -------
-    fermion_table.Snapshot
-        What was published; with ``ignore`` perhaps what was there.
-
-    Raises
-    ------
-    TableExists
-        There is a table, and the mode is ``error``.
-    TypeError, InvalidArgumentError, SchemaMismatch, UnsupportedBySpark
-    pyspark.errors.PySparkException, CommitConflict, CommitStateUnknown
-        As for `append`; a new table stays, without rows.
-    """
-    classic_frame(df, "write")
-    if mode not in ("error", "errorifexists", "ignore", "append", "overwrite"):
-        raise InvalidArgumentError(
-            f"mode={mode!r}: expected 'error', 'ignore', 'append' or 'overwrite'"
-        )
-    CommitWords(**{name: options[name] for name in _WORDS if name in options})
-    frame = df.schema
-    spelled(frame, pa.schema([]), case_sensitive=is_case_sensitive(df.sparkSession))
-    try:
-        Table.create(
-            path,
-            table_schema(frame),
-            partition_by=partition_by,
-            sort_by=sort_by,
-            properties=table_properties,
-            storage_options=storage_options,
-        )
-    except TableExists:
-        if mode in ("error", "errorifexists"):
-            raise
-        if mode == "ignore":
-            return Table.open(path, storage_options=storage_options).snapshot
-    function = overwrite if mode == "overwrite" else append
-    return function(df, path, storage_options=storage_options, **options)
 
 
 def committed_before(table: Table, words: CommitWords) -> Snapshot | None:
@@ -273,7 +224,7 @@ def committed_before(table: Table, words: CommitWords) -> Snapshot | None:
 
 def words_of(words: CommitWords) -> dict[str, Any]:
     """What `fermion_table.Table.commit` and `transaction` take of a commit's words."""
-    return {name: getattr(words, name) for name in _WORDS}
+    return {name: getattr(words, name) for name in WORDS}
 
 
 def check_overwrite(table: Table, filter: Any, dynamic: bool) -> None:
@@ -283,13 +234,23 @@ def check_overwrite(table: Table, filter: Any, dynamic: bool) -> None:
     ------
     InvalidArgumentError, ColumnNotFoundError
     """
-    if filter is not None and dynamic:
+    check_layout(table, filter, dynamic)
+    table.scan(columns=[], filter=filter)
+
+
+def check_layout(table: Table | StagedTable, filter: Any, dynamic: bool) -> None:
+    """Refuse an overwrite that says twice which rows go, or has no partitions to replace.
+
+    Raises
+    ------
+    TypeError, InvalidArgumentError
+    """
+    if flag(dynamic, "dynamic") and filter is not None:
         raise InvalidArgumentError("overwrite: expected filter= or dynamic=True, not both")
     if dynamic and not table.schema.partition_by:
         raise InvalidArgumentError(
-            f"{table.location}: dynamic=True replaces partitions, but the table has none"
+            f"{table.store.location}: dynamic=True replaces partitions, but the table has none"
         )
-    table.scan(columns=[], filter=filter)
 
 
 def commit_overwrite(
@@ -304,6 +265,25 @@ def commit_overwrite(
     with table.transaction(**words) as transaction:
         transaction.overwrite_written(messages, filter=filter, dynamic=dynamic, merge=merge)
     return table.snapshot
+
+
+def commit_staged(
+    staged: StagedTable, messages: Sequence[WriterMessage], words: CommitWords
+) -> Snapshot:
+    """Publish a new table with what tasks wrote; one without rows has an empty append as well.
+
+    Raises
+    ------
+    TableExists
+        Another writer has made it meanwhile.
+    CommitConflict, CommitStateUnknown
+    """
+    if any(message.entries for message in messages):
+        return staged.commit(messages, **words_of(words))
+    staged.commit()
+    store = staged.store
+    made = Table.open(store.location, storage_options=store.storage_options)
+    return made.commit([], **words_of(words))
 
 
 def planned_merge(
@@ -327,7 +307,7 @@ def planned_merge(
 
 
 def check_columns(
-    table: Table,
+    table: Table | StagedTable,
     frame: st.StructType,
     batch_id_column: str | None,
     *,
@@ -387,18 +367,21 @@ def check_batches(open_writer: Callable[[], DataWriter], columns: pa.Schema) -> 
         writer.write(nothing)
 
 
-def writer_factory(table: Table, schema: TableSchema | None = None) -> partial[DataWriter]:
+def writer_factory(
+    table: Table | StagedTable, schema: TableSchema | None = None
+) -> partial[DataWriter]:
     """Makes the table's writer in a task: picklable, one thread, as Spark counts cores itself."""
-    profile: Any = table.properties.get(PROFILE_PROPERTY, "balanced")
+    place: dict[str, Any]
+    if isinstance(table, StagedTable):
+        properties, base = table.definition.properties or {}, table.base
+        place = {"table_uuid": "" if base is None else base.table_uuid}
+    else:
+        properties = table.properties
+        place = {"table_uuid": table.snapshot.table_uuid, "branch": table.branch}
+    profile: Any = properties.get(PROFILE_PROPERTY, "balanced")
     options = fermion.WriteOptions(profile=profile, threads=1)
-    return partial(
-        DataWriter,
-        table.store,
-        schema or table.schema,
-        settings=WriteSettings(file_options=options),
-        table_uuid=table.snapshot.table_uuid,
-        branch=table.branch,
-    )
+    settings = WriteSettings(file_options=options)
+    return partial(DataWriter, table.store, schema or table.schema, settings=settings, **place)
 
 
 def files_of(message: WriterMessage) -> list[str]:
@@ -406,16 +389,27 @@ def files_of(message: WriterMessage) -> list[str]:
     return [entry.path for entry in message.entries]
 
 
-def _write_files(
+def write_files(
     df: DataFrame,
-    table: Table,
-    merge: SchemaMerge | None,
+    table: Table | StagedTable,
+    schema: TableSchema,
     batch_id_column: str | None,
     cluster: bool,
 ) -> list[WriterMessage]:
-    """Run the tasks; what they wrote comes back, or is deleted if the job fails."""
+    """Run the tasks; what they wrote comes back, or is deleted if the job fails.
+
+    Parameters
+    ----------
+    schema
+        What files are written with.
+
+    Raises
+    ------
+    SchemaMismatch, UnsupportedBySpark, InvalidArgumentError
+        The frame does not fit; raised before any task runs.
+    pyspark.errors.PySparkException
+    """
     spark = df.sparkSession
-    schema = table.schema if merge is None else merge.schema
     sensitive = is_case_sensitive(spark)
     columns = check_columns(
         table, df.schema, batch_id_column, schema=schema, case_sensitive=sensitive
@@ -442,12 +436,35 @@ def _write_files(
     return [each for result in results for each in pickle.loads(result[0])]
 
 
-def _check_mode(schema_mode: str | None) -> None:
+def check_schema_mode(schema_mode: str | None) -> None:
+    """Refuse what is no mode of `append`: InvalidArgumentError."""
     if schema_mode not in (None, "merge"):
         raise InvalidArgumentError(f"schema_mode={schema_mode!r}: expected None or 'merge'")
 
 
-def _without_id(frame: st.StructType, batch_id_column: str, table: Table) -> st.StructType:
+def check_batch_id(batch_id_column: str | None) -> None:
+    """Refuse what is no name: TypeError."""
+    if batch_id_column is not None:
+        text(batch_id_column, "batch_id_column")
+
+
+def _opened(
+    path: str | os.PathLike[str],
+    branch: str | None,
+    storage_options: dict[str, Any] | None,
+    access: StorageAccess | None,
+) -> Table:
+    return Table.open(
+        path,
+        branch=MAIN if branch is None else branch,
+        storage_options=storage_options,
+        access=chosen_access(access),
+    )
+
+
+def _without_id(
+    frame: st.StructType, batch_id_column: str, table: Table | StagedTable
+) -> st.StructType:
     if batch_id_column not in frame.names:
         raise InvalidArgumentError(
             f"batch_id_column={batch_id_column!r}: the frame has no such column; "

@@ -13,14 +13,15 @@ from py4j.java_gateway import JavaObject
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
+from fermion.arguments import mapping
 from fermion.errors import InvalidArgumentError
-from fermion_table import Table
+from fermion_table import StorageAccess, Table
 from spark_ext.catalog.callbacks import Jvm
 from spark_ext.catalog.warehouse import Warehouse
 from spark_ext.datasource import register
 from spark_ext.errors import UnsupportedBySpark
 from spark_ext.session import classic
-from spark_ext.source_options import absolute
+from spark_ext.source_options import absolute, chosen_access
 
 SPARK_SERIES = "4.3."
 OTHER_DOORS = 'read with spark_ext.read_table or format("fermion") instead'
@@ -32,6 +33,7 @@ def install_catalog(
     warehouse: str | os.PathLike[str] = "warehouse",
     *,
     storage_options: dict[str, Any] | None = None,
+    access: StorageAccess | None = None,
 ) -> None:
     """Make the tables below a directory a catalog of Spark SQL: ``SELECT ... FROM name.db.table``.
 
@@ -53,11 +55,15 @@ def install_catalog(
         The directory.
     storage_options
         For fsspec.
+    access
+        How the storage of the catalog's tables is used: see `fermion_table.StorageAccess`.
 
     Raises
     ------
     InvalidArgumentError
-        A session that was stopped, or no name or path.
+        A session that was stopped, no name or path, or `access` of another type.
+    TypeError
+        `storage_options` is no mapping.
     UnsupportedBySpark
         A Spark Connect client, another series of Spark, or the trial query failed.
     """
@@ -70,6 +76,9 @@ def install_catalog(
     if not isinstance(name, str) or not name:
         raise InvalidArgumentError(f"install_catalog: name: expected text, found {name!r:.80}")
     root = absolute(warehouse, "install_catalog: warehouse")
+    mapping(storage_options, "storage_options")
+    if access is not None and not isinstance(access, StorageAccess):
+        raise InvalidArgumentError(f"access={access!r:.80}: expected a StorageAccess")
     register(spark)
     jvm = Jvm(spark)
     gateway: Any = spark.sparkContext._gateway
@@ -83,7 +92,7 @@ def install_catalog(
             f"install_catalog does not work with this Spark ({pyspark.__version__}): {error}; "
             + OTHER_DOORS
         ) from error
-    _put(spark, name, Warehouse(jvm, name, root, storage_options))
+    _put(spark, name, Warehouse(jvm, name, root, storage_options, chosen_access(access)))
 
 
 def _listen(gateway: Any) -> None:

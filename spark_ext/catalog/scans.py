@@ -23,7 +23,7 @@ from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
 from spark_ext.catalog.predicates import filters_of
 from spark_ext.datasource import FORMAT
 from spark_ext.reading import ReadTask, column_paths, tasks_of
-from spark_ext.source_options import Use, known_options, parse_options, table_options
+from spark_ext.source_options import Use, known_options, options_of, parse_options
 from spark_ext.types import exchange_schema
 
 _READ = "connector.read."
@@ -200,7 +200,7 @@ class TableScan(Callback):
         """Spark's own stream of a Python data source: ours, which finds the table by its path."""
         known_options(self._options, Use.CATALOG_STREAM_READ)
         jvm, store = self._jvm, self._scan.store
-        options = {**self._options, **table_options(store.location, store.storage_options)}
+        options = {**self._options, **options_of(store)}
         source = jvm.type(_PYTHON + "PythonDataSourceV2")()
         source.setShortName(FORMAT)
         filters = jvm.array("sources.Filter")

@@ -12,7 +12,7 @@ from typing import Any
 from fermion_table import StagedTable
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
 from spark_ext.catalog.writes import python_write
-from spark_ext.source_options import Use, known_options, table_options
+from spark_ext.source_options import Use, known_options, options_of
 from spark_ext.staged_write import STAGED_OPTION, StagedDefinition
 from spark_ext.types import spark_schema
 
@@ -156,7 +156,7 @@ class StagedWriteBuilder(Callback):
         """
         given = known_options(dict(self._info.options().asCaseSensitiveMap()), Use.CATALOG_CREATE)
         store = self._staged.store
-        named = table_options(store.location, store.storage_options)
+        named = options_of(store)
         options = {**given, **named, STAGED_OPTION: self._definition.to_text()}
         return python_write(self._jvm, self._info, options, overwrites=False)
 

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import fsspec
@@ -16,6 +15,7 @@ from fermion.errors import FermionError, InvalidArgumentError
 from fermion.redaction import logger, redacted
 from fermion_table import (
     DroppedTable,
+    StorageAccess,
     Table,
     TableExists,
     TableNotFound,
@@ -26,8 +26,9 @@ from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
 from spark_ext.catalog.changes import alter
 from spark_ext.catalog.staged import StagedCatalogTable
 from spark_ext.catalog.tables import SORT_PROPERTY, CatalogTable, Schemas
+from spark_ext.catalog.versions import options_asked, version_asked
 from spark_ext.reading import open_version
-from spark_ext.source_options import VERSION_OPTIONS, parse_options
+from spark_ext.source_options import DEFAULT_ACCESS, VERSION_OPTIONS, parse_options
 from spark_ext.staged_write import StagedDefinition
 from spark_ext.types import BINARY_COLLATION, table_schema
 
@@ -51,6 +52,8 @@ class Warehouse(Callback):
         The directory: absolute, or a URL.
     storage_options
         For fsspec.
+    access
+        How the storage of tables that exist is used.
     """
 
     Java = interfaces(
@@ -59,12 +62,18 @@ class Warehouse(Callback):
     )
 
     def __init__(
-        self, jvm: Jvm, name: str, root: str, storage_options: dict[str, Any] | None
+        self,
+        jvm: Jvm,
+        name: str,
+        root: str,
+        storage_options: dict[str, Any] | None,
+        access: StorageAccess = DEFAULT_ACCESS,
     ) -> None:
         super().__init__(jvm)
         self._name = name
         self._root = root.rstrip("/")
         self._storage_options = storage_options
+        self._access = access
         self._schemas: Schemas = {}
 
     def initialize(self, name: str, options: Any) -> None:
@@ -120,7 +129,7 @@ class Warehouse(Callback):
         """A table, now or at a version or time, which options may name too."""
         parts = _parts(identifier)
         try:
-            table = self._open(parts, _version(how), _options(how))
+            table = self._open(parts, version_asked(how), options_asked(how))
         except TableNotFound as error:
             raise self._jvm.error("catalyst.analysis.NoSuchTableException", identifier) from error
         except VersionNotFound as error:
@@ -135,8 +144,7 @@ class Warehouse(Callback):
         staged = self._stage("create", identifier, described)
         staged.commitStagedChanges()
         parts = _parts(identifier)
-        options = self._storage_options
-        return self._table(parts, Table.open(self._location(parts), storage_options=options))
+        return self._table(parts, self._open(parts, None, {}))
 
     def stageCreate(self, identifier: Any, *described: Any) -> Any:  # noqa: N802 - Java's name
         """Plan a table that appears with its rows."""
@@ -200,7 +208,7 @@ class Warehouse(Callback):
         """Change a table's columns or settings, as one snapshot."""
         parts = _parts(identifier)
         try:
-            table = Table.open(self._location(parts), storage_options=self._storage_options)
+            table = self._open(parts, None, {})
         except TableNotFound as error:
             raise self._jvm.error("catalyst.analysis.NoSuchTableException", identifier) from error
         try:
@@ -419,13 +427,15 @@ class Warehouse(Callback):
         """
         location, storage_options = self._location(parts), self._storage_options
         if not options:
-            return Table.open(location, version=version, storage_options=storage_options)
+            return Table.open(
+                location, version=version, storage_options=storage_options, access=self._access
+            )
         if version is not None:
             raise InvalidArgumentError(
                 f"VERSION or TIMESTAMP AS OF with options {sorted(options)}: expected one of them"
             )
         chosen = parse_options({**options, "path": location})
-        return open_version(replace(chosen, storage_options=storage_options))
+        return open_version(replace(chosen, storage_options=storage_options, access=self._access))
 
     def _table(self, parts: Sequence[str], table: Table) -> CatalogTable:
         return CatalogTable(self._jvm, ".".join([self._name, *parts]), table, self._schemas)
@@ -445,31 +455,6 @@ def _checked(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise InvalidArgumentError(f"{name!r}: not a name for a directory")
     return name
-
-
-def _version(how: Sequence[Any]) -> Any:
-    """What ``VERSION AS OF`` or ``TIMESTAMP AS OF`` names; None: now."""
-    if not how:
-        return None
-    asked = how[0]
-    if isinstance(asked, str):
-        return int(asked) if asked.isdecimal() else asked
-    if isinstance(asked, int):
-        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=asked)
-    if asked.getClass().getSimpleName() != "TableContext":
-        return None  # what will be written: it is the latest snapshot anyway
-    travel = asked.timeTravel()
-    if not travel.isPresent():
-        return None
-    found = travel.get()
-    at_version = found.getClass().getSimpleName() == "AsOfVersion"
-    return _version([found.version() if at_version else found.micros()])
-
-
-def _options(how: Sequence[Any]) -> dict[str, str]:
-    """The options of a query that choose a snapshot."""
-    given = how[1] if len(how) > 1 else None
-    return {} if given is None else dict(given.asCaseSensitiveMap())
 
 
 def _layout(transforms: Sequence[Any]) -> tuple[list[str], list[str]]:

@@ -13,7 +13,7 @@ from fermion_table import Table
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
 from spark_ext.catalog.predicates import NotTheSame, filter_of
 from spark_ext.datasource import FORMAT
-from spark_ext.source_options import parse_options, table_options
+from spark_ext.source_options import options_of, parse_options
 
 _WRITE = "connector.write."
 _PYTHON = "execution.datasources.v2.python."
@@ -104,7 +104,7 @@ class TableWriteBuilder(Callback):
     def build(self) -> Any:
         """Spark's own write of a Python data source."""
         store = self._table.store
-        named = table_options(store.location, store.storage_options)
+        named = options_of(store)
         options = {**self._given, **self._options, **named}
         parse_options(options)  # what is wrong with them is said before Spark runs anything
         return python_write(self._jvm, self._info, options, overwrites=self._overwrites)

@@ -151,7 +151,7 @@ def test_old_snapshots_and_orphans_go(in_this_session, table_path, capsys):
     [
         (["nothing-here"], 1, "no table here"),
         (["{table}", "--target-size", "huge"], 2, "'huge' is not a size"),
-        (["{table}", "--max-groups-per-commit", "0"], 2, "integer of at least 1"),
+        (["{table}", "--max-groups-per-commit", "0"], 2, "=0: expected at least 1"),
         (["{table}", "--filter", "nam = 'x'"], 1, "no column 'nam'"),
     ],
 )
