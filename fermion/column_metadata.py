@@ -8,13 +8,19 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from fermion.arrow_types import Node, NodeKind
+from fermion.checksum import PageChecks
 from fermion.cmb import Chunk, ColumnBlock
+from fermion.errors import ChecksumError, InvalidFileError
 from fermion.file_index import FileIndex
 from fermion.global_dictionary import dictionary_record
-from fermion.layout import PAGE_HEADER, ChunkFlag, DescType, EncodingId, StreamType
+from fermion.layout import PAGE_HEADER, ChecksumKind, ChunkFlag, DescType, EncodingId, StreamType
+from fermion.options import MIB
+from fermion.page_frame import HEADER_SIZE, page_checksums
 from fermion.projection import Projected
 from fermion.statistics import ColumnStatistics
 
+VERIFIED_AT_ONCE_BYTES = 32 * MIB
+"""Bytes of pages that are in memory at once to be verified."""
 DICTIONARY_PAGE = "dictionary page: "
 
 
@@ -116,24 +122,36 @@ class ColumnMetadata:
 
 
 def describe_column(index: FileIndex, column: Projected) -> ColumnMetadata:
-    """Read a column's CMB, and the headers of its pages for their encodings."""
-    return describe_columns(index, [column])[0]
+    """Read a column's CMB, and its pages for their encodings: whole ones, to verify them.
+
+    Raises
+    ------
+    ChecksumError, InvalidFileError
+        A page is damaged or from another place; it was read twice. Where checksums are not
+        verified only headers are read.
+    """
+    return describe_columns(index, [column], verify=index.options.verify_checksums)[0]
 
 
-def describe_columns(index: FileIndex, columns: Sequence[Projected]) -> list[ColumnMetadata]:
-    """Several columns at once: their CMBs are read together, and so are all page headers."""
+def describe_columns(
+    index: FileIndex, columns: Sequence[Projected], *, verify: bool = False
+) -> list[ColumnMetadata]:
+    """Several columns at once: their CMBs are read together, and so are all page headers.
+
+    Unless they are verified, as in `describe_column`, encodings are what these bytes say.
+    """
     ordinals = [column.ordinal for column in columns]
     blocks = index.blocks(ordinals)
     lengths = index.cit.ranges(ordinals)[:, 1].tolist()
     places = [
-        (page.offset, min(page.length, PAGE_HEADER.itemsize))
+        (page.offset, page.length)
         for ordinal, block in zip(ordinals, blocks, strict=True)
         if block is not None
         for stream in range(index.node(ordinal).stop)
         for stripe in range(block.num_stripes)
         for page in _pages(block, block.chunk(stream, stripe))
     ]
-    headers = iter(index.source.read_many(places))
+    headers = _page_headers(index, places, index.footer.page_checks(verify))
     stripe_rows = tuple(index.stripe_rows.tolist())
     found = []
     for column, block, length in zip(columns, blocks, lengths, strict=True):
@@ -155,6 +173,46 @@ def describe_columns(index: FileIndex, columns: Sequence[Projected]) -> list[Col
             )
         )
     return found
+
+
+def _page_headers(
+    index: FileIndex, places: Sequence[tuple[int, int]], checks: PageChecks
+) -> Iterator[memoryview]:
+    """The headers of pages, in order; of whole pages that are verified, some MiB at once."""
+    if checks.kind is ChecksumKind.NONE:
+        sizes = [(offset, min(length, PAGE_HEADER.itemsize)) for offset, length in places]
+        yield from index.source.read_many(sizes)
+        return
+    group: list[tuple[int, int]] = []
+    size = 0
+    for place in places:
+        if group and size + place[1] > VERIFIED_AT_ONCE_BYTES:
+            yield from _verified_headers(index, group, checks)
+            group, size = [], 0
+        group.append(place)
+        size += place[1]
+    if group:
+        yield from _verified_headers(index, group, checks)
+
+
+def _verified_headers(
+    index: FileIndex, places: list[tuple[int, int]], checks: PageChecks
+) -> list[memoryview]:
+    def verified(pages: list[memoryview]) -> list[memoryview]:
+        for page, (offset, _) in zip(pages, places, strict=True):
+            where = f"{index.where}: page at offset {offset}"
+            if len(page) < HEADER_SIZE:
+                raise InvalidFileError(
+                    f"{where}: expected at least {HEADER_SIZE} bytes, found {len(page)}"
+                )
+            stored, found = page_checksums(page, checks, offset)
+            if stored != found:
+                raise ChecksumError(
+                    f"{where}: checksum: stored {stored:#010x}, computed {found:#010x}"
+                )
+        return [memoryview(bytes(page[: PAGE_HEADER.itemsize])) for page in pages]
+
+    return index.source.read_checked(places, verified)
 
 
 def stream_paths(

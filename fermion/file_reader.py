@@ -204,11 +204,16 @@ class FermionFile:
         return tuple(self._index.stripe_rows.tolist())
 
     def column(self, name: ColumnName) -> ColumnMetadata:
-        """Streams, stripes, pages, encodings and statistics of a column; reads its CMB.
+        """Streams, stripes, pages, encodings and statistics of a column.
+
+        It reads the column's metadata and, to verify them, all of its pages; of a file opened
+        with ``verify_checksums=False`` their headers only.
 
         Raises
         ------
         ColumnNotFoundError
+        ChecksumError, InvalidFileError
+            A page is damaged, or from another place.
         InvalidArgumentError
             For a virtual column of batch mode.
         """

@@ -13,6 +13,7 @@ import pyarrow.types as pat
 
 from fermion.errors import InvalidFileError, UnsupportedEncodingError
 from fermion.int96 import check_range, instants, int96_leaves
+from fermion.layout import MAGIC
 from fermion.options import MIB
 from fermion.parquet_types import ConversionWarning
 from fermion.remote import resolve
@@ -155,7 +156,22 @@ class ParquetSource:
             raise self._invalid(error) from error
 
     def _invalid(self, error: Exception) -> InvalidFileError:
+        if self._is_fermion():
+            return InvalidFileError(
+                f"{self.where}: is a Fermion file, which fermion.open reads and fermion.to_parquet "
+                f"converts; expected a Parquet file"
+            )
         return InvalidFileError(f"{self.where}: not a sound Parquet file: {one_line(error)}")
+
+    def _is_fermion(self) -> bool:
+        """Whether the source begins and ends as a Fermion file does."""
+        try:
+            self._handle.seek(0)
+            start = self._handle.read(len(MAGIC))
+            self._handle.seek(-len(MAGIC), os.SEEK_END)
+            return bytes(start) == MAGIC == bytes(self._handle.read(len(MAGIC)))
+        except (pa.ArrowException, OSError, ValueError, TypeError, AttributeError):
+            return False
 
 
 def path_name(source: Any) -> str:

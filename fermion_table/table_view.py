@@ -317,7 +317,16 @@ class TableView:
         return scan.count() > 0
 
     def verify(self, *, data: bool = False) -> VerifyReport:
-        """Check every branch and tag: hashes, parents, files; with ``data`` every checksum."""
+        """Check every branch and tag: hashes, parents, files; with ``data`` every checksum.
+
+        Parameters
+        ----------
+        data
+            Without it data files and deletion vectors are measured, not opened: each must be there
+            and have its size, which costs a request a file at most. A file that another one of the
+            same size has replaced is found with ``data`` only: it opens every data file, compares
+            its ``file_id`` and rows with its entry, and reads all of it.
+        """
         return verify_table(self._store, data=flag(data, "data"))
 
 

@@ -18,7 +18,9 @@ HELP = "check the history and all it refers to; exit status 1 where something is
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_table(parser)
-    parser.add_argument("--data", action="store_true", help="check every data file's checksums too")
+    parser.add_argument(
+        "--data", action="store_true", help="read data files: checksums, ids and rows too"
+    )
 
 
 def run(arguments: argparse.Namespace, console: Console) -> bool:

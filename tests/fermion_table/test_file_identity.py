@@ -96,6 +96,18 @@ def test_verifying_the_data_finds_a_file_overwritten_by_another(tmp_path: Path) 
     assert found in problem.found
 
 
+def test_verifying_without_data_measures_files_and_opens_none(tmp_path: Path) -> None:
+    """It finds missing and cut files; one of the same size is found with the data only."""
+    table, path, _ = overwritten(tmp_path)
+    with mock.patch.object(fermion, "open", side_effect=AssertionError("opened")):
+        assert table.verify().ok
+        path.write_bytes(path.read_bytes()[:-1])
+        assert not table.verify().ok
+        path.unlink()
+        (problem,) = table.verify().problems
+    assert problem.found == "no such object"
+
+
 def test_compacting_a_file_overwritten_by_another_is_refused(tmp_path: Path) -> None:
     table, path, _ = overwritten(tmp_path)
     copy = path.read_bytes()
