@@ -13,7 +13,8 @@ Mine is the row, the commit that won is the column::
 ``*`` only where partitions overlap; ``+`` only if a file that was added may matter to what I
 decided; ``drop`` leaves out the groups that share a file. Upsert behaves like delete, restore
 like an overwrite of everything. A commit that also changes the schema stands in both its own
-column and that of schema, and takes the worst verdict.
+column and that of schema, and takes the worst verdict. After a restore that changes the schema a
+compaction drops all of its groups: its files may lack columns that came back.
 """
 
 from __future__ import annotations
@@ -165,14 +166,13 @@ def _delete(mine: Mine, theirs: Theirs) -> Verdict:
 
 
 def _compact(mine: Mine, theirs: Theirs) -> Verdict:
+    is_other = not theirs.is_known or (theirs.kind == "restore" and theirs.schema is not None)
     dropped = [
-        index
-        for index, files in enumerate(mine.groups)
-        if files & theirs.removed or not theirs.is_known
+        index for index, files in enumerate(mine.groups) if is_other or files & theirs.removed
     ]
     if mine.groups:
         return Ok(frozenset(dropped))
-    shared = tuple(sorted(mine.removed & theirs.removed if theirs.is_known else mine.removed))
+    shared = tuple(sorted(mine.removed if is_other else mine.removed & theirs.removed))
     if shared:
         return Fail(f"snapshot {theirs.snapshot_id} ({theirs.kind}) removed its inputs", shared)
     return Ok()

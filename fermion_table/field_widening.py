@@ -104,6 +104,27 @@ def ranges_lost(old: Iterable[Field], new: Iterable[Field]) -> Iterator[tuple[Pa
                 yield path, known, each
 
 
+def narrowed(old: Iterable[Field], new: Iterable[Field]) -> Iterator[tuple[Path, Field, Field]]:
+    """Fields whose type is neither what it was nor a wider one, as after a restore.
+
+    Yields
+    ------
+    The path in the new fields, and the field as it was and as it is.
+    """
+    before = {each.id: each for top in old for _, each in top.walk()}
+    for top in new:
+        for path, each in top.walk():
+            known = before.get(each.id)
+            if known is None or known.stored_type == each.stored_type:
+                continue
+            if known.children or each.children:
+                is_same = known.kind == each.kind and _same_shape(known, each)
+                if not (is_same or pa.types.is_null(known.type)):
+                    yield path, known, each
+            elif not can_widen(known.type, each.type):
+                yield path, known, each
+
+
 def beyond(path: Path, dtype: pa.DataType) -> Expression:
     """A filter that selects the rows whose value at a path a type of time can't hold."""
     dtype = dtype.value_type if pa.types.is_dictionary(dtype) else dtype

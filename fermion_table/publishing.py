@@ -19,7 +19,7 @@ from fermion_table.commit_request import CommitOutcome, CommitRequest, NewSchema
 from fermion_table.committed_files import delete_unpublished
 from fermion_table.conflict import Redo
 from fermion_table.errors import CommitConflict, UnreadableMetadata
-from fermion_table.field_widening import ranges_lost
+from fermion_table.field_widening import narrowed, ranges_lost
 from fermion_table.history import latest
 from fermion_table.manifest import Entry, field_id_runs
 from fermion_table.manifest_store import added_entries
@@ -362,6 +362,11 @@ def misfit(written: TableSchema, schema: TableSchema, entries: Sequence[Entry]) 
         return f"column {replaced!r} was dropped, and another one of its name was added"
     if not {each.id for each in written.fields}.intersection(each.id for each in schema.fields):
         return "none of its columns is left"
+    for path, before, now in narrowed(written.fields, schema.fields):
+        if not all(_is_all_null(entry, before.id) for entry in entries):
+            return (
+                f"column {'.'.join(path)!r} is {now.type} now, and the new files hold {before.type}"
+            )
     for path, before, now in ranges_lost(written.fields, schema.fields):
         if not all(_fits(entry, before, now.type) for entry in entries):
             return (
@@ -411,11 +416,16 @@ def _has_no_null(entry: Entry, field_id: int) -> bool:
     return entry.rows == 0 or (statistics is not None and statistics.null_count == 0)
 
 
+def _is_all_null(entry: Entry, field_id: int) -> bool:
+    statistics = entry.stats.get(field_id)
+    return entry.rows == 0 or (statistics is not None and statistics.null_count == entry.rows)
+
+
 def _fits(entry: Entry, field: Field, dtype: pa.DataType) -> bool:
     """Whether the bounds of a file prove that a type can hold all values of a field."""
-    statistics = entry.stats.get(field.id)
-    if entry.rows == 0 or (statistics is not None and statistics.null_count == entry.rows):
+    if _is_all_null(entry, field.id):
         return True
+    statistics = entry.stats.get(field.id)
     if statistics is None or statistics.min is None or statistics.max is None:
         return False
     plain = field.type.value_type if pa.types.is_dictionary(field.type) else field.type

@@ -91,7 +91,7 @@ def test_a_table_with_clones_is_not_dropped_by_spark(spark, warehouse):
     inside = table.clone(warehouse / "origin" / "inside")
     outside = table.clone(warehouse / "elsewhere" / "outside")
     for statement in ("DROP TABLE drops.origin.t", "DROP TABLE drops.origin.t PURGE"):
-        with pytest.raises(PySparkException, match=r"inside.*outside.*ignore_clones"):
+        with pytest.raises(PySparkException, match=r"outside.*inside.*ignore_clones"):
             spark.sql(statement)
     with pytest.raises(PySparkException, match=r"origin\.t.*outside; drop these first"):
         spark.sql("DROP NAMESPACE drops.origin CASCADE")
