@@ -21,6 +21,9 @@ PACKAGES := fermion fermion_table spark_ext
 EXTRAS := spark,polars,duckdb,pandas,s3,cli
 KERNELS := $(wildcard $(addprefix fermion/kernels/*., pyx pxi pxd h))
 
+# Tests start many interpreters: without compiled modules each of them takes twice as long to start.
+export PYTHONDONTWRITEBYTECODE :=
+
 LINT := $(RUN)/ruff check . && $(RUN)/ruff format --check . && $(RUN)/mypy && $(RUN)/lint-imports
 
 .PHONY: help demo test lint soak fuzz sanitize bench bench-quick clean setup java

@@ -34,6 +34,10 @@ LENGTHS = (2**31 - 1, 2**32 - 1, 2**40, 2**62, 2**63 - 1, 2**64 - 1)
 SAMPLED = ("batches", "dictionaries", "maps", "bloom_filters", "lz4")
 CASE_SECONDS_MAX = 5
 TARGETS_MAX = 8
+PORTIONS = [pytest.param(name, 4, id=name) for name in SAMPLED] + [
+    pytest.param(name, 1, id=f"{name}-all", marks=pytest.mark.slow) for name in SAMPLED
+]
+"""A feature, and of how many fields of its file one is tried."""
 
 
 def frame_of_zeros(size: int, *, says_how_many: bool) -> bytes:
@@ -121,16 +125,13 @@ def test_no_byte_of_a_pcodec_page_makes_it_a_bomb() -> None:
                 use(damaged)
 
 
-@pytest.mark.parametrize("name", SAMPLED)
-def test_no_number_of_a_file_is_a_length_that_is_believed(name: str) -> None:
-    """Every field in turn: gigabytes and more, as far as it can say."""
+@pytest.mark.parametrize(("name", "portion"), PORTIONS)
+def test_no_number_of_a_file_is_a_length_that_is_believed(name: str, portion: int) -> None:
+    """One field after the other: gigabytes and more, as far as it can say."""
     _, data = original(name)
     fields = list(fields_of(Anatomy(data)))
-    step = max(1, len(fields) // 100)
     with memory_limit():
-        for number, (_, at, width) in enumerate(fields):
-            if number % step:
-                continue
+        for _, at, width in fields[:: max(1, len(fields) * portion // 100)]:
             for value in {length % (1 << 8 * width) for length in LENGTHS}:
                 damaged = bytearray(data)
                 put(damaged, at, value, width)
@@ -138,9 +139,9 @@ def test_no_number_of_a_file_is_a_length_that_is_believed(name: str) -> None:
                 use(damaged)
 
 
-@pytest.mark.parametrize("name", SAMPLED)
-def test_offsets_may_overlap_and_point_back(name: str) -> None:
-    """Every offset in turn points at itself, at what it is part of, and at other parts."""
+@pytest.mark.parametrize(("name", "portion"), PORTIONS)
+def test_offsets_may_overlap_and_point_back(name: str, portion: int) -> None:
+    """One offset after the other points at itself, at what it is part of, and at other parts."""
     _, data = original(name)
     found = Anatomy(data)
     parts = sorted({place.offset for place in found.places} | {page for page, _ in found.pages})
@@ -148,7 +149,7 @@ def test_offsets_may_overlap_and_point_back(name: str) -> None:
     offsets = [field for field in fields_of(found) if "offset" in field[0].lower()]
     assert offsets
     with memory_limit():
-        for _, at, width in offsets[:: max(1, len(offsets) // 25)]:
+        for _, at, width in offsets[:: max(1, len(offsets) * portion // 25)]:
             for target in (at, *parts):
                 damaged = bytearray(data)
                 put(damaged, at, target % (1 << 8 * width), width)

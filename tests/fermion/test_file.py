@@ -234,8 +234,9 @@ def test_ten_thousand_null_columns_cost_eight_bytes_and_their_name_each():
         {"data": np.arange(100), **{name: pa.nulls(100, pa.float64()) for name in names}}
     )
     budget = 2048 + 8 * len(names) + sum(map(len, names))
-    assert len(stored(wide)) <= len(stored(one)) + budget
-    with fermion.open(stored(wide)) as file:
+    data = stored(wide)
+    assert len(data) <= len(stored(one)) + budget
+    with fermion.open(data) as file:
         assert len(file.schema) == 10_001
         before = file.io_stats
         found = file.read(names)

@@ -193,8 +193,9 @@ def nested(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("statistics", [True, False])
-@pytest.mark.parametrize("place", ["local", "remote"])
+@pytest.mark.parametrize(
+    ("place", "statistics"), [("local", True), ("local", False), ("remote", True)]
+)
 @pytest.mark.parametrize(
     "filter",
     [
@@ -222,14 +223,19 @@ def test_windows_hold_the_rows_of_a_whole_read(
     options = fermion.ReadOptions(use_statistics=statistics)
     with fermion.open(nested[place], options=options) as file:
         names: list[Any] = ["batch_id", "index_in_batch", ("struct", "b"), *file.schema.names[:-2]]
-        for rows in (None, (3, 711), some):
-            for columns in (names, ["n"], []) if rows else (None,):
-                expected = file.read(columns, filter=filter, rows=rows)
-                batches = list(file.iter_batches(columns, filter=filter, rows=rows, batch_size=50))
-                assert sum(each.num_rows for each in batches) == expected.num_rows
-                if expected.num_columns:
-                    found = pa.Table.from_batches(batches, schema=expected.schema)
-                    assert found.to_pydict() == expected.to_pydict()
+        for rows, columns in (
+            (None, None),
+            ((3, 711), names),
+            ((3, 711), []),
+            (some, names),
+            (some, ["n"]),
+        ):
+            expected = file.read(columns, filter=filter, rows=rows)
+            batches = list(file.iter_batches(columns, filter=filter, rows=rows, batch_size=50))
+            assert sum(each.num_rows for each in batches) == expected.num_rows
+            if expected.num_columns:
+                found = pa.Table.from_batches(batches, schema=expected.schema)
+                assert found.to_pydict() == expected.to_pydict()
 
 
 def test_an_iterator_of_batches_checks_its_arguments_when_it_is_asked_for(nested: dict[str, Any]):

@@ -1,4 +1,4 @@
-"""One of many processes that work on a table at once, and the check of the history they made.
+"""Processes that work on a table at once, and the check of the history they made.
 
 Every row carries the commit that wrote it. A commit's message says what it did, so that the state
 of each snapshot can be computed by doing the same to plain lists, one commit after the other.
@@ -7,13 +7,16 @@ of each snapshot can be computed by doing the same to plain lists, one commit af
 from __future__ import annotations
 
 import json
+import multiprocessing
 import random
 import sys
 import time
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
 from datetime import timedelta
 from typing import Any
 
+import fsspec
 import pyarrow as pa
 
 from fermion.errors import FermionError
@@ -65,12 +68,20 @@ def after(rows: Rows, operation: dict[str, Any]) -> Rows:
 
 
 class Worker:
-    """A process of its own: random operations until the time is over."""
+    """A process of its own: some random operations, and more until the time is over."""
 
-    def __init__(self, path: str, number: int, seconds: float, options: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        path: str,
+        number: int,
+        options: dict[str, Any],
+        steps: int = 0,
+        seconds: float = 0,
+    ) -> None:
         self.path = path
         self.options = options
         self.number = number
+        self.steps = steps
         self.ends = time.monotonic() + seconds
         self.dice = random.Random(number)
         self.done: Counter[str] = Counter()
@@ -83,10 +94,10 @@ class Worker:
             table.store._trusted = True  # who made the table has probed the storage
         return table
 
-    def run(self) -> None:
-        """Work, then print what was acknowledged and how often what was done."""
+    def run(self) -> dict[str, Any]:
+        """Work, then tell what was acknowledged and how often what was done."""
         step = 0
-        while time.monotonic() < self.ends:
+        while step < self.steps or time.monotonic() < self.ends:
             step += 1
             action = self.dice.choice(
                 [self.append] * 6 + [self.delete, self.update, self.compact, self.expire]
@@ -101,8 +112,7 @@ class Worker:
             except CommitStateUnknown:
                 self.unknown.append(name)
                 self.done["unknown outcome"] += 1
-        told = {"acknowledged": self.acknowledged, "unknown": self.unknown, "done": self.done}
-        print(json.dumps(told))
+        return {"acknowledged": self.acknowledged, "unknown": self.unknown, "done": self.done}
 
     def append(self, table: Table, name: str) -> None:
         values = [self.dice.randrange(VALUES) for _ in range(self.dice.randint(1, 5))]
@@ -179,5 +189,19 @@ def check_history(table: Table, acknowledged: dict[str, int], unknown: set[str])
     return table.snapshot.id
 
 
+def main(path: str, processes: int, until: dict[str, Any], options: dict[str, Any]) -> None:
+    """Fork the processes, once everything is imported, and print what each of them tells."""
+    fsspec.get_filesystem_class(fsspec.utils.get_protocol(path))
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("fork")) as executor:
+        running = [
+            executor.submit(_run, path, number, options, until) for number in range(processes)
+        ]
+        print(json.dumps([process.result() for process in running]))
+
+
+def _run(path: str, number: int, options: dict[str, Any], until: dict[str, Any]) -> dict[str, Any]:
+    return Worker(path, number, options, **until).run()
+
+
 if __name__ == "__main__":
-    Worker(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), json.loads(sys.argv[4])).run()
+    main(*json.loads(sys.argv[1]))

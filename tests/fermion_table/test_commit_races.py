@@ -150,7 +150,7 @@ def test_eight_threads_lose_no_commit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("processes", "commits"), [(8, 10), pytest.param(16, 50, marks=pytest.mark.slow)]
+    ("processes", "commits"), [(4, 12), pytest.param(16, 50, marks=pytest.mark.slow)]
 )
 def test_processes_lose_no_commit(tmp_path: Path, processes: int, commits: int) -> None:
     store = LocalStore(tmp_path, durability="fast")

@@ -13,8 +13,8 @@ from crash_operations import AT_ONCE, OPERATIONS, Signaller, make_table
 from fermion_table import Table
 from fermion_table.metadata_cache import shared_cache
 
-STEP_SAMPLED = 5
-"""CI kills at every fifth change of a file, from another one on for each operation."""
+STEP_SAMPLED = 9
+"""CI kills at every ninth change of a file, from another one on for each operation."""
 
 State = tuple[list[int], int]
 
@@ -101,7 +101,7 @@ def kill_everywhere(
 def test_a_killed_process_leaves_the_old_state_or_the_new(
     name: str, template: Path, tmp_path: Path, killer: Signaller
 ) -> None:
-    """Killed before every fifth change of a file; the next commit and maintenance work."""
+    """Killed before every ninth change of a file; the next commit and maintenance work."""
     first = 1 + sorted(OPERATIONS).index(name) % STEP_SAMPLED
     numbers = iter(range(first, 1000, STEP_SAMPLED))
     assert len(kill_everywhere(name, template, tmp_path, killer, numbers)) > 1

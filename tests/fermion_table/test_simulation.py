@@ -14,8 +14,17 @@ import pytest
 
 from fermion_table import commit
 from fermion_table.errors import CommitStateUnknown
+from fermion_table.pending_files import PendingFiles
 from fermion_table.storage import CreateResult
-from fermion_table.testing import Faults, SimulatedStorage, Violation, simulate
+from fermion_table.testing import (
+    Faults,
+    Scheduler,
+    SimulatedStorage,
+    SimulatedStore,
+    Violation,
+    simulate,
+    simulation,
+)
 from fermion_table.testing.simulation import SLOT_GRACE_MS
 
 SEEDS_PER_TEST = 30
@@ -27,9 +36,9 @@ SOAK_SEEDS = range(
 """The environment may name other seeds."""
 
 
-@pytest.mark.parametrize("first", range(0, 300, SEEDS_PER_TEST))
+@pytest.mark.parametrize("first", range(0, 120, SEEDS_PER_TEST))
 def test_no_promise_is_broken_under_faults(first: int) -> None:
-    """300 seeds; a failure names its own, and `simulate(seed)` repeats it."""
+    """120 seeds; a failure names its own, and `simulate(seed)` repeats it."""
     troubles: Counter[str] = Counter()
     for seed in range(first, first + SEEDS_PER_TEST):
         report = simulate(seed)
@@ -66,6 +75,37 @@ def test_a_seed_repeats_itself(project_environment: dict[str, str]) -> None:
             check=True,
         )
         assert there.stdout.strip() == here
+
+
+class Writer:
+    """Owns a file that nothing refers to yet."""
+
+
+@pytest.mark.parametrize("killed", [0.0, 1.0])
+def test_a_dead_process_deletes_nothing_and_reports_nothing(
+    killed: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is killed and then loses a writer, or is killed by the request to delete its file."""
+    reported: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", reported.append)
+    scheduler = Scheduler(0)
+    storage = SimulatedStorage(scheduler, Faults(killed=killed))
+    storage.write("data/x", b"lost")
+
+    def lose_a_writer() -> None:
+        writer = Writer()
+        PendingFiles(SimulatedStore(storage, "table"), writer).paths.add("data/x")
+        if not killed:
+            scheduler.kill("p")
+        del writer
+        scheduler.pause()
+        pytest.fail("the process goes on")
+
+    scheduler.spawn("p", lose_a_writer)
+    with simulation._one_process_each():
+        scheduler.run()
+    assert reported == []
+    assert killed or "data/x" in storage.objects
 
 
 def first_violation(faults: Faults | None = None) -> str:
