@@ -94,17 +94,23 @@ def check_properties(properties: Mapping[str, str]) -> dict[str, str]:
     return dict(properties)
 
 
-def parse_size(size: int | str) -> int:
+def parse_size(size: int | str, parameter: str = "") -> int:
     """Bytes from a number or a text such as ``256MB`` (powers of 1024).
+
+    Parameters
+    ----------
+    parameter
+        That it was given for, named in the message.
 
     Raises
     ------
     InvalidArgumentError
         Not a size, or not above 0.
     """
-    count = 0 if isinstance(size, str) else integer(size, "size")
+    count = 0 if isinstance(size, str) else integer(size, parameter or "size")
     if isinstance(size, str) and (match := _SIZE.fullmatch(size)):
         count = int(match[1]) * 1024 ** _POWERS[match[2].lower()]
     if count < 1:
-        raise InvalidArgumentError(f"{size!r} is not a size: expected bytes, or as in '256MB'")
+        named = f"{parameter}={size!r}" if parameter else repr(size)
+        raise InvalidArgumentError(f"{named} is not a size: expected bytes, or as in '256MB'")
     return count

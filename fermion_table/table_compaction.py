@@ -53,8 +53,7 @@ class TableCompaction(TableChanges):
 
     def _target_bytes(self, target_size: int | str | None) -> int:
         if target_size is not None:
-            size = target_size
-            return parse_size(size if isinstance(size, str) else integer(size, "target_size"))
+            return parse_size(target_size, "target_size")
         return parse_properties(self.schema.properties).target_file_bytes
 
     def compact(

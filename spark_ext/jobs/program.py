@@ -9,13 +9,15 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NoReturn
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from fermion.errors import FermionError, InvalidArgumentError
-from fermion_table import MaintenanceResult
+from fermion.predicate import parse_filter
+from fermion_table import CommitWords, MaintenanceResult
 from spark_ext import session
 from spark_ext.source_options import parse_time
 
@@ -41,7 +43,7 @@ def arguments(module: str, description: str, *, dry_run: str) -> argparse.Argume
     dry_run
         What ``--dry-run`` does instead.
     """
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog=f"python -m {module}",
         description=description,
         epilog="Exit status: 0 done, 1 failed (nothing half-done is visible), 2 wrong usage.",
@@ -79,6 +81,7 @@ def run(parser: argparse.ArgumentParser, job: Job, argv: Sequence[str] | None = 
     options = parser.parse_args(argv)
     started = time.monotonic()
     try:
+        _check(options)
         spark = _start(parser.prog.removeprefix("python -m "), options)
         try:
             summary = dict(job(spark, options))
@@ -93,6 +96,28 @@ def run(parser: argparse.ArgumentParser, job: Job, argv: Sequence[str] | None = 
     summary["seconds"] = round(time.monotonic() - started, 3)
     print(json.dumps(summary, default=str) if options.json else _as_lines(summary))
     return SUCCEEDED
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse what is wrong by itself, before Spark starts.
+
+    Raises
+    ------
+    TypeError, InvalidArgumentError
+    """
+    given = vars(options)
+    for name in ("conf", "storage_option", "option"):
+        pairs(given.get(name, ()), f"--{name.replace('_', '-')}")
+    for name in ("filter", "overwrite_where"):
+        try:
+            parse_filter(given.get(name))
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"--{name.replace('_', '-')}: {error}") from error
+    CommitWords(
+        message=given.get("message"),
+        commit_user=given.get("commit_user"),
+        commit_identifier=given.get("commit_identifier"),
+    )
 
 
 def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
@@ -150,6 +175,13 @@ def progress_line(unit: str) -> Callable[[int, int], None] | None:
     return show
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong with the arguments."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(WRONG_USAGE, f"{self.prog}: {message} (see --help)\n")
+
+
 def _age_or_time(text: str) -> timedelta | datetime:
     age = _AGE.fullmatch(text)
     if age is not None:
@@ -170,9 +202,23 @@ def _start(name: str, options: argparse.Namespace) -> SparkSession:
     builder.config("spark.ui.showConsoleProgress", str(sys.stderr.isatty()).lower())
     for key, value in pairs(options.conf, "--conf").items():
         builder.config(key, value)
-    spark = builder.getOrCreate()
+    try:
+        spark = builder.getOrCreate()
+    except Py4JError as error:  # Spark's own words are lost in a stack of the JVM
+        given = [f"--conf {text}" for text in options.conf]
+        if options.master:
+            given.insert(0, f"--master {options.master}")
+        raise InvalidArgumentError(
+            f"Spark does not start{' with ' if given else ''}{', '.join(given)}: {_cause(error)}"
+        ) from error
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def _cause(error: Py4JError) -> str:
+    """What the JVM says in one line."""
+    java = getattr(error, "java_exception", None)
+    return str(java.toString() if java is not None else error).splitlines()[0]
 
 
 def _in_short(error: BaseException) -> str:

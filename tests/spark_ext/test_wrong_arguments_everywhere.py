@@ -1,35 +1,62 @@
-"""Every function for Spark is given something else than a session, a builder or a data frame."""
+"""Every parameter of every function for Spark is given wrong values, before any session is used."""
 
 from __future__ import annotations
 
-import inspect
+import shutil
+from pathlib import Path
 
 import pytest
 
 import spark_ext
-from tests.acceptance.wrong_arguments import Case, findings, public_callables
+from fermion.errors import InvalidArgumentError
+from fermion_table import Table
+from tests.acceptance.wrong_arguments import called, findings, public_callables
+from tests.spark_ext.spark_calls import CALLS, FURTHER_CALLS, SESSION, UNTYPED, prepare
 
-FUNCTIONS = sorted(public_callables(spark_ext))
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_what_is_no_session_and_no_data_frame_is_refused_by_name(tmp_path, name):
-    """Before anything else: no other argument is valid here, and no session runs."""
-    function = getattr(spark_ext, name)
-    first, *others = inspect.signature(function).parameters.values()
-    needed = [each.name for each in others if each.default is each.empty]
-    arguments = {each: str(tmp_path / "t") for each in needed}
-
-    def call(**given):
-        return function(**given, **arguments)
-
-    call.__signature__ = inspect.Signature([first.replace(kind=first.KEYWORD_ONLY)])
-    case = Case(call, {first.name: None})
-    assert not findings(name, case, tmp_path, {})
+WITHOUT_SESSION = {"configure", "expire", "remove_orphans"}
+"""These ask their session for nothing, or are given none."""
 
 
-def test_only_spark_has_what_these_functions_take():
-    """No wrong value is legal by the annotation of a first parameter, so that none is left out."""
-    for name in FUNCTIONS:
-        first = next(iter(inspect.signature(getattr(spark_ext, name)).parameters.values()))
-        assert first.annotation in {"SparkSession", "SparkSession.Builder", "DataFrame"}
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a small table and a Parquet file, to be copied."""
+    directory = tmp_path_factory.mktemp("tables")
+    prepare(directory)
+    return directory
+
+
+def test_every_public_function_for_spark_has_a_valid_call():
+    """A new one, which this fails for, needs an entry in `spark_calls`."""
+    assert set(public_callables(spark_ext)) == CALLS.keys()
+
+
+@pytest.mark.parametrize("name", [*CALLS, *FURTHER_CALLS])
+def test_wrong_arguments_for_spark_are_refused_by_name_and_change_nothing(prepared, tmp_path, name):
+    """One parameter after the other; a parameter without an entry, or a session asked, fails."""
+    directory = Path(shutil.copytree(prepared, tmp_path / "tables"))
+    case = (CALLS | FURTHER_CALLS)[name](directory)
+    found = findings(name, case, directory, UNTYPED)
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in CALLS | FURTHER_CALLS if name not in WITHOUT_SESSION]
+)
+def test_the_valid_calls_come_as_far_as_the_session(prepared, tmp_path, name):
+    """So that a wrong value alone is what the other test sees refused."""
+    directory = Path(shutil.copytree(prepared, tmp_path / "tables"))
+    case = (CALLS | FURTHER_CALLS)[name](directory)
+    with pytest.raises(Exception, match="the session was asked for"):
+        called(case.call, case.arguments)
+
+
+@pytest.mark.parametrize("size", [-1, 0, "huge", "-1MB"])
+def test_a_size_that_is_none_is_refused_by_the_name_of_the_parameter(prepared, size):
+    """By Spark's function and the table's own."""
+    path = prepared / "t"
+    for call in (
+        lambda: spark_ext.compact(SESSION, path, target_size=size),
+        lambda: Table.open(path).compact(target_size=size),
+    ):
+        with pytest.raises(InvalidArgumentError, match=f"target_size={size!r} is not a size"):
+            call()
