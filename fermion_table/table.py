@@ -26,7 +26,13 @@ from fermion_table.arrow_schema import PartitionBy
 from fermion_table.commit import create_table
 from fermion_table.commit_request import CommitOutcome, NewSchema, WrittenFiles
 from fermion_table.committed_files import written_files
-from fermion_table.data_writer import DataWriter, WriterMessage, WriteSettings, check_batches
+from fermion_table.data_writer import (
+    DataWriter,
+    WriterMessage,
+    WriteSettings,
+    check_batches,
+    check_same_schema,
+)
 from fermion_table.errors import CorruptMetadata, TableExists
 from fermion_table.location import open_store, refuse_nested
 from fermion_table.manifest import Entry
@@ -370,6 +376,8 @@ class Table(TableCompaction):
         if schema_id not in self._schemas:
             self.refresh()
         written = self._schemas[schema_id]
+        for each in messages:
+            check_same_schema(each, written, self._branch, self.location)
         entries = _entries_of(messages)
         began = time.monotonic()
         published = self._publisher.append(

@@ -17,7 +17,7 @@ from fermion_table.commit import commit
 from fermion_table.commit_request import CommitOutcome, CommitRequest, WrittenFiles
 from fermion_table.committed_files import unpublished, written_files
 from fermion_table.conflict import Partitions, Redo
-from fermion_table.data_writer import DataWriter, WriterMessage, check_batches
+from fermion_table.data_writer import DataWriter, WriterMessage, check_batches, check_same_schema
 from fermion_table.draft import Draft, FindingCache
 from fermion_table.filters import table_filter
 from fermion_table.manifest import Entry
@@ -276,13 +276,14 @@ class Transaction:
     ) -> None:
         self._handed_over = written_files(messages).and_also(self._handed_over)
         self._given.update(entry.path for each in messages for entry in each.entries)
-        uuid = self._draft.base.table_uuid
+        uuid, where = self._draft.base.table_uuid, self._publisher.store.location
         for each in messages:
             if each.table_uuid and each.table_uuid != uuid:
-                where = self._publisher.store.location
                 raise InvalidArgumentError(f"{where}: a message of another table")
             if merge is None:
-                self._make(Addition(each.entries, self._draft.schemas[each.schema_id]))
+                schema = self._draft.schemas[each.schema_id]
+                check_same_schema(each, schema, self._publisher.branch, where)
+                self._make(Addition(each.entries, schema))
         if merge is not None:
             entries = tuple(entry for each in messages for entry in each.entries)
             self._make(MergingAddition(entries, merge, self._publisher))
