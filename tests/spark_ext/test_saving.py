@@ -23,7 +23,7 @@ def ids(path, **which):
 @pytest.mark.parametrize("mode", ["error", "overwrite"])
 def test_a_failing_query_leaves_no_new_table(spark, table_path, mode):
     """It fails late, after rows that were good; an empty folder would be found too."""
-    frame = spark.range(0, 10, 1, 2).withColumn(
+    frame = spark.range(0, 10, 1, 1).withColumn(
         "id", functions.expr("if(id = 9, raise_error('no good'), id)")
     )
     with pytest.raises(PySparkException, match="no good"):
