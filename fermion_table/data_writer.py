@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Any, get_args
+from typing import Any, NoReturn, get_args
 
 import msgspec
 import pyarrow as pa
@@ -232,6 +232,13 @@ class DataWriter:
         self._finished = False
         self._memory = properties.write_buffer_bytes
         self._buffer = self._sorting_buffer()
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse a copy: both would own, and delete, the same files."""
+        raise TypeError(
+            "a DataWriter can't be pickled or copied: pickle the Table and make a writer there, or "
+            "pickle the messages of prepare_commit()"
+        )
 
     def _sorting_buffer(self) -> WriteBuffer | None:
         if not self.schema.sort_by or self._settings.keeps_order:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -81,6 +81,13 @@ class Transaction:
         self._given: set[str] = set()
         self._draft = self._draft_of(base)
         self._is_over = False
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse a copy: both would commit, or delete, the same files."""
+        raise TypeError(
+            "a Transaction can't be pickled or copied: write with Table.writer() elsewhere, and "
+            "give its messages to append_written() here"
+        )
 
     def __enter__(self) -> Transaction:
         return self
