@@ -17,7 +17,6 @@ from typing import Any
 
 import fsspec
 import pyarrow as pa
-import pyarrow.dataset as ds
 from pyspark import Accumulator
 from pyspark.sql import SparkSession
 
@@ -276,6 +275,8 @@ def parquet_files(
     InvalidArgumentError
         There are none, or a column has different types in two files.
     """
+    import pyarrow.dataset as ds  # imports pandas, and every Python worker imports this module
+
     filesystem, root = _filesystem(source, storage_options)
     dataset = ds.dataset(root, format="parquet", partitioning="hive", filesystem=filesystem)
     fragments = sorted(dataset.get_fragments(), key=lambda fragment: fragment.path)

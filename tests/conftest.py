@@ -35,6 +35,12 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
+# Tests start some hundred interpreters, Spark's Python workers above all. Where the environment
+# forbids to keep compiled files, each of them would compile the project again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+
 @pytest.fixture(scope="session")
 def project() -> Path:
     """The directory of the checkout, where pyproject.toml lies."""
