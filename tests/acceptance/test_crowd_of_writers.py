@@ -6,10 +6,10 @@ import subprocess
 import sys
 
 import pyarrow as pa
+import pytest
 
 from fermion_table import Table
 
-WRITERS, COMMITS = 16, 20
 SCHEMA = pa.schema([("writer", pa.int32()), ("commit", pa.int32())])
 WRITER = """
 import sys
@@ -29,19 +29,24 @@ for commit in range(commits):
 """
 
 
-def test_every_commit_of_every_process_is_there_once(table_path, project_environment):
+@pytest.mark.parametrize(
+    ("writers", "commits"), [(8, 5), pytest.param(16, 20, marks=pytest.mark.slow)]
+)
+def test_every_commit_of_every_process_is_there_once(
+    table_path, project_environment, writers, commits
+):
     """Separate interpreters that start together; then history, rows and the chain of hashes."""
     Table.create(table_path, SCHEMA)
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(table_path), str(writer), str(COMMITS)],
+            [sys.executable, "-c", WRITER, str(table_path), str(writer), str(commits)],
             env=project_environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
-        for writer in range(WRITERS)
+        for writer in range(writers)
     ]
     for process in processes:
         assert process.stdout.readline() == "ready\n", process.communicate()
@@ -49,16 +54,16 @@ def test_every_commit_of_every_process_is_there_once(table_path, project_environ
         process.stdin.write("go\n")
         process.stdin.flush()
     ends = [(process.communicate(timeout=500)[1], process.returncode) for process in processes]
-    assert ends == [("", 0)] * WRITERS
+    assert ends == [("", 0)] * writers
 
     table = Table.open(table_path)
-    assert table.snapshot.id == WRITERS * COMMITS
-    assert [snapshot.id for snapshot in table.snapshots()] == list(range(WRITERS * COMMITS + 1))
+    assert table.snapshot.id == writers * commits
+    assert [snapshot.id for snapshot in table.snapshots()] == list(range(writers * commits + 1))
 
     rows = table.scan().to_arrow().sort_by([("writer", "ascending"), ("commit", "ascending")])
     assert rows.to_pylist() == [
         {"writer": writer, "commit": commit}
-        for writer in range(WRITERS)
-        for commit in range(COMMITS)
+        for writer in range(writers)
+        for commit in range(commits)
     ]
     assert table.verify().ok

@@ -137,6 +137,7 @@ def findings(call: str, case: Case, directory: Path, untyped: Untyped) -> list[s
         Whose files have to stay as they are.
     """
     found, parameters = [], _parameters(case.call)
+    before = contents(directory), case.state()
     for name in case.arguments.keys() - parameters.keys():
         if not any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
             found.append(f"{name}: a case names it, but there is no such parameter")
@@ -151,12 +152,13 @@ def findings(call: str, case: Case, directory: Path, untyped: Untyped) -> list[s
             legal = taken(call, parameter, untyped)
             calls = [(kind, {name: VALUES[kind]}) for kind in VALUES if kind not in legal]
         for kind, wrong in calls:
-            before = contents(directory), case.state()
             said = _answer(case, {**case.arguments, **wrong}, name)
             if said:
                 found.append(f"{name}={kind}: {said}")
-            if (contents(directory), case.state()) != before:
+            after = contents(directory), case.state()
+            if after != before:
                 found.append(f"{name}={kind}: something changed")
+            before = after
     return found
 
 

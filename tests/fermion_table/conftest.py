@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from fermion_table import merge
+from fermion_table import merge, storage_probe
+
+S3_REASON = "the extra s3 and the group dev bring s3fs and moto"
 
 
 @pytest.fixture(scope="module")
@@ -15,3 +18,27 @@ def small_tail() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(merge, "TAIL_ENTRIES_MAX", 3)
         yield
+
+
+@pytest.fixture(scope="session")
+def s3_options() -> Iterator[dict[str, Any]]:
+    """Storage options of moto's server, in threads of this process, with the bucket "bucket"."""
+    s3fs = pytest.importorskip("s3fs", reason=S3_REASON)
+    moto = pytest.importorskip("moto.server", reason=S3_REASON)
+    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    _, port = server.get_host_and_port()
+    options = {
+        "key": "k",
+        "secret": "s",
+        "client_kwargs": {"endpoint_url": f"http://127.0.0.1:{port}"},
+    }
+    s3fs.S3FileSystem(**options).call_s3("create_bucket", Bucket="bucket")
+    yield options
+    server.stop()
+
+
+@pytest.fixture
+def short_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A storage that is known to be careful is raced for one object rather than for many."""
+    monkeypatch.setattr(storage_probe, "PROBE_KEYS", 1)

@@ -17,7 +17,6 @@ from fermion_table.storage import CreateResult
 
 REASON = "the extra s3 and the group dev bring s3fs and moto"
 s3fs = pytest.importorskip("s3fs", reason=REASON)
-moto = pytest.importorskip("moto.server", reason=REASON)
 
 ClientError = pytest.importorskip("botocore.exceptions", reason=REASON).ClientError
 
@@ -25,24 +24,9 @@ SCHEMA = pa.schema([("a", pa.int64())])
 DATA = pa.table({"a": [1, 2, 3]}, schema=SCHEMA)
 
 
-@pytest.fixture(scope="module")
-def options():
-    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    _, port = server.get_host_and_port()
-    keys = {
-        "key": "k",
-        "secret": "s",
-        "client_kwargs": {"endpoint_url": f"http://127.0.0.1:{port}"},
-    }
-    s3fs.S3FileSystem(**keys).call_s3("create_bucket", Bucket="bucket")
-    yield keys
-    server.stop()
-
-
 @pytest.fixture
-def table(options, request):
-    return Table.create(f"s3://bucket/{request.node.name}", SCHEMA, storage_options=options)
+def table(s3_options, short_probe, request):
+    return Table.create(f"s3://bucket/{request.node.name}", SCHEMA, storage_options=s3_options)
 
 
 def requests_of(store: FsspecStore, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
@@ -58,8 +42,8 @@ def requests_of(store: FsspecStore, monkeypatch: pytest.MonkeyPatch) -> Counter[
     return counted
 
 
-def test_a_slot_has_one_winner(options):
-    store = FsspecStore("s3://bucket/race", storage_options=options)
+def test_a_slot_has_one_winner(s3_options):
+    store = FsspecStore("s3://bucket/race", storage_options=s3_options)
     with ThreadPoolExecutor(8) as executor:
         for key in range(5):
             path = f"snapshot/{key:020d}.json"
@@ -71,9 +55,9 @@ def test_a_slot_has_one_winner(options):
     assert not store.exists("snapshot/none")
 
 
-def test_a_storage_that_ignores_the_condition_is_refused(options, monkeypatch):
+def test_a_storage_that_ignores_the_condition_is_refused(s3_options, monkeypatch):
     """As servers do that do not know the header: every writer wins, and the probe finds out."""
-    store = FsspecStore("s3://careless/t", storage_options=options)
+    store = FsspecStore("s3://careless/t", storage_options=s3_options)
     store.filesystem.call_s3("create_bucket", Bucket="careless")
     real = store.filesystem.pipe_file
     monkeypatch.setattr(
@@ -84,9 +68,9 @@ def test_a_storage_that_ignores_the_condition_is_refused(options, monkeypatch):
     assert list(store.list("snapshot")) == []
 
 
-def test_bug_a_refusal_without_a_message_counted_as_unknown(options, monkeypatch):
+def test_bug_a_refusal_without_a_message_counted_as_unknown(s3_options, monkeypatch):
     """Ceph answers 412 and no text, of which s3fs makes an error like any other."""
-    store = FsspecStore("s3://bucket/wordless", storage_options=options)
+    store = FsspecStore("s3://bucket/wordless", storage_options=s3_options)
     path = "snapshot/0.json"
     assert store.create_if_absent(path, b"{}") is CreateResult.CREATED
     real = store.filesystem._call_s3
@@ -116,7 +100,7 @@ def test_a_small_append_lists_nothing(table, monkeypatch):
     assert sum(counted.values()) <= 4
 
 
-def test_rows_versions_and_maintenance_work_as_on_disk(table, options):
+def test_rows_versions_and_maintenance_work_as_on_disk(table, s3_options):
     """Append, delete, compact, tag, clone, expire, verify; then a fresh look from outside."""
     for start in range(0, 9, 3):
         table.append(pa.table({"a": range(start, start + 3)}, schema=SCHEMA))
@@ -128,7 +112,7 @@ def test_rows_versions_and_maintenance_work_as_on_disk(table, options):
     assert clone.scan().count() == 11
     table.expire_snapshots(older_than=timedelta(days=-1), retain_last=1)
     table.remove_orphan_files()
-    again = Table.open(table.location, storage_options=options)
+    again = Table.open(table.location, storage_options=s3_options)
     assert again.scan(filter="a >= 3").to_arrow().column("a").to_pylist() == [3, 5, 6, 7, 8]
     assert again.scan(tag="before").count() == 9
     assert clone.scan().count() == 11
@@ -138,9 +122,9 @@ def test_rows_versions_and_maintenance_work_as_on_disk(table, options):
     assert report.external_files == 1
 
 
-def test_writers_side_by_side_lose_nothing(table, options):
+def test_writers_side_by_side_lose_nothing(table, s3_options):
     def work(number: int) -> None:
-        mine = Table.open(table.location, storage_options=options)
+        mine = Table.open(table.location, storage_options=s3_options)
         for turn in range(3):
             mine.append(pa.table({"a": [10 * number + turn]}, schema=SCHEMA))
 

@@ -24,33 +24,19 @@ from tests.fermion_table.failing_s3 import failing
 
 REASON = "the extra s3 and the group dev bring s3fs and moto"
 s3fs = pytest.importorskip("s3fs", reason=REASON)
-moto = pytest.importorskip("moto.server", reason=REASON)
+
+pytestmark = pytest.mark.usefixtures("short_probe")
 
 SCHEMA = pa.schema([("a", pa.int64())])
 AT_ONCE = timedelta(days=-1)
 REPLIES = [("AccessDenied", 403), ("ExpiredToken", 400), ("ServiceUnavailable", 503)]
 
 
-@pytest.fixture(scope="module")
-def options() -> Any:
-    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    _, port = server.get_host_and_port()
-    keys = {
-        "key": "k",
-        "secret": "s",
-        "client_kwargs": {"endpoint_url": f"http://127.0.0.1:{port}"},
-    }
-    s3fs.S3FileSystem(**keys).call_s3("create_bucket", Bucket="bucket")
-    yield keys
-    server.stop()
-
-
 @pytest.fixture
-def table(options: Any, request: pytest.FixtureRequest) -> Table:
+def table(s3_options: Any, request: pytest.FixtureRequest) -> Table:
     """Snapshots 0 to 3; the hint names snapshot 2."""
     name = request.node.name.replace("[", "-").replace("]", "")
-    made = Table.create(f"s3://bucket/{name}", SCHEMA, storage_options=options)
+    made = Table.create(f"s3://bucket/{name}", SCHEMA, storage_options=s3_options)
     for value in range(3):
         made.append(pa.table({"a": [value]}, schema=SCHEMA))
     made.store.overwrite_hint("snapshot/LATEST", b"2")
@@ -63,28 +49,28 @@ def newest(method: str, key: str) -> bool:
 
 @pytest.mark.parametrize(("code", "status"), REPLIES)
 def test_no_old_snapshot_is_given_while_the_newest_can_not_be_read(
-    table: Table, options: Any, code: str, status: int
+    table: Table, s3_options: Any, code: str, status: int
 ) -> None:
     """The pointer file is one version behind, and the slot that comes next answers an error."""
     with failing(table.store.filesystem, newest, code=code, status=status) as refused:
         with pytest.raises(StorageError, match=code) as raised:
-            Table.open(table.location, storage_options=options)
+            Table.open(table.location, storage_options=s3_options)
         assert refused
     assert snapshot_path(3) in str(raised.value)
-    assert Table.open(table.location, storage_options=options).snapshot.id == 3
+    assert Table.open(table.location, storage_options=s3_options).snapshot.id == 3
 
 
 @pytest.mark.parametrize(("code", "status"), REPLIES)
 def test_a_storage_that_fails_does_not_say_that_there_is_no_table(
-    table: Table, options: Any, code: str, status: int
+    table: Table, s3_options: Any, code: str, status: int
 ) -> None:
     with failing(table.store.filesystem, lambda *_: True, code=code, status=status):
         with pytest.raises(StorageError):
-            Table.exists(table.location, storage_options=options)
+            Table.exists(table.location, storage_options=s3_options)
         with pytest.raises(StorageError):
-            Table.open(table.location, storage_options=options)
-    assert Table.exists(table.location, storage_options=options)
-    assert not Table.exists(f"{table.location}-none", storage_options=options)
+            Table.open(table.location, storage_options=s3_options)
+    assert Table.exists(table.location, storage_options=s3_options)
+    assert not Table.exists(f"{table.location}-none", storage_options=s3_options)
 
 
 @pytest.mark.parametrize("maintain", ["remove_orphan_files", "expire_snapshots"])
@@ -106,11 +92,11 @@ def test_maintenance_deletes_nothing_while_the_newest_snapshot_can_not_be_read(
 
 
 def test_maintenance_finds_the_newest_snapshot_though_looking_for_it_says_absent(
-    table: Table, options: Any
+    table: Table, s3_options: Any
 ) -> None:
     """A server that says 404 for a slot that its listing has: what it holds is not deleted."""
     with failing(table.store.filesystem, newest, code="NoSuchKey", status=404) as refused:
-        old = Table.open(table.location, storage_options=options)
+        old = Table.open(table.location, storage_options=s3_options)
         assert old.snapshot.id == 2
         with pytest.raises(Exception, match=r"00003\.json"):
             old.remove_orphan_files(older_than=AT_ONCE)
@@ -119,7 +105,7 @@ def test_maintenance_finds_the_newest_snapshot_though_looking_for_it_says_absent
 
 
 def test_a_role_that_may_not_list_reads_on_purpose_and_maintains_nothing(
-    table: Table, options: Any
+    table: Table, s3_options: Any
 ) -> None:
     """S3 answers 403 for missing keys then; 403 for everything that is not there."""
     there = {
@@ -132,8 +118,8 @@ def test_a_role_that_may_not_list_reads_on_purpose_and_maintains_nothing(
     access = StorageAccess(missing_is_forbidden=True)
     with failing(table.store.filesystem, denied, code="AccessDenied", status=403):
         with pytest.raises(StorageDenied):
-            Table.open(table.location, storage_options=options)
-        seen = Table.open(table.location, storage_options=options, access=access)
+            Table.open(table.location, storage_options=s3_options)
+        seen = Table.open(table.location, storage_options=s3_options, access=access)
         assert seen.snapshot.id == 3
         assert sorted(seen.scan().to_arrow()["a"].to_pylist()) == [0, 1, 2]
         for change in (
@@ -152,30 +138,30 @@ def test_a_role_that_may_not_list_reads_on_purpose_and_maintains_nothing(
         failing(table.store.filesystem, newest, code="ExpiredToken", status=400),
         pytest.raises(StorageDenied, match="ExpiredToken"),
     ):
-        Table.open(table.location, storage_options=options, access=access)
+        Table.open(table.location, storage_options=s3_options, access=access)
 
 
-def test_a_fresh_table_opens_without_the_right_to_list(options: Any) -> None:
-    made = Table.create("s3://bucket/fresh", SCHEMA, storage_options=options)
+def test_a_fresh_table_opens_without_the_right_to_list(s3_options: Any) -> None:
+    made = Table.create("s3://bucket/fresh", SCHEMA, storage_options=s3_options)
 
     def denied(method: str, key: str) -> bool:
         return method.startswith("list") or key.endswith(snapshot_path(1))
 
     access = StorageAccess(missing_is_forbidden=True)
     with failing(made.store.filesystem, denied, code="AccessDenied", status=403):
-        opened = Table.open(made.location, storage_options=options, access=access)
+        opened = Table.open(made.location, storage_options=s3_options, access=access)
     assert opened.snapshot.id == 0
 
 
-def test_a_missing_bucket_is_not_a_missing_table(options: Any) -> None:
+def test_a_missing_bucket_is_not_a_missing_table(s3_options: Any) -> None:
     for ask in (Table.open, Table.exists):
         with pytest.raises(StorageError, match=r"s3://nobucket/t.*bucket does not exist") as raised:
-            ask("s3://nobucket/t", storage_options=options)
+            ask("s3://nobucket/t", storage_options=s3_options)
         assert not isinstance(raised.value, (TableNotFound, FileNotFoundError))
     with pytest.raises(StorageError, match="bucket does not exist"):
-        Table.create("s3://nobucket/t", SCHEMA, storage_options=options)
+        Table.create("s3://nobucket/t", SCHEMA, storage_options=s3_options)
     with pytest.raises(StorageError, match="bucket does not exist"):
-        list(FsspecStore("s3://nobucket/t", storage_options=options).list())
+        list(FsspecStore("s3://nobucket/t", storage_options=s3_options).list())
 
 
 @pytest.mark.parametrize(
@@ -190,9 +176,9 @@ def test_a_missing_bucket_is_not_a_missing_table(options: Any) -> None:
     ],
 )
 def test_errors_of_a_storage_name_operation_bucket_and_key_and_keep_the_cause(
-    options: Any, verb: str, ask: Any
+    s3_options: Any, verb: str, ask: Any
 ) -> None:
-    store = FsspecStore("s3://bucket/named", storage_options=options)
+    store = FsspecStore("s3://bucket/named", storage_options=s3_options)
     with (
         failing(store.filesystem, lambda *_: True, code="AccessDenied", status=403),
         pytest.raises(
@@ -208,8 +194,8 @@ def test_errors_of_a_storage_name_operation_bucket_and_key_and_keep_the_cause(
     assert (str(copy), copy.operation) == (str(raised.value), verb)
 
 
-def test_an_empty_object_is_there(options: Any) -> None:
-    store = FsspecStore("s3://bucket/empty", storage_options=options)
+def test_an_empty_object_is_there(s3_options: Any) -> None:
+    store = FsspecStore("s3://bucket/empty", storage_options=s3_options)
     store.write("expired/00000000000000000005", b"")
     assert store.exists("expired/00000000000000000005")
     assert store.read("expired/00000000000000000005") == b""
@@ -238,13 +224,13 @@ class FailingFileSystem(MemoryFileSystem):
     find = fsspec.AbstractFileSystem.find
     broken = ""
 
-    def ls(self, path: str, detail: bool = True, **options: Any) -> Any:
+    def ls(self, path: str, detail: bool = True, **s3_options: Any) -> Any:
         self._fail(path)
-        return super().ls(path, detail=detail, **options)
+        return super().ls(path, detail=detail, **s3_options)
 
-    def info(self, path: str, **options: Any) -> Any:
+    def info(self, path: str, **s3_options: Any) -> Any:
         self._fail(path)
-        return super().info(path, **options)
+        return super().info(path, **s3_options)
 
     def _fail(self, path: str) -> None:
         if self.broken and path.endswith(self.broken):

@@ -18,26 +18,10 @@ from tests.fermion_table.failing_s3 import failing
 
 REASON = "the extra s3 and the group dev bring s3fs and moto"
 s3fs = pytest.importorskip("s3fs", reason=REASON)
-moto = pytest.importorskip("moto.server", reason=REASON)
 
 SCHEMA = pa.schema([("a", pa.int64())])
 AT_ONCE = timedelta(days=-1)
 LEFT_MAX = 3
-
-
-@pytest.fixture(scope="module")
-def options() -> Any:
-    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    _, port = server.get_host_and_port()
-    keys = {
-        "key": "k",
-        "secret": "s",
-        "client_kwargs": {"endpoint_url": f"http://127.0.0.1:{port}"},
-    }
-    s3fs.S3FileSystem(**keys).call_s3("create_bucket", Bucket="bucket")
-    yield keys
-    server.stop()
 
 
 @pytest.fixture(autouse=True)
@@ -59,29 +43,29 @@ def counted(store: FsspecStore, monkeypatch: pytest.MonkeyPatch) -> Counter[str]
 
 
 def test_the_probe_is_made_once_a_table_and_cleaned_up(
-    options: Any, monkeypatch: pytest.MonkeyPatch
+    s3_options: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """555 requests in each process before; later processes read one object."""
-    store = FsspecStore("s3://bucket/once", storage_options=options)
+    store = FsspecStore("s3://bucket/once", storage_options=s3_options)
     requests = counted(store, monkeypatch)
     store.write("manifest/a.json", b"{}")
     assert requests.total() <= PROBE_KEYS * (PROBE_THREADS + 2) + 10
     assert [item.path for item in store.list("probe")] == [VERDICT_PATH]
     monkeypatch.setattr(fsspec_store, "_probed", set())
     requests.clear()
-    FsspecStore("s3://bucket/once", storage_options=options).write("manifest/b.json", b"{}")
+    FsspecStore("s3://bucket/once", storage_options=s3_options).write("manifest/b.json", b"{}")
     assert requests == {"get_object": 1, "put_object": 1}
 
 
-def test_what_can_not_be_deleted_is_little_and_an_orphan(options: Any) -> None:
+def test_what_can_not_be_deleted_is_little_and_an_orphan(s3_options: Any) -> None:
     location = "s3://bucket/undeletable"
-    store = FsspecStore(location, storage_options=options)
+    store = FsspecStore(location, storage_options=s3_options)
 
     def deleting(method: str, key: str) -> bool:
         return method.startswith("delete")
 
     with failing(store.filesystem, deleting, code="AccessDenied", status=403):
-        table = Table.create(location, SCHEMA, storage_options=options)
+        table = Table.create(location, SCHEMA, storage_options=s3_options)
     left = {item.path for item in store.list("probe")} - {VERDICT_PATH}
     assert 0 < len(left) <= LEFT_MAX
     assert set(table.remove_orphan_files(older_than=AT_ONCE, dry_run=True).paths) == left
@@ -89,32 +73,33 @@ def test_what_can_not_be_deleted_is_little_and_an_orphan(options: Any) -> None:
     assert [item.path for item in store.list("probe")] == [VERDICT_PATH]
 
 
+@pytest.mark.usefixtures("short_probe")
 def test_a_verdict_counts_for_its_own_table_and_server_alone(
-    options: Any, monkeypatch: pytest.MonkeyPatch
+    s3_options: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = FsspecStore("s3://bucket/one", storage_options=options)
+    store = FsspecStore("s3://bucket/one", storage_options=s3_options)
     store.write("manifest/a.json", b"{}")
     verdict = store.read(VERDICT_PATH)
-    copy = FsspecStore("s3://bucket/copy", storage_options=options)
+    copy = FsspecStore("s3://bucket/copy", storage_options=s3_options)
     copy.filesystem.pipe_file(f"bucket/copy/{VERDICT_PATH}", verdict)
     monkeypatch.setattr(fsspec_store, "_probed", set())
     requests = counted(copy, monkeypatch)
     copy.write("manifest/a.json", b"{}")
-    assert requests["put_object"] > PROBE_KEYS
+    assert requests["put_object"] > PROBE_THREADS
     for text in (b"", b"[]", b"{}", b"\xff"):
         copy.filesystem.pipe_file(f"bucket/copy/{VERDICT_PATH}", text)
         monkeypatch.setattr(fsspec_store, "_probed", set())
         requests.clear()
-        FsspecStore("s3://bucket/copy", storage_options=options).write("manifest/b", b"{}")
-        assert requests["put_object"] > PROBE_KEYS
+        FsspecStore("s3://bucket/copy", storage_options=s3_options).write("manifest/b", b"{}")
+        assert requests["put_object"] > PROBE_THREADS
 
 
 def test_a_careless_storage_gets_no_object_of_the_table(
-    options: Any, monkeypatch: pytest.MonkeyPatch
+    s3_options: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is refused before the first one: metadata, a data file, a hint or a slot."""
-    store = FsspecStore("s3://careless/t", storage_options=options)
-    store.filesystem.call_s3("create_bucket", Bucket="careless")
+    store = FsspecStore("s3://careless-probe/t", storage_options=s3_options)
+    store.filesystem.call_s3("create_bucket", Bucket="careless-probe")
     real = store.filesystem.pipe_file
     monkeypatch.setattr(
         store.filesystem, "pipe_file", lambda path, data, mode=None, **_: real(path, data)
