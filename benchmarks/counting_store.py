@@ -6,8 +6,8 @@ from collections import Counter
 from typing import Any
 
 from fermion_table import Table
-from fermion_table.history import latest
-from fermion_table.location import open_store
+from fermion_table.metadata.history import latest
+from fermion_table.storage.location import open_store
 from fermion_table.testing import WrappedStore
 
 READS = ("read", "exists", "size")

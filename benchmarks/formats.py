@@ -69,7 +69,7 @@ class Format(Contestant):
 class Fermion(Format):
     """Ours, in one of its profiles. Unsynchronised like its rivals' files."""
 
-    modules: tuple[str, ...] = ("fermion", "fermion.file_reader", "fermion.file_writer")
+    modules: tuple[str, ...] = ("fermion", "fermion.reading.file", "fermion.writing.file")
     package: str = "fermion"
     suffix: str = ".fmn"
     own: bool = True

@@ -28,9 +28,9 @@ def made_up(path: str, files: int, columns: int, *, per_commit: int) -> None:
     Every column has bounds in every file; those of file ``n`` are n * 10 to n * 10 + 9.
     """
     from fermion_table import Table
-    from fermion_table.data_writer import WriterMessage
-    from fermion_table.manifest import FieldStatistics
+    from fermion_table.metadata.manifest import FieldStatistics
     from fermion_table.testing import made_up_entry
+    from fermion_table.writing.data_writer import WriterMessage
 
     names = ",".join(f"c{index}" for index in range(columns))
     table = Table.create(

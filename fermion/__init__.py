@@ -5,9 +5,6 @@ from typing import TYPE_CHECKING
 from fermion.exports import load_when_asked_for
 
 if TYPE_CHECKING:  # for type checkers and editors; a running program follows the table below
-    from fermion.column_changes import add_columns, drop_columns, select_columns
-    from fermion.column_metadata import ColumnMetadata
-    from fermion.convert import from_parquet, to_parquet
     from fermion.errors import (
         ChecksumError,
         ColumnNotFoundError,
@@ -22,34 +19,37 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
         UnsupportedTypeError,
         UnsupportedVersionError,
     )
-    from fermion.file_info import BatchRange, FileInfo
-    from fermion.file_pruning import FilePruning
-    from fermion.file_reader import FermionFile, read_table
-    from fermion.file_reader import open_file as open  # noqa: A004 - the contract's name
-    from fermion.file_writer import Writer
+    from fermion.io.source import IoStats
+    from fermion.metadata.file_info import BatchRange, FileInfo
     from fermion.options import ReadOptions, SortKey, WriteOptions
-    from fermion.parquet_types import ConversionWarning
+    from fermion.parquet.convert import from_parquet, to_parquet
+    from fermion.parquet.types import ConversionWarning
     from fermion.predicate import col
-    from fermion.source import IoStats
-    from fermion.table_writer import write_table
-    from fermion.verify import VerifyReport
+    from fermion.reading.column_metadata import ColumnMetadata
+    from fermion.reading.file import FermionFile, read_table
+    from fermion.reading.file import open_file as open  # noqa: A004 - the contract's name
+    from fermion.reading.pruning import FilePruning
+    from fermion.reading.verify import VerifyReport
     from fermion.version import __version__
+    from fermion.writing.column_changes import add_columns, drop_columns, select_columns
+    from fermion.writing.file import Writer
+    from fermion.writing.table import write_table
 
 __getattr__ = load_when_asked_for(
     __name__,
     {
-        "BatchRange": "file_info",
+        "BatchRange": "metadata.file_info",
         "ChecksumError": "errors",
-        "ColumnMetadata": "column_metadata",
+        "ColumnMetadata": "reading.column_metadata",
         "ColumnNotFoundError": "errors",
-        "ConversionWarning": "parquet_types",
+        "ConversionWarning": "parquet.types",
         "FermionError": "errors",
-        "FermionFile": "file_reader",
-        "FileInfo": "file_info",
-        "FilePruning": "file_pruning",
+        "FermionFile": "reading.file",
+        "FileInfo": "metadata.file_info",
+        "FilePruning": "reading.pruning",
         "InvalidArgumentError": "errors",
         "InvalidFileError": "errors",
-        "IoStats": "source",
+        "IoStats": "io.source",
         "ReadOptions": "options",
         "SortKey": "options",
         "StorageDenied": "errors",
@@ -59,19 +59,19 @@ __getattr__ = load_when_asked_for(
         "UnsupportedEncodingError": "errors",
         "UnsupportedTypeError": "errors",
         "UnsupportedVersionError": "errors",
-        "VerifyReport": "verify",
+        "VerifyReport": "reading.verify",
         "WriteOptions": "options",
-        "Writer": "file_writer",
+        "Writer": "writing.file",
         "__version__": "version",
-        "add_columns": "column_changes",
+        "add_columns": "writing.column_changes",
         "col": "predicate",
-        "drop_columns": "column_changes",
-        "from_parquet": "convert",
-        "open": "file_reader:open_file",
-        "read_table": "file_reader",
-        "select_columns": "column_changes",
-        "to_parquet": "convert",
-        "write_table": "table_writer",
+        "drop_columns": "writing.column_changes",
+        "from_parquet": "parquet.convert",
+        "open": "reading.file:open_file",
+        "read_table": "reading.file",
+        "select_columns": "writing.column_changes",
+        "to_parquet": "parquet.convert",
+        "write_table": "writing.table",
     },
 )
 

@@ -1,14 +1,15 @@
 """Fermion tables: snapshots, schemas with field ids, many writers, time travel."""
 
-from fermion_table.change_scan import ChangeScan
-from fermion_table.compaction import (
+from fermion_table.changes.transaction import Transaction
+from fermion_table.checks.verify import VerifyReport
+from fermion_table.commit.publisher import CommitWords, SchemaMerge
+from fermion_table.compaction.small_files import (
     CompactionGroup,
     CompactionMessage,
     CompactionResult,
     CompactionTask,
     compact_group,
 )
-from fermion_table.data_writer import DataWriter, WriterMessage, WriteSettings
 from fermion_table.errors import (
     CommitConflict,
     CommitStateUnknown,
@@ -22,27 +23,26 @@ from fermion_table.errors import (
     UnsupportedFeature,
     VersionNotFound,
 )
-from fermion_table.history_log import HistoryLog
-from fermion_table.maintenance import MaintenanceResult
-from fermion_table.publishing import CommitWords, SchemaMerge
-from fermion_table.references import Tag
-from fermion_table.removal import DroppedTable, drop_table
-from fermion_table.scan import Scan
-from fermion_table.scan_plan import PruningStep, ScanPlan
-from fermion_table.schema import Field, TableSchema
-from fermion_table.schema_builder import SchemaUpdate
-from fermion_table.schema_difference import SchemaChange
-from fermion_table.snapshot import Effort, Snapshot
-from fermion_table.split import Split
-from fermion_table.split_reader import SplitReader
-from fermion_table.staged_table import StagedTable, stage_table
-from fermion_table.storage import StorageAccess
-from fermion_table.table import Table
-from fermion_table.table_difference import TableDiff
-from fermion_table.transaction import Transaction
-from fermion_table.transforms import PartitionTransform
-from fermion_table.verify import VerifyReport
-from fermion_table.version_names import BranchHead
+from fermion_table.expiry.drop import DroppedTable, drop_table
+from fermion_table.expiry.expire import MaintenanceResult
+from fermion_table.inspection.history_log import HistoryLog
+from fermion_table.inspection.refs import BranchHead
+from fermion_table.inspection.table_difference import TableDiff
+from fermion_table.metadata.references import Tag
+from fermion_table.metadata.snapshot import Effort, Snapshot
+from fermion_table.scanning.changes import ChangeScan
+from fermion_table.scanning.plan import PruningStep, ScanPlan
+from fermion_table.scanning.scan import Scan
+from fermion_table.scanning.split import Split
+from fermion_table.scanning.split_reader import SplitReader
+from fermion_table.schema.difference import SchemaChange
+from fermion_table.schema.schema import Field, TableSchema
+from fermion_table.schema.transforms import PartitionTransform
+from fermion_table.schema.update import SchemaUpdate
+from fermion_table.storage.store import StorageAccess
+from fermion_table.table.staged import StagedTable, stage_table
+from fermion_table.table.table import Table
+from fermion_table.writing.data_writer import DataWriter, WriterMessage, WriteSettings
 
 __all__ = [
     "BranchHead",

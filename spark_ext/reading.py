@@ -16,8 +16,8 @@ from pyspark.sql import types as st
 from fermion.errors import InvalidArgumentError
 from fermion_table import Scan, ScanPlan, Split, SplitReader, StorageAccess, Table
 from spark_ext.exchange import convert_batches
+from spark_ext.options import SourceOptions, absolute, chosen_access
 from spark_ext.session import classic
-from spark_ext.source_options import SourceOptions, absolute, chosen_access
 from spark_ext.types import TIME_SETTING, exchange_schema, spark_schema
 
 TASK_BYTES = 128 * 1024 * 1024

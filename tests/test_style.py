@@ -21,10 +21,10 @@ SOURCE_SUFFIXES = {".py", ".pyi", ".pyx", ".pxd", ".pxi", ".h", ".c"}
 # Modules that another package may import from, besides the package itself: the errors, and what
 # planners of tables and of Spark jobs share with the file format.
 PUBLIC_MODULES = {f"{package}.errors" for package in PACKAGES}
-PUBLIC_MODULES |= {"fermion.predicate", "fermion.arrow_input", "fermion.checksum"}
+PUBLIC_MODULES |= {"fermion.predicate", "fermion.columns.arrow_input", "fermion.io.checksum"}
 PUBLIC_MODULES |= {"fermion.arguments", "fermion.remote"}
-PUBLIC_MODULES |= {"fermion.forks", "fermion.read_ahead", "fermion.redaction"}
-PUBLIC_MODULES |= {"fermion.statistics", "fermion.parquet_source", "fermion.cli.wording"}
+PUBLIC_MODULES |= {"fermion.forks", "fermion.io.read_ahead", "fermion.redaction"}
+PUBLIC_MODULES |= {"fermion.statistics.bounds", "fermion.parquet.source", "fermion.cli.wording"}
 # Spelled in two pieces, so that this file does not match itself.
 MACHINE_PATHS = re.compile(r"(?<![\w.~-])/(?:" + r"work|home|root|Users|tmp)/" + r"\w")
 
@@ -178,7 +178,7 @@ def test_everything_that_a_package_imports_is_exported(package):
     assert sorted(set(imported) - set(module.__all__)) == []
 
 
-def test_imports_go_down_the_floors():
+def test_imports_go_down_the_layers():
     """The import contracts of pyproject.toml, as `make lint` checks them.
 
     In a process of its own, as the linter turns off the loggers that other tests listen to.
@@ -192,38 +192,43 @@ def test_imports_go_down_the_floors():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_package_has_an_exhaustive_contract():
-    """So that a new module, in a package within a package too, has to choose its floor."""
-    listed = {
-        container
-        for contract in contracts()
-        if contract["type"] == "layers" and contract.get("exhaustive")
-        for container in contract.get("containers", [])
-    }
-    packages = {module_of(file) for file in PACKAGE_MODULES if file.name == "__init__.py"}
-    assert sorted(packages - listed) == []
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_folder_of_a_package_has_a_layer(package: str):
+    """In the package's contract, so that a new folder has to choose."""
+    (contract,) = [found for found in contracts() if found.get("containers") == [package]]
+    listed = {name.strip() for layer in contract["layers"] for name in layer.split("|")}
+    assert listed == {file.parent.name for file in (PROJECT / package).glob("*/__init__.py")}
 
 
-def test_the_floors_in_the_documentation_are_those_of_the_contracts():
-    """The drawing in docs/architecture.md, line by line; it has the ground first."""
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_modules_directly_in_a_package_are_its_lowest_layer(package: str):
+    """They import each other and no folder; `__init__` and `__main__` gather for users."""
+    above = []
+    for file in sorted((PROJECT / package).glob("*.py")):
+        if file.name in {"__init__.py", "__main__.py"}:
+            continue
+        for source, name, line in imports_of(parse(file)):
+            parts = [*source.split("."), *([name] if source == package and name else [])]
+            if parts[0] == package and (PROJECT / package / parts[1]).is_dir():
+                above.append(f"{name_of(file)}:{line}: {'.'.join(parts)}")
+    assert above == []
+
+
+@pytest.mark.parametrize(("package", "most"), [("fermion", 14), ("fermion_table", 12)])
+def test_few_modules_lie_directly_in_a_package(package: str, most: int):
+    """What is not for all of it has a folder."""
+    assert len(list((PROJECT / package).glob("*.py"))) <= most
+
+
+def test_the_documented_places_exist():
+    """The files that docs/architecture.md names."""
     text = (PROJECT / "docs" / "architecture.md").read_text()
-    drawing = text.partition("## Floors")[2].split("```")[1].strip("\n")
-    drawn: dict[str, list[str]] = {}
-    for line in drawing.splitlines():
-        package, floor = re.match(r"(\S*) +(.+)", line).groups()
-        if package:
-            drawn[package] = []
-        floors = list(drawn.values())[-1]
-        if floor.startswith("|"):
-            floors[-1] += f" {floor}"
-        else:
-            floors.append(floor)
-    listed = {
-        contract["id"]: contract["layers"][::-1]
-        for contract in contracts()
-        if "containers" in contract
-    }
-    assert drawn == listed
+    rows = re.findall(r"^\| .+\? \| `(\w+(?:/\w+)*)` \| (.+) \|$", text, re.MULTILINE)
+    assert len(rows) >= 10
+    named = [
+        f"{folder}/{file}" for folder, files in rows for file in re.findall(r"`(\w+\.py)`", files)
+    ]
+    assert [name for name in named if not (PROJECT / name).is_file()] == []
 
 
 def test_packages_use_only_the_public_names_of_the_packages_below():

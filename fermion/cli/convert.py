@@ -7,11 +7,11 @@ from typing import Any, get_args, get_type_hints
 
 from fermion.cli.console import Console
 from fermion.cli.wording import counted, size_text
-from fermion.convert import from_parquet, to_parquet
 from fermion.errors import InvalidArgumentError
-from fermion.file_info import FileInfo
 from fermion.layout import EDITIONS
+from fermion.metadata.file_info import FileInfo
 from fermion.options import PROFILES, WriteOptions
+from fermion.parquet.convert import from_parquet, to_parquet
 
 HELP = "convert a Parquet file to a Fermion file, or back"
 PARQUET_SUFFIXES = (".parquet", ".parq", ".pq")

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from fermion.cli.console import Console
 from fermion.cli.wording import json_value, shortened, value_text
-from fermion.file_reader import FermionFile, open_file
-from fermion.projection import ColumnName
+from fermion.reading.file import FermionFile, open_file
+from fermion.reading.projection import ColumnName
 
 HELP = "show the first rows"
 ROWS_SHOWN = 10

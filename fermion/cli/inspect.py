@@ -9,10 +9,13 @@ from typing import Any
 
 from fermion.cli.console import Console
 from fermion.cli.wording import counted, size_text
-from fermion.column_metadata import ChunkMetadata, SharedDictionary, StreamMetadata
-from fermion.file_index import FileIndex
-from fermion.file_reader import FermionFile, open_file
-from fermion.inspection import (
+from fermion.layout import ALIGNMENT
+from fermion.options import SortKey
+from fermion.pages.description import PageDescription
+from fermion.reading.column_metadata import ChunkMetadata, SharedDictionary, StreamMetadata
+from fermion.reading.file import FermionFile, open_file
+from fermion.reading.index import FileIndex
+from fermion.reading.inspection import (
     ColumnLayout,
     FileLayout,
     describe_file,
@@ -20,9 +23,6 @@ from fermion.inspection import (
     describe_place,
     tree_label,
 )
-from fermion.layout import ALIGNMENT
-from fermion.options import SortKey
-from fermion.page_description import PageDescription
 
 HELP = "show the layout: stripes, columns, streams, pages, encodings, sizes"
 COLUMNS_SHOWN = 20

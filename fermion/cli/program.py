@@ -14,7 +14,7 @@ from fermion.cli import convert, head, inspect, schema, stats, verify
 from fermion.cli.console import Console
 from fermion.cli.protocol import ENTRY_POINT_GROUP, FOUND_PROBLEM, WRONG_USAGE, Command
 from fermion.errors import ColumnNotFoundError, FermionError, InvalidArgumentError
-from fermion.parquet_types import ConversionWarning
+from fermion.parquet.types import ConversionWarning
 from fermion.version import __version__
 
 COMMANDS: dict[str, Command] = {

@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from fermion.arrow_types import strip_wrappers
 from fermion.cli.console import Console
 from fermion.cli.wording import shortened
-from fermion.file_reader import open_file
-from fermion.schema_area import field_id
+from fermion.columns.types import strip_wrappers
+from fermion.metadata.schema_area import field_id
+from fermion.reading.file import open_file
 
 HELP = "show the columns' names and types"
 COLUMNS_SHOWN = 100

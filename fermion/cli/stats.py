@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from fermion.cli.console import Console
 from fermion.cli.wording import counted, json_value, shortened, value_text
-from fermion.file_reader import open_file
-from fermion.inspection import LeafStatistics, describe_statistics
+from fermion.reading.file import open_file
+from fermion.reading.inspection import LeafStatistics, describe_statistics
 
 HELP = "show bounds and counts of the columns, without reading values"
 COLUMNS_SHOWN = 100

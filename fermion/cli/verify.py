@@ -8,8 +8,8 @@ from fermion.cli.console import Console
 from fermion.cli.protocol import FOUND_PROBLEM
 from fermion.cli.wording import counted, size_text
 from fermion.errors import FermionError
-from fermion.file_reader import open_file
-from fermion.verify import VerifyReport
+from fermion.reading.file import open_file
+from fermion.reading.verify import VerifyReport
 
 HELP = "check every checksum and every invariant; exit status 1 where one fails"
 

@@ -1,5 +1,5 @@
 """Public names only."""
 
-from fermion.encodings.selection import ChoiceMemory
+from fermion.encodings.choice.choose import ChoiceMemory
 
 __all__ = ["ChoiceMemory"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from fermion import kernels
-from fermion.encodings.protocol import (
+from fermion.columns.values import Bits, PhysicalType, Values
+from fermion.encodings.encoding import (
     Buffer,
     DecodeContext,
     EncodeSettings,
@@ -16,7 +17,6 @@ from fermion.encodings.protocol import (
 )
 from fermion.errors import InvalidArgumentError
 from fermion.layout import EncodingId
-from fermion.values import Bits, PhysicalType, Values
 
 
 class Bitmap(Encoding):

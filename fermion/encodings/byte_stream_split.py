@@ -11,7 +11,8 @@ import struct
 import numpy as np
 
 from fermion import kernels
-from fermion.encodings.protocol import (
+from fermion.columns.values import PhysicalType, Values
+from fermion.encodings.encoding import (
     Buffer,
     Child,
     DecodeContext,
@@ -24,7 +25,6 @@ from fermion.encodings.protocol import (
 from fermion.encodings.unsigned import UNSIGNED
 from fermion.errors import InvalidArgumentError, InvalidFileError
 from fermion.layout import EncodingId
-from fermion.values import PhysicalType, Values
 
 _WIDTH = struct.Struct("<I4x")
 

@@ -10,8 +10,8 @@ import struct
 
 import numpy as np
 
-from fermion.compression import pack, unpack
-from fermion.encodings.protocol import (
+from fermion.columns.values import PhysicalType, Values
+from fermion.encodings.encoding import (
     BinaryPlan,
     Buffer,
     Child,
@@ -25,8 +25,8 @@ from fermion.encodings.protocol import (
     parse_node,
 )
 from fermion.errors import InvalidArgumentError, InvalidFileError
+from fermion.io.compression import pack, unpack
 from fermion.layout import Codec
-from fermion.values import PhysicalType, Values
 
 _LENGTH = struct.Struct("<Q")
 _CHILD_BYTES_MAX = 64 * 1024 * 1024

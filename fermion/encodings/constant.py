@@ -10,7 +10,8 @@ import struct
 
 import numpy as np
 
-from fermion.encodings.protocol import (
+from fermion.columns.values import BinaryValues, Bits, PhysicalType, Values
+from fermion.encodings.encoding import (
     BinaryPlan,
     Buffer,
     DecodeContext,
@@ -22,7 +23,6 @@ from fermion.encodings.protocol import (
 )
 from fermion.errors import InvalidArgumentError, InvalidFileError
 from fermion.layout import EncodingId
-from fermion.values import BinaryValues, Bits, PhysicalType, Values
 
 _LENGTH = struct.Struct("<Q")
 _BYTE = struct.Struct("<B")

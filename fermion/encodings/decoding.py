@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fermion.columns.values import BinaryValues, Bits, PhysicalKind, PhysicalType, Values, empty
 from fermion.encodings.dictionary import Dictionary
-from fermion.encodings.protocol import (
+from fermion.encodings.encoding import (
     NODE_HEADER_SIZE,
     BinaryPlan,
     DecodeContext,
@@ -23,7 +24,6 @@ from fermion.encodings.registry import ENCODINGS
 from fermion.encodings.removed_nulls import Spread
 from fermion.errors import FermionError, InvalidFileError
 from fermion.layout import EncodingId
-from fermion.values import BinaryValues, Bits, PhysicalKind, PhysicalType, Values, empty
 
 TREES_PER_TASK = 8
 

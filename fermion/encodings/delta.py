@@ -20,7 +20,8 @@ import struct
 import numpy as np
 
 from fermion import kernels
-from fermion.encodings.protocol import (
+from fermion.columns.values import PhysicalKind, PhysicalType, Values, number
+from fermion.encodings.encoding import (
     Buffer,
     Child,
     DecodeContext,
@@ -32,7 +33,6 @@ from fermion.encodings.protocol import (
 )
 from fermion.errors import InvalidArgumentError, InvalidFileError
 from fermion.layout import EncodingId, align
-from fermion.values import PhysicalKind, PhysicalType, Values, number
 
 BLOCK_SLOTS = 1024
 

@@ -23,7 +23,8 @@ import numpy as np
 import pyarrow as pa
 
 from fermion import arrow_compute, kernels
-from fermion.encodings.protocol import (
+from fermion.columns.values import BinaryValues, Bits, PhysicalType, Values
+from fermion.encodings.encoding import (
     BinaryPlan,
     Buffer,
     Child,
@@ -39,7 +40,6 @@ from fermion.encodings.protocol import (
 from fermion.encodings.unsigned import UNSIGNED, narrowest, unsigned_dtype
 from fermion.errors import InvalidArgumentError, InvalidFileError
 from fermion.layout import EncodingId
-from fermion.values import BinaryValues, Bits, PhysicalType, Values
 
 _PARAMETERS = struct.Struct("<IB3x")
 # The kernel copies short values in words of 16 bytes, but never past the dictionary's end, which

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from fermion.columns.values import PhysicalType, Values
 from fermion.encodings import bitpack
-from fermion.encodings.protocol import (
+from fermion.encodings.encoding import (
     Buffer,
     DecodeContext,
     EncodeSettings,
@@ -16,7 +17,6 @@ from fermion.encodings.protocol import (
 )
 from fermion.errors import InvalidArgumentError
 from fermion.layout import EncodingId
-from fermion.values import PhysicalType, Values
 
 
 class ForBitpack(Encoding):

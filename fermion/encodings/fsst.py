@@ -28,7 +28,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fermion import kernels
-from fermion.encodings.protocol import (
+from fermion.columns.values import BinaryValues, PhysicalType, Values
+from fermion.encodings.encoding import (
     BinaryPlan,
     Buffer,
     Child,
@@ -42,7 +43,6 @@ from fermion.encodings.protocol import (
 from fermion.encodings.unsigned import UNSIGNED, narrowest, unsigned_dtype
 from fermion.errors import InvalidArgumentError, InvalidFileError
 from fermion.layout import EncodingId, align
-from fermion.values import BinaryValues, PhysicalType, Values
 
 _PARAMETERS = struct.Struct("<IBB2x")
 _BYTES_MAX = 0x7FFF_FFFF  # codes are up to twice as many, and have ends of 4 bytes

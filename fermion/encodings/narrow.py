@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from fermion import kernels
-from fermion.encodings.protocol import (
+from fermion.columns.values import INT64, PhysicalType, Values
+from fermion.encodings.encoding import (
     Buffer,
     Child,
     DecodeContext,
@@ -20,7 +21,6 @@ from fermion.encodings.protocol import (
 )
 from fermion.errors import InvalidArgumentError, InvalidFileError
 from fermion.layout import EncodingId
-from fermion.values import INT64, PhysicalType, Values
 
 WIDTHS = (16, 32)
 

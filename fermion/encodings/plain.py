@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from fermion import kernels
-from fermion.encodings.protocol import (
+from fermion.columns.values import BinaryValues, Bits, PhysicalType, Values
+from fermion.encodings.encoding import (
     BinaryPlan,
     Buffer,
     DecodeContext,
@@ -21,7 +22,6 @@ from fermion.encodings.protocol import (
 )
 from fermion.errors import InvalidArgumentError, InvalidFileError
 from fermion.layout import EncodingId, align
-from fermion.values import BinaryValues, Bits, PhysicalType, Values
 
 _VALUE_BYTES_MAX = 0xFFFF_FFFF
 

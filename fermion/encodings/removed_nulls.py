@@ -23,11 +23,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fermion import kernels
-from fermion.encodings.protocol import NODE_HEADER_SIZE, Buffer, Node
+from fermion.columns.validity import Validity
+from fermion.columns.values import BinaryValues, Bits, Values
+from fermion.encodings.encoding import NODE_HEADER_SIZE, Buffer, Node
 from fermion.errors import InvalidFileError
 from fermion.layout import NodeFlag
-from fermion.validity import Validity
-from fermion.values import BinaryValues, Bits, Values
 
 # With fewer nulls than this, what they need is less than what putting them back takes.
 NULLS_SHARE_MIN = 0.3

@@ -25,8 +25,8 @@ from itertools import pairwise
 import numpy as np
 
 from fermion import kernels
-from fermion.compression import pack, unpack
-from fermion.encodings.protocol import (
+from fermion.columns.values import BinaryValues, PhysicalType, Values
+from fermion.encodings.encoding import (
     BinaryPlan,
     Buffer,
     Child,
@@ -39,8 +39,8 @@ from fermion.encodings.protocol import (
 )
 from fermion.encodings.unsigned import UNSIGNED, narrowest, unsigned_dtype
 from fermion.errors import InvalidArgumentError, InvalidFileError, UnsupportedEncodingError
+from fermion.io.compression import pack, unpack
 from fermion.layout import Codec, EncodingId, align
-from fermion.values import BinaryValues, PhysicalType, Values
 
 _PARAMETERS = struct.Struct("<IBB2x")
 _BYTES_MAX = 0xFFFF_FFFF

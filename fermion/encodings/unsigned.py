@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from fermion.columns.values import PhysicalKind, PhysicalType, number
 from fermion.errors import InvalidArgumentError, InvalidFileError
-from fermion.values import PhysicalKind, PhysicalType, number
 
 UNSIGNED: dict[int, PhysicalType] = {
     1: number(PhysicalKind.UINT8),

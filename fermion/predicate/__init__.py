@@ -1,5 +1,6 @@
 """Public names only."""
 
+from fermion.columns.ranges import RowRanges
 from fermion.predicate.arrow_expression import from_pyarrow, to_pyarrow
 from fermion.predicate.binding import bind, candidate_names, rename_columns, resolve_path
 from fermion.predicate.evaluate import column_of, evaluate
@@ -11,7 +12,6 @@ from fermion.predicate.prune import (
     ranges_that_may_match,
     ranges_that_must_match,
 )
-from fermion.predicate.ranges import RowRanges
 from fermion.predicate.sql import from_sql
 
 __all__ = [

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion import arrow_compute as pc
-from fermion.arrow_types import strip_wrappers
+from fermion.columns.types import strip_wrappers
 from fermion.errors import InvalidArgumentError
 from fermion.predicate.expression import (
     NEGATED,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import pyarrow as pa
 import pyarrow.types as pat
 
-from fermion.arrow_types import is_list, strip_wrappers
+from fermion.columns.types import is_list, strip_wrappers
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError, column_not_found
 from fermion.predicate import arrow_expression
 from fermion.predicate.expression import (

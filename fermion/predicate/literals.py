@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion import arrow_compute as pc
-from fermion.arrow_types import is_string_like, strip_wrappers
-from fermion.bound_keys import raw_decimal
+from fermion.columns.types import is_string_like, strip_wrappers
 from fermion.errors import InvalidArgumentError
+from fermion.statistics.keys import raw_decimal
 
 _EXPONENT_MAX = 5000
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
-from fermion.arrow_types import Order, leaf_type, strip_wrappers
-from fermion.bound_keys import KEY_BYTES, bytes_key, plain_maximums, value_key
+from fermion.columns.ranges import RowRanges
+from fermion.columns.types import Order, leaf_type, strip_wrappers
 from fermion.errors import InvalidArgumentError
 from fermion.layout import INT64_MAX, INT64_MIN, ChunkFlag
 from fermion.predicate.expression import (
@@ -36,8 +36,8 @@ from fermion.predicate.expression import (
     as_predicate,
 )
 from fermion.predicate.literals import family, literal_family, resolve
-from fermion.predicate.ranges import RowRanges
-from fermion.statistics import ColumnStatistics, PageStatistics
+from fermion.statistics.bounds import ColumnStatistics, PageStatistics
+from fermion.statistics.keys import KEY_BYTES, bytes_key, plain_maximums, value_key
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +49,7 @@ class Bounds:
     boundaries
         ``int64``, shape (u + 1,): unit i is rows ``boundaries[i]`` to ``boundaries[i + 1]``.
     min, max
-        ``int64``, shape (u,): keys (see `fermion.statistics`).
+        ``int64``, shape (u,): keys (see `fermion.statistics.bounds`).
     null_count
         ``int64``, shape (u,): rows where the filter sees NULL, so those where a struct above is
         NULL count too; -1 where that is not known.

@@ -6,8 +6,8 @@ import argparse
 import re
 from datetime import datetime, timedelta
 
-from fermion_table.paths import MAIN
-from fermion_table.table import Table
+from fermion_table.storage.paths import MAIN
+from fermion_table.table.table import Table
 
 _AGE = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}

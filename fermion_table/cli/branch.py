@@ -7,7 +7,7 @@ import argparse
 from fermion.errors import InvalidArgumentError
 from fermion_table.cli.arguments import add_table, add_version, open_table
 from fermion_table.cli.printing import Console, print_rows, rows_json
-from fermion_table.table import Table
+from fermion_table.table.table import Table
 
 HELP = "show the branches, make one, or with --fast-forward or --delete publish or delete one"
 

@@ -6,7 +6,7 @@ import argparse
 
 from fermion_table.cli.arguments import add_table, open_table
 from fermion_table.cli.printing import Console, print_lines, print_rows, rows_json
-from fermion_table.table_difference import TableDiff
+from fermion_table.inspection.table_difference import TableDiff
 
 HELP = "show what differs between two versions: schema and files, with --rows also rows"
 ROWS_SHOWN = 20

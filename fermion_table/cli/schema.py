@@ -7,8 +7,8 @@ import argparse
 from fermion.cli.wording import counted
 from fermion_table.cli.arguments import add_table, add_version, open_table
 from fermion_table.cli.printing import Console, rows_json
-from fermion_table.schema import describe_field
-from fermion_table.table import Table
+from fermion_table.schema.schema import describe_field
+from fermion_table.table.table import Table
 
 HELP = "show the columns with their ids and types, or with --history what changed them"
 COLUMNS_SHOWN = 100

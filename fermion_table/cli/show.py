@@ -9,7 +9,7 @@ from typing import Any
 from fermion.cli.wording import counted, size_text
 from fermion_table.cli.arguments import add_table, add_version, open_table
 from fermion_table.cli.printing import Console, time_text
-from fermion_table.table import Table
+from fermion_table.table.table import Table
 
 HELP = "show a snapshot: when, who, how many rows, files and bytes; settings, tags, branches"
 

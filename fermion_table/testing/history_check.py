@@ -12,11 +12,11 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from fermion_table.history import latest
-from fermion_table.paths import MAIN, branch_path, snapshot_path, tag_path
-from fermion_table.references import HEAD_PROPERTY, list_branches, snapshot_of
-from fermion_table.snapshot import Snapshot, decode_snapshot
-from fermion_table.table import Table
+from fermion_table.metadata.history import latest
+from fermion_table.metadata.references import HEAD_PROPERTY, list_branches, snapshot_of
+from fermion_table.metadata.snapshot import Snapshot, decode_snapshot
+from fermion_table.storage.paths import MAIN, branch_path, snapshot_path, tag_path
+from fermion_table.table.table import Table
 from fermion_table.testing.simulated_storage import SimulatedStorage, SimulatedStore
 
 Rows = tuple[tuple[str, int], ...]

@@ -15,8 +15,8 @@ from typing import Any, Literal, TypeVar
 import fsspec
 from fsspec import AbstractFileSystem
 
-from fermion_table.paths import MAIN, check_path, expired_directory
-from fermion_table.storage import METADATA_BYTES_MAX, CreateResult, StoredObject
+from fermion_table.storage.paths import MAIN, check_path, expired_directory
+from fermion_table.storage.store import METADATA_BYTES_MAX, CreateResult, StoredObject
 from fermion_table.testing.scheduler import Killed, Scheduler
 
 Trouble = Literal["fails", "lost", "late", "twice", "forgotten", "outage"]

@@ -17,21 +17,22 @@ from unittest import mock
 import pyarrow as pa
 
 from fermion.errors import FermionError, InvalidArgumentError
-from fermion_table import merge, pending_files
-from fermion_table.arrow_schema import schema_from_arrow
-from fermion_table.commit import create_table
-from fermion_table.commit_request import NewSchema
+from fermion_table.commit import manifest_plan
+from fermion_table.commit.clone import clone_table
+from fermion_table.commit.commit import create_table
+from fermion_table.commit.request import NewSchema
 from fermion_table.errors import CommitConflict, CommitStateUnknown, VersionNotFound
-from fermion_table.history import latest, table_exists
-from fermion_table.maintenance import expire_snapshots, remove_orphan_files
-from fermion_table.metadata_cache import shared_cache
-from fermion_table.paths import MAIN
-from fermion_table.references import list_branches
-from fermion_table.schema import encode_schema
-from fermion_table.schema_store import schema_paths
-from fermion_table.snapshot import Snapshot
-from fermion_table.table import Table
-from fermion_table.table_clone import clone_table
+from fermion_table.expiry.expire import expire_snapshots, remove_orphan_files
+from fermion_table.metadata.history import latest, table_exists
+from fermion_table.metadata.references import list_branches
+from fermion_table.metadata.schema_store import schema_paths
+from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.schema.from_arrow import schema_from_arrow
+from fermion_table.schema.schema import encode_schema
+from fermion_table.storage import pending_files
+from fermion_table.storage.cache import shared_cache
+from fermion_table.storage.paths import MAIN
+from fermion_table.table.table import Table
 from fermion_table.testing.history_check import (
     Attempt,
     Histories,
@@ -138,7 +139,7 @@ def _one_process_each() -> Iterator[None]:
     with (
         mock.patch.object(shared_cache, "bytes_max", -1),
         mock.patch.object(cached_property, "__get__", _get_without_lock),
-        mock.patch.object(merge, "TAIL_ENTRIES_MAX", 3),
+        mock.patch.object(manifest_plan, "TAIL_ENTRIES_MAX", 3),
         mock.patch.object(pending_files, "_delete_own", _delete_unless_killed),
     ):
         shared_cache.clear()

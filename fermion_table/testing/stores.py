@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from fermion_table.arrow_schema import schema_from_arrow
-from fermion_table.commit_request import NewSchema
-from fermion_table.manifest import Entry
-from fermion_table.paths import check_path
-from fermion_table.schema import encode_schema
-from fermion_table.storage import METADATA_BYTES_MAX, AtomicStore, CreateResult, StoredObject
+from fermion_table.commit.request import NewSchema
+from fermion_table.metadata.manifest import Entry
+from fermion_table.schema.from_arrow import schema_from_arrow
+from fermion_table.schema.schema import encode_schema
+from fermion_table.storage.paths import check_path
+from fermion_table.storage.store import METADATA_BYTES_MAX, AtomicStore, CreateResult, StoredObject
 
 ROWS_DEFAULT = 10
 SIZE_DEFAULT = 100

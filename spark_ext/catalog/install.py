@@ -18,10 +18,10 @@ from fermion.errors import InvalidArgumentError
 from fermion_table import StorageAccess, Table
 from spark_ext.catalog.callbacks import Jvm
 from spark_ext.catalog.warehouse import Warehouse
-from spark_ext.datasource import register
+from spark_ext.datasource.datasource import register
 from spark_ext.errors import UnsupportedBySpark
+from spark_ext.options import absolute, chosen_access
 from spark_ext.session import classic
-from spark_ext.source_options import absolute, chosen_access
 
 SPARK_SERIES = "4.3."
 OTHER_DOORS = 'read with spark_ext.read_table or format("fermion") instead'

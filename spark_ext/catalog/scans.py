@@ -21,9 +21,9 @@ from fermion_table import Scan, Split, Table
 from spark_ext.catalog.aggregates import Answer, AnswerScan, answers
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
 from spark_ext.catalog.predicates import filters_of
-from spark_ext.datasource import FORMAT
+from spark_ext.datasource.datasource import FORMAT
+from spark_ext.options import Use, known_options, options_of, parse_options
 from spark_ext.reading import ReadTask, column_paths, tasks_of
-from spark_ext.source_options import Use, known_options, options_of, parse_options
 from spark_ext.types import exchange_schema
 
 _READ = "connector.read."

@@ -12,9 +12,9 @@ from typing import Any
 from fermion_table import StagedTable
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
 from spark_ext.catalog.writes import python_write
-from spark_ext.source_options import Use, known_options, options_of
-from spark_ext.staged_write import STAGED_OPTION, StagedDefinition
+from spark_ext.options import Use, known_options, options_of
 from spark_ext.types import spark_schema
+from spark_ext.writing.staged import STAGED_OPTION, StagedDefinition
 
 _CATALOG = "connector.catalog."
 _WRITE = "connector.write."

@@ -11,7 +11,7 @@ from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
 from spark_ext.catalog.predicates import NotTheSame, filter_of
 from spark_ext.catalog.scans import TableScanBuilder
 from spark_ext.catalog.writes import TableWriteBuilder
-from spark_ext.source_options import Use, known_options
+from spark_ext.options import Use, known_options
 from spark_ext.types import TIME_SETTING, spark_schema
 
 _CATALOG = "connector.catalog."

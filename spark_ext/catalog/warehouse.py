@@ -27,10 +27,10 @@ from spark_ext.catalog.changes import alter
 from spark_ext.catalog.staged import StagedCatalogTable
 from spark_ext.catalog.tables import SORT_PROPERTY, CatalogTable, Schemas
 from spark_ext.catalog.versions import options_asked, version_asked
+from spark_ext.options import DEFAULT_ACCESS, VERSION_OPTIONS, parse_options
 from spark_ext.reading import open_version
-from spark_ext.source_options import DEFAULT_ACCESS, VERSION_OPTIONS, parse_options
-from spark_ext.staged_write import StagedDefinition
 from spark_ext.types import BINARY_COLLATION, table_schema
+from spark_ext.writing.staged import StagedDefinition
 
 STRANGE_SHOWN = 5
 """Files that a refused DROP NAMESPACE names."""

@@ -12,8 +12,8 @@ from fermion.errors import InvalidArgumentError
 from fermion_table import Table
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
 from spark_ext.catalog.predicates import NotTheSame, filter_of
-from spark_ext.datasource import FORMAT
-from spark_ext.source_options import options_of, parse_options
+from spark_ext.datasource.datasource import FORMAT
+from spark_ext.options import options_of, parse_options
 
 _WRITE = "connector.write."
 _PYTHON = "execution.datasources.v2.python."
@@ -48,7 +48,7 @@ class TableWriteBuilder(Callback):
     info
         Spark's: schema, query id.
     options
-        Of the query, under the names of `spark_ext.source_options.OPTIONS`.
+        Of the query, under the names of `spark_ext.options.OPTIONS`.
     """
 
     Java = interfaces(

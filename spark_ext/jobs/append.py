@@ -13,7 +13,7 @@ import spark_ext
 from fermion_table import Snapshot, Table
 from spark_ext.column_names import is_case_sensitive
 from spark_ext.jobs.program import arguments, pairs, run, storage_options
-from spark_ext.writing import check_columns
+from spark_ext.writing.writer import check_columns
 
 
 def parser() -> argparse.ArgumentParser:

@@ -10,8 +10,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import spark_ext
-from spark_ext.conversion import parquet_files
 from spark_ext.jobs.program import arguments, run, storage_options
+from spark_ext.maintenance.conversion import parquet_files
 
 
 def parser() -> argparse.ArgumentParser:

@@ -19,7 +19,7 @@ from fermion.errors import FermionError, InvalidArgumentError
 from fermion.predicate import parse_filter
 from fermion_table import CommitWords, MaintenanceResult
 from spark_ext import session
-from spark_ext.source_options import parse_time
+from spark_ext.options import parse_time
 
 _AGE = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 _AGE_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}

@@ -19,7 +19,7 @@ from fermion_table import (
     WriteSettings,
     stage_table,
 )
-from fermion_table.version_names import Branches, Tags
+from fermion_table.inspection.refs import Branches, Tags
 from tests.acceptance.wrong_arguments import EVERYTHING, TEXTS, Case
 
 ROWS = {"id": [1, 2, 3], "name": ["a", "b", "c"]}

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from fermion.checksum import checksum, crc32c
-from fermion.compression import decompress
-from fermion.encodings.protocol import DecodeContext, parse_node
+from fermion.encodings.encoding import DecodeContext, parse_node
 from fermion.encodings.registry import ENCODINGS
 from fermion.errors import FermionError
-from fermion.footer import Footer, build_footer, build_sections, parse_footer, parse_sections
+from fermion.io.checksum import checksum, crc32c
+from fermion.io.compression import decompress
 from fermion.kernels import place_of
 from fermion.layout import (
     ALL_NULL_LENGTH,
@@ -51,6 +50,13 @@ from fermion.layout import (
     Setting,
     ShapeIds,
     align,
+)
+from fermion.metadata.footer import (
+    Footer,
+    build_footer,
+    build_sections,
+    parse_footer,
+    parse_sections,
 )
 
 # A walk over damaged metadata stops here: what it repairs then is enough.

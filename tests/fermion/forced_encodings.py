@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from fermion.arrow_types import column_node
-from fermion.column_writer import ColumnPlan
+from fermion.columns.types import column_node
+from fermion.columns.values import PhysicalKind
 from fermion.options import WriteOptions
-from fermion.values import PhysicalKind
+from fermion.writing.column import ColumnPlan
 
 # Without those that refuse some values: constant, narrow, alp.
 _ANY = ("plain", "zstd", "lz4")

@@ -120,3 +120,25 @@ def table_under(heading: str, *titles: str) -> Table:
         if table.heading == heading and table.titles[: len(titles)] == list(titles)
     ]
     return found
+
+
+NAMED_STRUCT = re.compile(r"`([A-Z0-9_]+)`, (\d+) bytes")
+NAMED_ENUM = re.compile(r"`([A-Z]\w+[a-z]\w*)`[,:]")
+
+
+def struct_tables() -> dict[str, Table]:
+    found = {}
+    for table in TABLES:
+        names = NAMED_STRUCT.findall(table.before)
+        if names and table.titles == ["offset", "size", "type", "name", "meaning"]:
+            found[names[-1][0]] = table
+    return found
+
+
+def enum_tables() -> dict[str, Table]:
+    found = {}
+    for table in TABLES:
+        names = NAMED_ENUM.findall(table.before)
+        if names and table.titles[:2] == ["value", "name"]:
+            found[names[-1]] = table
+    return found

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from unittest import mock
 
-from fermion.footer import FileIdentity
+from fermion.metadata.footer import FileIdentity
 
 WORKED = FileIdentity(bytes(range(16)), 0x0123_4567_89AB_CDEF)
 """That of the files whose bytes `docs/format.md` shows."""

@@ -24,12 +24,12 @@ from typing import Any
 import pyarrow as pa
 
 import fermion
-from fermion.arrow_types import column_node
-from fermion.compression import compress, decompress
+from fermion.columns.types import column_node
 from fermion.errors import FermionError
-from fermion.inspection import describe_file, describe_statistics
+from fermion.io.compression import compress, decompress
 from fermion.layout import FOOTER, PAGE_HEADER, Codec
-from fermion.schema_area import build_schema_area
+from fermion.metadata.schema_area import build_schema_area
+from fermion.reading.inspection import describe_file, describe_statistics
 from tests.fermion.feature import Feature
 from tests.fermion.features import FEATURES
 from tests.fermion.file_anatomy import Anatomy, Place, put, repair, schema_area_of, with_tail

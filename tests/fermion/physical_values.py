@@ -8,8 +8,7 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import strategies as st
 
-from fermion.pages import EncodedChunk, PageSlice, decode_pages
-from fermion.values import (
+from fermion.columns.values import (
     BINARY,
     BITS,
     BinaryValues,
@@ -20,6 +19,7 @@ from fermion.values import (
     number,
     slice_values,
 )
+from fermion.pages.pages import EncodedChunk, PageSlice, decode_pages
 
 INTEGERS = [number(PhysicalKind(kind)) for kind in range(PhysicalKind.INT8, PhysicalKind.FLOAT16)]
 FLOATS = [number(PhysicalKind(kind)) for kind in range(PhysicalKind.FLOAT16, PhysicalKind.FIXED)]

@@ -10,12 +10,12 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 
-from fermion.arrow_types import Node, column_node
-from fermion.assemble import assemble
+from fermion.columns.assemble import assemble
+from fermion.columns.shred import shred
+from fermion.columns.streams import ColumnStreams
+from fermion.columns.types import Node, column_node
+from fermion.columns.values import BinaryValues, Bits
 from fermion.errors import InvalidArgumentError, InvalidFileError
-from fermion.shred import shred
-from fermion.streams import ColumnStreams
-from fermion.values import BinaryValues, Bits
 from tests.equality import assert_logically_equal
 from tests.strategies import arrow_types, random_array
 

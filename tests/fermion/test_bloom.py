@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fermion
-from fermion import bloom
-from fermion.arrow_types import column_node
+from fermion.columns.types import column_node
+from fermion.statistics import bloom
 
 COLUMNS = {
     "i8": (pa.int8(), st.integers(-128, 127)),
@@ -147,7 +147,7 @@ def test_verify_finds_a_page_whose_filter_lacks_a_value(monkeypatch):
     def wrong(values, validity, node, cuts):
         return original(values[::-1].copy(), validity, node, cuts)
 
-    monkeypatch.setattr("fermion.column_writer.build_page_blooms", wrong)
+    monkeypatch.setattr("fermion.writing.column.build_page_blooms", wrong)
     data = stored(pa.table({"c": range(12)}), page_rows_max=4, page_bloom_filters=["c"])
     with fermion.open(data) as file:
         (found,) = file.verify().problems

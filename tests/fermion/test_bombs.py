@@ -15,15 +15,16 @@ import pytest
 import zstandard
 
 import fermion
-from fermion import arrow_types, schema_area
-from fermion.checksum import UNCHECKED
-from fermion.compression import decompress
+from fermion.columns import types as arrow_types
+from fermion.columns.values import INT64
 from fermion.errors import FermionError, InvalidFileError
+from fermion.io.checksum import UNCHECKED
+from fermion.io.compression import decompress
 from fermion.layout import NODE_HEADER, PAGE_HEADER, Codec
+from fermion.metadata import schema_area
+from fermion.metadata.schema_area import build_schema_area
 from fermion.options import WriteOptions
-from fermion.pages import EXPANSION_FREE_BYTES, PageSlice, decode_pages, encode_chunk
-from fermion.schema_area import build_schema_area
-from fermion.values import INT64
+from fermion.pages.pages import EXPANSION_FREE_BYTES, PageSlice, decode_pages, encode_chunk
 from tests.fermion.feature import Feature
 from tests.fermion.features import FEATURES
 from tests.fermion.file_anatomy import Anatomy, put, repair, schema_area_of, with_tail

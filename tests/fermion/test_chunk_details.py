@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fermion
-from fermion import chunk_details
-from fermion.inspection import LeafStatistics, describe_file, describe_statistics
 from fermion.layout import ExtTag
+from fermion.reading.inspection import LeafStatistics, describe_file, describe_statistics
+from fermion.statistics import details as chunk_details
 from tests.fermion.features import FEATURES
 from tests.fermion.file_anatomy import repair
 
@@ -225,7 +225,7 @@ def test_verify_finds_wrong_sums_counts_and_sizes(monkeypatch, tag):
             found[ExtTag[tag]] = bytes([found[ExtTag[tag]][0] ^ 1]) + found[ExtTag[tag]][1:]
         return found
 
-    monkeypatch.setattr("fermion.column_writer.content_records", wrong)
+    monkeypatch.setattr("fermion.writing.column.content_records", wrong)
     table = pa.table({"n": range(9), "t": [np.random.default_rng(i).bytes(999) for i in range(9)]})
     sink = io.BytesIO()
     fermion.write_table(table, sink, summaries=["n"])

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import fermion
-from fermion import file_writer
 from fermion.cli import main
 from fermion.cli.console import Console
 from fermion.layout import EDITIONS
+from fermion.writing import file as file_writer
 
 ROWS = 3_000
 COMMANDS = ["inspect", "schema", "head", "stats", "verify"]

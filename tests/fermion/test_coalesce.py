@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fermion.coalesce import coalesce
+from fermion.io.coalesce import coalesce
 
 RANGES = st.lists(st.tuples(st.integers(0, 5_000), st.integers(0, 300)), max_size=40)
 

@@ -154,7 +154,7 @@ def test_a_crash_leaves_the_old_file(tmp_path: Path, monkeypatch):
         with pytest.raises(OSError, match="crash"):
             fermion.add_columns(path, {"b": range(ROWS)})
     with monkeypatch.context() as broken:
-        broken.setattr(fermion.sink.LocalSink, "write", refuse)
+        broken.setattr(fermion.io.sink.LocalSink, "write", refuse)
         with pytest.raises(OSError, match="crash"):
             fermion.drop_columns(path, ["a"])
     assert path.read_bytes() == before
@@ -278,14 +278,14 @@ def test_few_bytes_are_read_to_add_a_column(tmp_path: Path):
         metadata = path.stat().st_size - file.index.footer.cmb_offset
         assert metadata < path.stat().st_size / 20
     seen = []
-    original = fermion.source.LocalSource.read
+    original = fermion.io.source.LocalSource.read
 
     def counted(self, offset, length):
         seen.append(length)
         return original(self, offset, length)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(fermion.source.LocalSource, "read", counted)
+        patched.setattr(fermion.io.source.LocalSource, "read", counted)
         fermion.add_columns(path, {"new": range(3_000)})
     assert sum(seen) <= 2 * metadata + 2 * 65_536
 

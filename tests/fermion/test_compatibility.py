@@ -10,10 +10,8 @@ import pyarrow as pa
 import pytest
 
 import fermion
-from fermion.checksum import crc32c
-from fermion.cit import build_indexed
 from fermion.errors import InvalidFileError, UnsupportedVersionError
-from fermion.footer import Footer, build_footer, parse_footer, parse_sections
+from fermion.io.checksum import crc32c
 from fermion.layout import (
     CMB_HEADER,
     CMB_TRAILER,
@@ -30,6 +28,8 @@ from fermion.layout import (
     SectionKind,
     align,
 )
+from fermion.metadata.cit import build_indexed
+from fermion.metadata.footer import Footer, build_footer, parse_footer, parse_sections
 from tests.equality import assert_logically_equal
 from tests.fermion.feature import Feature
 from tests.fermion.features import FEATURES

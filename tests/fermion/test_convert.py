@@ -15,7 +15,7 @@ import pytest
 from hypothesis import assume, given, settings
 
 import fermion
-from fermion.parquet_types import parquet_field
+from fermion.parquet.types import parquet_field
 from tests.arrow_limits import message_can_hold
 from tests.equality import assert_logically_equal
 from tests.fermion.conversions import (
@@ -333,8 +333,8 @@ def test_an_exception_in_between_leaves_nothing(tmp_path):
 
 def test_a_conversion_holds_a_piece_of_the_file_at_a_time(tmp_path, monkeypatch):
     """32 MB of random numbers in 16 pieces: Arrow never holds a third of them."""
-    monkeypatch.setattr("fermion.parquet_source.BATCH_BYTES", 2**19)
-    monkeypatch.setattr("fermion.convert.ROW_GROUP_BYTES", 2**21)
+    monkeypatch.setattr("fermion.parquet.source.BATCH_BYTES", 2**19)
+    monkeypatch.setattr("fermion.parquet.convert.ROW_GROUP_BYTES", 2**21)
     source, middle = tmp_path / "x.parquet", tmp_path / "x.fermion"
     rng = np.random.default_rng(5)
     pq.write_table(pa.table({"a": rng.random(4_000_000)}), source, row_group_size=250_000)
@@ -353,7 +353,7 @@ def test_a_conversion_holds_a_piece_of_the_file_at_a_time(tmp_path, monkeypatch)
 
 def test_wide_row_groups_are_read_in_few_rows_at_a_time(monkeypatch):
     """500 columns of doubles: no more than 1 MiB of them is decoded at once."""
-    monkeypatch.setattr("fermion.parquet_source.BATCH_BYTES", 2**20)
+    monkeypatch.setattr("fermion.parquet.source.BATCH_BYTES", 2**20)
     seen: list[int] = []
     table = pa.table({f"c{i}": np.zeros(2_000) for i in range(500)})
     fermion.from_parquet(

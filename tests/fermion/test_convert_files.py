@@ -95,7 +95,7 @@ def test_after_a_wrong_checksum_no_row_is_lost_or_read_twice(monkeypatch):
     data = bytearray(parquet(table, write_page_checksum=True, row_group_size=20_000, **options))
     place = data.index(np.int64(33_333).tobytes())
     data[place : place + 8] = np.int64(7).tobytes()
-    monkeypatch.setattr("fermion.parquet_source.BATCH_BYTES", 16 * 1_000)
+    monkeypatch.setattr("fermion.parquet.source.BATCH_BYTES", 16 * 1_000)
     with pytest.warns(fermion.ConversionWarning, match="row group 1"):
         found = read(to_fermion(bytes(data)))
     values[33_333] = 7

@@ -17,8 +17,9 @@ import pyarrow as pa
 import pytest
 
 import fermion
-from fermion import checksum, pages
+from fermion.columns.values import INT64, Bits
 from fermion.errors import FermionError, InvalidFileError
+from fermion.io import checksum
 from fermion.layout import (
     ALIGNED_PAGE_START,
     FOOTER,
@@ -36,11 +37,11 @@ from fermion.layout import (
     Setting,
     align,
 )
-from fermion.name_index import NameIndex, build_name_index
+from fermion.metadata.name_index import NameIndex, build_name_index
+from fermion.metadata.schema_area import EXPANSION_FREE_BYTES, SchemaArea, build_schema_area
 from fermion.options import WriteOptions
-from fermion.pages import PageSlice, decode_pages, encode_chunk
-from fermion.schema_area import EXPANSION_FREE_BYTES, SchemaArea, build_schema_area
-from fermion.values import INT64, Bits
+from fermion.pages import pages
+from fermion.pages.pages import PageSlice, decode_pages, encode_chunk
 from tests.equality import assert_logically_equal
 from tests.fermion.feature import Feature
 from tests.fermion.features import FEATURES

@@ -14,11 +14,12 @@ import pyarrow as pa
 import pytest
 
 import fermion
-from fermion import kernels, page_picks
-from fermion.column_reader import ColumnTask
-from fermion.encodings import pcodec_blocks
+from fermion import kernels
+from fermion.encodings import pcodec
 from fermion.encodings.for_bitpack import ForBitpack
 from fermion.layout import StreamType
+from fermion.reading import picks as page_picks
+from fermion.reading.column import ColumnTask
 
 LOCAL_TAIL = 64 * 1024
 REMOTE_TAIL = 512 * 1024
@@ -156,7 +157,7 @@ def test_rows_far_apart_are_decoded_from_their_own_blocks(tmp_path, monkeypatch)
 
         monkeypatch.setattr(module, name, counted)
 
-    count(pcodec_blocks, "_read_block")
+    count(pcodec, "_read_block")
     count(page_picks, "_unzip")
     rows = [700, 14_000, 29_999]
     with fermion.open(path) as file:

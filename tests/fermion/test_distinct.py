@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given
 
-from fermion import distinct
-from fermion.arrow_types import column_node
-from fermion.shred import shred
+from fermion.columns import distinct
+from fermion.columns.shred import shred
+from fermion.columns.types import column_node
 from tests.equality import is_logically_equal
 from tests.strategies import arrow_arrays
 

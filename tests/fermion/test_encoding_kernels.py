@@ -12,15 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fermion import kernels as compiled
-from fermion.kernels import (
-    reference,
-    reference_blooms,
-    reference_fsst,
-    reference_lz4,
-    reference_nulls,
-    reference_picks,
-    reference_places,
-)
+from fermion.kernels.reference import blooms as reference_blooms
+from fermion.kernels.reference import fsst as reference_fsst
+from fermion.kernels.reference import functions as reference
+from fermion.kernels.reference import lz4 as reference_lz4
+from fermion.kernels.reference import nulls as reference_nulls
+from fermion.kernels.reference import picks as reference_picks
+from fermion.kernels.reference import places as reference_places
 
 BOTH = pytest.mark.parametrize("k", [compiled, reference], ids=["compiled", "reference"])
 TWINS = (

@@ -7,17 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fermion.compression import compress
-from fermion.encodings import decimal_floats, split_lengths
-from fermion.encodings.decoding import TreeSlice, decode_trees
-from fermion.encodings.policy import policy_for
-from fermion.encodings.protocol import BITMAP, CONSTANT, PLAIN, Recipe, node_size, parse_node
-from fermion.encodings.registry import ENCODINGS
-from fermion.errors import InvalidArgumentError, InvalidFileError, UnsupportedEncodingError
-from fermion.layout import NODE_DEPTH_MAX, EncodingId
-from fermion.options import WriteOptions
-from fermion.rearrange import take_values
-from fermion.values import (
+from fermion.columns.slots import take_values
+from fermion.columns.values import (
     BINARY,
     INT64,
     BinaryValues,
@@ -28,6 +19,15 @@ from fermion.values import (
     number,
     slice_values,
 )
+from fermion.encodings import alp, split_lengths
+from fermion.encodings.choice.policy import policy_for
+from fermion.encodings.decoding import TreeSlice, decode_trees
+from fermion.encodings.encoding import BITMAP, CONSTANT, PLAIN, Recipe, node_size, parse_node
+from fermion.encodings.registry import ENCODINGS
+from fermion.errors import InvalidArgumentError, InvalidFileError, UnsupportedEncodingError
+from fermion.io.compression import compress
+from fermion.layout import NODE_DEPTH_MAX, EncodingId
+from fermion.options import WriteOptions
 from tests.fermion.physical_values import (
     FIXED,
     FLOATS,
@@ -197,9 +197,9 @@ def test_floats_that_are_no_decimals_are_exceptions_among_decimals(physical: Phy
 def test_decimals_of_fifteen_digits_need_no_exceptions(exponent: int) -> None:
     digits = np.random.default_rng(exponent).integers(-(10**15), 10**15, 1000)
     values = np.array([float(f"{number}e-{exponent}") for number in digits.tolist()])
-    found = decimal_floats.decimal_exponent(values)
+    found = alp.decimal_exponent(values)
     assert found == exponent
-    assert len(decimal_floats.to_integers(values, exponent)[1]) == 0
+    assert len(alp.to_integers(values, exponent)[1]) == 0
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def test_reading_columns_of_a_local_file_loads_neither_file_systems_nor_compute_
     fermion.write_table(pa.table({"a": [1, 2], "b": ["x", None]}), path)
     loaded = modules_after(f"import fermion\nfermion.open({str(path)!r}).read(['b'])")
     assert not HEAVY & loaded
-    assert not {"fermion.convert", "fermion.file_writer", "fermion.cli"} & loaded
+    assert not {"fermion.parquet.convert", "fermion.writing.file", "fermion.cli"} & loaded
 
 
 def test_a_filter_and_a_url_work_in_a_process_that_has_loaded_nothing_else(tmp_path):

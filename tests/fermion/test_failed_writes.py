@@ -13,13 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import fermion
-from fermion import (
-    FermionError,
-    InvalidArgumentError,
-    InvalidFileError,
-    column_changes,
-    file_writer,
-)
+from fermion import FermionError, InvalidArgumentError, InvalidFileError
+from fermion.writing import column_changes
+from fermion.writing import file as file_writer
 from tests.fermion.storages import NAME, STORAGES, Place, Storages, all_storages
 from tests.fermion_table.webhdfs_server import WebHdfsServer
 

@@ -14,8 +14,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import fermion
-from fermion import file_writer
 from fermion.layout import StreamType
+from fermion.writing import file as file_writer
 from tests.arrow_limits import message_can_hold
 from tests.equality import assert_logically_equal, valid_rows
 from tests.fermion.forced_encodings import forced_encodings

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fermion
-from fermion import chunk_details
+from fermion.statistics import details as chunk_details
 from tests.equality import assert_logically_equal
 from tests.fermion.predicate_model import SCHEMA, expressions, rows, table_of, truth
 

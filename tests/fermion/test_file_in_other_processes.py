@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import fermion
-from fermion.read_ahead import read_ahead
+from fermion.io.read_ahead import read_ahead
 from tests.processes import in_fork, spawned
 
 ROWS = 40_000

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 
 import fermion
-from fermion import file_index, projection
 from fermion.errors import ColumnNotFoundError
+from fermion.reading import index as file_index
+from fermion.reading import projection
 from tests.equality import assert_logically_equal
 
 FIELDS = [

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fermion
-from fermion import ReadOptions, WriteOptions, flat_columns, kernels
+from fermion import ReadOptions, WriteOptions, kernels
 from fermion.errors import FermionError
-from fermion.flat_columns import COLUMNS_PER_TASK, FlatColumns
-from fermion.source import CountingSource
+from fermion.io.source import CountingSource
+from fermion.reading import flat as flat_columns
+from fermion.reading.flat import COLUMNS_PER_TASK, FlatColumns
 from tests.equality import assert_logically_equal
 from tests.strategies import random_array, scalar_types
 
@@ -120,7 +121,7 @@ def test_decimals_are_read_by_the_kernels_alone(
     expected = around(data)
     assert_logically_equal(expected, table)
     monkeypatch.setattr(flat_columns, "decode_numbers", None)
-    monkeypatch.setattr("fermion.stripe_reader.read_columns", None)
+    monkeypatch.setattr("fermion.reading.stripe.read_columns", None)
     with fermion.open(data) as file:
         found = file.read()
     for name in table.column_names:
@@ -162,7 +163,7 @@ def test_a_wide_file_takes_one_decoding_call_for_many_columns(monkeypatch: pytes
 
     for name in ("decode_flat", "flat_chunks"):
         monkeypatch.setattr(flat_columns.kernels, name, counted(name))
-    monkeypatch.setattr("fermion.stripe_reader.read_columns", None)  # nothing is left for it
+    monkeypatch.setattr("fermion.reading.stripe.read_columns", None)  # nothing is left for it
     with fermion.open(written(table)) as file:
         assert_logically_equal(file.read(), table)
     assert calls.count("flat_chunks") == 1

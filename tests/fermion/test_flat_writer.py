@@ -10,12 +10,13 @@ import pyarrow as pa
 import pytest
 
 import fermion
-from fermion import file_writer, kernels
-from fermion.arrow_types import column_node
-from fermion.column_writer import ColumnPlan, EncodedColumn, encode_column
-from fermion.flat_writer import FlatWriter
+from fermion import kernels
+from fermion.columns.types import column_node
 from fermion.layout import ChunkFlag
 from fermion.options import WriteOptions
+from fermion.writing import file as file_writer
+from fermion.writing.column import ColumnPlan, EncodedColumn, encode_column
+from fermion.writing.flat import FlatWriter
 from tests.fermion.independent_reader import File
 
 ROWS = 2_000

@@ -16,24 +16,43 @@ import pytest
 import xxhash
 
 import fermion
-from fermion import bloom, errors, layout
-from fermion.arrow_types import Order, column_node, leaf_type
-from fermion.bound_keys import bytes_key, value_key
-from fermion.checksum import checksum
+from fermion import errors, layout
+from fermion.columns.shred import shred
+from fermion.columns.types import Order, column_node, leaf_type
+from fermion.columns.values import (
+    BINARY,
+    BITS,
+    BinaryValues,
+    Bits,
+    PhysicalKind,
+    PhysicalType,
+    Values,
+)
+from fermion.columns.values import number as number_type
+from fermion.encodings.choice.policy import policy_for
 from fermion.encodings.decoding import TreeSlice, decode_trees
-from fermion.encodings.policy import policy_for
-from fermion.encodings.protocol import Recipe, parse_node
+from fermion.encodings.encoding import Recipe, parse_node
 from fermion.encodings.registry import ENCODINGS
 from fermion.encodings.removed_nulls import Spread, mark_root, open_root
-from fermion.global_dictionary import DictionaryRecord
+from fermion.io.checksum import checksum
 from fermion.layout import ChecksumKind, DescType, EncodingId, ExtTag
-from fermion.name_index import NameIndex, build_name_index
+from fermion.metadata.name_index import NameIndex, build_name_index
 from fermion.options import WriteOptions
-from fermion.shred import shred
-from fermion.values import BINARY, BITS, BinaryValues, Bits, PhysicalKind, PhysicalType, Values
-from fermion.values import number as number_type
+from fermion.pages.global_dictionary import DictionaryRecord
+from fermion.statistics import bloom
+from fermion.statistics.keys import bytes_key, value_key
 from tests.equality import assert_logically_equal
-from tests.fermion.format_document import TABLES, TEXT, WORKED, Bytes, Table, table_under
+from tests.fermion.format_document import (
+    NAMED_STRUCT,
+    TABLES,
+    TEXT,
+    WORKED,
+    Bytes,
+    Table,
+    enum_tables,
+    struct_tables,
+    table_under,
+)
 from tests.fermion.identities import one_identity
 from tests.fermion.physical_values import binary_values
 
@@ -46,26 +65,6 @@ ENUMS = {
     and issubclass(value, enum.Enum)
     and value.__module__ == layout.__name__
 }
-NAMED_STRUCT = re.compile(r"`([A-Z0-9_]+)`, (\d+) bytes")
-NAMED_ENUM = re.compile(r"`([A-Z]\w+[a-z]\w*)`[,:]")
-
-
-def struct_tables() -> dict[str, Table]:
-    found = {}
-    for table in TABLES:
-        names = NAMED_STRUCT.findall(table.before)
-        if names and table.titles == ["offset", "size", "type", "name", "meaning"]:
-            found[names[-1][0]] = table
-    return found
-
-
-def enum_tables() -> dict[str, Table]:
-    found = {}
-    for table in TABLES:
-        names = NAMED_ENUM.findall(table.before)
-        if names and table.titles[:2] == ["value", "name"]:
-            found[names[-1]] = table
-    return found
 
 
 def test_every_struct_is_documented_as_it_is():

@@ -14,17 +14,18 @@ from hypothesis import strategies as st
 
 import fermion
 from fermion import kernels as compiled
+from fermion.columns.values import BINARY, BinaryValues, slice_values
 from fermion.encodings import fsst
+from fermion.encodings.choice.choose import choose, plain_size
+from fermion.encodings.choice.policy import policy_for
 from fermion.encodings.decoding import TreeSlice, decode_trees
-from fermion.encodings.policy import policy_for
-from fermion.encodings.protocol import Recipe, parse_node
-from fermion.encodings.selection import choose, plain_size
+from fermion.encodings.encoding import Recipe, parse_node
 from fermion.errors import FermionError, InvalidFileError
-from fermion.kernels import reference_fsst, reference_picks
+from fermion.kernels.reference import fsst as reference_fsst
+from fermion.kernels.reference import picks as reference_picks
 from fermion.layout import EncodingId
 from fermion.options import PROFILES, WriteOptions
-from fermion.pages import encode_chunk
-from fermion.values import BINARY, BinaryValues, slice_values
+from fermion.pages.pages import encode_chunk
 from tests.fermion.physical_values import assert_same, assert_slots_same, binary_values
 
 BOTH = pytest.mark.parametrize("k", [compiled, reference_fsst], ids=["compiled", "reference"])

@@ -13,13 +13,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import fermion
-from fermion.arrow_types import column_node
 from fermion.cli import main
-from fermion.column_writer import ColumnPlan
-from fermion.encodings import growing
-from fermion.encodings.growing import GrowingDictionary
+from fermion.columns.types import column_node
+from fermion.columns.values import BINARY, Bits
+from fermion.encodings.choice import shared_dictionary
+from fermion.encodings.choice.shared_dictionary import GrowingDictionary
 from fermion.layout import FULL_CHUNK_DESC, ChunkFlag
-from fermion.values import BINARY, Bits
+from fermion.writing.column import ColumnPlan
 from tests.arrow_limits import message_can_hold
 from tests.equality import assert_logically_equal
 from tests.fermion.feature import Feature
@@ -190,7 +190,7 @@ def test_a_full_dictionary_leaves_later_stripes_to_their_own(
     monkeypatch, table, words, limit, value
 ):
     """The limits are lowered; what was coded stays, later stripes have other encodings."""
-    monkeypatch.setattr(growing, limit, value)
+    monkeypatch.setattr(shared_dictionary, limit, value)
     data = stored(table, "w")
     with fermion.open(data) as file:
         stream = file.column("w").streams[1]

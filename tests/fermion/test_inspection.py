@@ -15,14 +15,14 @@ import pytest
 from hypothesis import assume, given, settings
 
 import fermion
-from fermion.inspection import (
+from fermion.layout import FULL_CHUNK_DESC
+from fermion.reading.inspection import (
     LeafStatistics,
     describe_file,
     describe_pages,
     describe_statistics,
     tree_label,
 )
-from fermion.layout import FULL_CHUNK_DESC
 from tests.arrow_limits import message_can_hold
 from tests.fermion.file_anatomy import Anatomy, put, repair
 from tests.strategies import tables

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import fermion
-from fermion.predicate.ranges import RowRanges
+from fermion.columns.ranges import RowRanges
 
 DATA = pa.table({"a": range(10), "b": [str(n) for n in range(10)]})
 NO_INTEGERS = [True, np.bool_(False), 1.0, 1.9, np.float64(1), "1", b"1", float("nan"), 1j]

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 import fermion
-from fermion import kept_memory
-from fermion.kept_memory import KEPT_BYTES_MAX, KEPT_BYTES_MIN, KeptMemory
-from fermion.source import LocalSource
+from fermion.io import reused_memory
+from fermion.io.reused_memory import KEPT_BYTES_MAX, KEPT_BYTES_MIN, KeptMemory
+from fermion.io.source import LocalSource
 
 SIZE = 2 * KEPT_BYTES_MIN
 
@@ -84,7 +84,7 @@ def test_reads_of_a_file_share_memory_and_a_closed_file_keeps_none(tmp_path):
 
 def test_results_that_are_views_of_what_was_read_stay_as_they_are(tmp_path, monkeypatch):
     """Plain aligned columns, each read several times over, whose pages are lent to the results."""
-    monkeypatch.setattr(kept_memory, "KEPT_BYTES_MIN", 1024)
+    monkeypatch.setattr(reused_memory, "KEPT_BYTES_MIN", 1024)
     random = np.random.default_rng(3)
     table = pa.table({name: random.integers(0, 2**62, 20_000) for name in "abcd"})
     options = {"align": 64, "encodings": dict.fromkeys("abcd", "plain"), "stripe_rows": 5_000}

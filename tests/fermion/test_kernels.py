@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fermion import kernels as compiled
-from fermion.checksum import checksum
-from fermion.kernels import reference
+from fermion.io.checksum import checksum
+from fermion.kernels.reference import functions as reference
 from fermion.layout import INT64_MAX, INT64_MIN, ChecksumKind
 
 BOTH = pytest.mark.parametrize("k", [compiled, reference], ids=["compiled", "reference"])

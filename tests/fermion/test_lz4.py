@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fermion
-from fermion import compression
 from fermion import kernels as compiled
-from fermion.compression import pack, unpack
+from fermion.columns.values import INT64
 from fermion.errors import InvalidArgumentError, InvalidFileError, UnsupportedEncodingError
-from fermion.kernels import reference_lz4
+from fermion.io import compression
+from fermion.io.compression import pack, unpack
+from fermion.kernels.reference import lz4 as reference_lz4
 from fermion.layout import Codec, EncodingId
 from fermion.options import WriteOptions
-from fermion.pages import encode_chunk
-from fermion.values import INT64
+from fermion.pages.pages import encode_chunk
 from tests.equality import assert_logically_equal
 from tests.fermion.physical_values import assert_slots_same
 

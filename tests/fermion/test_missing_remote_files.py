@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from fermion.source import FilesystemSource
+from fermion.io.source import FilesystemSource
 
 SECRET = "X-Amz-Signature=0123abcd"
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fermion.errors import FermionError
-from fermion.name_index import NameIndex, build_name_index
+from fermion.metadata.name_index import NameIndex, build_name_index
 
 NAMES = st.lists(st.text(max_size=40), max_size=80)
 

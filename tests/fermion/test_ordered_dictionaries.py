@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fermion
-from fermion.arrow_types import column_node
+from fermion.columns.ordered_dictionaries import OrderedDictionaries, joined_order, parse_ordered
+from fermion.columns.types import column_node
 from fermion.errors import InvalidArgumentError, InvalidFileError, UnsupportedTypeError
-from fermion.ordered_dictionaries import OrderedDictionaries, joined_order, parse_ordered
 from tests.equality import assert_logically_equal
 
 LEVELS = pa.array(["low", "mid", "high"])

@@ -11,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fermion
-from fermion import WriteOptions, kernels, page_picks, stream_decoder
+from fermion import WriteOptions, kernels
 from fermion.errors import FermionError, InvalidFileError
-from fermion.file_metadata import FileContents
-from fermion.stream_decoder import FetchedStream
+from fermion.reading import picks as page_picks
+from fermion.reading import stream as stream_decoder
+from fermion.reading.stream import FetchedStream
+from fermion.writing.metadata import FileContents
 from tests.equality import assert_logically_equal
 from tests.fermion.forced_encodings import forced_encodings
 from tests.strategies import random_array, scalar_types

@@ -13,29 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fermion.checksum import PageChecks, checksum
-from fermion.compression import compress, decompress
-from fermion.encodings.selection import plain_size
-from fermion.errors import (
-    ChecksumError,
-    FermionError,
-    InvalidArgumentError,
-    InvalidFileError,
-    UnsupportedEncodingError,
-    UnsupportedVersionError,
-)
-from fermion.layout import ChecksumKind, Codec, EncodingId
-from fermion.options import PROFILES, WriteOptions
-from fermion.page_description import describe_page
-from fermion.page_frame import CHECKSUM_KINDS, HEADER_SIZE
-from fermion.pages import (
-    PageSlice,
-    decode_codes,
-    decode_dictionary,
-    decode_pages,
-    encode_chunk,
-)
-from fermion.values import (
+from fermion.columns.values import (
     BINARY,
     BITS,
     INT64,
@@ -46,6 +24,28 @@ from fermion.values import (
     Values,
     number,
     slice_values,
+)
+from fermion.encodings.choice.choose import plain_size
+from fermion.errors import (
+    ChecksumError,
+    FermionError,
+    InvalidArgumentError,
+    InvalidFileError,
+    UnsupportedEncodingError,
+    UnsupportedVersionError,
+)
+from fermion.io.checksum import PageChecks, checksum
+from fermion.io.compression import compress, decompress
+from fermion.layout import ChecksumKind, Codec, EncodingId
+from fermion.options import PROFILES, WriteOptions
+from fermion.pages.description import describe_page
+from fermion.pages.frame import CHECKSUM_KINDS, HEADER_SIZE
+from fermion.pages.pages import (
+    PageSlice,
+    decode_codes,
+    decode_dictionary,
+    decode_pages,
+    encode_chunk,
 )
 from tests.fermion.physical_values import (
     SHAPES,

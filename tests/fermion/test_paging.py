@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fermion.paging import cut_batches, cut_fixed, cut_offsets
+from fermion.pages.cuts import cut_batches, cut_fixed, cut_offsets
 
 LIMITS = {"page_bytes": 1000, "page_rows_max": 64}
 

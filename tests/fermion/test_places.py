@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 import fermion
 from fermion.errors import ChecksumError, InvalidFileError
-from fermion.footer import FileIdentity
 from fermion.kernels import _compiled as compiled
-from fermion.kernels import reference_places
+from fermion.kernels.reference import places as reference_places
 from fermion.layout import FOOTER, HEAD, Incompat
+from fermion.metadata.footer import FileIdentity
 from tests.fermion.file_anatomy import Anatomy, repair
 from tests.fermion.identities import one_identity
 from tests.fermion.independent_crc import place_of

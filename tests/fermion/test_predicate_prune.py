@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fermion.arrow_types import Node, NodeKind, Order, column_node
+from fermion.columns.shred import shred
+from fermion.columns.types import Node, NodeKind, Order, column_node
 from fermion.errors import InvalidArgumentError
 from fermion.layout import INT64_MAX, INT64_MIN, ChunkFlag
 from fermion.predicate import (
@@ -25,8 +26,7 @@ from fermion.predicate import (
     ranges_that_may_match,
     ranges_that_must_match,
 )
-from fermion.shred import shred
-from fermion.statistics import merge, page_statistics, unknown
+from fermion.statistics.bounds import merge, page_statistics, unknown
 from tests.fermion.predicate_model import SCHEMA, expressions, leaves, rows, table_of
 
 Path = tuple[str, ...]

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 
 import fermion
-from fermion import InvalidArgumentError, InvalidFileError, sink
+from fermion import InvalidArgumentError, InvalidFileError
 from fermion.encodings.plain import Plain
+from fermion.io import sink
 from tests.equality import assert_logically_equal
 from tests.fermion.test_corruption import unprotected
 

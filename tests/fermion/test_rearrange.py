@@ -9,10 +9,10 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fermion import rearrange
-from fermion.arrow_types import column_node
-from fermion.assemble import assemble
-from fermion.shred import shred
+from fermion.columns import slots
+from fermion.columns.assemble import assemble
+from fermion.columns.shred import shred
+from fermion.columns.types import column_node
 from tests.equality import assert_logically_equal
 from tests.strategies import arrow_arrays
 
@@ -29,7 +29,7 @@ def test_selected_ranges_are_slices_in_order(
     node = column_node(pa.field("column", array.type))
     bounds = np.sort(np.array(ranges, np.int64).reshape(-1, 2), axis=1)
     starts, stops = bounds[:, 0].copy(), bounds[:, 1].copy()
-    selected = rearrange.select(node, shred(array, node), starts, stops)
+    selected = slots.select(node, shred(array, node), starts, stops)
     result = pa.chunked_array([assemble(node, selected)], array.type)
     assert_logically_equal(result, slices(array, starts, stops))
 
@@ -38,7 +38,7 @@ def test_selected_ranges_are_slices_in_order(
 def test_taken_slots_are_slices_of_one(array: pa.Array, indices: list[int]) -> None:
     node = column_node(pa.field("column", array.type))
     at = np.array(indices, np.int64)
-    taken = rearrange.take(node, shred(array, node), at)
+    taken = slots.take(node, shred(array, node), at)
     result = pa.chunked_array([assemble(node, taken)], array.type)
     assert_logically_equal(result, slices(array, at, at + 1))
 
@@ -50,4 +50,4 @@ def test_joined_parts_are_the_whole(array: pa.Array, cuts: list[int]) -> None:
     parts = [
         shred(array.slice(start, stop - start), node) for start, stop in itertools.pairwise(bounds)
     ]
-    assert_logically_equal(assemble(node, rearrange.concatenate(node, parts)), array)
+    assert_logically_equal(assemble(node, slots.concatenate(node, parts)), array)

@@ -14,17 +14,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import fermion
-from fermion.checksum import PageChecks
-from fermion.encodings.removed_nulls import NULLS_SHARE_MIN
-from fermion.encodings.selection import plain_size
-from fermion.errors import InvalidFileError, UnsupportedEncodingError
-from fermion.layout import ChunkFlag, NodeFlag
-from fermion.options import PROFILES, WriteOptions
-from fermion.page_description import describe_page
-from fermion.page_frame import CHECKSUM_KINDS, HEADER_SIZE, open_page, seal_page
-from fermion.pages import EncodedChunk, PageSlice, decode_codes, decode_pages, encode_chunk
-from fermion.rearrange import fill_nulls
-from fermion.values import (
+from fermion.columns.slots import fill_nulls
+from fermion.columns.values import (
     BINARY,
     BITS,
     INT64,
@@ -36,6 +27,15 @@ from fermion.values import (
     number,
     slice_values,
 )
+from fermion.encodings.choice.choose import plain_size
+from fermion.encodings.removed_nulls import NULLS_SHARE_MIN
+from fermion.errors import InvalidFileError, UnsupportedEncodingError
+from fermion.io.checksum import PageChecks
+from fermion.layout import ChunkFlag, NodeFlag
+from fermion.options import PROFILES, WriteOptions
+from fermion.pages.description import describe_page
+from fermion.pages.frame import CHECKSUM_KINDS, HEADER_SIZE, open_page, seal_page
+from fermion.pages.pages import EncodedChunk, PageSlice, decode_codes, decode_pages, encode_chunk
 from tests.arrow_limits import message_can_hold
 from tests.equality import assert_logically_equal
 from tests.fermion.physical_values import TYPES, assert_same, cuts_of, make_values, page_slices

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import fermion
-from fermion.schema_area import (
+from fermion.metadata.schema_area import (
     SchemaArea,
     build_field_ids,
     build_schema_area,

@@ -7,16 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from fermion.encodings import ChoiceMemory, candidates, selection
-from fermion.encodings.candidates import Search
-from fermion.encodings.policy import policy_for
-from fermion.encodings.protocol import Recipe
-from fermion.encodings.selection import FORCED, choose, describe_recipe
-from fermion.errors import InvalidArgumentError
-from fermion.layout import NODE_DEPTH_MAX, EncodingId
-from fermion.options import PROFILES, WriteOptions
-from fermion.pages import EncodedChunk, encode_chunk
-from fermion.values import (
+from fermion.columns.values import (
     BINARY,
     BITS,
     INT32,
@@ -28,6 +19,17 @@ from fermion.values import (
     Values,
     number,
 )
+from fermion.encodings import ChoiceMemory
+from fermion.encodings.choice import choose as selection
+from fermion.encodings.choice import search as candidates
+from fermion.encodings.choice.choose import FORCED, choose, describe_recipe
+from fermion.encodings.choice.policy import policy_for
+from fermion.encodings.choice.search import Search
+from fermion.encodings.encoding import Recipe
+from fermion.errors import InvalidArgumentError
+from fermion.layout import NODE_DEPTH_MAX, EncodingId
+from fermion.options import PROFILES, WriteOptions
+from fermion.pages.pages import EncodedChunk, encode_chunk
 from tests.fermion.physical_values import (
     SHAPES,
     TYPES,

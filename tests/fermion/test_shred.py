@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from fermion.arrow_types import Node, column_node
-from fermion.assemble import assemble
+from fermion.columns.assemble import assemble
+from fermion.columns.shred import shred
+from fermion.columns.types import Node, column_node
+from fermion.columns.values import BinaryValues, Bits
 from fermion.errors import InvalidArgumentError
-from fermion.shred import shred
-from fermion.values import BinaryValues, Bits
 from tests.equality import assert_logically_equal
 
 

@@ -16,13 +16,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fermion import values as physical_values
-from fermion.arrow_types import Node, NodeKind, column_node
-from fermion.assemble import assemble
+from fermion.columns import values as physical_values
+from fermion.columns.assemble import assemble
+from fermion.columns.shred import shred
+from fermion.columns.streams import ColumnStreams
+from fermion.columns.types import Node, NodeKind, column_node
+from fermion.columns.values import BinaryValues, Bits
 from fermion.errors import UnsupportedTypeError
-from fermion.shred import shred
-from fermion.streams import ColumnStreams
-from fermion.values import BinaryValues, Bits
 from tests.equality import assert_logically_equal
 from tests.strategies import arrow_arrays, arrow_types, chunked_arrays, random_array
 
@@ -69,7 +69,7 @@ def test_any_array_survives_a_round_trip(array: pa.Array) -> None:
 def way_to_join(request: pytest.FixtureRequest) -> Iterator[None]:
     """Small chunks are joined by Arrow first, large ones by their streams; here all are small."""
     joined_by_arrow = request.param == "Arrow joins chunks"
-    with mock.patch("fermion.shred._CHUNK_ROWS_SMALL", 4096 if joined_by_arrow else 0):
+    with mock.patch("fermion.columns.shred._CHUNK_ROWS_SMALL", 4096 if joined_by_arrow else 0):
         yield
 
 

@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fermion.arrow_types import Order, column_node
-from fermion.bound_keys import bytes_key, float_key, key_value, value_key
+from fermion.columns.shred import shred
+from fermion.columns.types import Order, column_node
 from fermion.layout import INT64_MAX, INT64_MIN, ChunkFlag
-from fermion.shred import shred
-from fermion.statistics import (
+from fermion.statistics.bounds import (
     PageStatistics,
     merge,
     merge_columns,
@@ -24,6 +23,7 @@ from fermion.statistics import (
     page_statistics,
     unknown,
 )
+from fermion.statistics.keys import bytes_key, float_key, key_value, value_key
 
 BOTH_EXACT = ChunkFlag.MIN_EXACT | ChunkFlag.MAX_EXACT
 WIDE = st.integers(-(10**60), 10**60).map(lambda raw: Decimal(raw).scaleb(-2))

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import fermion
-from fermion import column_metadata
 from fermion.errors import ChecksumError, InvalidFileError
+from fermion.reading import column_metadata
 
 
 @pytest.fixture

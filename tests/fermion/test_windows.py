@@ -11,9 +11,12 @@ import pyarrow as pa
 import pytest
 
 import fermion
-from fermion import col, rearrange, row_batches, stripe_reader
-from fermion.predicate.ranges import RowRanges
-from fermion.row_batches import WINDOW_ROWS
+from fermion import col
+from fermion.columns import slots
+from fermion.columns.ranges import RowRanges
+from fermion.reading import row_batches
+from fermion.reading import stripe as stripe_reader
+from fermion.reading.row_batches import WINDOW_ROWS
 
 ROWS = 5 * WINDOW_ROWS + 17
 SMALL_ROWS, SMALL_WINDOW = 800, 64
@@ -109,9 +112,9 @@ def test_columns_of_a_dense_filter_are_decoded_once(
 ):
     """The filter's in spans, the others in windows; and a window's rows are not copied again."""
     copied = []
-    select = rearrange.select_values
+    select = slots.select_values
     monkeypatch.setattr(
-        rearrange, "select_values", lambda *arguments: copied.append(1) or select(*arguments)
+        slots, "select_values", lambda *arguments: copied.append(1) or select(*arguments)
     )
     with fermion.open(places["local"]) as file:
         decoded = decoded_rows(monkeypatch)

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from fermion_table import merge
-from fermion_table.commit import commit, create_table
-from fermion_table.commit_request import CommitRequest
-from fermion_table.history import latest, walk
-from fermion_table.manifest import Entry
-from fermion_table.manifest_store import live_entries
+from fermion_table.commit import manifest_plan
+from fermion_table.commit.commit import commit, create_table
+from fermion_table.commit.request import CommitRequest
+from fermion_table.metadata.history import latest, walk
+from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.manifest_store import live_entries
+from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.options import CommitOptions
-from fermion_table.snapshot import Snapshot
-from fermion_table.storage import AtomicStore
+from fermion_table.storage.store import AtomicStore
 from fermion_table.testing import (
     MemoryStore,
     made_up_schema,
@@ -30,8 +30,8 @@ SMALL_TAIL = 4
 def small_limits() -> Iterator[None]:
     """Tails and merges so small that a few commits reach all of them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(merge, "TAIL_ENTRIES_MAX", SMALL_TAIL)
-        patch.setattr(merge, "MERGE_FANOUT", 3)
+        patch.setattr(manifest_plan, "TAIL_ENTRIES_MAX", SMALL_TAIL)
+        patch.setattr(manifest_plan, "MERGE_FANOUT", 3)
         yield
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from fermion_table import merge, storage_probe
+from fermion_table.commit import manifest_plan
+from fermion_table.storage import probe as storage_probe
 
 S3_REASON = "the extra s3 and the group dev bring s3fs and moto"
 
@@ -16,7 +17,7 @@ S3_REASON = "the extra s3 and the group dev bring s3fs and moto"
 def small_tail() -> Iterator[None]:
     """A commit of four files is enough for a manifest."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(merge, "TAIL_ENTRIES_MAX", 3)
+        patch.setattr(manifest_plan, "TAIL_ENTRIES_MAX", 3)
         yield
 
 

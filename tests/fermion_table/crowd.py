@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from fermion.errors import FermionError
 from fermion_table import CommitConflict, CommitStateUnknown, Table
-from fermion_table.fsspec_store import FsspecStore
+from fermion_table.storage.fsspec import FsspecStore
 
 SCHEMA = pa.schema([("c", pa.string()), ("v", pa.int64())])
 KEPT = 40

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from fermion_table.commit import commit, create_table
-from fermion_table.commit_request import CommitRequest, FileGroup
-from fermion_table.history import resolve_version
-from fermion_table.maintenance import (
+from fermion_table.commit.commit import commit, create_table
+from fermion_table.commit.request import CommitRequest, FileGroup
+from fermion_table.expiry.expire import (
     MaintenanceResult,
     expire_snapshots,
 )
-from fermion_table.manifest_store import live_entries
-from fermion_table.snapshot import SchemaReference, Snapshot
-from fermion_table.storage import AtomicStore
+from fermion_table.metadata.history import resolve_version
+from fermion_table.metadata.manifest_store import live_entries
+from fermion_table.metadata.snapshot import SchemaReference, Snapshot
+from fermion_table.storage.store import AtomicStore
 from fermion_table.testing import MemoryStore, made_up_entry, made_up_schema
 
 FUTURE_MS = 10**15

@@ -15,7 +15,7 @@ from hypothesis import assume, given, settings
 
 from fermion.errors import InvalidArgumentError, UnsupportedTypeError
 from fermion_table import CommitConflict, CommitStateUnknown, SchemaMismatch, Table, WriteSettings
-from fermion_table.data_writer import DataWriter
+from fermion_table.writing.data_writer import DataWriter
 from tests.arrow_limits import message_can_hold
 from tests.equality import assert_logically_equal
 from tests.strategies import tables
@@ -203,7 +203,7 @@ def test_files_stay_unless_it_is_proven_that_nobody_names_them(table_path, monke
         outcome.may_be_published = True
         raise error
 
-    monkeypatch.setattr("fermion_table.publishing.commit", fail)
+    monkeypatch.setattr("fermion_table.commit.publisher.commit", fail)
     with pytest.raises(error):
         table.append(DATA)
     assert len(data_files(table)) == 1
@@ -215,7 +215,7 @@ def test_files_go_once_the_commit_has_certainly_lost(table_path, monkeypatch):
     def lose(*args, **options):
         raise CommitConflict("lost")
 
-    monkeypatch.setattr("fermion_table.publishing.commit", lose)
+    monkeypatch.setattr("fermion_table.commit.publisher.commit", lose)
     with pytest.raises(CommitConflict):
         table.append(DATA)
     assert data_files(table) == []

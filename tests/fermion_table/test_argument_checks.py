@@ -12,16 +12,17 @@ import pyarrow as pa
 import pytest
 from pyroaring import BitMap64
 
-from fermion_table import Table, UnreadableMetadata, data_writer
-from fermion_table.commit import commit
-from fermion_table.commit_request import CommitRequest, NewSchema
-from fermion_table.deletion_vector import write_vectors
-from fermion_table.hints import write_latest
-from fermion_table.manifest import FieldStatistics
-from fermion_table.manifest_store import MetadataWriter
-from fermion_table.references import create_branch, create_tag
-from fermion_table.schema import encode_schema
+from fermion_table import Table, UnreadableMetadata
+from fermion_table.commit.commit import commit
+from fermion_table.commit.request import CommitRequest, NewSchema
+from fermion_table.metadata.deletion_vector import write_vectors
+from fermion_table.metadata.manifest import FieldStatistics
+from fermion_table.metadata.manifest_store import MetadataWriter
+from fermion_table.metadata.pointers import write_latest
+from fermion_table.metadata.references import create_branch, create_tag
+from fermion_table.schema.schema import encode_schema
 from fermion_table.testing import MemoryStore, made_up_entry
+from fermion_table.writing import data_writer
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 ROWS = {"id": [1, 2], "name": ["a", "b"]}
@@ -217,7 +218,7 @@ def test_a_tag_or_branch_that_no_reader_takes_is_not_created(
     """Neither its file nor the pending one, even where nothing checks the message before."""
     before = objects(table)
     monkeypatch.setattr(
-        "fermion_table.references.check_optional_text", lambda value, parameter: value
+        "fermion_table.metadata.references.check_optional_text", lambda value, parameter: value
     )
     with pytest.raises(UnreadableMetadata, match="not stored"):
         create(table.store, "x", table.snapshot, message=7)

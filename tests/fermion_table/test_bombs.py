@@ -10,29 +10,30 @@ import pytest
 import zstandard
 from pyroaring import BitMap64
 
-from fermion_table import Table, deletion_vector
-from fermion_table.commit import create_table
-from fermion_table.deletion_vector import pack, ranges_of, unpack
+from fermion_table import Table
+from fermion_table.commit.commit import create_table
 from fermion_table.errors import CorruptMetadata
-from fermion_table.json_codec import DECODED_BYTES_MAX, content_hash, stored
-from fermion_table.local_store import LocalStore
-from fermion_table.location import open_store
-from fermion_table.manifest import (
+from fermion_table.metadata import deletion_vector
+from fermion_table.metadata.deletion_vector import pack, ranges_of, unpack
+from fermion_table.metadata.manifest import (
     DeletionVector,
     ManifestReference,
     decode_manifest,
     encode_manifest,
 )
-from fermion_table.manifest_store import open_packed, read_manifest, read_stored
-from fermion_table.paths import latest_hint_path, snapshot_path
-from fermion_table.schema import decode_schema
-from fermion_table.snapshot import (
+from fermion_table.metadata.manifest_store import open_packed, read_manifest, read_stored
+from fermion_table.metadata.snapshot import (
     CHECKSUM_END,
     CHECKSUM_KEY,
     Delta,
     decode_snapshot,
     encode_snapshot,
 )
+from fermion_table.schema.schema import decode_schema
+from fermion_table.storage.json_codec import DECODED_BYTES_MAX, content_hash, stored
+from fermion_table.storage.local import LocalStore
+from fermion_table.storage.location import open_store
+from fermion_table.storage.paths import latest_hint_path, snapshot_path
 from fermion_table.testing import MemoryStore, made_up_entry, made_up_schema
 from tests.fermion.mutations import memory_limit
 

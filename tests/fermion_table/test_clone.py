@@ -12,10 +12,11 @@ import pyarrow as pa
 import pytest
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import Table, TableExists, VersionNotFound, merge
-from fermion_table.manifest import DeletionVector
-from fermion_table.manifest_store import live_entries
-from fermion_table.table_clone import CLONE_TAG, clone_entries
+from fermion_table import Table, TableExists, VersionNotFound
+from fermion_table.commit import manifest_plan
+from fermion_table.commit.clone import CLONE_TAG, clone_entries
+from fermion_table.metadata.manifest import DeletionVector
+from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.testing import MemoryStore, made_up_entry
 
 SCHEMA = pa.schema({"a": pa.int64(), "p": pa.string()})
@@ -25,7 +26,7 @@ AT_ONCE = timedelta(days=-1)
 @pytest.fixture(autouse=True, scope="module")
 def short_tails() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(merge, "TAIL_ENTRIES_MAX", 3)
+        patch.setattr(manifest_plan, "TAIL_ENTRIES_MAX", 3)
         yield
 
 

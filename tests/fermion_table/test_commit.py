@@ -25,9 +25,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fermion.errors import InvalidArgumentError
-from fermion_table.commit import commit, create_table
-from fermion_table.commit_request import CommitRequest, FileGroup
-from fermion_table.conflict import Redo
+from fermion_table.commit.commit import commit, create_table
+from fermion_table.commit.conflict import Redo
+from fermion_table.commit.request import CommitRequest, FileGroup
 from fermion_table.errors import (
     CommitConflict,
     CorruptMetadata,
@@ -35,13 +35,13 @@ from fermion_table.errors import (
     TableNotFound,
     UnsupportedFeature,
 )
-from fermion_table.history import latest, load_schema, load_snapshot, walk
-from fermion_table.local_store import LocalStore
-from fermion_table.manifest import DeletionVector, Entry
-from fermion_table.manifest_store import added_entries, live_entries, removed_entries
-from fermion_table.paths import snapshot_path
-from fermion_table.snapshot import Snapshot
-from fermion_table.storage import AtomicStore
+from fermion_table.metadata.history import latest, load_schema, load_snapshot, walk
+from fermion_table.metadata.manifest import DeletionVector, Entry
+from fermion_table.metadata.manifest_store import added_entries, live_entries, removed_entries
+from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.storage.local import LocalStore
+from fermion_table.storage.paths import snapshot_path
+from fermion_table.storage.store import AtomicStore
 from fermion_table.testing import (
     MemoryStore,
     WrappedStore,

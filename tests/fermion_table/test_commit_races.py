@@ -22,23 +22,24 @@ from commit_setups import (
     write_data,
 )
 
-from fermion_table import hints, history
-from fermion_table.commit import commit, create_table
-from fermion_table.commit_request import CommitRequest, FileGroup
+from fermion_table.checks.verify import verify
+from fermion_table.commit.commit import commit, create_table
+from fermion_table.commit.request import CommitRequest, FileGroup
 from fermion_table.errors import (
     CommitConflict,
     CommitStateUnknown,
 )
-from fermion_table.history import latest, walk
-from fermion_table.local_store import LocalStore
-from fermion_table.location import open_store
-from fermion_table.manifest import Entry
-from fermion_table.manifest_store import added_entries, live_entries
-from fermion_table.metadata_cache import shared_cache
+from fermion_table.metadata import history, pointers
+from fermion_table.metadata.history import latest, walk
+from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.manifest_store import added_entries, live_entries
+from fermion_table.metadata.snapshot import encode_snapshot
 from fermion_table.options import CommitOptions
-from fermion_table.paths import snapshot_path
-from fermion_table.snapshot import encode_snapshot
-from fermion_table.storage import AtomicStore, CreateResult
+from fermion_table.storage.cache import shared_cache
+from fermion_table.storage.local import LocalStore
+from fermion_table.storage.location import open_store
+from fermion_table.storage.paths import snapshot_path
+from fermion_table.storage.store import AtomicStore, CreateResult
 from fermion_table.testing import (
     Crash,
     CrashingStore,
@@ -49,7 +50,6 @@ from fermion_table.testing import (
     made_up_entry,
     made_up_schema,
 )
-from fermion_table.verify import verify
 
 # Races
 
@@ -416,7 +416,7 @@ def test_a_slot_that_a_dead_writer_took_after_its_expiry_is_ignored() -> None:
     second = append(store, made_up_entry("b"))
     append(store, made_up_entry("c"))
     write_data(store, *live_entries(store, latest(store)))
-    hints.mark_expired(store, 3)
+    pointers.mark_expired(store, 3)
     for snapshot_id in (1, 2):
         store.delete(snapshot_path(snapshot_id))
     stray = msgspec.structs.replace(second, uuid="f" * 32)

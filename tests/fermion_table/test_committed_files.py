@@ -22,11 +22,11 @@ from fermion_table import (
     compact_group,
     stage_table,
 )
-from fermion_table.commit import commit
-from fermion_table.commit_request import CommitRequest
-from fermion_table.metadata_cache import shared_cache
-from fermion_table.paths import snapshot_path
-from fermion_table.publishing import Publisher
+from fermion_table.commit.commit import commit
+from fermion_table.commit.publisher import Publisher
+from fermion_table.commit.request import CommitRequest
+from fermion_table.storage.cache import shared_cache
+from fermion_table.storage.paths import snapshot_path
 from fermion_table.testing import WrappedStore, made_up_entry
 
 SCHEMA = pa.schema([("id", pa.int64())])

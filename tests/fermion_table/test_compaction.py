@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from fermion.errors import InvalidArgumentError
 from fermion.predicate import RowRanges
 from fermion_table import Table, compact_group
-from fermion_table.batch_stream import batches_left, whole_batches
-from fermion_table.compaction import plan_compaction
-from fermion_table.metadata_cache import shared_cache
-from fermion_table.paths import snapshot_path
+from fermion_table.compaction.small_files import plan_compaction
+from fermion_table.scanning.batch_stream import batches_left, whole_batches
+from fermion_table.storage.cache import shared_cache
+from fermion_table.storage.paths import snapshot_path
 from fermion_table.testing import made_up_entry
 
 MIB = 1024 * 1024
@@ -211,7 +211,7 @@ def test_a_deletion_survives_a_compaction_where_history_has_expired_meanwhile(
 
     A slot stays for an hour after the data of its snapshot has gone, its manifests too.
     """
-    monkeypatch.setattr("fermion_table.merge.TAIL_ENTRIES_MAX", 1)
+    monkeypatch.setattr("fermion_table.commit.manifest_plan.TAIL_ENTRIES_MAX", 1)
     table = Table.create(table_path, SCHEMA)
     for start in range(0, 300, 100):
         table.append({"a": range(start, start + 100), "p": [0] * 100})

@@ -6,9 +6,18 @@ from typing import Any
 
 import pytest
 
-from fermion_table.conflict import Fail, Mine, Ok, Redo, Theirs, Verdict, conflict, needs_files
-from fermion_table.manifest import Entry
-from fermion_table.snapshot import SchemaReference
+from fermion_table.commit.conflict import (
+    Fail,
+    Mine,
+    Ok,
+    Redo,
+    Theirs,
+    Verdict,
+    conflict,
+    needs_files,
+)
+from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.snapshot import SchemaReference
 from fermion_table.testing import made_up_entry
 
 HERE: frozenset[tuple[Any, ...]] = frozenset({("here",)})

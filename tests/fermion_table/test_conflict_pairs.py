@@ -16,10 +16,10 @@ import pytest
 
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion_table import Table
-from fermion_table.draft import Draft
+from fermion_table.changes.draft import Draft
 from fermion_table.errors import CommitConflict
-from fermion_table.paths import snapshot_id_of
-from fermion_table.storage import AtomicStore
+from fermion_table.storage.paths import snapshot_id_of
+from fermion_table.storage.store import AtomicStore
 from fermion_table.testing import WrappedStore
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])

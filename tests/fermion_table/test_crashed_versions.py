@@ -8,20 +8,21 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from fermion_table import CommitConflict, restore
-from fermion_table.arrow_schema import schema_from_arrow
-from fermion_table.commit import commit, create_table
-from fermion_table.commit_request import CommitRequest, NewSchema
-from fermion_table.history import latest, load_snapshot, table_exists
-from fermion_table.manifest_store import live_entries
-from fermion_table.publishing import Publisher
-from fermion_table.references import list_tags
-from fermion_table.schema import encode_schema
-from fermion_table.snapshot import Snapshot
-from fermion_table.storage import AtomicStore
-from fermion_table.table_clone import clone_table
+from fermion_table import CommitConflict
+from fermion_table.checks.verify import verify
+from fermion_table.commit import restore
+from fermion_table.commit.clone import clone_table
+from fermion_table.commit.commit import commit, create_table
+from fermion_table.commit.publisher import Publisher
+from fermion_table.commit.request import CommitRequest, NewSchema
+from fermion_table.metadata.history import latest, load_snapshot, table_exists
+from fermion_table.metadata.manifest_store import live_entries
+from fermion_table.metadata.references import list_tags
+from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.schema.from_arrow import schema_from_arrow
+from fermion_table.schema.schema import encode_schema
+from fermion_table.storage.store import AtomicStore
 from fermion_table.testing import Crash, CrashingStore, MemoryStore, made_up_entry, made_up_schema
-from fermion_table.verify import verify
 
 
 @pytest.fixture

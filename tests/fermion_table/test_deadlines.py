@@ -15,17 +15,19 @@ from fsspec.implementations.memory import MemoryFileSystem
 import fermion
 from fermion.deadline import carried
 from fermion.forks import ThreadPool
-from fermion.read_ahead import read_ahead
+from fermion.io.read_ahead import read_ahead
 from fermion.remote import TIMEOUT_S, NoTimeLeft, ask, connect, deadline, time_left
-from fermion_table import CommitStateUnknown, StorageAccess, Table, history, merge
-from fermion_table.fsspec_store import FsspecStore
-from fermion_table.history import latest
-from fermion_table.location import refuse_nested
-from fermion_table.metadata_cache import shared_cache
+from fermion_table import CommitStateUnknown, StorageAccess, Table
+from fermion_table.commit import manifest_plan
+from fermion_table.commit.create_if_absent import create_slot
+from fermion_table.metadata import history
+from fermion_table.metadata.history import latest
 from fermion_table.options import CommitOptions
-from fermion_table.paths import MAIN, snapshot_path
-from fermion_table.slot import create_slot
-from fermion_table.storage import CreateResult
+from fermion_table.storage.cache import shared_cache
+from fermion_table.storage.fsspec import FsspecStore
+from fermion_table.storage.location import refuse_nested
+from fermion_table.storage.paths import MAIN, snapshot_path
+from fermion_table.storage.store import CreateResult
 
 LIMIT_S = 10.0
 ACCESS = StorageAccess(timeout_s=LIMIT_S)
@@ -97,8 +99,8 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[SlowFileSystem]]:
     """Answers at once, and counts from the moment on when a test sets its ``seconds``."""
     clock = Clock()
     monkeypatch.setattr("fermion.deadline.time", clock)
-    monkeypatch.setattr(merge, "TAIL_ENTRIES_MAX", 1)
-    monkeypatch.setattr(merge, "MERGE_FANOUT", 100)
+    monkeypatch.setattr(manifest_plan, "TAIL_ENTRIES_MAX", 1)
+    monkeypatch.setattr(manifest_plan, "MERGE_FANOUT", 100)
     for name, value in (
         ("clock", clock),
         ("seconds", 0.0),

@@ -15,9 +15,10 @@ from pyroaring import BitMap64
 
 from fermion.predicate import RowRanges
 from fermion_table import Table
-from fermion_table.commit import commit
-from fermion_table.commit_request import CommitRequest
-from fermion_table.deletion_vector import (
+from fermion_table.commit.commit import commit
+from fermion_table.commit.request import CommitRequest
+from fermion_table.errors import CorruptMetadata
+from fermion_table.metadata.deletion_vector import (
     bitmap_of,
     pack,
     ranges_of,
@@ -25,8 +26,7 @@ from fermion_table.deletion_vector import (
     unpack,
     write_vectors,
 )
-from fermion_table.errors import CorruptMetadata
-from fermion_table.manifest import DeletionVector
+from fermion_table.metadata.manifest import DeletionVector
 from fermion_table.testing import MemoryStore
 
 ROW_SETS = st.one_of(

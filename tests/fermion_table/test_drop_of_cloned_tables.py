@@ -12,7 +12,7 @@ import pytest
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table, TableNotFound, drop_table
-from fermion_table.paths import tag_path
+from fermion_table.storage.paths import tag_path
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def test_a_clone_is_dropped_though_deleting_its_tag_fails(source, tmp_path, monk
     def refuse(store, name):
         raise PermissionError(name)
 
-    monkeypatch.setattr("fermion_table.clone_links.delete_tag", refuse)
+    monkeypatch.setattr("fermion_table.metadata.clone_links.delete_tag", refuse)
     drop_table(clone.location)
     with pytest.raises(TableNotFound):
         Table.open(clone.location)

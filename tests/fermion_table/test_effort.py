@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from fermion_table import Snapshot, Table
-from fermion_table.paths import snapshot_id_of, snapshot_path
-from fermion_table.storage import AtomicStore
+from fermion_table.storage.paths import snapshot_id_of, snapshot_path
+from fermion_table.storage.store import AtomicStore
 from fermion_table.testing import WrappedStore
 
 ROWS = {"k": ["a", "b"], "v": [1, 2]}

@@ -17,25 +17,25 @@ from maintenance_setups import (
     schema_paths,
 )
 
-from fermion_table import hints
-from fermion_table.commit import commit
-from fermion_table.commit_request import CommitRequest
+from fermion_table.checks.verify import verify
+from fermion_table.commit.commit import commit
+from fermion_table.commit.request import CommitRequest
 from fermion_table.errors import VersionNotFound
-from fermion_table.history import load_snapshot
-from fermion_table.maintenance import (
+from fermion_table.expiry.expire import (
     remove_orphan_files,
 )
-from fermion_table.manifest_store import live_entries
-from fermion_table.metadata_cache import shared_cache
-from fermion_table.paths import earliest_hint_path, expired_mark_path
-from fermion_table.references import (
+from fermion_table.metadata import pointers
+from fermion_table.metadata.history import load_snapshot
+from fermion_table.metadata.manifest_store import live_entries
+from fermion_table.metadata.references import (
     create_branch,
     create_tag,
     list_tags,
 )
-from fermion_table.storage import AtomicStore
+from fermion_table.storage.cache import shared_cache
+from fermion_table.storage.paths import earliest_hint_path, expired_mark_path
+from fermion_table.storage.store import AtomicStore
 from fermion_table.testing import MemoryStore, WrappedStore
-from fermion_table.verify import verify
 
 pytestmark = pytest.mark.usefixtures("small_tail")
 
@@ -110,20 +110,20 @@ def test_an_expiry_within_any_call_of_another_run_takes_nothing_kept(
 def test_what_has_expired_never_comes_back(store: MemoryStore, order: tuple[int, int]) -> None:
     """One stalls before it overwrites the hint, and then moves it back."""
     first, second = order
-    hints.mark_expired(store, first)
+    pointers.mark_expired(store, first)
 
     class Stalled(WrappedStore):
         def call(self, operation: str, *arguments: Any) -> Any:
             if operation == "overwrite_hint":
-                hints.mark_expired(self.inner, 8)
+                pointers.mark_expired(self.inner, 8)
             return super().call(operation, *arguments)
 
-    assert hints.mark_expired(Stalled(store), second) == max(6, *order, 8 * (first < second))
+    assert pointers.mark_expired(Stalled(store), second) == max(6, *order, 8 * (first < second))
     kept = 8 if first < second else 6
-    assert hints.first_kept(store) == hints.read_earliest(store) == kept
-    hints.drop_old_marks(store)
+    assert pointers.first_kept(store) == pointers.read_earliest(store) == kept
+    pointers.drop_old_marks(store)
     assert [item.path for item in store.list("expired")] == [expired_mark_path(kept)]
     store.objects[earliest_hint_path()] = b"1"  # and dies before it looks again
-    assert hints.first_kept(store) == kept
+    assert pointers.first_kept(store) == kept
     with pytest.raises(VersionNotFound, match="expired"):
         create_tag(store, "v1", msgspec.structs.replace(load_snapshot(store, 2)))

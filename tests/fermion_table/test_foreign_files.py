@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from fermion_table import Table, TableExists
-from fermion_table.local_store import LocalStore
-from fermion_table.paths import is_made_by_writers, unique_name
+from fermion_table.storage.local import LocalStore
+from fermion_table.storage.paths import is_made_by_writers, unique_name
 
 SCHEMA = pa.schema({"a": pa.int64()})
 ROWS = pa.table({"a": [1, 2]})

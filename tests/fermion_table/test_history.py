@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fermion_table.commit import commit, create_table
-from fermion_table.commit_request import CommitRequest
+from fermion_table.commit.commit import commit, create_table
+from fermion_table.commit.request import CommitRequest
 from fermion_table.errors import CorruptMetadata, TableNotFound, VersionNotFound
-from fermion_table.history import (
+from fermion_table.metadata.history import (
     earliest_id,
     latest,
     load_parent,
@@ -22,10 +22,10 @@ from fermion_table.history import (
     table_exists,
     walk,
 )
-from fermion_table.metadata_cache import shared_cache
-from fermion_table.paths import latest_hint_path, snapshot_path
-from fermion_table.references import create_tag
-from fermion_table.snapshot import encode_snapshot
+from fermion_table.metadata.references import create_tag
+from fermion_table.metadata.snapshot import encode_snapshot
+from fermion_table.storage.cache import shared_cache
+from fermion_table.storage.paths import latest_hint_path, snapshot_path
 from fermion_table.testing import MemoryStore, WrappedStore, made_up_entry, made_up_schema
 
 START_MS = 1_700_000_000_000

@@ -12,9 +12,10 @@ import pyarrow as pa
 import pytest
 
 from fermion.errors import FermionError
-from fermion_table import Table, json_codec
-from fermion_table.metadata_cache import shared_cache
-from fermion_table.snapshot import CHECKSUM_END, CHECKSUM_KEY
+from fermion_table import Table
+from fermion_table.metadata.snapshot import CHECKSUM_END, CHECKSUM_KEY
+from fermion_table.storage import json_codec
+from fermion_table.storage.cache import shared_cache
 from tests.fermion.mutations import memory_limit
 
 NUMBERS = (-1, 0, 1, 99, 2**31, 2**40, 2**62, 2**63 - 1, 2**63, 2**64, -(2**63), -(2**70))

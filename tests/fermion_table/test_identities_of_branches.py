@@ -7,7 +7,8 @@ from datetime import timedelta
 import pyarrow as pa
 import pytest
 
-from fermion_table import Table, commit_index
+from fermion_table import Table
+from fermion_table.commit import identities
 
 SCHEMA = pa.schema({"a": pa.int64()})
 
@@ -15,7 +16,7 @@ SCHEMA = pa.schema({"a": pa.int64()})
 @pytest.fixture(autouse=True)
 def forgets() -> None:
     """Nothing is known of tables of other tests."""
-    commit_index._indexes.clear()
+    identities._indexes.clear()
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def test_a_commit_of_a_branch_is_not_repeated_on_its_parent(table):
             append(table, 9, user, identifier)
             assert table.find_commit(user, identifier).hash == moved.hash
         assert rows(table) == [0, 1, 2, 3]
-        commit_index._indexes.clear()
+        identities._indexes.clear()
     append(table, 5, "job", 4)
     append(table, 6, "other", "two")
     assert rows(table) == [0, 1, 2, 3, 5, 6]

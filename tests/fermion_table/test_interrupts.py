@@ -16,8 +16,8 @@ from crash_operations import AT_ONCE, OPERATIONS, SCHEMA, Signaller, make_table,
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import CommitStateUnknown, Table, WriterMessage
-from fermion_table.history import latest
-from fermion_table.local_store import LocalStore
+from fermion_table.metadata.history import latest
+from fermion_table.storage.local import LocalStore
 from fermion_table.testing import WrappedStore
 
 INTERRUPTED = sorted(set(OPERATIONS) - {"expiry", "clone"})

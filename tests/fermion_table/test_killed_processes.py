@@ -11,7 +11,7 @@ import pytest
 from crash_operations import AT_ONCE, OPERATIONS, Signaller, make_table
 
 from fermion_table import Table
-from fermion_table.metadata_cache import shared_cache
+from fermion_table.storage.cache import shared_cache
 
 STEP_SAMPLED = 9
 """CI kills at every ninth change of a file, from another one on for each operation."""

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 import pytest
 
 from fermion.predicate import parse_filter
-from fermion_table import Table, draft
+from fermion_table import Table
+from fermion_table.changes import draft
 
 FIRST = [*range(10), *range(100, 200), *range(990, 1000)]
 SECOND = [*range(10), *range(300, 400), *range(990, 1000)]

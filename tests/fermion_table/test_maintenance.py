@@ -21,32 +21,32 @@ from maintenance_setups import (
 )
 
 from fermion.errors import InvalidArgumentError
-from fermion_table.commit import commit
-from fermion_table.commit_request import CommitRequest
+from fermion_table.checks.verify import verify
+from fermion_table.commit.commit import commit
+from fermion_table.commit.fast_forward import fast_forward
+from fermion_table.commit.request import CommitRequest
 from fermion_table.errors import CorruptMetadata, TableNotFound, VersionNotFound
-from fermion_table.fast_forward import fast_forward
-from fermion_table.history import earliest_id, latest, load_snapshot, walk
-from fermion_table.maintenance import (
+from fermion_table.expiry.expire import (
     expire_snapshots,
     plan_expiry,
     plan_orphans,
     plan_slots,
     remove_orphan_files,
 )
-from fermion_table.manifest import DeletionVector
-from fermion_table.manifest_store import live_entries
-from fermion_table.metadata_cache import shared_cache
-from fermion_table.paths import data_path, snapshot_path
-from fermion_table.references import (
+from fermion_table.metadata.history import earliest_id, latest, load_snapshot, walk
+from fermion_table.metadata.manifest import DeletionVector
+from fermion_table.metadata.manifest_store import live_entries
+from fermion_table.metadata.references import (
     create_branch,
     create_tag,
     delete_branch,
     load_branch,
     load_tag,
 )
-from fermion_table.storage import StoredObject
+from fermion_table.storage.cache import shared_cache
+from fermion_table.storage.paths import data_path, snapshot_path
+from fermion_table.storage.store import StoredObject
 from fermion_table.testing import Crash, CrashingStore, MemoryStore, made_up_entry, made_up_schema
-from fermion_table.verify import verify
 
 pytestmark = pytest.mark.usefixtures("small_tail")
 

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fermion_table import json_codec
 from fermion_table.errors import CorruptMetadata, UnsupportedFeature
-from fermion_table.manifest import (
+from fermion_table.metadata.manifest import (
     BatchRange,
     DeletionVector,
     Entry,
@@ -24,8 +23,9 @@ from fermion_table.manifest import (
     partition_range,
     reference_to,
 )
-from fermion_table.manifest_store import MetadataWriter, manifest_entries, read_manifest
-from fermion_table.metadata_cache import shared_cache
+from fermion_table.metadata.manifest_store import MetadataWriter, manifest_entries, read_manifest
+from fermion_table.storage import json_codec
+from fermion_table.storage.cache import shared_cache
 from fermion_table.testing import MemoryStore, made_up_entry, made_up_schema
 
 FULL = made_up_entry(

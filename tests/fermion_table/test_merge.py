@@ -9,8 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fermion_table.manifest import ManifestReference
-from fermion_table.merge import TailPlan, fits_tail, needs_rewrite, plan_merges, plan_tail
+from fermion_table.commit.manifest_plan import (
+    TailPlan,
+    fits_tail,
+    needs_rewrite,
+    plan_merges,
+    plan_tail,
+)
+from fermion_table.metadata.manifest import ManifestReference
 from fermion_table.options import (
     MERGE_FANOUT,
     MERGE_INPUT_ENTRIES_MAX,

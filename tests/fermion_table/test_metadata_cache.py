@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fermion_table.metadata_cache import MetadataCache
+from fermion_table.storage.cache import MetadataCache
 
 
 def test_what_was_used_last_stays() -> None:

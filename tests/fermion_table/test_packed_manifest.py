@@ -17,17 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fermion
-from fermion_table import (
-    CorruptMetadata,
-    Table,
-    manifest_rewrite,
-    manifest_store,
-    merge,
-    packed_manifest,
-)
+from fermion_table import CorruptMetadata, Table
+from fermion_table.commit import manifest_plan, manifest_rewrite
+from fermion_table.commit.manifest_rewrite import merged_reference, rewrite_manifests
 from fermion_table.errors import UnreadableMetadata
-from fermion_table.file_columns import NUMBERS, ListedFiles
-from fermion_table.manifest import (
+from fermion_table.metadata import manifest_store, packed_manifest
+from fermion_table.metadata.file_columns import NUMBERS, ListedFiles
+from fermion_table.metadata.manifest import (
     BatchRange,
     DeletionVector,
     Entry,
@@ -36,21 +32,20 @@ from fermion_table.manifest import (
     decode_manifest,
     reference_to,
 )
-from fermion_table.manifest_rewrite import merged_reference, rewrite_manifests
-from fermion_table.manifest_store import (
+from fermion_table.metadata.manifest_store import (
     MetadataWriter,
     manifest_entries,
     manifest_files,
     read_manifest,
 )
-from fermion_table.metadata_cache import shared_cache
-from fermion_table.packed_manifest import (
+from fermion_table.metadata.packed_manifest import (
     PackedFiles,
     can_pack,
     decode_packed,
     encode_packed,
     packed_table,
 )
+from fermion_table.storage.cache import shared_cache
 from fermion_table.testing import MemoryStore
 from tests.fermion_table.test_table_model import CheckedTableMachine
 
@@ -355,7 +350,7 @@ def test_few_entries_with_many_statistics_are_planned_by_the_columns_named(
             writer.write(pa.table({name: [number] for name in names}))
             messages += writer.prepare_commit()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(merge, "TAIL_ENTRIES_MAX", 1)
+        patch.setattr(manifest_plan, "TAIL_ENTRIES_MAX", 1)
         table.commit(messages[:7])
         table.commit(messages[7:])
     assert [(each.kind, each.entries) for each in table.snapshot.manifests] == [
@@ -381,8 +376,8 @@ class PackedTableMachine(CheckedTableMachine):
     PATCHES = (
         (manifest_store, "PACK_ENTRIES_MIN", 1),
         (manifest_rewrite, "PACK_ENTRIES_MIN", 1),
-        (merge, "TAIL_ENTRIES_MAX", 1),
-        (merge, "MERGE_FANOUT", 2),
+        (manifest_plan, "TAIL_ENTRIES_MAX", 1),
+        (manifest_plan, "MERGE_FANOUT", 2),
     )
 
     def __init__(self) -> None:

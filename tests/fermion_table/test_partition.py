@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fermion_table import Table
-from fermion_table.partition import PartitionColumn, split_batch
-from fermion_table.value_codec import has_plain_json
+from fermion_table.schema.value_codec import has_plain_json
+from fermion_table.writing.partition import PartitionColumn, split_batch
 from tests.strategies import random_array, scalar_types
 
 VALUES = {
@@ -94,7 +94,7 @@ def test_partition_values_prune_exactly_even_where_bounds_hold_only_a_prefix(tab
 
 
 def test_many_partitions_are_written_with_few_open_files(table_path, monkeypatch):
-    monkeypatch.setattr("fermion_table.data_writer.OPEN_FILES_MAX", 4)
+    monkeypatch.setattr("fermion_table.writing.data_writer.OPEN_FILES_MAX", 4)
     table = Table.create(
         table_path, pa.schema([("k", pa.int32()), ("v", pa.int32())]), partition_by="k"
     )

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import paths
 from fermion_table.errors import UnsafeStorage
+from fermion_table.storage import paths
 
 
 def test_names_are_those_of_the_specification() -> None:

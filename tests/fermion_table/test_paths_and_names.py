@@ -15,12 +15,12 @@ import pytest
 import fermion
 from fermion_table import Table
 from fermion_table.errors import TableError, UnsafeStorage
-from fermion_table.history import latest
-from fermion_table.local_store import LocalStore
-from fermion_table.manifest import ManifestReference
-from fermion_table.metadata_cache import shared_cache
-from fermion_table.paths import snapshot_path
-from fermion_table.snapshot import Snapshot, encode_snapshot
+from fermion_table.metadata.history import latest
+from fermion_table.metadata.manifest import ManifestReference
+from fermion_table.metadata.snapshot import Snapshot, encode_snapshot
+from fermion_table.storage.cache import shared_cache
+from fermion_table.storage.local import LocalStore
+from fermion_table.storage.paths import snapshot_path
 
 AT_ONCE = timedelta(days=-1)
 HOSTILE = (

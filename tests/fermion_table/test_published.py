@@ -13,19 +13,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from fermion_table import Table, hints
-from fermion_table.arrow_schema import schema_from_arrow
-from fermion_table.commit import create_table
-from fermion_table.commit_request import NewSchema
+from fermion_table import Table
+from fermion_table.commit.commit import create_table
+from fermion_table.commit.request import NewSchema
 from fermion_table.errors import CommitStateUnknown, VersionNotFound
-from fermion_table.history import latest, load_snapshot
-from fermion_table.local_store import LocalStore
-from fermion_table.metadata_cache import shared_cache
-from fermion_table.paths import PENDING_DIRECTORY, earliest_hint_path, snapshot_path
-from fermion_table.references import create_branch, create_tag, load_branch, load_tag
-from fermion_table.schema import encode_schema
-from fermion_table.snapshot import Snapshot
-from fermion_table.storage import CreateResult, StoredObject
+from fermion_table.metadata import pointers
+from fermion_table.metadata.history import latest, load_snapshot
+from fermion_table.metadata.references import create_branch, create_tag, load_branch, load_tag
+from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.schema.from_arrow import schema_from_arrow
+from fermion_table.schema.schema import encode_schema
+from fermion_table.storage.cache import shared_cache
+from fermion_table.storage.local import LocalStore
+from fermion_table.storage.paths import PENDING_DIRECTORY, earliest_hint_path, snapshot_path
+from fermion_table.storage.store import CreateResult, StoredObject
 from fermion_table.testing import MemoryStore, WrappedStore, made_up_schema
 
 CHANGES: dict[str, Callable[[Table], Any]] = {
@@ -95,12 +96,12 @@ def test_an_earliest_that_cannot_be_read_lets_nothing_come_back(tmp_path: Path) 
         table.append({"a": [number]})
     at_once = timedelta(days=-1)
     table.expire_snapshots(older_than=at_once, retain_last=2)
-    assert hints.read_earliest(table.store) == 5
+    assert pointers.read_earliest(table.store) == 5
     broken = Table(Unreadable(table.store), table.snapshot)
     with pytest.raises(OSError, match="no reply"):
         broken.expire_snapshots(older_than=at_once, retain_last=4)
-    assert hints.mark_expired(table.store, 3) == 5
-    assert hints.read_earliest(table.store) == 5
+    assert pointers.mark_expired(table.store, 3) == 5
+    assert pointers.read_earliest(table.store) == 5
     assert [snapshot.id for snapshot in table.snapshots()] == [5, 6]
     assert table.verify().ok
 
@@ -158,7 +159,7 @@ def test_bug_a_name_that_came_back_after_it_was_refused(kind: str) -> None:
                 late.append(arguments)
                 if len(late) == 1:
                     return CreateResult.UNKNOWN
-                hints.mark_expired(self.inner, 2)  # in the meantime
+                pointers.mark_expired(self.inner, 2)  # in the meantime
             return super().call(operation, *arguments)
 
     _, table = branched()

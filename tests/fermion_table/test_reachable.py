@@ -17,11 +17,13 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import CommitConflict, Table, merge, table_versions
-from fermion_table.data_writer import WriterMessage
-from fermion_table.maintenance import expire_snapshots
-from fermion_table.metadata_cache import shared_cache
-from fermion_table.table_clone import CLONE_TAG
+from fermion_table import CommitConflict, Table
+from fermion_table.commit import manifest_plan
+from fermion_table.commit.clone import CLONE_TAG
+from fermion_table.expiry.expire import expire_snapshots
+from fermion_table.storage.cache import shared_cache
+from fermion_table.table import versions as table_versions
+from fermion_table.writing.data_writer import WriterMessage
 
 SCHEMA = pa.schema({"a": pa.int64()})
 AT_ONCE = timedelta(days=-1)
@@ -37,7 +39,7 @@ OPERATIONS = (
 def short_tails_and_slots() -> Iterator[None]:
     """Few entries stay in tails, and slots go at once."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(merge, "TAIL_ENTRIES_MAX", 3)
+        patch.setattr(manifest_plan, "TAIL_ENTRIES_MAX", 3)
         patch.setattr(
             table_versions, "expire_snapshots", partial(expire_snapshots, slot_grace_ms=0)
         )

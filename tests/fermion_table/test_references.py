@@ -7,17 +7,16 @@ from typing import Any
 import pytest
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import history
-from fermion_table.commit import commit, create_table
-from fermion_table.commit_request import CommitRequest
+from fermion_table.checks.verify import verify
+from fermion_table.commit.commit import commit, create_table
+from fermion_table.commit.fast_forward import difference, fast_forward
+from fermion_table.commit.request import CommitRequest
 from fermion_table.errors import CommitConflict, CorruptMetadata, VersionNotFound
-from fermion_table.fast_forward import difference, fast_forward
-from fermion_table.history import latest, load_snapshot, resolve_version, walk
-from fermion_table.live_objects import live_objects
-from fermion_table.manifest_store import added_entries, live_entries, removed_entries
-from fermion_table.metadata_cache import shared_cache
-from fermion_table.paths import branch_path, pending_path, snapshot_path, tag_path
-from fermion_table.references import (
+from fermion_table.expiry.reachable import live_objects
+from fermion_table.metadata import history
+from fermion_table.metadata.history import latest, load_snapshot, resolve_version, walk
+from fermion_table.metadata.manifest_store import added_entries, live_entries, removed_entries
+from fermion_table.metadata.references import (
     create_branch,
     create_tag,
     delete_branch,
@@ -28,10 +27,11 @@ from fermion_table.references import (
     load_tag,
     tagged_snapshot,
 )
-from fermion_table.snapshot import Snapshot
-from fermion_table.storage import AtomicStore
+from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.storage.cache import shared_cache
+from fermion_table.storage.paths import branch_path, pending_path, snapshot_path, tag_path
+from fermion_table.storage.store import AtomicStore
 from fermion_table.testing import Crash, CrashingStore, MemoryStore, made_up_entry, made_up_schema
-from fermion_table.verify import verify
 
 pytestmark = pytest.mark.usefixtures("small_tail")
 
@@ -310,6 +310,6 @@ def test_bug_what_was_to_be_named_and_had_gone_stops_no_expiry(
         store.delete(path)
     assert latest(store).manifests
     store.objects[pending_path("0" * 32)] = pending
-    monkeypatch.setattr("fermion_table.live_objects._add_history", lambda *_: None)
+    monkeypatch.setattr("fermion_table.expiry.reachable._add_history", lambda *_: None)
     shared_cache.clear()
     live_objects(store, schema_paths=lambda schema: (), now=0)

@@ -13,7 +13,7 @@ import pytest
 
 from fermion.errors import FermionError, InvalidArgumentError
 from fermion_table import CommitConflict, Table, TableSchema
-from fermion_table.transforms import PartitionTransform, TransformKind
+from fermion_table.schema.transforms import PartitionTransform, TransformKind
 
 FAR = datetime(9999, 12, 31)
 NEAR = datetime(2024, 1, 2)

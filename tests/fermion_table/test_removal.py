@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from fermion_table import Table, TableNotFound, UnsafeStorage, drop_table
-from fermion_table.local_store import LocalStore
-from fermion_table.paths import is_own_file, is_own_folder
+from fermion_table.storage.local import LocalStore
+from fermion_table.storage.paths import is_own_file, is_own_folder
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
 

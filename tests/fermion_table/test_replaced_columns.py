@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from fermion_table import CommitConflict, Table
-from fermion_table.data_writer import DataWriter
+from fermion_table.writing.data_writer import DataWriter
 
 SCHEMA = pa.schema({"a": pa.int64(), "x": pa.int64()})
 ROWS = {"a": [1, 2], "x": [10, 20]}

@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import CommitConflict, Table, publishing
+from fermion_table import CommitConflict, Table
+from fermion_table.commit import publisher as publishing
 
 OLD = pa.schema([("a", pa.int64()), ("b", pa.string())])
 NEW = pa.schema([("b", pa.int32()), ("day", pa.date32())])

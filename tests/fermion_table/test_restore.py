@@ -9,10 +9,11 @@ import pyarrow as pa
 import pytest
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import Table, VersionNotFound, merge
-from fermion_table.maintenance import expire_snapshots
-from fermion_table.metadata_cache import shared_cache
-from fermion_table.paths import MAIN
+from fermion_table import Table, VersionNotFound
+from fermion_table.commit import manifest_plan
+from fermion_table.expiry.expire import expire_snapshots
+from fermion_table.storage.cache import shared_cache
+from fermion_table.storage.paths import MAIN
 
 FUTURE_MS = 10**15
 
@@ -68,7 +69,7 @@ def test_files_from_before_a_compaction_come_back(table: Table) -> None:
 
 def test_many_files_come_back_in_their_order(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a short tail all of them go through manifests."""
-    monkeypatch.setattr(merge, "TAIL_ENTRIES_MAX", 2)
+    monkeypatch.setattr(manifest_plan, "TAIL_ENTRIES_MAX", 2)
     for value in range(5, 12):
         append(table, value)
     table.compact()

@@ -9,8 +9,8 @@ import pytest
 import fermion
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion_table import Table
-from fermion_table.data_writer import DataWriter
 from fermion_table.errors import CommitConflict, SchemaMismatch
+from fermion_table.writing.data_writer import DataWriter
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fermion_table.row_difference import row_codes, rows_apart
+from fermion_table.scanning.row_difference import row_codes, rows_apart
 
 CELLS = st.one_of(st.none(), st.integers(0, 2))
 ROWS = st.lists(st.tuples(CELLS, CELLS), max_size=12)

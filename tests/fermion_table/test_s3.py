@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from fermion_table import Table, UnsafeStorage
-from fermion_table.fsspec_store import FsspecStore
-from fermion_table.storage import CreateResult
+from fermion_table.storage.fsspec import FsspecStore
+from fermion_table.storage.store import CreateResult
 
 REASON = "the extra s3 and the group dev bring s3fs and moto"
 s3fs = pytest.importorskip("s3fs", reason=REASON)

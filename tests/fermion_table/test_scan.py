@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 import fermion
 from fermion import col
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
-from fermion_table import Table, scan
-from fermion_table.column_selection import select_columns
-from fermion_table.schema import field_to_arrow
+from fermion_table import Table
+from fermion_table.scanning import scan
+from fermion_table.schema.schema import field_to_arrow
+from fermion_table.schema.selection import select_columns
 from tests.equality import assert_logically_equal
 from tests.strategies import random_array, scalar_types
 

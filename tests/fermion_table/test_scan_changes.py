@@ -18,13 +18,13 @@ from pyroaring import BitMap64
 
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion_table import Table, VersionNotFound
-from fermion_table.change_scan import ChangeScan
-from fermion_table.commit import commit
-from fermion_table.commit_request import CommitRequest
-from fermion_table.deletion_vector import write_vectors
-from fermion_table.maintenance import expire_snapshots
-from fermion_table.manifest_store import live_entries
-from fermion_table.snapshot import Kind
+from fermion_table.commit.commit import commit
+from fermion_table.commit.request import CommitRequest
+from fermion_table.expiry.expire import expire_snapshots
+from fermion_table.metadata.deletion_vector import write_vectors
+from fermion_table.metadata.manifest_store import live_entries
+from fermion_table.metadata.snapshot import Kind
+from fermion_table.scanning.changes import ChangeScan
 
 FUTURE_MS = 10**15
 SCHEMA = pa.schema({"a": pa.int64(), "p": pa.string()})

@@ -16,12 +16,18 @@ import pytest
 import fermion
 from fermion.errors import InvalidArgumentError
 from fermion_table import StorageAccess, Table, UnsafeStorage
-from fermion_table.commit import commit
-from fermion_table.commit_request import CommitRequest
+from fermion_table.commit.commit import commit
+from fermion_table.commit.request import CommitRequest
 from fermion_table.errors import CorruptMetadata
-from fermion_table.manifest import DeletionVector, Entry
-from fermion_table.manifest_store import live_entries
-from fermion_table.shared_files import CLONE_OF, CLONE_ROOTS, clone_roots, options_for, place_of
+from fermion_table.metadata.manifest import DeletionVector, Entry
+from fermion_table.metadata.manifest_store import live_entries
+from fermion_table.metadata.shared_files import (
+    CLONE_OF,
+    CLONE_ROOTS,
+    clone_roots,
+    options_for,
+    place_of,
+)
 from fermion_table.testing import MemoryStore
 
 SCHEMA = pa.schema({"a": pa.int64()})
@@ -282,7 +288,7 @@ def test_storage_options_never_go_to_another_host(other_host: str) -> None:
     "path", ["%2e%2e/secret", "data/%2e%2e/%2e%2e/x", "data/%252e%252e/x", "data/x?y=1", "data/x#y"]
 )
 def test_no_encoding_leads_out_of_a_web_folder(path: str) -> None:
-    from fermion_table.shared_files import SharedFiles
+    from fermion_table.metadata.shared_files import SharedFiles
 
     store = MemoryStore("https://host/t")
     store.access = StorageAccess(allowed_roots=["https://host/source"])  # type: ignore[attr-defined]
@@ -295,7 +301,7 @@ def test_no_encoding_leads_out_of_a_web_folder(path: str) -> None:
 def test_entries_of_the_table_itself_ask_nothing(source: Table) -> None:
     """No look at snapshot 0 for a table that shares no files."""
     entry = Entry(path="data/x.fermion", size=1, rows=1)
-    from fermion_table.shared_files import SharedFiles
+    from fermion_table.metadata.shared_files import SharedFiles
 
     store = MemoryStore()
     store.locate = lambda path, **_: f"/t/{path}"  # type: ignore[method-assign]

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from fermion_table import commit
+from fermion_table.commit import commit
 from fermion_table.errors import CommitStateUnknown
-from fermion_table.pending_files import PendingFiles
-from fermion_table.storage import CreateResult
+from fermion_table.storage.pending_files import PendingFiles
+from fermion_table.storage.store import CreateResult
 from fermion_table.testing import (
     Faults,
     Scheduler,

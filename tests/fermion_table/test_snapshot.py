@@ -7,10 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from fermion_table import json_codec
 from fermion_table.errors import CorruptMetadata, UnsupportedFeature
-from fermion_table.manifest import Entry, ManifestReference
-from fermion_table.snapshot import (
+from fermion_table.metadata.manifest import Entry, ManifestReference
+from fermion_table.metadata.snapshot import (
     CHECKSUM_KEY,
     Delta,
     SchemaReference,
@@ -22,6 +21,7 @@ from fermion_table.snapshot import (
     decode_snapshot,
     encode_snapshot,
 )
+from fermion_table.storage import json_codec
 from fermion_table.testing import made_up_entry
 
 PATH = "snapshot/00000000000000000002.json"

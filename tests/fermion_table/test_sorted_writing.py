@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion_table import Table
-from fermion_table.sorting import RowOrder, interleaved, parse_order, sorted_rows
-from fermion_table.transforms import bucket
+from fermion_table.schema.sorting import RowOrder, interleaved, parse_order, sorted_rows
+from fermion_table.schema.transforms import bucket
 
 SCHEMA = pa.schema([("p", pa.string()), ("a", pa.int64()), ("b", pa.string())])
 

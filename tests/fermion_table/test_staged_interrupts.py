@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from fermion_table import Table, stage_table
-from fermion_table.publishing import Publisher
+from fermion_table.commit.publisher import Publisher
 
 SCHEMA = pa.schema([("a", pa.int64())])
 

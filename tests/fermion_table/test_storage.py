@@ -17,10 +17,10 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from fermion_table.errors import CommitStateUnknown, UnsafeStorage
-from fermion_table.fsspec_store import FsspecStore
-from fermion_table.local_store import LocalStore
-from fermion_table.location import open_store
-from fermion_table.storage import AtomicStore, CreateResult
+from fermion_table.storage.fsspec import FsspecStore
+from fermion_table.storage.local import LocalStore
+from fermion_table.storage.location import open_store
+from fermion_table.storage.store import AtomicStore, CreateResult
 
 SLOT = "snapshot/00000000000000000000.json"
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from fermion_table import CommitConflict, Table
-from fermion_table.history import latest
-from fermion_table.local_store import LocalStore
-from fermion_table.paths import snapshot_path
+from fermion_table.metadata.history import latest
+from fermion_table.storage.local import LocalStore
+from fermion_table.storage.paths import snapshot_path
 from fermion_table.testing import WrappedStore
 
 DATA = pa.table({"a": pa.array(range(1000), pa.int64())})
@@ -123,8 +123,8 @@ def test_a_commit_is_one_record_of_the_log(store, table, caplog):
     with stale.writer() as writer:
         writer.write(DATA)
         messages = writer.prepare_commit()
-    with caplog.at_level(logging.INFO, logger="fermion_table.commit"):
-        logging.getLogger("fermion_table.commit").disabled = False
+    with caplog.at_level(logging.INFO, logger="fermion_table.commit.commit"):
+        logging.getLogger("fermion_table.commit.commit").disabled = False
         stale.commit(messages)
     (record,) = caplog.records
     said = {"kind": "append", "snapshot_id": 3, "files_added": 1, "rows_added": 1000, "retries": 1}

@@ -16,10 +16,10 @@ from fermion import FermionError, StorageDenied, StorageError, StorageTimeout
 from fermion.errors import InvalidArgumentError
 from fermion.remote import redacted, storage_error
 from fermion_table import StorageAccess, Table, TableNotFound, UnsafeStorage
-from fermion_table.fsspec_store import FsspecStore
-from fermion_table.local_store import LocalStore
-from fermion_table.location import open_store
-from fermion_table.paths import snapshot_path
+from fermion_table.storage.fsspec import FsspecStore
+from fermion_table.storage.local import LocalStore
+from fermion_table.storage.location import open_store
+from fermion_table.storage.paths import snapshot_path
 from tests.fermion_table.failing_s3 import failing
 
 REASON = "the extra s3 and the group dev bring s3fs and moto"
@@ -212,7 +212,7 @@ def test_a_disk_that_fails_does_not_say_absent(
     def fail(path: Any, **_: Any) -> Any:
         raise PermissionError(13, "Permission denied", path)
 
-    monkeypatch.setattr("fermion_table.local_store.os.stat", fail)
+    monkeypatch.setattr("fermion_table.storage.local.os.stat", fail)
     with pytest.raises(PermissionError):
         store.exists("snapshot/0.json")
 

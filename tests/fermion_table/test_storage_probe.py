@@ -10,10 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from fermion_table import Table, UnsafeStorage, fsspec_store
-from fermion_table.fsspec_store import FsspecStore
-from fermion_table.paths import VERDICT_PATH
-from fermion_table.storage_probe import PROBE_KEYS, PROBE_THREADS, _is_documented
+from fermion_table import Table, UnsafeStorage
+from fermion_table.storage import fsspec as fsspec_store
+from fermion_table.storage.fsspec import FsspecStore
+from fermion_table.storage.paths import VERDICT_PATH
+from fermion_table.storage.probe import PROBE_KEYS, PROBE_THREADS, _is_documented
 from tests.fermion_table.failing_s3 import failing
 
 REASON = "the extra s3 and the group dev bring s3fs and moto"

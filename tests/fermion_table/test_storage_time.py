@@ -15,7 +15,7 @@ import fermion
 from fermion.errors import InvalidArgumentError
 from fermion.remote import ATTEMPTS, TIMEOUT_S, ask, connect
 from fermion_table import StorageAccess, Table
-from fermion_table.fsspec_store import FsspecStore
+from fermion_table.storage.fsspec import FsspecStore
 
 
 class SilentServer:

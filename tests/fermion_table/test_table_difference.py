@@ -9,8 +9,8 @@ import pytest
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table
-from fermion_table.history_log import counted
-from fermion_table.schema_difference import schema_changes
+from fermion_table.inspection.history_log import counted
+from fermion_table.schema.difference import schema_changes
 
 STRUCT = pa.struct([("x", pa.int32()), ("y", pa.string())])
 SCHEMA = pa.schema({"a": pa.int32(), "b": pa.string(), "s": STRUCT})

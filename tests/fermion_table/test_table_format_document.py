@@ -14,24 +14,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from fermion_table import (
-    deletion_vector,
-    json_codec,
-    manifest,
-    options,
-    paths,
-    properties,
-    references,
-    schema,
-    snapshot,
-    storage,
-    table_clone,
-    transforms,
-)
-from fermion_table.conflict import Fail, Mine, Ok, Redo, Theirs, conflict
-from fermion_table.fast_forward import HEAD_PROPERTY
-from fermion_table.json_codec import UNKNOWN_KEYS, Plain
-from fermion_table.snapshot import SchemaReference, decode_snapshot, encode_snapshot
+from fermion_table import options
+from fermion_table.commit import clone as table_clone
+from fermion_table.commit.conflict import Fail, Mine, Ok, Redo, Theirs, conflict
+from fermion_table.commit.fast_forward import HEAD_PROPERTY
+from fermion_table.metadata import deletion_vector, manifest, references, snapshot
+from fermion_table.metadata.snapshot import SchemaReference, decode_snapshot, encode_snapshot
+from fermion_table.schema import properties, schema, transforms
+from fermion_table.storage import json_codec, paths
+from fermion_table.storage import store as storage
+from fermion_table.storage.json_codec import UNKNOWN_KEYS, Plain
 from fermion_table.testing import made_up_entry
 
 PROJECT = Path(__file__).resolve().parents[2]

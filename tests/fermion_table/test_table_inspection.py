@@ -10,8 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from fermion_table import Table, merge
-from fermion_table.table_inspection import (
+from fermion_table import Table
+from fermion_table.commit import manifest_plan
+from fermion_table.inspection.tables import (
     FILES,
     HISTORY,
     PARTITIONS,
@@ -26,7 +27,7 @@ SCHEMA = pa.schema({"a": pa.int32(), "p": pa.string(), "s": pa.struct([("x", pa.
 @pytest.fixture(autouse=True, scope="module")
 def short_tails() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(merge, "TAIL_ENTRIES_MAX", 3)
+        patch.setattr(manifest_plan, "TAIL_ENTRIES_MAX", 3)
         yield
 
 

@@ -18,8 +18,8 @@ from s3_servers import BUCKET, moto
 import fermion
 from fermion import col
 from fermion_table import Table
-from fermion_table.change_scan import FileScan
-from fermion_table.metadata_cache import shared_cache
+from fermion_table.scanning.changes import FileScan
+from fermion_table.storage.cache import shared_cache
 from tests.processes import in_fork, spawned
 
 FILES, ROWS = 6, 3_000

@@ -13,9 +13,10 @@ import pyarrow as pa
 import pytest
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import Table, TableExists, TableNotFound, UnsafeStorage, VersionNotFound, merge
-from fermion_table.metadata_cache import shared_cache
+from fermion_table import Table, TableExists, TableNotFound, UnsafeStorage, VersionNotFound
+from fermion_table.commit import manifest_plan
 from fermion_table.moments import moment_of
+from fermion_table.storage.cache import shared_cache
 
 SCHEMA = pa.schema({"a": pa.int64()})
 AT_ONCE = datetime.timedelta(days=-1)
@@ -189,7 +190,7 @@ def test_a_reader_overtaken_by_expiry_is_told_so(
 ) -> None:
     """With the earliest and the latest id, wherever it was when the files went."""
     if manifests:
-        monkeypatch.setattr(merge, "TAIL_ENTRIES_MAX", 1)
+        monkeypatch.setattr(manifest_plan, "TAIL_ENTRIES_MAX", 1)
     table.append({"a": [4, 6]})  # metadata alone does not say how many are above 4
     scan = table.scan()
     if planned:

@@ -11,8 +11,8 @@ import pytest
 from fermion.__main__ import main
 from fermion_table import Table
 from fermion_table.errors import CorruptMetadata, TableNotFound
-from fermion_table.metadata_cache import shared_cache
-from fermion_table.paths import snapshot_path
+from fermion_table.storage.cache import shared_cache
+from fermion_table.storage.paths import snapshot_path
 
 SCHEMA = pa.schema({"a": pa.int64()})
 

@@ -13,8 +13,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fermion.errors import UnsupportedTypeError
-from fermion_table.repeated import nulls, repeat
-from fermion_table.value_codec import decode_value, encode_value, has_plain_json
+from fermion_table.schema.repeated import nulls, repeat
+from fermion_table.schema.value_codec import decode_value, encode_value, has_plain_json
 from tests.arrow_limits import has_nested_wrappers
 from tests.equality import assert_logically_equal
 from tests.strategies import arrow_types, random_array, scalar_types

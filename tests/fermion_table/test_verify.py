@@ -7,19 +7,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fermion_table.commit import commit, create_table
-from fermion_table.commit_request import CommitRequest
+from fermion_table.checks.verify import verify
+from fermion_table.commit.commit import commit, create_table
+from fermion_table.commit.request import CommitRequest
 from fermion_table.errors import TableError, TableNotFound
-from fermion_table.history import latest, load_snapshot
-from fermion_table.local_store import LocalStore
-from fermion_table.manifest import DeletionVector, Entry
-from fermion_table.manifest_store import live_entries
-from fermion_table.metadata_cache import shared_cache
-from fermion_table.paths import snapshot_path
-from fermion_table.snapshot import encode_snapshot
-from fermion_table.storage import StorageAccess
+from fermion_table.metadata.history import latest, load_snapshot
+from fermion_table.metadata.manifest import DeletionVector, Entry
+from fermion_table.metadata.manifest_store import live_entries
+from fermion_table.metadata.snapshot import encode_snapshot
+from fermion_table.storage.cache import shared_cache
+from fermion_table.storage.local import LocalStore
+from fermion_table.storage.paths import snapshot_path
+from fermion_table.storage.store import StorageAccess
 from fermion_table.testing import MemoryStore, made_up_entry, made_up_schema
-from fermion_table.verify import verify
 
 pytestmark = pytest.mark.usefixtures("small_tail")
 

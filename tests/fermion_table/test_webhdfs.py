@@ -9,9 +9,11 @@ from datetime import timedelta
 import pyarrow as pa
 import pytest
 
-from fermion_table import Table, UnsafeStorage, rename_create, storage_probe
-from fermion_table.fsspec_store import FsspecStore
-from fermion_table.storage import CreateResult
+from fermion_table import Table, UnsafeStorage
+from fermion_table.storage import probe as storage_probe
+from fermion_table.storage import rename_create
+from fermion_table.storage.fsspec import FsspecStore
+from fermion_table.storage.store import CreateResult
 from tests.fermion_table.webhdfs_server import WebHdfsServer
 
 pytest.importorskip("requests", reason="fsspec's WebHDFS needs requests; the group dev brings it")

@@ -6,20 +6,21 @@ import contextlib
 from collections.abc import Callable
 
 import fermion
-from fermion.checksum import crc32c
 from fermion.errors import FermionError
+from fermion.io.checksum import crc32c
 from fermion.predicate import parse_filter
-from fermion_table import history, json_codec, manifest_store
-from fermion_table.deletion_vector import unpack
-from fermion_table.manifest import DeletionVector, decode_manifest, encode_manifest
-from fermion_table.metadata_cache import shared_cache
-from fermion_table.paths import snapshot_path, tag_path
-from fermion_table.references import load_branch, load_tag
-from fermion_table.schema import decode_schema
-from fermion_table.snapshot import CHECKSUM_END, CHECKSUM_KEY, decode_snapshot
+from fermion_table.checks.verify import verify
+from fermion_table.metadata import history, manifest_store
+from fermion_table.metadata.deletion_vector import unpack
+from fermion_table.metadata.manifest import DeletionVector, decode_manifest, encode_manifest
+from fermion_table.metadata.references import load_branch, load_tag
+from fermion_table.metadata.snapshot import CHECKSUM_END, CHECKSUM_KEY, decode_snapshot
+from fermion_table.schema.schema import decode_schema
+from fermion_table.schema.type_codec import field_of_message, parse_type_text
+from fermion_table.storage import json_codec
+from fermion_table.storage.cache import shared_cache
+from fermion_table.storage.paths import snapshot_path, tag_path
 from fermion_table.testing import MemoryStore
-from fermion_table.type_codec import field_of_message, parse_type_text
-from fermion_table.verify import verify
 from tests.fermion.file_anatomy import repair
 
 OPTIONS = fermion.ReadOptions(threads=1)

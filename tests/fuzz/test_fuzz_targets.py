@@ -11,8 +11,8 @@ import pytest
 from fermion.errors import InvalidArgumentError
 from fermion.predicate import parse_filter
 from fermion_table.errors import CorruptMetadata
-from fermion_table.manifest import decode_manifest
-from fermion_table.schema import decode_schema
+from fermion_table.metadata.manifest import decode_manifest
+from fermion_table.schema.schema import decode_schema
 from tests.fermion.mutations import memory_limit
 from tests.fuzz.targets import DEEP, TARGETS
 

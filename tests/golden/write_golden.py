@@ -16,9 +16,9 @@ from pathlib import Path
 import pyarrow as pa
 
 import fermion
-from fermion.arrow_types import column_node
+from fermion.columns.ordered_dictionaries import ordered_arrays
+from fermion.columns.types import column_node
 from fermion.layout import VERSION_MAJOR, VERSION_MINOR
-from fermion.ordered_dictionaries import ordered_arrays
 from tests.fermion.feature import Feature
 from tests.fermion.features import FEATURES, LARGE_FEATURES
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fermion.errors import InvalidArgumentError
-from spark_ext.batch_runs import batch_runs
+from spark_ext.writing.batch_runs import batch_runs
 
 
 def record_batches(ids, cuts):

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from fermion_table import Table, VersionNotFound
-from spark_ext.conversion import _Export
+from spark_ext.maintenance.conversion import _Export
 from spark_ext.reading import ReadTask
 
 NOW = timedelta(0)

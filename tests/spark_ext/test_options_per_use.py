@@ -9,9 +9,9 @@ import pytest
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table, VersionNotFound
-from spark_ext.datasource import FermionDataSource, FermionReader
-from spark_ext.reading import open_version, scan_of
-from spark_ext.source_options import (
+from spark_ext.datasource.datasource import FermionDataSource, FermionReader
+from spark_ext.datasource.streaming import FermionStreamReader
+from spark_ext.options import (
     OPTIONS,
     SourceOptions,
     Use,
@@ -19,7 +19,7 @@ from spark_ext.source_options import (
     parse_options,
     table_options,
 )
-from spark_ext.streaming import FermionStreamReader
+from spark_ext.reading import open_version, scan_of
 from spark_ext.types import spark_schema
 
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.int32())])

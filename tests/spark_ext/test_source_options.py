@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from fermion.errors import InvalidArgumentError
-from spark_ext.source_options import parse_columns, parse_options
+from spark_ext.options import parse_columns, parse_options
 
 
 def test_names_are_taken_in_any_case():

@@ -7,7 +7,7 @@ import pytest
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table
-from spark_ext.staged_write import STAGED_OPTION, StagedDefinition, split_staged
+from spark_ext.writing.staged import STAGED_OPTION, StagedDefinition, split_staged
 
 SCHEMA = pa.schema([pa.field("a", pa.int64(), nullable=False, metadata={"comment": "words"})])
 

@@ -13,10 +13,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table
-from spark_ext.datasource import FermionDataSource
-from spark_ext.errors import StreamSourceChanged, UnsupportedBySpark
-from spark_ext.source_options import Use, parse_options
-from spark_ext.stream_offsets import (
+from spark_ext.datasource.datasource import FermionDataSource
+from spark_ext.datasource.stream_offsets import (
     BEFORE_ALL,
     Portion,
     StreamOffset,
@@ -24,7 +22,9 @@ from spark_ext.stream_offsets import (
     parse_offset,
     portions,
 )
-from spark_ext.streaming import FermionStreamReader, FermionStreamWriter, StreamMessage
+from spark_ext.datasource.streaming import FermionStreamReader, FermionStreamWriter, StreamMessage
+from spark_ext.errors import StreamSourceChanged, UnsupportedBySpark
+from spark_ext.options import Use, parse_options
 from spark_ext.types import spark_schema
 
 SCHEMA = pa.schema([("id", pa.int64())])

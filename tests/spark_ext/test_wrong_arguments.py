@@ -10,8 +10,8 @@ from py4j.protocol import Py4JJavaError
 import spark_ext
 from fermion.errors import InvalidArgumentError
 from spark_ext.catalog.callbacks import Callback, JavaAnswer
+from spark_ext.options import absolute
 from spark_ext.session import classic
-from spark_ext.source_options import absolute
 
 OLD = SimpleNamespace(sparkContext=SimpleNamespace(_jsc=None))
 

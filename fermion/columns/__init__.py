@@ -1,0 +1,1 @@
+"""Arrow columns and their streams: taken apart, put together, and picked by row."""

@@ -1,0 +1,121 @@
+"""Rows of Arrow arrays by mask or number, also for types on which Arrow itself cannot do that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pat
+
+from fermion.columns import slots
+from fermion.columns.arrow_buffers import has_dictionary, is_same_memory
+from fermion.columns.assemble import assemble
+from fermion.columns.ordered_dictionaries import orders_of
+from fermion.columns.ranges import RowRanges
+from fermion.columns.shred import shred
+from fermion.columns.types import Node
+from fermion.columns.values import Bits
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matches:
+    """What a filter says of some rows of a stripe.
+
+    Attributes
+    ----------
+    around
+        The rows.
+    mask
+        ``bool``, shape (rows,): which of them match.
+    arrays
+        The filter's columns over them.
+    """
+
+    around: RowRanges
+    mask: np.ndarray
+    arrays: list[pa.Array]
+
+    def is_sparse(self, fraction: float) -> bool:
+        """Whether no more than a fraction of the rows match."""
+        return bool(np.count_nonzero(self.mask) <= fraction * len(self.mask))
+
+    def within(self, start: int, stop: int) -> Matches:
+        """The same of the rows from ``start`` to ``stop``, exclusive; views."""
+        first, inside = self.around.clip(0, start).total, self.around.clip(start, stop)
+        last = first + inside.total
+        arrays = [each.slice(first, last - first) for each in self.arrays]
+        return Matches(inside, self.mask[first:last], arrays)
+
+
+def filter_rows(array: pa.Array, mask: np.ndarray, node: Node | None) -> pa.Array:
+    """The rows where ``mask``, bool of shape (rows,), is true; the array itself if it is all true.
+
+    Parameters
+    ----------
+    node
+        The tree of the array's type; None for a primitive type.
+    """
+    if mask.all():
+        return array
+    try:
+        return array.filter(_flags(mask))
+    except pa.ArrowNotImplementedError:
+        return _rearranged(array, np.flatnonzero(mask), node)
+
+
+def _flags(mask: np.ndarray) -> pa.BooleanArray:
+    """The mask as an Arrow array, packed many times faster than Arrow does it."""
+    packed = pa.py_buffer(Bits.pack(mask).data)
+    return pa.BooleanArray.from_buffers(pa.bool_(), len(mask), [None, packed])
+
+
+def take_rows(array: pa.ChunkedArray, indices: np.ndarray, node: Node | None) -> pa.ChunkedArray:
+    """The rows with these numbers, int64, in their order, repeats allowed.
+
+    Dictionaries that differ by chunk are joined here, as Arrow mixes up those of half floats.
+    """
+    if has_dictionary(array.type) and not _has_one_dictionary(array):
+        return _joined(array, indices, node)
+    try:
+        return array.take(pa.array(indices))
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # the second: dictionaries with nulls
+        return _joined(array, indices, node)
+
+
+def _joined(array: pa.ChunkedArray, indices: np.ndarray, node: Node | None) -> pa.ChunkedArray:
+    """Rows of chunks with dictionaries of their own, in one chunk; more where orders differ."""
+    assert node is not None
+    if orders_of(node, array.chunks) is not None:
+        return pa.chunked_array([_rearranged(array, indices, node)])
+    ends = np.cumsum([len(chunk) for chunk in array.chunks])
+    owners = np.searchsorted(ends, indices, side="right")
+    parts = []
+    for run in np.split(np.arange(len(indices)), np.flatnonzero(np.diff(owners)) + 1):
+        chunk = array.chunk(int(owners[run[0]]))
+        start = int(ends[owners[run[0]]]) - len(chunk)
+        parts.append(_rearranged(chunk, indices[run] - start, node))
+    return pa.chunked_array(parts)
+
+
+def _has_one_dictionary(array: pa.ChunkedArray) -> bool:
+    """Whether all chunks have the very same dictionary, or there is but one chunk."""
+    if array.num_chunks < 2:
+        return True
+    if not pat.is_dictionary(array.type):
+        return False
+    first, *others = (chunk.dictionary for chunk in array.chunks)
+    return all(is_same_memory(first, each) for each in others)
+
+
+def _rearranged(
+    array: pa.Array | pa.ChunkedArray, indices: np.ndarray, node: Node | None
+) -> pa.Array:
+    assert node is not None
+    if node.type != array.type:  # a dictionary that was kept
+        node = replace(node, type=array.type)
+    found = assemble(node, slots.take(node, shred(array, node), indices))
+    chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+    orders = orders_of(node, chunks)
+    assert orders is not None
+    return orders.restore(0, node, 0, found, where="rows")

@@ -1,0 +1,280 @@
+"""Arrow types ⇄ the streams that hold them: one tree of nodes a top-level column.
+
+A node emits its VALIDITY stream first, then, by kind: a leaf its DATA; a list or map its OFFSETS
+and its child; a struct its children in order; a fixed-size list its child; the null type nothing.
+Stream ordinals count depth first from 0 within the column.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.types as pat
+
+from fermion.columns.values import BINARY, BITS, PhysicalKind, PhysicalType, number
+from fermion.errors import UnsupportedTypeError
+from fermion.layout import SCHEMA_DEPTH_MAX, StreamType
+
+
+class NodeKind(enum.Enum):
+    """What a node of the column tree is made of."""
+
+    LEAF = "leaf"
+    LIST = "list"
+    FIXED_LIST = "fixed_list"
+    STRUCT = "struct"
+    NULL = "null"
+
+
+class Order(enum.Enum):
+    """How a leaf's values are ordered, which decides how bounds map to int64 (see statistics)."""
+
+    NONE = "none"
+    SIGNED = "signed"
+    UNSIGNED = "unsigned"
+    FLOAT = "float"
+    DECIMAL = "decimal"
+    BYTES = "bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node of a column's tree.
+
+    Attributes
+    ----------
+    name
+        The field's name; a list's child has Arrow's name for it.
+    type
+        The Arrow type to give back, dictionary and extension wrappers included.
+    storage
+        ``type`` with dictionary, run-end and extension wrappers taken off.
+    validity, stream
+        Ordinals of the VALIDITY stream and of the DATA or OFFSETS stream (-1: it has none).
+    stop
+        One past the last stream ordinal of this subtree.
+    physical, order
+        For a leaf: its physical type, and how its values compare.
+    """
+
+    name: str
+    kind: NodeKind
+    type: pa.DataType
+    storage: pa.DataType
+    nullable: bool
+    children: tuple[Node, ...]
+    validity: int
+    stream: int
+    stop: int
+    physical: PhysicalType | None = None
+    order: Order = Order.NONE
+
+    def renamed(self, name: str) -> Node:
+        """The same tree under another name: columns of one shape differ in nothing else."""
+        if name == self.name:
+            return self
+        return Node(
+            name,
+            self.kind,
+            self.type,
+            self.storage,
+            self.nullable,
+            self.children,
+            self.validity,
+            self.stream,
+            self.stop,
+            self.physical,
+            self.order,
+        )
+
+    def walk(self) -> Iterator[Node]:
+        """This node and all below it, depth first."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+    def stream_types(self) -> list[StreamType]:
+        """The type of each stream of this subtree, in ordinal order."""
+        types: list[StreamType] = []
+        for node in self.walk():
+            types.append(StreamType.VALIDITY)
+            if node.kind is NodeKind.LEAF:
+                types.append(StreamType.DATA)
+            elif node.kind is NodeKind.LIST:
+                types.append(StreamType.OFFSETS)
+        return types
+
+
+def strip_wrappers(dtype: pa.DataType) -> pa.DataType:
+    """The type that is stored: without extension, dictionary and run-end wrappers."""
+    while True:
+        if isinstance(dtype, pa.BaseExtensionType):
+            dtype = dtype.storage_type
+        elif pat.is_dictionary(dtype) or pat.is_run_end_encoded(dtype):
+            dtype = dtype.value_type
+        else:
+            return dtype
+
+
+def column_node(field: pa.Field, *, where: str = "schema") -> Node:
+    """The tree of a top-level column.
+
+    Raises
+    ------
+    UnsupportedTypeError
+        For unions, for nesting deeper than 64, and for types that Arrow adds later.
+    """
+    return _build(field, 0, 0, f"{where}: column {field.name!r}")
+
+
+def _build(field: pa.Field, ordinal: int, depth: int, where: str) -> Node:
+    if depth > SCHEMA_DEPTH_MAX:
+        raise UnsupportedTypeError(f"{where}: nested deeper than {SCHEMA_DEPTH_MAX} levels")
+    storage = strip_wrappers(field.type)
+    leaf = leaf_type(storage)
+    below: tuple[pa.Field, ...] = ()
+    if leaf is not None:
+        kind, own = NodeKind.LEAF, 2
+    elif pat.is_null(storage):
+        kind, own = NodeKind.NULL, 1
+    else:
+        kind, own, below = _nested(storage, where)
+    children: list[Node] = []
+    stop = ordinal + own
+    for child in below:
+        children.append(_build(child, stop, depth + 1, f"{where}.{child.name}"))
+        stop = children[-1].stop
+    return Node(
+        name=field.name,
+        kind=kind,
+        type=field.type,
+        storage=storage,
+        nullable=field.nullable,
+        children=tuple(children),
+        validity=ordinal,
+        stream=ordinal + 1 if own == 2 else -1,
+        stop=stop,
+        physical=leaf[0] if leaf else None,
+        order=leaf[1] if leaf else Order.NONE,
+    )
+
+
+def _nested(storage: pa.DataType, where: str) -> tuple[NodeKind, int, tuple[pa.Field, ...]]:
+    if pat.is_struct(storage):
+        return NodeKind.STRUCT, 1, tuple(storage)
+    if pat.is_map(storage):
+        entries = pa.struct([storage.key_field, storage.item_field])
+        return NodeKind.LIST, 2, (pa.field("entries", entries, nullable=False),)
+    if pat.is_fixed_size_list(storage):
+        return NodeKind.FIXED_LIST, 1, (storage.value_field,)
+    if is_list(storage):
+        return NodeKind.LIST, 2, (storage.value_field,)
+    raise UnsupportedTypeError(
+        f"{where}: the format has no place for Arrow type {storage}{_advice(storage)}"
+    )
+
+
+def _advice(storage: pa.DataType) -> str:
+    """What to do about a type that the format has no place for."""
+    if pat.is_union(storage):
+        return "; convert the union to a struct first"
+    if str(storage) in ("month_interval", "day_time_interval"):
+        # pyarrow knows these types by name only: it makes no arrays of them.
+        return "; convert the column to month_day_nano_interval first"
+    return ""
+
+
+def is_list(storage: pa.DataType) -> bool:
+    """Whether a type is a variable-length list in any of Arrow's forms (maps are not)."""
+    return (
+        pat.is_list(storage)
+        or pat.is_large_list(storage)
+        or pat.is_list_view(storage)
+        or pat.is_large_list_view(storage)
+    )
+
+
+_NUMBERS = {
+    pa.int8(): (PhysicalKind.INT8, Order.SIGNED),
+    pa.int16(): (PhysicalKind.INT16, Order.SIGNED),
+    pa.int32(): (PhysicalKind.INT32, Order.SIGNED),
+    pa.int64(): (PhysicalKind.INT64, Order.SIGNED),
+    pa.uint8(): (PhysicalKind.UINT8, Order.UNSIGNED),
+    pa.uint16(): (PhysicalKind.UINT16, Order.UNSIGNED),
+    pa.uint32(): (PhysicalKind.UINT32, Order.UNSIGNED),
+    pa.uint64(): (PhysicalKind.UINT64, Order.UNSIGNED),
+    pa.float16(): (PhysicalKind.FLOAT16, Order.FLOAT),
+    pa.float32(): (PhysicalKind.FLOAT32, Order.FLOAT),
+    pa.float64(): (PhysicalKind.FLOAT64, Order.FLOAT),
+    pa.date32(): (PhysicalKind.INT32, Order.SIGNED),
+    pa.date64(): (PhysicalKind.INT64, Order.SIGNED),
+}
+
+
+def leaf_type(storage: pa.DataType) -> tuple[PhysicalType, Order] | None:
+    """The physical type and the order of a leaf's values; None where the type is nested or null."""
+    if storage in _NUMBERS:
+        kind, order = _NUMBERS[storage]
+        return number(kind), order
+    if pat.is_boolean(storage):
+        return BITS, Order.UNSIGNED
+    if pat.is_time32(storage):
+        return number(PhysicalKind.INT32), Order.SIGNED
+    if pat.is_time64(storage) or pat.is_timestamp(storage) or pat.is_duration(storage):
+        return number(PhysicalKind.INT64), Order.SIGNED
+    if pat.is_decimal(storage):
+        return _decimal(storage), Order.DECIMAL
+    if pat.is_interval(storage):
+        return PhysicalType(PhysicalKind.FIXED, storage.byte_width), Order.NONE
+    if pat.is_fixed_size_binary(storage):
+        return PhysicalType(PhysicalKind.FIXED, storage.byte_width), Order.BYTES
+    if is_string_like(storage):
+        return BINARY, Order.BYTES
+    return None
+
+
+def _decimal(storage: pa.DataType) -> PhysicalType:
+    if storage.byte_width == 4:
+        return number(PhysicalKind.INT32)
+    if storage.byte_width == 8:
+        return number(PhysicalKind.INT64)
+    return PhysicalType(PhysicalKind.FIXED, storage.byte_width)
+
+
+def is_string_like(storage: pa.DataType) -> bool:
+    """Whether values are byte strings of any length: string, binary, large and view forms."""
+    return (
+        pat.is_string(storage)
+        or pat.is_large_string(storage)
+        or pat.is_binary(storage)
+        or pat.is_large_binary(storage)
+        or pat.is_string_view(storage)
+        or pat.is_binary_view(storage)
+    )
+
+
+Form = tuple[int, int]
+"""How a leaf lies in Arrow's buffers: the letter of its kind (see `kernels.decode_flat`), and the
+bytes of a value, or of an offset."""
+
+
+def flat_form(node: Node) -> Form | None:
+    """The form of a column that the kernels over whole columns know; None for any other."""
+    if node.kind is not NodeKind.LEAF or node.type is not node.storage or node.physical is None:
+        return None
+    kind, storage = node.physical.kind, node.storage
+    if kind is PhysicalKind.BITS:
+        return ord("b"), 1
+    if kind is PhysicalKind.BINARY:
+        if pat.is_string(storage) or pat.is_binary(storage):
+            return ord("s"), 4
+        if pat.is_large_string(storage) or pat.is_large_binary(storage):
+            return ord("s"), 8
+        return None
+    if kind is PhysicalKind.FIXED:
+        return (ord("V"), node.physical.width) if node.physical.width else None
+    dtype = node.physical.dtype
+    return ord(dtype.kind), dtype.itemsize

@@ -1,0 +1,1 @@
+"""Which encodings a chunk gets: profiles, samples, estimates and the search."""

@@ -1,0 +1,90 @@
+"""What each profile asks of the choice of encodings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Literal
+
+from fermion.encodings.encoding import EncodeSettings
+from fermion.encodings.registry import ENCODINGS
+from fermion.layout import EDITIONS, Codec, EncodingId
+from fermion.options import Profile, WriteOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Numbers of one profile.
+
+    Attributes
+    ----------
+    entropy_ratio
+        pcodec is taken where it needs at most this part of the best light encoding's bytes;
+        0 never takes it.
+    numbers_lz_ratio, strings_lz_ratio
+        The same for zstd or LZ4, over numbers and bits, and over the bytes of strings.
+    decimals
+        Whether floats that are decimals are taken as whole numbers (ALP).
+    symbols_ratio
+        FSST is taken where it needs at most this part of the bytes of strings; 0 never takes it.
+        A codec is then compared with what FSST needs.
+    dictionary_bytes_max
+        Bytes of values that a chunk's dictionary may hold: readers need all of it for one slot.
+    settings
+        What encoders need.
+    """
+
+    entropy_ratio: float
+    numbers_lz_ratio: float
+    strings_lz_ratio: float
+    symbols_ratio: float
+    dictionary_bytes_max: int
+    settings: EncodeSettings
+    decimals: bool = True
+
+
+_WHOLE_PAGE = 2**40
+_KIB = 1024
+_LZ4_LEVELS: dict[Profile, int] = {"compact": 9}
+# Profiles without a codec of their own take LZ4, where it is asked for, only if it saves much.
+_LZ4_RATIO = 0.75
+_POLICIES: dict[Profile, Policy] = {
+    "balanced": Policy(
+        0.92, 0.92, 0.92, 0, 1024 * _KIB, EncodeSettings(ENCODINGS, 6, 4096, 64 * _KIB)
+    ),
+    "compact": Policy(
+        1.0, 1.0, 1.0, 0, 4096 * _KIB, EncodeSettings(ENCODINGS, 11, 4096, _WHOLE_PAGE)
+    ),
+    "fast": Policy(0, 0, 0, 0.85, 1024 * _KIB, EncodeSettings(ENCODINGS, 1, 4096, 64 * _KIB)),
+    "random": Policy(0.5, 0, 0.5, 0.85, 128 * _KIB, EncodeSettings(ENCODINGS, 3, 1024, 16 * _KIB)),
+}
+
+
+def policy_for(options: WriteOptions) -> Policy:
+    """The policy of these options."""
+    return _policy(options.profile, options.compression_level, options.codec, options.edition)
+
+
+@lru_cache(maxsize=64)
+def _policy(
+    profile: Profile, level: int | None, codec: Literal["zstd", "lz4"], edition: str
+) -> Policy:
+    found = _of_edition(_POLICIES[profile], EDITIONS[edition])
+    settings = found.settings
+    if codec == "lz4":
+        settings = replace(settings, codec=Codec.LZ4, level=_LZ4_LEVELS.get(profile, 1))
+        if not found.strings_lz_ratio:
+            found = replace(found, numbers_lz_ratio=_LZ4_RATIO, strings_lz_ratio=_LZ4_RATIO)
+    return replace(found, settings=settings if level is None else replace(settings, level=level))
+
+
+def _of_edition(policy: Policy, edition: frozenset[EncodingId]) -> Policy:
+    """A policy that takes no encoding but those of an edition; encoders find no other either."""
+    known = {number: each for number, each in ENCODINGS.items() if number in edition}
+    return replace(
+        policy,
+        entropy_ratio=policy.entropy_ratio if EncodingId.PCODEC in edition else 0,
+        symbols_ratio=policy.symbols_ratio if EncodingId.FSST in edition else 0,
+        decimals=EncodingId.ALP in edition,
+        settings=replace(policy.settings, encodings=known),
+    )

@@ -1,0 +1,112 @@
+"""RLE: runs of equal numbers or fixed-width values.
+
+====== ==== ============ ===================================
+offset size name         meaning
+====== ==== ============ ===================================
+0      4    runs         number of runs
+4      1    length_width bytes of a length: 1, 2 or 4
+5      3    reserved     0
+====== ==== ============ ===================================
+
+Child 0: the runs' lengths, unsigned integers. Child 1: their values.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+
+from fermion import kernels
+from fermion.columns.values import PhysicalType, Values
+from fermion.encodings.encoding import (
+    Buffer,
+    Child,
+    DecodeContext,
+    EncodeSettings,
+    Encoding,
+    Node,
+    Recipe,
+    node_parts,
+)
+from fermion.encodings.unsigned import UNSIGNED, narrowest, unsigned_dtype
+from fermion.errors import InvalidArgumentError, InvalidFileError
+from fermion.layout import EncodingId
+
+_PARAMETERS = struct.Struct("<IB3x")
+
+
+class RunLength(Encoding):
+    """Runs: how long, and of what; equal means equal bytes."""
+
+    id = EncodingId.RLE
+
+    def encode(
+        self, values: Values, physical: PhysicalType, recipe: Recipe, settings: EncodeSettings
+    ) -> list[Buffer]:
+        """See `Encoding.encode`; ``recipe`` has children for the lengths and for the values."""
+        if not isinstance(values, np.ndarray):
+            raise InvalidArgumentError(
+                "encoding rle can only hold numbers and fixed-width values; "
+                "use dictionary for strings"
+            )
+        if not len(values):
+            raise InvalidArgumentError("encoding rle cannot hold an empty page")
+        starts = run_starts(values)
+        lengths = narrowest(np.diff(starts, append=len(values)))
+        width = lengths.dtype.itemsize
+        return node_parts(
+            self.id,
+            [_PARAMETERS.pack(len(starts), width)],
+            [
+                settings.encode(lengths, UNSIGNED[width], recipe.children[0]),
+                settings.encode(values[starts], physical, recipe.children[1]),
+            ],
+        )
+
+    def read_fixed(
+        self, node: Node, count: int, start: int, stop: int, out: np.ndarray, context: DecodeContext
+    ) -> None:
+        """See `Encoding.read_fixed`."""
+        ends, values = self._ends(node, count, context)
+        first, last = ends.searchsorted((start, stop - 1), "right").tolist()
+        part = context.numbers(values, len(ends), first, last + 1, out.dtype)
+        kernels.expand_runs(part, ends[first : last + 1], start, stop, out)
+
+    def pick_fixed(
+        self, node: Node, count: int, slots: np.ndarray, out: np.ndarray, context: DecodeContext
+    ) -> None:
+        """See `Encoding.pick_fixed`."""
+        ends, values = self._ends(node, count, context)
+        runs, places = np.unique(ends.searchsorted(slots, "right"), return_inverse=True)
+        picked = context.picked(values, len(ends), runs, out.dtype)
+        kernels.gather_fixed(picked, places.astype(np.uint32), out)
+
+    def _ends(self, node: Node, count: int, context: DecodeContext) -> tuple[np.ndarray, Node]:
+        """Where each run ends, exclusive, and the runs' values."""
+        runs, width, (lengths, values) = self._open(node, count)
+        ends = np.empty(runs + 1, np.int64)
+        found = context.numbers(lengths, runs, 0, runs, unsigned_dtype(width))
+        if kernels.lengths_to_offsets(found, ends) != count:
+            raise InvalidFileError(f"rle node: expected runs of {count} slots, found {ends[-1]}")
+        return ends[1:], values
+
+    def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
+        """See `Encoding.children`."""
+        runs, _, (lengths, values) = self._open(node, count)
+        return [("lengths", lengths, runs), ("values", values, runs)]
+
+    def _open(self, node: Node, count: int) -> tuple[int, int, tuple[Node, Node]]:
+        node.expect_children(2)
+        runs, width = node.unpack(_PARAMETERS)
+        if not 1 <= runs <= count:
+            raise InvalidFileError(f"rle node: expected 1 to {count} runs, found {runs}")
+        lengths = node.child(node.start + _PARAMETERS.size)
+        return runs, width, (lengths, node.child(lengths.stop))
+
+
+def run_starts(values: np.ndarray) -> np.ndarray:
+    """``int64``: where runs of equal bytes start."""
+    starts = np.empty(kernels.count_runs(values), np.int64)
+    kernels.run_starts(values, starts)
+    return starts

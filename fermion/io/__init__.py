@@ -1,0 +1,1 @@
+"""Bytes of files: where they come from and go to, checksums, compression."""

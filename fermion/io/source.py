@@ -1,0 +1,495 @@
+"""Where a file's bytes come from: local files by pread, everything else through fsspec.
+
+A source knows bytes, not columns. It counts what it was asked for in `IoStats`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import numpy as np
+
+from fermion.errors import (
+    ChecksumError,
+    FermionError,
+    StorageError,
+    TruncatedFileError,
+    file_is_closed,
+    is_a_directory,
+    no_file,
+    short_read,
+)
+from fermion.forks import Lock, PerProcess
+from fermion.io.coalesce import coalesce, span_of
+from fermion.io.reused_memory import KeptMemory
+from fermion.redaction import redacted
+from fermion.remote import (
+    TIMEOUT_S,
+    ask,
+    deadline,
+    is_missing,
+    protocols,
+    resolve,
+    storage_error,
+)
+
+if TYPE_CHECKING:
+    import fsspec
+
+PathLike = str | os.PathLike[str]
+T = TypeVar("T")
+_Ranges = Sequence[tuple[int, int]]
+_NO_LIMIT = contextlib.nullcontext()
+
+SUFFIX_PROTOCOLS = frozenset({"s3", "s3a", "gs", "gcs", "http", "https"})
+"""Storages whose fsspec file systems pass ``cat_file(start=-n)`` on as a suffix range."""
+
+
+@dataclass(frozen=True, slots=True)
+class IoStats:
+    """What was read since the file was opened.
+
+    Attributes
+    ----------
+    requests
+        Reads sent to the storage.
+    bytes_requested
+        Bytes of those reads.
+    bytes_used
+        Bytes of the ranges that were wanted; the rest bridged gaps.
+    """
+
+    requests: int = 0
+    bytes_requested: int = 0
+    bytes_used: int = 0
+
+
+class Source(Protocol):
+    """Random-access bytes of one immutable file.
+
+    Attributes
+    ----------
+    size
+        Bytes of the file; None where nothing has told it yet.
+    """
+
+    name: str
+    size: int | None
+    is_local: bool
+
+    def read(self, offset: int, length: int) -> memoryview:
+        """Exactly ``length`` bytes from ``offset``; raises TruncatedFileError otherwise."""
+
+    def read_end(self, length: int) -> memoryview:
+        """The last ``length`` bytes, or the whole file when it has fewer."""
+
+    def again(self) -> Source:
+        """The same file for another reader, which knows nothing of it yet, its size included."""
+
+    def close(self) -> None:
+        """Release the handle; reading afterwards is an error."""
+
+
+class LocalSource:
+    """A file of the local file system, read with pread (thread-safe, no shared position)."""
+
+    is_local = True
+
+    def __init__(self, path: PathLike) -> None:
+        self.name = os.fspath(path)
+        self._memory = KeptMemory()
+        # A pipe that nobody writes to would be waited for.
+        flags = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+        self._descriptor = os.open(self.name, os.O_RDONLY | flags)
+        found = os.fstat(self._descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            self.close()
+            raise no_file(self.name, found)
+        self.size: int | None = found.st_size
+
+    def read_end(self, length: int) -> memoryview:
+        """The last ``length`` bytes, or the whole file when it has fewer; a new buffer."""
+        return _read_end(self, self.size, length)
+
+    def read(self, offset: int, length: int) -> memoryview:
+        """Exactly ``length`` bytes from ``offset``; memory that is used again when it is let go."""
+        check_range(self.name, self.size, offset, length)
+        if self._descriptor < 0:
+            raise file_is_closed(self.name)
+        data, done = self._memory.borrow(length).data, 0
+        while done < length:
+            more = os.preadv(self._descriptor, [data[done:]], offset + done)
+            if not more:
+                raise short_read(self.name, offset, length, done)
+            done += more
+        return data.toreadonly()
+
+    @property
+    def descriptor(self) -> int:
+        """The open file, for reads that leave its position alone."""
+        return self._descriptor
+
+    def again(self) -> Source:
+        """The file that is open, whatever has its name by now."""
+        other = LocalSource.__new__(LocalSource)
+        other.name, other._memory = self.name, KeptMemory()
+        other._descriptor = os.dup(self._descriptor)
+        other.size = os.fstat(other._descriptor).st_size
+        return other
+
+    def close(self) -> None:
+        """Close the descriptor; a second call does nothing."""
+        self._memory.clear()
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        if getattr(self, "_descriptor", -1) >= 0:
+            self.close()
+
+
+class FilesystemSource:
+    """A file of any fsspec file system, read by ranges.
+
+    Parameters
+    ----------
+    filesystem, path
+        Where it lies.
+    connect
+        Gives the file system again in a forked process, which connections do not survive; None:
+        the same is used there.
+    timeout_s
+        Seconds after which a read is given up (see `ReadOptions`).
+    """
+
+    is_local = False
+
+    def __init__(
+        self,
+        filesystem: fsspec.AbstractFileSystem,
+        path: str,
+        connect: Callable[[], fsspec.AbstractFileSystem] | None = None,
+        *,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        self.timeout_s = timeout_s
+        self._connection = PerProcess(connect or (lambda: filesystem), filesystem)
+        self._path = path
+        self.name = redacted(filesystem.unstrip_protocol(path))
+        self.size: int | None = None
+
+    @property
+    def _filesystem(self) -> fsspec.AbstractFileSystem:
+        return self._connection.get()
+
+    def read_end(self, length: int) -> memoryview:
+        """The last ``length`` bytes, or the whole file when it has fewer; a new buffer.
+
+        Where the storage answers a suffix range (RFC 9110, section 14.1.2) that is one request, and
+        a full answer leaves the size unknown; elsewhere the size is asked for first.
+        """
+        if SUFFIX_PROTOCOLS.isdisjoint(protocols(self._filesystem)):
+            found = self._ask("info")
+            if found.get("type") == "directory":
+                raise is_a_directory(self.name)
+            self.size = int(found.get("size") or 0)
+            return _read_end(self, self.size, length)
+        data = self._ask("cat_file", start=-length)
+        if len(data) != length:  # All of a shorter file, or a server that ignores ranges.
+            self.size = len(data)
+        return memoryview(data)[-length:]
+
+    def read(self, offset: int, length: int) -> memoryview:
+        """Exactly ``length`` bytes from ``offset``; a new buffer."""
+        check_range(self.name, self.size, offset, length)
+        data = self._ask("cat_file", start=offset, end=offset + length)
+        if len(data) > length and "http" in self.name[:5]:
+            raise StorageError(
+                errno.EOPNOTSUPP,
+                f"read {self.name}: the server does not support ranges: it sent {len(data)} bytes "
+                f"where {length} from byte {offset} on were asked for",
+                operation="read",
+                url=self.name,
+            )
+        if len(data) != length:
+            raise short_read(self.name, offset, length, len(data))
+        return memoryview(data)
+
+    def _ask(self, method: str, **keywords: Any) -> Any:
+        """Call a method of the file system, which gives up in time and says what it did where."""
+        filesystem = self._filesystem
+        try:
+            return ask(filesystem, method, self._path, timeout_s=self.timeout_s, **keywords)
+        except (FermionError, StorageError):
+            raise
+        except Exception as error:
+            if is_missing(error):
+                # Its own text may name the URL with a password or a signature.
+                raise FileNotFoundError(
+                    errno.ENOENT, os.strerror(errno.ENOENT), self.name
+                ) from None
+            raise storage_error("read", self.name, error) from error
+
+    def again(self) -> Source:
+        """The object that has the name now, of which no listing that was kept is asked."""
+        self._filesystem.invalidate_cache()
+        other = FilesystemSource(self._filesystem, self._path, timeout_s=self.timeout_s)
+        other.name = self.name
+        return other
+
+    def close(self) -> None:
+        """Nothing is held open between reads."""
+
+
+class BufferSource:
+    """A file that lies in memory: any object with the buffer protocol."""
+
+    is_local = True
+
+    def __init__(self, buffer: Any, name: str = "<buffer>") -> None:
+        self.name = name
+        self._view = memoryview(buffer).cast("B")
+        self.size: int | None = len(self._view)
+
+    def read_end(self, length: int) -> memoryview:
+        """The last ``length`` bytes, or the whole file when it has fewer; a view."""
+        return _read_end(self, self.size, length)
+
+    def read(self, offset: int, length: int) -> memoryview:
+        """``length`` bytes from ``offset``; a view."""
+        check_range(self.name, self.size, offset, length)
+        return self._view[offset : offset + length]
+
+    def again(self) -> Source:
+        """The same bytes."""
+        return BufferSource(self._view, self.name)
+
+    def close(self) -> None:
+        """The buffer is the caller's."""
+
+
+def _read_end(source: Source, size: int | None, length: int) -> memoryview:
+    length = min(length, size or 0)
+    return source.read((size or 0) - length, length)
+
+
+def check_range(name: str, size: int | None, offset: int, length: int) -> None:
+    """Raise TruncatedFileError for a range that ends outside the file, where its size is known."""
+    if offset < 0 or length < 0 or (size is not None and offset + length > size):
+        raise TruncatedFileError(
+            f"{name}: range {offset}+{length} ends past the end of the file ({size} bytes)"
+        )
+
+
+def buffer_of(given: Any, name: str) -> memoryview:
+    """The bytes of an object with the buffer protocol; names the parameter if it has none."""
+    try:
+        return memoryview(given)
+    except TypeError:
+        raise TypeError(
+            f"{name}: expected a path, a URL or an object with the buffer protocol, found "
+            f"{type(given).__name__}"
+        ) from None
+
+
+def open_source(
+    path: Any, storage_options: dict[str, Any] | None = None, *, timeout_s: float = TIMEOUT_S
+) -> Source:
+    """Open a path, an fsspec URL, or an object with the buffer protocol.
+
+    Raises
+    ------
+    FileNotFoundError, PermissionError
+        As the storage says.
+    IsADirectoryError, InvalidArgumentError
+        It is a directory, or a pipe or a device.
+    TypeError
+        The path is none of these.
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        return BufferSource(buffer_of(path, "path"))
+    filesystem, inner = resolve(path, storage_options)
+    if filesystem is None:
+        return LocalSource(inner)
+    return FilesystemSource(
+        filesystem, inner, lambda: resolve(path, storage_options)[0], timeout_s=timeout_s
+    )
+
+
+class CountingSource:
+    """A source's coalesced reads, counted; safe to share between threads.
+
+    Parameters
+    ----------
+    executor
+        Sends requests side by side where a read needs several; None: one after the other.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        gap_bytes_max: int,
+        span_bytes_max: int,
+        executor: Executor | None = None,
+    ) -> None:
+        self.source, self._executor = source, executor
+        self.gap_bytes_max = gap_bytes_max
+        self.span_bytes_max = span_bytes_max
+        self._timeout_s: float = getattr(source, "timeout_s", TIMEOUT_S)
+        self._lock = Lock()
+        self._stats = IoStats()
+        self._held = memoryview(b""), 0
+
+    def again(self) -> CountingSource:
+        """The same file, read in the same way, nothing of it held or counted yet."""
+        return CountingSource(
+            self.source.again(),
+            gap_bytes_max=self.gap_bytes_max,
+            span_bytes_max=self.span_bytes_max,
+            executor=self._executor,
+        )
+
+    @property
+    def stats(self) -> IoStats:
+        """What was read so far; a value that does not change any more."""
+        return self._stats
+
+    def read(self, offset: int, length: int) -> memoryview:
+        """One counted read; a view without one where the bytes are held."""
+        data = self._fetch(offset, length)
+        if not self._holds(offset, length):
+            self._count(1, length, length)
+        return data
+
+    def hold(self, data: memoryview, offset: int) -> None:
+        """Keep bytes that were read; what lies within them is not asked for again."""
+        self._held = data, offset
+
+    def _renew(self, requests: list[tuple[int, int]], buffers: list[memoryview]) -> None:
+        """Replace what is held by what was read again."""
+        held, first = self._held
+        sent = zip(requests, buffers, strict=True)
+        fresh = [(place[0] - first, data) for place, data in sent if self._holds(*place)]
+        if fresh:
+            renewed = bytearray(held)
+            for at, data in fresh:
+                renewed[at : at + len(data)] = data
+            self._held = memoryview(renewed).toreadonly(), first
+
+    def _holds(self, offset: int, length: int) -> bool:
+        held, first = self._held
+        return 0 <= offset - first <= len(held) - length
+
+    def _fetch(self, offset: int, length: int) -> memoryview:
+        held, first = self._held  # together: another thread may let go of them
+        if 0 <= offset - first <= len(held) - length:
+            return held[offset - first : offset - first + length]
+        return self.source.read(offset, length)
+
+    def read_end(self, length: int) -> memoryview:
+        """The end of the file, counted as one read, as `Source.read_end` gives it."""
+        data = self.source.read_end(length)
+        self._count(1, len(data), len(data))
+        return data
+
+    def read_checked(self, ranges: _Ranges, decode: Callable[[list[memoryview]], T]) -> T:
+        """What is decoded of ranges; bytes that fail their checksum are read once more.
+
+        Raises
+        ------
+        ChecksumError
+            They fail it again.
+        """
+        with self.in_time(len(ranges)):
+            try:
+                one = len(ranges) == 1
+                return decode([self.read(*ranges[0])] if one else self.read_many(ranges))
+            except ChecksumError:
+                return decode(self.read_many(ranges, again=True))
+
+    def in_time(self, ranges: int = 1) -> contextlib.AbstractContextManager[Any]:
+        """A limit of time for what a ``with`` block reads, with what it reads once more.
+
+        Parameters
+        ----------
+        ranges
+            How many: each has the time-out of the source. Local files have none.
+        """
+        return _NO_LIMIT if self.source.is_local else deadline(self._timeout_s * max(1, ranges))
+
+    def read_many(self, ranges: _Ranges, *, again: bool = False) -> list[memoryview]:
+        """The bytes of every range, in the order given, in as few requests as the limits allow.
+
+        Parameters
+        ----------
+        ranges
+            (offset, length) pairs; an empty one gives an empty view without a request.
+        again
+            See `read_places`.
+        """
+        wanted = np.array(ranges, np.int64).reshape(-1, 2)
+        buffers, places = self.read_places(wanted, again=again)
+        return [buffers[buffer][at : at + size] for buffer, at, size in places.tolist()]
+
+    def read_places(
+        self, ranges: np.ndarray, *, again: bool = False
+    ) -> tuple[list[memoryview], np.ndarray]:
+        """The same without an object a range, for thousands of them.
+
+        Parameters
+        ----------
+        ranges
+            ``int64``, shape (n, 2): offset and length of each.
+        again
+            Ask the storage, whatever is held: that was wrong. The executor's threads may do so.
+
+        Returns
+        -------
+        buffers, places
+            At least one buffer, and ``int64``, shape (n, 3): in which buffer each range lies, from
+            which byte on, and its length.
+        """
+        first, end = span_of(ranges)
+        held, held_offset = self._held
+        if not again and held_offset <= first < end <= held_offset + len(held):
+            places = np.zeros((len(ranges), 3), np.int64)
+            places[:, 1] = np.where(ranges[:, 1] > 0, ranges[:, 0] - held_offset, 0)
+            places[:, 2] = ranges[:, 1]
+            return [held], places
+        requests, members = coalesce(
+            ranges, gap_bytes_max=self.gap_bytes_max, span_bytes_max=self.span_bytes_max
+        )
+        executor = None if again or len(requests) < 2 else self._executor
+        run = map if executor is None else executor.map
+        fetch = self.source.read if again else self._fetch
+        buffers = list(run(fetch, *requests.T.tolist()))
+        places = np.zeros((len(ranges), 3), np.int64)
+        if len(requests):
+            some = members >= 0
+            places[some, 0] = members[some]
+            places[some, 1] = ranges[some, 0] - requests[members[some], 0]
+            places[:, 2] = ranges[:, 1]
+        if again:
+            self._renew(requests.tolist(), buffers)
+        sent = np.array([again or not self._holds(*each) for each in requests.tolist()], bool)
+        inside = np.append(sent, False)[members]  # an empty range is a member of -1, the last
+        self._count(int(sent.sum()), int(requests[sent, 1].sum()), int(ranges[inside, 1].sum()))
+        return buffers or [memoryview(b"")], places
+
+    def _count(self, requests: int, requested: int, used: int) -> None:
+        with self._lock:
+            stats = self._stats
+            self._stats = IoStats(
+                stats.requests + requests,
+                stats.bytes_requested + requested,
+                stats.bytes_used + used,
+            )

@@ -1,0 +1,1 @@
+"""The kernels in NumPy: what the compiled ones are tested against."""

@@ -1,0 +1,290 @@
+"""The column index table: u64 offsets of the CMBs, one more than there are columns.
+
+Entry ``i`` is where the CMB of column ``i`` starts and entry ``i + 1`` where it ends; equal
+neighbours mean a column that is null in every row and has no CMB. System columns follow the user's.
+
+A file with the feature EXT_CIT, whose columns were added, dropped or put in another order after it
+was written, has one EXTENDED_CIT_ENTRY a column instead: offset, length and checksum of its CMB,
+which may be anywhere before the tail region.
+
+A file whose settings say NO_CIT has none: each CMB then stands behind ``u32 length, u32 check``,
+padded to 8, with length 0 for a column that has no CMB, and finding one reads the whole CMB area.
+``check`` is the length's CRC-32C XOR its place; 0 in files whose checksums are not bound to places.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from fermion.errors import ChecksumError, InvalidFileError
+from fermion.io.checksum import crc32c
+from fermion.io.source import CountingSource
+from fermion.kernels import place_of
+from fermion.layout import (
+    ALIGNMENT,
+    CMB_HEADER,
+    CMB_LENGTH_MAX,
+    CMB_TRAILER,
+    EXTENDED_CIT_ENTRY,
+    HEAD,
+    align,
+)
+from fermion.metadata.cmb import bind_cmb
+from fermion.metadata.footer import Footer
+from fermion.metadata.tail import TailRegion
+
+# From so many columns on, arrays are cheaper than a look-up each.
+BULK_COLUMNS = 64
+
+_PAIR = struct.Struct("<QQ")
+_LENGTH = struct.Struct("<II")
+
+
+def build_cit(cmb_offset: int, lengths: Sequence[int]) -> bytes:
+    """The table for CMBs that lie end to end from ``cmb_offset`` on."""
+    offsets = np.zeros(len(lengths) + 1, dtype="<u8")
+    np.cumsum(np.asarray(lengths, dtype=np.uint64), out=offsets[1:])
+    return (offsets + np.uint64(cmb_offset)).tobytes()
+
+
+def build_extended_cit(ranges: np.ndarray, checksums: np.ndarray) -> bytes:
+    """The table of a file whose columns were changed.
+
+    Parameters
+    ----------
+    ranges
+        ``int64``, shape (columns, 2): offset and length of each CMB; length 0 where there is none.
+    checksums
+        ``uint32``, shape (columns,): what the CMBs' trailers say.
+    """
+    entries = np.zeros(len(ranges), EXTENDED_CIT_ENTRY)
+    present = ranges[:, 1] > 0
+    entries["offset"][present] = ranges[present, 0]
+    entries["length"] = ranges[:, 1]
+    entries["crc"][present] = checksums[present]
+    return entries.tobytes()
+
+
+def build_indexed(cmbs: Sequence[bytearray], cmb_offset: int, place_key: int) -> bytes:
+    """The CMB area of a file with a CIT: the CMBs end to end, bound to their places."""
+    offset = cmb_offset
+    for cmb in cmbs:
+        if cmb:
+            bind_cmb(cmb, place_key, offset)
+            offset += len(cmb)
+    return b"".join(cmbs)
+
+
+def build_unindexed(cmbs: Sequence[bytearray], cmb_offset: int, place_key: int) -> bytes:
+    """The CMB area of a file without a CIT; the CMBs are bound to their places."""
+    out = bytearray()
+    for cmb in cmbs:
+        offset = cmb_offset + len(out)
+        out += _LENGTH.pack(len(cmb), _length_check(len(cmb), place_key, offset))
+        if cmb:
+            bind_cmb(cmb, place_key, offset + _LENGTH.size)
+            out += cmb
+        out += bytes(align(len(out)) - len(out))
+    return bytes(out)
+
+
+def _length_check(length: int, place_key: int, offset: int) -> int:
+    """What stands behind the length of a CMB, at an offset of the file."""
+    if not place_key:
+        return 0
+    return crc32c(length.to_bytes(4, "little")) ^ place_of(place_key, offset)
+
+
+class ColumnRanges(Protocol):
+    """Finds CMBs by ordinal."""
+
+    def ranges(self, ordinals: Sequence[int] | np.ndarray) -> np.ndarray:
+        """Offset and length of each column's CMB; length 0 where there is none.
+
+        ``int64``, shape (columns, 2).
+        """
+
+    def checksums(self, ordinals: Sequence[int] | np.ndarray) -> np.ndarray | None:
+        """What the trailer of each column's CMB must say, where the index knows.
+
+        ``uint32``, shape (columns,).
+        """
+
+    def present(self) -> np.ndarray:
+        """Whether each column has a CMB: bool, shape (user and system columns,)."""
+
+
+def open_cit(source: CountingSource, tail: TailRegion, footer: Footer, where: str) -> ColumnRanges:
+    """Whichever index of columns a file has."""
+    if footer.is_extended:
+        return ExtendedColumnIndex(tail, footer, where)
+    if footer.has_cit:
+        return ColumnIndexTable(tail, footer, where)
+    return UnindexedColumns(source, footer, where)
+
+
+class UnindexedColumns:
+    """Looks up CMB ranges in a file without a CIT, by walking its CMB area once."""
+
+    def __init__(self, source: CountingSource, footer: Footer, where: str) -> None:
+        self._source, self._footer, self._where = source, footer, where
+        self._found: np.ndarray | None = None
+
+    def _walk(self) -> np.ndarray:
+        place = self._footer.cmb_offset, self._footer.cmb_length
+        return self._source.read_checked([place], lambda found: self._places(found[0]))
+
+    def _places(self, area: memoryview) -> np.ndarray:
+        footer = self._footer
+        found, at = [], 0
+        for ordinal in range(footer.num_columns + footer.num_system_columns):
+            if at + _LENGTH.size > len(area):
+                raise self._error(ordinal, at, len(area))
+            length, check = _LENGTH.unpack_from(area, at)
+            expected = _length_check(length, footer.place_key, footer.cmb_offset + at)
+            if check != expected and footer.place_key:
+                raise ChecksumError(
+                    f"{self._where}: offset {footer.cmb_offset + at}: length of a CMB: checksum: "
+                    f"expected {expected:#010x}, found {check:#010x}"
+                )
+            at += _LENGTH.size
+            if check != expected or at + length > len(area):
+                raise self._error(ordinal, at, len(area))
+            found.append((footer.cmb_offset + at, length))
+            at = align(at + length)
+        if at != len(area):
+            raise self._error(len(found), at, len(area))
+        return np.array(found, np.int64).reshape(-1, 2)
+
+    def _error(self, ordinal: int, at: int, length: int) -> InvalidFileError:
+        return InvalidFileError(
+            f"{self._where}: offset {self._footer.cmb_offset + at}: CMB area of {length} bytes: "
+            f"column {ordinal} does not fit"
+        )
+
+    def ranges(self, ordinals: Sequence[int] | np.ndarray) -> np.ndarray:
+        """See `ColumnRanges.ranges`."""
+        if self._found is None:
+            self._found = self._walk()
+        return self._found[np.asarray(ordinals, np.int64)]
+
+    def checksums(self, ordinals: Sequence[int] | np.ndarray) -> np.ndarray | None:
+        """Nothing: this index has none."""
+        return None
+
+    def present(self) -> np.ndarray:
+        """Whether each column has a CMB: bool, shape (user and system columns,)."""
+        count = self._footer.num_columns + self._footer.num_system_columns
+        return self.ranges(range(count))[:, 1] > 0
+
+
+class ColumnIndexTable:
+    """Looks up CMB ranges without reading the whole table."""
+
+    def __init__(self, tail: TailRegion, footer: Footer, where: str) -> None:
+        self._tail, self._footer, self._where = tail, footer, where
+
+    def ranges(self, ordinals: Sequence[int] | np.ndarray) -> np.ndarray:
+        """See `ColumnRanges.ranges`.
+
+        Raises
+        ------
+        InvalidFileError
+            For entries that fall, lie outside the CMB area, or are not multiples of 8.
+        """
+        if len(ordinals) > BULK_COLUMNS:
+            return self._ranges_of_many(np.asarray(ordinals, np.int64))
+        base = self._footer.cit_offset
+        ranges = []
+        for ordinal in map(int, ordinals):
+            start, stop = _PAIR.unpack(self._tail.view(base + 8 * ordinal, 16))
+            self._check(ordinal, start, stop)
+            ranges.append((start, stop - start))
+        return np.array(ranges, np.int64).reshape(-1, 2)
+
+    def _ranges_of_many(self, ordinals: np.ndarray) -> np.ndarray:
+        """The same by way of arrays: no call a column."""
+        low, high = self._footer.cmb_offset, self._footer.tail_offset
+        first, last = int(ordinals.min()), int(ordinals.max())
+        data = self._tail.view(self._footer.cit_offset + 8 * first, 8 * (last - first + 2))
+        table = np.frombuffer(data, "<u8")
+        starts, stops = table[ordinals - first], table[ordinals - first + 1]
+        wrong = (starts < low) | (stops < starts) | (stops > high)
+        wrong |= (stops - starts > CMB_LENGTH_MAX) | (((starts | stops) & (ALIGNMENT - 1)) != 0)
+        if wrong.any():
+            place = int(np.argmax(wrong))
+            self._check(int(ordinals[place]), int(starts[place]), int(stops[place]))
+        return np.stack((starts, stops - starts), axis=1).astype(np.int64)
+
+    def _check(self, ordinal: int, start: int, stop: int) -> None:
+        low, high = self._footer.cmb_offset, self._footer.tail_offset
+        inside = low <= start <= stop <= high and stop - start <= CMB_LENGTH_MAX
+        if not inside or start % ALIGNMENT or stop % ALIGNMENT:
+            raise InvalidFileError(
+                f"{self._where}: offset {self._footer.cit_offset + 8 * ordinal}: CIT: CMB of "
+                f"column {ordinal} at {start} to {stop}, CMB area {low} to {high}"
+            )
+
+    def checksums(self, ordinals: Sequence[int] | np.ndarray) -> np.ndarray | None:
+        """Nothing: this index has none."""
+        return None
+
+    def present(self) -> np.ndarray:
+        """Whether each column has a CMB: bool, shape (user and system columns,)."""
+        table = self._tail.view(self._footer.cit_offset, self._footer.cit_length)
+        return np.diff(np.frombuffer(table, "<u8")) != 0
+
+
+class ExtendedColumnIndex:
+    """Looks up CMB ranges where each column has an entry of its own."""
+
+    def __init__(self, tail: TailRegion, footer: Footer, where: str) -> None:
+        self._tail, self._footer, self._where = tail, footer, where
+
+    def _entries(self, ordinals: Sequence[int] | np.ndarray) -> np.ndarray:
+        wanted, size = np.asarray(ordinals, np.int64), EXTENDED_CIT_ENTRY.itemsize
+        if not len(wanted):
+            return np.zeros(0, EXTENDED_CIT_ENTRY)
+        base = self._footer.cit_offset
+        if len(wanted) <= BULK_COLUMNS:
+            views = [self._tail.view(base + size * each, size) for each in wanted.tolist()]
+            return np.frombuffer(b"".join(views), EXTENDED_CIT_ENTRY)
+        first, last = int(wanted.min()), int(wanted.max())
+        data = self._tail.view(base + size * first, size * (last - first + 1))
+        return np.frombuffer(data, EXTENDED_CIT_ENTRY)[wanted - first]
+
+    def ranges(self, ordinals: Sequence[int] | np.ndarray) -> np.ndarray:
+        """See `ColumnRanges.ranges`.
+
+        Raises
+        ------
+        InvalidFileError
+            For a CMB that lies outside the file's data and CMBs, or not at multiples of 8.
+        """
+        entries, stop = self._entries(ordinals), self._footer.tail_offset
+        offsets, lengths = entries["offset"], entries["length"]
+        outside = (offsets < HEAD.itemsize) | (offsets > stop)
+        outside |= lengths > stop - np.minimum(offsets, np.uint64(stop))
+        outside |= ((offsets | lengths) & (ALIGNMENT - 1)) != 0
+        outside |= lengths < CMB_HEADER.itemsize + CMB_TRAILER.itemsize
+        wrong = np.where(lengths == 0, (offsets != 0) | (entries["crc"] != 0), outside)
+        if wrong.any():
+            place = int(np.argmax(wrong))
+            raise InvalidFileError(
+                f"{self._where}: CIT: CMB of column {int(ordinals[place])}: expected a range "
+                f"within {HEAD.itemsize} to {stop}, found {offsets[place]}+{lengths[place]}"
+            )
+        return np.stack((offsets.astype(np.int64), lengths.astype(np.int64)), axis=1)
+
+    def checksums(self, ordinals: Sequence[int] | np.ndarray) -> np.ndarray | None:
+        """See `ColumnRanges.checksums`."""
+        return self._entries(ordinals)["crc"]
+
+    def present(self) -> np.ndarray:
+        """Whether each column has a CMB: bool, shape (user and system columns,)."""
+        count = self._footer.num_columns + self._footer.num_system_columns
+        return self.ranges(range(count))[:, 1] > 0

@@ -1,0 +1,429 @@
+"""The last 256 bytes of a file, its head, and the section directory they point to."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from fermion.errors import ChecksumError, InvalidFileError, UnsupportedVersionError
+from fermion.io.checksum import PageChecks, crc32c
+from fermion.layout import (
+    ALIGNMENT,
+    CMB_LENGTH_MAX,
+    COLUMNS_MAX,
+    EXTENDED_CIT_ENTRY,
+    FOOTER,
+    FOOTER_CRC_SPAN,
+    FULL_CHUNK_DESC,
+    HEAD,
+    INT64_MAX,
+    MAGIC,
+    PAGE_ALIGNMENT,
+    PAGE_META,
+    SECTION_ENTRY,
+    SECTIONS_HEADER,
+    SETTING_CHECKSUM_MASK,
+    SETTING_CHECKSUM_SHIFT,
+    SIMPLE_CHUNK_DESC,
+    STREAM_META,
+    STRIPE_META,
+    STRIPES_MAX,
+    TAIL_BLOCK_BYTES,
+    VERSION_MAJOR,
+    VERSION_MINOR,
+    ChecksumKind,
+    Incompat,
+    SectionKind,
+    Setting,
+)
+
+_HEAD = struct.Struct("<8sHHI")
+_FOOTER = struct.Struct("<QQQQQQQIIQIIQQQIIHHHHH6xQII64s16sQ8xIHH8s")
+_SECTION = struct.Struct("<IIQQ")
+_SECTIONS = struct.Struct("<II")
+assert _HEAD.size == HEAD.itemsize
+assert _FOOTER.size == FOOTER.itemsize
+assert _SECTION.size == SECTION_ENTRY.itemsize
+assert _SECTIONS.size == SECTIONS_HEADER.itemsize
+
+KNOWN_SIZES = tuple(
+    struct_type.itemsize
+    for struct_type in (STRIPE_META, STREAM_META, SIMPLE_CHUNK_DESC, FULL_CHUNK_DESC, PAGE_META)
+)
+SIZE_MIN = HEAD.itemsize + FOOTER.itemsize
+# A plain number: the complement of a flag leaves out the bits that have no name yet.
+_EXT_CIT, _PLACED = int(Incompat.EXT_CIT), int(Incompat.PLACED)
+SUPPORTED_INCOMPAT = _EXT_CIT | _PLACED
+# So are those that every file is asked about: an operation of a flag costs ten of a number.
+_BATCH, _NO_CIT = int(Setting.BATCH), int(Setting.NO_CIT)
+_SORTED, _ALIGN64 = int(Setting.SORTED), int(Setting.ALIGN64)
+_SCHEMA_ZSTD = int(Setting.SCHEMA_ZSTD)
+_CHECKSUM_KINDS = frozenset(map(int, ChecksumKind))
+
+
+class FileIdentity(NamedTuple):
+    """What tells a file from every other one.
+
+    Attributes
+    ----------
+    file_id
+        16 random bytes, which no other file has; zero in files of version 1.0.
+    place_key
+        What checksums are bound to their places with, 64 bits; 0 where they are not bound.
+    """
+
+    file_id: bytes = bytes(16)
+    place_key: int = 0
+
+    @classmethod
+    def new(cls) -> Self:
+        """The identity of a new file."""
+        return cls(os.urandom(16), int.from_bytes(os.urandom(8), "little") or 1)
+
+    @property
+    def text(self) -> str | None:
+        """The id as 32 hexadecimal digits; None for a file that has none."""
+        return self.file_id.hex() if any(self.file_id) else None
+
+
+UNKNOWN_IDENTITY = FileIdentity()
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """What a footer says; offsets and lengths in bytes from the start of the file."""
+
+    schema_offset: int
+    schema_length: int
+    cit_offset: int
+    cit_length: int
+    cmb_offset: int
+    cmb_length: int
+    sections_offset: int
+    sections_length: int
+    num_columns: int
+    num_rows: int
+    num_stripes: int
+    num_system_columns: int
+    file_length: int
+    settings: int
+    crc_sections: int
+    created_by: str
+    previous_footer_offset: int = 0
+    compat: int = 0
+    incompat: int = 0
+    sizes: tuple[int, ...] = KNOWN_SIZES
+    major: int = VERSION_MAJOR
+    minor: int = VERSION_MINOR
+    identity: FileIdentity = UNKNOWN_IDENTITY
+
+    @property
+    def file_id(self) -> str | None:
+        """The file's identity, 32 hexadecimal digits; None for a file that has none."""
+        return self.identity.text
+
+    @property
+    def place_key(self) -> int:
+        """What checksums are bound to their places with; 0 where they are not bound."""
+        return self.identity.place_key if self.incompat & _PLACED else 0
+
+    @property
+    def checksum_kind(self) -> ChecksumKind:
+        """The checksum of pages."""
+        return ChecksumKind((self.settings & SETTING_CHECKSUM_MASK) >> SETTING_CHECKSUM_SHIFT)
+
+    def page_checks(self, verify: bool) -> PageChecks:
+        """How the file's pages are checked; not at all unless ``verify``."""
+        return PageChecks(self.checksum_kind if verify else ChecksumKind.NONE, self.place_key)
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether the file was written in batch mode."""
+        return bool(self.settings & _BATCH)
+
+    @property
+    def has_cit(self) -> bool:
+        """Whether there is a CIT; without one, CMBs follow each other behind their lengths."""
+        return not self.settings & _NO_CIT
+
+    @property
+    def is_extended(self) -> bool:
+        """Whether entries of the CIT say where a CMB ends, too: columns were changed."""
+        return bool(self.incompat & _EXT_CIT)
+
+    @property
+    def is_sorted(self) -> bool:
+        """Whether the section SORT_ORDER says what the rows are sorted by."""
+        return bool(self.settings & _SORTED)
+
+    @property
+    def has_compressed_schema(self) -> bool:
+        """Whether the schema's own metadata may be compressed."""
+        return bool(self.settings & _SCHEMA_ZSTD)
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether pages lie so that the values of plain ones start at multiples of 64."""
+        return bool(self.settings & _ALIGN64)
+
+    @property
+    def described_settings(self) -> dict[str, Any]:
+        """What the settings say, by name."""
+        return {
+            "batch": self.is_batch,
+            "checksum": self.checksum_kind.name.lower(),
+            "column_index": self.has_cit,
+            "align": PAGE_ALIGNMENT if self.is_aligned else ALIGNMENT,
+        }
+
+    @property
+    def tail_offset(self) -> int:
+        """Where the checksummed tail region starts: the end of the CMB area."""
+        return self.cmb_offset + self.cmb_length
+
+
+def build_head() -> bytes:
+    """The first 16 bytes."""
+    return _HEAD.pack(MAGIC, VERSION_MAJOR, VERSION_MINOR, 0)
+
+
+def build_footer(footer: Footer) -> bytes:
+    """The last 256 bytes."""
+    data = _FOOTER.pack(
+        footer.schema_offset,
+        footer.schema_length,
+        footer.cit_offset,
+        footer.cit_length,
+        footer.cmb_offset,
+        footer.cmb_length,
+        footer.sections_offset,
+        footer.sections_length,
+        footer.num_columns,
+        footer.num_rows,
+        footer.num_stripes,
+        footer.num_system_columns,
+        footer.file_length,
+        footer.previous_footer_offset,
+        footer.settings,
+        footer.compat,
+        footer.incompat,
+        *footer.sizes,
+        0,
+        footer.crc_sections,
+        0,
+        footer.created_by.encode()[:64],
+        *footer.identity,
+        0,
+        footer.major,
+        footer.minor,
+        MAGIC,
+    )
+    crc = crc32c(data[:FOOTER_CRC_SPAN])
+    return data[:FOOTER_CRC_SPAN] + struct.pack("<I", crc) + data[FOOTER_CRC_SPAN + 4 :]
+
+
+def parse_footer(data: memoryview, *, file_size: int | None, where: str) -> Footer:
+    """Parse and check the last 256 bytes of a file.
+
+    Parameters
+    ----------
+    file_size
+        Bytes of the file; None where nobody knows but the footer.
+
+    Raises
+    ------
+    InvalidFileError, ChecksumError
+        Wrong magic, checksum, or regions that do not lie where a writer puts them.
+    UnsupportedVersionError
+        A newer major version, an unknown feature bit, or smaller structs than this version's.
+    """
+    at = "256 bytes before the end" if file_size is None else file_size - FOOTER.itemsize
+    if bytes(data[248:256]) != MAGIC:
+        place = "8 bytes before the end" if file_size is None else file_size - 8
+        raise InvalidFileError(
+            f"{where}: {other_format(data)}no Fermion file: offset {place}: expected magic "
+            f"{MAGIC!r}, found other bytes"
+        )
+    values = _FOOTER.unpack(data)
+    crc, major, minor = values[-4:-1]
+    found = crc32c(data[:FOOTER_CRC_SPAN])
+    if crc != found:
+        raise ChecksumError(
+            f"{where}: offset {at}: footer checksum: expected {crc:#010x}, found {found:#010x}"
+        )
+    if major != VERSION_MAJOR:
+        raise UnsupportedVersionError(
+            f"{where}: format version {major}.{minor}; this reader knows {VERSION_MAJOR}.x"
+        )
+    schema_offset, schema_length, cit_offset, cit_length, cmb_offset, cmb_length = values[:6]
+    footer = Footer(
+        schema_offset=schema_offset,
+        schema_length=schema_length,
+        cit_offset=cit_offset,
+        cit_length=cit_length,
+        cmb_offset=cmb_offset,
+        cmb_length=cmb_length,
+        sections_offset=values[6],
+        sections_length=values[7],
+        num_columns=values[8],
+        num_rows=values[9],
+        num_stripes=values[10],
+        num_system_columns=values[11],
+        file_length=values[12],
+        previous_footer_offset=values[13],
+        settings=values[14],
+        compat=values[15],
+        incompat=values[16],
+        sizes=values[17:22],
+        crc_sections=values[23],
+        created_by=values[25].rstrip(b"\0").decode(errors="replace"),
+        major=major,
+        minor=minor,
+        identity=FileIdentity(*values[26:28]),
+    )
+    _check_features(footer, where)
+    _check_regions(footer, footer.file_length if file_size is None else file_size, where)
+    return footer
+
+
+def _check_features(footer: Footer, where: str) -> None:
+    unknown = footer.incompat & ~SUPPORTED_INCOMPAT
+    if unknown:
+        bit = (unknown & -unknown).bit_length() - 1
+        name = next((each.name for each in Incompat if each == 1 << bit), "unknown")
+        raise UnsupportedVersionError(
+            f"{where}: needs feature bit {bit} ({name}), which this reader does not have"
+        )
+    for size, known in zip(footer.sizes, KNOWN_SIZES, strict=True):
+        if size < known or size % 4:
+            raise UnsupportedVersionError(
+                f"{where}: struct sizes {footer.sizes}; this reader needs at least {KNOWN_SIZES}"
+            )
+    kind = (footer.settings & SETTING_CHECKSUM_MASK) >> SETTING_CHECKSUM_SHIFT
+    if kind not in _CHECKSUM_KINDS:
+        raise UnsupportedVersionError(f"{where}: unknown checksum kind {kind}")
+
+
+def _check_regions(footer: Footer, file_size: int, where: str) -> None:
+    if footer.file_length != file_size:
+        raise InvalidFileError(
+            f"{where}: expected {footer.file_length} bytes by the footer, found {file_size}"
+        )
+    num_cmbs = footer.num_columns + footer.num_system_columns
+    tail, end = footer.tail_offset, footer.sections_offset
+    checks = (
+        (footer.num_columns <= COLUMNS_MAX and footer.num_stripes <= STRIPES_MAX, "counts"),
+        (footer.num_rows <= INT64_MAX, "row count"),
+        (footer.num_system_columns == int(footer.is_batch), "number of system columns"),
+        (HEAD.itemsize <= footer.cmb_offset <= tail <= end, "CMB area"),
+        (footer.cmb_length <= CMB_LENGTH_MAX * max(num_cmbs, 1), "length of the CMB area"),
+        (tail <= footer.schema_offset, "schema area"),
+        (footer.schema_offset + footer.schema_length <= end, "length of the schema area"),
+        (_cit_fits(footer, num_cmbs), "CIT"),
+        (footer.place_key or not footer.incompat & _PLACED, "place key"),
+        (end + footer.sections_length == file_size - FOOTER.itemsize, "section directory"),
+    )
+    for holds, what in checks:
+        if not holds:
+            raise InvalidFileError(
+                f"{where}: offset {file_size - FOOTER.itemsize}: footer: wrong {what}: {footer}"
+            )
+
+
+def _cit_fits(footer: Footer, num_cmbs: int) -> bool:
+    if not footer.has_cit:
+        nothing = footer.cit_offset == footer.cmb_offset and footer.cit_length == 0
+        return nothing and not footer.is_extended
+    inside = footer.tail_offset <= footer.cit_offset
+    inside &= footer.cit_offset + footer.cit_length <= footer.sections_offset
+    length = EXTENDED_CIT_ENTRY.itemsize * num_cmbs if footer.is_extended else 8 * (num_cmbs + 1)
+    return inside and footer.cit_length == length
+
+
+def other_format(end: bytes | memoryview) -> str:
+    """What a file looks like by its last bytes, and what to do with it; empty where unknown."""
+    last = bytes(end[-8:])
+    if last.endswith((b"PAR1", b"PARE")):
+        return "a Parquet file, which fermion.from_parquet converts; "
+    if last.endswith(b"ARROW1"):
+        return "an Arrow IPC file, which pyarrow.ipc.open_file reads; "
+    return "an ORC file, which pyarrow.orc reads; " if last[-4:-1] == b"ORC" else ""
+
+
+def parse_head(data: memoryview, *, where: str) -> None:
+    """Check the first 16 bytes.
+
+    Raises
+    ------
+    InvalidFileError, UnsupportedVersionError
+    """
+    magic, major, _, _ = _HEAD.unpack(data)
+    if magic != MAGIC:
+        raise InvalidFileError(f"{where}: offset 0: expected magic {MAGIC!r}, found other bytes")
+    if major != VERSION_MAJOR:
+        raise UnsupportedVersionError(
+            f"{where}: format version {major}; this reader knows {VERSION_MAJOR}.x"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SectionDirectory:
+    """Sections by kind, and the checksum of every 64 KiB block of the tail region."""
+
+    sections: Mapping[int, tuple[int, int]]
+    block_checksums: Sequence[int]
+
+
+def build_sections(sections: Mapping[SectionKind, tuple[int, int]], tail: bytes) -> bytes:
+    """The section directory for a tail region (from the end of the CMBs to this directory)."""
+    checksums = [
+        crc32c(tail[start : start + TAIL_BLOCK_BYTES])
+        for start in range(0, len(tail), TAIL_BLOCK_BYTES)
+    ]
+    data = _SECTIONS.pack(len(sections), len(checksums))
+    for kind, (offset, length) in sections.items():
+        data += _SECTION.pack(kind, 0, offset, length)
+    data += np.array(checksums, dtype="<u4").tobytes()
+    return data + bytes(-len(data) % 8)
+
+
+def parse_sections(data: memoryview, footer: Footer, where: str) -> SectionDirectory:
+    """Parse and check the section directory.
+
+    Raises
+    ------
+    ChecksumError, InvalidFileError
+    """
+    found = crc32c(data)
+    if found != footer.crc_sections:
+        raise ChecksumError(
+            f"{where}: offset {footer.sections_offset}: section directory checksum: "
+            f"expected {footer.crc_sections:#010x}, found {found:#010x}"
+        )
+    if len(data) < _SECTIONS.size:
+        raise InvalidFileError(f"{where}: section directory of {len(data)} bytes")
+    num_sections, num_blocks = _SECTIONS.unpack_from(data)
+    tail, end = footer.tail_offset, footer.sections_offset
+    wanted_blocks = -(-(end - tail) // TAIL_BLOCK_BYTES)
+    size = _SECTIONS.size + _SECTION.size * num_sections + 4 * num_blocks
+    if num_blocks != wanted_blocks or not size <= len(data) < size + 8:
+        raise InvalidFileError(
+            f"{where}: offset {end}: section directory of {num_sections} sections and "
+            f"{num_blocks} blocks (expected {wanted_blocks}) does not fit {len(data)} bytes"
+        )
+    sections: dict[int, tuple[int, int]] = {}
+    for index in range(num_sections):
+        kind, _, offset, length = _SECTION.unpack_from(data, _SECTIONS.size + _SECTION.size * index)
+        if not tail <= offset <= offset + length <= end:
+            raise InvalidFileError(
+                f"{where}: section {kind} at {offset}+{length} lies outside {tail} to {end}"
+            )
+        sections[kind] = (offset, length)
+    at = _SECTIONS.size + _SECTION.size * num_sections
+    checksums = np.frombuffer(data[at : at + 4 * num_blocks], "<u4").tolist()
+    return SectionDirectory(sections, checksums)

@@ -1,0 +1,1 @@
+"""Pages: frames, cuts, encoded chunks, batches and global dictionaries."""

@@ -1,0 +1,1 @@
+"""From an open file to Arrow: projection, pruning, plans, decoding, verification."""

@@ -1,0 +1,127 @@
+"""Batches of a file in batch mode: which rows have an id, and the two virtual columns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from fermion.columns.ranges import RowRanges
+from fermion.columns.values import INT64, UINT32, PhysicalType
+from fermion.errors import InvalidFileError
+from fermion.io.checksum import PageChecks
+from fermion.layout import PAGE_HEADER
+from fermion.metadata.cmb import ColumnBlock
+from fermion.metadata.file_info import BATCH_ID
+from fermion.pages.batches import ID_STREAM, LENGTH_STREAM
+from fermion.pages.pages import PageSlice, decode_pages
+from fermion.reading.index import FileIndex
+from fermion.reading.plan import StreamPlan, plan_stream
+
+
+class BatchLookup:
+    """The batch streams of one file, decoded stripe by stripe and kept."""
+
+    def __init__(self, index: FileIndex, *, checks: PageChecks) -> None:
+        self._index, self._checks = index, checks
+        self._stripes: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+
+    def _block(self) -> ColumnBlock:
+        (block,) = self._index.blocks([self._index.footer.num_columns])
+        if block is None:
+            raise InvalidFileError(f"{self._index.where}: batch mode without a batch column")
+        return block
+
+    def stripe(self, stripe: int) -> tuple[np.ndarray, np.ndarray]:
+        """Batches of a stripe.
+
+        Returns
+        -------
+        ids
+            ``int64``, shape (batches,).
+        ends
+            ``int64``, shape (batches + 1,): rows of the stripe up to each batch, from 0 on.
+        """
+        known = self._stripes.get(stripe)
+        if known is None:
+            block = self._block()
+            ids = self._stream(block, ID_STREAM, stripe, INT64)
+            lengths = self._stream(block, LENGTH_STREAM, stripe, UINT32)
+            if len(ids) != len(lengths):  # before more memory is taken for a made-up count
+                raise block.error(
+                    f"stripe {stripe}: {len(ids)} batch ids, but {len(lengths)} batch lengths"
+                )
+            ends = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
+            rows = int(self._index.stripe_rows[stripe])
+            if ends[-1] != rows:
+                raise block.error(
+                    f"stripe {stripe}: batches of {ends[-1]} rows, expected {rows} rows"
+                )
+            known = self._stripes[stripe] = ids, ends
+        return known
+
+    def _stream(
+        self, block: ColumnBlock, stream: int, stripe: int, physical: PhysicalType
+    ) -> np.ndarray:
+        chunk = block.chunk(stream, stripe)
+        if chunk.is_empty:
+            return np.zeros(0, physical.dtype)
+        plan = plan_stream(block, chunk, None, -1)
+        places = [(span.offset, span.length) for span in plan.spans]
+        if plan.dictionary is not None:
+            places.insert(0, plan.dictionary)
+        return self._index.source.read_checked(
+            places, lambda buffers: self._decode(plan, buffers, physical)
+        )
+
+    def _decode(
+        self, plan: StreamPlan, buffers: list[memoryview], physical: PhysicalType
+    ) -> np.ndarray:
+        dictionary = None
+        if plan.dictionary is not None:
+            dictionary = PageSlice(buffers.pop(0), plan.dictionary[0], None, 0, 0)
+        slices = []
+        for span, buffer in zip(plan.spans, buffers, strict=True):
+            slots = span.slots if span.slots >= 0 else _page_slots(buffer)
+            slices.append(PageSlice(buffer, span.offset, slots, 0, slots))
+        values = decode_pages(
+            slices,
+            physical,
+            dictionary=dictionary,
+            checks=self._checks,
+            where=self._index.where,
+        )
+        assert isinstance(values, np.ndarray)
+        return values
+
+    def rows_of(self, batch_id: int) -> list[tuple[int, RowRanges]]:
+        """(stripe, row ranges in it) of every batch with this id; stripes are pruned by bounds."""
+        found = []
+        block = self._block()
+        for stripe in range(self._index.footer.num_stripes):
+            chunk = block.chunk(ID_STREAM, stripe)
+            if chunk.is_empty or not chunk.minimum <= batch_id <= chunk.maximum:
+                continue
+            ids, ends = self.stripe(stripe)
+            matches = np.flatnonzero(ids == batch_id)
+            if len(matches):
+                found.append((stripe, RowRanges.from_bounds(ends[matches], ends[matches + 1])))
+        return found
+
+    def column(self, name: str, stripe: int, ranges: RowRanges | None) -> pa.Array:
+        """A virtual column over some rows of a stripe: int64."""
+        ids, ends = self.stripe(stripe)
+        lengths = np.diff(ends)
+        source = ids if name == BATCH_ID else ends[:-1]
+        values = np.repeat(source, lengths)
+        if name != BATCH_ID:
+            values = np.arange(len(values), dtype=np.int64) - values
+        if ranges is not None:
+            values = values[ranges.to_indices()]
+        return pa.array(values)
+
+
+def _page_slots(buffer: memoryview) -> int:
+    """Slots by the page's own header; decoding verifies the header before it believes this."""
+    if len(buffer) < PAGE_HEADER.itemsize:
+        return 0
+    return int(np.frombuffer(buffer, PAGE_HEADER, 1)["numSlots"][0])

@@ -1,0 +1,316 @@
+"""What a file says of one column: streams, stripes, pages, encodings, statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from fermion.columns.types import Node, NodeKind
+from fermion.errors import ChecksumError, InvalidFileError
+from fermion.io.checksum import PageChecks
+from fermion.layout import PAGE_HEADER, ChecksumKind, ChunkFlag, DescType, EncodingId, StreamType
+from fermion.metadata.cmb import Chunk, ColumnBlock
+from fermion.options import MIB
+from fermion.pages.frame import HEADER_SIZE, page_checksums
+from fermion.pages.global_dictionary import dictionary_record
+from fermion.reading.index import FileIndex
+from fermion.reading.projection import Projected
+from fermion.statistics.bounds import ColumnStatistics
+
+VERIFIED_AT_ONCE_BYTES = 32 * MIB
+"""Bytes of pages that are in memory at once to be verified."""
+DICTIONARY_PAGE = "dictionary page: "
+
+
+@dataclass(frozen=True, slots=True)
+class PageMetadata:
+    """One page: where it lies, its slots (0: a dictionary), its root encoding, its bounds' keys."""
+
+    offset: int
+    length: int
+    slots: int
+    encoding: str
+    min: int | None = None
+    max: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkMetadata:
+    """One stream in one stripe.
+
+    Attributes
+    ----------
+    state
+        ``default`` (nothing stored), ``all_null`` (nothing stored) or ``stored``.
+    statistics
+        Of a scalar leaf's DATA; None elsewhere.
+    """
+
+    stripe: int
+    state: str
+    offset: int
+    length: int
+    pages: tuple[PageMetadata, ...]
+    statistics: ColumnStatistics | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SharedDictionary:
+    """The dictionary that stripes of a stream share: where it lies, and its entries."""
+
+    offset: int
+    length: int
+    entries: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamMetadata:
+    """One stream of a column, over all stripes; ``dictionary`` is None where they share none."""
+
+    ordinal: int
+    type: StreamType
+    path: tuple[str, ...]
+    desc_type: DescType
+    chunks: tuple[ChunkMetadata, ...]
+    dictionary: SharedDictionary | None = None
+
+    @property
+    def length(self) -> int:
+        """Stored bytes."""
+        return sum(chunk.length for chunk in self.chunks if chunk.state == "stored")
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnMetadata:
+    """A top-level column.
+
+    Attributes
+    ----------
+    cmb_length
+        Bytes of its metadata block; 0 for a column that is null in every row.
+    streams
+        Depth first; empty without a CMB.
+    """
+
+    name: str
+    ordinal: int
+    type: pa.DataType
+    nullable: bool
+    cmb_length: int
+    stripe_rows: tuple[int, ...]
+    streams: tuple[StreamMetadata, ...]
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of all pages, and of the dictionaries that stripes share."""
+        shared = (stream.dictionary for stream in self.streams)
+        own = sum(stream.length for stream in self.streams)
+        return own + sum(each.length for each in shared if each is not None)
+
+    @property
+    def encodings(self) -> tuple[str, ...]:
+        """Names of the root encodings of its pages, each once."""
+        names = (
+            page.encoding
+            for stream in self.streams
+            for chunk in stream.chunks
+            for page in chunk.pages
+        )
+        return tuple(dict.fromkeys(names))
+
+
+def describe_column(index: FileIndex, column: Projected) -> ColumnMetadata:
+    """Read a column's CMB, and its pages for their encodings: whole ones, to verify them.
+
+    Raises
+    ------
+    ChecksumError, InvalidFileError
+        A page is damaged or from another place; it was read twice. Where checksums are not
+        verified only headers are read.
+    """
+    return describe_columns(index, [column], verify=index.options.verify_checksums)[0]
+
+
+def describe_columns(
+    index: FileIndex, columns: Sequence[Projected], *, verify: bool = False
+) -> list[ColumnMetadata]:
+    """Several columns at once: their CMBs are read together, and so are all page headers.
+
+    Unless they are verified, as in `describe_column`, encodings are what these bytes say.
+    """
+    ordinals = [column.ordinal for column in columns]
+    blocks = index.blocks(ordinals)
+    lengths = index.cit.ranges(ordinals)[:, 1].tolist()
+    places = [
+        (page.offset, page.length)
+        for ordinal, block in zip(ordinals, blocks, strict=True)
+        if block is not None
+        for stream in range(index.node(ordinal).stop)
+        for stripe in range(block.num_stripes)
+        for page in _pages(block, block.chunk(stream, stripe))
+    ]
+    headers = _page_headers(index, places, index.footer.page_checks(verify))
+    stripe_rows = tuple(index.stripe_rows.tolist())
+    found = []
+    for column, block, length in zip(columns, blocks, lengths, strict=True):
+        streams: tuple[StreamMetadata, ...] = ()
+        if block is not None:
+            node = index.node(column.ordinal)
+            paths = stream_paths(node, (node.name,))
+            streams = tuple(_stream(block, headers, *each) for each in paths)
+        field = column.field
+        found.append(
+            ColumnMetadata(
+                field.name,
+                column.ordinal,
+                field.type,
+                field.nullable,
+                length,
+                stripe_rows,
+                streams,
+            )
+        )
+    return found
+
+
+def _page_headers(
+    index: FileIndex, places: Sequence[tuple[int, int]], checks: PageChecks
+) -> Iterator[memoryview]:
+    """The headers of pages, in order; of whole pages that are verified, some MiB at once."""
+    if checks.kind is ChecksumKind.NONE:
+        sizes = [(offset, min(length, PAGE_HEADER.itemsize)) for offset, length in places]
+        yield from index.source.read_many(sizes)
+        return
+    group: list[tuple[int, int]] = []
+    size = 0
+    for place in places:
+        if group and size + place[1] > VERIFIED_AT_ONCE_BYTES:
+            yield from _verified_headers(index, group, checks)
+            group, size = [], 0
+        group.append(place)
+        size += place[1]
+    if group:
+        yield from _verified_headers(index, group, checks)
+
+
+def _verified_headers(
+    index: FileIndex, places: list[tuple[int, int]], checks: PageChecks
+) -> list[memoryview]:
+    def verified(pages: list[memoryview]) -> list[memoryview]:
+        for page, (offset, _) in zip(pages, places, strict=True):
+            where = f"{index.where}: page at offset {offset}"
+            if len(page) < HEADER_SIZE:
+                raise InvalidFileError(
+                    f"{where}: expected at least {HEADER_SIZE} bytes, found {len(page)}"
+                )
+            stored, found = page_checksums(page, checks, offset)
+            if stored != found:
+                raise ChecksumError(
+                    f"{where}: checksum: stored {stored:#010x}, computed {found:#010x}"
+                )
+        return [memoryview(bytes(page[: PAGE_HEADER.itemsize])) for page in pages]
+
+    return index.source.read_checked(places, verified)
+
+
+def stream_paths(
+    node: Node, path: tuple[str, ...]
+) -> Iterator[tuple[int, StreamType, tuple[str, ...], Node]]:
+    """(ordinal, type, path, node) of every stream of a tree, in ordinal order."""
+    yield node.validity, StreamType.VALIDITY, path, node
+    if node.kind is NodeKind.LEAF:
+        yield node.stream, StreamType.DATA, path, node
+    elif node.kind is NodeKind.LIST:
+        yield node.stream, StreamType.OFFSETS, path, node
+    for child in node.children:
+        yield from stream_paths(child, (*path, child.name))
+
+
+def _stream(
+    block: ColumnBlock,
+    headers: Iterator[memoryview],
+    ordinal: int,
+    stream_type: StreamType,
+    path: tuple[str, ...],
+    node: Node,
+) -> StreamMetadata:
+    chunks = tuple(
+        _chunk(block, headers, block.chunk(ordinal, stripe), stripe, stream_type, node)
+        for stripe in range(block.num_stripes)
+    )
+    return StreamMetadata(
+        ordinal,
+        stream_type,
+        path,
+        block.desc_type(ordinal),
+        chunks,
+        _shared_dictionary(block, ordinal),
+    )
+
+
+def _shared_dictionary(block: ColumnBlock, ordinal: int) -> SharedDictionary | None:
+    found = None
+    for stripe in range(block.num_stripes):
+        chunk = block.chunk(ordinal, stripe)
+        record = None if chunk.is_empty else dictionary_record(block, chunk)
+        if record is not None:
+            found = SharedDictionary(record.offset, record.length, record.count)
+    return found
+
+
+def _chunk(
+    block: ColumnBlock,
+    headers: Iterator[memoryview],
+    chunk: Chunk,
+    stripe: int,
+    stream_type: StreamType,
+    node: Node,
+) -> ChunkMetadata:
+    if chunk.is_empty:
+        state = "default" if chunk.length == 0 else "all_null"
+        return ChunkMetadata(stripe, state, 0, 0, ())
+    pages = tuple(_with_header(page, next(headers)) for page in _pages(block, chunk))
+    statistics = None
+    if stream_type is StreamType.DATA and chunk.flags & ChunkFlag.HAS_MINMAX:
+        statistics = ColumnStatistics(
+            min=chunk.minimum,
+            max=chunk.maximum,
+            flags=ChunkFlag(chunk.flags),
+            null_count=chunk.null_count,
+            nan_count=None,
+            rows=sum(page.slots for page in pages),
+            order=node.order,
+        )
+    return ChunkMetadata(stripe, "stored", chunk.offset, chunk.length, pages, statistics)
+
+
+def _pages(block: ColumnBlock, chunk: Chunk) -> Iterator[PageMetadata]:
+    """What the CMB says of a chunk's pages: ``encoding`` marks a dictionary, ``slots`` is -1."""
+    if chunk.is_empty:
+        return
+    dictionary = bool(chunk.flags & ChunkFlag.FIRST_PAGE_IS_DICT)
+    metas = block.pages(chunk)
+    if metas is None:
+        yield PageMetadata(chunk.offset, chunk.length, -1, DICTIONARY_PAGE if dictionary else "")
+        return
+    at = chunk.offset
+    rows = zip(*(metas[name].tolist() for name in ("pageSize", "minVal", "maxVal")), strict=True)
+    for page, (size, low, high) in enumerate(rows):
+        mark = DICTIONARY_PAGE if dictionary and page == 0 else ""
+        yield PageMetadata(at, size, -1, mark, low, high)
+        at += size
+
+
+def _with_header(page: PageMetadata, header: memoryview) -> PageMetadata:
+    """The page with its slots (0: a dictionary) and encoding as its own header has them."""
+    slots = 0 if page.encoding else int.from_bytes(header[4:8], "little")
+    label = encoding_label(int.from_bytes(header[2:4], "little"))
+    return replace(page, slots=slots, encoding=page.encoding + label)
+
+
+def encoding_label(encoding: int) -> str:
+    """The name of an encoding id, for people."""
+    known = {each.value: each.name.lower() for each in EncodingId}
+    return known.get(encoding, f"unknown {encoding}")

@@ -1,0 +1,497 @@
+"""An open Fermion file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fermion.arguments import integer, integers
+from fermion.columns.ranges import RowRanges
+from fermion.columns.rows import take_rows
+from fermion.errors import InvalidArgumentError, file_is_closed
+from fermion.forks import ThreadPool
+from fermion.io.source import (
+    CountingSource,
+    FilesystemSource,
+    IoStats,
+    LocalSource,
+    PathLike,
+    open_source,
+)
+from fermion.metadata.file_info import VIRTUAL_COLUMNS
+from fermion.options import ReadOptions, SortKey, read_options, thread_count
+from fermion.predicate import Expression, bind, candidate_names, parse_filter
+from fermion.reading.column_metadata import ColumnMetadata, describe_column
+from fermion.reading.index import FileIndex
+from fermion.reading.projection import ColumnName, KnownNames, Projected, keep_dictionaries, project
+from fermion.reading.projection import result_schema as schema_of
+from fermion.reading.pruning import FilePruning, prune_file
+from fermion.reading.row_batches import RowBatches, Rows
+from fermion.reading.stripe import StripeReader, empty_columns
+from fermion.reading.verify import VerifyReport, verify_again
+
+LOCAL_GAP_AND_SPAN = 64 * 1024, 4 * 1024 * 1024  # bytes
+REMOTE_GAP_AND_SPAN = 1024 * 1024, 16 * 1024 * 1024
+# Requests side by side: they wait, so that there may be more of them than processors.
+REMOTE_THREADS = 32
+
+_Asked = tuple[list[Projected], Expression | None, list[Projected], RowRanges | None]
+"""Columns, a filter with the columns that it reads, and rows."""
+
+
+class FermionFile:
+    """One open file: immutable, safe to share between threads, a context manager.
+
+    Opening reads the end of the file; everything else is read when asked for. Results are new
+    Arrow tables; only plain, uncompressed pages are views of the bytes read.
+
+    A forked process goes on with the file that its parent opened. A pickled file is opened again
+    where it is loaded, by its path (of a local file the absolute one) and its options; the pickle
+    of a remote file holds its ``storage_options``, credentials too.
+    """
+
+    def __init__(
+        self,
+        path: PathLike | Any,
+        *,
+        options: ReadOptions | None = None,
+        storage_options: dict[str, Any] | None = None,
+    ) -> None:
+        self.options = read_options(options)
+        source = open_source(path, storage_options, timeout_s=self.options.timeout_s)
+        local = source.is_local
+        gap, span = self.options.coalesce_gap_bytes, self.options.coalesce_span_bytes
+        usual_gap, usual_span = LOCAL_GAP_AND_SPAN if local else REMOTE_GAP_AND_SPAN
+        threads = thread_count(self.options.threads)
+        if not local and self.options.threads is None:
+            threads = max(threads, REMOTE_THREADS)
+        self._executor = ThreadPool(threads) if threads > 1 else None
+        counting = CountingSource(
+            source,
+            gap_bytes_max=gap if gap is not None else usual_gap,
+            span_bytes_max=span or usual_span,
+            executor=None if local else self._executor,
+        )
+        try:
+            with counting.in_time():
+                self._index = FileIndex(counting, self.options)
+        except BaseException:
+            source.close()
+            if self._executor is not None:
+                self._executor.shutdown(wait=False)
+            raise
+        self._stripes = StripeReader(self._index, self._executor)
+        self._rows = RowBatches(self._index, self._stripes)
+        self._storage_options = storage_options
+        self._place: str | None = None  # what opens the file again, from any directory
+        if isinstance(source, LocalSource):
+            self._place = os.path.abspath(source.name)
+        elif isinstance(source, FilesystemSource):
+            self._place = os.fspath(path)
+        self._is_closed = False
+
+    def __reduce__(self) -> tuple[Callable[[], FermionFile], tuple[()]]:
+        self._check_open()
+        if self._place is None:
+            raise TypeError(
+                f"{self._index.where}: a file that was opened from bytes can't be pickled; "
+                "expected one that was opened by its path or URL"
+            )
+        place = Path(self._place) if self._index.source.source.is_local else self._place
+        storage_options = self._storage_options
+        opener = partial(type(self), place, options=self.options, storage_options=storage_options)
+        return opener, ()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise file_is_closed(self._index.where)
+
+    def __enter__(self) -> FermionFile:
+        self._check_open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the file and its threads; a second call does nothing."""
+        self._is_closed = True
+        if self._executor is not None:
+            self._executor.shutdown(wait=False)
+        self._index.source.source.close()
+
+    def __repr__(self) -> str:
+        return (
+            f"<FermionFile {self._index.where!r}: {self.num_rows} rows, {self.num_columns} "
+            f"columns, {self.num_stripes} stripes{', closed' if self._is_closed else ''}>"
+        )
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The exact Arrow schema, parsed on first use."""
+        return self._index.schema
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the file."""
+        return self._index.footer.num_rows
+
+    @property
+    def num_columns(self) -> int:
+        """Top-level columns, without the batch column."""
+        return self._index.footer.num_columns
+
+    @property
+    def num_stripes(self) -> int:
+        """Stripes of the file."""
+        return self._index.footer.num_stripes
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Major and minor version of the format that the file was written in."""
+        return self._index.footer.major, self._index.footer.minor
+
+    @property
+    def file_id(self) -> str | None:
+        """What tells the file from all others, 32 hexadecimal digits; version 1.0 has None."""
+        return self._index.footer.file_id
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the footer's settings say, by name."""
+        return self._index.footer.described_settings
+
+    @property
+    def sort_order(self) -> tuple[SortKey, ...]:
+        """What the rows are sorted by, the first key matters most; empty where nobody said."""
+        return tuple(key for _, key in self._index.sort_order)
+
+    @property
+    def created_by(self) -> str:
+        """The program that wrote the file."""
+        return self._index.footer.created_by
+
+    @property
+    def key_value_metadata(self) -> dict[str, str]:
+        """The user's metadata; a copy."""
+        return dict(self._index.key_value_metadata)
+
+    @property
+    def io_stats(self) -> IoStats:
+        """Requests and bytes since `open`."""
+        return self._index.source.stats
+
+    @property
+    def index(self) -> FileIndex:
+        """All that is known without reading data; for tools that look beneath columns."""
+        return self._index
+
+    @property
+    def stripe_rows(self) -> tuple[int, ...]:
+        """Rows of each stripe."""
+        return tuple(self._index.stripe_rows.tolist())
+
+    def column(self, name: ColumnName) -> ColumnMetadata:
+        """Streams, stripes, pages, encodings and statistics of a column.
+
+        It reads the column's metadata and, to verify them, all of its pages; of a file opened
+        with ``verify_checksums=False`` their headers only.
+
+        Raises
+        ------
+        ColumnNotFoundError
+        ChecksumError, InvalidFileError
+            A page is damaged, or from another place.
+        InvalidArgumentError
+            For a virtual column of batch mode.
+        """
+        self._check_open()
+        if not isinstance(name, (str, tuple)):
+            name = integer(name, "name")
+        (projected,) = project(self._index, [name])
+        if projected.node is None:
+            raise InvalidArgumentError(
+                f"{self._index.where}: column {name!r} is computed from the batches, not stored"
+            )
+        return describe_column(self._index, projected)
+
+    def verify(self) -> VerifyReport:
+        """Check every checksum and every invariant of what is stored now; reads all of it."""
+        self._check_open()
+        return verify_again(self._index)
+
+    def read(
+        self,
+        columns: Sequence[ColumnName] | None = None,
+        *,
+        filter: Any = None,
+        rows: Rows | None = None,
+    ) -> pa.Table:
+        """Read rows as a table.
+
+        Parameters
+        ----------
+        columns
+            Names, paths into structs (``"s.a"`` or tuples), ordinals; None: all. In batch mode
+            also ``batch_id`` and ``index_in_batch``. An empty list gives the row count alone.
+        filter
+            Rows to keep: `fermion.col` expressions, SQL text, tuples, or a pyarrow expression.
+        rows
+            (start, stop), stop exclusive, or any set of rows; before filtering.
+
+        Raises
+        ------
+        ColumnNotFoundError, InvalidArgumentError, InvalidFileError, TruncatedFileError
+        """
+        asked = self._ask(columns, filter, rows)
+        return self._table(asked[0], list(self._rows.stripes(*asked)), columns is None)
+
+    def iter_batches(
+        self,
+        columns: Sequence[ColumnName] | None = None,
+        *,
+        filter: Any = None,
+        rows: Rows | None = None,
+        batch_size: int = 65_536,
+    ) -> Iterator[pa.RecordBatch]:
+        """Read in record batches of at most ``batch_size`` rows; holds a window of rows at a time.
+
+        Parameters and errors are those of `read`.
+        """
+        size = integer(batch_size, "batch_size", minimum=1)
+        asked = self._ask(columns, filter, rows)
+        return self._pieces(asked, self._result_schema(asked[0], columns is None), size)
+
+    def _pieces(self, asked: _Asked, schema: pa.Schema, size: int) -> Iterator[pa.RecordBatch]:
+        """The batches of `iter_batches`, whose arguments were checked when it was called."""
+        for window in self._rows.windows(*asked):
+            for start in range(0, window.num_rows, size):
+                piece = window.slice(start, size)
+                yield _renamed(piece, schema) if asked[0] else piece
+            self._check_open()
+
+    def _ask(self, columns: Sequence[ColumnName] | None, filter: Any, rows: Rows | None) -> _Asked:
+        """What `RowBatches` is asked for; raises what is wrong with the arguments."""
+        self._check_open()
+        wanted = None if rows is None else self._rows.wanted(rows)
+        return self._project(columns), *self._bound_filter(filter), wanted
+
+    def _table(
+        self, projected: Sequence[Projected], batches: Sequence[pa.RecordBatch], everything: bool
+    ) -> pa.Table:
+        schema = self._result_schema(projected, everything)
+        if not projected:
+            rows = empty_columns(sum(each.num_rows for each in batches))
+            return pa.Table.from_batches([rows.replace_schema_metadata(schema.metadata)])
+        return pa.Table.from_batches([_renamed(each, schema) for each in batches], schema=schema)
+
+    def _project(self, columns: Sequence[ColumnName] | None) -> list[Projected]:
+        projected = project(self._index, columns)
+        if self.options.keep_dictionaries:
+            return keep_dictionaries(self._index, projected)
+        return projected
+
+    def _result_schema(self, projected: Sequence[Projected], everything: bool) -> pa.Schema:
+        if everything and not self.options.keep_dictionaries:
+            return self.schema
+        return schema_of(projected, self._index.schema_area.metadata())
+
+    def _bound_filter(self, given: Any) -> tuple[Expression | None, list[Projected]]:
+        """A filter resolved against only the columns that it names."""
+        expression = parse_filter(given)
+        if expression is None:
+            return None, []
+        index = self._index
+        names = candidate_names(expression)
+        if names is None:
+            columns = project(index, None)
+        else:
+            batch = VIRTUAL_COLUMNS if index.footer.is_batch else ()
+            found: list[ColumnName] = [name for name in batch if name in names]
+            found += [(name,) for name in sorted(names.difference(batch)) if index.names.find(name)]
+            columns = project(index, found)
+        schema = pa.schema([column.field for column in columns])
+        bound = bind(expression, schema, where=index.where, known=KnownNames(index))
+        used = {path[0] for path in bound.columns()} if names is not None else set(schema.names)
+        return bound, [column for column in columns if column.field.name in used]
+
+    def count(self, filter: Any = None, *, rows: Rows | None = None) -> int:
+        """How many rows a filter selects; reads no data where statistics settle it."""
+        if filter is not None:
+            return self.find(filter, rows=rows).total
+        self._check_open()
+        return self.num_rows if rows is None else self._rows.wanted(rows).total
+
+    def find(self, filter: Any, *, rows: Rows | None = None) -> RowRanges:
+        """Which rows a filter selects; reads no data where statistics settle it.
+
+        Parameters and errors are those of `read`.
+        """
+        self._check_open()
+        expression, columns = self._bound_filter(filter)
+        wanted = None if rows is None else self._rows.wanted(rows)
+        if expression is None:
+            return RowRanges.all(self.num_rows) if wanted is None else wanted
+        starts = self._index.stripe_starts.tolist()
+        found = [RowRanges.empty()]
+        for stripe, within in self._rows.by_stripe(wanted):
+            inside = self._stripes.find(expression, columns, stripe, within)
+            found.append(inside.shift(starts[stripe]))
+        return RowRanges.from_bounds(
+            np.concatenate([each.starts for each in found]),
+            np.concatenate([each.stops for each in found]),
+        )
+
+    def prune(
+        self,
+        filter: Any = None,
+        *,
+        columns: Sequence[ColumnName] | None = None,
+        rows: Rows | None = None,
+    ) -> FilePruning:
+        """How many stripes, pages and rows statistics leave to look at; reads metadata only.
+
+        Parameters and errors are those of `read`.
+        """
+        self._check_open()
+        expression, filter_columns = self._bound_filter(filter)
+        wanted = None if rows is None else self._rows.wanted(rows)
+        return prune_file(
+            self._index,
+            self._stripes,
+            expression,
+            filter_columns,
+            project(self._index, columns),
+            list(self._rows.by_stripe(wanted)),
+        )
+
+    def take(
+        self,
+        indices: Sequence[int] | np.ndarray | pa.Array,
+        *,
+        columns: Sequence[ColumnName] | None = None,
+    ) -> pa.Table:
+        """Rows by number, in any order, repeats allowed; reads only pages that hold some.
+
+        Raises
+        ------
+        InvalidArgumentError
+            For a number outside 0 to ``num_rows``.
+        """
+        self._check_open()
+        wanted = integers(indices, "indices")
+        outside = wanted[(wanted < 0) | (wanted >= self.num_rows)]
+        if len(outside):
+            raise InvalidArgumentError(
+                f"{self._index.where}: row {outside[0]} of {self.num_rows} rows"
+            )
+        unique, places = np.unique(wanted, return_inverse=True)
+        starts = self._index.stripe_starts
+        projected = self._project(columns)
+        batches = []
+        for stripe in range(self.num_stripes):
+            low, high = np.searchsorted(unique, starts[stripe : stripe + 2])
+            if low < high:
+                ranges = RowRanges.from_indices(unique[low:high] - starts[stripe])
+                batches.append(self._stripes.batch(projected, stripe, ranges))
+        if not projected:
+            batches = [empty_columns(len(wanted))]
+        found = self._table(projected, batches, columns is None)
+        if not projected or np.array_equal(places, np.arange(len(unique))):
+            return found
+        pairs = zip(found.columns, projected, strict=True)
+        taken = [take_rows(array, places, column.node) for array, column in pairs]
+        return pa.Table.from_arrays(taken, schema=found.schema)
+
+    def batches(self) -> tuple[np.ndarray, np.ndarray]:
+        """Every batch of a file in batch mode, in order: its id and its rows, ``int64`` each.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When the file was not written in batch mode.
+        """
+        self._check_in_batches()
+        found = [self._stripes.batches.stripe(stripe) for stripe in range(self.num_stripes)]
+        ids = [np.zeros(0, np.int64), *(each for each, _ in found)]
+        return np.concatenate(ids), np.concatenate([ids[0], *(np.diff(ends) for _, ends in found)])
+
+    def read_batch(self, batch_id: int, *, columns: Sequence[ColumnName] | None = None) -> pa.Table:
+        """All rows of the batches with this id, in file order; none when there is no such batch.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When the file was not written in batch mode.
+        """
+        self._check_in_batches()
+        number = integer(batch_id, "batch_id")
+        projected = self._project(columns)
+        batches = [
+            self._stripes.batch(projected, stripe, ranges)
+            for stripe, ranges in self._stripes.batches.rows_of(number)
+        ]
+        return self._table(projected, batches, columns is None)
+
+    def _check_in_batches(self) -> None:
+        self._check_open()
+        if not self._index.footer.is_batch:
+            raise InvalidArgumentError(f"{self._index.where}: not written in batch mode")
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The whole file as an Arrow C stream."""
+        self._check_open()
+        schema = self._result_schema(self._project(None), everything=True)
+        reader = pa.RecordBatchReader.from_batches(schema, self.iter_batches())
+        return reader.__arrow_c_stream__(requested_schema)
+
+
+def _renamed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    if batch.schema.equals(schema, check_metadata=True):
+        return batch
+    return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+
+def open_file(
+    path: PathLike | Any,
+    *,
+    storage_options: dict[str, Any] | None = None,
+    options: ReadOptions | None = None,
+) -> FermionFile:
+    """Open a file for reading; use it as a context manager.
+
+    Parameters
+    ----------
+    path
+        A path, an fsspec URL, or an object with the buffer protocol.
+
+    Raises
+    ------
+    InvalidFileError, ChecksumError, TruncatedFileError, UnsupportedVersionError
+    FileNotFoundError, PermissionError
+    """
+    return FermionFile(path, options=options, storage_options=storage_options)
+
+
+def read_table(
+    path: PathLike | Any,
+    *,
+    columns: Sequence[ColumnName] | None = None,
+    filter: Any = None,
+    storage_options: dict[str, Any] | None = None,
+) -> pa.Table:
+    """Read a file as a table; parameters and errors are those of `FermionFile.read`."""
+    with open_file(path, storage_options=storage_options) as file:
+        return file.read(columns, filter=filter)

@@ -1,0 +1,468 @@
+"""What a file looks like inside, and what its metadata says of values: plain descriptions.
+
+Nothing here reads values. `describe_file` reads the metadata of all columns at once and the page
+headers of those that it describes; `describe_statistics` reads metadata alone.
+"""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.types as pat
+
+from fermion.columns.types import Node, NodeKind, Order
+from fermion.columns.values import PhysicalKind
+from fermion.encodings.decoding import NodeDescription
+from fermion.layout import (
+    ALL_NULL_LENGTH,
+    INT64_MAX,
+    INT64_MIN,
+    ChunkFlag,
+    DescType,
+    ExtTag,
+    StreamType,
+)
+from fermion.metadata.cmb import ColumnBlock
+from fermion.pages.description import PageDescription, describe_page
+from fermion.pages.pages import PageSlice
+from fermion.reading.column_metadata import (
+    ColumnMetadata,
+    StreamMetadata,
+    describe_columns,
+    stream_paths,
+)
+from fermion.reading.index import FileIndex
+from fermion.reading.projection import ColumnName, Projected, project
+from fermion.statistics.bounds import ColumnStatistics, merge_columns
+from fermion.statistics.details import (
+    ChunkBounds,
+    decoded_bytes,
+    distinct_count,
+    merged_long_bounds,
+    nan_count,
+    recorded_sum,
+)
+from fermion.statistics.keys import string_scalar
+
+
+@dataclass(frozen=True, slots=True)
+class StripeLayout:
+    """A stripe; ``stored_bytes`` is None where not all columns were looked at."""
+
+    first_row: int
+    rows: int
+    stored_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnLayout:
+    """A top-level column.
+
+    Attributes
+    ----------
+    metadata
+        Its streams, chunks and pages.
+    null_count
+        NULLs at the top level; None where only reading would tell.
+    arrow_bytes
+        Bytes of the same streams in Arrow; None where strings make that unknown.
+    """
+
+    metadata: ColumnMetadata
+    null_count: int | None
+    arrow_bytes: int | None
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times smaller than in Arrow."""
+        stored = self.metadata.stored_bytes
+        return self.arrow_bytes / stored if self.arrow_bytes and stored else None
+
+
+@dataclass(frozen=True, slots=True)
+class FileLayout:
+    """A whole file, as deep as was asked for.
+
+    Attributes
+    ----------
+    columns
+        Those that were asked for, or the largest, largest first.
+    num_left_out
+        How many columns there are besides.
+    data_bytes, metadata_bytes
+        Bytes up to the first CMB, and from there on.
+    """
+
+    path: str
+    size: int
+    data_bytes: int
+    metadata_bytes: int
+    num_rows: int
+    num_columns: int
+    stripes: tuple[StripeLayout, ...]
+    columns: tuple[ColumnLayout, ...]
+    num_left_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeafStatistics:
+    """What metadata says of the values of one leaf of a column.
+
+    Attributes
+    ----------
+    path
+        Names from the column down.
+    rows
+        Rows that the leaf has a value for, NULLs included; None below a list.
+    null_count
+        NULLs; None where that is not known.
+    min, max
+        Bounds as Arrow values; None where there is no value, or none is known. An inexact bound
+        may lie outside the values: a string's is its first bytes.
+    has_nan, nan_count
+        None where that is not known.
+    is_sorted
+        ``ascending`` or ``descending``; None where it is neither, or not known.
+    distinct_count
+        None where it was not counted, or only stripe by stripe.
+    sum
+        Of whole numbers, ``int``, or of decimals; None where it is not known.
+    has_bloom_filter
+        Whether every stored chunk has one.
+    """
+
+    path: tuple[str, ...]
+    type: pa.DataType
+    rows: int | None
+    null_count: int | None
+    min: pa.Scalar | None = None
+    max: pa.Scalar | None = None
+    min_exact: bool = False
+    max_exact: bool = False
+    has_nan: bool | None = False
+    nan_count: int | None = 0
+    is_sorted: str | None = None
+    distinct_count: int | None = None
+    sum: int | decimal.Decimal | None = None
+    has_bloom_filter: bool = False
+
+
+def describe_file(
+    index: FileIndex, columns: Sequence[ColumnName] | None = None, *, limit: int | None = None
+) -> FileLayout:
+    """Describe a file, and of its columns those named, or the ``limit`` largest.
+
+    Parameters
+    ----------
+    columns
+        Names of columns; None: all, or the largest.
+    limit
+        How many columns to describe; None: all.
+
+    Raises
+    ------
+    ColumnNotFoundError, InvalidArgumentError, InvalidFileError
+    """
+    footer = index.footer
+    stripe_bytes: list[int] | None = None
+    if columns is None:
+        stripe_bytes, chosen = _largest(index, limit)
+    else:
+        chosen = [column for column in project(index, columns) if column.node is not None]
+    layouts = tuple(
+        _column(index, column, metadata)
+        for column, metadata in zip(chosen, describe_columns(index, chosen), strict=True)
+    )
+    starts = index.stripe_starts.tolist()
+    return FileLayout(
+        path=index.where,
+        size=footer.file_length,
+        data_bytes=footer.cmb_offset,
+        metadata_bytes=footer.file_length - footer.cmb_offset,
+        num_rows=footer.num_rows,
+        num_columns=footer.num_columns,
+        stripes=tuple(
+            StripeLayout(starts[each], rows, stripe_bytes[each] if stripe_bytes else None)
+            for each, rows in enumerate(index.stripe_rows.tolist())
+        ),
+        columns=layouts,
+        num_left_out=footer.num_columns - len(layouts),
+    )
+
+
+def _largest(index: FileIndex, limit: int | None) -> tuple[list[int], list[Projected]]:
+    """Bytes of each stripe, and the columns with most bytes, from the CMBs of all columns."""
+    stripe_bytes = [0] * len(index.stripe_rows)  # which the file has; its footer may say anything
+    sizes = []
+    everything = project(index, None)
+    for ordinal, block in enumerate(index.blocks(range(index.footer.num_columns))):
+        size = 0
+        if block is not None:
+            for stream in range(index.node(ordinal).stop):
+                for stripe in range(block.num_stripes):
+                    chunk = block.chunk(stream, stripe)
+                    if not chunk.is_empty:
+                        size += chunk.length
+                        stripe_bytes[stripe] += chunk.length
+        sizes.append(size)
+    if limit is None or limit >= len(everything):
+        return stripe_bytes, everything
+    order = sorted(range(len(sizes)), key=lambda ordinal: (-sizes[ordinal], ordinal))
+    return stripe_bytes, [everything[ordinal] for ordinal in order[:limit]]
+
+
+def _column(index: FileIndex, column: Projected, metadata: ColumnMetadata) -> ColumnLayout:
+    node = index.node(column.ordinal)
+    (block,) = index.blocks([column.ordinal])
+    if block is None:
+        return ColumnLayout(metadata, index.footer.num_rows, 0)
+    nodes = [each for *_, each in stream_paths(node, ())]
+    sizes = [
+        _arrow_bytes(stream, owner, block)
+        for stream, owner in zip(metadata.streams, nodes, strict=True)
+        if stream.length
+    ]
+    known = [size for size in sizes if size is not None]
+    arrow_bytes = sum(known) if len(known) == len(sizes) else None
+    return ColumnLayout(metadata, _null_count(index, block, node), arrow_bytes)
+
+
+def _arrow_bytes(stream: StreamMetadata, node: Node, block: ColumnBlock) -> int | None:
+    slots = sum(page.slots for chunk in stream.chunks for page in chunk.pages)
+    if stream.type is StreamType.VALIDITY:
+        return -(-slots // 8)
+    if stream.type is StreamType.OFFSETS:
+        wide = pat.is_large_list(node.storage) or pat.is_large_list_view(node.storage)
+        return slots * (8 if wide else 4)
+    assert node.physical is not None
+    if node.physical.kind is PhysicalKind.BINARY:
+        sizes = [decoded_bytes(chunk.records) for chunk in _stored_chunks(block, node)]
+        known = [size for size in sizes if size is not None]
+        wide = pat.is_large_string(node.storage) or pat.is_large_binary(node.storage)
+        return sum(known) + slots * (8 if wide else 4) if len(known) == len(sizes) else None
+    if node.physical.kind is PhysicalKind.BITS:
+        return -(-slots // 8)
+    return slots * node.physical.width
+
+
+def _null_count(index: FileIndex, block: ColumnBlock, node: Node) -> int | None:
+    total = 0
+    for stripe, rows in enumerate(index.stripe_rows.tolist()):
+        found = _stripe_nulls(block, node, stripe, rows)
+        if found is None:
+            return None
+        total += found
+    return total
+
+
+def _stripe_nulls(block: ColumnBlock, node: Node, stripe: int, rows: int) -> int | None:
+    validity = block.chunk(node.validity, stripe)
+    if validity.is_empty:
+        return rows if validity.length == ALL_NULL_LENGTH else 0
+    if node.kind is NodeKind.LEAF:
+        return block.chunk(node.stream, stripe).null_count
+    # A stream of one page has the shorter descriptor, which does not count.
+    return validity.null_count if block.desc_type(node.validity) is DescType.FULL else None
+
+
+def describe_pages(index: FileIndex, stream: StreamMetadata) -> Iterator[PageDescription]:
+    """The encodings of each page of a stream as a tree, chunk by chunk; reads the pages.
+
+    Raises
+    ------
+    InvalidFileError, UnsupportedEncodingError, UnsupportedVersionError
+    """
+    for chunk in stream.chunks:
+        for page in chunk.pages:
+            yield describe_place(index, page.offset, page.length)
+
+
+def describe_place(index: FileIndex, offset: int, length: int) -> PageDescription:
+    """The encodings of the page at a place of the file; parameters and errors as above."""
+    page = PageSlice(index.source.read(offset, length), offset, None, 0, 0)
+    return describe_page(page, where=index.where)
+
+
+def tree_label(tree: NodeDescription) -> str:
+    """A tree of encodings on one line: ``dictionary(codes: for_bitpack, values: plain)``."""
+    if not tree.children:
+        return tree.encoding
+    children = ", ".join(f"{child.role}: {tree_label(child)}" for child in tree.children)
+    return f"{tree.encoding}({children})"
+
+
+def describe_statistics(
+    index: FileIndex, columns: Sequence[ColumnName] | None = None
+) -> list[LeafStatistics]:
+    """What metadata says of the values of each leaf, depth first.
+
+    Raises
+    ------
+    ColumnNotFoundError, InvalidArgumentError, InvalidFileError
+    """
+    chosen = [column for column in project(index, columns) if column.node is not None]
+    blocks = index.blocks(column.ordinal for column in chosen)
+    return [
+        _leaf_statistics(index, block, leaf, path, above)
+        for column, block in zip(chosen, blocks, strict=True)
+        if column.node is not None
+        for leaf, path, above in _leaves(column.node, (), ())
+    ]
+
+
+def _leaves(
+    node: Node, path: tuple[str, ...], above: tuple[Node, ...]
+) -> Iterator[tuple[Node, tuple[str, ...], tuple[Node, ...]]]:
+    path = (*path, node.name)
+    if node.kind in (NodeKind.LEAF, NodeKind.NULL):
+        yield node, path, above
+    for child in node.children:
+        yield from _leaves(child, path, (*above, node))
+
+
+def _leaf_statistics(
+    index: FileIndex,
+    block: ColumnBlock | None,
+    leaf: Node,
+    path: tuple[str, ...],
+    above: tuple[Node, ...],
+) -> LeafStatistics:
+    in_list = any(node.kind is not NodeKind.STRUCT for node in above)
+    rows = None if in_list else index.footer.num_rows
+    if block is None or leaf.kind is NodeKind.NULL:
+        return LeafStatistics(path, leaf.type, rows, null_count=rows)
+    # Under a null struct a field that cannot be null holds a filler, which bounds and counts
+    # take for a value.
+    filled = not leaf.nullable and any(
+        node.nullable and block.desc_type(node.validity) is not DescType.USE_DEFAULT
+        for node in above
+    )
+    stripe_rows = [-1] * block.num_stripes if in_list else index.stripe_rows.tolist()
+    merged = merge_columns(
+        [_chunk_statistics(block, leaf, stripe, slots) for stripe, slots in enumerate(stripe_rows)]
+    )
+    flags = merged.flags
+    stored = _stored_chunks(block, leaf)
+    distinct, has_bloom = _extensions(stored)
+    total = _sum(leaf, stored)
+    try:
+        low, high = (
+            (merged.min_value(leaf.type), bool(flags & ChunkFlag.MIN_EXACT)),
+            (merged.max_value(leaf.type), bool(flags & ChunkFlag.MAX_EXACT)),
+        )
+    except (OverflowError, ValueError) as error:
+        raise block.error(
+            f"bounds {merged.min} to {merged.max}, expected keys of {leaf.type} values: {error}"
+        ) from None
+    if leaf.order is Order.BYTES and merged.has_values:
+        filled_chunks = [chunk for chunk in stored if chunk.minimum <= chunk.maximum]
+        longer = merged_long_bounds(filled_chunks)
+        low, high = (
+            (string_scalar(bound.value, leaf.storage), bound.whole)
+            if bound and not known[1]
+            else known
+            for known, bound in zip((low, high), longer, strict=True)
+        )
+    return LeafStatistics(
+        path=path,
+        type=leaf.type,
+        rows=rows,
+        null_count=None if filled or merged.null_count < 0 else merged.null_count,
+        min=low[0],
+        max=high[0],
+        min_exact=merged.has_values and low[1] and not filled,
+        max_exact=merged.has_values and high[1] and not filled,
+        has_nan=_has_nan(leaf, flags),
+        nan_count=_nan_count(leaf, flags, stored),
+        is_sorted=_sortedness(flags),
+        distinct_count=None if filled else distinct,
+        sum=None if filled else total,
+        has_bloom_filter=has_bloom,
+    )
+
+
+def _has_nan(leaf: Node, flags: ChunkFlag) -> bool | None:
+    if leaf.order is not Order.FLOAT:
+        return False
+    if flags & ChunkFlag.HAS_NAN:
+        return True
+    return False if flags & ChunkFlag.NAN_KNOWN else None
+
+
+def _sortedness(flags: ChunkFlag) -> str | None:
+    if flags & ChunkFlag.SORTED_ASC:
+        return "ascending"
+    return "descending" if flags & ChunkFlag.SORTED_DESC else None
+
+
+def _chunk_statistics(block: ColumnBlock, leaf: Node, stripe: int, slots: int) -> ColumnStatistics:
+    """Statistics of one chunk; ``slots`` is -1 where the metadata does not say how many it has."""
+    chunk = block.chunk(leaf.stream, stripe)
+    if not chunk.is_empty:
+        known = bool(chunk.flags & ChunkFlag.HAS_MINMAX)
+        return ColumnStatistics(
+            min=chunk.minimum if known else INT64_MIN,
+            max=chunk.maximum if known else INT64_MAX,
+            flags=ChunkFlag(chunk.flags),
+            null_count=chunk.null_count,
+            nan_count=None,
+            rows=slots,
+            order=leaf.order,
+        )
+    return ColumnStatistics(
+        min=INT64_MAX,
+        max=INT64_MIN,
+        flags=ChunkFlag.HAS_MINMAX | ChunkFlag.NAN_KNOWN,
+        null_count=slots if block.chunk(leaf.validity, stripe).length == ALL_NULL_LENGTH else 0,
+        nan_count=0,
+        rows=slots,
+        order=leaf.order,
+    )
+
+
+def _stored_chunks(block: ColumnBlock, leaf: Node) -> list[ChunkBounds]:
+    """Bounds and extension records of a leaf's chunks that are stored."""
+    chunks = [block.chunk(leaf.stream, stripe) for stripe in range(block.num_stripes)]
+    return [
+        ChunkBounds(
+            chunk.minimum,
+            chunk.maximum,
+            chunk.flags,
+            block.extension(chunk) if chunk.extension_offset else {},
+        )
+        for chunk in chunks
+        if not chunk.is_empty
+    ]
+
+
+def _sum(leaf: Node, chunks: Sequence[ChunkBounds]) -> int | decimal.Decimal | None:
+    """The sum of all values, where every stored chunk has one."""
+    sums = [recorded_sum(chunk.records) for chunk in chunks]
+    known = [each for each in sums if each is not None]
+    if not sums or len(known) < len(sums):
+        return None
+    if pat.is_decimal(leaf.storage):
+        return decimal.Decimal(f"{sum(known)}e{-leaf.storage.scale}")
+    return sum(known)
+
+
+def _extensions(chunks: Sequence[ChunkBounds]) -> tuple[int | None, bool]:
+    """The number of distinct values, and whether every stored chunk has a bloom filter."""
+    distinct = distinct_count(chunks[0].records) if len(chunks) == 1 else None
+    return distinct, bool(chunks) and all(
+        ExtTag.BLOOM in chunk.records or ExtTag.PAGE_BLOOM in chunk.records for chunk in chunks
+    )
+
+
+def _nan_count(leaf: Node, flags: ChunkFlag, chunks: Sequence[ChunkBounds]) -> int | None:
+    """NaNs of all chunks; None where one that has some does not say how many."""
+    if _has_nan(leaf, flags) is not True:
+        return 0 if _has_nan(leaf, flags) is False else None
+    counts = [
+        nan_count(chunk.records) if chunk.flags & ChunkFlag.HAS_NAN else 0 for chunk in chunks
+    ]
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None

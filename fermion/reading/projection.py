@@ -1,0 +1,245 @@
+"""Which columns a caller asked for: names and paths → column trees, pruned below structs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pat
+
+from fermion.arguments import integer, several
+from fermion.columns.types import Node, NodeKind
+from fermion.errors import ColumnNotFoundError, InvalidArgumentError, column_not_found
+from fermion.layout import ChunkFlag
+from fermion.metadata.cmb import ColumnBlock
+from fermion.metadata.file_info import VIRTUAL_COLUMNS
+from fermion.pages.global_dictionary import DictionaryRecord, dictionary_record
+from fermion.reading.index import FileIndex
+
+ColumnName = str | tuple[str, ...] | int
+
+
+@dataclass(frozen=True, slots=True)
+class Projected:
+    """One column of a result.
+
+    Attributes
+    ----------
+    ordinal
+        The column's ordinal; -1 for a virtual column of batch mode.
+    field
+        The field of the result.
+    tree
+        Its tree without the fields that nobody asked for; None for a virtual column. Columns of
+        one shape may share it, under the name of any of them.
+    as_dictionary
+        Whether the result is an Arrow dictionary.
+    shared
+        The dictionary of the result, where all stripes share one; else each has its own.
+    """
+
+    ordinal: int
+    field: pa.Field
+    tree: Node | None = None
+    as_dictionary: bool = False
+    shared: DictionaryRecord | None = None
+
+    @property
+    def node(self) -> Node | None:
+        """The tree under the column's own name."""
+        return None if self.tree is None else self.tree.renamed(self.field.name)
+
+
+def project(index: FileIndex, columns: Sequence[ColumnName] | None) -> list[Projected]:
+    """Resolve what a caller asked for, in the order asked.
+
+    Parameters
+    ----------
+    columns
+        Names, ordinals, dotted paths into structs (where no column has the whole name), or tuples
+        of names; None for every column. Several paths into one struct give one column.
+
+    Raises
+    ------
+    ColumnNotFoundError, InvalidArgumentError
+    """
+    if isinstance(columns, str):
+        raise InvalidArgumentError(f"columns={columns!r}: expected a list of names")
+    if columns is not None:  # 1, 1.0 and True are one to a dictionary
+        columns = [
+            each if isinstance(each, (str, tuple)) else integer(each, "columns")
+            for each in several(columns, "columns", "a list of names")
+        ]
+    layout = index.layout
+    if layout is None:
+        return _project(index, columns)
+    key = layout, None if columns is None else tuple(columns)
+    try:
+        known = _known.get(key)
+    except TypeError:  # a name that can't be hashed is none
+        return _project(index, columns)
+    if known is None:
+        known = tuple(_project(index, columns))
+        while len(_known) >= FILES_KNOWN_MAX:
+            _known.pop(next(iter(_known)), None)
+        _known[key] = known
+    return list(known)
+
+
+FILES_KNOWN_MAX = 128
+_known: dict[tuple[bytes, tuple[ColumnName, ...] | None], tuple[Projected, ...]] = {}
+"""Results of `project`, by the layout of the file: a table's files are mostly alike."""
+
+
+SCHEMA_COLUMNS_MAX = 64
+"""Of a result whose schema is remembered."""
+_schemas: dict[tuple[bool | int, ...], tuple[Sequence[Projected], pa.Schema]] = {}
+"""By the identity of the columns, which are kept alive here: files alike share theirs."""
+
+
+def result_schema(
+    columns: Sequence[Projected], metadata: dict[bytes, bytes] | None = None
+) -> pa.Schema:
+    """The schema of a result."""
+    if len(columns) > SCHEMA_COLUMNS_MAX:
+        return pa.schema([column.field for column in columns], metadata=metadata)
+    key = (metadata is None, *map(id, columns))
+    known = _schemas.get(key)
+    if known is None or known[1].metadata != metadata:
+        while len(_schemas) >= FILES_KNOWN_MAX:
+            _schemas.pop(next(iter(_schemas)), None)
+        schema = pa.schema([column.field for column in columns], metadata=metadata)
+        known = _schemas[key] = tuple(columns), schema
+    return known[1]
+
+
+def _project(index: FileIndex, columns: Sequence[ColumnName] | None) -> list[Projected]:
+    if columns is None:
+        ordinals = range(index.footer.num_columns)
+        return list(map(Projected, ordinals, index.all_fields(), index.all_trees()))
+    wanted: dict[int | str, list[tuple[str, ...]]] = {}
+    for column in columns:
+        if index.footer.is_batch and column in VIRTUAL_COLUMNS:
+            wanted.setdefault(str(column), []).append(())
+            continue
+        ordinal, below = _resolve(index, column)
+        wanted.setdefault(ordinal, []).append(below)
+    return [_projected(index, key, paths) for key, paths in wanted.items()]
+
+
+def keep_dictionaries(index: FileIndex, columns: Sequence[Projected]) -> list[Projected]:
+    """The same columns, as Arrow dictionaries where all stripes share one or each has its own.
+
+    Only top-level columns of scalars; the indices are int32. Columns that are Arrow dictionaries
+    anyway keep their type, and get the one that all stripes share.
+    """
+    scalar = [
+        each.node is not None and each.node.kind is NodeKind.LEAF and _is_bare(each.node)
+        for each in columns
+    ]
+    ordinals = [each.ordinal for each, wanted in zip(columns, scalar, strict=True) if wanted]
+    blocks = iter(index.blocks(ordinals))
+    return [
+        _as_dictionary(each, next(blocks)) if wanted else each
+        for each, wanted in zip(columns, scalar, strict=True)
+    ]
+
+
+def _is_bare(node: Node) -> bool:
+    """Whether a leaf has no wrapper, or that of a dictionary alone."""
+    own = node.type.value_type if pat.is_dictionary(node.type) else node.type
+    return own.equals(node.storage)
+
+
+def _as_dictionary(column: Projected, block: ColumnBlock | None) -> Projected:
+    if block is None or not block.num_stripes or column.node is None:
+        return column
+    chunks = [block.chunk(column.node.stream, stripe) for stripe in range(block.num_stripes)]
+    stored = [chunk for chunk in chunks if not chunk.is_empty]
+    shared = None
+    if stored and all(chunk.flags & ChunkFlag.USES_GLOBAL_DICT for chunk in stored):
+        shared = dictionary_record(block, stored[-1])
+    elif not stored or not all(chunk.flags & ChunkFlag.FIRST_PAGE_IS_DICT for chunk in stored):
+        return column
+    dtype = pa.dictionary(pa.int32(), column.node.storage)
+    if pat.is_dictionary(column.node.type):
+        dtype = column.node.type
+        if dtype.ordered:  # has a dictionary of its own
+            return column
+        if shared is None or shared.count - 1 > np.iinfo(dtype.index_type.to_pandas_dtype()).max:
+            return column
+    return replace(column, field=column.field.with_type(dtype), as_dictionary=True, shared=shared)
+
+
+def _projected(index: FileIndex, key: int | str, paths: list[tuple[str, ...]]) -> Projected:
+    if isinstance(key, str):
+        return Projected(-1, pa.field(key, pa.int64(), nullable=False))
+    node, field = index.node(key), index.field(key)
+    if () in paths:
+        return Projected(key, field, node)
+    pruned = _prune(node, paths, index.where)
+    return Projected(key, field.with_type(pruned.type), pruned)
+
+
+def _resolve(index: FileIndex, column: ColumnName) -> tuple[int, tuple[str, ...]]:
+    if isinstance(column, int):
+        if not 0 <= column < index.footer.num_columns:
+            raise column_not_found(column, index.all_names, where=index.where)
+        return column, ()
+    if isinstance(column, tuple):
+        return _named(index, column[0]), column[1:]
+    if "." in column and not index.names.find(column):
+        parts = column.split(".")
+        for split in range(len(parts) - 1, 0, -1):
+            head = ".".join(parts[:split])
+            if index.names.find(head):
+                return index.find(head), tuple(parts[split:])
+    return _named(index, column), ()
+
+
+def _named(index: FileIndex, name: str) -> int:
+    ordinal = index.find(name)
+    index.field(ordinal, name)
+    return ordinal
+
+
+def _prune(node: Node, paths: list[tuple[str, ...]], where: str) -> Node:
+    """The tree with only the fields that the paths name; stream ordinals stay what they are."""
+    if any(not path for path in paths):
+        return node
+    if node.kind is not NodeKind.STRUCT or not pat.is_struct(node.type):
+        raise ColumnNotFoundError(
+            f"{where}: column {node.name!r} is {node.type}, which has no field {paths[0][0]!r}"
+        )
+    wanted: dict[str, list[tuple[str, ...]]] = {}
+    for path in paths:
+        wanted.setdefault(path[0], []).append(path[1:])
+    known = {child.name: child for child in node.children}
+    for name in wanted:
+        if name not in known:
+            raise column_not_found(name, known, where=f"{where}: column {node.name!r}")
+    children = [
+        _prune(child, wanted[child.name], where) for child in node.children if child.name in wanted
+    ]
+    fields = [
+        node.type.field(child.name).with_type(pruned.type)
+        for child, pruned in zip(
+            (child for child in node.children if child.name in wanted), children, strict=True
+        )
+    ]
+    dtype = pa.struct(fields)
+    return replace(node, type=dtype, storage=dtype, children=tuple(children))
+
+
+class KnownNames:
+    """A file's column names, decoded only when an error message wants to suggest some."""
+
+    def __init__(self, index: FileIndex) -> None:
+        self._index = index
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._index.all_names
+        if self._index.footer.is_batch:
+            yield from VIRTUAL_COLUMNS

@@ -1,0 +1,1 @@
+"""What is known of values without reading them: bounds, Bloom filters, chunk details."""

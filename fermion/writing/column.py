@@ -1,0 +1,347 @@
+"""One column of one stripe → encoded pages and what the CMB must say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from fermion.columns.shred import shred
+from fermion.columns.streams import ColumnStreams
+from fermion.columns.types import Node, NodeKind, Order
+from fermion.columns.values import (
+    BITS,
+    UINT32,
+    BinaryValues,
+    Bits,
+    PhysicalKind,
+    PhysicalType,
+    Values,
+)
+from fermion.encodings.choice.choose import ChoiceMemory
+from fermion.encodings.choice.shared_dictionary import GrowingDictionary
+from fermion.errors import InvalidArgumentError
+from fermion.layout import (
+    CHUNK_SLOTS_MAX,
+    INT64_MAX,
+    INT64_MIN,
+    ChunkFlag,
+)
+from fermion.metadata.cmb import ALL_NULL_CHUNK, DEFAULT_CHUNK
+from fermion.options import WriteOptions
+from fermion.pages.cuts import cut_batches, cut_fixed, cut_offsets
+from fermion.pages.encoded import EncodedStream, encoded_stream
+from fermion.pages.pages import EncodedChunk, encode_chunk
+from fermion.statistics.bloom import build_bloom, build_page_blooms
+from fermion.statistics.bounds import ColumnStatistics, merge, page_statistics
+from fermion.statistics.details import content_records, detail_records
+
+OFFSET_BYTES = 4
+VALIDITY_BYTES = 1 / 8
+
+
+@dataclass(slots=True)
+class EncodedColumn:
+    """All streams of one column in one stripe, by ordinal, and the statistics of its leaves."""
+
+    streams: list[EncodedStream]
+    statistics: dict[tuple[str, ...], ColumnStatistics]
+    all_null: bool
+
+
+@dataclass(slots=True)
+class ColumnPlan:
+    """What stays the same for a column from stripe to stripe.
+
+    Attributes
+    ----------
+    paths
+        Path of each DATA stream by ordinal, but for those below a list.
+    names
+        What options call each DATA stream, by ordinal: its dotted path; below a list, that of the
+        outermost list.
+    memories
+        What was chosen for each stream in the stripe before.
+    dictionaries
+        What the stripes of some DATA streams share, by ordinal.
+    """
+
+    node: Node
+    options: WriteOptions
+    paths: dict[int, tuple[str, ...]]
+    names: dict[int, str]
+    memories: dict[int, ChoiceMemory] = field(default_factory=dict)
+    dictionaries: dict[int, GrowingDictionary] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, node: Node, options: WriteOptions) -> ColumnPlan:
+        """The plan of a top-level column."""
+        found = list(_leaf_paths(node, (node.name,)))
+        paths = {leaf.stream: path for leaf, path, in_list in found if not in_list}
+        names = {leaf.stream: ".".join(path) for leaf, path, _ in found}
+        plan = cls(node, options, paths, names)
+        for leaf, *_ in found if options.global_dictionaries else ():
+            named = names[leaf.stream] in options.global_dictionaries
+            if named and leaf.physical is not None and leaf.physical != BITS:
+                plan.dictionaries[leaf.stream] = GrowingDictionary.of(leaf.physical)
+        return plan
+
+    def leaves(self) -> Iterator[tuple[str, Node]]:
+        """What options call each leaf, and the leaf."""
+        for node in self.node.walk():
+            if node.kind is NodeKind.LEAF:
+                yield self.names[node.stream], node
+
+    def forced(self, ordinal: int) -> str | None:
+        """The encoding that the options force for a leaf, None for a free choice."""
+        return self.options.encodings.get(self.names[ordinal]) if self.options.encodings else None
+
+    def wants_statistics(self, ordinal: int) -> bool:
+        """Whether bounds are kept for a leaf."""
+        wanted = self.options.statistics
+        if isinstance(wanted, bool):
+            return wanted
+        return self.names[ordinal] in wanted
+
+    def is_named(self, ordinal: int, names: Sequence[str]) -> bool:
+        """Whether a leaf that is below no list is one of some columns that the options name."""
+        path = self.paths.get(ordinal)
+        return path is not None and ".".join(path) in names
+
+    def is_sorted_by(self) -> bool:
+        """Whether the rows are sorted by the column."""
+        return any(key.name == self.node.name for key in self.options.sort_keys)
+
+    def page_limits(self) -> dict[str, int]:
+        """Where a page of any stream of the column ends, as `paging` takes it."""
+        options = self.options
+        size = options.column_page_bytes.get(self.node.name, options.page_bytes)
+        return {"page_bytes": size, "page_rows_max": options.page_rows_max}
+
+    def memory(self, ordinal: int) -> ChoiceMemory:
+        """The memory of a stream's choices."""
+        if ordinal not in self.memories:
+            self.memories[ordinal] = ChoiceMemory()
+        return self.memories[ordinal]
+
+
+def _leaf_paths(
+    node: Node, path: tuple[str, ...], in_list: bool = False
+) -> Iterator[tuple[Node, tuple[str, ...], bool]]:
+    """Each leaf, its path up to the outermost list, and whether there is one."""
+    if node.kind is NodeKind.LEAF:
+        yield node, path, in_list
+    in_list |= node.kind in (NodeKind.LIST, NodeKind.FIXED_LIST)
+    for child in node.children:
+        yield from _leaf_paths(child, path if in_list else (*path, child.name), in_list)
+
+
+def encode_column(
+    plan: ColumnPlan, array: pa.ChunkedArray, batch_ends: np.ndarray | None
+) -> EncodedColumn:
+    """Shred, cut, describe and encode one column of one stripe.
+
+    Parameters
+    ----------
+    plan
+        The column's plan; its memories are updated.
+    array
+        The stripe's rows.
+    batch_ends
+        In batch mode ``int64``, shape (batches,): rows up to the end of each batch.
+
+    Raises
+    ------
+    InvalidArgumentError
+        For nulls in a non-nullable field, or a chunk larger than the format allows.
+    """
+    streams = shred(array, plan.node)
+    encoder = _Encoder(plan, streams)
+    encoder.encode(plan.node, batch_ends)
+    top = streams.validity.get(plan.node.validity)
+    return EncodedColumn(
+        [encoder.encoded[ordinal] for ordinal in range(plan.node.stop)],
+        encoder.statistics,
+        top is False,
+    )
+
+
+class _Encoder:
+    """Walks a column's tree once, filling in every stream."""
+
+    def __init__(self, plan: ColumnPlan, streams: ColumnStreams) -> None:
+        self._plan, self._streams = plan, streams
+        self.encoded: dict[int, EncodedStream] = {}
+        self._below_nulls: set[int] = set()
+        self.statistics: dict[tuple[str, ...], ColumnStatistics] = {}
+
+    def encode(self, node: Node, batch_ends: np.ndarray | None) -> None:
+        """Encode the streams of a node and of all below it."""
+        validity = self._streams.validity.get(node.validity)
+        self.encoded[node.validity] = self._validity(node, validity, batch_ends)
+        if node.kind is NodeKind.LEAF:
+            self.encoded[node.stream] = self._data(node, validity, batch_ends)
+            return
+        if node.kind is NodeKind.LIST:
+            offsets = self._streams.offsets[node.stream]
+            self.encoded[node.stream] = self._offsets(node, offsets, batch_ends)
+            if batch_ends is not None:
+                batch_ends = offsets[batch_ends]
+        elif node.kind is NodeKind.FIXED_LIST and batch_ends is not None:
+            batch_ends = batch_ends * node.storage.list_size
+        for child in node.children:
+            if validity is not None or node.validity in self._below_nulls:
+                self._below_nulls.add(child.validity)
+            self.encode(child, batch_ends)
+
+    def _cuts(self, slots: int, slot_bytes: float, batch_ends: np.ndarray | None) -> np.ndarray:
+        limits = self._plan.page_limits()
+        if batch_ends is None:
+            return cut_fixed(slots, slot_bytes, **limits)
+        return cut_batches(batch_ends, batch_ends * slot_bytes, **limits)
+
+    def _validity(
+        self, node: Node, validity: Bits | bool | None, batch_ends: np.ndarray | None
+    ) -> EncodedStream:
+        if validity is None:
+            return EncodedStream(DEFAULT_CHUNK)
+        if not isinstance(validity, Bits):
+            return EncodedStream(ALL_NULL_CHUNK)
+        cuts = self._cuts(len(validity), VALIDITY_BYTES, batch_ends)
+        ones = np.add.reduceat(validity.unpack(), cuts[:-1], dtype=np.int64)
+        nulls = np.diff(cuts) - ones
+        chunk = self._pages(node.validity, validity, BITS, cuts, None)
+        return encoded_stream(chunk, cuts, nulls, np.zeros_like(nulls), null_count=int(nulls.sum()))
+
+    def _offsets(
+        self, node: Node, offsets: np.ndarray, batch_ends: np.ndarray | None
+    ) -> EncodedStream:
+        children = int(offsets[-1])
+        if children == 0:
+            return EncodedStream(DEFAULT_CHUNK)
+        cuts = self._cuts(len(offsets) - 1, OFFSET_BYTES, batch_ends)
+        lengths = np.diff(offsets).astype(np.uint32)
+        chunk = self._pages(node.stream, lengths, UINT32, cuts, None)
+        ends = offsets[cuts]
+        return encoded_stream(chunk, cuts, ends[:-1], ends[1:], minimum=0, maximum=children)
+
+    def _data(
+        self, node: Node, validity: Bits | bool | None, batch_ends: np.ndarray | None
+    ) -> EncodedStream:
+        physical = node.physical
+        assert physical is not None
+        values = self._streams.data.get(node.stream)
+        if values is None or len(values) == 0 or validity is False:
+            self._empty_statistics(node, validity)
+            return EncodedStream(DEFAULT_CHUNK)
+        cuts = self._data_cuts(values, physical, batch_ends)
+        stream = self._described(node, values, validity, cuts)
+        summary = self._plan.is_named(node.stream, self._plan.options.summaries)
+        records = content_records(values, validity, node, stream.record.length, summary=summary)
+        stream.record.extension.update(records)
+        if self._plan.is_named(node.stream, self._plan.options.bloom_filters):
+            stream.filters.append(build_bloom(values, validity, node))
+        if self._plan.is_named(node.stream, self._plan.options.page_bloom_filters):
+            stream.filters.append(build_page_blooms(values, validity, node, cuts))
+        return stream
+
+    def _described(
+        self, node: Node, values: Values, validity: Bits | bool | None, cuts: np.ndarray
+    ) -> EncodedStream:
+        plan, physical = self._plan, node.physical
+        assert physical is not None
+        bits = validity if isinstance(validity, Bits) else None
+        chunk = self._pages(node.stream, values, physical, cuts, bits)
+        if node.order is Order.NONE or not plan.wants_statistics(node.stream):
+            unknown = np.full(len(cuts) - 1, INT64_MIN), np.full(len(cuts) - 1, INT64_MAX)
+            nulls = len(values) - validity.count() if isinstance(validity, Bits) else 0
+            return encoded_stream(chunk, cuts, *unknown, null_count=nulls)
+        sortedness = plan.is_sorted_by()
+        pages = page_statistics(values, validity, cuts, node, sortedness=sortedness)
+        merged = merge(pages, len(values))
+        if node.stream in plan.paths:
+            self.statistics[plan.paths[node.stream]] = self._as_seen(node, merged)
+        stream = encoded_stream(
+            chunk,
+            cuts,
+            pages.min,
+            pages.max,
+            minimum=merged.min,
+            maximum=merged.max,
+            flags=int(merged.flags),
+            null_count=merged.null_count,
+        )
+        size = stream.record.length
+        stream.record.extension.update(detail_records(values, pages, merged, size))
+        return stream
+
+    def _as_seen(self, node: Node, found: ColumnStatistics) -> ColumnStatistics:
+        """Statistics of a leaf as a query sees it, through the structs above.
+
+        Below a null struct a required field holds filler, which bounds cover but nobody sees; and
+        the rows where the field is null are those of the struct.
+        """
+        if node.nullable or node.validity not in self._below_nulls:
+            return found
+        exact = ChunkFlag.MIN_EXACT | ChunkFlag.MAX_EXACT
+        return replace(found, null_count=-1, flags=found.flags & ~exact)
+
+    def _empty_statistics(self, node: Node, validity: Bits | bool | None) -> None:
+        path = self._plan.paths.get(node.stream)
+        if path is None or node.order is Order.NONE:
+            return
+        if self._plan.wants_statistics(node.stream):
+            slots = self._streams.slots.get(node.validity, self._streams.length)
+            self.statistics[path] = ColumnStatistics(
+                min=INT64_MAX,
+                max=INT64_MIN,
+                flags=ChunkFlag.HAS_MINMAX
+                | ChunkFlag.MIN_EXACT
+                | ChunkFlag.MAX_EXACT
+                | ChunkFlag.NAN_KNOWN,
+                null_count=slots if validity is False else 0,
+                nan_count=0,
+                rows=slots,
+                order=node.order,
+            )
+
+    def _data_cuts(
+        self, values: Values, physical: PhysicalType, batch_ends: np.ndarray | None
+    ) -> np.ndarray:
+        if not isinstance(values, BinaryValues):
+            slot_bytes = 1 / 8 if physical.kind is PhysicalKind.BITS else physical.width
+            return self._cuts(len(values), slot_bytes, batch_ends)
+        limits = self._plan.page_limits()
+        if batch_ends is None:
+            sizes = values.offsets + OFFSET_BYTES * np.arange(len(values.offsets))
+            return cut_offsets(sizes, **limits)
+        sizes = values.offsets[batch_ends] + OFFSET_BYTES * batch_ends
+        return cut_batches(batch_ends, sizes, **limits)
+
+    def _pages(
+        self,
+        ordinal: int,
+        values: Values,
+        physical: PhysicalType,
+        cuts: np.ndarray,
+        validity: Bits | None,
+    ) -> EncodedChunk:
+        plan = self._plan
+        is_data = ordinal in self._streams.data
+        if len(values) > CHUNK_SLOTS_MAX:
+            raise InvalidArgumentError(
+                f"column {plan.node.name!r}: {len(values)} slots in one stripe; at most "
+                f"{CHUNK_SLOTS_MAX} fit: lower stripe_rows"
+            )
+        return encode_chunk(
+            values,
+            physical,
+            cuts,
+            options=plan.options,
+            validity=validity,
+            forced=plan.forced(ordinal) if is_data else None,
+            memory=plan.memory(ordinal),
+            shared=plan.dictionaries.get(ordinal) if is_data else None,
+        )

@@ -1,0 +1,468 @@
+"""Writes a Fermion file: data first, metadata last, nothing at all after an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from fermion.arguments import integer
+from fermion.columns.arrow_input import batches_of
+from fermion.columns.ordered_dictionaries import OrderedDictionaries, check_ordered
+from fermion.columns.types import column_node
+from fermion.errors import InvalidArgumentError
+from fermion.forks import ThreadPool, process
+from fermion.io.sink import open_sink
+from fermion.io.source import PathLike
+from fermion.layout import (
+    ALIGNED_PAGE_START,
+    CHUNK_SLOTS_MAX,
+    INT64_MAX,
+    INT64_MIN,
+    PAGE_ALIGNMENT,
+    SETTING_CHECKSUM_SHIFT,
+    ChecksumKind,
+    Setting,
+    align,
+)
+from fermion.metadata.cmb import ChunkRecord
+from fermion.metadata.file_info import VIRTUAL_COLUMNS, FileInfo
+from fermion.metadata.footer import FileIdentity, build_head
+from fermion.metadata.schema_area import build_schema_area
+from fermion.metadata.sort_order import OrderCheck, build_sort_order, sort_ordinals
+from fermion.options import WriteOptions, thread_count, write_options
+from fermion.pages.batches import BatchLog, encode_batches
+from fermion.pages.encoded import EncodedStream
+from fermion.pages.frame import bind_page
+from fermion.pages.global_dictionary import encode_dictionary
+from fermion.reading.verify import verify_written
+from fermion.statistics.bloom import BuiltFilters
+from fermion.writing.column import ColumnPlan, EncodedColumn, encode_column
+from fermion.writing.flat import FlatWriter
+from fermion.writing.metadata import ColumnLog, FileContents, all_statistics, key_value_texts
+from fermion.writing.option_columns import check_option_columns, physical_order
+from fermion.writing.stripe_limits import StripeLimits
+
+COLUMNS_PER_TASK = 32
+STRIPE_BYTES_MAX = 2 * 1024**3
+BLOCK_PADDING_MAX = 0.05  # of a block of storage
+THREADED_BYTES_MIN = 512 * 1024
+# Of columns with fewer bytes the threads would pass Python's lock to and fro for longer than they
+# work without it.
+THREADED_COLUMN_BYTES_MIN = 64 * 1024
+"""Bytes of a stripe from which on threads gain more than it costs to start them."""
+
+
+class Writer:
+    """Writes one file, stripe by stripe. Use it as a context manager; an exception leaves no file.
+
+    What ``path`` held before is replaced by `close`, and stays as it was after anything else: an
+    exception, `abort`, or a writer that is dropped.
+
+    Parameters
+    ----------
+    path
+        A path, an fsspec URL, or any object with ``write()``.
+    schema
+        The Arrow schema; what is written must have its names and types, in its order.
+    options
+        How to write; `WriteOptions`.
+    key_value_metadata
+        The user's own metadata, beside the schema's: text, or UTF-8, which comes back as text.
+    storage_options
+        For fsspec.
+
+    Raises
+    ------
+    UnsupportedTypeError, TypeError, InvalidArgumentError
+        At once: a type that the format cannot hold, wrong arguments, metadata that are no text.
+    """
+
+    def __init__(
+        self,
+        path: PathLike | Any,
+        schema: pa.Schema,
+        *,
+        options: WriteOptions | None = None,
+        key_value_metadata: Mapping[str, str] | Mapping[bytes, bytes] | None = None,
+        storage_options: dict[str, Any] | None = None,
+    ) -> None:
+        self.options = write_options(options)
+        if not isinstance(schema, pa.Schema):
+            raise TypeError(f"schema: expected a pyarrow.Schema, found {type(schema).__name__}")
+        self.schema = schema
+        self.info: FileInfo | None = None
+        where = str(path)
+        plans = [ColumnPlan.of(column_node(field, where=where), self.options) for field in schema]
+        check_option_columns(self.options, plans)
+        check_ordered([plan.node for plan in plans], where)
+        self._sort_ordinals = sort_ordinals(schema.names, self.options.sort_keys, where)
+        self._order = OrderCheck(self.options.sort_keys)
+        self._plans = plans
+        self._flat_writer = FlatWriter(plans, self.options)
+        self._placed = physical_order(schema.names, self.options.column_order, where)
+        self._key_values = key_value_texts(key_value_metadata)
+        self._logs = [ColumnLog(plan.node.stop) for plan in plans]
+        self._batch_records: list[list[ChunkRecord]] = [[], []]
+        self._batches: BatchLog | None = None
+        self._blooms: list[tuple[ChunkRecord, BuiltFilters]] = []
+        self._has_index_area = False
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_rows = self._pending_bytes = self._rows = 0
+        self._stripe_rows: list[int] = []
+        self._limits = StripeLimits(schema, [plan.node for plan in plans])
+        self._ordered = OrderedDictionaries()
+        # No chunk may pass 4 GiB once it is encoded, nor 2**31 - 1 slots, whatever was asked for.
+        self._stripe_bytes_max = min(self.options.stripe_bytes_for(len(plans)), STRIPE_BYTES_MAX)
+        self._stripe_rows_max = min(self.options.stripe_rows, CHUNK_SLOTS_MAX)
+        self._position = 0
+        self._identity = FileIdentity.new()
+        self._state = "open"
+        self._threads, self._made_in = thread_count(self.options.threads), process()
+        self._executor = ThreadPool(self._threads)
+        self._path = where
+        self._schema_area = build_schema_area(
+            schema, compress_metadata=self.options.compress_schema
+        )
+        self._sink = open_sink(
+            path,
+            durable=self.options.durable,
+            read_back=self.options.read_back,
+            storage_options=storage_options,
+        )
+        try:
+            self._begin()
+        except BaseException:
+            self.abort()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is None and self._state == "open":
+            self.close()
+        elif kind is not None:
+            self.abort()
+
+    def _begin(self) -> None:
+        self._put(build_head())
+
+    def write(self, data: Any) -> None:
+        """Append rows from any Arrow producer.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When names or types differ from the schema, or the file is in batch mode.
+        """
+        self._check_open()
+        if self._batches is not None:
+            raise InvalidArgumentError(
+                f"{self._path}: write() after append_batch(): a file holds batches or plain rows"
+            )
+        try:
+            for batch in batches_of(data, self.schema, self._path):
+                self._add(batch)
+        except BaseException:
+            self.abort()
+            raise
+
+    def append_batch(self, batch_id: int | None, data: Any) -> None:
+        """Append one batch, which no page boundary will cross.
+
+        Parameters
+        ----------
+        batch_id
+            Any int64, in any order, repeated or not; None takes the next free number.
+        data
+            All rows of the batch, from any Arrow producer; none at all is a legal batch.
+
+        Raises
+        ------
+        InvalidArgumentError
+            After `write`, for an id that is no int64, a user column with a virtual one's name, or
+            more values in a dictionary than its indices can number.
+        """
+        self._check_open()
+        if self._batches is None:
+            self._start_batch_mode()
+        assert self._batches is not None
+        if batch_id is None:
+            number = self._batches.next_id
+        else:
+            number = integer(batch_id, "batch_id", minimum=INT64_MIN, maximum=INT64_MAX)
+        try:
+            given = batches_of(data, self.schema, self._path)
+            batches = [batch for batch in given if batch.num_rows]
+            rows = sum(batch.num_rows for batch in batches)
+            size = sum(batch.nbytes for batch in batches)
+            if self._pending_rows and not self._fits(rows, size):
+                self._flush()
+            wrong = self._limits.add(batches)
+            if wrong is not None and self._pending_rows:
+                self._flush()
+                wrong = self._limits.add(batches)
+            if wrong is not None:
+                raise InvalidArgumentError(f"{self._path}: batch {number}: {wrong}")
+            for batch in batches:
+                self._keep(batch)
+            self._batches.add(number, rows)
+        except BaseException:
+            self.abort()
+            raise
+
+    def _start_batch_mode(self) -> None:
+        if self._rows or self._pending_rows:
+            raise InvalidArgumentError(
+                f"{self._path}: append_batch() after write(): a file holds batches or plain rows"
+            )
+        for name in VIRTUAL_COLUMNS:
+            if name in self.schema.names:
+                raise InvalidArgumentError(
+                    f"{self._path}: column {name!r} has the name of a virtual column of batch mode"
+                )
+        self._batches = BatchLog()
+
+    def _check_open(self) -> None:
+        state = self._state if self._made_in is process() else "that of another process"
+        if state != "open":
+            raise InvalidArgumentError(f"{self._path}: the writer is {state}")
+
+    def _fits(self, rows: int, size: int) -> bool:
+        return (
+            self._pending_rows + rows <= self._stripe_rows_max
+            and self._pending_bytes + size <= self._stripe_bytes_max
+        )
+
+    def _keep(self, batch: pa.RecordBatch) -> None:
+        self._pending.append(batch)
+        self._pending_rows += batch.num_rows
+        self._pending_bytes += batch.nbytes
+
+    def _add(self, batch: pa.RecordBatch) -> None:
+        while batch.num_rows:
+            row_bytes = max(batch.nbytes / batch.num_rows, 1 / 8)
+            room = min(
+                self._stripe_rows_max - self._pending_rows,
+                int((self._stripe_bytes_max - self._pending_bytes) / row_bytes),
+            )
+            if room <= 0 and self._pending_rows:
+                self._flush()
+                continue
+            head = batch.slice(0, max(room, 1))
+            if self._limits.add([head]) is not None:
+                self._flush()
+                self._limits.add([head])
+            self._keep(head)
+            batch = batch.slice(head.num_rows)
+
+    def _flush(self) -> None:
+        batches = self._batches
+        if not self._pending_rows and not (batches and batches.ids):
+            return
+        table = pa.Table.from_batches(self._pending, schema=self.schema)
+        self._pending = []
+        self._ordered.add(len(self._stripe_rows), self._limits.begin())
+        if self._sort_ordinals:
+            wrong = self._order.first_wrong([table.column(each) for each in self._sort_ordinals])
+            if wrong is not None:
+                raise InvalidArgumentError(f"{self._path}: sorted_by: {wrong}")
+        ends = batches.ends() if batches is not None else None
+        columns: Iterable[EncodedColumn] = self._encode(table, ends)
+        streams: list[EncodedStream] = []
+        if batches is not None:
+            streams = encode_batches(batches.ids, batches.lengths, self.options)
+        if self.options.block_bytes is not None:
+            columns = list(columns)
+            own = [stream for column in columns for stream in column.streams]
+            self._pad_to_block(self.options.block_bytes, [*own, *streams])
+        self._place_columns(columns)
+        self._place(streams)
+        for records, stream in zip(self._batch_records, streams, strict=False):
+            records.append(stream.record)
+        if batches is not None:
+            batches.clear()
+        self._stripe_rows.append(self._pending_rows)
+        self._rows += self._pending_rows
+        self._pending_rows = self._pending_bytes = 0
+
+    def _encode(self, table: pa.Table, ends: np.ndarray | None) -> Iterator[EncodedColumn]:
+        """The columns of a stripe, in the order that their data get in the file."""
+        columns, placed = table.columns, self._placed
+        short = self._flat_writer if ends is None and self._flat_writer.has_columns else None
+
+        def encode_short(start: int) -> list[EncodedColumn | None]:
+            ordinals = placed[start : start + step]
+            return short.encode(columns, ordinals) if short else [None] * len(ordinals)
+
+        def encode_rest(start: int, found: list[EncodedColumn | None]) -> list[EncodedColumn]:
+            return [
+                column or encode_column(self._plans[ordinal], columns[ordinal], ends)
+                for ordinal, column in zip(placed[start : start + step], found, strict=True)
+            ]
+
+        step = COLUMNS_PER_TASK if len(columns) > 4 * COLUMNS_PER_TASK else 1
+        starts = range(0, len(columns), step)
+        threads = self._threads
+        column_bytes = self._pending_bytes / max(len(columns), 1)
+        worth = threads > 1 and len(columns) > 1 and self._pending_bytes >= THREADED_BYTES_MIN
+        spread = self._executor.map if worth else map
+        small = column_bytes < THREADED_COLUMN_BYTES_MIN
+        if small:
+            for start, found in zip(starts, spread(encode_short, starts), strict=True):
+                yield from encode_rest(start, found)
+            return
+        for run in spread(lambda start: encode_rest(start, encode_short(start)), starts):
+            yield from run
+
+    def _place_columns(self, columns: Iterable[EncodedColumn]) -> None:
+        """Write the columns of a stripe, in the order that `_encode` gives them."""
+        for ordinal, column in zip(self._placed, columns, strict=True):
+            self._place(column.streams)
+            self._logs[ordinal].add(column)
+
+    def _place(self, streams: Sequence[EncodedStream]) -> None:
+        place_key = self._page_key
+        for stream in streams:
+            if stream.pages:
+                # Pages are multiples of it, so where one starts right all the next ones do.
+                self._put(bytes(self._gap_before_page()))
+                stream.record.offset = self._position
+                self._blooms += [(stream.record, filters) for filters in stream.filters]
+                for page in stream.pages:
+                    bind_page(page, place_key, self._position)
+                    self._put(page)
+
+    def _pad_to_block(self, block_bytes: int, streams: Sequence[EncodedStream]) -> None:
+        """Start a block of storage where the stripe would cross its end and little is lost."""
+        size = sum(len(page) for stream in streams for page in stream.pages)
+        size += self._gap_before_page()
+        room = -self._position % block_bytes
+        if room < size and room <= BLOCK_PADDING_MAX * block_bytes:
+            self._put(bytes(room))
+
+    def _gap_before_page(self) -> int:
+        """Bytes up to where a page may start."""
+        if self.options.align != PAGE_ALIGNMENT:
+            return 0
+        return (ALIGNED_PAGE_START - self._position) % PAGE_ALIGNMENT
+
+    @property
+    def _page_key(self) -> int:
+        """What checksums of pages are bound with; 0 where pages have none."""
+        return self._identity.place_key if self.options.checksum != "none" else 0
+
+    def _put(self, data: bytes | bytearray) -> None:
+        self._sink.write(data)
+        self._position += len(data)
+
+    def abort(self) -> None:
+        """Give up: the file does not appear. A second call does nothing."""
+        if self._state == "open":
+            self._state = "aborted"
+            self._release()
+            self._sink.abort()
+
+    def _release(self) -> None:
+        self._executor.shutdown(wait=True, cancel_futures=True)
+
+    def close(self) -> FileInfo:
+        """Write the metadata and make the file visible.
+
+        Returns
+        -------
+        What was written. A second call returns it again.
+
+        Raises
+        ------
+        InvalidFileError
+            With ``read_back``, for a file that does not hold what was written. It does not appear.
+        """
+        if self.info is not None:
+            return self.info
+        self._check_open()
+        try:
+            self._flush()
+            self._release()
+            info = self._finish()
+            if self.options.read_back:
+                verify_written(self._sink.written())
+            self._sink.commit()
+        except BaseException:
+            self.abort()
+            raise
+        self._state, self.info = "closed", info
+        return info
+
+    def _finish(self) -> FileInfo:
+        self._put(bytes(align(self._position) - self._position))
+        self._put_index_area()
+        contents = FileContents(
+            schema=self.schema,
+            schema_area=self._schema_area,
+            plans=self._plans,
+            logs=self._logs,
+            stripe_rows=self._stripe_rows,
+            batch_records=self._batch_records if self._batches is not None else None,
+            key_values=self._key_values,
+            settings=self._settings(),
+            identity=self._identity,
+            sort_order=build_sort_order(self._sort_ordinals, self.options.sort_keys),
+            ordered_dictionaries=self._ordered.build(),
+        )
+        data, tail_length = contents.build(self._position)
+        self._put(data)
+        return FileInfo(
+            path=self._path,
+            size=self._position,
+            tail_length=tail_length,
+            num_rows=self._rows,
+            num_columns=len(self._plans),
+            num_stripes=len(self._stripe_rows),
+            columns_with_data=frozenset(
+                ordinal for ordinal, log in enumerate(self._logs) if log.has_data
+            ),
+            statistics=all_statistics(self._logs),
+            batch=self._batches.range if self._batches is not None else None,
+            sort_order=self.options.sort_keys,
+            file_id=self._identity.text,
+        )
+
+    def _put_index_area(self) -> None:
+        start = self._position
+        for record, filters in self._blooms:
+            record.extension[filters.tag] = filters.record(self._position)
+            self._put(filters.data)
+        for plan, log in zip(self._plans, self._logs, strict=True):
+            for stream, dictionary in plan.dictionaries.items():
+                if len(dictionary.entries):
+                    own = log.streams[stream]
+                    page = encode_dictionary(
+                        dictionary, own, self._position, self.options, self._page_key
+                    )
+                    self._put(page)
+        self._has_index_area = self._position > start
+
+    def _settings(self) -> int:
+        settings = Setting.BATCH if self._batches is not None else Setting(0)
+        if self._has_index_area:
+            settings |= Setting.HAS_INDEX_AREA
+        if self.options.compress_schema:
+            settings |= Setting.SCHEMA_ZSTD
+        if not self.options.column_index:
+            settings |= Setting.NO_CIT
+        if self._sort_ordinals:
+            settings |= Setting.SORTED
+        if self.options.align == PAGE_ALIGNMENT:
+            settings |= Setting.ALIGN64
+        kind = ChecksumKind[self.options.checksum.upper()]
+        return int(settings) | kind << SETTING_CHECKSUM_SHIFT

@@ -1,0 +1,284 @@
+"""A file's metadata from what its writer collected: CMBs, tail region, directory and footer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from fermion.errors import InvalidArgumentError
+from fermion.io.checksum import crc32c
+from fermion.layout import (
+    FILE_STATISTICS_ENTRY,
+    FOOTER,
+    STRIPE_ENTRY,
+    Incompat,
+    SectionKind,
+    Setting,
+    align,
+)
+from fermion.metadata.cit import build_cit, build_indexed, build_unindexed
+from fermion.metadata.cmb import ChunkRecord, build_cmb
+from fermion.metadata.footer import KNOWN_SIZES, FileIdentity, Footer, build_footer, build_sections
+from fermion.metadata.name_index import build_name_index
+from fermion.metadata.schema_area import build_field_ids
+from fermion.pages.batches import STREAM_TYPES
+from fermion.statistics.bounds import ColumnStatistics, MergedStatistics
+from fermion.version import created_by
+from fermion.writing.column import ColumnPlan, EncodedColumn
+
+FILE_STATISTICS_COLUMNS_MAX = 1000
+
+
+class ColumnLog:
+    """Chunk records and statistics of one column, stripe by stripe."""
+
+    __slots__ = ("has_data", "statistics", "streams")
+
+    def __init__(self, num_streams: int) -> None:
+        self.streams: list[list[ChunkRecord]] = [[] for _ in range(num_streams)]
+        self.statistics: dict[tuple[str, ...], list[ColumnStatistics]] = {}
+        self.has_data = False
+
+    def add(self, column: EncodedColumn) -> None:
+        """Note one stripe."""
+        for records, stream in zip(self.streams, column.streams, strict=True):
+            records.append(stream.record)
+        for path, statistics in column.statistics.items():
+            self.statistics.setdefault(path, []).append(statistics)
+        self.has_data |= not column.all_null
+
+    def merged(self) -> MergedStatistics:
+        """Statistics of the column's leaves over all stripes."""
+        return MergedStatistics(self.statistics)
+
+
+def all_statistics(logs: Iterable[ColumnLog]) -> MergedStatistics:
+    """The same of all leaves of some columns."""
+    return MergedStatistics({path: parts for log in logs for path, parts in log.statistics.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class FileContents:
+    """What a file's metadata says.
+
+    Attributes
+    ----------
+    schema_area
+        The schema as it is stored.
+    plans, logs
+        One a column.
+    batch_records
+        Of the two streams of the batch column; None outside batch mode.
+    identity
+        What tells the file from others; its place key binds checksums to their places.
+    sort_order, ordered_dictionaries
+        The sections of these names; empty: none.
+    """
+
+    schema: pa.Schema
+    schema_area: bytes
+    plans: Sequence[ColumnPlan]
+    logs: Sequence[ColumnLog]
+    stripe_rows: Sequence[int]
+    batch_records: Sequence[Sequence[ChunkRecord]] | None
+    key_values: Mapping[str, str]
+    settings: int
+    identity: FileIdentity
+    sort_order: bytes = b""
+    ordered_dictionaries: bytes = b""
+
+    def build(self, cmb_offset: int) -> tuple[bytes, int]:
+        """Everything from the CMB area to the end of the file.
+
+        Parameters
+        ----------
+        cmb_offset
+            Where it goes in the file; a multiple of 8.
+
+        Returns
+        -------
+        The bytes, and how many of them follow the CMB area.
+        """
+        cmbs = list(self._cmbs())
+        indexed = not self.settings & Setting.NO_CIT
+        build_area = build_indexed if indexed else build_unindexed
+        area = build_area(cmbs, cmb_offset, self.identity.place_key)
+        cit = build_cit(cmb_offset, [len(cmb) for cmb in cmbs]) if indexed else b""
+        footer = blank_footer(
+            cmb_offset=cmb_offset,
+            cmb_length=len(area),
+            num_columns=len(self.plans),
+            num_rows=sum(self.stripe_rows),
+            num_stripes=len(self.stripe_rows),
+            num_system_columns=int(self.batch_records is not None),
+            settings=self.settings,
+            identity=self.identity,
+        )
+        statistics = b""
+        if len(self.plans) <= FILE_STATISTICS_COLUMNS_MAX:
+            statistics = self._file_statistics()
+        sections = {
+            SectionKind.FIELD_IDS: build_field_ids(self.schema) or b"",
+            SectionKind.KEY_VALUE: encode_key_values(self.key_values),
+            SectionKind.FILE_STATISTICS: statistics,
+            SectionKind.SORT_ORDER: self.sort_order,
+            SectionKind.ORDERED_DICTIONARIES: self.ordered_dictionaries,
+            SectionKind.STRIPE_TABLE: build_stripe_table(self.stripe_rows),
+            SectionKind.NAME_INDEX: build_name_index(self.schema.names),
+        }
+        rest = build_end(footer, self.schema_area, sections, cit)
+        return area + rest, len(rest)
+
+    def _cmbs(self) -> Iterator[bytearray]:
+        for plan, log in zip(self.plans, self.logs, strict=True):
+            if log.has_data:
+                yield build_cmb(plan.node.stream_types(), self.stripe_rows, log.streams)
+            else:
+                yield bytearray()
+        if self.batch_records is not None:
+            yield build_cmb(STREAM_TYPES, self.stripe_rows, self.batch_records)
+
+    def _file_statistics(self) -> bytes:
+        entries = [
+            (ordinal, int(found.flags), found.min, found.max, found.null_count)
+            for ordinal, (plan, log) in enumerate(zip(self.plans, self.logs, strict=True))
+            if (found := log.merged().get((plan.node.name,))) is not None
+        ]
+        return np.array(entries, FILE_STATISTICS_ENTRY).tobytes()
+
+
+def blank_footer(
+    *,
+    cmb_offset: int,
+    cmb_length: int,
+    num_columns: int,
+    num_rows: int,
+    num_stripes: int,
+    num_system_columns: int,
+    settings: int,
+    identity: FileIdentity,
+    incompat: int = 0,
+    sizes: tuple[int, ...] = KNOWN_SIZES,
+) -> Footer:
+    """A footer that does not say yet where what follows the CMB area is."""
+    return Footer(
+        schema_offset=0,
+        schema_length=0,
+        cit_offset=cmb_offset,
+        cit_length=0,
+        cmb_offset=cmb_offset,
+        cmb_length=cmb_length,
+        sections_offset=0,
+        sections_length=0,
+        num_columns=num_columns,
+        num_rows=num_rows,
+        num_stripes=num_stripes,
+        num_system_columns=num_system_columns,
+        file_length=0,
+        settings=settings,
+        crc_sections=0,
+        created_by=created_by(),
+        identity=identity,
+        incompat=incompat | (Incompat.PLACED if identity.place_key else 0),
+        sizes=sizes,
+    )
+
+
+def build_end(
+    footer: Footer, schema_area: bytes, sections: Mapping[SectionKind, bytes], cit: bytes
+) -> bytes:
+    """Tail region, section directory and footer: all that follows the CMB area.
+
+    Parameters
+    ----------
+    footer
+        A `blank_footer`; where things are is filled in.
+    sections
+        Those that are empty are left out, but for the stripe table.
+    cit
+        Empty for a file without one.
+    """
+    start = footer.tail_offset
+    tail, places = bytearray(_padded(schema_area)), {}
+    for kind, data in sections.items():
+        if data or kind is SectionKind.STRIPE_TABLE:
+            places[kind] = (start + len(tail), len(data))
+            tail += _padded(data)
+    cit_offset = start + len(tail) if footer.has_cit else footer.cit_offset
+    tail += cit
+    directory = build_sections(places, bytes(tail))
+    end = start + len(tail)
+    whole = replace(
+        footer,
+        schema_offset=start,
+        schema_length=len(schema_area),
+        cit_offset=cit_offset,
+        cit_length=len(cit),
+        sections_offset=end,
+        sections_length=len(directory),
+        file_length=end + len(directory) + FOOTER.itemsize,
+        crc_sections=crc32c(directory),
+    )
+    return bytes(tail) + directory + build_footer(whole)
+
+
+def build_stripe_table(stripe_rows: Sequence[int]) -> bytes:
+    """The section STRIPE_TABLE."""
+    stripes = np.zeros(len(stripe_rows), STRIPE_ENTRY)
+    stripes["rowCount"] = stripe_rows
+    stripes["firstRow"][1:] = np.cumsum(stripe_rows)[:-1]
+    return stripes.tobytes()
+
+
+def key_value_texts(given: Any) -> dict[str, str]:
+    """The user's metadata as the section KEY_VALUE holds them: text, whatever was passed.
+
+    Parameters
+    ----------
+    given
+        A mapping of text or bytes to text or bytes, or None.
+
+    Raises
+    ------
+    TypeError
+        It is no mapping, or a key or a value is neither text nor bytes.
+    InvalidArgumentError
+        Bytes are not UTF-8, text has halves of surrogate pairs, or a key comes as both.
+    """
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        found = type(given).__name__
+        raise TypeError(f"key_value_metadata: expected a mapping of text to text, found {found}")
+    texts = {_text(key, "a key"): _text(value, f"{key!r}") for key, value in given.items()}
+    if len(texts) < len(given):
+        raise InvalidArgumentError("key_value_metadata: a key comes as text and as bytes")
+    return texts
+
+
+def _text(value: Any, what: str) -> str:
+    if not isinstance(value, (str, bytes)):
+        raise TypeError(
+            f"key_value_metadata: {what}: expected text or bytes, found {type(value).__name__}"
+        )
+    try:
+        return value.decode() if isinstance(value, bytes) else value.encode().decode()
+    except UnicodeError as error:
+        raise InvalidArgumentError(
+            f"key_value_metadata: {what}: expected UTF-8, found {value[:20]!r}; the metadata of a "
+            f"schema may be any bytes"
+        ) from error
+
+
+def encode_key_values(key_values: Mapping[str, str]) -> bytes:
+    """The section KEY_VALUE; nothing where there are no metadata."""
+    return msgspec.json.encode(key_values) if key_values else b""
+
+
+def _padded(data: bytes) -> bytes:
+    return data + bytes(align(len(data)) - len(data))

@@ -1,0 +1,1 @@
+"""Transactions: added files, and rows deleted, updated and merged."""

@@ -1,0 +1,393 @@
+"""Verifying a table: every snapshot, its parent's hash, its manifests, its data files."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from fermion_table.errors import CorruptMetadata, TableError, TableNotFound
+from fermion_table.metadata import pointers
+from fermion_table.metadata.history import list_ids
+from fermion_table.metadata.manifest import (
+    DeletionVector,
+    Entry,
+    ManifestReference,
+    decode_manifest,
+)
+from fermion_table.metadata.manifest_store import read_stored
+from fermion_table.metadata.packed_manifest import decode_packed
+from fermion_table.metadata.references import Reference, load_branch, load_tag, snapshot_of
+from fermion_table.metadata.shared_files import SharedFiles, is_outside, options_for
+from fermion_table.metadata.snapshot import (
+    SchemaReference,
+    Snapshot,
+    SnapshotReference,
+    decode_snapshot,
+)
+from fermion_table.storage import json_codec
+from fermion_table.storage.checked_reads import read_hashed
+from fermion_table.storage.location import location_size
+from fermion_table.storage.paths import (
+    BRANCH_DIRECTORY,
+    MAIN,
+    TAG_DIRECTORY,
+    branch_path,
+    snapshot_path,
+)
+from fermion_table.storage.store import AtomicStore
+
+CheckFile = Callable[[Entry], Iterable[str]]
+ManifestKey = tuple[str, str, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One object that is not what its referrer, or the format, says.
+
+    Attributes
+    ----------
+    path
+        The object, relative to the table.
+    expected, found
+        In words.
+    """
+
+    path: str
+    expected: str
+    found: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: expected {self.expected}, found {self.found}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyReport:
+    """What was looked at, and what does not match.
+
+    Attributes
+    ----------
+    snapshots, manifests, schemas, data_files
+        Objects checked, each once.
+    external_files
+        Of them, those of other tables (a clone's).
+    data_bytes
+        Bytes of the data files.
+    problems
+        In the order found; empty if the table is sound.
+    """
+
+    snapshots: int
+    manifests: int
+    schemas: int
+    data_files: int
+    external_files: int
+    data_bytes: int
+    problems: tuple[Problem, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+    def __str__(self) -> str:
+        counts = (
+            f"{self.snapshots} snapshots, {self.manifests} manifests, {self.schemas} schemas, "
+            f"{self.data_files} data files ({self.data_bytes} bytes)"
+        )
+        if self.external_files:
+            counts += f", {self.external_files} of them in other tables"
+        verdict = "sound" if self.ok else f"{len(self.problems)} problems"
+        return "\n".join([f"{counts}: {verdict}", *(f"  {problem}" for problem in self.problems)])
+
+
+def verify(
+    store: AtomicStore,
+    *,
+    branch: str | None = None,
+    check_file: CheckFile | None = None,
+    external: bool = True,
+) -> VerifyReport:
+    """Check every snapshot that has not expired, and everything it refers to.
+
+    Nothing is taken from a cache. Each object is read once, data files only measured.
+
+    Parameters
+    ----------
+    store
+        Of the table.
+    branch
+        Only this branch; None for main, every other branch, and the tags' copies.
+    check_file
+        Looks into a data file and says what is wrong with it, in words.
+    external
+        Whether files of other tables (a clone's) are looked at too.
+
+    Raises
+    ------
+    TableNotFound
+        No snapshot at all.
+    """
+    if not list_ids(store):
+        raise TableNotFound(f"{store.location}: no table here (no snapshot)")
+    walk = _Walk(store, check_file, external)
+    if branch is not None:
+        walk.check_branch(branch)
+        return walk.report()
+    walk.check_branch(MAIN)
+    for path in sorted(item.path for item in store.list(BRANCH_DIRECTORY)):
+        if path.endswith("/branch.json"):
+            walk.check_branch(path.split("/")[1])
+    for path in sorted(item.path for item in store.list(TAG_DIRECTORY)):
+        if path.endswith(".json"):
+            walk.check_tag(path)
+    return walk.report()
+
+
+@dataclass(slots=True)
+class _Walk:
+    store: AtomicStore
+    check_file: CheckFile | None
+    looks_outside: bool = True
+    branch: str = MAIN
+    problems: list[Problem] = field(default_factory=list)
+    snapshots: int = 0
+    child: Snapshot | None = None
+    manifests: dict[ManifestKey, tuple[Entry, ...] | None] = field(default_factory=dict)
+    schemas: set[SchemaReference] = field(default_factory=set)
+    files: dict[str, int] = field(default_factory=dict)
+    vectors: set[DeletionVector] = field(default_factory=set)
+    external: set[str] = field(default_factory=set)
+    shared: SharedFiles = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.shared = SharedFiles(self.store)
+
+    def report(self) -> VerifyReport:
+        return VerifyReport(
+            snapshots=self.snapshots,
+            manifests=len(self.manifests),
+            schemas=len(self.schemas),
+            data_files=len(self.files),
+            external_files=len(self.external),
+            data_bytes=sum(self.files.values()),
+            problems=tuple(self.problems),
+        )
+
+    def check_branch(self, branch: str) -> None:
+        """All slots of a branch, and that they go on from where it leaves another."""
+        self.branch, self.child = branch, None
+        left: SnapshotReference | None = None
+        if branch != MAIN:
+            left = self._check_copy(branch_path(branch), lambda: load_branch(self.store, branch))
+        ids = list_ids(self.store, branch)
+        earliest = pointers.first_kept(self.store, branch)
+        self.check_ids([snapshot_id for snapshot_id in ids if not 0 < snapshot_id < earliest])
+        for snapshot_id in reversed(ids):
+            has_data = not 0 < snapshot_id < earliest
+            if has_data or self._is_next(snapshot_id):
+                self.check_slot(snapshot_id, has_data=has_data)
+        child = self.child
+        if left is not None and child is not None and child.parent != left:
+            if child.id > left.id + 1 and left.id + 1 < earliest:
+                return  # what came after the snapshot that it left has expired
+            path = snapshot_path(child.id, branch)
+            self._problem(path, f"parent {left}, as in branch.json", f"parent {child.parent}")
+
+    def check_tag(self, path: str) -> None:
+        """A tag's copy of its snapshot, and what that refers to."""
+        name = path.rsplit("/", 1)[-1].removesuffix(".json")
+        self._check_copy(path, lambda: load_tag(self.store, name))
+
+    def _check_copy(
+        self, path: str, load: Callable[[], Reference | None]
+    ) -> SnapshotReference | None:
+        try:
+            reference = load()
+            if reference is None:
+                raise FileNotFoundError(path)
+            snapshot = snapshot_of(reference, path)
+        except (TableError, OSError) as error:
+            self._error(path, "a copy of a snapshot", error)
+            return None
+        self._check_content(snapshot, path)
+        return snapshot.reference
+
+    def check_ids(self, ids: list[int]) -> None:
+        """Ids are contiguous but for one gap, of what expired, after snapshot 0."""
+        if self.branch == MAIN and ids[:1] != [0]:
+            self._problem(snapshot_path(0), "the creation, which never expires", "no such object")
+        after_gap = ids[1:] if ids[:1] == [0] else ids
+        for before, after in itertools.pairwise(after_gap):
+            for missing in range(before + 1, after):
+                path = snapshot_path(missing, self.branch)
+                self._problem(path, f"a snapshot (there is a later one, {after})", "no such object")
+
+    def check_slot(self, snapshot_id: int, *, has_data: bool = True) -> None:
+        """One slot, newest first: its bytes against the child's parent hash, then its content."""
+        path = snapshot_path(snapshot_id, self.branch)
+        child, self.child = self.child, None
+        try:
+            data = _read_snapshot(self.store, path)
+            self._check_parent_of(
+                child, path, SnapshotReference(snapshot_id, json_codec.content_hash(data))
+            )
+            snapshot = decode_snapshot(data, path)
+        except (TableError, OSError) as error:
+            self._error(path, "a snapshot", error)
+            return
+        self.snapshots += 1
+        self.child = snapshot
+        if snapshot.id != snapshot_id:
+            self._problem(path, f"snapshot {snapshot_id}", f"snapshot {snapshot.id}")
+        if child is not None:
+            self._check_order(snapshot, child, path)
+        if has_data:
+            self._check_content(snapshot, path)
+
+    def _is_next(self, snapshot_id: int) -> bool:
+        """Whether an expired slot is the parent: a writer that stalled may have taken it since."""
+        parent = self.child.parent if self.child is not None else None
+        if parent is None or parent.id != snapshot_id:
+            return False
+        with contextlib.suppress(OSError):
+            data = read_hashed(self.store, snapshot_path(snapshot_id, self.branch), parent.hash)
+            return json_codec.content_hash(data) == parent.hash
+        return False
+
+    def _check_parent_of(self, child: Snapshot | None, path: str, found: SnapshotReference) -> None:
+        """The hash a child has for its parent; one that expired can't be checked."""
+        parent = child.parent if child is not None else None
+        if parent is not None and parent.id == found.id and parent.hash != found.hash:
+            by = f"hash {parent.hash} (the parent of snapshot {parent.id + 1})"
+            self._problem(path, by, f"hash {found.hash}")
+
+    def _check_order(self, snapshot: Snapshot, child: Snapshot, path: str) -> None:
+        if snapshot.table_uuid != child.table_uuid:
+            self._problem(path, f"table {child.table_uuid}", f"table {snapshot.table_uuid}")
+        for name in ("time_ms", "row_id_next", "sequence_next"):
+            mine, later = getattr(snapshot, name), getattr(child, name)
+            if mine > later:
+                self._problem(path, f"{name} up to {later} (snapshot {child.id})", str(mine))
+
+    def _check_content(self, snapshot: Snapshot, path: str) -> None:
+        self._check_schema(snapshot.schema)
+        delta = snapshot.delta
+        for reference in (*delta.added, *delta.removed_manifests):
+            self._manifest(reference)
+        entries = list(snapshot.tail)
+        whole = True
+        for reference in snapshot.manifests:
+            stored = self._manifest(reference)
+            whole = whole and stored is not None
+            dead = set(reference.dead)
+            entries += [entry for at, entry in enumerate(stored or ()) if at not in dead]
+        for entry in entries:
+            self._check_data_file(entry)
+        if whole:
+            self._check_totals(snapshot, entries, path)
+
+    def _check_totals(self, snapshot: Snapshot, entries: list[Entry], path: str) -> None:
+        totals = snapshot.totals
+        sums = {
+            "files": (totals.files, len({entry.file for entry in entries})),
+            "rows": (totals.rows, sum(entry.rows for entry in entries)),
+            "bytes": (totals.bytes, sum(entry.size for entry in entries)),
+            "rows_deleted": (totals.rows_deleted, sum(entry.delete_rows for entry in entries)),
+        }
+        for name, (said, counted) in sums.items():
+            if said != counted:
+                self._problem(path, f"{said} {name} in total, as it says", f"{counted}")
+
+    def _manifest(self, reference: ManifestReference) -> tuple[Entry, ...] | None:
+        key = (reference.path, reference.hash, reference.size, reference.entries)
+        if key not in self.manifests:
+            self.manifests[key] = self._read_manifest(reference)
+        return self.manifests[key]
+
+    def _read_manifest(self, reference: ManifestReference) -> tuple[Entry, ...] | None:
+        path = reference.path
+        try:
+            data = read_stored(self.store, path, reference.hash, reference.size)
+            if reference.kind == "packed":
+                entries = decode_packed(data, path)
+            else:
+                entries = decode_manifest(data, path, entries_max=reference.entries).entries
+        except (TableError, OSError) as error:
+            self._error(path, "a manifest", error)
+            return None
+        if len(entries) != reference.entries:
+            self._problem(path, f"{reference.entries} entries", str(len(entries)))
+            return None
+        return entries
+
+    def _check_schema(self, reference: SchemaReference) -> None:
+        if reference in self.schemas:
+            return
+        self.schemas.add(reference)
+        try:
+            read_stored(self.store, reference.path, reference.hash, reference.size)
+        except (TableError, OSError) as error:
+            self._error(reference.path, "a schema", error)
+
+    def _check_data_file(self, entry: Entry) -> None:
+        vector = entry.deletion_vector
+        if vector is not None and vector not in self.vectors:
+            self.vectors.add(vector)
+            end = vector.offset + vector.size
+            self._check_size(vector.path, end, is_outside(vector.path), exact=False)
+        if entry.file in self.files:
+            return
+        self.files[entry.file] = entry.size
+        if entry.external_path is not None:
+            self.external.add(entry.external_path)
+            if not self.looks_outside:
+                return
+        outside = entry.external_path is not None
+        if self._check_size(entry.file, entry.size, outside) and self.check_file is not None:
+            for found in self.check_file(entry):
+                self._problem(entry.file, "a sound data file", found)
+
+    def _check_size(self, path: str, expected: int, outside: bool, *, exact: bool = True) -> bool:
+        """Whether a file has the size it should have."""
+        try:
+            found = self._size(path, outside)
+        except (TableError, OSError) as error:
+            self._error(path, f"a file of {expected} bytes", error)
+            return False
+        if found < expected or (exact and found != expected):
+            at_least = "" if exact else "at least "
+            self._problem(path, f"{at_least}{expected} bytes", f"{found} bytes")
+            return False
+        return True
+
+    def _size(self, path: str, outside: bool) -> int:
+        """Bytes of a file: of this table by its name, of another one by its location."""
+        if outside:
+            location = self.shared.checked(path)
+            return location_size(location, options_for(self.store, location))
+        return self.store.size(path)
+
+    def _error(self, path: str, expected: str, error: Exception) -> None:
+        if isinstance(error, CorruptMetadata):
+            self._problem(error.path, error.expected, error.found)
+        elif isinstance(error, FileNotFoundError):
+            self._problem(path, expected, "no such object")
+        else:
+            self._problem(path, expected, str(error))
+
+    def _problem(self, path: str, expected: str, found: str) -> None:
+        self.problems.append(Problem(path, expected, found))
+
+
+def _read_snapshot(store: AtomicStore, path: str) -> bytes:
+    """The bytes of a snapshot, which are read again where they are corrupt."""
+    data = store.read(path)
+    try:
+        decode_snapshot(data, path)
+    except CorruptMetadata:
+        return store.read(path)
+    except TableError:  # it needs a newer reader
+        return data
+    return data

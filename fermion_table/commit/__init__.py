@@ -1,0 +1,1 @@
+"""Publishing snapshots: conflicts, retries, identities, and what replaces a state."""

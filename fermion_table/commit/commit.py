@@ -1,0 +1,390 @@
+"""Publishing commits: create a table, and create-if-absent of the next snapshot's slot.
+
+One atomic step publishes a commit. Before it nothing is visible, after it everything is; a
+commit that loses the race looks at the winner, decides by the conflict matrix, and tries the
+next slot. Only a proven loss deletes metadata; data files are the caller's.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import msgspec
+
+from fermion.redaction import logger
+from fermion_table.commit.committed_files import refuse_committed
+from fermion_table.commit.concurrent import commits_since
+from fermion_table.commit.conflict import Fail, Ok, Redo, Verdict, conflict
+from fermion_table.commit.create_if_absent import create_slot, is_in_history, proves_absence
+from fermion_table.commit.identities import committed_before
+from fermion_table.commit.next_snapshot import (
+    Changes,
+    author_of,
+    next_snapshot,
+    now_ms,
+    number_rows,
+)
+from fermion_table.commit.request import CommitOutcome, CommitRequest, NewSchema, WrittenFiles
+from fermion_table.errors import CommitConflict, CommitStateUnknown, TableExists
+from fermion_table.metadata import pointers
+from fermion_table.metadata.history import latest, table_exists
+from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.manifest_store import Located, MetadataWriter, locate
+from fermion_table.metadata.snapshot import (
+    SNAPSHOT_FORMAT,
+    SNAPSHOT_FORMAT_VERSION,
+    Effort,
+    Snapshot,
+    check_writable,
+)
+from fermion_table.options import CommitOptions
+from fermion_table.storage.paths import MAIN, snapshot_path, unique_name
+from fermion_table.storage.store import AtomicStore
+
+_log = logger(__name__)
+
+RedoFunction = Callable[[Snapshot, Redo], CommitRequest]
+"""Computes an operation again on top of a newer snapshot; raises to give up."""
+
+
+def create_table(
+    store: AtomicStore,
+    schema: NewSchema,
+    *,
+    message: str | None = None,
+    author: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    reader_features: Sequence[str] = (),
+    writer_features: Sequence[str] = (),
+    options: CommitOptions = CommitOptions(),  # noqa: B008 - immutable
+) -> Snapshot:
+    """Make a table: snapshot 0, which holds its identity and first schema and no rows.
+
+    Raises
+    ------
+    TableExists
+        Somebody else was first.
+    CommitStateUnknown
+        The reply was lost, and whether the table was made can't be told.
+    """
+    if table_exists(store):
+        raise TableExists(f"{store.location}: a table exists here already")
+    request = CommitRequest(kind="create", message=message, author=author, properties=properties)
+    writer = MetadataWriter(store)
+    snapshot = Snapshot(
+        format=SNAPSHOT_FORMAT,
+        format_version=SNAPSHOT_FORMAT_VERSION,
+        table_uuid=unique_name(),
+        id=0,
+        uuid=unique_name(),
+        parent=None,
+        kind="create",
+        time_ms=now_ms(),
+        author=author_of(request),
+        message=message,
+        properties=dict(request.properties or {}),
+        schema=writer.write_schema(schema.id, schema.data),
+        reader_features=tuple(sorted(reader_features)),
+        writer_features=tuple(sorted(writer_features)),
+    )
+    try:
+        stored = create_slot(store, snapshot, MAIN, options).stored
+    except BaseException as error:
+        if proves_absence(store, snapshot, MAIN, error):
+            writer.discard()
+        raise
+    if stored is None:
+        writer.discard()
+        raise TableExists(f"{store.location}: a table exists here already")
+    pointers.write_latest(store, 0)
+    effort = Effort(seconds=time.monotonic() - request.began)
+    return msgspec.structs.replace(stored, effort=effort)
+
+
+def commit(
+    store: AtomicStore,
+    request: CommitRequest,
+    *,
+    branch: str = MAIN,
+    redo: RedoFunction | None = None,
+    options: CommitOptions = CommitOptions(),  # noqa: B008 - immutable
+    outcome: CommitOutcome | None = None,
+) -> Snapshot:
+    """Publish a commit and return its snapshot.
+
+    Parameters
+    ----------
+    store
+        Of the table.
+    request
+        What to commit. Its data files are stored and synchronised already.
+    branch
+        Which history it goes to.
+    redo
+        Called when another commit came first and the operation has to be computed again on
+        the snapshot given; without it that is a conflict.
+    options
+        How hard to try.
+    outcome
+        Told whether anything may be published, for whoever owns the data files.
+
+    Raises
+    ------
+    CommitConflict
+        Another commit came first and this one can't follow it; nothing was published, the
+        metadata is deleted, the data files are the caller's.
+    InvalidArgumentError
+        A file is named twice, or another commit has added it before; nothing was published.
+    CommitStateUnknown
+        The reply was lost, and whether the commit was published can't be told; nothing was
+        deleted.
+    TableNotFound
+        No table here.
+    UnsupportedFeature
+        The table needs a newer writer.
+    """
+    return _Commit(store, request, branch, redo, options, outcome or CommitOutcome()).run()
+
+
+class _Commit:
+    """One commit, however many tries it takes."""
+
+    def __init__(
+        self,
+        store: AtomicStore,
+        request: CommitRequest,
+        branch: str,
+        redo: RedoFunction | None,
+        options: CommitOptions,
+        outcome: CommitOutcome,
+    ) -> None:
+        self.store = store
+        self.request = request
+        self.branch = branch
+        self.redo = redo
+        self.options = options
+        self.writer = MetadataWriter(store)
+        self.uuid = unique_name()
+        self.seen = request.base
+        self.dropped: frozenset[int] = frozenset()
+        self.synchronised: set[str] = set()
+        self.outcome = outcome
+        self.losses = 0
+        self.began = request.began
+        self.written: WrittenFiles | None = None
+
+    def run(self) -> Snapshot:
+        """Try until published, proven impossible, or unknown."""
+        began = time.monotonic()
+        try:
+            snapshot = self._run()
+            self._report(snapshot, time.monotonic() - began)
+            seconds = time.monotonic() - self.began
+            effort = Effort(retries=self.losses, seconds=seconds)
+            return msgspec.structs.replace(snapshot, effort=effort)
+        except BaseException:
+            if not self.outcome.may_be_published:
+                self.writer.discard()
+            raise
+
+    def _report(self, snapshot: Snapshot, seconds: float) -> None:
+        """One record of the log, with what happened as attributes."""
+        deltas = snapshot.deltas
+        _log.info(
+            "%s: %s, snapshot %d: +%d files, -%d files, %d retries, %.3f s",
+            self.store.location,
+            snapshot.kind,
+            snapshot.id,
+            deltas.files_added,
+            deltas.files_removed,
+            self.losses,
+            seconds,
+            extra={
+                "table": self.store.location,
+                "branch": self.branch,
+                "kind": snapshot.kind,
+                "snapshot_id": snapshot.id,
+                "files_added": deltas.files_added,
+                "files_removed": deltas.files_removed,
+                "rows_added": deltas.rows_added,
+                "rows_removed": deltas.rows_removed + deltas.rows_deleted,
+                "bytes_added": deltas.bytes_added,
+                "retries": self.losses,
+                "seconds": seconds,
+            },
+        )
+
+    def _run(self) -> Snapshot:
+        deadline = time.monotonic() + self.options.timeout_s
+        start = self.request.base.id if self.request.base is not None else None
+        while True:
+            base, began = self._base(start)
+            earlier = self._earlier(base)
+            if earlier is not None:
+                self.writer.discard()
+                return earlier
+            published = self._attempt(base, began)
+            if published is not None:
+                self.writer.discard(keep=_objects_of(published))
+                return published
+            self.losses += 1
+            start = base.id
+            if time.monotonic() > deadline:
+                raise CommitConflict(
+                    f"{self.store.location}: lost {self.losses} races for the next snapshot in "
+                    f"{self.options.timeout_s:g} s; try again with fewer writers at once",
+                    mine=self.request.kind,
+                )
+            self._wait(self.losses)
+
+    def _base(self, start: int | None) -> tuple[Snapshot, float]:
+        """The snapshot to build on, and since when it may not be the latest any more."""
+        began = time.monotonic()
+        base, seen_at = self.request.base, self.request.base_seen_at
+        fresh = seen_at is not None and began - seen_at < self.options.fence_s
+        if base is not None and seen_at is not None and fresh and not self.losses:
+            return base, seen_at
+        return latest(self.store, branch=self.branch, start=start), began
+
+    def _earlier(self, base: Snapshot) -> Snapshot | None:
+        """The snapshot of an earlier try of the same commit, if it was published."""
+        user, identifier = self.request.commit_user, self.request.commit_identifier
+        if user is None or identifier is None:
+            return None
+        return committed_before(self.store, base, user, identifier, branch=self.branch)
+
+    def _attempt(self, base: Snapshot, began: float) -> Snapshot | None:
+        """Try for the slot after `base`; None if another commit took it."""
+        check_writable(base, snapshot_path(base.id, self.branch))
+        self._refuse_committed(base)
+        self._follow(base)
+        changes = self._changes(base)
+        snapshot = next_snapshot(
+            self.store,
+            base,
+            self.request,
+            changes,
+            uuid=self.uuid,
+            branch=self.branch,
+            writer=self.writer,
+        )
+        self._synchronise(entry.path for entry in changes.added if entry.path)
+        self.outcome.may_be_published = True
+        stored = self._publish(snapshot, began)
+        self.outcome.may_be_published = stored is not None
+        return stored
+
+    def _refuse_committed(self, base: Snapshot) -> None:
+        """Refuse a writer's files that a commit up to `base` has added before."""
+        written = self.written or self.request.written
+        if written is not None:
+            self.written = refuse_committed(self.store, base, written, self.branch)
+
+    def _publish(self, snapshot: Snapshot, began: float) -> Snapshot | None:
+        try:
+            creation = create_slot(self.store, snapshot, self.branch, self.options)
+        except BaseException as error:
+            absent = proves_absence(self.store, snapshot, self.branch, error)
+            self.outcome.may_be_published = not absent
+            raise
+        slow = time.monotonic() - began > self.options.fence_s
+        stored = creation.stored
+        if stored is None or not is_in_history(self.store, stored, self.branch, search=slow):
+            if slow and not creation.is_first_reply:
+                raise CommitStateUnknown(
+                    f"{self.store.location}: a try to publish snapshot {snapshot.id} got no reply, "
+                    f"and the next took so long that what it published may have expired since"
+                )
+            return None
+        pointers.write_latest(self.store, stored.id, self.branch)
+        return stored
+
+    def _follow(self, base: Snapshot) -> None:
+        """Check every commit since the snapshot I know; compute the request again if need be."""
+        if self.seen is not None and self.seen.hash != base.hash:
+            theirs, verdict = self._verdict(self.seen, base)
+            if isinstance(verdict, Ok):
+                self.dropped |= verdict.dropped
+                if self.dropped and len(self.dropped) == len(self.request.groups):
+                    verdict = Fail("every group of the compaction lost its inputs")
+            if not isinstance(verdict, Ok):
+                self._again(base, theirs, verdict)
+        self.seen = base
+
+    def _verdict(self, seen: Snapshot, base: Snapshot) -> tuple[str, Verdict]:
+        """The first commit in the way and what that means, or all the groups to drop."""
+        if base.table_uuid != seen.table_uuid:
+            return "create", Fail("the table was replaced by another one at the same location")
+        mine = self.request.as_mine()
+        dropped: frozenset[int] = frozenset()
+        for theirs in commits_since(self.store, seen, base, mine, self.branch):
+            verdict = conflict(mine, theirs)
+            if not isinstance(verdict, Ok):
+                return f"{theirs.kind} (snapshot {theirs.snapshot_id})", verdict
+            dropped |= verdict.dropped
+        return f"{base.kind} (snapshot {base.id})", Ok(dropped)
+
+    def _again(self, base: Snapshot, theirs: str, verdict: Redo | Fail) -> None:
+        """Replace the request by one made for `base`, or give up."""
+        if isinstance(verdict, Redo) and self.redo is not None:
+            _log.info("%s: redo %s: %s", self.store.location, self.request.kind, verdict.reason)
+            self.request = replace(self.redo(base, verdict), base=base)
+            self.dropped = frozenset()
+            return
+        raise CommitConflict(
+            f"{self.store.location}: {self.request.kind} can't follow snapshot {base.id}: "
+            f"{verdict.reason}",
+            mine=self.request.kind,
+            theirs=theirs,
+            files=verdict.files,
+        )
+
+    def _changes(self, base: Snapshot) -> Changes:
+        """What the request changes in `base`; computed again if files to remove are gone."""
+        added, located = self._files(base)
+        if located.missing:
+            gone = Redo("files it removes are not live", tuple(located.missing))
+            self._again(base, f"{base.kind} (snapshot {base.id})", gone)
+            added, located = self._files(base)
+            if located.missing:
+                self.redo = None
+                self._again(base, "none", gone)
+        schema = self.request.schema
+        if schema is not None and schema.id <= base.schema.id:
+            raise CommitConflict(
+                f"{self.store.location}: schema {schema.id} can't follow schema {base.schema.id}",
+                mine=self.request.kind,
+                theirs=f"{base.kind} (snapshot {base.id})",
+            )
+        return Changes(
+            added=number_rows(added),
+            located=located,
+            schema=self.writer.write_schema(schema.id, schema.data) if schema else None,
+        )
+
+    def _files(self, base: Snapshot) -> tuple[list[Entry], Located]:
+        """Files to add, and where those to remove stand, without the groups dropped."""
+        request = self.request
+        groups = [group for index, group in enumerate(request.groups) if index not in self.dropped]
+        added = [*request.added, *(entry for group in groups for entry in group.added)]
+        removed = [*request.removed, *(item for group in groups for item in group.removed)]
+        return added, locate(self.store, base, removed)
+
+    def _synchronise(self, paths: Iterable[str]) -> None:
+        fresh = set(paths) - self.synchronised
+        self.store.synchronise(sorted(fresh))
+        self.synchronised |= fresh
+
+    def _wait(self, losses: int) -> None:
+        bound = self.options.backoff_s_min * 2 ** min(losses, 30)
+        time.sleep(random.uniform(0, min(bound, self.options.backoff_s_max)))
+
+
+def _objects_of(snapshot: Snapshot) -> set[str]:
+    """The metadata objects that a snapshot refers to."""
+    delta = snapshot.delta
+    references = (*snapshot.manifests, *delta.added, *delta.removed_manifests)
+    return {snapshot.schema.path, *(reference.path for reference in references)}

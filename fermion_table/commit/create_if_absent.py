@@ -1,0 +1,196 @@
+"""The atomic step: create a snapshot's slot if it is absent, and the fence behind it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import partial
+
+import msgspec
+
+from fermion.redaction import logger
+from fermion.remote import time_left
+from fermion_table.errors import CommitStateUnknown, TableError, UnreadableMetadata
+from fermion_table.metadata import pointers
+from fermion_table.metadata.history import list_ids, try_load
+from fermion_table.metadata.snapshot import Snapshot, decode_snapshot, encode_snapshot
+from fermion_table.options import CommitOptions
+from fermion_table.storage.checked_reads import read_hashed
+from fermion_table.storage.json_codec import content_hash
+from fermion_table.storage.metadata_check import encode_checked
+from fermion_table.storage.paths import snapshot_path
+from fermion_table.storage.store import AtomicStore, CreateResult, in_time, is_done_when_interrupted
+
+_log = logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Creation:
+    """What became of the try for a slot.
+
+    Attributes
+    ----------
+    stored
+        The snapshot as stored, None if another one holds the slot.
+    is_first_reply
+        Whether no reply was lost. An earlier try whose reply was may have created the slot: long
+        after it, when the slot may have expired, even a loss does not prove that nothing was
+        published.
+    """
+
+    stored: Snapshot | None
+    is_first_reply: bool = True
+
+
+def create_slot(
+    store: AtomicStore, snapshot: Snapshot, branch: str, options: CommitOptions
+) -> Creation:
+    """Create a snapshot's slot, unless another one holds it.
+
+    A lost reply is resolved by reading the slot back, and trying again while it is empty: the
+    bytes are the same, so that can only help. This has the store's time-out for itself: the slot
+    is read back even where the first try has taken all of its own.
+
+    Raises
+    ------
+    OSError
+        The store's own, when nothing was created.
+    UnreadableMetadata
+        No reader would take the snapshot; nothing was created.
+    CommitStateUnknown
+        No try got an answer.
+    """
+    path = snapshot_path(snapshot.id, branch)
+    decode = partial(decode_snapshot, keep_unknown=False)
+    data, readable = encode_checked(partial(encode_snapshot, snapshot), path, decode)
+    result = store.create_if_absent(path, data)
+    stored = msgspec.structs.replace(snapshot, hash=readable.hash)
+    if result is CreateResult.CREATED:
+        return Creation(stored)
+    with in_time(store):
+        for tried in range(1, options.unknown_tries + 1):
+            holder = _holder(store, snapshot.id, branch)
+            if holder is not None:
+                mine = holder.uuid == snapshot.uuid
+                first = result is CreateResult.EXISTS and tried == 1
+                return Creation(holder if mine else None, first)
+            pause = min(options.backoff_s_min * 2**tried, options.backoff_s_max)
+            if tried == options.unknown_tries or pause >= time_left():
+                break
+            time.sleep(pause)
+            result = _create_again(store, path, data)
+            if result is CreateResult.CREATED:
+                return Creation(stored, is_first_reply=False)
+    raise CommitStateUnknown(
+        f"{store.location}: {path}: no reply says whether the commit was published; commit again "
+        f"with the same commit_user and commit_identifier, or look for uuid {snapshot.uuid} in "
+        f"the history"
+    )
+
+
+def proves_absence(
+    store: AtomicStore, snapshot: Snapshot, branch: str, error: BaseException
+) -> bool:
+    """Whether nothing was created where `create_slot` raised an error.
+
+    A store that raises an OSError says so, and bytes that a reader would refuse are not stored.
+    An interrupt (KeyboardInterrupt) says nothing; where nothing goes on after it, the slot shows
+    what was done.
+    """
+    if isinstance(error, (OSError, UnreadableMetadata)):
+        return True
+    if isinstance(error, Exception) or not is_done_when_interrupted(store):
+        return False
+    try:
+        holder = try_load(store, snapshot.id, branch=branch)
+    except (OSError, TableError):
+        return False
+    return holder is None or holder.uuid != snapshot.uuid
+
+
+def is_in_history(store: AtomicStore, snapshot: Snapshot, branch: str, *, search: bool) -> bool:
+    """The fence: whether a slot that was just created is part of the history.
+
+    It is not if its id had been used and had expired before: then later snapshots exist that
+    were not made on it. Nor is it if its parent's slot holds another snapshot by now, as the table
+    was replaced. Such a slot is removed again. A parent that stands (but for snapshot 0, which
+    always does) is proof enough: slots are deleted ascending.
+
+    Parameters
+    ----------
+    store, branch
+        Of the table.
+    snapshot
+        As stored in the slot.
+    search
+        Look for later snapshots by listing as well, not by the hint alone: after a try that
+        took so long that its base may have expired meanwhile.
+
+    Raises
+    ------
+    CommitStateUnknown
+        What it takes to tell can't be read.
+    """
+    try:
+        return _is_in_history(store, snapshot, branch, search)
+    except OSError as error:
+        raise CommitStateUnknown(
+            f"{store.location}: snapshot {snapshot.id} was created, but whether it is part of the "
+            f"history can't be read: {error}"
+        ) from error
+
+
+def _is_in_history(store: AtomicStore, snapshot: Snapshot, branch: str, search: bool) -> bool:
+    stands = _parent_stands(store, snapshot, branch)
+    if stands:
+        return True
+    # The hint first: if it names a later snapshot, the child of this one existed before.
+    hint = max(list_ids(store, branch)) if search else pointers.read_latest(store, branch)
+    child = try_load(store, snapshot.id + 1, branch=branch)
+    if stands is not None:
+        lost = True
+    elif child is not None:
+        lost = child.parent != snapshot.reference
+    else:
+        later = hint is not None and hint > snapshot.id
+        lost = later and try_load(store, hint or 0, branch=branch) is not None
+    if lost:
+        why = "had expired before" if stands is None else "has no parent in this table"
+        _log.warning("%s: snapshot %d %s", store.location, snapshot.id, why)
+        holder = try_load(store, snapshot.id, branch=branch)
+        if holder is not None and holder.uuid == snapshot.uuid:
+            store.delete(snapshot_path(snapshot.id, branch))
+    return not lost
+
+
+def _parent_stands(store: AtomicStore, snapshot: Snapshot, branch: str) -> bool | None:
+    """Whether the parent's slot holds the parent; None where that proves nothing.
+
+    The slot may be gone, or be of the branch that this one left; and snapshot 0 always stands.
+    """
+    parent = snapshot.parent
+    if parent is None:
+        return True
+    try:
+        data = read_hashed(store, snapshot_path(parent.id, branch), parent.hash)
+    except FileNotFoundError:
+        return None
+    same = content_hash(data) == parent.hash
+    return None if same and parent.id == 0 else same
+
+
+def _create_again(store: AtomicStore, path: str, data: bytes) -> CreateResult:
+    try:
+        return store.create_if_absent(path, data)
+    except OSError as error:  # proves nothing about the try before
+        _log.warning("%s: %s: %s", store.location, path, error)
+        return CreateResult.UNKNOWN
+
+
+def _holder(store: AtomicStore, snapshot_id: int, branch: str) -> Snapshot | None:
+    """The snapshot in a slot; None if the slot is empty or does not answer."""
+    try:
+        return try_load(store, snapshot_id, branch=branch)
+    except OSError as error:
+        _log.warning("%s: snapshot %d can't be read: %s", store.location, snapshot_id, error)
+        return None

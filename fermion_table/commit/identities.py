@@ -1,0 +1,172 @@
+"""Which identified commits a history holds: what makes a retried commit idempotent."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+
+import msgspec
+
+from fermion.forks import Lock
+from fermion_table.errors import CommitConflict, CorruptMetadata
+from fermion_table.metadata import pointers
+from fermion_table.metadata.history import try_load
+from fermion_table.metadata.references import load_branch
+from fermion_table.metadata.snapshot import (
+    Snapshot,
+    SnapshotReference,
+    commit_identities,
+    commit_identity,
+)
+from fermion_table.storage import json_codec
+from fermion_table.storage.paths import MAIN, snapshot_path
+from fermion_table.storage.store import AtomicStore
+
+INDEXES_MAX = 64
+"""Tables (and branches) whose index a process keeps."""
+
+READS_AT_ONCE_MIN = 4
+READS_AT_ONCE_MAX = 32
+"""Snapshots read at once: few first, as a repeated commit is mostly one of the latest."""
+
+Identity = tuple[str, str]
+
+
+class _Ancestor(msgspec.Struct, frozen=True, kw_only=True):
+    """What the index needs of a snapshot: decoding no more is much quicker."""
+
+    parent: SnapshotReference | None
+    commit_user: str | None = None
+    commit_identifier: int | str | None = None
+    branch_commits: dict[str, tuple[int | str, ...]] = {}
+
+
+@dataclass(slots=True)
+class _Index:
+    """Identified commits of a history from its earliest snapshot up to `newest`."""
+
+    newest: SnapshotReference
+    commits: dict[Identity, int] = field(default_factory=dict)
+
+
+_indexes: OrderedDict[tuple[str, str, str], _Index] = OrderedDict()
+_lock = Lock()
+
+
+def committed_before(
+    store: AtomicStore, base: Snapshot, user: str, identifier: int | str, *, branch: str
+) -> Snapshot | None:
+    """The snapshot in the history of `base` that has this user and identifier.
+
+    The first call for a table reads its history, newest first, until it finds the commit or the
+    history ends or has expired: no more than one request for each snapshot, 32 at once. Later
+    calls read only what is new.
+
+    Raises
+    ------
+    CommitConflict
+        It was committed, but its snapshot has expired since.
+    CorruptMetadata
+        A slot of the history holds other bytes than its child names.
+    """
+    found = _find(store, base, commit_identity(user, identifier), branch)
+    if found is None:
+        return None
+    snapshot = try_load(store, found, branch=branch)
+    if snapshot is None:
+        raise CommitConflict(
+            f"{store.location}: {user!r} committed {identifier!r} before, as snapshot {found}, "
+            f"which has expired since"
+        )
+    return snapshot
+
+
+def _find(store: AtomicStore, base: Snapshot, wanted: Identity, branch: str) -> int | None:
+    """The id of the snapshot of an identity, None if the history has none."""
+    key = (store.location, base.table_uuid, branch)
+    with _lock:
+        known = _indexes.get(key)
+    if known is not None and base.reference == known.newest:
+        return known.commits.get(wanted)
+    known_id = None if known is None else known.newest.id
+    newer: dict[Identity, int] = {}
+    is_joined = False
+    for snapshot_id, each in _lineage(store, base, branch, known_id):
+        identities = commit_identities(each)
+        if wanted in identities:
+            return snapshot_id  # the index learns of it when all of it is read
+        for identity in identities:
+            newer.setdefault(identity, snapshot_id)
+        if known is not None and each.parent == known.newest:
+            is_joined = True
+            break
+    # If they do not join, what is known is of another history, or nothing.
+    commits = {**known.commits, **newer} if known is not None and is_joined else newer
+    with _lock:
+        _indexes[key] = _Index(base.reference, commits)
+        _indexes.move_to_end(key)
+        while len(_indexes) > INDEXES_MAX:
+            _indexes.popitem(last=False)
+    return commits.get(wanted)
+
+
+def _lineage(
+    store: AtomicStore, base: Snapshot, branch: str, known_id: int | None
+) -> Iterator[tuple[int, Snapshot | _Ancestor]]:
+    """A snapshot and those before it with their ids, newest first; ends where they have expired.
+
+    Nothing from `known_id` on down is read before the snapshot after it was taken.
+    """
+    yield base.id, base
+    reference, at_once = base.parent, READS_AT_ONCE_MIN
+    with ThreadPoolExecutor(READS_AT_ONCE_MAX) as pool:
+        while reference is not None:
+            above = known_id if known_id is not None and known_id < reference.id else -1
+            ids = range(reference.id, max(above, reference.id - at_once), -1)
+            at_once = min(2 * at_once, READS_AT_ONCE_MAX)
+            paths = [snapshot_path(each, branch) for each in ids]
+            read = partial(_read, store)
+            for data in pool.map(read, paths) if len(paths) > 1 else map(read, paths):
+                home = branch
+                if data is None:  # on the branch that this one left, or expired
+                    left = load_branch(store, branch) if branch != MAIN else None
+                    if left is None or reference.id > left.snapshot_id:
+                        return
+                    branch = left.parent
+                    if reference.id < left.snapshot_id:
+                        break
+                    data = bytes(left.snapshot)
+                ancestor = _decoded(store, data, reference, home)
+                if ancestor is None:
+                    return
+                yield reference.id, ancestor
+                reference = ancestor.parent
+                if reference is None or branch != home:
+                    break
+
+
+def _read(store: AtomicStore, path: str) -> bytes | None:
+    """The bytes of a slot, None if it is empty."""
+    try:
+        return store.read(path)
+    except FileNotFoundError:
+        return None
+
+
+def _decoded(
+    store: AtomicStore, data: bytes, reference: SnapshotReference, branch: str
+) -> _Ancestor | None:
+    """What the index needs of a snapshot, None if it has expired."""
+    path = snapshot_path(reference.id, branch)
+    found = json_codec.content_hash(data)
+    if found != reference.hash:  # perhaps it was only sent wrong
+        data = _read(store, path) or data
+        found = json_codec.content_hash(data)
+    if found != reference.hash:
+        if 0 < reference.id < pointers.first_kept(store, branch):
+            return None  # a writer that stalled has taken the slot of an expired one, in vain
+        raise CorruptMetadata(path, f"hash {reference.hash}", f"hash {found}")
+    return json_codec.decode(data, _Ancestor, path)

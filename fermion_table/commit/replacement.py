@@ -1,0 +1,167 @@
+"""Replacing a table: another schema and other rows, or none, as its next snapshot."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import pyarrow as pa
+
+from fermion_table.argument_checks import described
+from fermion_table.commit.committed_files import delete_unpublished
+from fermion_table.commit.conflict import Redo
+from fermion_table.commit.publisher import CommitWords, Publisher, restated, stored_schema
+from fermion_table.commit.request import CommitOutcome, CommitRequest, WrittenFiles
+from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.manifest_store import live_entries
+from fermion_table.metadata.schema_store import load_table_schema
+from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.schema.from_arrow import PartitionBy, schema_from_arrow
+from fermion_table.schema.schema import TableSchema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableDefinition:
+    """What `Table.create` is told about a table.
+
+    Attributes
+    ----------
+    schema, partition_by, primary_key, sort_by, properties
+        As for `Table.create`.
+    """
+
+    schema: pa.Schema | TableSchema
+    partition_by: PartitionBy | None = None
+    primary_key: Sequence[str] | str | None = None
+    sort_by: Sequence[str] | str | None = None
+    properties: Mapping[str, str] | None = None
+
+    def first_schema(self, last_field_id: int = 0) -> TableSchema:
+        """The table's schema, with field ids greater than the one given.
+
+        Raises
+        ------
+        fermion.errors.InvalidArgumentError, fermion.errors.ColumnNotFoundError
+            A table of this definition can't be.
+        TypeError
+            Names the parameter that is of the wrong type.
+        """
+        given: object = self.schema
+        arrow = given.to_arrow(field_ids=False) if isinstance(given, TableSchema) else given
+        if not isinstance(arrow, pa.Schema):
+            raise TypeError(f"schema: expected a pyarrow.Schema, found {described(arrow)}")
+        return schema_from_arrow(
+            arrow,
+            partition_by=self.partition_by,
+            primary_key=self.primary_key,
+            sort_by=self.sort_by,
+            properties=self.properties,
+            last_field_id=last_field_id,
+            time_ms=time.time_ns() // 1_000_000,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NewRows:
+    """Data files for a table that is to be replaced.
+
+    Attributes
+    ----------
+    base
+        The snapshot for which `replacing_schema` made their schema.
+    schema
+        What they were written with.
+    entries
+        The files; stored already.
+    written
+        Those that came in messages.
+    """
+
+    base: Snapshot
+    schema: TableSchema
+    entries: Sequence[Entry]
+    written: WrittenFiles | None = None
+
+
+def replacing_schema(
+    publisher: Publisher, base: Snapshot, definition: TableDefinition
+) -> TableSchema:
+    """The schema version that replaces a snapshot's; no field id is used again."""
+
+    def change(schema: TableSchema) -> TableSchema:
+        return msgspec.structs.replace(
+            definition.first_schema(schema.last_field_id),
+            id=schema.id,
+            ancestors=schema.ancestors,
+            time_ms=schema.time_ms,
+        )
+
+    changed = publisher.changed_schema(base, [change])  # None: both are without columns
+    return changed or load_table_schema(publisher.store, base.schema)
+
+
+def replace_table(
+    publisher: Publisher,
+    known: Snapshot,
+    definition: TableDefinition,
+    *,
+    words: CommitWords | None = None,
+    rows: NewRows | None = None,
+) -> Snapshot:
+    """Give a table another schema and other rows, as one snapshot; earlier snapshots stay.
+
+    Rows that other commits append meanwhile are replaced too.
+
+    Parameters
+    ----------
+    known
+        A snapshot of the table.
+    definition
+        Of the table from here on.
+    words
+        For the history.
+    rows
+        The new rows; None: none. Their files are deleted if they are proven not to be published.
+
+    Raises
+    ------
+    CommitConflict, CommitStateUnknown
+    """
+    said = words or CommitWords()
+    entries = () if rows is None else rows.entries
+
+    def request_on(base: Snapshot) -> CommitRequest:
+        if rows is not None and rows.base.hash == base.hash:
+            schema, added = rows.schema, entries
+        else:
+            schema = replacing_schema(publisher, base, definition)
+            added = entries
+            if rows is not None:  # all of its field ids are new: none was known before
+                added = restated(rows.schema, schema, entries, last_known_id=0)
+        return CommitRequest(
+            kind="overwrite",
+            added=added,
+            removed=live_entries(publisher.store, base),
+            schema=stored_schema(schema) if schema.id != base.schema.id else None,
+            base=base,
+            message=said.message,
+            properties=said.properties,
+            commit_user=said.commit_user,
+            commit_identifier=said.commit_identifier,
+            began=said.began,
+            written=None if rows is None else rows.written,
+        )
+
+    def redo(base: Snapshot, verdict: Redo) -> CommitRequest:
+        return request_on(base)
+
+    outcome = CommitOutcome()
+    try:
+        return publisher.publish(request_on(publisher.latest(known)), entries, redo, outcome)
+    except BaseException:  # an interrupt too
+        if not outcome.may_be_published:
+            written = None if rows is None else rows.written
+            delete_unpublished(publisher.store, entries, written, publisher.branch)
+        raise

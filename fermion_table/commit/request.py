@@ -1,0 +1,190 @@
+"""What a caller asks `commit` to publish."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from fermion.errors import InvalidArgumentError
+from fermion_table.commit.conflict import Mine, Partitions
+from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.snapshot import Kind, SchemaReference, Snapshot
+from fermion_table.storage.paths import MAIN
+
+RemovedFile = Entry | str
+
+
+@dataclass(frozen=True, slots=True)
+class NewSchema:
+    """A schema version to store: its id (greater than any before) and its JSON."""
+
+    id: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileGroup:
+    """One unit of a compaction: these files in place of those."""
+
+    added: tuple[Entry, ...]
+    removed: tuple[RemovedFile, ...]
+
+
+class WrittenFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """Files that writers made and hand over in messages: each can be committed once.
+
+    Attributes
+    ----------
+    files
+        Their paths.
+    since, branch
+        A snapshot of a branch that was there before any of them was made; None: not known.
+    """
+
+    files: frozenset[str]
+    since: int | None = None
+    branch: str = MAIN
+
+    def and_also(self, other: WrittenFiles | None) -> WrittenFiles:
+        """These and others.
+
+        Raises
+        ------
+        InvalidArgumentError
+            A file is in both.
+        """
+        if other is None:
+            return self
+        check_names_once([*self.files, *other.files])
+        both = None not in (self.since, other.since) and self.branch == other.branch
+        return WrittenFiles(
+            files=self.files | other.files,
+            since=min(self.since or 0, other.since or 0) if both else None,
+            branch=self.branch,
+        )
+
+
+def check_names_once(files: Sequence[str]) -> None:
+    """Refuse a file that is named twice.
+
+    Raises
+    ------
+    InvalidArgumentError
+    """
+    if len(set(files)) < len(files):
+        counted = Counter(files)
+        twice = next(file for file in files if counted[file] > 1)
+        raise InvalidArgumentError(
+            f"{twice} is named {counted[twice]} times: the messages of a writer can be committed "
+            "only once"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRequest:
+    """One commit.
+
+    Attributes
+    ----------
+    kind
+        What it does.
+    added
+        Entries of new files. What they inherit stays None; `sequence_offset` and `row_offset`
+        count within this commit.
+    removed
+        Entries as `live_entries` gave them, or (slower) names of files. A file in both
+        `removed` and `added` is replaced (a new deletion vector).
+    groups
+        Of a compaction, instead of `added` and `removed`: units that may be left out.
+    schema
+        A schema change, alone or together with files.
+    base
+        The snapshot that the operation was decided on; None for a blind append, which is
+        then based on the latest.
+    base_seen_at
+        When, by ``time.monotonic``, the base was last known to be the latest: a commit soon after
+        tries the slot behind it without looking first. None: it looks.
+    scope, depends_on, accepts_schema
+        What the operation rests on: see `conflict.Mine`.
+    message, author, properties
+        For the history.
+    commit_user, commit_identifier
+        The same pair is committed once.
+    reader_features, writer_features
+        Features that the table needs from this commit on.
+    began
+        When, by ``time.monotonic``, the operation was called.
+    written
+        Those of the files added that somebody else may have committed already; None: nobody but
+        this call knows of any.
+    """
+
+    kind: Kind
+    added: Sequence[Entry] = ()
+    removed: Sequence[RemovedFile] = ()
+    groups: Sequence[FileGroup] = ()
+    schema: NewSchema | None = None
+    base: Snapshot | None = None
+    base_seen_at: float | None = None
+    scope: Partitions | None = None
+    depends_on: Callable[[Entry], bool] | None = None
+    accepts_schema: Callable[[SchemaReference], str | None] | None = None
+    message: str | None = None
+    author: str | None = None
+    properties: Mapping[str, str] | None = None
+    commit_user: str | None = None
+    commit_identifier: int | str | None = None
+    reader_features: Sequence[str] = ()
+    writer_features: Sequence[str] = ()
+    began: float = field(default_factory=time.monotonic)
+    written: WrittenFiles | None = None
+
+    def __post_init__(self) -> None:
+        if self.groups and (self.added or self.removed or self.kind != "compact"):
+            raise InvalidArgumentError("groups belong to a compaction, without added and removed")
+        if self.kind == "append" and self.removed:
+            raise InvalidArgumentError("an append removes no files; use kind 'overwrite'")
+        if (self.commit_user is None) != (self.commit_identifier is None):
+            raise InvalidArgumentError("commit_user and commit_identifier come together")
+        added = [*self.added, *(entry for group in self.groups for entry in group.added)]
+        check_names_once([entry.file for entry in added])
+
+    @property
+    def is_identified(self) -> bool:
+        """Whether repeating this commit must not publish it twice."""
+        return self.commit_user is not None
+
+    def as_mine(self) -> Mine:
+        """This request as the conflict matrix sees it."""
+        return Mine(
+            kind=self.kind,
+            scope=self.scope,
+            removed=frozenset(file_name(item) for item in self.removed),
+            groups=[frozenset(file_name(item) for item in group.removed) for group in self.groups],
+            changes_schema=self.schema is not None,
+            depends_on=self.depends_on,
+            accepts_schema=self.accepts_schema,
+        )
+
+
+@dataclass(slots=True)
+class CommitOutcome:
+    """What `commit` has come to, for a caller whom an error or an interrupt reaches.
+
+    Attributes
+    ----------
+    may_be_published
+        Whether a snapshot may name the commit's files. As long as none may, nothing was published,
+        and the files can be deleted.
+    """
+
+    may_be_published: bool = False
+
+
+def file_name(item: RemovedFile) -> str:
+    """The data file that an item of `CommitRequest.removed` names."""
+    return item if isinstance(item, str) else item.file

@@ -1,0 +1,1 @@
+"""Small files written again as larger ones."""

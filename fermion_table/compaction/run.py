@@ -1,0 +1,177 @@
+"""Carries out a compaction: groups on threads, and commits that publish what is done."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+
+from fermion_table.commit.commit import commit
+from fermion_table.commit.committed_files import delete_unpublished
+from fermion_table.commit.request import CommitOutcome, CommitRequest, WrittenFiles
+from fermion_table.compaction.small_files import (
+    CompactionMessage,
+    CompactionResult,
+    CompactionTask,
+    compact_group,
+)
+from fermion_table.errors import CommitConflict
+from fermion_table.metadata.manifest_store import removed_entries
+from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.storage.paths import MAIN
+from fermion_table.storage.store import AtomicStore
+from fermion_table.writing.data_writer import delete_files
+
+Progress = Callable[[int, int], None]
+"""Called with the groups done and the groups in all."""
+
+
+def run_compaction(
+    tasks: Sequence[CompactionTask],
+    base: Snapshot,
+    *,
+    store: AtomicStore,
+    branch: str = MAIN,
+    max_groups_per_commit: int | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> CompactionResult:
+    """Rewrite all groups, and commit them as they come.
+
+    Parameters
+    ----------
+    base
+        The snapshot that the groups were planned on.
+    max_groups_per_commit
+        Publishes after so many groups; None: all at once, at the end.
+    threads
+        Groups rewritten side by side; None takes the number of processors.
+    """
+    started = time.monotonic()
+    result = CompactionResult(groups=len(tasks))
+    waiting: list[CompactionMessage] = []
+    outcome = CommitOutcome()
+
+    def publish() -> None:
+        commit_groups(waiting, base, store=store, branch=branch, result=result, outcome=outcome)
+        waiting.clear()
+        outcome.may_be_published = False
+
+    with _rewriting(tasks, threads or os.cpu_count() or 1) as rewritten:
+        try:
+            for done, message in enumerate(rewritten, start=1):
+                waiting.append(message)
+                if max_groups_per_commit is not None and len(waiting) >= max_groups_per_commit:
+                    publish()
+                if progress is not None:
+                    progress(done, len(tasks))
+            if waiting:
+                publish()
+        except BaseException:
+            if not outcome.may_be_published:
+                _delete_added(store, waiting)
+            raise
+    result.seconds = time.monotonic() - started
+    return result
+
+
+@contextlib.contextmanager
+def _rewriting(
+    tasks: Sequence[CompactionTask], threads: int
+) -> Iterator[Iterator[CompactionMessage]]:
+    """The groups rewritten, as they come; after an error, the files of those never asked for go."""
+    if threads == 1 or len(tasks) < 2:
+        yield map(compact_group, tasks)
+        return
+    with ThreadPoolExecutor(threads) as executor:
+        futures = {executor.submit(compact_group, task): task for task in tasks}
+        left = set(futures)
+
+        def rewritten() -> Iterator[CompactionMessage]:
+            for future in as_completed(futures):
+                message = future.result()
+                left.discard(future)
+                yield message
+
+        try:
+            yield rewritten()
+        except BaseException:
+            running = [future for future in left if not future.cancel()]
+            for future in running:
+                if future.exception() is None:
+                    _delete_added(futures[future].store, [future.result()])
+            raise
+
+
+def _delete_added(store: AtomicStore, messages: Iterable[CompactionMessage]) -> None:
+    for message in messages:
+        delete_files(store, message.added)
+
+
+def commit_groups(
+    messages: Iterable[CompactionMessage],
+    base: Snapshot,
+    *,
+    store: AtomicStore,
+    result: CompactionResult,
+    branch: str = MAIN,
+    outcome: CommitOutcome | None = None,
+) -> Snapshot | None:
+    """Publish rewritten groups as one snapshot; add to `result` what became of them.
+
+    Groups whose inputs another commit removed are left out, and their new files deleted.
+
+    Parameters
+    ----------
+    base
+        The snapshot that the groups were planned on.
+    outcome
+        See `commit`.
+
+    Returns
+    -------
+    The snapshot; None if every group was left out.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A message was committed before, or is there twice; nothing was published.
+    """
+    listed = list(messages)
+    if not listed:
+        return None
+    written = WrittenFiles(
+        files=frozenset(entry.file for message in listed for entry in message.added),
+        since=base.id,
+        branch=branch,
+    )
+    request = CommitRequest(
+        kind="compact",
+        groups=[message.file_group() for message in listed],
+        base=base,
+        written=written,
+        message=f"compact {sum(len(message.removed) for message in listed)} files",
+    )
+    try:
+        snapshot = commit(store, request, branch=branch, outcome=outcome)
+    except CommitConflict:
+        new = [entry for message in listed for entry in message.added]
+        delete_unpublished(store, new, written, branch)
+        result.groups_dropped += len(listed)
+        return None
+    replaced = {entry.file for entry in removed_entries(store, snapshot)}
+    for message in listed:
+        if message.removed[0].file not in replaced:
+            delete_files(store, message.added)
+            result.groups_dropped += 1
+            continue
+        result.files_before += len(message.removed)
+        result.files_after += len(message.added)
+        result.bytes_before += sum(entry.size for entry in message.removed)
+        result.bytes_after += sum(entry.size for entry in message.added)
+        result.rows += sum(entry.rows for entry in message.added)
+    result.retries += snapshot.effort.retries
+    result.snapshots.append(snapshot.id)
+    return snapshot

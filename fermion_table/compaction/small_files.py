@@ -1,0 +1,287 @@
+"""Compaction: many small files of a partition become few. Planning is pure; a group is one task.
+
+A group's rows keep their order, and its batches stay whole under their ids. The compactor always
+yields: a group whose inputs another commit removed is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from fermion.arguments import integer
+from fermion.errors import InvalidArgumentError
+from fermion_table.argument_checks import check_kind
+from fermion_table.commit.request import FileGroup
+from fermion_table.metadata.manifest import Entry
+from fermion_table.scanning.batch_stream import whole_batches
+from fermion_table.scanning.plan import splits_of
+from fermion_table.scanning.split_reader import ReadRequest, SplitReader
+from fermion_table.schema.schema import TableSchema
+from fermion_table.schema.selection import BATCH_COLUMNS
+from fermion_table.schema.sorting import parse_order, sorted_rows
+from fermion_table.storage.store import AtomicStore, access_of
+from fermion_table.writing.data_writer import DataWriter, WriteSettings
+
+SMALL_FRACTION = 0.7
+"""Files below this part of the target size are worth compacting."""
+SORTED_GROUP_FILES = 4
+"""Files of the target size that a group becomes when it is sorted."""
+DELETED_FRACTION = 0.2
+"""So are files of whose rows more than this part is deleted."""
+OPEN_COST_BYTES = 4 * 1024 * 1024
+GROUP_COST_BYTES_MAX = 1024 * OPEN_COST_BYTES
+"""A group ends when opening its files costs as much as reading so many bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionGroup:
+    """Files that become one, in the order in which their rows are read."""
+
+    entries: tuple[Entry, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the files."""
+        return sum(entry.size for entry in self.entries)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the files, without deleted ones."""
+        return sum(entry.live_rows for entry in self.entries)
+
+
+def plan_compaction(
+    entries: Sequence[Entry],
+    *,
+    target_bytes: int,
+    min_input_files: int = 2,
+    is_sorting: bool = False,
+) -> list[CompactionGroup]:
+    """Which files to compact together.
+
+    Parameters
+    ----------
+    entries
+        Live files, in the order in which their rows are read. Groups take neighbours in that
+        order, so that values which came together stay together.
+    target_bytes
+        What a file should have; a group ends once it has that much.
+    min_input_files
+        Smaller groups are left alone, unless many of their rows are deleted.
+    is_sorting
+        Whether groups will be sorted: then big files take part, and groups are bigger, as rows
+        only move within a group.
+    """
+    min_input_files = integer(min_input_files, "min_input_files")
+    if min_input_files < 2:
+        raise InvalidArgumentError(f"min_input_files={min_input_files}: expected at least 2")
+    kinds: dict[Any, list[Entry]] = {}
+    for entry in entries:
+        if is_sorting or _is_candidate(entry, target_bytes):
+            kind = entry.partition, entry.bucket, entry.level, entry.batch is None
+            kinds.setdefault(kind, []).append(entry)
+    group_bytes = target_bytes * (SORTED_GROUP_FILES if is_sorting else 1)
+    groups = [group for kind in kinds.values() for group in _groups(kind, group_bytes)]
+    return [
+        group
+        for group in groups
+        if len(group.entries) >= min_input_files or any(map(_is_worn, group.entries))
+    ]
+
+
+def _is_candidate(entry: Entry, target_bytes: int) -> bool:
+    return entry.size < SMALL_FRACTION * target_bytes or _is_worn(entry)
+
+
+def _is_worn(entry: Entry) -> bool:
+    """Whether a file is worth rewriting for its deleted rows alone."""
+    return entry.delete_rows > DELETED_FRACTION * entry.rows
+
+
+def _groups(entries: Iterable[Entry], target_bytes: int) -> Iterator[CompactionGroup]:
+    group: list[Entry] = []
+    size = 0
+    for entry in entries:
+        group.append(entry)
+        size += entry.size * entry.live_rows // max(entry.rows, 1)
+        if size >= target_bytes or len(group) * OPEN_COST_BYTES >= GROUP_COST_BYTES_MAX:
+            yield CompactionGroup(tuple(group))
+            group, size = [], 0
+    if group:
+        yield CompactionGroup(tuple(group))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionTask:
+    """One group and all that is needed to rewrite it, on any machine. Picklable.
+
+    Attributes
+    ----------
+    store
+        Of the table.
+    schema
+        The table's: what is written, and what the files are read as.
+    reader
+        Reads the group's files.
+    group
+        What to rewrite.
+    settings
+        How files are written.
+    sort_by
+        What to sort a group's rows by (see `sorting.parse_order`); none keeps their order.
+    """
+
+    store: AtomicStore
+    schema: TableSchema
+    reader: SplitReader
+    group: CompactionGroup
+    settings: WriteSettings
+    sort_by: tuple[str, ...] = ()
+
+
+class CompactionMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a group: its new files, and those they replace."""
+
+    added: tuple[Entry, ...]
+    removed: tuple[Entry, ...]
+
+    def file_group(self) -> FileGroup:
+        """The group as `commit` takes it."""
+        return FileGroup(added=self.added, removed=self.removed)
+
+
+@dataclass(slots=True, kw_only=True)
+class CompactionResult:
+    """What a compaction did, or, as a dry run, would do.
+
+    Attributes
+    ----------
+    groups
+        Groups planned.
+    groups_dropped
+        Groups left out, because other commits removed their inputs.
+    files_before, files_after, bytes_before, bytes_after
+        Of the groups committed; a dry run knows only what was before.
+    snapshots
+        Ids of the snapshots made.
+    retries
+        Races for the next snapshot that were lost.
+    seconds
+        From planning to the last commit.
+    """
+
+    dry_run: bool = False
+    groups: int = 0
+    groups_dropped: int = 0
+    files_before: int = 0
+    files_after: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    rows: int = 0
+    snapshots: list[int] = field(default_factory=list)
+    retries: int = 0
+    seconds: float = 0.0
+
+
+def compaction_tasks(
+    groups: Sequence[CompactionGroup],
+    *,
+    store: AtomicStore,
+    schema: TableSchema,
+    schemas: Any,
+    target_bytes: int,
+    sort_by: Sequence[str] | str = (),
+) -> list[CompactionTask]:
+    """The groups as tasks.
+
+    Parameters
+    ----------
+    schemas
+        The schemas that the files were written with, by id.
+    sort_by
+        Columns, or ``zorder(a, b)``; refused for files in batch mode, whose rows have their place.
+    """
+    if sort_by and any(entry.batch is not None for group in groups for entry in group.entries):
+        raise InvalidArgumentError("sort_by: files in batch mode keep the order of their rows")
+    if sort_by:
+        order = parse_order(sort_by)
+        for name in order.columns:
+            schema.find((name,), where="sort_by")
+        order.check(schema.to_arrow())
+    # A group ends just past the target: its output must not be cut there, unless it is sorted.
+    settings = WriteSettings(
+        target_file_bytes=target_bytes if sort_by else 4 * target_bytes,
+        source="compact",
+        keeps_order=bool(sort_by),
+    )
+    return [
+        CompactionTask(
+            store=store,
+            schema=schema,
+            reader=_reader(group, store, schema, schemas),
+            group=CompactionGroup(tuple(_slim(entry) for entry in group.entries)),
+            settings=settings,
+            sort_by=(sort_by,) if isinstance(sort_by, str) else tuple(sort_by),
+        )
+        for group in groups
+    ]
+
+
+def _slim(entry: Entry) -> Entry:
+    """An entry without statistics; the columns that hold data are still needed for reading."""
+    return msgspec.structs.replace(entry, stats={}, min_key=None, max_key=None)
+
+
+def _reader(
+    group: CompactionGroup, store: AtomicStore, schema: TableSchema, schemas: Any
+) -> SplitReader:
+    in_batches = group.entries[0].batch is not None
+    fields = schema.fields + (BATCH_COLUMNS if in_batches else ())
+    wanted = {each.id for each in fields}
+    return SplitReader(
+        ReadRequest(
+            fields=fields,
+            table_fields=fields,
+            file_fields={
+                schema_id: tuple(each for each in schemas[schema_id].fields if each.id in wanted)
+                for schema_id in {entry.schema_id for entry in group.entries}
+            },
+            storage_options=store.storage_options,
+            timeout_s=access_of(store).timeout_s,
+        )
+    )
+
+
+def compact_group(task: CompactionTask) -> CompactionMessage:
+    """Rewrite a group; nothing is visible before the message is committed."""
+    entries = check_kind(task, CompactionTask, "task").group.entries
+    with DataWriter(task.store, task.schema, settings=task.settings, base_id=0) as writer:
+        batches = _rows(task)
+        if entries[0].batch is not None:
+            for split in splits_of(entries, task.store):
+                known = task.reader.batches(split)
+                rows_of = task.reader.read(split)
+                for batch_id, data in whole_batches(rows_of, known, task.reader.schema):
+                    writer.append_batch(batch_id, data)
+        elif task.sort_by:
+            rows = list(batches)
+            if rows:
+                writer.write(sorted_rows(rows, parse_order(task.sort_by)))
+        else:
+            for batch in batches:
+                writer.write(batch)
+        (message,) = writer.prepare_commit()
+    # The place of the rows in a scan is that of the first file they come from.
+    start = min(entry.sequence_number for entry in entries)
+    added = tuple(msgspec.structs.replace(entry, sequence_start=start) for entry in message.entries)
+    return CompactionMessage(added=added, removed=entries)
+
+
+def _rows(task: CompactionTask) -> Iterator[pa.RecordBatch]:
+    for split in splits_of(task.group.entries, task.store):
+        yield from task.reader.read(split)

@@ -1,0 +1,1 @@
+"""Snapshots, files and tables that are removed, and what is still reachable."""

@@ -1,0 +1,453 @@
+"""Expiring snapshots and removing orphan files: plans as pure functions, and what carries them out.
+
+Expiry first says that snapshots have expired (a mark, see `hints`), then computes what is still
+alive, then deletes data, then metadata, and slots last: a slot outlives its data by longer than
+a commit may take. Whatever stops it, a table is left that verifies, and perhaps orphan files.
+Several may run at once: marks only ascend, and each deletes what is dead by the marks it has seen.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from fermion.arguments import integer
+from fermion_table.commit.next_snapshot import now_ms
+from fermion_table.errors import TableError, TableNotFound
+from fermion_table.expiry.reachable import (
+    SchemaPaths,
+    is_over,
+    live_objects,
+    manifests_of,
+    paths_of,
+)
+from fermion_table.metadata import pointers
+from fermion_table.metadata.history import earliest_id, latest_listed, table_exists, try_load, walk
+from fermion_table.metadata.manifest_store import removed_entries
+from fermion_table.metadata.references import (
+    HEAD_PROPERTY,
+    Branch,
+    list_branches,
+    list_tags,
+    load_branch,
+)
+from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.options import (
+    ORPHAN_MS_DEFAULT,
+    RETAIN_LAST_DEFAULT,
+    RETAIN_MS_DEFAULT,
+    SLOT_GRACE_MS,
+)
+from fermion_table.storage.paths import (
+    BRANCH_DIRECTORY,
+    DATA_DIRECTORY,
+    DELETION_DIRECTORY,
+    EXPIRED_DIRECTORY,
+    MAIN,
+    MANIFEST_DIRECTORY,
+    PENDING_DIRECTORY,
+    PROBE_DIRECTORY,
+    SCHEMA_DIRECTORY,
+    TAG_DIRECTORY,
+    is_made_by_writers,
+    is_temporary,
+    snapshot_directory,
+    snapshot_path,
+    tag_path,
+)
+from fermion_table.storage.store import AtomicStore, StoredObject
+
+_Plan = TypeVar("_Plan")
+
+ORPHAN_DIRECTORIES = (
+    DATA_DIRECTORY,
+    DELETION_DIRECTORY,
+    MANIFEST_DIRECTORY,
+    SCHEMA_DIRECTORY,
+    PENDING_DIRECTORY,
+    PROBE_DIRECTORY,
+)
+EXPIRY_TRIES = 3
+"""How often an expiry begins anew where another one gets in its way."""
+_DELETABLE = tuple(f"{directory}/" for directory in ORPHAN_DIRECTORIES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceResult:
+    """What was deleted, or with ``dry_run`` would have been.
+
+    Attributes
+    ----------
+    snapshots
+        Snapshots expired by this run.
+    slots
+        Slots deleted of snapshots that expired, now or earlier.
+    tags
+        Tags whose time was over.
+    files
+        Data files and deletion vectors.
+    objects
+        Manifests, schemas, temporary files.
+    bytes
+        Of files and objects.
+    paths
+        Everything deleted, sorted.
+    dry_run
+        Whether nothing was.
+    retries
+        How often it began anew, as another expiry deleted what it was reading.
+    seconds
+        From begin to end.
+    """
+
+    snapshots: int = 0
+    slots: int = 0
+    tags: int = 0
+    files: int = 0
+    objects: int = 0
+    bytes: int = 0
+    paths: tuple[str, ...] = ()
+    dry_run: bool = False
+    retries: int = 0
+    seconds: float = field(default=0.0, compare=False)
+
+    def __str__(self) -> str:
+        gone = {
+            "snapshots": self.snapshots,
+            "slots": self.slots,
+            "tags": self.tags,
+            "data files": self.files,
+            "metadata objects": self.objects,
+        }
+        listed = ", ".join(f"{count:,} {noun}" for noun, count in gone.items() if count)
+        verb = "would delete" if self.dry_run else "deleted"
+        return f"{verb} {listed or 'nothing'} ({self.bytes:,} bytes)"
+
+
+def plan_expiry(
+    times_ms: Sequence[tuple[int, int]], *, older_than_ms: int, retain_last: int
+) -> int:
+    """The earliest snapshot to keep.
+
+    Parameters
+    ----------
+    times_ms
+        Id and time of every snapshot that has not expired, ascending, without snapshot 0.
+    older_than_ms
+        Snapshots before this time expire.
+    retain_last
+        As many stay however old they are; at least 1.
+
+    Returns
+    -------
+    int
+        An id; 0 if there is nothing to keep.
+    """
+    retain_last = integer(retain_last, "retain_last", minimum=1)
+    kept = [
+        snapshot_id
+        for position, (snapshot_id, time_ms) in enumerate(times_ms)
+        if time_ms >= older_than_ms or position >= len(times_ms) - retain_last
+    ]
+    return min(kept, default=0)
+
+
+def plan_slots(
+    times_ms: Sequence[tuple[int, int]], *, earliest: int, now: int, grace_ms: int
+) -> list[int]:
+    """The slots of expired snapshots that no running commit can want any more.
+
+    Parameters
+    ----------
+    times_ms
+        Id and time of every slot, ascending, without snapshot 0.
+    earliest
+        The earliest snapshot kept.
+    now, grace_ms
+        A slot goes once its successor is older than the grace.
+
+    Returns
+    -------
+    list of int
+        A prefix of the ids, ascending: deleting in this order leaves no gap.
+    """
+    going = []
+    for (snapshot_id, _), (_, successor_ms) in itertools.pairwise(times_ms):
+        if snapshot_id >= earliest or successor_ms > now - grace_ms:
+            break
+        going.append(snapshot_id)
+    return going
+
+
+def plan_orphans(
+    listing: Iterable[StoredObject], *, live: Container[str], older_than_ms: int
+) -> list[StoredObject]:
+    """The objects that writers have made, nothing refers to, and no running writer can own.
+
+    An object without a time is left alone, and so is what has another name than writers give.
+    """
+    return [
+        item
+        for item in listing
+        if is_made_by_writers(item.path)
+        and item.path not in live
+        and item.modified_ms is not None
+        and item.modified_ms < older_than_ms
+    ]
+
+
+def expire_snapshots(
+    store: AtomicStore,
+    *,
+    schema_paths: SchemaPaths,
+    branch: str = MAIN,
+    older_than_ms: int | None = None,
+    retain_last: int | None = None,
+    dry_run: bool = False,
+    now: int | None = None,
+    slot_grace_ms: int = SLOT_GRACE_MS,
+) -> MaintenanceResult:
+    """Let old snapshots of a branch go, with the data that nothing kept refers to.
+
+    Parameters
+    ----------
+    store
+        Of the table.
+    schema_paths
+        See `SchemaPaths`.
+    branch
+        Whose own snapshots go; the one that it left stays, as snapshot 0 does.
+    older_than_ms
+        Snapshots before this time go; None for 7 days ago.
+    retain_last
+        As many stay however old they are; None for 10.
+    dry_run
+        Only say what would go.
+    now
+        Milliseconds since 1970 UTC; None takes the clock.
+    slot_grace_ms
+        Age up to which a slot stays after its data.
+
+    Raises
+    ------
+    CorruptMetadata, OSError
+        Something kept can't be read; nothing was deleted.
+    """
+    began = time.monotonic()
+    moment = now_ms() if now is None else now
+    limit = moment - RETAIN_MS_DEFAULT if older_than_ms is None else older_than_ms
+    retained = RETAIN_LAST_DEFAULT if retain_last is None else retain_last
+    plan, retries = _despite_expiry(
+        store,
+        lambda: _plan_run(
+            store, branch, limit, retained, moment, slot_grace_ms, schema_paths, dry_run
+        ),
+    )
+    if not dry_run:
+        for path in [*plan.tags, *sorted(plan.objects, key=_data_first), *plan.slots]:
+            store.delete(path)
+        pointers.drop_old_marks(store, branch)
+    return MaintenanceResult(
+        snapshots=plan.snapshots,
+        slots=len(plan.slots),
+        tags=len(plan.tags),
+        files=sum(_is_data(path) for path in plan.objects),
+        objects=sum(not _is_data(path) for path in plan.objects),
+        bytes=sum(plan.objects.values()),
+        paths=tuple(sorted([*plan.tags, *plan.objects, *plan.slots])),
+        dry_run=dry_run,
+        retries=retries,
+        seconds=time.monotonic() - began,
+    )
+
+
+def _despite_expiry(store: AtomicStore, plan: Callable[[], _Plan]) -> tuple[_Plan, int]:
+    """What a plan gives, made anew where what it reads was deleted by another expiry; how often."""
+    for tried in itertools.count():
+        seen = _marks(store)
+        try:
+            return plan(), tried
+        except (TableError, OSError):
+            if tried == EXPIRY_TRIES or _marks(store) == seen:
+                raise
+    raise AssertionError
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What one expiry deletes: paths, of objects with their sizes."""
+
+    snapshots: int
+    tags: list[str]
+    objects: dict[str, int]
+    slots: list[str]
+
+
+def _plan_run(
+    store: AtomicStore,
+    branch: str,
+    older_than_ms: int,
+    retain_last: int,
+    now: int,
+    slot_grace_ms: int,
+    schema_paths: SchemaPaths,
+    dry_run: bool,
+) -> _Run:
+    """Mark what expires, unless it is a dry run, and find what nothing needs any more."""
+    left = load_branch(store, branch) if branch != MAIN else None
+    first_own = 1 if left is None else left.snapshot_id + 1
+    newest = latest_listed(store, branch=branch)
+    slots = _slot_times(store, newest, branch, first_own)
+    there = max(first_own, earliest_id(store, newest.id, branch=branch))
+    there = max(there, pointers.first_kept(store, branch))
+    kept = plan_expiry(
+        [slot for slot in slots if slot[0] >= there],
+        older_than_ms=older_than_ms,
+        retain_last=retain_last,
+    )
+    if left is not None:
+        kept = min(kept, _moved_to(store, left, newest))
+    before = _objects_before(store, there, kept, branch)
+    earliest = kept
+    if not dry_run:
+        if kept > there:
+            pointers.mark_expired(store, kept, branch)
+        earliest = pointers.follow_marks(store, branch)
+    live = live_objects(store, schema_paths=schema_paths, now=now, earliest=earliest, branch=branch)
+    old_slots = plan_slots(slots, earliest=kept, now=now, grace_ms=slot_grace_ms)
+    return _Run(
+        snapshots=max(0, kept - there),
+        tags=[tag_path(tag.name) for tag in list_tags(store) if is_over(tag, now)],
+        objects={path: size for path, size in before.items() if path not in live.paths},
+        slots=[snapshot_path(snapshot_id, branch) for snapshot_id in old_slots],
+    )
+
+
+def _moved_to(store: AtomicStore, left: Branch, newest: Snapshot) -> int:
+    """The snapshot of a branch that its parent was moved to last: it can be moved on from there."""
+    head = latest_listed(store, branch=left.parent).properties.get(HEAD_PROPERTY)
+    if head is not None:
+        for snapshot in walk(store, newest, branch=left.name):
+            if snapshot.id <= left.snapshot_id:
+                break
+            if snapshot.hash == head:
+                return snapshot.id
+    return newest.id
+
+
+def remove_orphan_files(
+    store: AtomicStore,
+    *,
+    schema_paths: SchemaPaths,
+    older_than_ms: int | None = None,
+    dry_run: bool = False,
+    now: int | None = None,
+) -> MaintenanceResult:
+    """Delete files of the table's directory that nothing refers to.
+
+    Files that crashed or lost writers left behind, known by their place and unique name. Slots,
+    tags, branches and hints are never touched, nor are files under other names, nor is anything
+    younger than 3 days.
+
+    Parameters
+    ----------
+    store
+        Of the table.
+    schema_paths
+        See `SchemaPaths`.
+    older_than_ms
+        Only files last written before this time go; None for 3 days ago.
+    dry_run
+        Only say what would go.
+    now
+        Milliseconds since 1970 UTC; None takes the clock.
+
+    Raises
+    ------
+    TableNotFound
+        No table here: nothing in the directory can be told from an orphan.
+    CorruptMetadata, OSError
+        Something referred to can't be read; nothing was deleted.
+    """
+    if not table_exists(store):
+        raise TableNotFound(f"{store.location}: no table here (no snapshot)")
+    began = time.monotonic()
+    moment = now_ms() if now is None else now
+    limit = moment - ORPHAN_MS_DEFAULT if older_than_ms is None else older_than_ms
+    listing = [item for directory in ORPHAN_DIRECTORIES for item in store.list(directory)]
+    listing += [
+        item
+        for directory in (snapshot_directory(), BRANCH_DIRECTORY, TAG_DIRECTORY, EXPIRED_DIRECTORY)
+        for item in store.list(directory)
+        if is_temporary(item.path)
+    ]
+    if not dry_run:
+        for name in (MAIN, *(left.name for left in list_branches(store))):
+            pointers.follow_marks(store, name)
+    # The listing first: whatever a commit publishes after it is live, or too young to be in it.
+    live, retries = _despite_expiry(
+        store, lambda: live_objects(store, schema_paths=schema_paths, now=moment)
+    )
+    going = plan_orphans(listing, live=live.paths, older_than_ms=limit)
+    if not dry_run:
+        for item in going:
+            store.delete(item.path)
+    return MaintenanceResult(
+        files=sum(_is_data(item.path) for item in going),
+        objects=sum(not _is_data(item.path) for item in going),
+        bytes=sum(item.size for item in going),
+        paths=tuple(sorted(item.path for item in going)),
+        dry_run=dry_run,
+        retries=retries,
+        seconds=time.monotonic() - began,
+    )
+
+
+def _marks(store: AtomicStore) -> dict[str, int]:
+    """What has expired of every branch."""
+    names = [MAIN, *(left.name for left in list_branches(store))]
+    return {name: pointers.first_kept(store, name) for name in names}
+
+
+def _slot_times(
+    store: AtomicStore, newest: Snapshot, branch: str, first_own: int
+) -> list[tuple[int, int]]:
+    """Id and time of every slot of a branch but the creation's, ascending; expired ones too."""
+    times = []
+    for snapshot_id in range(newest.id, first_own - 1, -1):
+        snapshot = try_load(store, snapshot_id, branch=branch)
+        if snapshot is None:
+            break
+        times.append((snapshot_id, snapshot.time_ms))
+    return times[::-1]
+
+
+def _objects_before(store: AtomicStore, there: int, earliest: int, branch: str) -> dict[str, int]:
+    """What only snapshots that expire may refer to, with sizes.
+
+    Their metadata, and the files that were removed after the first of them, up to the first
+    that is kept.
+    """
+    sizes: dict[str, int] = {}
+    for snapshot_id in range(there, earliest + 1):
+        snapshot = try_load(store, snapshot_id, branch=branch)
+        if snapshot is None:
+            continue
+        if snapshot_id > there:
+            for entry in removed_entries(store, snapshot):
+                sizes.update(paths_of(entry))
+        if snapshot_id < earliest:
+            sizes.update((reference.path, reference.size) for reference in manifests_of(snapshot))
+            sizes[snapshot.schema.path] = snapshot.schema.size
+    return {path: size for path, size in sizes.items() if path.startswith(_DELETABLE)}
+
+
+def _is_data(path: str) -> bool:
+    return path.startswith((f"{DATA_DIRECTORY}/", f"{DELETION_DIRECTORY}/"))
+
+
+def _data_first(path: str) -> tuple[bool, str]:
+    return not _is_data(path), path

@@ -1,0 +1,1 @@
+"""What a table holds, as tables: history, files, differences, references."""

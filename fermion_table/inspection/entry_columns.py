@@ -1,0 +1,95 @@
+"""What manifest entries say of partitions and bounds, as Arrow struct columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from fermion.statistics.bounds import unknown
+from fermion_table.metadata.manifest import Entry, FieldStatistics
+from fermion_table.metadata.schema_store import SchemaVersions
+from fermion_table.schema import value_codec
+from fermion_table.schema.schema import Field, TableSchema
+from fermion_table.schema.transforms import transformed
+
+MIN_EXACT, MAX_EXACT = 2, 4
+"""Bits of `fermion.layout.ChunkFlag`; persisted, never to change."""
+_NOTHING = unknown(0)
+
+
+def partition_column(
+    name: str, values: Sequence[tuple[Any, ...]], schema: TableSchema
+) -> dict[str, pa.Array]:
+    """Partition values as a struct column; none for a table without partitions."""
+    if not schema.partition_by:
+        return {}
+    children: list[pa.Array] = []
+    for place, each in enumerate(schema.partition_by):
+        column = schema.by_id[each.source_id]
+        dtype = transformed(each.transform, each.parameter, pa.array([], column.type)).type
+        scalars = [
+            value_codec.decode_value(row[place] if place < len(row) else None, dtype)
+            for row in values
+        ]
+        children.append(_array(scalars, dtype))
+    names = [each.name for each in schema.partition_by]
+    return {name: pa.StructArray.from_arrays(children, names=names)}
+
+
+def statistics_column(entries: Sequence[Entry], schemas: SchemaVersions) -> dict[str, pa.Array]:
+    """A struct of the columns of the current schema whose bounds any entry holds."""
+    known = {field_id for entry in entries for field_id in entry.stats}
+    fields: dict[str, pa.Array] = {}
+    for column in schemas.current.fields:
+        for path, field in column.walk():
+            if field.id in known:
+                fields[".".join(path)] = _bounds(entries, field, schemas)
+    if not fields:
+        return {}
+    return {"statistics": pa.StructArray.from_arrays(list(fields.values()), names=list(fields))}
+
+
+def _bounds(entries: Sequence[Entry], field: Field, schemas: SchemaVersions) -> pa.Array:
+    """Bounds and null counts of one field: what each file says under its own schema."""
+    nothing = FieldStatistics()
+    found = [entry.stats.get(field.id, nothing) for entry in entries]
+    written = {schema_id: schemas[schema_id] for schema_id in {each.schema_id for each in entries}}
+    types = {
+        schema_id: schema.find(schema.paths[field.id]).type
+        for schema_id, schema in written.items()
+        if field.id in schema.paths
+    }
+    rows = [
+        _values(statistics, types[entry.schema_id]) if statistics is not nothing else (None, None)
+        for entry, statistics in zip(entries, found, strict=True)
+    ]
+    columns = {
+        "min": _array([low for low, _ in rows], field.type),
+        "max": _array([high for _, high in rows], field.type),
+        "min_is_exact": pa.array([bool(each.flags & MIN_EXACT) for each in found]),
+        "max_is_exact": pa.array([bool(each.flags & MAX_EXACT) for each in found]),
+        "null_count": pa.array([each.null_count for each in found], pa.int64()),
+    }
+    return pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
+
+
+def _values(
+    statistics: FieldStatistics, dtype: pa.DataType
+) -> tuple[pa.Scalar | None, pa.Scalar | None]:
+    if statistics.min is None or statistics.max is None:
+        return None, None
+    flags = type(_NOTHING.flags)(statistics.flags)
+    known = replace(_NOTHING, min=statistics.min, max=statistics.max, flags=flags)
+    return known.min_value(dtype), known.max_value(dtype)
+
+
+def _array(scalars: Sequence[pa.Scalar | None], dtype: pa.DataType) -> pa.Array:
+    """Scalars, perhaps of a narrower type, as an array."""
+    cast = [
+        scalar if scalar is None or scalar.type.equals(dtype) else scalar.cast(dtype)
+        for scalar in scalars
+    ]
+    return pa.array(cast, dtype)

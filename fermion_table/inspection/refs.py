@@ -1,0 +1,228 @@
+"""Tags and branches as a table offers them: ``table.tags`` and ``table.branches``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from fermion.errors import InvalidArgumentError
+from fermion_table.argument_checks import check_optional_text, check_text, described
+from fermion_table.commit.fast_forward import fast_forward
+from fermion_table.metadata import references
+from fermion_table.metadata.history import Version, latest
+from fermion_table.metadata.references import Tag
+from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.metadata.versions import find_version
+from fermion_table.storage.paths import MAIN
+from fermion_table.storage.store import AtomicStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchHead:
+    """A branch and where it stands.
+
+    Attributes
+    ----------
+    name
+        Of the branch.
+    snapshot_id
+        Its latest snapshot.
+    parent, left_after
+        The branch that it left, and the snapshot after which it did; None for main.
+    created
+        When; None for main.
+    message
+        Why.
+    """
+
+    name: str
+    snapshot_id: int
+    parent: str | None = None
+    left_after: int | None = None
+    created: datetime | None = None
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tags:
+    """The tags of a table: each names a snapshot for good, and keeps its data from expiring.
+
+    Parameters
+    ----------
+    store
+        Of the table.
+    snapshot, branch
+        What a tag names, and where ids and times are looked up, unless told otherwise.
+    """
+
+    store: AtomicStore
+    snapshot: Snapshot
+    branch: str = MAIN
+
+    def create(
+        self,
+        name: str,
+        *,
+        version: Version | None = None,
+        message: str | None = None,
+        keep: timedelta | None = None,
+    ) -> Tag:
+        """Name a snapshot.
+
+        Parameters
+        ----------
+        name
+            Letters, digits and ``_ . -``; not digits only, and not in use.
+        version
+            A snapshot id, a tag, a branch, ``"main~3"`` or a datetime; None: the snapshot that
+            the table object sees.
+        message
+            Why.
+        keep
+            How long the tag lasts; None: until it is deleted.
+
+        Raises
+        ------
+        InvalidArgumentError, VersionNotFound
+        """
+        _refuse_taken(self.store, name, "tag")
+        snapshot = self.snapshot
+        if version is not None:
+            snapshot, _ = find_version(self.store, version, branch=self.branch)
+        if keep is not None and not isinstance(keep, timedelta):
+            raise TypeError(f"keep: expected a timedelta, found {described(keep)}")
+        keep_ms = None if keep is None else keep // timedelta(milliseconds=1)
+        return references.create_tag(self.store, name, snapshot, message=message, keep_ms=keep_ms)
+
+    def delete(self, name: str) -> None:
+        """Delete a tag; data that only it kept goes with the next expiry or orphan removal.
+
+        Raises
+        ------
+        VersionNotFound
+            There is no such tag.
+        """
+        references.delete_tag(self.store, name)
+
+    def list(self) -> list[Tag]:
+        """Every tag, by name."""
+        return references.list_tags(self.store)
+
+
+@dataclass(frozen=True, slots=True)
+class Branches:
+    """The branches of a table: histories of their own from a snapshot on.
+
+    Write to one through ``Table.open(path, branch=name)``.
+
+    Parameters
+    ----------
+    store
+        Of the table.
+    snapshot, branch
+        What the table object sees.
+    moved
+        Told the new snapshot when `fast_forward` has moved `branch`.
+    """
+
+    store: AtomicStore
+    snapshot: Snapshot
+    branch: str = MAIN
+    moved: Callable[[Snapshot], object] = lambda snapshot: None
+
+    def create(
+        self, name: str, *, version: Version | None = None, message: str | None = None
+    ) -> BranchHead:
+        """Let a branch leave a history after a snapshot.
+
+        Parameters
+        ----------
+        name
+            Letters, digits and ``_ . -``; not digits only, and not in use.
+        version
+            A snapshot id, a tag, a branch, ``"main~3"`` or a datetime; None: the snapshot that
+            the table object sees.
+        message
+            Why.
+
+        Raises
+        ------
+        InvalidArgumentError, VersionNotFound
+        """
+        _refuse_taken(self.store, name, "branch")
+        snapshot, parent = self.snapshot, self.branch
+        if version is not None:
+            snapshot, parent = find_version(self.store, version, branch=self.branch)
+        left = references.create_branch(self.store, name, snapshot, parent=parent, message=message)
+        return self._head(left)
+
+    def fast_forward(self, name: str, *, message: str | None = None) -> Snapshot:
+        """Move the branch that ``name`` left to the latest state of ``name``, in one commit.
+
+        Returns
+        -------
+        Snapshot
+            The new one of the branch that was left.
+
+        Raises
+        ------
+        VersionNotFound
+            There is no such branch.
+        CommitConflict
+            The branch that was left has commits that ``name`` lacks.
+        CommitStateUnknown
+            No reply says whether it was moved; its history does.
+        """
+        message = check_optional_text(message, "message")
+        left = references.load_branch(self.store, name)  # before: once it is done, nothing may fail
+        snapshot = fast_forward(self.store, name, message=message)
+        if left is not None and left.parent == self.branch:
+            self.moved(snapshot)
+        return snapshot
+
+    def delete(self, name: str) -> None:
+        """Delete a branch; data that only it kept goes with the next removal of orphan files.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Another branch has left it: that one would lose its history.
+        VersionNotFound
+            There is no such branch.
+        """
+        children = [
+            each.name for each in references.list_branches(self.store) if each.parent == name
+        ]
+        if children:
+            raise InvalidArgumentError(
+                f"{self.store.location}: branch {name!r} can't be deleted before those that left "
+                f"it: {', '.join(children)}"
+            )
+        references.delete_branch(self.store, name)
+
+    def list(self) -> list[BranchHead]:
+        """Every branch by name, main first."""
+        main = BranchHead(name=MAIN, snapshot_id=latest(self.store).id)
+        return [main, *(self._head(left) for left in references.list_branches(self.store))]
+
+    def _head(self, left: references.Branch) -> BranchHead:
+        return BranchHead(
+            name=left.name,
+            snapshot_id=latest(self.store, branch=left.name).id,
+            parent=left.parent,
+            left_after=left.snapshot_id,
+            created=datetime.fromtimestamp(left.created_ms / 1000, UTC),
+            message=left.message,
+        )
+
+
+def _refuse_taken(store: AtomicStore, name: str, what: str) -> None:
+    """Refuse a tag that a branch's name would hide, and the other way round."""
+    check_text(name, f"{what} name")
+    if name == MAIN:
+        raise InvalidArgumentError(f"{what} name {name!r}: it is the branch that is always there")
+    if what == "tag" and references.load_branch(store, name) is not None:
+        raise InvalidArgumentError(f"{store.location}: {name!r} is a branch; choose another name")
+    if what == "branch" and references.load_tag(store, name) is not None:
+        raise InvalidArgumentError(f"{store.location}: {name!r} is a tag; choose another name")

@@ -1,0 +1,140 @@
+"""What differs between two snapshots of a table: files, numbers, schema, and rows on request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fermion.errors import InvalidArgumentError
+from fermion_table.argument_checks import check_columns
+from fermion_table.commit.fast_forward import difference
+from fermion_table.inspection.history_log import counted
+from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.manifest_store import live_entries
+from fermion_table.metadata.schema_store import SchemaVersions, load_table_schema
+from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.scanning.changes import ChangeScan, ChangeStep
+from fermion_table.scanning.filters import table_filter
+from fermion_table.schema.difference import SchemaChange, schema_changes
+from fermion_table.schema.schema import PathLike
+from fermion_table.storage.store import AtomicStore
+
+FILES_SHOWN_MAX = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableDiff:
+    """What leads from one snapshot to another. Make one with `Table.diff`; print it.
+
+    Attributes
+    ----------
+    before, after
+        The snapshots.
+    files_added, files_removed
+        Entries of data files; one whose deleted rows differ is in both.
+    schema_changes
+        Field by field.
+    """
+
+    store: AtomicStore
+    before: Snapshot
+    after: Snapshot
+    files_added: tuple[Entry, ...]
+    files_removed: tuple[Entry, ...]
+    schema_changes: tuple[SchemaChange, ...]
+
+    @property
+    def rows_added(self) -> int:
+        """Rows, not deleted, of the files added; those carried over from removed files too."""
+        return sum(entry.live_rows for entry in self.files_added)
+
+    @property
+    def rows_removed(self) -> int:
+        """Rows, not deleted, of the files removed."""
+        return sum(entry.live_rows for entry in self.files_removed)
+
+    @property
+    def bytes_added(self) -> int:
+        """Bytes of the files added."""
+        return sum(entry.size for entry in self.files_added)
+
+    @property
+    def bytes_removed(self) -> int:
+        """Bytes of the files removed."""
+        return sum(entry.size for entry in self.files_removed)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing differs."""
+        return not (self.files_added or self.files_removed or self.schema_changes)
+
+    def rows(self, *, columns: Sequence[PathLike] | None = None, filter: Any = None) -> ChangeScan:
+        """The rows that one of the snapshots has and the other lacks, as `Table.scan_changes`.
+
+        All are said to come with the later snapshot. Only files that differ are read; rows that
+        are equal in the columns asked for cancel out.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The schemas are of branches that went their own ways.
+        """
+        chosen = None if columns is None else check_columns(columns, "columns")
+        versions = SchemaVersions(self.store, self.after)
+        known = {version.hash for version in versions.current.ancestors}
+        if self.before.schema.hash not in {*known, self.after.schema.hash}:
+            raise InvalidArgumentError(
+                f"{self.store.location}: rows of snapshot {self.before.id} can't be read under the "
+                f"schema of snapshot {self.after.id}, which does not descend from theirs"
+            )
+        step = ChangeStep(
+            snapshot_id=self.after.id,
+            time_ms=self.after.time_ms,
+            added=self.files_added,
+            removed=self.files_removed,
+        )
+        return ChangeScan(
+            store=self.store,
+            snapshot=self.after,
+            schemas=versions,
+            steps=(step,),
+            columns=chosen,
+            filter=table_filter(filter, versions.current, where=self.store.location),
+        )
+
+    def __str__(self) -> str:
+        lines = [f"snapshot {self.before.id} -> snapshot {self.after.id}"]
+        lines += [f"  {change}" for change in self.schema_changes]
+        for sign, entries, rows, size in (
+            ("-", self.files_removed, self.rows_removed, self.bytes_removed),
+            ("+", self.files_added, self.rows_added, self.bytes_added),
+        ):
+            if entries:
+                numbers = ((len(entries), "file"), (rows, "row"), (size, "byte"))
+                lines.append(f"  {sign} {', '.join(counted(*each) for each in numbers)}")
+                lines += [f"    {sign} {entry.file}" for entry in entries[:FILES_SHOWN_MAX]]
+                if len(entries) > FILES_SHOWN_MAX:
+                    lines.append(f"    and {len(entries) - FILES_SHOWN_MAX:,} more")
+        return "\n".join(lines if len(lines) > 1 else [*lines, "  no difference"])
+
+    def __repr__(self) -> str:
+        return (
+            f"<TableDiff of snapshots {self.before.id} and {self.after.id}: "
+            f"{len(self.files_added)} files added, {len(self.files_removed)} removed, "
+            f"{len(self.schema_changes)} schema changes>"
+        )
+
+
+def table_difference(store: AtomicStore, before: Snapshot, after: Snapshot) -> TableDiff:
+    """Compare two snapshots, from metadata alone."""
+    changes = difference(live_entries(store, before), live_entries(store, after))
+    old, new = (load_table_schema(store, each.schema) for each in (before, after))
+    return TableDiff(
+        store=store,
+        before=before,
+        after=after,
+        files_added=changes.added,
+        files_removed=changes.removed,
+        schema_changes=schema_changes(old, new),
+    )

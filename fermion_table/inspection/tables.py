@@ -1,0 +1,376 @@
+"""A table's metadata as Arrow tables: ``table.inspect.files()`` and its like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from fermion_table.inspection.entry_columns import partition_column, statistics_column
+from fermion_table.inspection.refs import Branches
+from fermion_table.metadata.history import walk
+from fermion_table.metadata.manifest import Entry, partition_range
+from fermion_table.metadata.manifest_store import live_entries
+from fermion_table.metadata.references import list_tags
+from fermion_table.metadata.schema_store import SchemaVersions
+from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.schema.difference import schema_changes
+from fermion_table.schema.schema import TableSchema, describe_field
+from fermion_table.storage.paths import snapshot_path
+from fermion_table.storage.store import AtomicStore
+
+TIME = pa.timestamp("ms", "UTC")
+
+SNAPSHOTS = pa.schema(
+    [
+        ("snapshot_id", pa.int64()),
+        ("parent_id", pa.int64()),
+        ("branch", pa.string()),
+        ("kind", pa.string()),
+        ("committed_at", TIME),
+        ("author", pa.string()),
+        ("message", pa.string()),
+        ("schema_id", pa.int64()),
+        ("files_added", pa.int64()),
+        ("rows_added", pa.int64()),
+        ("bytes_added", pa.int64()),
+        ("files_removed", pa.int64()),
+        ("rows_removed", pa.int64()),
+        ("bytes_removed", pa.int64()),
+        ("rows_deleted", pa.int64()),
+        ("total_files", pa.int64()),
+        ("total_rows", pa.int64()),
+        ("total_rows_deleted", pa.int64()),
+        ("total_bytes", pa.int64()),
+        ("manifests", pa.int64()),
+        ("tail_entries", pa.int64()),
+        ("commit_user", pa.string()),
+        ("commit_identifier", pa.string()),
+        ("properties", pa.map_(pa.string(), pa.string())),
+        ("hash", pa.string()),
+    ]
+)
+HISTORY = pa.schema(
+    [
+        ("snapshot_id", pa.int64()),
+        ("branch", pa.string()),
+        ("committed_at", TIME),
+        ("kind", pa.string()),
+        ("author", pa.string()),
+        ("message", pa.string()),
+        ("rows", pa.int64()),
+        ("rows_change", pa.int64()),
+        ("files", pa.int64()),
+        ("files_change", pa.int64()),
+    ]
+)
+FILES = pa.schema(
+    [
+        ("path", pa.string()),
+        ("is_external", pa.bool_()),
+        ("rows", pa.int64()),
+        ("rows_deleted", pa.int64()),
+        ("bytes", pa.int64()),
+        ("schema_id", pa.int64()),
+        ("bucket", pa.int32()),
+        ("level", pa.int32()),
+        ("sequence_number", pa.int64()),
+        ("row_id_base", pa.int64()),
+        ("added_snapshot", pa.int64()),
+        ("batch_id_min", pa.int64()),
+        ("batch_id_max", pa.int64()),
+        ("batches", pa.int64()),
+        ("deletion_vector", pa.string()),
+        ("source", pa.string()),
+        ("created_at", TIME),
+    ]
+)
+MANIFESTS = pa.schema(
+    [
+        ("path", pa.string()),
+        ("kind", pa.string()),
+        ("size", pa.int64()),
+        ("entries", pa.int64()),
+        ("entries_dead", pa.int64()),
+        ("rows", pa.int64()),
+        ("bytes", pa.int64()),
+        ("added_snapshot_min", pa.int64()),
+        ("added_snapshot_max", pa.int64()),
+        ("sequence_min", pa.int64()),
+        ("sequence_max", pa.int64()),
+        ("batch_id_min", pa.int64()),
+        ("batch_id_max", pa.int64()),
+    ]
+)
+PARTITIONS = pa.schema(
+    [
+        ("files", pa.int64()),
+        ("rows", pa.int64()),
+        ("rows_deleted", pa.int64()),
+        ("bytes", pa.int64()),
+        ("last_added_snapshot", pa.int64()),
+        ("last_created_at", TIME),
+    ]
+)
+SCHEMAS = pa.schema(
+    [
+        ("schema_id", pa.int64()),
+        ("is_current", pa.bool_()),
+        ("created_at", TIME),
+        ("columns", pa.int64()),
+        ("fields", pa.list_(pa.string())),
+        ("changes", pa.list_(pa.string())),
+        ("properties", pa.map_(pa.string(), pa.string())),
+    ]
+)
+REFERENCES = pa.schema(
+    [
+        ("name", pa.string()),
+        ("type", pa.string()),
+        ("snapshot_id", pa.int64()),
+        ("parent", pa.string()),
+        ("left_after", pa.int64()),
+        ("created_at", TIME),
+        ("expires_at", TIME),
+        ("message", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What a table's metadata says, as Arrow tables.
+
+    Parameters
+    ----------
+    store
+        Of the table.
+    snapshot, branch
+        What the table object sees.
+    """
+
+    store: AtomicStore
+    snapshot: Snapshot
+    branch: str
+
+    def snapshots(self) -> pa.Table:
+        """Every snapshot up to this one that has not expired, oldest first."""
+        rows = [_snapshot_row(each) for each in self._walked()]
+        return pa.Table.from_pylist(rows[::-1], schema=SNAPSHOTS)
+
+    def history(self) -> pa.Table:
+        """The same in brief, newest first: who did what, when, and what was there then."""
+        return pa.Table.from_pylist([_history_row(each) for each in self._walked()], schema=HISTORY)
+
+    def files(self) -> pa.Table:
+        """The data files in the order in which their rows are read.
+
+        ``partition`` and ``statistics`` are structs of the partition fields and of the columns
+        whose bounds are kept; strings longer than a few bytes have bounds that are not exact.
+        """
+        entries, schemas = self._entries(), SchemaVersions(self.store, self.snapshot)
+        columns = _columns([_file_row(entry) for entry in entries], FILES)
+        values = [entry.partition for entry in entries]
+        columns |= partition_column("partition", values, schemas.current)
+        columns |= statistics_column(entries, schemas)
+        return pa.table(columns)
+
+    def manifests(self) -> pa.Table:
+        """Where the entries of data files lie: in manifests, and in the snapshot itself (tail)."""
+        references = self.snapshot.manifests
+        rows = [
+            {
+                "path": each.path,
+                "kind": each.kind,
+                "size": each.size,
+                "entries": each.entries,
+                "entries_dead": len(each.dead),
+                "rows": each.rows,
+                "bytes": each.bytes,
+                **_range("added_snapshot", each.added_snapshot),
+                **_range("sequence", each.sequence),
+                **_range("batch_id", each.batch_id),
+            }
+            for each in references
+        ]
+        ranges = [each.partition for each in references]
+        if self.snapshot.tail:
+            rows.append(_tail_row(self.snapshot))
+            ranges.append(partition_range([entry.partition for entry in self.snapshot.tail]))
+        columns = _columns(rows, MANIFESTS)
+        schema = SchemaVersions(self.store, self.snapshot).current
+        columns |= partition_column("partition_min", [each.min for each in ranges], schema)
+        columns |= partition_column("partition_max", [each.max for each in ranges], schema)
+        return pa.table(columns)
+
+    def partitions(self) -> pa.Table:
+        """The partitions, with what is live in each; one row for a table without."""
+        groups: dict[tuple[Any, ...], list[Entry]] = {}
+        for entry in self._entries():
+            groups.setdefault(entry.partition, []).append(entry)
+        schema = SchemaVersions(self.store, self.snapshot).current
+        columns = partition_column("partition", list(groups), schema)
+        columns |= _columns([_partition_row(entries) for entries in groups.values()], PARTITIONS)
+        return pa.table(columns)
+
+    def schemas(self) -> pa.Table:
+        """Every version of the schema up to this snapshot's, oldest first, with what changed."""
+        rows = []
+        before: TableSchema | None = None
+        versions = SchemaVersions(self.store, self.snapshot)
+        for schema in versions.values():
+            changes = [] if before is None else schema_changes(before, schema)
+            rows.append(
+                {
+                    "schema_id": schema.id,
+                    "is_current": schema.id == versions.current.id,
+                    "created_at": schema.time_ms,
+                    "columns": len(schema.fields),
+                    "fields": [describe_field(field).strip() for field in schema.fields],
+                    "changes": [str(change) for change in changes],
+                    "properties": schema.properties,
+                }
+            )
+            before = schema
+        return pa.Table.from_pylist(rows, schema=SCHEMAS)
+
+    def refs(self) -> pa.Table:
+        """Branches, main first, and tags."""
+        heads = Branches(self.store, self.snapshot, self.branch).list()
+        rows: list[dict[str, Any]] = [
+            {
+                "name": head.name,
+                "type": "branch",
+                "snapshot_id": head.snapshot_id,
+                "parent": head.parent,
+                "left_after": head.left_after,
+                "created_at": head.created,
+                "message": head.message,
+            }
+            for head in heads
+        ]
+        rows += [
+            {
+                "name": tag.name,
+                "type": "tag",
+                "snapshot_id": tag.snapshot_id,
+                "created_at": tag.created_ms,
+                "expires_at": tag.expires_ms,
+                "message": tag.message,
+            }
+            for tag in list_tags(self.store)
+        ]
+        return pa.Table.from_pylist(rows, schema=REFERENCES)
+
+    def _walked(self) -> Iterable[Snapshot]:
+        return walk(self.store, self.snapshot, branch=self.branch)
+
+    def _entries(self) -> list[Entry]:
+        return live_entries(self.store, self.snapshot)
+
+
+def _snapshot_row(snapshot: Snapshot) -> dict[str, Any]:
+    deltas, totals = snapshot.deltas, snapshot.totals
+    identifier = snapshot.commit_identifier
+    return {
+        "snapshot_id": snapshot.id,
+        "parent_id": snapshot.parent.id if snapshot.parent is not None else None,
+        "branch": snapshot.branch,
+        "kind": snapshot.kind,
+        "committed_at": snapshot.time_ms,
+        "author": snapshot.author,
+        "message": snapshot.message,
+        "schema_id": snapshot.schema.id,
+        **{name: getattr(deltas, name) for name in deltas.__struct_fields__},
+        "total_files": totals.files,
+        "total_rows": totals.rows - totals.rows_deleted,
+        "total_rows_deleted": totals.rows_deleted,
+        "total_bytes": totals.bytes,
+        "manifests": len(snapshot.manifests),
+        "tail_entries": len(snapshot.tail),
+        "commit_user": snapshot.commit_user,
+        "commit_identifier": None if identifier is None else str(identifier),
+        "properties": snapshot.properties,
+        "hash": snapshot.hash,
+    }
+
+
+def _history_row(snapshot: Snapshot) -> dict[str, Any]:
+    deltas, totals = snapshot.deltas, snapshot.totals
+    return {
+        "snapshot_id": snapshot.id,
+        "branch": snapshot.branch,
+        "committed_at": snapshot.time_ms,
+        "kind": snapshot.kind,
+        "author": snapshot.author,
+        "message": snapshot.message,
+        "rows": totals.rows - totals.rows_deleted,
+        "rows_change": deltas.rows_added - deltas.rows_removed - deltas.rows_deleted,
+        "files": totals.files,
+        "files_change": deltas.files_added - deltas.files_removed,
+    }
+
+
+def _file_row(entry: Entry) -> dict[str, Any]:
+    batch = entry.batch
+    return {
+        "path": entry.file,
+        "is_external": entry.external_path is not None,
+        "rows": entry.live_rows,
+        "rows_deleted": entry.delete_rows,
+        "bytes": entry.size,
+        "schema_id": entry.schema_id,
+        "bucket": entry.bucket,
+        "level": entry.level,
+        "sequence_number": entry.sequence_number,
+        "row_id_base": entry.row_id_base,
+        "added_snapshot": entry.added_snapshot,
+        **_range("batch_id", None if batch is None else (batch.min, batch.max)),
+        "batches": None if batch is None else batch.count,
+        "deletion_vector": entry.deletion_vector.path if entry.deletion_vector else None,
+        "source": entry.source,
+        "created_at": entry.created_ms,
+    }
+
+
+def _tail_row(snapshot: Snapshot) -> dict[str, Any]:
+    tail = snapshot.tail
+    batches = [entry.batch for entry in tail if entry.batch is not None]
+    return {
+        "path": snapshot_path(snapshot.id, snapshot.branch),
+        "kind": "tail",
+        "entries": len(tail),
+        "entries_dead": 0,
+        "rows": sum(entry.rows for entry in tail),
+        "bytes": sum(entry.size for entry in tail),
+        **_range("added_snapshot", _span(entry.added_snapshot for entry in tail)),
+        **_range("sequence", _span(entry.sequence_number for entry in tail)),
+        **_range("batch_id", _span(each for batch in batches for each in (batch.min, batch.max))),
+    }
+
+
+def _partition_row(entries: Sequence[Entry]) -> dict[str, Any]:
+    return {
+        "files": len(entries),
+        "rows": sum(entry.live_rows for entry in entries),
+        "rows_deleted": sum(entry.delete_rows for entry in entries),
+        "bytes": sum(entry.size for entry in entries),
+        "last_added_snapshot": max(entry.added_snapshot or 0 for entry in entries),
+        "last_created_at": max(entry.created_ms for entry in entries),
+    }
+
+
+def _span(values: Iterable[int | None]) -> tuple[int, int] | None:
+    known = [value for value in values if value is not None]
+    return (min(known), max(known)) if known else None
+
+
+def _range(name: str, bounds: tuple[int, int] | None) -> dict[str, int | None]:
+    low, high = bounds or (None, None)
+    return {f"{name}_min": low, f"{name}_max": high}
+
+
+def _columns(rows: Sequence[dict[str, Any]], schema: pa.Schema) -> dict[str, pa.Array]:
+    return {each.name: pa.array([row.get(each.name) for row in rows], each.type) for each in schema}

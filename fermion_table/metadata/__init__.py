@@ -1,0 +1,1 @@
+"""Snapshots, manifests, schemas, references and pointers, both directions."""

@@ -1,0 +1,468 @@
+"""Snapshots in a store: the latest one, one by id, the chain of parents, versions by name."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from fermion.arguments import integer
+from fermion.errors import InvalidArgumentError
+from fermion_table.errors import CorruptMetadata, TableError, TableNotFound, VersionNotFound
+from fermion_table.metadata import pointers
+from fermion_table.metadata.manifest_store import read_stored
+from fermion_table.metadata.references import (
+    closest_names,
+    is_kept,
+    list_branches,
+    list_tags,
+    load_branch,
+    missing_name,
+    snapshot_of,
+    tagged_snapshot,
+)
+from fermion_table.metadata.snapshot import (
+    Delta,
+    SchemaReference,
+    Snapshot,
+    Touched,
+    decode_snapshot,
+)
+from fermion_table.moments import Moment, moment_of
+from fermion_table.options import DECODED_BYTES_PER_JSON_BYTE
+from fermion_table.storage import json_codec
+from fermion_table.storage.cache import shared_cache
+from fermion_table.storage.checked_reads import read_decoded
+from fermion_table.storage.location import is_file
+from fermion_table.storage.paths import (
+    MAIN,
+    SNAPSHOT_ID_MAX,
+    branch_path,
+    snapshot_directory,
+    snapshot_id_of,
+    snapshot_path,
+)
+from fermion_table.storage.store import AtomicStore, can_list, in_time
+
+Version = int | Moment
+
+LATEST_TRIES = 3
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ANCESTOR = re.compile(r"(?P<name>.+?)~(?P<generations>\d{1,18})")
+
+
+def latest(store: AtomicStore, *, branch: str = MAIN, start: int | None = None) -> Snapshot:
+    """The newest snapshot of a branch, found without listing a directory.
+
+    Parameters
+    ----------
+    store
+        Of the table.
+    branch
+        Which history.
+    start
+        An id that was seen; None asks the hint. A directory is listed only when neither
+        leads anywhere (or only to snapshot 0, behind which snapshots may have expired).
+
+    Raises
+    ------
+    TableNotFound
+        No snapshot at all.
+    CorruptMetadata
+        The newest slot does not hold a snapshot.
+    """
+    snapshot_id = 0
+    with in_time(store):
+        known = start if start is not None else pointers.read_latest(store, branch)
+        for _ in range(LATEST_TRIES):
+            newest = _latest_id(store, branch, known)
+            if newest is None:
+                if branch != MAIN and table_exists(store):
+                    raise missing_name(store, "branch", branch)
+                why = "this is a file" if is_file(store) else "no snapshot"
+                raise TableNotFound(f"{store.location}: no table here ({why})")
+            snapshot_id = newest
+            found = try_load(store, snapshot_id, branch=branch)
+            if found is not None:
+                return found
+            known = None  # expired between looking and reading: what we knew is of no use
+    raise CorruptMetadata(
+        snapshot_path(snapshot_id, branch), "a snapshot that was just seen", "no such object"
+    )
+
+
+def latest_listed(store: AtomicStore, *, branch: str = MAIN) -> Snapshot:
+    """The newest snapshot of a branch, found by listing its slots: for whoever deletes anything.
+
+    The hint may lead further, as a listing may lag behind, but never less far.
+
+    Raises
+    ------
+    TableNotFound, VersionNotFound, CorruptMetadata
+        As `latest`.
+    OSError
+        Something can't be read: what the newest one is, is not known then.
+    """
+    hinted = pointers.read_latest(store, branch)
+    return latest(store, branch=branch, start=max([hinted or 0, *list_ids(store, branch)]))
+
+
+def table_exists(store: AtomicStore) -> bool:
+    """Whether there is a table: snapshot 0 is never deleted."""
+    return store.exists(snapshot_path(0))
+
+
+def load_snapshot(store: AtomicStore, snapshot_id: int, *, branch: str = MAIN) -> Snapshot:
+    """A snapshot by id.
+
+    Raises
+    ------
+    VersionNotFound
+        Not there (any more); says the earliest and the latest.
+    """
+    if 0 <= snapshot_id <= SNAPSHOT_ID_MAX:
+        found = try_load(store, snapshot_id, branch=branch)
+        if found is not None and not _has_expired(store, found, branch):
+            return found
+    raise _not_found(store, f"snapshot {snapshot_id}", branch)
+
+
+def try_load(store: AtomicStore, snapshot_id: int, *, branch: str = MAIN) -> Snapshot | None:
+    """A snapshot by id, None if its slot is empty.
+
+    Ids up to the one after which a branch leaves another are found there. A slot may outlive
+    the data of its snapshot for a while.
+    """
+    path = snapshot_path(snapshot_id, branch)
+    try:
+        snapshot, size = read_decoded(
+            store, path, lambda data: (decode_snapshot(data, path), len(data))
+        )
+    except FileNotFoundError:
+        return None if branch == MAIN else _load_before_branch(store, snapshot_id, branch)
+    if snapshot.id != snapshot_id:
+        raise CorruptMetadata(path, f"snapshot {snapshot_id}", f"snapshot {snapshot.id}")
+    shared_cache.put(snapshot.hash, snapshot, DECODED_BYTES_PER_JSON_BYTE * size)
+    return snapshot
+
+
+def load_parent(store: AtomicStore, snapshot: Snapshot, *, branch: str = MAIN) -> Snapshot | None:
+    """The snapshot before, None before snapshot 0 and where history has expired.
+
+    Raises
+    ------
+    CorruptMetadata
+        The parent's slot holds other bytes than those its child was made on.
+    """
+    reference = snapshot.parent
+    if reference is None:
+        return None
+    parent: Snapshot | None = shared_cache.get(reference.hash)
+    if parent is None:
+        parent = try_load(store, reference.id, branch=branch)
+    if parent is not None and parent.hash != reference.hash:
+        if 0 < reference.id < pointers.first_kept(store, parent.branch):
+            return None  # expired; a writer that stalled has taken the slot since, in vain
+        raise CorruptMetadata(
+            snapshot_path(reference.id, branch),
+            f"hash {reference.hash} (the parent of snapshot {snapshot.id})",
+            f"hash {parent.hash}",
+        )
+    return parent
+
+
+def walk(store: AtomicStore, snapshot: Snapshot, *, branch: str = MAIN) -> Iterator[Snapshot]:
+    """A snapshot, its parent, and so on, newest first, each checked by its child's hash.
+
+    Ends after snapshot 0, or after the earliest one that has not expired.
+    """
+    yield snapshot
+    current = load_parent(store, snapshot, branch=branch)
+    while current is not None and not _has_expired(store, current, branch):
+        yield current
+        current = load_parent(store, current, branch=branch)
+
+
+def check_version(version: Any, parameter: str) -> Version:
+    """What names a snapshot, other than None; numbers of NumPy become Python's.
+
+    Raises
+    ------
+    TypeError
+    """
+    if isinstance(version, (str, date, np.datetime64)):
+        return version  # type: ignore[return-value]
+    return integer(version, parameter)
+
+
+def resolve_version(
+    store: AtomicStore,
+    version: Version | None = None,
+    *,
+    branch: str = MAIN,
+) -> Snapshot:
+    """The snapshot that a version names.
+
+    Parameters
+    ----------
+    store
+        Of the table.
+    version
+        None (the latest), a snapshot id, a time (the latest then; see `moments.Moment`), a
+        tag, a branch, ``"main~3"`` (three before the latest), or any of these numbers and times
+        as text.
+    branch
+        Where ids and times are looked up.
+
+    Raises
+    ------
+    TypeError
+        None of these.
+    VersionNotFound
+        Says the earliest and the latest that there is.
+    """
+    if version is None:
+        return latest(store, branch=branch)
+    if isinstance(version, (date, np.datetime64)):  # a datetime is a date
+        return snapshot_at(store, moment_of(version, "version"), branch=branch)
+    if not isinstance(version, str):
+        return load_snapshot(store, integer(version, "version"), branch=branch)
+    ancestor = _ANCESTOR.fullmatch(version)
+    if ancestor is not None:
+        named = resolve_version(store, ancestor["name"], branch=branch)
+        return _ancestor(store, named, int(ancestor["generations"]), branch, version)
+    if version.isdigit():
+        return load_snapshot(store, int(version), branch=branch)
+    return _resolve_name(store, version, branch)
+
+
+def snapshot_at(store: AtomicStore, moment: datetime, *, branch: str = MAIN) -> Snapshot:
+    """The latest snapshot that was there at a time (UTC if it has no zone)."""
+    zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    time_ms = (zoned - _EPOCH) // timedelta(milliseconds=1)
+    newest = latest(store, branch=branch)
+    if newest.time_ms <= time_ms:
+        return newest
+    low, high = earliest_id(store, newest.id, branch=branch), newest.id
+    found: Snapshot | None = None
+    while low < high:  # times ascend with ids
+        middle = (low + high) // 2
+        candidate = load_snapshot(store, middle, branch=branch)
+        if candidate.time_ms <= time_ms:
+            found, low = candidate, middle + 1
+        else:
+            high = middle
+    if found is None:
+        raise _not_found(store, f"snapshot at {zoned.isoformat()}", branch)
+    return found
+
+
+def earliest_id(store: AtomicStore, latest_id: int, *, branch: str = MAIN) -> int:
+    """The smallest id from which on all ids exist: 0, unless early snapshots have expired."""
+    left = load_branch(store, branch) if branch != MAIN else None
+    if left is not None:
+        first = _first_there(store, left.snapshot_id + 1, latest_id, branch)
+        if first > left.snapshot_id + 1:
+            return first
+        before = left.snapshot_id - 1
+        if before < 0 or not _is_there(store, before, left.parent):
+            return left.snapshot_id
+        return earliest_id(store, before, branch=left.parent)
+    if _is_there(store, min(1, latest_id), branch) and _is_there(store, 0, branch):
+        return 0
+    return _first_there(store, 1, latest_id, branch)
+
+
+def _first_there(store: AtomicStore, low: int, high: int, branch: str) -> int:
+    """The smallest id there from ``low`` on, as ids are contiguous up to ``high``."""
+    while low < high:
+        middle = (low + high) // 2
+        if _is_there(store, middle, branch):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def list_ids(store: AtomicStore, branch: str = MAIN) -> list[int]:
+    """The ids of all slots, ascending, by listing the directory."""
+    listed = [
+        snapshot_id_of(item.path.rsplit("/", 1)[-1])
+        for item in store.list(snapshot_directory(branch))
+    ]
+    return sorted(snapshot_id for snapshot_id in listed if snapshot_id is not None)
+
+
+def load_schema(store: AtomicStore, reference: SchemaReference) -> bytes:
+    """The JSON of a schema version, checked against its reference.
+
+    Raises
+    ------
+    CorruptMetadata
+        Not what the reference says.
+    """
+    cached: bytes | None = shared_cache.get(reference.hash)
+    if cached is None:
+        stored = read_stored(store, reference.path, reference.hash, reference.size)
+        cached = json_codec.decompressed(stored, reference.path)
+        shared_cache.put(reference.hash, cached, len(cached))
+    return cached
+
+
+def _load_before_branch(store: AtomicStore, snapshot_id: int, branch: str) -> Snapshot | None:
+    """A snapshot from before a branch left another one, or the one after which it did."""
+    left = load_branch(store, branch)
+    if left is None or snapshot_id > left.snapshot_id:
+        return None
+    if snapshot_id == left.snapshot_id:
+        return snapshot_of(left, branch_path(branch))
+    return try_load(store, snapshot_id, branch=left.parent)
+
+
+def _is_there(store: AtomicStore, snapshot_id: int, branch: str) -> bool:
+    """Whether an id has a snapshot that has not expired."""
+    if 0 < snapshot_id < pointers.read_earliest(store, branch):
+        return False
+    if store.exists(snapshot_path(snapshot_id, branch)):
+        return True
+    left = load_branch(store, branch) if branch != MAIN else None
+    if left is None or snapshot_id > left.snapshot_id:
+        return False
+    return snapshot_id == left.snapshot_id or _is_there(store, snapshot_id, left.parent)
+
+
+def _has_expired(store: AtomicStore, snapshot: Snapshot, branch: str) -> bool:
+    """Whether a snapshot whose slot is there has lost its data."""
+    if snapshot.id == 0 or snapshot.id >= pointers.read_earliest(store, snapshot.branch):
+        return False
+    left = load_branch(store, branch) if branch != MAIN else None
+    return left is None or left.hash != snapshot.hash
+
+
+def _latest_id(store: AtomicStore, branch: str, known: int | None) -> int | None:
+    left = load_branch(store, branch) if branch != MAIN else None
+    if left is not None:
+        known = max(known or 0, left.snapshot_id)
+        newest = _probe_forward(store, branch, known)
+        if newest > left.snapshot_id:
+            return newest
+        ids = list_ids(store, branch) if can_list(store) else []
+        return _probe_forward(store, branch, max(ids)) if ids else left.snapshot_id
+    if branch != MAIN:
+        return None
+    if known is not None:
+        newest = _probe_forward(store, branch, known)
+        if newest > 0:  # reading it shows whether it is there
+            return newest
+    ids = list_ids(store, branch) if can_list(store) else []
+    if not ids and not store.exists(snapshot_path(0, branch)):  # a listing may lag behind
+        return None
+    return _probe_forward(store, branch, max(ids, default=0))
+
+
+def _probe_forward(store: AtomicStore, branch: str, known: int) -> int:
+    """The last of the contiguous ids that begin after a known one: probe +1, +2, +4, bisect."""
+
+    def taken(snapshot_id: int) -> bool:
+        return snapshot_id <= SNAPSHOT_ID_MAX and store.exists(snapshot_path(snapshot_id, branch))
+
+    low, step = known, 1
+    while taken(low + step):
+        low, step = low + step, step * 2
+    high = low + step  # not taken
+    while high - low > 1:
+        middle = (low + high) // 2
+        if taken(middle):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _ancestor(
+    store: AtomicStore, snapshot: Snapshot, generations: int, branch: str, version: str
+) -> Snapshot:
+    if generations > snapshot.id:
+        raise _not_found(store, f"version {version!r}", branch)
+    if generations == 0:
+        return snapshot
+    return load_snapshot(store, snapshot.id - generations, branch=snapshot.branch)
+
+
+def _resolve_name(store: AtomicStore, name: str, branch: str) -> Snapshot:
+    tagged = tagged_snapshot(store, name)
+    if tagged is not None:
+        return tagged
+    if name == branch:
+        return latest(store, branch=branch)
+    with contextlib.suppress(InvalidArgumentError, VersionNotFound):  # no such branch
+        return latest(store, branch=name)
+    with contextlib.suppress(ValueError):  # not a time
+        return snapshot_at(store, datetime.fromisoformat(name), branch=branch)
+    error = _not_found(store, f"version {name!r}", branch)
+    raise VersionNotFound(f"{error}{closest_names(store, 'version', name)}")
+
+
+def _not_found(store: AtomicStore, what: str, branch: str) -> VersionNotFound:
+    newest = latest(store, branch=branch)
+    first = try_load(store, earliest_id(store, newest.id, branch=branch), branch=branch)
+    spans = [
+        f"{name} {snapshot.id} of {_time(snapshot)}"
+        for name, snapshot in (("earliest", first), ("latest", newest))
+        if snapshot is not None
+    ]
+    return VersionNotFound(f"{store.location}: no {what}; {', '.join(spans)}")
+
+
+@contextlib.contextmanager
+def until_expiry(store: AtomicStore, snapshot: Snapshot) -> Iterator[None]:
+    """Read what a snapshot refers to; something missing is told as its expiry, if it has expired.
+
+    Raises
+    ------
+    VersionNotFound
+        Says the earliest and the latest that there is.
+    """
+    try:
+        yield
+    except (FileNotFoundError, CorruptMetadata) as error:
+        expired = expired_meanwhile(store, snapshot)
+        if expired is None:
+            raise
+        raise expired from error
+
+
+def expiry_guard(
+    store: AtomicStore, snapshot: Snapshot
+) -> Callable[[], contextlib.AbstractContextManager[None]]:
+    """Makes an `until_expiry` of its own for every read; pickles small, for other processes."""
+    bare = msgspec.structs.replace(
+        snapshot, manifests=(), tail=(), delta=Delta(), properties={}, unknown={}, touched=Touched()
+    )
+    return partial(until_expiry, store, bare)
+
+
+def expired_meanwhile(store: AtomicStore, snapshot: Snapshot) -> VersionNotFound | None:
+    """The error for a reader whose snapshot has expired since; None if it has not."""
+    with in_time(store):
+        try:
+            if is_kept(store, snapshot):
+                return None
+            references = (*list_tags(store), *list_branches(store))
+            if any(each.hash == snapshot.hash for each in references):
+                return None
+            return _not_found(
+                store, f"snapshot {snapshot.id} any more (it has expired)", snapshot.branch
+            )
+        except (OSError, TableError):  # what the reader met says more
+            return None
+
+
+def _time(snapshot: Snapshot) -> str:
+    return datetime.fromtimestamp(snapshot.time_ms / 1000, UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,419 @@
+"""Manifests: what a table knows of its data files.
+
+An `Entry` describes one data file, a `Manifest` is an object of many entries, and a
+`ManifestReference` is what a snapshot holds of a manifest: enough to skip it, and its hash.
+
+Sequence numbers and row ids are inherited. A writer does not know which snapshot its commit
+will become, so its entries hold offsets (`sequence_offset`, `row_offset`) and no start; the
+snapshot (or the reference of a manifest written before it) holds the start. `Entry.inherit`
+fills in what is missing, and entries that a reader gets have it filled in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from fermion_table.errors import CorruptMetadata, UnsupportedFeature
+from fermion_table.storage import json_codec
+from fermion_table.storage.json_codec import Natural, Plain, Whole
+
+MANIFEST_FORMAT = "fermion-manifest"
+MANIFEST_FORMAT_VERSION = 1
+
+Source = Literal["append", "compact", "import", "clone"]
+ManifestKind = Literal["loose", "packed"]
+
+
+class FieldStatistics(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Statistics of one field in one data file; in JSON ``[min, max, null_count, flags]``.
+
+    Attributes
+    ----------
+    min, max
+        Bounds as keys (`fermion.statistics.bounds`), None when there are none; NaN never enters
+        them.
+    null_count
+        Nulls, None when unknown.
+    flags
+        `fermion.layout.ChunkFlag` bits: which bounds are there and exact, NaN known.
+    """
+
+    min: Whole | None = None
+    max: Whole | None = None
+    null_count: Natural | None = None
+    flags: Natural = 0
+
+
+class BatchRange(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The batch ids of a file written in batch mode.
+
+    Attributes
+    ----------
+    min, max
+        Smallest and greatest batch id, inclusive.
+    count
+        Batches in the file (repeated ids count each time).
+    sorted
+        Whether ids ascend within the file.
+    """
+
+    min: Whole
+    max: Whole
+    count: Natural
+    sorted: bool = False
+
+
+class DeletionVector(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """Where the deleted row positions of a data file are stored.
+
+    Attributes
+    ----------
+    path
+        A ``deletion/<unique>.dv`` file, or an absolute one of a clone's source.
+    offset, size
+        Bytes within it.
+    rows
+        Positions marked.
+    hash
+        BLAKE2b of those bytes.
+    """
+
+    path: str
+    offset: Natural = 0
+    size: Natural
+    rows: Natural
+    hash: str = ""
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """One data file.
+
+    Attributes
+    ----------
+    path
+        Relative to the table; empty when `external_path` is set.
+    external_path
+        Absolute location of a clone's file, which lies in another table.
+    size, rows
+        Bytes; rows stored, deleted ones included.
+    tail_length
+        Last bytes of the file that hold schema area, index and footer; 0 when unknown.
+    schema_id
+        The table schema the file was written with.
+    partition
+        Partition values in the order of the table's partition fields, as JSON values.
+    bucket, level
+        For tables with buckets and primary keys.
+    min_key, max_key
+        Bounds of the primary key, as JSON values.
+    delete_rows
+        Rows of the file that are deleted (by `deletion_vector`).
+    sequence_offset, sequence_start
+        The sequence number is their sum; a start of None is inherited from the commit.
+    row_offset, row_id_base
+        Rows of the same commit before this file's first; the id of its first row, None while
+        it is inherited from the commit.
+    added_snapshot
+        Snapshot that added the entry, None while it is inherited.
+    batch
+        Batch ids, for files written in batch mode.
+    columns
+        Runs of field ids that have data in this file, each ``(first, last)`` inclusive; ids
+        that are absent are all null here. None means every field of the file's schema.
+    stats
+        Statistics by field id.
+    deletion_vector
+        Rows of the file to leave out.
+    source
+        What wrote the file.
+    created_ms
+        Milliseconds since 1970 UTC, by the writer's clock.
+    file_id
+        The data file's own identity (`fermion.FermionFile.file_id`), None where it is not known.
+    unknown
+        Keys this version does not know, kept when the entry is written again.
+    """
+
+    path: str = ""
+    external_path: str | None = None
+    size: Natural
+    rows: Natural
+    tail_length: Natural = 0
+    schema_id: Natural = 0
+    partition: tuple[Plain, ...] = ()
+    bucket: Natural | None = None
+    level: Whole = 0
+    min_key: Any = None
+    max_key: Any = None
+    delete_rows: Natural = 0
+    sequence_offset: Natural = 0
+    sequence_start: Natural | None = None
+    row_offset: Natural = 0
+    row_id_base: Natural | None = None
+    added_snapshot: Natural | None = None
+    batch: BatchRange | None = None
+    columns: tuple[tuple[Natural, Natural], ...] | None = None
+    stats: dict[Natural, FieldStatistics] = {}
+    deletion_vector: DeletionVector | None = None
+    source: Source = "append"
+    created_ms: Natural = 0
+    file_id: str | None = None
+    unknown: dict[str, Any] = msgspec.field(default_factory=dict, name=json_codec.UNKNOWN_KEYS)
+
+    @property
+    def file(self) -> str:
+        """What identifies the data file: its path, or a clone's external path."""
+        return self.external_path or self.path
+
+    @property
+    def sequence_number(self) -> int:
+        """The sequence number; only of an entry whose start is known."""
+        if self.sequence_start is None:
+            raise ValueError(f"{self.file}: the sequence number is inherited and not known yet")
+        return self.sequence_start + self.sequence_offset
+
+    @property
+    def live_rows(self) -> int:
+        """Rows that are not deleted."""
+        return self.rows - self.delete_rows
+
+    def inherit(self, *, snapshot_id: int, sequence_start: int, row_id_start: int) -> Entry:
+        """This entry with what it inherits from its commit filled in."""
+        if self.added_snapshot is not None:
+            return self
+        return msgspec.structs.replace(
+            self,
+            added_snapshot=snapshot_id,
+            sequence_start=(sequence_start if self.sequence_start is None else self.sequence_start),
+            row_id_base=(
+                row_id_start + self.row_offset if self.row_id_base is None else self.row_id_base
+            ),
+        )
+
+    def without_statistics(self) -> Entry:
+        """This entry as a commit that removes it records it."""
+        return msgspec.structs.replace(self, stats={}, columns=None, min_key=None, max_key=None)
+
+    def has_column(self, field_id: int) -> bool:
+        """Whether the file may hold data of a field (of those in the file's schema)."""
+        if self.columns is None:
+            return True
+        return any(first <= field_id <= last for first, last in self.columns)
+
+
+class PartitionRange(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Bounds of partition values over many entries, one item per partition field.
+
+    A field has bounds None when only nulls were seen or values do not compare; `nulls` says
+    whether a null was seen.
+    """
+
+    min: tuple[Any, ...] = ()
+    max: tuple[Any, ...] = ()
+    nulls: tuple[bool, ...] = ()
+
+
+class ManifestReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a snapshot holds of a manifest.
+
+    Attributes
+    ----------
+    path, hash, size
+        The object relative to the table, BLAKE2b and length of its stored bytes.
+    entries
+        Entries in it, dead ones included.
+    dead
+        Ordinals, ascending, of entries removed since it was written.
+    rows, bytes
+        Of the live entries: rows (deleted ones included) and data bytes.
+    kind
+        ``loose`` (JSON entries) or ``packed`` (a Fermion file, see `packed_manifest`).
+    added_snapshot, sequence, level
+        Smallest and greatest over the entries, inclusive.
+    batch_id
+        The same over those entries that have batches, None if none has.
+    partition
+        Bounds of the partition values.
+    sequence_start, row_id_start
+        What entries of the manifest inherit that have no start of their own. They inherit
+        the snapshot ``added_snapshot[1]``.
+    unknown
+        Keys this version does not know, kept when the reference is written again.
+    """
+
+    path: str
+    hash: str
+    size: Natural
+    entries: Natural
+    dead: tuple[Natural, ...] = ()
+    rows: Natural
+    bytes: Natural
+    kind: ManifestKind = "loose"
+    added_snapshot: tuple[Natural, Natural] = (0, 0)
+    partition: PartitionRange = PartitionRange()
+    batch_id: tuple[Whole, Whole] | None = None
+    sequence: tuple[Natural, Natural] = (0, 0)
+    level: tuple[Whole, Whole] = (0, 0)
+    sequence_start: Natural = 0
+    row_id_start: Natural = 0
+    unknown: dict[str, Any] = msgspec.field(default_factory=dict, name=json_codec.UNKNOWN_KEYS)
+
+    @property
+    def live_entries(self) -> int:
+        """Entries that are not dead."""
+        return self.entries - len(self.dead)
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """A manifest object: entries in the order of their ordinals."""
+
+    format: str = MANIFEST_FORMAT
+    format_version: Natural = MANIFEST_FORMAT_VERSION
+    entries: tuple[Entry, ...] = ()
+
+
+def encode_manifest(entries: Iterable[Entry]) -> bytes:
+    """A loose manifest's JSON, not compressed yet."""
+    return json_codec.encode(Manifest(entries=tuple(entries)))
+
+
+ENTRY_BYTES_MIN = 20
+"""Bytes of JSON that an entry takes at least, the comma after it included."""
+COUNTED_BYTES_MIN = 65_536 * ENTRY_BYTES_MIN
+"""Bytes of JSON from which on entries are counted before any of them is decoded."""
+
+
+class CountedEntry(msgspec.Struct, frozen=True, gc=False):
+    """An entry that is only counted."""
+
+
+class _Counted(msgspec.Struct, frozen=True):
+    """A manifest whose entries are only counted."""
+
+    entries: tuple[CountedEntry, ...] = ()
+
+
+def decode_manifest(
+    data: bytes, path: str, *, keep_unknown: bool = False, entries_max: int | None = None
+) -> Manifest:
+    """A loose manifest from its stored bytes.
+
+    Parameters
+    ----------
+    data
+        Stored bytes, compressed or not.
+    path
+        Names the object in messages.
+    keep_unknown
+        Keep keys that this version does not know, for entries that are written again.
+    entries_max
+        As many as the reference says: more are refused before they take memory. None: any number.
+
+    Raises
+    ------
+    CorruptMetadata
+        Not a manifest, or one of more entries.
+    UnsupportedFeature
+        A newer format version.
+    """
+    decoder = json_codec.decode_keeping if keep_unknown else json_codec.decode
+    plain = json_codec.decompressed(data, path)
+    if entries_max is not None and len(plain) >= COUNTED_BYTES_MIN:
+        counted = len(json_codec.decode(plain, _Counted, path).entries)
+        if counted > entries_max:
+            raise CorruptMetadata(path, f"{entries_max} entries", f"{counted}")
+    manifest = decoder(plain, Manifest, path)
+    if manifest.format != MANIFEST_FORMAT:
+        raise CorruptMetadata(path, f"format {MANIFEST_FORMAT!r}", repr(manifest.format))
+    if manifest.format_version > MANIFEST_FORMAT_VERSION:
+        raise UnsupportedFeature(
+            f"{path}: manifest format version {manifest.format_version}; "
+            f"this reader knows up to {MANIFEST_FORMAT_VERSION}"
+        )
+    return manifest
+
+
+def reference_to(
+    entries: Sequence[Entry],
+    *,
+    path: str,
+    hash: str,
+    size: int,
+    kind: ManifestKind = "loose",
+    sequence_start: int = 0,
+    row_id_start: int = 0,
+) -> ManifestReference:
+    """The reference to a manifest of these entries.
+
+    Parameters
+    ----------
+    entries
+        In the order of the manifest, with what they inherit filled in (the stored ones may
+        lack it).
+    path, hash, size, kind
+        Of the stored object.
+    sequence_start, row_id_start
+        What stored entries without a start inherit.
+    """
+    batches = [entry.batch for entry in entries if entry.batch is not None]
+    return ManifestReference(
+        path=path,
+        hash=hash,
+        size=size,
+        kind=kind,
+        entries=len(entries),
+        rows=sum(entry.rows for entry in entries),
+        bytes=sum(entry.size for entry in entries),
+        added_snapshot=_range(entry.added_snapshot or 0 for entry in entries),
+        partition=partition_range([entry.partition for entry in entries]),
+        batch_id=(
+            (min(batch.min for batch in batches), max(batch.max for batch in batches))
+            if batches
+            else None
+        ),
+        sequence=_range(entry.sequence_number for entry in entries),
+        level=_range(entry.level for entry in entries),
+        sequence_start=sequence_start,
+        row_id_start=row_id_start,
+    )
+
+
+def partition_range(partitions: Sequence[tuple[Any, ...]]) -> PartitionRange:
+    """Bounds of partition values, field by field.
+
+    A field whose values do not all compare with each other has no bounds.
+    """
+    if not partitions or not partitions[0]:
+        return PartitionRange()
+    low: list[Any] = []
+    high: list[Any] = []
+    nulls: list[bool] = []
+    for values in zip(*partitions, strict=True):
+        present = [value for value in values if value is not None]
+        nulls.append(len(present) < len(values))
+        try:
+            low.append(min(present, default=None))
+            high.append(max(present, default=None))
+        except TypeError:
+            low[len(nulls) - 1 :] = [None]
+            high[len(nulls) - 1 :] = [None]
+    return PartitionRange(min=tuple(low), max=tuple(high), nulls=tuple(nulls))
+
+
+def field_id_runs(field_ids: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """Field ids as ascending runs ``(first, last)``, both inclusive, for `Entry.columns`."""
+    runs: list[tuple[int, int]] = []
+    for field_id in sorted(set(field_ids)):
+        if runs and runs[-1][1] == field_id - 1:
+            runs[-1] = (runs[-1][0], field_id)
+        else:
+            runs.append((field_id, field_id))
+    return tuple(runs)
+
+
+def _range(values: Iterable[int]) -> tuple[int, int]:
+    listed = list(values)
+    return (min(listed), max(listed)) if listed else (0, 0)

@@ -1,0 +1,84 @@
+"""The schema versions of a table, loaded when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from fermion_table.errors import CorruptMetadata
+from fermion_table.metadata.history import load_schema
+from fermion_table.metadata.snapshot import SchemaReference, Snapshot
+from fermion_table.schema.schema import SchemaVersion, TableSchema, decode_schema
+from fermion_table.storage.cache import shared_cache
+from fermion_table.storage.store import AtomicStore
+
+DECODED_BYTES_FACTOR = 8
+"""Memory of a decoded schema for a byte of its JSON, roughly; for the cache."""
+
+
+def load_table_schema(store: AtomicStore, reference: SchemaReference) -> TableSchema:
+    """A stored schema version, checked against its reference.
+
+    Raises
+    ------
+    CorruptMetadata
+        Not what the reference says.
+    """
+    key = f"table schema {reference.hash}"
+    schema: TableSchema | None = shared_cache.get(key)
+    if schema is None:
+        data = load_schema(store, reference)
+        schema = decode_schema(data, reference.path, keep_unknown=True)
+        if schema.id != reference.id:
+            raise CorruptMetadata(reference.path, f"schema {reference.id}", f"schema {schema.id}")
+        shared_cache.put(key, schema, DECODED_BYTES_FACTOR * len(data))
+    return schema
+
+
+def schema_paths(store: AtomicStore, reference: SchemaReference) -> list[str]:
+    """The objects of a schema version and of those before it, which files may need."""
+    ancestors = load_table_schema(store, reference).ancestors
+    return [reference.path, *(version.path for version in ancestors)]
+
+
+def version_of(reference: SchemaReference) -> SchemaVersion:
+    """A reference as a later schema version holds it."""
+    return SchemaVersion(
+        id=reference.id, path=reference.path, hash=reference.hash, size=reference.size
+    )
+
+
+class SchemaVersions(Mapping[int, TableSchema]):
+    """A snapshot's schema and those before it, by id; each is read when it is asked for.
+
+    Parameters
+    ----------
+    store
+        Of the table.
+    snapshot
+        Whose schema is the newest.
+    """
+
+    def __init__(self, store: AtomicStore, snapshot: Snapshot) -> None:
+        self._store = store
+        self.current = load_table_schema(store, snapshot.schema)
+        self._where = snapshot.schema.path
+        self._ancestors = {version.id: version for version in self.current.ancestors}
+
+    def __getitem__(self, schema_id: int) -> TableSchema:
+        if schema_id == self.current.id:
+            return self.current
+        version = self._ancestors.get(schema_id)
+        if version is None:
+            raise CorruptMetadata(
+                self._where, "ancestors that hold the schema of every file", f"no id {schema_id}"
+            )
+        reference = SchemaReference(
+            id=version.id, path=version.path, hash=version.hash, size=version.size
+        )
+        return load_table_schema(self._store, reference)
+
+    def __iter__(self) -> Iterator[int]:
+        yield from sorted((*self._ancestors, self.current.id))
+
+    def __len__(self) -> int:
+        return len(self._ancestors) + 1

@@ -1,0 +1,392 @@
+"""The snapshot: a table's whole state, one immutable file per commit.
+
+A snapshot names the schema and the manifests, and holds the entries of recent commits itself
+(`tail`). `delta` says what its commit changed. Its hash, over the stored bytes, is what the
+next snapshot's `parent` holds: history is a chain.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, Protocol
+
+import msgspec
+
+from fermion_table.errors import CorruptMetadata, UnsupportedFeature
+from fermion_table.metadata.manifest import (
+    ENTRY_BYTES_MIN,
+    CountedEntry,
+    Entry,
+    ManifestReference,
+)
+from fermion_table.storage import json_codec
+from fermion_table.storage.json_codec import Natural, Plain, Whole
+from fermion_table.storage.paths import MAIN
+
+SNAPSHOT_FORMAT = "fermion-table"
+SNAPSHOT_FORMAT_VERSION = 1
+TIME_MS_MAX = 253_402_300_799_999
+"""The end of the year 9999."""
+SNAPSHOT_ENTRIES_MAX = 4_096
+"""Entries in a tail, and removed ones in a delta, that a reader takes; a writer stores fewer."""
+CHECKSUM_KEY = b',"checksum":"'
+CHECKSUM_END = b'"}'
+
+KNOWN_READER_FEATURES: frozenset[str] = frozenset()
+KNOWN_WRITER_FEATURES: frozenset[str] = frozenset()
+
+Kind = Literal["create", "append", "overwrite", "delete", "compact", "schema", "restore", "upsert"]
+
+
+class SnapshotReference(msgspec.Struct, frozen=True):
+    """A snapshot by id, and the hash of its stored bytes."""
+
+    id: Natural
+    hash: str
+
+
+class SchemaReference(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored schema version: its id, file, BLAKE2b hash and stored size in bytes."""
+
+    id: Natural
+    path: str
+    hash: str
+    size: Natural
+
+
+class Totals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is live: files, rows stored, data bytes, rows of them that are deleted."""
+
+    files: Natural = 0
+    rows: Natural = 0
+    bytes: Natural = 0
+    rows_deleted: Natural = 0
+
+
+class Deltas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one commit added and removed, in numbers.
+
+    Rows count as they are stored, deleted ones included; `rows_deleted` are rows that became
+    deleted in files that stay, less those that came back: below 0 after some restores.
+    """
+
+    files_added: Natural = 0
+    rows_added: Natural = 0
+    bytes_added: Natural = 0
+    files_removed: Natural = 0
+    rows_removed: Natural = 0
+    bytes_removed: Natural = 0
+    rows_deleted: Whole = 0
+
+
+class Delta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one commit added and removed, by itself.
+
+    Attributes
+    ----------
+    tail_entries
+        The last so many entries of the snapshot's tail were added.
+    added
+        Manifests whose entries were added (instead, when there are many).
+    removed
+        Entries removed, without statistics.
+    removed_manifests
+        Manifests whose entries were removed (instead, when there are many).
+    sequence_start, row_id_start
+        What entries of this commit inherit.
+    """
+
+    tail_entries: Natural = 0
+    added: tuple[ManifestReference, ...] = ()
+    removed: tuple[Entry, ...] = ()
+    removed_manifests: tuple[ManifestReference, ...] = ()
+    sequence_start: Natural = 0
+    row_id_start: Natural = 0
+
+
+class Touched(msgspec.Struct, frozen=True):
+    """The partitions that a commit added files to or removed files from."""
+
+    partitions: tuple[tuple[Plain, ...], ...] | Literal["many"] = ()
+
+
+class Effort(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What a commit took whoever made it. Snapshots that differ in nothing else are equal.
+
+    Attributes
+    ----------
+    retries
+        Races for the next snapshot that were lost before.
+    seconds
+        From the call until it was published, data files included.
+    """
+
+    retries: Natural = 0
+    seconds: float = 0.0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Effort)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+NO_EFFORT = Effort()
+
+
+class _CountedDelta(msgspec.Struct, frozen=True):
+    """A delta whose entries are only counted."""
+
+    removed: tuple[CountedEntry, ...] = ()
+
+
+class _Counted(msgspec.Struct, frozen=True):
+    """A snapshot whose entries are only counted."""
+
+    tail: tuple[CountedEntry, ...] = ()
+    delta: _CountedDelta = _CountedDelta()
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One commit's result, and through `manifests` and `tail` the whole table's state.
+
+    Attributes
+    ----------
+    table_uuid
+        The table's identity, the same in all its snapshots.
+    id, branch
+        Place in history, and the branch the commit was made on.
+    uuid
+        The commit's own identity: tells a writer whether a slot holds its snapshot.
+    parent
+        The snapshot before, None for snapshot 0.
+    kind
+        What the commit did.
+    time_ms
+        Milliseconds since 1970 UTC, greater than the parent's.
+    author, message, properties
+        Who, why, and the caller's own words; `properties` are the commit's, not the table's.
+    schema
+        The table schema of this snapshot.
+    manifests, tail
+        The live files: those of the manifests (without dead ordinals) and those listed here.
+    delta, deltas
+        What the commit changed, file by file and in numbers.
+    totals
+        What is live after it.
+    row_id_next, sequence_next
+        The first row id and sequence number that the next commit uses.
+    commit_user, commit_identifier
+        The same pair twice is one commit.
+    branch_commits
+        Of a fast-forward: the pairs of the branch's commits that it brings, by user.
+    touched
+        Partitions changed.
+    reader_features, writer_features
+        Names that a reader or a writer must know, or refuse the table.
+    hash
+        BLAKE2b of the stored bytes; known once stored, never stored itself.
+    effort
+        What it took, where this process has just committed it; never stored. What it did is in
+        `deltas`.
+    """
+
+    format: str
+    format_version: Natural
+    table_uuid: str
+    id: Natural
+    uuid: str
+    branch: str = MAIN
+    parent: SnapshotReference | None
+    kind: Kind
+    time_ms: Annotated[int, msgspec.Meta(ge=0, le=TIME_MS_MAX)]
+    author: str = ""
+    message: str | None = None
+    properties: dict[str, str] = {}
+    schema: SchemaReference
+    manifests: tuple[ManifestReference, ...] = ()
+    tail: tuple[Entry, ...] = ()
+    delta: Delta = Delta()
+    totals: Totals = Totals()
+    deltas: Deltas = Deltas()
+    row_id_next: Natural = 0
+    sequence_next: Natural = 1
+    commit_user: str | None = None
+    commit_identifier: int | str | None = None
+    branch_commits: dict[str, tuple[int | str, ...]] = {}
+    touched: Touched = Touched()
+    reader_features: tuple[str, ...] = ()
+    writer_features: tuple[str, ...] = ()
+    unknown: dict[str, Any] = msgspec.field(default_factory=dict, name=json_codec.UNKNOWN_KEYS)
+    hash: str = msgspec.field(default="", name="#hash")
+    effort: Effort = msgspec.field(default=NO_EFFORT, name="#effort")
+
+    @property
+    def reference(self) -> SnapshotReference:
+        """This snapshot as a child's parent."""
+        return SnapshotReference(self.id, self.hash)
+
+    def is_commit_of(self, user: str, identifier: int | str) -> bool:
+        """Whether it was committed under a user and identifier, or brings a commit that was.
+
+        See `commit_identity`.
+        """
+        return commit_identity(user, identifier) in commit_identities(self)
+
+
+class Identified(Protocol):
+    """What has the identities of commits: a snapshot, or a part of one."""
+
+    @property
+    def commit_user(self) -> str | None:
+        """Who committed, None if it was not said."""
+
+    @property
+    def commit_identifier(self) -> int | str | None:
+        """Which of the user's commits it is."""
+
+    @property
+    def branch_commits(self) -> Mapping[str, Sequence[int | str]]:
+        """Identifiers by users."""
+
+
+def commit_identities(snapshot: Identified) -> set[tuple[str, str]]:
+    """The identities of the commits that a snapshot is or brings; see `commit_identity`."""
+    found = {
+        commit_identity(user, identifier)
+        for user, identifiers in snapshot.branch_commits.items()
+        for identifier in identifiers
+    }
+    if snapshot.commit_user is not None and snapshot.commit_identifier is not None:
+        found.add(commit_identity(snapshot.commit_user, snapshot.commit_identifier))
+    return found
+
+
+def commit_identity(user: str | None, identifier: int | str | None) -> tuple[str, str]:
+    """What makes two commits one: user and identifier as texts, so that 5 and ``"5"`` are one."""
+    return str(user), str(identifier)
+
+
+def encode_snapshot(snapshot: Snapshot) -> bytes:
+    """A snapshot's stored bytes: JSON, never compressed (a slot has one name).
+
+    Its last key is ``checksum``, the BLAKE2b of all bytes before it: nothing else holds the
+    hash of the newest snapshot.
+    """
+    _check(snapshot, f"snapshot {snapshot.id}, not stored yet")
+    body = json_codec.encode(
+        msgspec.structs.replace(snapshot, hash="", unknown={}, effort=NO_EFFORT)
+    )[:-1]
+    return body + CHECKSUM_KEY + json_codec.content_hash(body).encode() + CHECKSUM_END
+
+
+def decode_snapshot(data: bytes, path: str, *, keep_unknown: bool = True) -> Snapshot:
+    """A snapshot from its stored bytes, with its hash.
+
+    Parameters
+    ----------
+    data
+        Stored bytes.
+    path
+        Names the object in messages.
+    keep_unknown
+        Keep keys that this version does not know, for what is written again.
+
+    Raises
+    ------
+    CorruptMetadata
+        Not a snapshot, or one that contradicts itself.
+    UnsupportedFeature
+        A newer format version, or a reader feature that is not known here.
+    """
+    decoder = json_codec.decode_keeping if keep_unknown else json_codec.decode
+    plain = json_codec.decompressed(_checked_body(data, path) + b"}", path)
+    if len(plain) > SNAPSHOT_ENTRIES_MAX * ENTRY_BYTES_MIN:
+        counted = json_codec.decode(plain, _Counted, path)
+        _check_entries(counted.tail, counted.delta.removed, path)
+    snapshot = decoder(plain, Snapshot, path)
+    if snapshot.format != SNAPSHOT_FORMAT:
+        raise CorruptMetadata(path, f"format {SNAPSHOT_FORMAT!r}", repr(snapshot.format))
+    if snapshot.format_version > SNAPSHOT_FORMAT_VERSION:
+        raise UnsupportedFeature(
+            f"{path}: table format version {snapshot.format_version}; "
+            f"this reader knows up to {SNAPSHOT_FORMAT_VERSION}"
+        )
+    _refuse_unknown(snapshot.reader_features, KNOWN_READER_FEATURES, path, "reader")
+    _check(snapshot, path)
+    return msgspec.structs.replace(snapshot, hash=json_codec.content_hash(data), effort=NO_EFFORT)
+
+
+def check_writable(snapshot: Snapshot, path: str) -> None:
+    """Refuse to write to a table that needs a writer feature unknown here.
+
+    Raises
+    ------
+    UnsupportedFeature
+        Names the features.
+    """
+    _refuse_unknown(snapshot.writer_features, KNOWN_WRITER_FEATURES, path, "writer")
+
+
+def _checked_body(data: bytes, path: str) -> bytes:
+    """The bytes before the checksum, once it matches them."""
+    body, key, end = data.rpartition(CHECKSUM_KEY)
+    if not key or not end.endswith(CHECKSUM_END):
+        raise CorruptMetadata(
+            path, "a snapshot that ends with its checksum", f"{len(data)} bytes that do not"
+        )
+    said = end[: -len(CHECKSUM_END)].decode("ascii", "replace")
+    computed = json_codec.content_hash(body)
+    if said != computed:
+        raise CorruptMetadata(path, f"checksum {said}", f"bytes of checksum {computed}")
+    return body
+
+
+def _refuse_unknown(features: tuple[str, ...], known: frozenset[str], path: str, role: str) -> None:
+    unknown = [name for name in features if name not in known]
+    if unknown:
+        raise UnsupportedFeature(
+            f"{path}: needs {role} feature {', '.join(map(repr, unknown))}; "
+            f"this version knows {', '.join(map(repr, sorted(known))) or 'none'}"
+        )
+
+
+def _check(snapshot: Snapshot, path: str) -> None:
+    """Invariants that hold before writing and after reading."""
+    if (snapshot.parent is None) != (snapshot.id == 0):
+        raise CorruptMetadata(path, "a parent unless the id is 0", f"id {snapshot.id}")
+    if snapshot.parent is not None and snapshot.parent.id != snapshot.id - 1:
+        raise CorruptMetadata(path, f"parent {snapshot.id - 1}", f"parent {snapshot.parent.id}")
+    _check_entries(snapshot.tail, snapshot.delta.removed, path)
+    if not 0 <= snapshot.delta.tail_entries <= len(snapshot.tail):
+        raise CorruptMetadata(
+            path,
+            f"at most {len(snapshot.tail)} tail entries in the delta",
+            str(snapshot.delta.tail_entries),
+        )
+    for entry in snapshot.tail:
+        for name in ("added_snapshot", "sequence_start", "row_id_base"):
+            if getattr(entry, name) is None:
+                raise CorruptMetadata(path, f"tail entries with {name}", entry.file)
+    for reference in snapshot.manifests:
+        _check_dead(reference, path)
+
+
+def _check_entries(tail: Sequence[object], removed: Sequence[object], path: str) -> None:
+    for where, entries in (("the tail", tail), ("delta.removed", removed)):
+        if len(entries) > SNAPSHOT_ENTRIES_MAX:
+            raise CorruptMetadata(
+                path, f"at most {SNAPSHOT_ENTRIES_MAX} entries in {where}", f"{len(entries)}"
+            )
+
+
+def _check_dead(reference: ManifestReference, path: str) -> None:
+    dead = reference.dead
+    ascending = all(a < b for a, b in itertools.pairwise(dead))
+    if dead and not (ascending and dead[0] >= 0 and dead[-1] < reference.entries):
+        raise CorruptMetadata(
+            path,
+            f"dead ordinals of {reference.path} ascending, below {reference.entries}",
+            f"{dead[0]} to {dead[-1]}",
+        )

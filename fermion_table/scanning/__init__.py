@@ -1,0 +1,1 @@
+"""Scans: planning, pruning, splits and reading."""

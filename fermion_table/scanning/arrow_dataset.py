@@ -1,0 +1,124 @@
+"""A scan in the shape of a `pyarrow.dataset.Dataset`, for engines that push down into those.
+
+DuckDB and others ask a dataset for its `schema` and call `scanner(columns=..., filter=...)`; the
+columns and the filter go into the scan, and so reach manifests, files, stripes and pages. NaN among
+the values of ``isin`` finds NaN in these filters, as in pyarrow's own datasets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.dataset
+
+from fermion.errors import InvalidArgumentError
+from fermion.predicate import from_engine
+
+
+class Scan(Protocol):
+    """What is asked of a scan (see `fermion_table.scanning.scan`)."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the rows."""
+
+    def select(self, columns: Sequence[tuple[str, ...]]) -> Scan:
+        """The same with other columns."""
+
+    def where(self, filter: Any) -> Scan:
+        """The same with fewer rows."""
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The rows as a stream."""
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows as record batches."""
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as a table."""
+
+    def head(self, n: int = 10) -> pa.Table:
+        """The first rows."""
+
+    def count(self) -> int:
+        """How many rows there are."""
+
+
+class ScanDataset(pyarrow.dataset.Dataset):  # type: ignore[misc, unused-ignore]
+    """The rows of a scan. Make one with `Scan.to_dataset`.
+
+    Attributes
+    ----------
+    scan
+        What it reads.
+    last_scan
+        The scan of the last `scanner`: its `explain` and `io_stats` show what was pushed down.
+    """
+
+    def __init__(self, scan: Scan) -> None:  # the base class has no initialiser to call
+        self.scan = scan
+        self.last_scan: Scan | None = None
+
+    def __reduce__(self) -> tuple[type[ScanDataset], tuple[Scan]]:
+        return ScanDataset, (self.scan,)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the scan."""
+        return self.scan.schema
+
+    def scanner(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: pa.compute.Expression | None = None,
+        **options: Any,
+    ) -> pyarrow.dataset.Scanner:
+        """A scanner of some columns and rows; other options of pyarrow's scanners are left out.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Columns that are expressions.
+        """
+        self.last_scan = self._asked(columns, filter)
+        return pyarrow.dataset.Scanner.from_batches(self.last_scan.to_reader())
+
+    def count_rows(self, filter: pa.compute.Expression | None = None, **options: Any) -> int:
+        """How many rows there are; without a filter no file is opened."""
+        return self._asked([], filter).count()
+
+    def head(self, num_rows: int, columns: Sequence[str] | None = None, **options: Any) -> pa.Table:
+        """The first rows."""
+        return self._asked(columns, options.get("filter")).head(num_rows)
+
+    def to_batches(self, columns: Sequence[str] | None = None, **options: Any) -> Iterator[Any]:
+        """The rows as record batches."""
+        return self._asked(columns, options.get("filter")).to_batches()
+
+    def to_table(self, columns: Sequence[str] | None = None, **options: Any) -> pa.Table:
+        """The rows as a table."""
+        return self._asked(columns, options.get("filter")).to_arrow()
+
+    def filter(self, expression: pa.compute.Expression) -> ScanDataset:  # type: ignore[override, unused-ignore]
+        """The rows that an expression selects."""
+        return ScanDataset(self.scan.where(from_engine(expression)))
+
+    def get_fragments(self, filter: pa.compute.Expression | None = None) -> Iterator[Any]:
+        """Not offered: files are read under the table's schema, not one by one.
+
+        Raises
+        ------
+        InvalidArgumentError
+        """
+        raise InvalidArgumentError("a scan has no fragments; use Scan.plan() for its splits")
+
+    def __repr__(self) -> str:
+        return f"<ScanDataset of {self.scan!r}>"
+
+    def _asked(self, columns: Sequence[str] | None, filter: pa.compute.Expression | None) -> Scan:
+        if isinstance(columns, dict):
+            raise InvalidArgumentError("columns: expected names, not expressions")
+        chosen = self.scan if columns is None else self.scan.select([(name,) for name in columns])
+        return chosen if filter is None else chosen.where(from_engine(filter))

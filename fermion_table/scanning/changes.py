@@ -1,0 +1,305 @@
+"""The rows that commits added and removed, read commit by commit.
+
+The columns beside the table's own are those of Delta's change data feed. Compactions change no
+rows and are passed over. A commit that rewrites files removes and adds the rows that it carries
+over: such pairs, equal in all columns that were asked for, cancel out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from fermion.errors import InvalidArgumentError
+from fermion.forks import cached_property
+from fermion.predicate import RowRanges
+from fermion.redaction import redacted
+from fermion_table.errors import VersionNotFound
+from fermion_table.metadata.history import until_expiry, walk
+from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.manifest_store import added_entries, removed_entries
+from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.scanning.filters import TableFilter
+from fermion_table.scanning.plan import PruningStep, ScanPlan, plan_scan, splits_of
+from fermion_table.scanning.row_difference import rows_apart
+from fermion_table.scanning.scan import Scan
+from fermion_table.schema.rows import take_rows
+from fermion_table.schema.schema import PathLike, TableSchema
+from fermion_table.storage.store import AtomicStore
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+CHANGE_TYPE = "_change_type"
+COMMIT_VERSION = "_commit_version"
+COMMIT_TIMESTAMP = "_commit_timestamp"
+INSERT, DELETE = "insert", "delete"
+COMMIT_TIME_TYPE = pa.timestamp("ms", "UTC")
+CHANGE_FIELDS = (
+    pa.field(CHANGE_TYPE, pa.string(), nullable=False),
+    pa.field(COMMIT_VERSION, pa.int64(), nullable=False),
+    pa.field(COMMIT_TIMESTAMP, COMMIT_TIME_TYPE, nullable=False),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeStep:
+    """What one commit, or several at once, changed.
+
+    Attributes
+    ----------
+    snapshot_id, time_ms
+        What the rows say made the change.
+    added, removed
+        Entries; one of the same file in both had other rows deleted.
+    """
+
+    snapshot_id: int
+    time_ms: int
+    added: tuple[Entry, ...] = ()
+    removed: tuple[Entry, ...] = ()
+
+
+def commits_between(
+    store: AtomicStore, start: Snapshot, end: Snapshot, *, branch: str
+) -> list[Snapshot]:
+    """The snapshots after one up to another, oldest first.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The end does not descend from the start.
+    VersionNotFound
+        Snapshots between them have expired.
+    """
+    found: list[Snapshot] = []
+    for snapshot in walk(store, end, branch=branch):
+        if snapshot.hash == start.hash:
+            return found[::-1]
+        if snapshot.id <= start.id:
+            raise InvalidArgumentError(
+                f"{store.location}: snapshot {end.id} does not descend from snapshot {start.id}"
+            )
+        found.append(snapshot)
+    raise VersionNotFound(
+        f"{store.location}: no changes after snapshot {start.id}: snapshots up to "
+        f"{found[-1].id - 1} have expired"
+    )
+
+
+def step_of(store: AtomicStore, snapshot: Snapshot) -> ChangeStep:
+    """What the commit of a snapshot changed; a compaction changed nothing."""
+    step = ChangeStep(snapshot_id=snapshot.id, time_ms=snapshot.time_ms)
+    if snapshot.kind == "compact":
+        return step
+    added, removed = added_entries(store, snapshot), removed_entries(store, snapshot)
+    return replace(step, added=tuple(added), removed=tuple(removed))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileScan(Scan):
+    """A scan of some files that need not be live."""
+
+    files: tuple[Entry, ...] = ()
+
+    @cached_property
+    def entries(self) -> tuple[list[Entry], list[PruningStep]]:
+        """The files that may hold rows, and how they were found."""
+        return plan_scan(self.files, self.schemas, self.table_schema, self.filter)
+
+    @property
+    def _schema_ids(self) -> set[int]:
+        return {entry.schema_id for entry in self.entries[0]}
+
+    @cached_property
+    def _plan(self) -> ScanPlan:
+        kept, steps = self.entries
+        splits = splits_of(kept, self.store)
+        return ScanPlan(snapshot_id=self.snapshot.id, splits=splits, steps=tuple(steps))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeScan:
+    """Rows that were added and removed, each with what happened to it, in which commit and when.
+
+    Make one with `Table.scan_changes`. Commits come in their order; of each the rows removed
+    come first, so that replaying the rows leads from one state to the other.
+
+    Attributes
+    ----------
+    store
+        Of the table.
+    snapshot
+        The last one; rows are read under its schema.
+    schemas
+        Up to that schema, by id.
+    snapshots
+        Whose commits are read, oldest first.
+    steps
+        Read instead of them, if given.
+    columns, filter, threads
+        As of a scan.
+    """
+
+    store: AtomicStore
+    snapshot: Snapshot
+    schemas: Mapping[int, TableSchema]
+    snapshots: tuple[Snapshot, ...] = ()
+    steps: tuple[ChangeStep, ...] = ()
+    columns: tuple[PathLike, ...] | None = None
+    filter: TableFilter | None = None
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        taken = set(self._files(()).schema.names).intersection(each.name for each in CHANGE_FIELDS)
+        if taken:
+            raise InvalidArgumentError(
+                f"{self.store.location}: column {min(taken)!r} has the name of a change column; "
+                "leave it out of columns="
+            )
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns asked for, and `CHANGE_FIELDS`."""
+        schema = self._files(()).schema
+        return pa.schema([*schema, *CHANGE_FIELDS], metadata=schema.metadata)
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows as record batches."""
+        for step in self.steps:
+            yield from self._step(step)
+        for snapshot in self.snapshots:
+            batches = self._commit(snapshot)
+            while True:
+                with until_expiry(self.store, snapshot):
+                    batch = next(batches, None)
+                if batch is None:
+                    break
+                yield batch
+
+    def _commit(self, snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
+        yield from self._step(step_of(self.store, snapshot))
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The rows as a stream."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as a table."""
+        return pa.Table.from_batches(self.to_batches(), schema=self.schema)
+
+    def to_pandas(self, **options: Any) -> pandas.DataFrame:
+        """The rows as a pandas frame; options are those of `pyarrow.Table.to_pandas`."""
+        return self.to_arrow().to_pandas(**options)
+
+    def to_polars(self) -> polars.DataFrame:
+        """The rows as a polars frame."""
+        import polars  # optional, and slow to import
+
+        return polars.DataFrame(polars.from_arrow(self.to_arrow()))
+
+    def count(self) -> int:
+        """How many rows were added and removed."""
+        return sum(batch.num_rows for batch in self.to_batches())
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The rows as an Arrow C stream."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        return (
+            f"<ChangeScan of {redacted(self.store.location)!r}, up to snapshot {self.snapshot.id}>"
+        )
+
+    def _files(self, entries: Sequence[Entry]) -> FileScan:
+        return FileScan(
+            store=self.store,
+            snapshot=self.snapshot,
+            schemas=self.schemas,
+            table_schema=self.schemas[self.snapshot.schema.id],
+            columns=self.columns,
+            filter=self.filter,
+            threads=self.threads,
+            files=tuple(entries),
+        )
+
+    def _step(self, step: ChangeStep) -> Iterator[pa.RecordBatch]:
+        kept, groups = _sorted_out(step)
+        for before, after in kept:
+            yield from self._same_file(before, after, step)
+        for removed, added in groups:
+            if removed and added:
+                yield from self._rewritten(removed, added, step)
+                continue
+            for entries, change in ((removed, DELETE), (added, INSERT)):
+                for batch in self._files(entries).to_batches() if entries else ():
+                    yield self._labelled(batch, change, step)
+
+    def _same_file(self, before: Entry, after: Entry, step: ChangeStep) -> Iterator[pa.RecordBatch]:
+        """The rows of a file that became deleted, and those that came back."""
+        scan = self._files([after])
+        for split in scan.plan().splits:  # none, if no row of the file can match
+            (old,) = splits_of([before], self.store)
+            every = RowRanges.all(split.rows)
+            was, now = (scan.reader.rows(each) for each in (old, split))
+            for rows, others, change in ((was, now, DELETE), (now, was, INSERT)):
+                if others is not None:
+                    wanted = (every if rows is None else rows) & others.complement(split.rows)
+                    for batch in scan.reader.read(split, rows=wanted) if wanted else ():
+                        yield self._labelled(batch, change, step)
+
+    def _rewritten(
+        self, removed: Sequence[Entry], added: Sequence[Entry], step: ChangeStep
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows that only the files removed have, and those that only the files added have."""
+        gone, new = (list(self._files(each).to_batches()) for each in (removed, added))
+        rows_gone, rows_new = rows_apart(gone, new)
+        for batch in _picked(gone, rows_gone):
+            yield self._labelled(batch, DELETE, step)
+        for batch in _picked(new, rows_new):
+            yield self._labelled(batch, INSERT, step)
+
+    def _labelled(self, batch: pa.RecordBatch, change: str, step: ChangeStep) -> pa.RecordBatch:
+        rows = batch.num_rows
+        labels = (
+            pa.scalar(change),
+            pa.scalar(step.snapshot_id, pa.int64()),
+            pa.scalar(step.time_ms, COMMIT_TIME_TYPE),
+        )
+        columns = [*batch.columns, *(pa.repeat(label, rows) for label in labels)]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def _picked(batches: Sequence[pa.RecordBatch], rows: np.ndarray) -> Iterator[pa.RecordBatch]:
+    """Rows of batches by number, ascending, counted through all batches."""
+    start = 0
+    for batch in batches:
+        low, high = np.searchsorted(rows, (start, start + batch.num_rows))
+        if low < high:
+            yield take_rows(batch, rows[low:high] - start)
+        start += batch.num_rows
+
+
+_Group = tuple[list[Entry], list[Entry]]
+
+
+def _sorted_out(step: ChangeStep) -> tuple[list[tuple[Entry, Entry]], list[_Group]]:
+    """A step's files: those that stay with other rows deleted, before and after; and the others.
+
+    The others come in groups, removed and added, that may have rows in common: by partition.
+    Groups that only remove come first, those that only add last.
+    """
+    after = {entry.file: entry for entry in step.added}
+    kept = [(entry, after[entry.file]) for entry in step.removed if entry.file in after]
+    same = {entry.file for entry, _ in kept}
+    groups: dict[Any, _Group] = {}
+    for place, entries in enumerate((step.removed, step.added)):
+        for entry in entries:
+            if entry.file not in same:
+                groups.setdefault(entry.partition, ([], []))[place].append(entry)
+    return kept, sorted(groups.values(), key=lambda group: (bool(group[1]), not group[0]))

@@ -1,0 +1,155 @@
+"""A filter on the table, taken apart for files that were written under other schemas.
+
+A filter is a conjunction. Each of its parts is pushed into a file's reader under the file's own
+names if the file holds all columns it reads, and left for the rows otherwise. Comparisons place
+their literal exactly in whatever type a column has, so a part says the same of a file's narrower
+values as of the widened ones; only an opaque pyarrow expression needs the types to be equal.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fermion.predicate import (
+    Expression,
+    bind,
+    candidate_names,
+    col,
+    evaluate,
+    parse_filter,
+    rename_columns,
+)
+from fermion_table.schema.schema import Field, Path, TableSchema, field_to_arrow
+from fermion_table.schema.selection import queryable_fields
+
+_And = type(col("a") & col("b"))
+
+
+@dataclass(frozen=True, slots=True)
+class TableFilter:
+    """A filter bound to a table's schema.
+
+    Attributes
+    ----------
+    expression
+        The whole.
+    parts
+        Its conjuncts.
+    """
+
+    expression: Expression
+    parts: tuple[Expression, ...]
+
+    @property
+    def paths(self) -> list[Path]:
+        """The columns it reads, in a stable order."""
+        return sorted(self.expression.columns())
+
+    def to_sql(self) -> str:
+        """The filter in words."""
+        return self.expression.to_sql()
+
+
+def table_filter(given: Any, schema: TableSchema, *, where: str) -> TableFilter | None:
+    """A filter in any form that `fermion` takes, bound to a table's schema; None for None.
+
+    Raises
+    ------
+    ColumnNotFoundError, InvalidArgumentError
+        Names the column, and what the literal and the column are.
+    """
+    expression = parse_filter(given)
+    if expression is None:
+        return None
+    fields = queryable_fields(schema)
+    names = candidate_names(expression)  # None: it may need every column
+    wanted = [field for field in fields if names is None or field.name in names]
+    arrow = pa.schema([field_to_arrow(field, field_ids=False) for field in wanted])
+    bound = bind(expression, arrow, where=where, known=[field.name for field in fields])
+    return TableFilter(bound, conjuncts(bound))
+
+
+def both(one: TableFilter | None, other: TableFilter | None) -> TableFilter | None:
+    """What selects the rows that both select; None selects all."""
+    if one is None or other is None:
+        return one or other
+    return TableFilter(one.expression & other.expression, one.parts + other.parts)
+
+
+def conjuncts(expression: Expression) -> tuple[Expression, ...]:
+    """The parts that must all be true."""
+    return expression.children() if isinstance(expression, _And) else (expression,)
+
+
+def conjunction(parts: Sequence[Expression]) -> Expression | None:
+    """All parts as one filter; None for none."""
+    return reduce(operator.and_, parts) if parts else None
+
+
+def field_at(fields: Iterable[Field], path: Path) -> list[Field] | None:
+    """The fields along a path, outermost first; None where there is none."""
+    chain: list[Field] = []
+    siblings = tuple(fields)
+    for name in path:
+        found = next((field for field in siblings if field.name == name), None)
+        if found is None:
+            return None
+        chain.append(found)
+        siblings = found.children if found.kind == "struct" else ()
+    return chain
+
+
+def same_ids(fields: Iterable[Field], chain: Sequence[Field]) -> list[Field] | None:
+    """The fields of a file that have the ids of a chain of the table's; None where one lacks."""
+    found: list[Field] = []
+    siblings = tuple(fields)
+    for wanted in chain:
+        field = next((each for each in siblings if each.id == wanted.id), None)
+        if field is None:
+            return None
+        found.append(field)
+        siblings = field.children if field.kind == "struct" else ()
+    return found
+
+
+def push_down(
+    part: Expression, table_fields: Sequence[Field], sources: Sequence[Field]
+) -> Expression | None:
+    """A part of a filter under the names of a file; None if the file alone can't decide it.
+
+    Parameters
+    ----------
+    table_fields
+        Those of the table, which the part is bound to.
+    sources
+        Those of the file that hold data.
+    """
+    # Only a pyarrow expression, which no comparison can be made of, names several columns.
+    opaque = [node for node in part.walk() if hasattr(node, "paths")]
+    if any(getattr(node, "positional", False) for node in opaque):
+        return None
+    exact = {path for node in opaque for path in getattr(node, "paths", ())}
+    mapping: dict[Path, Path] = {}
+    for path in part.columns():
+        chain = field_at(table_fields, path)
+        found = same_ids(sources, chain) if chain else None
+        if not chain or not found:
+            return None
+        if path in exact and not found[-1].type.equals(chain[-1].type):
+            return None
+        mapping[path] = tuple(field.name for field in found)
+    return rename_columns(part, mapping)
+
+
+def selected(expression: Expression, batch: pa.RecordBatch) -> np.ndarray:
+    """Whether each row of a batch is selected: ``bool``, shape (num_rows,)."""
+    mask = pc.fill_null(evaluate(expression, batch), False)
+    return np.asarray(mask.to_numpy(zero_copy_only=False), bool)

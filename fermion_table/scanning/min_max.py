@@ -1,0 +1,99 @@
+"""The smallest and greatest value of a column, as far as manifest entries settle them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fermion.statistics.bounds import unknown
+from fermion_table.metadata.manifest import Entry, FieldStatistics
+from fermion_table.scanning.filters import same_ids
+from fermion_table.schema.schema import Field, TableSchema
+
+_NOTHING = unknown(0)
+
+
+@dataclass(slots=True)
+class Extremes:
+    """The least and the greatest of the values seen so far; NaN and null are not among them."""
+
+    type: pa.DataType
+    values: list[pa.Scalar] = field(default_factory=list)
+
+    def add(self, values: pa.Array) -> None:
+        """See an array of values."""
+        if pa.types.is_floating(self.type):
+            values = values.filter(pc.invert(pc.is_nan(values)))
+        values = values.cast(self._compared)
+        found = pc.min_max(values)
+        self.values += [found["min"], found["max"]]
+
+    def result(self) -> tuple[pa.Scalar, pa.Scalar]:
+        """The least and the greatest value; null where there is none."""
+        values = [each.cast(self._compared) for each in self.values]
+        found = pc.min_max(pa.array(values, self._compared))
+        return found["min"].cast(self.type), found["max"].cast(self.type)
+
+    @property
+    def _compared(self) -> pa.DataType:
+        """What values are compared as: Arrow does not compare half floats."""
+        return pa.float32() if pa.types.is_float16(self.type) else self.type
+
+
+def settled_extremes(
+    entries: Sequence[Entry],
+    schemas: Mapping[int, TableSchema],
+    chain: Sequence[Field],
+    extremes: Extremes,
+) -> list[Entry]:
+    """See the exact bounds of files in which no row is deleted.
+
+    Parameters
+    ----------
+    chain
+        The column, and the fields below it down to the one asked about.
+
+    Returns
+    -------
+    The files that have to be read.
+    """
+    rest = []
+    for entry in entries:
+        found = _bounds(entry, schemas[entry.schema_id], chain)
+        if found is None:
+            rest.append(entry)
+        else:
+            extremes.values += [each.cast(extremes.type) for each in found]
+    return rest
+
+
+def _bounds(
+    entry: Entry, written: TableSchema, chain: Sequence[Field]
+) -> tuple[pa.Scalar, ...] | None:
+    """Exact bounds, nothing for a file without values; None if only the file knows."""
+    if entry.rows == 0:
+        return ()
+    inside = same_ids(written.fields, chain)
+    if inside is None:
+        has_default = any(each.stored_initial_default is not None for each in chain)
+        return None if has_default else ()
+    if not entry.has_column(chain[0].id):
+        return ()
+    statistics = entry.stats.get(chain[-1].id)
+    if entry.delete_rows or statistics is None:
+        return None
+    if statistics.null_count == entry.rows:
+        return ()
+    return _exact(statistics, inside[-1].type)
+
+
+def _exact(statistics: FieldStatistics, dtype: pa.DataType) -> tuple[pa.Scalar, ...] | None:
+    if statistics.min is None or statistics.max is None:
+        return None
+    flags = type(_NOTHING.flags)(statistics.flags)
+    known = replace(_NOTHING, min=statistics.min, max=statistics.max, flags=flags)
+    low, high = known.min_value(dtype, exact=True), known.max_value(dtype, exact=True)
+    return None if low is None or high is None else (low, high)

@@ -1,0 +1,428 @@
+"""A scan: a question to one snapshot, planned from metadata and read by threads over files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+import pyarrow as pa
+
+from fermion.arguments import flag, integer
+from fermion.errors import InvalidArgumentError
+from fermion.forks import cached_property
+from fermion.io.read_ahead import read_ahead
+from fermion.predicate import column_of
+from fermion.redaction import redacted
+from fermion_table.argument_checks import check_columns
+from fermion_table.metadata.history import expiry_guard, until_expiry
+from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.scanning.filters import TableFilter, both, field_at, table_filter
+from fermion_table.scanning.io_totals import IoTotals
+from fermion_table.scanning.live_files import LiveFiles
+from fermion_table.scanning.min_max import Extremes, settled_extremes
+from fermion_table.scanning.plan import (
+    PruningStep,
+    ScanPlan,
+    files_that_must_match,
+    prune_manifests,
+)
+from fermion_table.scanning.polars_filter import filter_of_predicate
+from fermion_table.scanning.split import Split, first_rows
+from fermion_table.scanning.split_reader import BATCH_ROWS, ReadRequest, SplitReader
+from fermion_table.schema import type_codec
+from fermion_table.schema.conversion import empty_columns
+from fermion_table.schema.schema import Field, PathLike, TableSchema
+from fermion_table.schema.selection import queryable_fields, select_columns
+from fermion_table.schema.value_codec import has_plain_json
+from fermion_table.storage.store import AtomicStore, access_of, in_time
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas
+    import polars
+
+    from fermion_table.scanning.arrow_dataset import ScanDataset
+
+_Result = TypeVar("_Result")
+
+SMALL_FILE_BYTES = 64 * 1024
+"""Threads over local files that are smaller pass Python's lock to and fro, and gain nothing."""
+FILES_AHEAD = 2
+"""Files that are read ahead of what the threads are busy with."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scan:
+    """Rows of one snapshot: some columns, filtered. Nothing is read before a result is asked for.
+
+    Make one with `Table.scan`. It stays what it is when the table moves on, and when it is pickled;
+    the pickle holds the ``storage_options``, credentials too.
+    """
+
+    store: AtomicStore
+    snapshot: Snapshot
+    schemas: Mapping[int, TableSchema]
+    table_schema: TableSchema
+    columns: tuple[PathLike, ...] | None = None
+    filter: TableFilter | None = None
+    limit: int | None = None
+    threads: int | None = None
+    batch_rows: int = BATCH_ROWS
+    io: IoTotals = field(default_factory=IoTotals, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for name, minimum in (("limit", 0), ("threads", 1), ("batch_rows", 1)):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, integer(value, name, minimum=minimum))
+        _ = self._request  # a column that does not exist is an error now, not when reading
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What was asked, without what was planned: that may hold open files."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    @cached_property
+    def _request(self) -> ReadRequest:
+        fields = select_columns(self.table_schema, self.columns, where=self.store.location)
+        paths = self.filter.paths if self.filter is not None else []
+        names = {each.name for each in fields} | {path[0] for path in paths}
+        metadata = type_codec.decode_metadata(self.table_schema.stored_metadata)
+        return ReadRequest(
+            fields=fields,
+            table_fields=tuple(
+                each for each in queryable_fields(self.table_schema) if each.name in names
+            ),
+            file_fields={},
+            filter=self.filter,
+            metadata=metadata or None,
+            storage_options=self.store.storage_options,
+            timeout_s=access_of(self.store).timeout_s,
+            batch_rows=self.batch_rows,
+        )
+
+    @cached_property
+    def reader(self) -> SplitReader:
+        """What reads the splits of `plan`: picklable, for engines."""
+        request = self._request
+        ids = {each.id for each in request.table_fields}
+        return SplitReader(
+            replace(
+                request,
+                file_fields={
+                    schema_id: tuple(
+                        each for each in self.schemas[schema_id].fields if each.id in ids
+                    )
+                    for schema_id in self._schema_ids
+                },
+            ),
+            io=self.io,
+            guard=expiry_guard(self.store, self.snapshot),
+        )
+
+    @property
+    def _schema_ids(self) -> set[int]:
+        return self._files[0].schema_ids()
+
+    @property
+    def _threads(self) -> int:
+        return self.threads or os.cpu_count() or 1
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the result."""
+        return self._request.arrow_schema()
+
+    @cached_property
+    def _files(self) -> tuple[LiveFiles, list[PruningStep]]:
+        """The files that may hold rows, and how they were found."""
+        snapshot = self.snapshot
+        references, step = prune_manifests(snapshot.manifests, self.filter, self.table_schema)
+        with in_time(self.store), until_expiry(self.store, snapshot):
+            files = LiveFiles(self.store, snapshot.tail, references)
+            steps = files.prune(self.schemas, self.table_schema, self.filter)
+        return files, [step, *steps] if snapshot.manifests else steps
+
+    @cached_property
+    def entries(self) -> tuple[list[Entry], list[PruningStep]]:
+        """The files that may hold rows, in the order of their rows, and how they were found."""
+        with in_time(self.store), until_expiry(self.store, self.snapshot):
+            files, steps = self._files
+            return files.entries(), steps
+
+    @cached_property
+    def _plan(self) -> ScanPlan:
+        with in_time(self.store):
+            files, steps = self._files
+            return ScanPlan(
+                snapshot_id=self.snapshot.id,
+                splits=files.splits(self.store),
+                steps=tuple(steps),
+            )
+
+    def plan(self) -> ScanPlan:
+        """Which files are read, and how planning got there."""
+        return self._plan
+
+    def explain(self, *, files: int = 0) -> str:
+        """What is read and why, in words: a funnel from the table to files, stripes and pages.
+
+        Parameters
+        ----------
+        files
+            Open up to so many of the files (their metadata only) for what their statistics leave.
+        """
+        files = integer(files, "files", minimum=0)
+        columns = ", ".join(self.schema.names)
+        lines = [f"scan of {redacted(self.store.location)}: {columns}"]
+        if self.filter is not None:
+            lines.append(f"filter: {self.filter.to_sql()}")
+        lines.append(self.plan().explain())
+        for split in self.plan().splits[:files]:
+            with until_expiry(self.store, self.snapshot):
+                found = self.reader.prune(split)
+            if found is None:
+                lines.append(f"{split.file}: not opened, its rows are null or constant")
+                continue
+            lines.append(
+                f"{split.file}: {found.stripes_kept:,} of {found.stripes:,} stripes, "
+                f"{found.pages_kept:,} of {found.pages:,} pages, {found.rows_kept:,} of "
+                f"{found.rows:,} rows to look at ({found.rows_certain:,} certain)"
+            )
+        return "\n".join(lines)
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows as record batches, a few files read ahead."""
+        rows_left = self.limit
+        if rows_left == 0:
+            return
+        splits: Sequence[Split] = self.plan().splits
+        with until_expiry(self.store, self.snapshot):
+            if rows_left is not None and self.filter is None:
+                splits = first_rows(splits, rows_left)
+            batches = _read_all(self.reader, splits, self._threads)
+        while True:
+            with until_expiry(self.store, self.snapshot):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            if rows_left is not None:
+                batch = batch.slice(0, rows_left)
+                rows_left -= batch.num_rows
+            yield batch
+            if rows_left == 0:
+                return
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The rows as a stream."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as a table."""
+        if len(self.schema):
+            return pa.Table.from_batches(self.to_batches(), schema=self.schema)
+        rows = self.count()
+        return pa.Table.from_batches([empty_columns(self.schema, rows)])
+
+    def to_pandas(self, **options: Any) -> pandas.DataFrame:
+        """The rows as a pandas frame; options are those of `pyarrow.Table.to_pandas`."""
+        return self.to_arrow().to_pandas(**options)
+
+    def to_polars(self, *, lazy: bool = False) -> polars.DataFrame | polars.LazyFrame:
+        """The rows as a polars frame; a lazy one reads only the columns that it uses."""
+        import polars  # optional, and slow to import
+        from polars.io.plugins import register_io_source
+
+        if not flag(lazy, "lazy"):
+            return polars.DataFrame(polars.from_arrow(self.to_arrow()))
+
+        def source(
+            with_columns: list[str] | None,
+            predicate: polars.Expr | None,
+            n_rows: int | None,
+            batch_size: int | None,
+        ) -> Iterator[polars.DataFrame]:
+            chosen = self
+            if predicate is not None and n_rows is None and self.limit is None:
+                pushed = filter_of_predicate(predicate, self.schema)
+                chosen = chosen if pushed is None else chosen.where(pushed)
+            if with_columns is not None:
+                chosen = chosen.select([(name,) for name in with_columns])
+            for batch in chosen.head_scan(n_rows).to_batches():
+                frame = polars.DataFrame(polars.from_arrow(batch))
+                yield frame if predicate is None else frame.filter(predicate)
+
+        empty = polars.DataFrame(polars.from_arrow(self.schema.empty_table()))
+        return register_io_source(source, schema=empty.schema)
+
+    def to_dataset(self) -> ScanDataset:
+        """The rows in the shape of a `pyarrow.dataset.Dataset`, into which engines push down."""
+        from fermion_table.scanning.arrow_dataset import (
+            ScanDataset,  # pyarrow.dataset is slow to import
+        )
+
+        return ScanDataset(self)
+
+    def to_duckdb(
+        self, connection: duckdb.DuckDBPyConnection | None = None
+    ) -> duckdb.DuckDBPyRelation:
+        """The rows as a relation of DuckDB, which reads only the columns and rows that it uses."""
+        import duckdb  # optional
+
+        if connection is None:
+            connection = duckdb.default_connection()
+        elif not hasattr(connection, "from_arrow"):
+            found = type(connection).__name__
+            raise TypeError(f"connection: expected a connection of DuckDB, found {found}")
+        return connection.from_arrow(self.to_dataset())
+
+    def count(self) -> int:
+        """How many rows there are; only files that metadata can't settle are opened."""
+        with until_expiry(self.store, self.snapshot):
+            return self._count()
+
+    def _count(self) -> int:
+        plan = self.plan()
+        if self.filter is None:
+            total = plan.rows
+        else:
+            reader = self.select(()).reader  # only what the filter reads
+            entries = self.entries[0]
+            settled = files_that_must_match(entries, self.schemas, self.table_schema, self.filter)
+            asked = [
+                split for split, certain in zip(plan.splits, settled, strict=True) if not certain
+            ]
+            total = sum(
+                entry.live_rows for entry, certain in zip(entries, settled, strict=True) if certain
+            ) + sum(
+                _map_ordered(lambda split: reader.count(split, threads=1), asked, self._threads)
+            )
+        return total if self.limit is None else min(total, self.limit)
+
+    def min_max(self, column: PathLike) -> tuple[pa.Scalar, pa.Scalar]:
+        """The least and the greatest value of a column; null where there is none.
+
+        NaN counts as no value. Without a filter and a limit only files are read whose bounds are
+        not exact or that have lost rows.
+
+        Raises
+        ------
+        ColumnNotFoundError
+        InvalidArgumentError
+            A column whose values have no order.
+        """
+        path, chain = self._ordered(column)
+        extremes = Extremes(chain[-1].type)
+        asked = replace(self, columns=(path,))
+        if self.filter is None and self.limit is None:
+            rest = settled_extremes(self.entries[0], self.schemas, chain, extremes)
+            files = msgspec.structs.replace(self.snapshot, manifests=(), tail=tuple(rest))
+            asked = replace(asked, snapshot=files)
+        for batch in asked.to_batches():
+            extremes.add(column_of(batch, path))
+        return extremes.result()
+
+    def known_min_max(self, column: PathLike) -> tuple[pa.Scalar, pa.Scalar] | None:
+        """As `min_max`, from metadata alone; None if data files would have to be read.
+
+        Raises
+        ------
+        ColumnNotFoundError, InvalidArgumentError
+            As `min_max`.
+        """
+        _, chain = self._ordered(column)
+        if self.filter is not None or self.limit is not None:
+            return None
+        extremes = Extremes(chain[-1].type)
+        if settled_extremes(self.entries[0], self.schemas, chain, extremes):
+            return None
+        return extremes.result()
+
+    def _ordered(self, column: PathLike) -> tuple[tuple[str, ...], Sequence[Field]]:
+        """The path of a column whose values have an order, and its fields."""
+        schema = self.table_schema
+        path = schema.resolve(column, where=self.store.location)
+        chain = field_at(schema.fields, path)
+        if chain is None or chain[-1].children or not has_plain_json(chain[-1].type):
+            raise InvalidArgumentError(f"{self.store.location}: column {column!r} has no order")
+        return path, chain
+
+    def head(self, n: int = 10) -> pa.Table:
+        """The first rows."""
+        return self.head_scan(integer(n, "n", minimum=0)).to_arrow()
+
+    def head_scan(self, n: int | None) -> Scan:
+        """The same with at most ``n`` rows."""
+        if n is not None:
+            n = integer(n, "n", minimum=0)
+        limits = [limit for limit in (n, self.limit) if limit is not None]
+        return replace(self, limit=min(limits, default=None))
+
+    def select(self, columns: Sequence[PathLike]) -> Scan:
+        """The same with other columns."""
+        return replace(self, columns=check_columns(columns, "columns"))
+
+    def where(self, filter: Any) -> Scan:
+        """The same rows, but only those that another filter selects too.
+
+        Parameters
+        ----------
+        filter
+            Anything that `fermion` takes as a filter, over the table's columns.
+        """
+        more = table_filter(filter, self.table_schema, where=self.store.location)
+        if self.limit is not None and more is not None:
+            raise InvalidArgumentError("a scan with a limit can't be filtered any further")
+        return replace(self, filter=both(self.filter, more))
+
+    @property
+    def io_stats(self) -> dict[str, int]:
+        """What files were asked for so far by this scan and those made of it.
+
+        ``files`` opened, ``requests``, ``bytes_requested`` and ``bytes_used``.
+        """
+        return self.io.as_dict()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The rows as an Arrow C stream."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        return f"<Scan of {redacted(self.store.location)!r}, snapshot {self.snapshot.id}>"
+
+
+def _read_all(
+    reader: SplitReader, splits: Sequence[Split], threads: int
+) -> Iterator[pa.RecordBatch]:
+    """The batches of all splits in order; one big file is decoded by several threads."""
+    if splits and _are_small(splits):
+        threads = 1
+    if threads == 1 or len(splits) < 2:
+        for split in splits:
+            yield from reader.read(split, threads=threads)
+        return
+
+    def read(split: Split) -> list[pa.RecordBatch]:
+        return list(reader.read(split, threads=1))
+
+    for batches in _map_ordered(read, splits, threads):
+        yield from batches
+
+
+def _are_small(splits: Sequence[Split]) -> bool:
+    """Whether threads are of no use, as files are local and small."""
+    if "://" in splits[0].location:
+        return False
+    return sum(split.size for split in splits) < SMALL_FILE_BYTES * len(splits)
+
+
+def _map_ordered(
+    function: Callable[[Split], _Result], splits: Sequence[Split], threads: int
+) -> Iterator[_Result]:
+    """The results in order, computed by threads, only a few ahead of the one that is wanted."""
+    tasks = (partial(function, split) for split in splits)
+    return read_ahead(tasks, threads + FILES_AHEAD + 1, threads=threads)

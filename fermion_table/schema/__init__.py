@@ -1,0 +1,1 @@
+"""Columns with field ids: types, values, transforms, sorting, evolution."""

@@ -1,0 +1,226 @@
+"""Arrow schema → table schema: every field gets an id.
+
+Siblings get consecutive ids before their children, so that the columns of a new table have the
+ids 1 to n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+import pyarrow as pa
+import pyarrow.types as pat
+
+from fermion.errors import InvalidArgumentError, UnsupportedTypeError
+from fermion_table.argument_checks import check_text, check_text_map, check_texts, described
+from fermion_table.schema import type_codec
+from fermion_table.schema.properties import check_properties
+from fermion_table.schema.schema import (
+    COMMENT_KEY,
+    DEPTH_MAX,
+    FIELD_ID_KEY,
+    FIELD_ID_MAX,
+    SCHEMA_FORMAT,
+    SCHEMA_FORMAT_VERSION,
+    Field,
+    PartitionField,
+    StoredType,
+    TableSchema,
+    check_names,
+)
+from fermion_table.schema.sorting import RowOrder
+from fermion_table.schema.transforms import PartitionTransform, check_column, parse_transform
+
+PartitionBy = Sequence[str | PartitionTransform] | str | PartitionTransform
+
+_LIST_CHECKS = (
+    (pat.is_list, "list"),
+    (pat.is_large_list, "large_list"),
+    (pat.is_list_view, "list_view"),
+    (pat.is_large_list_view, "large_list_view"),
+    (pat.is_fixed_size_list, "fixed_size_list"),
+)
+
+
+def fields_from_arrow(
+    fields: Iterable[pa.Field], last_field_id: int, *, reuse_ids: bool = False
+) -> tuple[tuple[Field, ...], int]:
+    """Arrow fields with ids: siblings get consecutive ones, before their children.
+
+    Parameters
+    ----------
+    last_field_id
+        The greatest id in use; new ones follow it.
+    reuse_ids
+        Take the ids of the fields' own metadata, which all of them must have.
+
+    Returns
+    -------
+    The fields, and the greatest id in use now.
+
+    Raises
+    ------
+    UnsupportedTypeError, InvalidArgumentError
+        A type that no file can hold; equal names among siblings; ids missing or used twice.
+    """
+    listed = list(fields)
+    check_names([field.name for field in listed], "schema")
+    numbering = _Numbering(last_field_id, reuse_ids)
+    made = numbering.level(listed, "schema", 0)
+    return made, numbering.last
+
+
+class _Numbering:
+    def __init__(self, last: int, reuse: bool) -> None:
+        self.last = last
+        self._reuse = reuse
+        self._used: set[int] = set()
+
+    def level(self, fields: list[pa.Field], where: str, depth: int) -> tuple[Field, ...]:
+        if depth > DEPTH_MAX:
+            raise UnsupportedTypeError(f"{where}: nested deeper than {DEPTH_MAX} levels")
+        ids = [self._id(field, where) for field in fields]
+        return tuple(
+            self._field(field, number, f"{where}: {field.name}", depth)
+            for field, number in zip(fields, ids, strict=True)
+        )
+
+    def _id(self, field: pa.Field, where: str) -> int:
+        if not self._reuse:
+            self.last += 1
+            return self.last
+        text = (field.metadata or {}).get(FIELD_ID_KEY, b"")
+        number = int(text) if text.isdigit() else 0
+        if not 0 < number <= FIELD_ID_MAX or number in self._used:
+            raise InvalidArgumentError(
+                f"{where}: field {field.name!r} has id {text.decode(errors='replace')!r}; expected "
+                f"one of its own, from 1 to {FIELD_ID_MAX}, in metadata {FIELD_ID_KEY.decode()!r}"
+            )
+        self._used.add(number)
+        self.last = max(self.last, number)
+        return number
+
+    def _field(self, field: pa.Field, number: int, where: str, depth: int) -> Field:
+        metadata = dict(field.metadata or {})
+        metadata.pop(FIELD_ID_KEY, None)
+        comment = metadata.pop(COMMENT_KEY, None)
+        return Field(
+            id=number,
+            name=field.name,
+            stored_type=self._type(field.type, where, depth),
+            nullable=field.nullable,
+            comment=comment.decode(errors="replace") if comment is not None else None,
+            stored_metadata=type_codec.encode_metadata(metadata),
+        )
+
+    def _type(self, dtype: pa.DataType, where: str, depth: int) -> str | StoredType:
+        text = type_codec.type_text(dtype)
+        if text is not None:
+            return text
+        if not isinstance(dtype, pa.BaseExtensionType):
+            if pat.is_union(dtype):
+                raise UnsupportedTypeError(f"{where}: {dtype}: unions are not supported")
+            if pat.is_struct(dtype):
+                check_names(dtype.names, where)
+                return StoredType(kind="struct", fields=self.level(list(dtype), where, depth + 1))
+            if pat.is_map(dtype):
+                children = self.level([dtype.key_field, dtype.item_field], where, depth + 1)
+                return StoredType(kind="map", fields=children, keys_sorted=dtype.keys_sorted)
+            for check, kind in _LIST_CHECKS:
+                if check(dtype):
+                    children = self.level([dtype.value_field], where, depth + 1)
+                    length = dtype.list_size if kind == "fixed_size_list" else 0
+                    return StoredType(kind=kind, fields=children, length=length)  # type: ignore[arg-type]
+        return StoredType(kind="arrow", arrow=type_codec.message_of(dtype), text=str(dtype))
+
+
+def schema_from_arrow(
+    schema: pa.Schema,
+    *,
+    partition_by: PartitionBy | None = None,
+    primary_key: Sequence[str] | str | None = None,
+    sort_by: Sequence[str] | str | None = None,
+    properties: Mapping[str, str] | None = None,
+    reuse_ids: bool = False,
+    last_field_id: int = 0,
+    time_ms: int = 0,
+) -> TableSchema:
+    """The first schema of a table.
+
+    Parameters
+    ----------
+    schema
+        Columns; comments are taken from the metadata key ``comment``.
+    partition_by
+        Top-level columns, or functions of them: ``"city"``, ``"day(ts)"``, ``"bucket(16, id)"``, or
+        `transforms.PartitionTransform`.
+    primary_key, sort_by
+        Names of top-level columns.
+    properties
+        The table's settings.
+    reuse_ids
+        Take the field ids of the schema's own metadata instead of giving new ones.
+
+    Raises
+    ------
+    InvalidArgumentError, UnsupportedTypeError, ColumnNotFoundError
+        A schema that no table can have.
+    """
+    fields, last = fields_from_arrow(schema, last_field_id, reuse_ids=reuse_ids)
+    made = TableSchema(
+        format=SCHEMA_FORMAT,
+        format_version=SCHEMA_FORMAT_VERSION,
+        id=0,
+        fields=fields,
+        last_field_id=last,
+        properties=check_properties(check_text_map(properties, "properties")),
+        stored_metadata=type_codec.encode_metadata(schema.metadata),
+        time_ms=time_ms,
+    )
+    partitions = [_partition_field(made, each) for each in _transforms(partition_by)]
+    check_names([field.name for field in partitions], "partition_by")
+    keys = [
+        made.find((name,), where="primary_key").id for name in _names(primary_key, "primary_key")
+    ]
+    order = [made.find((name,), where="sort_by") for name in _names(sort_by, "sort_by")]
+    RowOrder(tuple(each.name for each in order)).check(schema)
+    return msgspec.structs.replace(
+        made,
+        partition_by=tuple(partitions),
+        primary_key=tuple(keys),
+        sort_by=tuple(each.id for each in order),
+    )
+
+
+def _transforms(given: PartitionBy | None) -> list[PartitionTransform | str]:
+    if given is None:
+        return []
+    listed = [given] if isinstance(given, str | PartitionTransform) else given
+    if not isinstance(listed, Iterable):
+        raise TypeError(f"partition_by: expected columns or transforms, found {described(given)}")
+    for each in (listed := list(listed)):
+        if not isinstance(each, PartitionTransform):
+            check_text(each, "an item of partition_by")
+    return listed
+
+
+def _partition_field(schema: TableSchema, given: PartitionTransform | str) -> PartitionField:
+    transform = given
+    if isinstance(transform, str):
+        known = transform in schema.by_name
+        transform = PartitionTransform(transform) if known else parse_transform(transform)
+    field = schema.find((transform.column,), where="partition_by")
+    check_column(transform, field.type)
+    return PartitionField(
+        source_id=field.id,
+        name=transform.field_name,
+        transform=transform.kind,
+        parameter=transform.parameter,
+    )
+
+
+def _names(names: Sequence[str] | str | None, parameter: str) -> Sequence[str]:
+    if names is None:
+        return ()
+    return check_texts([names] if isinstance(names, str) else names, parameter)

@@ -1,0 +1,434 @@
+"""The table schema: named fields with ids, partitioning, keys and properties, as stored JSON.
+
+A field's identity is its id; its name is a label. Nested fields have ids too: a struct's children,
+a list's element, a map's key and value. An id is never used again (`TableSchema.last_field_id`).
+
+In paths, a list's child is called ``element`` and a map's ``key`` and ``value``, whatever Arrow
+calls them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal
+
+import msgspec
+import pyarrow as pa
+
+from fermion.errors import InvalidArgumentError, column_not_found
+from fermion.forks import cached_property
+from fermion_table.argument_checks import check_bool, check_texts
+from fermion_table.errors import CorruptMetadata, UnsupportedFeature
+from fermion_table.schema import type_codec, value_codec
+from fermion_table.schema.transforms import PartitionTransform, TransformKind, check_column
+from fermion_table.storage import json_codec
+
+SCHEMA_FORMAT = "fermion-schema"
+SCHEMA_FORMAT_VERSION = 1
+FIELD_ID_KEY = b"PARQUET:field_id"
+COMMENT_KEY = b"comment"
+FIELD_ID_MAX = 2**31 - 1
+DEPTH_MAX = 64
+
+ELEMENT, KEY, VALUE = "element", "key", "value"
+
+Path = tuple[str, ...]
+PathLike = str | Sequence[str]
+NestedKind = Literal[
+    "struct", "list", "large_list", "list_view", "large_list_view", "fixed_size_list", "map"
+]
+
+
+class StoredType(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A type that has no text: a nested one with its fields, or an Arrow message.
+
+    Attributes
+    ----------
+    kind
+        A nested kind, or ``arrow``.
+    fields
+        Children with ids, in Arrow's order; a map's are key and value.
+    length
+        Of a fixed-size list.
+    keys_sorted
+        Of a map.
+    arrow, text
+        The message (`type_codec.message_of`), and the type in words.
+    """
+
+    kind: NestedKind | Literal["arrow"]
+    fields: tuple[Field, ...] = ()
+    length: int = 0
+    keys_sorted: bool = False
+    arrow: str = ""
+    text: str = ""
+
+
+class Field(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One column, or one field inside a column. Made by `arrow_schema`.
+
+    Attributes
+    ----------
+    id
+        Its identity, from 1 on.
+    name
+        Its label, unique among its siblings.
+    stored_type
+        Its type as JSON has it; `type` is the Arrow type.
+    nullable
+        Whether it may hold nulls.
+    comment
+        What it means, in words.
+    stored_initial_default
+        What rows written before the field existed hold, as a JSON value; None is null.
+    stored_write_default
+        What rows hold that are written without the field, as a JSON value; None is null.
+    stored_metadata
+        Arrow's metadata but for field id and comment.
+    """
+
+    id: int
+    name: str
+    stored_type: str | StoredType = msgspec.field(name="type")
+    nullable: bool = True
+    comment: str | None = None
+    stored_initial_default: Any = msgspec.field(name="initial_default", default=None)
+    stored_write_default: Any = msgspec.field(name="write_default", default=None)
+    stored_metadata: dict[str, str] = msgspec.field(name="metadata", default_factory=dict)
+
+    @property
+    def children(self) -> tuple[Field, ...]:
+        """Fields inside it that have ids of their own."""
+        return self.stored_type.fields if isinstance(self.stored_type, StoredType) else ()
+
+    @property
+    def kind(self) -> str:
+        """The nested kind, ``arrow``, or ``plain`` for a type with a text."""
+        return self.stored_type.kind if isinstance(self.stored_type, StoredType) else "plain"
+
+    @property
+    def type(self) -> pa.DataType:
+        """The exact Arrow type, without field ids."""
+        return field_to_arrow(self, field_ids=False).type
+
+    @property
+    def initial_default(self) -> pa.Scalar | None:
+        """What a file without the field reads as; None is null."""
+        return self._default(self.stored_initial_default)
+
+    @property
+    def write_default(self) -> pa.Scalar | None:
+        """What is written where data lacks the field; None is null."""
+        return self._default(self.stored_write_default)
+
+    def _default(self, stored: Any) -> pa.Scalar | None:
+        return None if stored is None else value_codec.decode_value(stored, self.type)
+
+    def child_names(self) -> tuple[str, ...]:
+        """The names of `children` in paths."""
+        if self.kind == "struct":
+            return tuple(child.name for child in self.children)
+        return (KEY, VALUE) if self.kind == "map" else (ELEMENT,) * len(self.children)
+
+    def with_children(self, children: Iterable[Field]) -> Field:
+        """The same field around other children."""
+        assert isinstance(self.stored_type, StoredType)
+        changed = msgspec.structs.replace(self.stored_type, fields=tuple(children))
+        return msgspec.structs.replace(self, stored_type=changed)
+
+    def walk(self, path: Path = ()) -> Iterator[tuple[Path, Field]]:
+        """This field and all below it, depth first, each with its path."""
+        here = (*path, self.name)
+        yield here, self
+        yield from self._below(here)
+
+    def _below(self, here: Path) -> Iterator[tuple[Path, Field]]:
+        for name, child in zip(self.child_names(), self.children, strict=True):
+            yield (*here, name), child
+            yield from child._below((*here, name))
+
+
+class PartitionField(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What rows are split by: a top-level field and a function of it (`transforms`).
+
+    Attributes
+    ----------
+    parameter
+        Buckets, or the width of ``truncate``.
+    """
+
+    source_id: int
+    name: str
+    transform: TransformKind = "identity"
+    parameter: int = 0
+
+
+class SchemaVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an earlier version is stored: its id, file, BLAKE2b hash and stored size in bytes."""
+
+    id: int
+    path: str
+    hash: str
+    size: int
+
+
+class TableSchema(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
+    """One version of a table's schema. Immutable: `schema_update` makes new ones.
+
+    Attributes
+    ----------
+    id
+        The version, from 0 on.
+    fields
+        The columns in their order.
+    last_field_id
+        The greatest id that any version up to this one has used.
+    partition_by
+        What the rows of a data file have in common.
+    primary_key, sort_by
+        Field ids.
+    properties
+        The table's settings.
+    stored_metadata
+        Arrow's schema metadata.
+    ancestors
+        The versions before this one, oldest first: data files may have been written with any.
+    time_ms
+        When the version was made, milliseconds since 1970 UTC.
+    unknown
+        Keys this version does not know, kept when the schema is changed.
+    """
+
+    format: str
+    format_version: int
+    id: int
+    fields: tuple[Field, ...]
+    last_field_id: int
+    partition_by: tuple[PartitionField, ...] = ()
+    primary_key: tuple[int, ...] = ()
+    sort_by: tuple[int, ...] = ()
+    properties: dict[str, str] = msgspec.field(default_factory=dict)
+    stored_metadata: dict[str, str] = msgspec.field(name="metadata", default_factory=dict)
+    ancestors: tuple[SchemaVersion, ...] = ()
+    time_ms: int = 0
+    unknown: dict[str, Any] = msgspec.field(default_factory=dict, name=json_codec.UNKNOWN_KEYS)
+
+    def __reduce__(self) -> tuple[Any, tuple[bytes]]:
+        return _unpickle, (encode_schema(self),)
+
+    def __repr__(self) -> str:
+        return f"TableSchema {self.id}:\n" + "\n".join(map(describe_field, self.fields))
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns in their order."""
+        return [field.name for field in self.fields]
+
+    @cached_property
+    def by_name(self) -> dict[str, Field]:
+        """The columns by name."""
+        return {field.name: field for field in self.fields}
+
+    @cached_property
+    def by_id(self) -> dict[int, Field]:
+        """The columns by id; top level only."""
+        return {field.id: field for field in self.fields}
+
+    @cached_property
+    def paths(self) -> dict[int, Path]:
+        """The path of every field, nested ones included, by id."""
+        return {each.id: path for field in self.fields for path, each in field.walk()}
+
+    @cached_property
+    def _arrow(self) -> pa.Schema:
+        return self._to_arrow(field_ids=False)
+
+    @cached_property
+    def _arrow_with_ids(self) -> pa.Schema:
+        return self._to_arrow(field_ids=True)
+
+    def _to_arrow(self, *, field_ids: bool) -> pa.Schema:
+        fields = [field_to_arrow(field, field_ids=field_ids) for field in self.fields]
+        metadata = type_codec.decode_metadata(self.stored_metadata)
+        return pa.schema(fields, metadata=metadata or None)
+
+    def to_arrow(self, *, field_ids: bool = True) -> pa.Schema:
+        """The Arrow schema, with each field's id in its metadata (``PARQUET:field_id``)."""
+        return self._arrow_with_ids if check_bool(field_ids, "field_ids") else self._arrow
+
+    def find(self, path: PathLike, *, where: str = "table") -> Field:
+        """The field at a path: a name, names joined by dots, or a sequence of names.
+
+        Raises
+        ------
+        fermion.errors.ColumnNotFoundError
+            Names the closest matches.
+        """
+        return find_field(self.fields, self.resolve(path, where=where), where)
+
+    def resolve(self, path: PathLike, *, where: str = "table") -> Path:
+        """A path as names: ``"s.a"`` is the column of that very name, or else field a of s."""
+        if not isinstance(path, str):
+            return check_texts(path, "path: a column")
+        if path in self.by_name or "." not in path:
+            return (path,)
+        parts = tuple(path.split("."))
+        for count in range(len(parts) - 1, 0, -1):
+            head = ".".join(parts[:count])
+            if head in self.by_name:
+                return (head, *parts[count:])
+        raise column_not_found(path, self.names, where=where)
+
+
+def find_field(fields: Sequence[Field], path: Path, where: str) -> Field:
+    """The field at a path of names.
+
+    Raises
+    ------
+    fermion.errors.ColumnNotFoundError
+        Names the closest matches at the level where the search ended.
+    """
+    found: Field | None = None
+    names: tuple[str, ...] = tuple(field.name for field in fields)
+    for name in path:
+        if name not in names:
+            raise column_not_found(".".join(path), names, where=where)
+        found = fields[names.index(name)]
+        fields, names = found.children, found.child_names()
+    if found is None:
+        raise InvalidArgumentError(f"{where}: an empty path names no column")
+    return found
+
+
+def field_to_arrow(field: Field, *, field_ids: bool) -> pa.Field:
+    """A field as Arrow's, with or without ids in the metadata of it and its children."""
+    stored, metadata = field.stored_type, {}
+    if field.stored_metadata:
+        metadata = type_codec.decode_metadata(field.stored_metadata)
+    if isinstance(stored, str):
+        dtype = type_codec.parse_type_text(stored)
+    elif stored.kind == "arrow":
+        exotic = type_codec.field_of_message(stored.arrow)
+        dtype = exotic.type
+        metadata |= exotic.metadata or {}
+    else:
+        children = [field_to_arrow(child, field_ids=field_ids) for child in stored.fields]
+        dtype = nested_type(stored, children)
+    if type_codec.is_extension(metadata):
+        resolved = type_codec.resolve_extension(dtype, metadata)
+        dtype, metadata = resolved.type, dict(resolved.metadata or {})
+    if field.comment is not None:
+        metadata[COMMENT_KEY] = field.comment.encode()
+    if field_ids:
+        metadata[FIELD_ID_KEY] = str(field.id).encode()
+    return pa.field(field.name, dtype, field.nullable, metadata or None)
+
+
+def nested_type(stored: StoredType, children: Sequence[pa.Field]) -> pa.DataType:
+    """The Arrow type of a nested kind around these children."""
+    if stored.kind == "struct":
+        return pa.struct(children)
+    if stored.kind == "map":
+        key, value = children
+        return pa.map_(key.with_nullable(False), value, stored.keys_sorted)
+    (element,) = children
+    if stored.kind == "fixed_size_list":
+        return pa.list_(element, stored.length)
+    return _LISTS[stored.kind](element)
+
+
+_LISTS = {
+    "list": pa.list_,
+    "large_list": pa.large_list,
+    "list_view": pa.list_view,
+    "large_list_view": pa.large_list_view,
+}
+
+
+def check_names(names: Sequence[str], where: str) -> None:
+    """Refuse equal names among siblings.
+
+    Raises
+    ------
+    InvalidArgumentError
+    """
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InvalidArgumentError(f"{where}: more than one column is called {twice!r}")
+
+
+def describe_field(field: Field) -> str:
+    """A field in one line: id, name, type, what is not usual about it."""
+    text = f"  {field.id}: {field.name}: {field.type}"
+    if not field.nullable:
+        text += " not null"
+    if field.stored_initial_default is not None:
+        text += f" default {field.initial_default}"
+    return text + (f"  -- {field.comment}" if field.comment else "")
+
+
+def encode_schema(schema: TableSchema) -> bytes:
+    """A schema's JSON, not compressed yet."""
+    return json_codec.encode(schema)
+
+
+def decode_schema(data: bytes, path: str, *, keep_unknown: bool = False) -> TableSchema:
+    """A schema from its stored bytes, compressed or not.
+
+    Parameters
+    ----------
+    path
+        Names the object in messages.
+    keep_unknown
+        Keep keys that this version does not know, for a schema that is changed and written again.
+
+    Raises
+    ------
+    CorruptMetadata
+        Not a schema, or one that contradicts itself.
+    UnsupportedFeature
+        A newer format version.
+    """
+    decoder = json_codec.decode_keeping if keep_unknown else json_codec.decode
+    schema = decoder(data, TableSchema, path)
+    if schema.format != SCHEMA_FORMAT:
+        raise CorruptMetadata(path, f"format {SCHEMA_FORMAT!r}", repr(schema.format))
+    if schema.format_version > SCHEMA_FORMAT_VERSION:
+        raise UnsupportedFeature(
+            f"{path}: schema format version {schema.format_version}; "
+            f"this version knows up to {SCHEMA_FORMAT_VERSION}"
+        )
+    try:
+        _check(schema)
+    except (ValueError, RecursionError) as error:
+        raise CorruptMetadata(path, "a schema that makes sense", str(error)) from error
+    return schema
+
+
+def _check(schema: TableSchema) -> None:
+    """Invariants that hold before writing and after reading."""
+    check_names(schema.names, "schema")
+    nested = [field for field in schema.fields if not isinstance(field.stored_type, str)]
+    ids = [field.id for field in schema.fields]
+    ids += [each.id for field in nested for _, each in field.walk() if each is not field]
+    if len(set(ids)) < len(ids):
+        raise ValueError("a field id is used twice")
+    if ids and not (min(ids) > 0 and max(ids) <= schema.last_field_id <= FIELD_ID_MAX):
+        raise ValueError(f"field ids {min(ids)} to {max(ids)}, the last {schema.last_field_id}")
+    named = {partition.source_id for partition in schema.partition_by}
+    if not named.union(schema.primary_key, schema.sort_by) <= schema.by_id.keys():
+        raise ValueError("a partition, key or sort field that the schema lacks")
+    for each in schema.partition_by:
+        column = schema.by_id[each.source_id]
+        transform = PartitionTransform(column.name, each.transform, each.parameter)
+        check_column(transform, column.type)
+    for text in {
+        field.stored_type for field in schema.fields if isinstance(field.stored_type, str)
+    }:
+        type_codec.parse_type_text(text)
+    for field in nested:
+        field_to_arrow(field, field_ids=False)
+
+
+def _unpickle(data: bytes) -> TableSchema:
+    return decode_schema(data, "pickled schema", keep_unknown=True)

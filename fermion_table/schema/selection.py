@@ -1,0 +1,144 @@
+"""Which fields a query needs: of the table by path, of a file by id.
+
+Fields are pruned below structs: ``s.a`` gives the column ``s`` with the field ``a`` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from fermion.errors import InvalidArgumentError, column_not_found
+from fermion_table.schema.schema import Field, Path, PathLike, TableSchema
+
+BATCH_ID = Field(id=-1, name="batch_id", stored_type="int64")
+INDEX_IN_BATCH = Field(id=-2, name="index_in_batch", stored_type="int64")
+BATCH_COLUMNS = (BATCH_ID, INDEX_IN_BATCH)
+"""Columns that files in batch mode have besides the table's own; null in other files."""
+ROW_ID = Field(id=-3, name="_row_id", stored_type="int64")
+"""Tells a row from all others that the table ever had; a row that is rewritten gets another."""
+
+
+def queryable_fields(schema: TableSchema) -> tuple[Field, ...]:
+    """The table's columns, and the virtual ones whose names are not taken."""
+    return schema.fields + tuple(
+        field for field in (*BATCH_COLUMNS, ROW_ID) if field.name not in schema.by_name
+    )
+
+
+def select_columns(
+    schema: TableSchema, columns: Sequence[PathLike] | None, *, where: str
+) -> tuple[Field, ...]:
+    """The fields that a caller asked for, in the order asked, pruned below structs.
+
+    Parameters
+    ----------
+    columns
+        Names, names joined by dots, or sequences of names; None: every column of the table.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        Names the closest matches.
+    """
+    if columns is None:
+        return schema.fields
+    if isinstance(columns, str):
+        raise InvalidArgumentError(f"columns={columns!r}: expected a list of names")
+    virtual = {field.name for field in queryable_fields(schema)[len(schema.fields) :]}
+    paths = [
+        (column,)
+        if isinstance(column, str) and column in virtual
+        else schema.resolve(column, where=where)
+        for column in columns
+    ]
+    return select_paths(queryable_fields(schema), paths, where=where)
+
+
+def select_paths(
+    fields: Sequence[Field], paths: Iterable[Path], *, where: str
+) -> tuple[Field, ...]:
+    """Fields by path, in order of first mention, pruned below structs.
+
+    Raises
+    ------
+    ColumnNotFoundError
+    """
+    by_name = {field.name: field for field in fields}
+    wanted: dict[str, list[Path]] = {}
+    for path in paths:
+        wanted.setdefault(path[0], []).append(tuple(path[1:]))
+    chosen = []
+    for name, below in wanted.items():
+        if name not in by_name:
+            raise column_not_found(name, by_name, where=where)
+        chosen.append(_pruned(by_name[name], below, where))
+    return tuple(chosen)
+
+
+def _pruned(field: Field, paths: Sequence[Path], where: str) -> Field:
+    if () in paths:
+        return field
+    if field.kind != "struct":
+        raise column_not_found(
+            paths[0][0], field.child_names(), where=f"{where}: column {field.name!r}"
+        )
+    names = {path[0] for path in paths}
+    known = [child.name for child in field.children]
+    for name in names.difference(known):
+        raise column_not_found(name, known, where=f"{where}: column {field.name!r}")
+    return field.with_children(
+        _pruned(child, [path[1:] for path in paths if path[0] == child.name], where)
+        for child in field.children
+        if child.name in names
+    )
+
+
+def file_columns(
+    targets: Iterable[Field], sources: Sequence[Field]
+) -> tuple[list[Path], list[Field]]:
+    """What to read of a file for some fields of the table.
+
+    Parameters
+    ----------
+    targets
+        Fields of the table, pruned.
+    sources
+        Fields of the file that have data.
+
+    Returns
+    -------
+    Paths to ask the file's reader for, and the fields that its batches then have, in order.
+    """
+    by_id = {source.id: source for source in sources}
+    paths: list[Path] = []
+    found: list[Field] = []
+    for target in targets:
+        source = by_id.get(target.id)
+        if source is not None:
+            pruned = _for_target(target, source)
+            found.append(pruned)
+            paths += _paths(pruned, source)
+    return paths, found
+
+
+def _for_target(target: Field, source: Field) -> Field:
+    """The part of a file's field that a target is made of."""
+    if target.kind != "struct" or source.kind != "struct":
+        return source
+    targets = {child.id: child for child in target.children}
+    wanted = [
+        _for_target(targets[child.id], child) for child in source.children if child.id in targets
+    ]
+    # A struct none of whose fields is wanted still says where it is null: one field tells.
+    return source.with_children(wanted or source.children[:1])
+
+
+def _paths(pruned: Field, source: Field) -> list[Path]:
+    if pruned == source:
+        return [(source.name,)]
+    children = {child.id: child for child in source.children}
+    return [
+        (source.name, *below)
+        for child in pruned.children
+        for below in _paths(child, children[child.id])
+    ]

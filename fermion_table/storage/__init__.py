@@ -1,0 +1,1 @@
+"""Storages with an atomic create, paths of a table, and JSON as bytes."""

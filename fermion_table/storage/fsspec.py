@@ -1,0 +1,382 @@
+"""A table on any fsspec file system whose create-if-absent can be trusted."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+
+import fsspec
+
+from fermion.errors import FermionError, StorageError
+from fermion.forks import Lock, PerProcess
+from fermion.redaction import logger
+from fermion.remote import (
+    NoTimeLeft,
+    ask,
+    connect,
+    is_denied_object,
+    is_missing,
+    is_refused_range,
+    redacted,
+    storage_error,
+)
+from fermion_table.errors import UnsafeStorage
+from fermion_table.storage.listing import found_below
+from fermion_table.storage.paths import check_path
+from fermion_table.storage.probe import check_creates
+from fermion_table.storage.rename_create import WEBHDFS, create_by_rename
+from fermion_table.storage.store import (
+    DEFAULT_ACCESS,
+    METADATA_BYTES_MAX,
+    CreateResult,
+    StorageAccess,
+    StoredObject,
+    in_time,
+)
+
+_log = logger(__name__)
+
+OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"}
+"""Protocols of storages without directories, where a range may be longer than the object."""
+WEB = {"http", "https"}
+"""Protocols that can only be read."""
+
+_memory_lock = Lock()
+"""fsspec's memory file system looks, then stores: this makes the two one step."""
+
+_probe_lock = Lock()
+_probed: set[tuple[str, str]] = set()
+"""File systems, and buckets of them, that have passed the probe in this process."""
+
+
+class FsspecStore:
+    """A table behind an fsspec URL.
+
+    ``memory://`` is trusted. Any other file system is probed before a table gets its first object
+    there (see `storage_probe`), and refused if it has no conditional create of its own or the probe
+    finds two winners. That of s3fs is a PUT with ``If-None-Match: *``; ``webhdfs://`` renames.
+
+    Parameters
+    ----------
+    url
+        The table's directory.
+    storage_options
+        For fsspec.
+    access
+        See `StorageAccess`.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        storage_options: dict[str, Any] | None = None,
+        access: StorageAccess = DEFAULT_ACCESS,
+    ) -> None:
+        self.location = url.rstrip("/")
+        self.storage_options = storage_options
+        self.access = access
+        self._connect()
+
+    def _connect(self) -> None:
+        again = partial(connect, self.location, self.storage_options)
+        found = filesystem, root = again()
+        self._connection = PerProcess(again, found)
+        self._root = root.rstrip("/")
+        self._trusted = _protocol(filesystem) == "memory"
+
+    @property
+    def filesystem(self) -> fsspec.AbstractFileSystem:
+        """The file system that the table lies on; a forked process connects to it anew."""
+        found: fsspec.AbstractFileSystem = self._connection.get()[0]
+        return found
+
+    def __repr__(self) -> str:
+        return f"FsspecStore({redacted(self.location)!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            "location": self.location,
+            "storage_options": self.storage_options,
+            "access": self.access,
+            "_trusted": self._trusted,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        trusted = self._trusted
+        self._connect()
+        self._trusted = trusted  # a probe that passed is not made again in every task
+
+    def read(self, path: str, stop: int = METADATA_BYTES_MAX) -> bytes:
+        """The bytes of an object up to `stop`.
+
+        One request, of no more bytes, where a range may be longer than the object.
+        """
+        full = self._inside(path)
+        with self._told("read", full):
+            if _protocol(self.filesystem) in OBJECT_STORES:
+                try:
+                    return bytes(self._ask("cat_file", full, start=0, end=stop))
+                except (OSError, ValueError) as error:
+                    if not is_refused_range(error):
+                        raise
+                    return b""  # not even a first byte
+            return bytes(self._ask("cat_file", full)[:stop])
+
+    def exists(self, path: str) -> bool:
+        """Whether the object exists; one request, and no listing, of an object store.
+
+        Only the answer that there is no such object means that there is none.
+        """
+        full = self._inside(path)
+        try:
+            with self._told("look for", full):
+                return self._is_there(full)
+        except FileNotFoundError:
+            return False
+
+    def _is_there(self, full: str) -> bool:
+        if _protocol(self.filesystem) in OBJECT_STORES | WEB:
+            try:
+                self._ask("cat_file", full, start=0, end=1)
+            except Exception as error:
+                if not is_refused_range(error):  # as that of an empty object is
+                    raise
+            return True
+        self.filesystem.invalidate_cache()
+        # Not isfile(), which takes every error for "no such file".
+        return bool(self._ask("info", full)["type"] == "file")
+
+    def size(self, path: str) -> int:
+        """Bytes of an object."""
+        full = self._inside(path)
+        with self._told("look for", full):
+            self.filesystem.invalidate_cache()
+            return int(self._ask("info", full)["size"])
+
+    def list(self, directory: str = "") -> Iterator[StoredObject]:
+        """Every object below a directory."""
+        self._refuse_partial_view()
+        top = self._inside(directory) if directory else self._root
+        try:
+            with self._told("list", top):
+                self.filesystem.invalidate_cache()
+                found = found_below(self.filesystem, top, self._ask)
+        except FileNotFoundError:
+            return
+        for full, details in sorted(found.items()):
+            relative = full[len(self._root) :].lstrip("/")
+            yield StoredObject(relative, int(details.get("size") or 0), _modified_ms(details))
+
+    def write(self, path: str, data: bytes) -> None:
+        """Store a new object."""
+        self._check_writable()
+        full = self._inside(path)
+        with self._told("write", full):
+            self._ask("pipe_file", full, data, repeats=False)
+
+    def create_if_absent(self, path: str, data: bytes) -> CreateResult:
+        """The file system's own conditional create, after the probe."""
+        self._check_writable()
+        full = self._inside(path)
+        with self._told("create", full):
+            return self._create(full, data)
+
+    def overwrite_hint(self, path: str, data: bytes) -> None:
+        """Store a hint."""
+        self._check_writable()
+        full = self._inside(path)
+        with self._told("write", full):
+            self._ask("pipe_file", full, data, repeats=False)
+
+    def delete(self, path: str) -> None:
+        """Delete an object if it exists."""
+        self._refuse_reading_only()
+        full = self._inside(path)
+        with contextlib.suppress(FileNotFoundError), self._told("delete", full):
+            self._ask("rm_file", full, repeats=False)
+
+    def synchronise(self, paths: Iterable[str]) -> None:
+        """Nothing to do: these storages acknowledge what is durable."""
+
+    def locate(self, path: str, *, for_writing: bool = False) -> str:
+        """The URL of an object."""
+        full = self._inside(path)
+        if for_writing:
+            self._check_writable()
+        if for_writing and _protocol(self.filesystem) not in OBJECT_STORES:
+            with contextlib.suppress(NotImplementedError):
+                self._ask("makedirs", full.rsplit("/", 1)[0], exist_ok=True, repeats=False)
+        return self._url(full)
+
+    @contextlib.contextmanager
+    def _told(self, operation: str, full: str) -> Iterator[None]:
+        """Say what failed and where: a missing object as FileNotFoundError, else StorageError."""
+        try:
+            yield
+        except (FermionError, StorageError, NotImplementedError, TypeError):
+            raise
+        except Exception as error:
+            url = self._url(full)
+            if is_missing(error) or (self.access.missing_is_forbidden and is_denied_object(error)):
+                raise FileNotFoundError(errno.ENOENT, "no such object", redacted(url)) from error
+            raise storage_error(operation, url, error) from error
+
+    def _ask(self, method: str, *arguments: Any, repeats: bool = True, **keywords: Any) -> Any:
+        """Call a method of the file system, which gives up in time."""
+        return ask(
+            self.filesystem,
+            method,
+            *arguments,
+            timeout_s=self.access.timeout_s,
+            repeats=repeats,
+            **keywords,
+        )
+
+    def _url(self, full: str) -> str:
+        """Where an object lies, as a URL."""
+        if _protocol(self.filesystem) == WEBHDFS:  # which forgets the host
+            return f"{self.location}{full[len(self._root) :]}"
+        return str(self.filesystem.unstrip_protocol(full))
+
+    def _refuse_partial_view(self) -> None:
+        """Refuse what needs to know which objects there are.
+
+        Raises
+        ------
+        UnsafeStorage
+        """
+        if self.access.missing_is_forbidden:
+            raise UnsafeStorage(
+                f"{redacted(self.location)}: opened with missing_is_forbidden=True, where an "
+                f"object that access is denied to counts as absent: such a table can be read, but "
+                f"not written, listed or cleaned"
+            )
+
+    def _check_writable(self) -> None:
+        """Refuse to write where a table can't be written: before its first object is.
+
+        Raises
+        ------
+        UnsafeStorage
+        """
+        self._refuse_reading_only()
+        if self._trusted:
+            return
+        place = self.filesystem._fs_token, self._root.split("/", 1)[0]
+        with _probe_lock:
+            if place not in _probed:
+                renames = _protocol(self.filesystem) == WEBHDFS
+                try:
+                    check_creates(_Probed(self, self.location, self.filesystem), renames=renames)
+                except (NotImplementedError, TypeError) as error:
+                    raise UnsafeStorage(
+                        f"{redacted(self.location)}: {type(self.filesystem).__name__} can't be "
+                        f"written to ({error}); such a table can be read but not written"
+                    ) from error
+                _probed.add(place)
+        self._trusted = True
+
+    def _refuse_reading_only(self) -> None:
+        """Refuse to change a storage, or by a store, that is there for reading.
+
+        Raises
+        ------
+        UnsafeStorage
+        """
+        self._refuse_partial_view()
+        if _protocol(self.filesystem) in WEB:
+            raise UnsafeStorage(
+                f"{redacted(self.location)}: a web server stores nothing: such a table can be "
+                f"read but not written"
+            )
+
+    def _inside(self, path: str) -> str:
+        return f"{self._root}/{check_path(path)}"
+
+    def _create(self, full: str, data: bytes) -> CreateResult:
+        if _protocol(self.filesystem) == WEBHDFS:
+            with in_time(self):
+                return create_by_rename(self.filesystem, full, data)
+        guard: contextlib.AbstractContextManager[Any] = (
+            _memory_lock if _protocol(self.filesystem) == "memory" else contextlib.nullcontext()
+        )
+        try:
+            with guard:
+                self._ask("pipe_file", full, data, mode="create", repeats=False)
+        except FileExistsError:
+            return CreateResult.EXISTS
+        except (PermissionError, FileNotFoundError, NotImplementedError, TypeError, FermionError):
+            raise
+        except NoTimeLeft:  # it was not sent
+            raise
+        except Exception as error:  # noqa: BLE001 - any other failure may follow success
+            if _is_refused(error):
+                return CreateResult.EXISTS
+            _log.warning("%s: create failed (%r), the outcome is unknown", full, error)
+            return CreateResult.UNKNOWN
+        return CreateResult.CREATED
+
+
+@dataclass(frozen=True, slots=True)
+class _Probed:
+    """A store as its probe uses it, which may write already."""
+
+    store: FsspecStore
+    location: str
+    filesystem: fsspec.AbstractFileSystem
+
+    def create(self, path: str, data: bytes) -> CreateResult:
+        full = self.store._inside(path)
+        with self.store._told("create", full):
+            return self.store._create(full, data)
+
+    def read(self, path: str, stop: int = METADATA_BYTES_MAX) -> bytes:
+        return self.store.read(path, stop)
+
+    def put(self, path: str, data: bytes) -> None:
+        full = self.store._inside(path)
+        with self.store._told("write", full):
+            self.store._ask("pipe_file", full, data, repeats=False)
+
+    def remove(self, path: str) -> None:
+        self.store._ask("rm_file", self.store._inside(path), repeats=False)
+
+
+def _protocol(filesystem: fsspec.AbstractFileSystem) -> str:
+    protocol = filesystem.protocol
+    return protocol if isinstance(protocol, str) else protocol[0]
+
+
+def _is_refused(error: Exception) -> bool:
+    """Whether the cause is HTTP's *Precondition Failed*, which s3fs tells by S3's message alone.
+
+    Ceph's gateway sends none.
+    """
+    response = getattr(error.__cause__, "response", None)
+    if not isinstance(response, dict):
+        return False
+    details = response.get("ResponseMetadata")
+    return (
+        isinstance(details, dict)
+        and details.get("HTTPStatusCode") == HTTPStatus.PRECONDITION_FAILED
+    )
+
+
+def _modified_ms(details: dict[str, Any]) -> int | None:
+    if isinstance(details.get("modificationTime"), int):  # HDFS has milliseconds
+        return int(details["modificationTime"])
+    for key in ("mtime", "LastModified", "last_modified", "modified", "created"):
+        value = details.get(key)
+        if isinstance(value, datetime):
+            return int(value.timestamp() * 1000)
+        if isinstance(value, (int, float)):
+            return int(value * 1000)
+    return None

@@ -1,0 +1,1 @@
+"""`Table`, and tables that are staged."""

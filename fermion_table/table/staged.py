@@ -1,0 +1,230 @@
+"""A table whose definition and first rows become visible together: a new one, or a replacement.
+
+For engines that create or replace a table from a query. Nothing is visible, and nothing of an
+existing table changes, before `StagedTable.commit`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fermion.errors import InvalidArgumentError
+from fermion_table.argument_checks import check_kinds
+from fermion_table.commit.committed_files import delete_unpublished, written_files
+from fermion_table.commit.publisher import CommitWords, Publisher
+from fermion_table.commit.replacement import (
+    NewRows,
+    TableDefinition,
+    replace_table,
+    replacing_schema,
+)
+from fermion_table.errors import CommitStateUnknown, TableExists, TableNotFound
+from fermion_table.expiry.drop import drop_table, remove_empty_folders
+from fermion_table.metadata.history import latest, table_exists
+from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.schema.from_arrow import PartitionBy
+from fermion_table.schema.schema import TableSchema
+from fermion_table.storage.location import open_store, refuse_nested
+from fermion_table.storage.paths import MAIN
+from fermion_table.storage.store import AtomicStore, is_done_when_interrupted
+from fermion_table.table.table import Location, Table
+from fermion_table.writing.data_writer import DataWriter, WriterMessage, WriteSettings
+
+StageMode = Literal["create", "replace", "create_or_replace"]
+
+
+def stage_table(
+    path: Location,
+    schema: Any,
+    *,
+    mode: StageMode = "create",
+    partition_by: PartitionBy | None = None,
+    primary_key: Sequence[str] | str | None = None,
+    sort_by: Sequence[str] | str | None = None,
+    properties: Mapping[str, str] | None = None,
+    storage_options: dict[str, Any] | None = None,
+) -> StagedTable:
+    """Plan a table that is created, or that replaces another one, together with its rows.
+
+    Parameters
+    ----------
+    path, schema, partition_by, primary_key, sort_by, properties, storage_options
+        As for `Table.create`.
+    mode
+        ``create`` a table where none is, ``replace`` the one that is there, or
+        ``create_or_replace``.
+
+    Raises
+    ------
+    InvalidArgumentError, fermion.errors.ColumnNotFoundError
+        A table of this definition can't be.
+    TableExists
+        Mode ``create``, and there is a table; or another one lies in a directory above or below.
+    TableNotFound
+        Mode ``replace``, and there is none.
+    """
+    if mode not in ("create", "replace", "create_or_replace"):
+        raise InvalidArgumentError(
+            f"mode={mode!r}: expected 'create', 'replace' or 'create_or_replace'"
+        )
+    store = open_store(path, storage_options=storage_options)
+    definition = TableDefinition(
+        schema=schema,
+        partition_by=partition_by,
+        primary_key=primary_key,
+        sort_by=sort_by,
+        properties=properties,
+    )
+    first = definition.first_schema()
+    if not table_exists(store):
+        if mode == "replace":
+            raise TableNotFound(f"{store.location}: no table here to replace")
+        refuse_nested(store)
+        return StagedTable(store, definition, None, first)
+    if mode == "create":
+        raise TableExists(f"{store.location}: a table exists here already")
+    base = latest(store)
+    return StagedTable(
+        store, definition, base, replacing_schema(Publisher(store), base, definition)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StagedTable:
+    """A table's definition, not published yet. Picklable. Made by `stage_table`.
+
+    Attributes
+    ----------
+    store
+        Of the table.
+    definition
+        As given.
+    base
+        The snapshot that it replaces; None for a new table.
+    schema
+        What data files are written with.
+    """
+
+    store: AtomicStore
+    definition: TableDefinition
+    base: Snapshot | None
+    schema: TableSchema
+
+    def writer(self, *, settings: WriteSettings | None = None) -> DataWriter:
+        """A writer of data files: its messages are given to `commit`."""
+        uuid = "" if self.base is None else self.base.table_uuid
+        base_id = None if self.base is None else self.base.id
+        return DataWriter(
+            self.store, self.schema, settings=settings, table_uuid=uuid, base_id=base_id
+        )
+
+    def commit(
+        self,
+        messages: Iterable[WriterMessage] = (),
+        *,
+        message: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        commit_user: str | None = None,
+        commit_identifier: int | str | None = None,
+    ) -> Snapshot:
+        """Publish definition and rows.
+
+        A replacement is one snapshot, of kind ``overwrite``; the history before it stays. A new
+        table has its creation (snapshot 0) and, if there are rows, an append.
+
+        Parameters
+        ----------
+        messages
+            Of writers.
+        message, properties
+            For the history.
+        commit_user, commit_identifier
+            The same pair is committed once.
+
+        Raises
+        ------
+        TableExists
+            Another writer has made a table meanwhile.
+        TableNotFound
+            The table to replace is gone.
+        CommitConflict
+            The table to replace was replaced by another one meanwhile.
+        CommitStateUnknown
+            Whether it was published can't be told; nothing was deleted. After any other error
+            nothing is published, and the files of the messages are deleted.
+        """
+        written = check_kinds(messages, WriterMessage, "messages")
+        entries = [entry for each in written for entry in each.entries]
+        words = CommitWords(
+            message=message,
+            properties=properties,
+            commit_user=commit_user,
+            commit_identifier=commit_identifier,
+        )
+        if self.base is None:
+            return self._create(written, entries, words)
+        rows = NewRows(self.base, self.schema, entries, written_files(written))
+        publisher = Publisher(self.store)
+        return replace_table(publisher, self.base, self.definition, words=words, rows=rows)
+
+    def discard(self, messages: Iterable[WriterMessage] = ()) -> None:
+        """Give up: delete what writers made, and the directories that are empty then.
+
+        Not after `commit`, which deletes what it did not publish.
+        """
+        self._delete(check_kinds(messages, WriterMessage, "messages"))
+        if self.base is None and not table_exists(self.store):
+            remove_empty_folders(self.store)
+
+    def _create(
+        self, messages: Sequence[WriterMessage], entries: Sequence[Entry], words: CommitWords
+    ) -> Snapshot:
+        definition = self.definition
+        try:
+            table = Table.create(
+                self.store.location,
+                definition.schema,
+                partition_by=definition.partition_by,
+                primary_key=definition.primary_key,
+                sort_by=definition.sort_by,
+                properties=definition.properties,
+                storage_options=self.store.storage_options,
+                message=words.message,
+            )
+        except CommitStateUnknown:
+            raise
+        except BaseException:  # an interrupt too: no commit has named the files yet
+            self._delete(messages)
+            raise
+        if not entries:
+            return table.snapshot
+        try:
+            return table.commit(
+                messages,
+                message=words.message,
+                properties=words.properties,
+                commit_user=words.commit_user,
+                commit_identifier=words.commit_identifier,
+            )
+        except CommitStateUnknown:
+            raise
+        except BaseException as error:
+            if isinstance(error, Exception) or is_done_when_interrupted(self.store):
+                self._take_back(table.snapshot)
+            raise
+
+    def _delete(self, messages: Sequence[WriterMessage]) -> None:
+        """Delete what writers made, but for what has been committed."""
+        entries = [entry for each in messages for entry in each.entries]
+        delete_unpublished(self.store, entries, written_files(messages), MAIN)
+
+    def _take_back(self, created: Snapshot) -> None:
+        """Remove a table that was created a moment ago, unless somebody has used it since."""
+        with contextlib.suppress(OSError, TableNotFound, InvalidArgumentError):
+            if latest(self.store).hash == created.hash:
+                location, options = self.store.location, self.store.storage_options
+                drop_table(location, storage_options=options)

@@ -1,0 +1,1 @@
+"""Data files: partitions, sorting, and the entries that describe the files."""

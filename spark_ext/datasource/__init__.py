@@ -1,0 +1,1 @@
+"""`format("fermion")`: batch and streaming, reading and writing."""

@@ -1,0 +1,267 @@
+"""Streams of a table's appends, and micro-batches appended to a table exactly once.
+
+The source counts in snapshots, and in files where a limit cuts one into several micro-batches:
+`stream_offsets` has the rules. A stream begins with the table's whole content (or after a snapshot
+that the user names), and goes on with what each append adds. Compactions and schema changes add no
+rows and are passed over. A commit that removes or replaces rows ends the stream with an error, as a
+stream cannot take rows back, unless the option ``skipRewrites`` says to pass over it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from fermion.errors import InvalidArgumentError
+from fermion_table import Scan, Snapshot, Split, WriterMessage
+from spark_ext.datasource.stream_offsets import (
+    BEFORE_ALL,
+    Portion,
+    StreamOffset,
+    check_table,
+    next_offset,
+    parse_offset,
+    portions,
+)
+from spark_ext.errors import UnsupportedBySpark
+from spark_ext.finished_tasks import delete_files
+from spark_ext.options import SourceOptions
+from spark_ext.reading import ReadTask, column_paths, open_branch, open_version, scan_of, tasks_of
+from spark_ext.types import exchange_schema, spark_schema
+from spark_ext.writing.task import WriteTask
+from spark_ext.writing.writer import check_columns, files_of, renamed_columns, writer_factory
+
+TASKS_MIN = 8
+QUIET_KINDS = frozenset({"create", "schema", "compact"})
+"""Commits that add no rows."""
+
+_QUERY_ID = "sql.streaming.queryId"
+
+
+@dataclass(slots=True)
+class StreamPartition(InputPartition):
+    """The splits that one task reads, and how: a snapshot's files are read under its schema."""
+
+    read: ReadTask
+    splits: list[Split]
+
+
+class FermionStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads what commits append.
+
+    Parameters
+    ----------
+    options
+        What to read.
+    schema
+        The columns of the stream: those of the table when the query was started.
+    """
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        columns = column_paths(schema) if options.columns is None else options.columns
+        self._options = replace(options, columns=columns)
+        self._schema = schema
+        self._last: int | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Where a new query begins."""
+        newest = self._newest()
+        start = self._options.starting_snapshot_id
+        if start is not None and start > newest.id:
+            raise InvalidArgumentError(
+                f"option startingSnapshotId={start}: the newest snapshot of {self._options.path} "
+                f"is {newest.id}"
+            )
+        begin = BEFORE_ALL if start is None else start
+        return StreamOffset(begin, newest.table_uuid).to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """How much one micro-batch reads at most."""
+        files = self._options.max_files
+        return ReadAllAvailable() if files is None else ReadMaxFiles(files)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Where the next micro-batch ends: at least one file further, if there is one."""
+        read, newest = parse_offset(start), self._newest()
+        check_table(read, newest.table_uuid, newest.id, self._options.path)
+        last = newest.id if self._last is None else self._last
+        files_max = limit.max_files if isinstance(limit, ReadMaxFiles) else None
+        found = next_offset(read, last, files_max, newest.table_uuid, self._files_in)
+        nothing_new = (found.snapshot, found.files) == (read.snapshot, read.files)
+        return start if nothing_new else found.to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """The table's newest snapshot, for the query's progress."""
+        newest = self._newest()
+        return StreamOffset(newest.id, newest.table_uuid).to_json()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Go no further than the snapshot that is the newest now."""
+        self._last = self._newest().id
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The tasks of a micro-batch: what lies between two offsets."""
+        first, last, newest = parse_offset(start), parse_offset(end), self._newest()
+        for offset in (first, last):
+            check_table(offset, newest.table_uuid, newest.id, self._options.path)
+        tasks: list[InputPartition] = []
+        for portion in portions(first, last):
+            if portion.initial or self.adds_rows(self._snapshot(portion.snapshot)):
+                scan = self._scan(portion.snapshot)
+                tasks += self._tasks(scan, self._splits(scan, portion))
+        return tasks
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a task."""
+        assert isinstance(partition, StreamPartition)
+        return partition.read.read(partition.splits)
+
+    def _files_in(self, snapshot_id: int, initial: bool) -> int:
+        """How many files a snapshot has for the stream, whatever the filter says."""
+        snapshot = self._snapshot(snapshot_id)
+        if initial:
+            return snapshot.totals.files
+        return snapshot.deltas.files_added if self.adds_rows(snapshot) else 0
+
+    def _splits(self, scan: Scan, portion: Portion) -> list[Split]:
+        """Those of a portion that the filter leaves; places count without it, as it may change."""
+        entries, _ = scan.entries
+        pairs = list(zip(entries, scan.plan().splits, strict=True))
+        if not portion.initial:
+            pairs = [pair for pair in pairs if pair[0].added_snapshot == portion.snapshot]
+        if portion.is_whole:
+            return [split for _, split in pairs]
+        listed, _ = replace(scan, filter=None).entries
+        if not portion.initial:
+            listed = [entry for entry in listed if entry.added_snapshot == portion.snapshot]
+        wanted = {entry.file for entry in listed[portion.start : portion.stop]}
+        return [split for entry, split in pairs if entry.file in wanted]
+
+    def _tasks(self, scan: Scan, splits: Sequence[Split]) -> list[InputPartition]:
+        where = f"{self._options.path}, snapshot {scan.snapshot.id}"
+        found = spark_schema(scan.schema, where=where)
+        if _shape(found) != _shape(self._schema):
+            raise UnsupportedBySpark(
+                f"{where}: the columns of the stream are {found.simpleString()} now, they were "
+                f"{self._schema.simpleString()} when the query was started; start it again"
+            )
+        read = ReadTask(scan.reader, exchange_schema(self._schema))
+        return [StreamPartition(read, part) for part in tasks_of(splits, TASKS_MIN)]
+
+    def adds_rows(self, snapshot: Snapshot) -> bool:
+        """Whether a commit appends; an error if it takes rows away."""
+        if snapshot.kind == "append":
+            return True
+        if snapshot.kind in QUIET_KINDS or self._options.skip_rewrites:
+            return False
+        raise UnsupportedBySpark(
+            f"{self._options.path}: snapshot {snapshot.id} is a commit of kind {snapshot.kind!r}, "
+            "which removes or replaces rows: a stream cannot follow that. Set the option "
+            "skipRewrites=true to pass over such commits, or start a new query"
+        )
+
+    def _scan(self, snapshot_id: int) -> Scan:
+        return scan_of(self._at(snapshot_id))
+
+    def _at(self, snapshot_id: int) -> SourceOptions:
+        return replace(self._options, snapshot_id=snapshot_id)
+
+    def _newest(self) -> Snapshot:
+        return open_branch(self._options).snapshot
+
+    def _snapshot(self, snapshot_id: int) -> Snapshot:
+        return open_version(self._at(snapshot_id)).snapshot
+
+
+@dataclass(slots=True)
+class StreamMessage(WriterCommitMessage):
+    """What a task of a micro-batch wrote, and of which query it is."""
+
+    messages: list[WriterMessage]
+    query_id: str | None
+
+
+class FermionStreamWriter(DataSourceStreamArrowWriter):
+    """Appends micro-batches: each is one snapshot, and a replayed one is none.
+
+    The name of the commit is the query's id, which lives in its checkpoint, and the number of the
+    micro-batch; with a ``commitUser``, that user, and both of them.
+
+    Parameters
+    ----------
+    options
+        The table, its branch, and a ``commitUser``.
+    schema
+        Of the rows.
+    """
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        table = open_branch(options)
+        columns, renamed = check_columns(table, schema, None), renamed_columns(schema, table.schema)
+        self._task = WriteTask(writer_factory(table), columns, renamed=renamed)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write the rows of a task."""
+        context = TaskContext.get()
+        query_id = context.getLocalProperty(_QUERY_ID) if context is not None else None
+        return StreamMessage(self._task.write(iterator), query_id)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Publish a micro-batch; one without rows makes no snapshot."""
+        written = [each for each in messages if isinstance(each, StreamMessage)]
+        entries = [message for each in written for message in each.messages]
+        if not entries:
+            return
+        user, identifier = self._name(written[0].query_id, batchId)
+        open_branch(self._options).commit(
+            entries,
+            message=f"micro-batch {batchId}",
+            commit_user=user,
+            commit_identifier=identifier,
+        )
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Delete what a failed micro-batch wrote, if its commit was never tried."""
+        if any(message is None for message in messages):
+            written = [each for each in messages if isinstance(each, StreamMessage)]
+            paths = [path for each in written for one in each.messages for path in files_of(one)]
+            delete_files(open_branch(self._options), paths)
+
+    def _name(self, query_id: str | None, batch_id: int) -> tuple[str, int | str]:
+        """User and identifier of a micro-batch's commit: no other query has the same.
+
+        Raises
+        ------
+        UnsupportedBySpark
+            The tasks were not told their query's id: the micro-batch could come twice.
+        """
+        if query_id is None:
+            raise UnsupportedBySpark(
+                f"{self._options.path}: the tasks of micro-batch {batch_id} have no {_QUERY_ID}, "
+                "which makes its commit one and the same when Spark repeats it"
+            )
+        user = self._options.commit_user
+        return (query_id, batch_id) if user is None else (user, f"{query_id}/{batch_id}")
+
+
+def _shape(schema: StructType) -> Any:
+    """Names and types, without regard to nullability."""
+    return schema.simpleString()

@@ -1,0 +1,1 @@
+"""Compaction, conversion and expiry by Spark jobs."""

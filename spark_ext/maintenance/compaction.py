@@ -1,0 +1,177 @@
+"""Compacts a table with Spark: the driver plans and commits, tasks rewrite groups of files.
+
+Spark only schedules. Tasks read and write the files themselves, so no row passes through the JVM.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from pyspark import Accumulator, Broadcast, SparkContext
+from pyspark.sql import SparkSession
+
+from fermion.arguments import flag, function, integer
+from fermion_table import (
+    CompactionMessage,
+    CompactionResult,
+    CompactionTask,
+    StorageAccess,
+    Table,
+    compact_group,
+)
+from spark_ext.finished_tasks import finished_messages
+from spark_ext.options import chosen_access
+from spark_ext.session import classic
+
+Progress = Callable[[int, int], None]
+"""Called with the groups done and the groups in all."""
+
+
+def compact(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    *,
+    filter: Any = None,
+    target_size: int | str | None = None,
+    min_input_files: int = 2,
+    sort_by: Sequence[str] | None = None,
+    max_groups_per_commit: int | None = None,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+    storage_options: dict[str, Any] | None = None,
+    access: StorageAccess | None = None,
+) -> CompactionResult:
+    """Rewrite small files as few; rows, their order and their batches stay as they are.
+
+    Other writers go on meanwhile. A group whose files another commit removed is left out and
+    counted in the result; the rest is published.
+
+    Parameters
+    ----------
+    spark
+        A classic session.
+    path
+        The table.
+    filter
+        Only files that may hold such rows.
+    target_size
+        Of a file: bytes, or as in ``"256MB"``; None takes the table's property.
+    min_input_files
+        Fewer small files together are left alone.
+    sort_by
+        Columns to sort rows by, or ``["zorder(a, b)"]`` to cluster them by several alike, as for
+        `fermion_table.Table.compact`.
+    max_groups_per_commit
+        Publish progress after so many groups, so that a later failure loses less; None: one
+        snapshot at the end.
+    dry_run
+        Only say what would be done; no task runs.
+    progress
+        Called with the groups done and the groups in all.
+    storage_options
+        For fsspec.
+    access
+        As for `read_table`.
+
+    Raises
+    ------
+    TableNotFound
+    TypeError, InvalidArgumentError
+        Names the argument that is wrong; raised before any task runs.
+    pyspark.errors.PySparkException
+        A task failed; what was published before stays.
+    CommitStateUnknown
+    """
+    classic(spark, "compact")
+    if max_groups_per_commit is not None:
+        max_groups_per_commit = integer(max_groups_per_commit, "max_groups_per_commit", minimum=1)
+    dry_run = flag(dry_run, "dry_run")
+    function(progress, "progress")
+    started = time.monotonic()
+    table = Table.open(path, storage_options=storage_options, access=chosen_access(access))
+    chosen = {
+        "filter": filter,
+        "target_size": target_size,
+        "min_input_files": min_input_files,
+        "sort_by": sort_by,
+    }
+    if dry_run:
+        return table.compact(dry_run=True, **chosen)
+    base = table.snapshot
+    tasks = table.plan_compaction(**chosen)
+    result = CompactionResult(groups=len(tasks))
+    for done, messages in _rewritten(spark.sparkContext, table, tasks, max_groups_per_commit):
+        _add(result, table.commit_compaction(messages, base))
+        if progress is not None:
+            progress(done, len(tasks))
+    result.seconds = time.monotonic() - started
+    return result
+
+
+def _rewritten(
+    context: SparkContext,
+    table: Table,
+    tasks: list[CompactionTask],
+    max_groups_per_commit: int | None,
+) -> Iterable[tuple[int, list[CompactionMessage]]]:
+    """What becomes of all groups, as much at a time as is to be committed together.
+
+    A Spark job has at least as many groups as run at once, even if fewer are committed together.
+    """
+    if not tasks:
+        return
+    each = max_groups_per_commit or len(tasks)
+    job = max(each, context.defaultParallelism)
+    # Tasks share the table's schema, which may have many thousands of fields: it travels once.
+    shared = context.broadcast(tasks)
+    try:
+        for start in range(0, len(tasks), job):
+            messages = _run(context, table, shared, range(start, min(start + job, len(tasks))))
+            for first in range(0, len(messages), each):
+                part = messages[first : first + each]
+                yield start + first + len(part), part
+    finally:
+        shared.destroy()
+
+
+def _run(
+    context: SparkContext, table: Table, shared: Broadcast[list[CompactionTask]], numbers: range
+) -> list[CompactionMessage]:
+    """Rewrite some groups, a Spark task each."""
+    with finished_messages(context, table, _files) as finished:
+        rewrite = _Rewrite(shared, finished)
+        return context.parallelize(numbers, len(numbers)).map(rewrite).collect()
+
+
+class _Rewrite:
+    """What a Spark task does with the number of its group."""
+
+    def __init__(
+        self,
+        shared: Broadcast[list[CompactionTask]],
+        finished: Accumulator[list[CompactionMessage]],
+    ) -> None:
+        self.shared = shared
+        self.finished = finished
+
+    def __call__(self, number: int) -> CompactionMessage:
+        message = compact_group(self.shared.value[number])
+        self.finished.add([message])
+        return message
+
+
+def _files(message: CompactionMessage) -> list[str]:
+    return [entry.path for entry in message.added]
+
+
+def _add(result: CompactionResult, part: CompactionResult) -> None:
+    result.groups_dropped += part.groups_dropped
+    result.files_before += part.files_before
+    result.files_after += part.files_after
+    result.bytes_before += part.bytes_before
+    result.bytes_after += part.bytes_after
+    result.rows += part.rows
+    result.snapshots += part.snapshots

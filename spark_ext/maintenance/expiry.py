@@ -1,0 +1,92 @@
+"""Old snapshots and orphan files of a table: what the driver does alone, as jobs.
+
+Only metadata are read, and deleting is a matter of requests: there is nothing for tasks to do.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime, timedelta
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from fermion_table import MaintenanceResult, StorageAccess, Table
+from spark_ext.options import chosen_access
+from spark_ext.session import classic
+
+
+def expire(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    *,
+    older_than: datetime | timedelta | None = None,
+    retain_last: int | None = None,
+    dry_run: bool = False,
+    storage_options: dict[str, Any] | None = None,
+    access: StorageAccess | None = None,
+) -> MaintenanceResult:
+    """Let old snapshots go, with the data that nothing else needs.
+
+    Parameters
+    ----------
+    spark
+        A classic session.
+    path
+        The table.
+    older_than, retain_last, dry_run
+        As for `fermion_table.Table.expire_snapshots`: by default 7 days, and the last 10 stay.
+    storage_options
+        For fsspec.
+    access
+        As for `read_table`.
+
+    Raises
+    ------
+    TypeError, InvalidArgumentError
+        Names the argument that is wrong.
+    TableNotFound, CorruptMetadata
+    """
+    classic(spark, "expire")
+    chosen = chosen_access(access)
+    return Table.open(path, storage_options=storage_options, access=chosen).expire_snapshots(
+        older_than=older_than, retain_last=retain_last, dry_run=dry_run
+    )
+
+
+def remove_orphans(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    *,
+    older_than: datetime | timedelta | None = None,
+    dry_run: bool = False,
+    storage_options: dict[str, Any] | None = None,
+    access: StorageAccess | None = None,
+) -> MaintenanceResult:
+    """Delete files that nothing refers to, such as those that killed tasks leave.
+
+    Parameters
+    ----------
+    spark
+        A classic session.
+    path
+        The table.
+    older_than, dry_run
+        As for `fermion_table.Table.remove_orphan_files`: by default 3 days, as younger files may
+        belong to a job that has not committed yet.
+    storage_options
+        For fsspec.
+    access
+        As for `read_table`.
+
+    Raises
+    ------
+    TypeError, InvalidArgumentError
+        Names the argument that is wrong.
+    TableNotFound, CorruptMetadata
+    """
+    classic(spark, "remove_orphans")
+    chosen = chosen_access(access)
+    return Table.open(path, storage_options=storage_options, access=chosen).remove_orphan_files(
+        older_than=older_than, dry_run=dry_run
+    )

@@ -1,0 +1,1 @@
+"""Tables written by Spark tasks: tasks, clustering, staged tables."""

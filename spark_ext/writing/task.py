@@ -1,0 +1,84 @@
+"""What runs in a Spark task that writes: rows in, data files out, commit messages back."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark import Accumulator
+from pyspark.sql.datasource import WriterCommitMessage
+
+from fermion_table import DataWriter, WriterMessage
+from spark_ext.column_names import renamed_batch
+from spark_ext.exchange import convert_batch
+from spark_ext.writing.batch_runs import batch_runs
+
+MESSAGE = "message"
+MESSAGE_SCHEMA = f"{MESSAGE} binary"
+
+
+@dataclass(slots=True)
+class TaskMessage(WriterCommitMessage):
+    """What a task of a data source wrote."""
+
+    messages: list[WriterMessage]
+
+
+def messages_of(tasks: Sequence[WriterCommitMessage | None]) -> list[WriterMessage]:
+    """The messages of all tasks that finished."""
+    return [message for task in tasks if isinstance(task, TaskMessage) for message in task.messages]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTask:
+    """Writes the rows of one task as data files under their final names. Picklable.
+
+    Attributes
+    ----------
+    open_writer
+        Makes the table's writer, in the task.
+    columns
+        Names and types in which rows reach the writer (see `types.arriving_schema`).
+    batch_id
+        Ordinal of the column that numbers batches, among those of the frame; None: plain rows.
+    finished
+        Gets the messages of a finished task, so that the driver knows its files even if the
+        job fails later.
+    renamed
+        Columns that arrive under other names than the table's: see `column_names.renamed_fields`.
+    """
+
+    open_writer: Callable[[], DataWriter]
+    columns: pa.Schema
+    batch_id: int | None = None
+    finished: Accumulator[list[WriterMessage]] | None = None
+    renamed: Mapping[str, pa.Field] = field(default_factory=dict)
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write batches of one struct column; one row with the pickled messages comes back."""
+        rows = (pa.RecordBatch.from_struct_array(batch.column(0)) for batch in batches)
+        messages = self.write(rows)
+        if messages:
+            yield pa.record_batch({MESSAGE: pa.array([pickle.dumps(messages)], pa.binary())})
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> list[WriterMessage]:
+        """Write record batches as Spark hands them over; without rows no file is made."""
+        with self.open_writer() as writer:
+            if self.batch_id is None:
+                for batch in batches:
+                    writer.write(self._arriving(batch))
+            else:
+                for number, parts in batch_runs(batches, self.batch_id):
+                    arriving = [self._arriving(part) for part in parts]
+                    writer.append_batch(number, pa.Table.from_batches(arriving))
+            messages = [message for message in writer.prepare_commit() if message.entries]
+        if self.finished is not None:
+            self.finished.add(messages)
+        return messages
+
+    def _arriving(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        wanted = self.columns.names
+        batch = renamed_batch(batch, self.renamed)
+        return convert_batch(batch.select(wanted), self.columns)
