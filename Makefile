@@ -19,7 +19,7 @@ BENCH_READY := $(BENCH)/ready
 PAIMON := .venv-bench-paimon
 PACKAGES := fermion fermion_table spark_ext
 EXTRAS := spark,polars,duckdb,pandas,s3,cli
-KERNELS := $(wildcard $(addprefix fermion/kernels/*., pyx pxi pxd h))
+KERNELS := $(wildcard fermion/kernels/*.pyx fermion/kernels/*.h fermion/kernels/*/*.pxi)
 
 # Tests start many interpreters: without compiled modules each of them takes twice as long to start.
 export PYTHONDONTWRITEBYTECODE :=

@@ -1,4 +1,4 @@
-"""The house rules that a program can check: floors, length, names, docstrings, exports."""
+"""The rules that a program can check: layers, length, names, docstrings, exports."""
 
 from __future__ import annotations
 
