@@ -31,9 +31,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession, functions
 import spark_ext
 from fermion_table import Table
-from spark_ext.datasource import FermionDataSource
-from spark_ext.source_options import parse_options
-from spark_ext.streaming import FermionStreamWriter
+from spark_ext.datasource.datasource import FermionDataSource
+from spark_ext.options import parse_options
+from spark_ext.datasource.streaming import FermionStreamWriter
 
 directory = Path(sys.argv[1])
 commit = {"commit_user": "nightly", "commit_identifier": 7}

@@ -25,10 +25,11 @@ import os, signal, sys
 from pathlib import Path
 from pyspark.sql import SparkSession
 import spark_ext
-from spark_ext import compaction, writing
-from spark_ext.datasource import FermionDataSource
-from spark_ext.source_options import parse_options
-from spark_ext.streaming import FermionStreamWriter
+from spark_ext.maintenance import compaction
+from spark_ext.writing import writer as writing
+from spark_ext.datasource.datasource import FermionDataSource
+from spark_ext.options import parse_options
+from spark_ext.datasource.streaming import FermionStreamWriter
 
 directory = sys.argv[1]
 
