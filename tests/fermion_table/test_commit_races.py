@@ -104,7 +104,7 @@ def test_a_commit_that_always_loses_gives_up_in_time() -> None:
 
 WRITER = """
 import sys
-from fermion_table.commit import commit
+from fermion_table.commit.commit import commit
 from fermion_table.commit.request import CommitRequest
 from fermion_table.storage.location import open_store
 from fermion_table.testing import made_up_entry, made_up_schema
