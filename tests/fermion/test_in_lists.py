@@ -82,7 +82,7 @@ def test_an_in_list_is_the_or_of_its_equalities_on_rows(name: str, nested: bool,
 
 
 @pytest.mark.parametrize(("name", "nested"), PLACES)
-@settings(max_examples=settings.default.max_examples // 2)
+@settings(max_examples=settings.default.max_examples // 4)
 @given(data=st.data(), options=st.sampled_from(OPTIONS))
 def test_an_in_list_is_the_or_of_its_equalities_in_a_file(
     name: str, nested: bool, data: Any, options: dict[str, Any]

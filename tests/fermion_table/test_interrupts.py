@@ -22,7 +22,7 @@ from fermion_table.testing import WrappedStore
 
 INTERRUPTED = sorted(set(OPERATIONS) - {"expiry", "clone"})
 """An expiry is there to make files that nothing refers to, before it deletes them."""
-STEP_SAMPLED = 9
+STEP_SAMPLED = 16
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def interrupt(
 def test_an_interrupted_operation_leaves_no_data_files(
     name: str, template: Path, tmp_path: Path, interrupter: Signaller
 ) -> None:
-    """Ctrl-C before every ninth change of a file: published whole, or nothing is left."""
+    """Ctrl-C before every sixteenth change of a file: published whole, or nothing is left."""
     first = 1 + INTERRUPTED.index(name) % STEP_SAMPLED
     interrupt(name, template, tmp_path, interrupter, iter(range(first, 1000, STEP_SAMPLED)))
 
