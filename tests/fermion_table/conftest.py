@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from crash_operations import Signaller, make_table
 
 from fermion_table.commit import manifest_plan
 from fermion_table.storage import probe as storage_probe
@@ -43,3 +45,19 @@ def s3_options() -> Iterator[dict[str, Any]]:
 def short_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     """A storage that is known to be careful is raced for one object rather than for many."""
     monkeypatch.setattr(storage_probe, "PROBE_KEYS", 1)
+
+
+@pytest.fixture(scope="session")
+def signaller(project_environment: dict[str, str]) -> Iterator[Signaller]:
+    """Runs operations in processes that get a signal."""
+    signaller = Signaller(project_environment)
+    yield signaller
+    signaller.close()
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table for those operations, to be copied."""
+    path = tmp_path_factory.mktemp("template") / "table"
+    make_table(path)
+    return path

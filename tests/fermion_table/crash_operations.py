@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -104,12 +105,9 @@ class Signaller:
     ----------
     environment
         Of the processes.
-    which
-        ``SIGKILL`` or ``SIGINT``.
     """
 
-    def __init__(self, environment: dict[str, str], which: str) -> None:
-        self.which = which
+    def __init__(self, environment: dict[str, str]) -> None:
         self.process = subprocess.Popen(
             [sys.executable, __file__],
             stdin=subprocess.PIPE,
@@ -118,15 +116,42 @@ class Signaller:
             env=environment,
         )
 
-    def run(self, name: str, number: int, path: Path) -> bool:
-        """Carry out an operation; whether the signal ended it, at its change of that number."""
+    def run(self, name: str, number: int, which: str, path: Path) -> bool:
+        """Carry out an operation; whether the signal ended it, at its change of that number.
+
+        Parameters
+        ----------
+        which
+            ``SIGKILL`` or ``SIGINT``.
+        """
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(f"{name}\t{number}\t{self.which}\t{path}\n")
+        self.process.stdin.write(f"{name}\t{number}\t{which}\t{path}\n")
         self.process.stdin.flush()
         status = int(self.process.stdout.readline())
-        assert status in (0, 2 if self.which == "SIGINT" else -signal.SIGKILL), status
+        assert status in (0, 2 if which == "SIGINT" else -signal.SIGKILL), status
         return status != 0
+
+    def run_until_done(
+        self, name: str, numbers: Iterable[int], which: str, template: Path, directory: Path
+    ) -> Iterator[tuple[int, Path]]:
+        """Carry out an operation on copies of a table, signalled later and later.
+
+        Yields
+        ------
+        tuple
+            The number of the change before which the signal came, and the copy, which is deleted
+            afterwards. The last one got no signal.
+        """
+        for number in numbers:
+            path = directory / f"{number}"
+            shutil.copytree(template, path)
+            signalled = self.run(name, number, which, path)
+            yield number, path
+            shutil.rmtree(path)
+            if not signalled:
+                return
+        raise AssertionError(f"{name}: never finished")
 
     def close(self) -> None:
         """End the program."""

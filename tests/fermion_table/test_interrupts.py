@@ -6,13 +6,13 @@ import contextlib
 import gc
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from crash_operations import AT_ONCE, OPERATIONS, SCHEMA, Signaller, make_table, rows
+from crash_operations import AT_ONCE, OPERATIONS, SCHEMA, Signaller, rows
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import CommitStateUnknown, Table, WriterMessage
@@ -25,20 +25,6 @@ INTERRUPTED = sorted(set(OPERATIONS) - {"expiry", "clone"})
 STEP_SAMPLED = 16
 
 
-@pytest.fixture(scope="module")
-def interrupter(project_environment: dict[str, str]) -> Iterator[Signaller]:
-    interrupter = Signaller(project_environment, "SIGINT")
-    yield interrupter
-    interrupter.close()
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("template") / "table"
-    make_table(path)
-    return path
-
-
 def orphans(table: Table) -> list[str]:
     """Data files and deletion vectors that nothing refers to, temporary ones too."""
     found = table.remove_orphan_files(older_than=AT_ONCE, dry_run=True).paths
@@ -46,44 +32,35 @@ def orphans(table: Table) -> list[str]:
 
 
 def interrupt(
-    name: str, template: Path, tmp_path: Path, interrupter: Signaller, numbers: Iterator[int]
+    name: str, template: Path, tmp_path: Path, signaller: Signaller, numbers: Iterable[int]
 ) -> None:
     before = Table.open(template).snapshot.id
     published = []
-    for number in numbers:
-        path = tmp_path / f"{number}"
-        shutil.copytree(template, path)
-        interrupted = interrupter.run(name, number, path)
+    for number, path in signaller.run_until_done(name, numbers, "SIGINT", template, tmp_path):
         table = Table.open(path)
         assert orphans(table) == [], number
         assert table.verify(data=True).ok
         published.append(table.snapshot.id > before)
-        shutil.rmtree(path)
-        if not interrupted:
-            break
-    else:
-        pytest.fail("never finished")
     assert published == sorted(published), "once published, it stays"
-
     assert published[-1]
 
 
 @pytest.mark.parametrize("name", INTERRUPTED)
 def test_an_interrupted_operation_leaves_no_data_files(
-    name: str, template: Path, tmp_path: Path, interrupter: Signaller
+    name: str, template: Path, tmp_path: Path, signaller: Signaller
 ) -> None:
     """Ctrl-C before every sixteenth change of a file: published whole, or nothing is left."""
     first = 1 + INTERRUPTED.index(name) % STEP_SAMPLED
-    interrupt(name, template, tmp_path, interrupter, iter(range(first, 1000, STEP_SAMPLED)))
+    interrupt(name, template, tmp_path, signaller, range(first, 1000, STEP_SAMPLED))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", INTERRUPTED)
 def test_an_operation_interrupted_anywhere_leaves_no_data_files(
-    name: str, template: Path, tmp_path: Path, interrupter: Signaller
+    name: str, template: Path, tmp_path: Path, signaller: Signaller
 ) -> None:
     """Ctrl-C before every change of a file."""
-    interrupt(name, template, tmp_path, interrupter, iter(range(1, 1000)))
+    interrupt(name, template, tmp_path, signaller, range(1, 1000))
 
 
 class InterruptedStore(WrappedStore):

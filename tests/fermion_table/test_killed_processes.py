@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from crash_operations import AT_ONCE, OPERATIONS, Signaller, make_table
+from crash_operations import AT_ONCE, OPERATIONS, Signaller
 
 from fermion_table import Table
 from fermion_table.storage.cache import shared_cache
@@ -17,20 +17,6 @@ STEP_SAMPLED = 9
 """CI kills at every ninth change of a file, from another one on for each operation."""
 
 State = tuple[list[int], int]
-
-
-@pytest.fixture(scope="module")
-def killer(project_environment: dict[str, str]) -> Iterator[Signaller]:
-    killer = Signaller(project_environment, "SIGKILL")
-    yield killer
-    killer.close()
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("template") / "table"
-    make_table(path)
-    return path
 
 
 def state(path: Path) -> State:
@@ -63,20 +49,17 @@ def check_survivor(path: Path, before: State, after: State) -> bool:
 
 
 def kill_everywhere(
-    name: str, template: Path, tmp_path: Path, killer: Signaller, numbers: Iterator[int]
+    name: str, template: Path, tmp_path: Path, signaller: Signaller, numbers: Iterable[int]
 ) -> list[bool]:
     """Kill at some changes of files; whether each was published."""
     before = state(template)
     done = tmp_path / "done"
     shutil.copytree(template, done)
-    assert not killer.run(name, 0, done)
+    assert not signaller.run(name, 0, "SIGKILL", done)
     after = state(done)
     clones = [sorted(range(1, 16))]
     outcomes = []
-    for number in numbers:
-        path = tmp_path / f"{number}"
-        shutil.copytree(template, path)
-        killed = killer.run(name, number, path)
+    for _, path in signaller.run_until_done(name, numbers, "SIGKILL", template, tmp_path):
         clone = Path(f"{path}-clone")
         if Table.exists(clone):
             assert state(clone)[0] in ([], *clones)
@@ -84,12 +67,7 @@ def kill_everywhere(
         outcomes.append(check_survivor(path, before, after))
         if Table.exists(clone):  # after the maintenance of its source
             assert state(clone)[0] in ([], *clones)
-        shutil.rmtree(path)
         shutil.rmtree(clone, ignore_errors=True)
-        if not killed:
-            break
-    else:
-        pytest.fail("never finished")
     if name not in ("compaction", "expiry", "clone"):  # these change no rows
         assert before != after
         assert outcomes == sorted(outcomes), "once published, it stays"
@@ -99,19 +77,19 @@ def kill_everywhere(
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_a_killed_process_leaves_the_old_state_or_the_new(
-    name: str, template: Path, tmp_path: Path, killer: Signaller
+    name: str, template: Path, tmp_path: Path, signaller: Signaller
 ) -> None:
     """Killed before every ninth change of a file; the next commit and maintenance work."""
     first = 1 + sorted(OPERATIONS).index(name) % STEP_SAMPLED
-    numbers = iter(range(first, 1000, STEP_SAMPLED))
-    assert len(kill_everywhere(name, template, tmp_path, killer, numbers)) > 1
+    numbers = range(first, 1000, STEP_SAMPLED)
+    assert len(kill_everywhere(name, template, tmp_path, signaller, numbers)) > 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_a_process_killed_anywhere_leaves_the_old_state_or_the_new(
-    name: str, template: Path, tmp_path: Path, killer: Signaller
+    name: str, template: Path, tmp_path: Path, signaller: Signaller
 ) -> None:
     """Killed before every change of a file."""
-    outcomes = kill_everywhere(name, template, tmp_path, killer, iter(range(1, 1000)))
+    outcomes = kill_everywhere(name, template, tmp_path, signaller, range(1, 1000))
     print("soak:", json.dumps({f"points of {name}": len(outcomes) - 1}))
