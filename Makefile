@@ -21,9 +21,6 @@ PACKAGES := fermion fermion_table spark_ext
 EXTRAS := spark,polars,duckdb,pandas,s3,cli
 KERNELS := $(wildcard fermion/kernels/*.pyx fermion/kernels/*.h fermion/kernels/*/*.pxi)
 
-# Tests start many interpreters: without compiled modules each of them takes twice as long to start.
-export PYTHONDONTWRITEBYTECODE :=
-
 LINT := $(RUN)/ruff check . && $(RUN)/ruff format --check . && $(RUN)/mypy && $(RUN)/lint-imports
 
 .PHONY: help demo test lint soak fuzz sanitize bench bench-quick clean setup java
