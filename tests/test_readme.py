@@ -1,4 +1,4 @@
-"""What the README promises: its code runs, its links lead somewhere, its commands exist."""
+"""What README and guide promise: their code runs, links lead to files, commands exist."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 
 PROJECT = Path(__file__).resolve().parent.parent
 README = PROJECT / "README.md"
-BLOCKS = re.findall(
-    r"^```python(?P<mark>[^\n]*)\n(?P<code>.*?)^```$", README.read_text(), re.M | re.S
-)
+BLOCK = re.compile(r"^```python(?P<mark>[^\n]*)\n(?P<code>.*?)^```$", re.M | re.S)
+BLOCKS = BLOCK.findall(README.read_text())
+GUIDE_BLOCKS = BLOCK.findall((PROJECT / "docs" / "guide.md").read_text())
 
 
 @pytest.mark.parametrize(
@@ -32,10 +32,20 @@ def test_the_code_in_the_readme_runs(code, tmp_path, project_environment):
 
     Without a JVM for it alone, the block of Spark runs in tests/spark_ext/test_examples.py.
     """
+    run(code, tmp_path, project_environment)
+
+
+def test_the_code_in_the_guide_runs(tmp_path, project_environment):
+    """All blocks in one program, as a reader runs them one after the other."""
+    assert len(GUIDE_BLOCKS) >= 10
+    run("\n".join(code for _, code in GUIDE_BLOCKS), tmp_path, project_environment)
+
+
+def run(code: str, directory: Path, environment: dict[str, str]) -> None:
     done = subprocess.run(
         [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=project_environment,
+        cwd=directory,
+        env=environment,
         capture_output=True,
         text=True,
         timeout=300,
