@@ -19,7 +19,7 @@ from fermion.writing import file as file_writer
 from tests.fermion.storages import NAME, STORAGES, Place, Storages, all_storages
 from tests.fermion_table.webhdfs_server import WebHdfsServer
 
-ROWS = 100_000
+ROWS = 80_000
 # Random: more than a part of a multipart upload goes to the storage before the writer fails.
 TABLE = pa.table({"a": np.random.default_rng(1).random(10 * ROWS), "b": np.arange(10 * ROWS)})
 OPTIONS = fermion.WriteOptions(profile="fast", stripe_rows=ROWS, durable=False)
