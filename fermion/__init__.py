@@ -20,16 +20,18 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
         UnsupportedVersionError,
     )
     from fermion.io.source import IoStats
+    from fermion.layout import ChunkFlag
     from fermion.metadata.file_info import BatchRange, FileInfo
     from fermion.options import ReadOptions, SortKey, WriteOptions
     from fermion.parquet.convert import from_parquet, to_parquet
     from fermion.parquet.types import ConversionWarning
-    from fermion.predicate import col
+    from fermion.predicate import Bounds, col
     from fermion.reading.column_metadata import ColumnMetadata
     from fermion.reading.file import FermionFile, read_table
     from fermion.reading.file import open_file as open  # noqa: A004 - the contract's name
     from fermion.reading.pruning import FilePruning
     from fermion.reading.verify import VerifyReport
+    from fermion.statistics.bounds import ColumnStatistics
     from fermion.version import __version__
     from fermion.writing.column_changes import add_columns, drop_columns, select_columns
     from fermion.writing.file import Writer
@@ -39,9 +41,12 @@ __getattr__ = load_when_asked_for(
     __name__,
     {
         "BatchRange": "metadata.file_info",
+        "Bounds": "predicate",
         "ChecksumError": "errors",
+        "ChunkFlag": "layout",
         "ColumnMetadata": "reading.column_metadata",
         "ColumnNotFoundError": "errors",
+        "ColumnStatistics": "statistics.bounds",
         "ConversionWarning": "parquet.types",
         "FermionError": "errors",
         "FermionFile": "reading.file",
@@ -77,9 +82,12 @@ __getattr__ = load_when_asked_for(
 
 __all__ = [
     "BatchRange",
+    "Bounds",
     "ChecksumError",
+    "ChunkFlag",
     "ColumnMetadata",
     "ColumnNotFoundError",
+    "ColumnStatistics",
     "ConversionWarning",
     "FermionError",
     "FermionFile",

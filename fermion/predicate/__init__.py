@@ -4,7 +4,7 @@ from fermion.columns.ranges import RowRanges
 from fermion.predicate.arrow_expression import from_pyarrow, to_pyarrow
 from fermion.predicate.binding import bind, candidate_names, rename_columns, resolve_path
 from fermion.predicate.evaluate import column_of, evaluate
-from fermion.predicate.expression import Expression, col
+from fermion.predicate.expression import Column, Expression, col, conjuncts
 from fermion.predicate.parse import from_engine, parse_filter
 from fermion.predicate.prune import (
     Bounds,
@@ -16,6 +16,7 @@ from fermion.predicate.sql import from_sql
 
 __all__ = [
     "Bounds",
+    "Column",
     "Expression",
     "RowRanges",
     "bind",
@@ -23,6 +24,7 @@ __all__ = [
     "candidate_names",
     "col",
     "column_of",
+    "conjuncts",
     "evaluate",
     "from_engine",
     "from_pyarrow",

@@ -53,6 +53,15 @@ class Expression:
             ".between() instead of a chained comparison"
         )
 
+    @property
+    def is_opaque(self) -> bool:
+        """Whether only pyarrow can evaluate it: a pyarrow expression without a counterpart here.
+
+        Statistics never settle such a filter. One that is combined of others is not opaque itself;
+        ask the filters of `walk`.
+        """
+        return False
+
     def children(self) -> tuple[Expression, ...]:
         """The filters this one is made of."""
         return ()
@@ -347,6 +356,11 @@ class Opaque(Expression):
     paths: tuple[Path, ...] = ()
     positional: bool = field(default=False)
 
+    @property
+    def is_opaque(self) -> bool:
+        """True."""
+        return True
+
     def to_sql(self) -> str:
         """Pyarrow's text of the expression; not SQL."""
         return f"pyarrow({self.expression})"
@@ -364,6 +378,22 @@ def as_predicate(value: Expression | bool | None) -> Expression:
         f"cannot combine a filter with {value!r} of type {type(value).__name__}; put parentheses "
         "around each comparison: (col('a') > 1) & (col('b') < 2)"
     )
+
+
+def conjuncts(expression: Expression) -> tuple[Expression, ...]:
+    """The filters that must all be TRUE for a row to be selected.
+
+    Parameters
+    ----------
+    expression
+        A filter.
+
+    Returns
+    -------
+    tuple of Expression
+        The operands of an AND, in their order; any other filter alone.
+    """
+    return expression.operands if isinstance(expression, And) else (expression,)
 
 
 def conjunction(operands: Iterable[Expression | bool]) -> Expression:

@@ -26,7 +26,8 @@ _HAS_NAN = np.uint32(ChunkFlag.HAS_NAN)
 _NOT_EXACT = np.uint32(0xFFFF_FFFF ^ _MIN_EXACT ^ _MAX_EXACT)
 _NO_BOUNDS = int(ChunkFlag.NAN_KNOWN)
 _EMPTY_BOUNDS = int(ChunkFlag.HAS_MINMAX | ChunkFlag.NAN_KNOWN)
-_EXACT_BOUNDS = _EMPTY_BOUNDS | _MIN_EXACT | _MAX_EXACT
+EXACT_FLAGS = _EMPTY_BOUNDS | _MIN_EXACT | _MAX_EXACT
+"""Of units whose bounds are attained, and whose NaNs are known."""
 _chunk_flag = cache(ChunkFlag)
 
 
@@ -174,7 +175,7 @@ def page_statistics(
         flags[:] = _EMPTY_BOUNDS if no_values else _NO_BOUNDS
         return result
     bits = validity.data if isinstance(validity, Bits) else None
-    flags[:] = _EXACT_BOUNDS
+    flags[:] = EXACT_FLAGS
     if order is Order.BYTES:
         nans[:] = 0
         _binary_bounds(values, bits, cuts, result)

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fermion import col
 from fermion.errors import InvalidArgumentError
+from fermion.predicate import Column
 from fermion_table.schema.conversion import convert_batch, plan_writing
 from fermion_table.schema.repeated import nulls, repeat
 from fermion_table.schema.rows import take_rows
@@ -19,8 +19,6 @@ from fermion_table.schema.schema import Field, TableSchema
 Assignment = Any
 """A value (None is null), `fermion.col`, a ``pyarrow.compute.Expression``, or a function from a
 record batch to an array."""
-
-_COLUMN: Any = type(col("x"))
 
 
 def check_assignments(assignments: Mapping[str, Assignment], schema: TableSchema) -> None:
@@ -34,7 +32,7 @@ def check_assignments(assignments: Mapping[str, Assignment], schema: TableSchema
         raise InvalidArgumentError("update: expected a column to set")
     for name, value in assignments.items():
         schema.find((name,), where="update")
-        if isinstance(value, _COLUMN):
+        if isinstance(value, Column):
             schema.find(value.path, where="update")
 
 
@@ -92,7 +90,7 @@ def overlaid(batch: pa.RecordBatch, changed: pa.RecordBatch, mask: np.ndarray) -
 
 
 def _evaluated(value: Assignment, batch: pa.RecordBatch, field: Field) -> pa.Array:
-    if isinstance(value, _COLUMN):
+    if isinstance(value, Column):
         found: Any = batch.column(value.path[0])
         return pc.struct_field(found, list(value.path[1:])) if value.path[1:] else found
     if isinstance(value, pc.Expression):

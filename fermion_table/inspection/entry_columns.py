@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
-from fermion.statistics.bounds import unknown
+from fermion import ChunkFlag
 from fermion_table.metadata.manifest import Entry, FieldStatistics
 from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.schema import value_codec
 from fermion_table.schema.schema import Field, TableSchema
 from fermion_table.schema.transforms import transformed
 
-MIN_EXACT, MAX_EXACT = 2, 4
-"""Bits of `fermion.layout.ChunkFlag`; persisted, never to change."""
-_NOTHING = unknown(0)
+_MIN_EXACT, _MAX_EXACT = int(ChunkFlag.MIN_EXACT), int(ChunkFlag.MAX_EXACT)
 
 
 def partition_column(
@@ -69,8 +66,8 @@ def _bounds(entries: Sequence[Entry], field: Field, schemas: SchemaVersions) -> 
     columns = {
         "min": _array([low for low, _ in rows], field.type),
         "max": _array([high for _, high in rows], field.type),
-        "min_is_exact": pa.array([bool(each.flags & MIN_EXACT) for each in found]),
-        "max_is_exact": pa.array([bool(each.flags & MAX_EXACT) for each in found]),
+        "min_is_exact": pa.array([bool(each.flags & _MIN_EXACT) for each in found]),
+        "max_is_exact": pa.array([bool(each.flags & _MAX_EXACT) for each in found]),
         "null_count": pa.array([each.null_count for each in found], pa.int64()),
     }
     return pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
@@ -79,11 +76,8 @@ def _bounds(entries: Sequence[Entry], field: Field, schemas: SchemaVersions) -> 
 def _values(
     statistics: FieldStatistics, dtype: pa.DataType
 ) -> tuple[pa.Scalar | None, pa.Scalar | None]:
-    if statistics.min is None or statistics.max is None:
-        return None, None
-    flags = type(_NOTHING.flags)(statistics.flags)
-    known = replace(_NOTHING, min=statistics.min, max=statistics.max, flags=flags)
-    return known.min_value(dtype), known.max_value(dtype)
+    known = statistics.bounds()
+    return (None, None) if known is None else (known.min_value(dtype), known.max_value(dtype))
 
 
 def _array(scalars: Sequence[pa.Scalar | None], dtype: pa.DataType) -> pa.Array:

@@ -12,10 +12,13 @@ fills in what is missing, and entries that a reader gets have it filled in.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import msgspec
 
+from fermion import ChunkFlag, ColumnStatistics
+from fermion.statistics.bounds import unknown
 from fermion_table.errors import CorruptMetadata, UnsupportedFeature
 from fermion_table.storage import json_codec
 from fermion_table.storage.json_codec import Natural, Plain, Whole
@@ -25,6 +28,8 @@ MANIFEST_FORMAT_VERSION = 1
 
 Source = Literal["append", "compact", "import", "clone"]
 ManifestKind = Literal["loose", "packed"]
+
+_UNKNOWN = unknown(0)
 
 
 class FieldStatistics(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -38,13 +43,19 @@ class FieldStatistics(msgspec.Struct, frozen=True, array_like=True, gc=False):
     null_count
         Nulls, None when unknown.
     flags
-        `fermion.layout.ChunkFlag` bits: which bounds are there and exact, NaN known.
+        `fermion.ChunkFlag` bits: which bounds are there and exact, NaN known.
     """
 
     min: Whole | None = None
     max: Whole | None = None
     null_count: Natural | None = None
     flags: Natural = 0
+
+    def bounds(self) -> ColumnStatistics | None:
+        """The bounds with their flags, without counts; None where there are none."""
+        if self.min is None or self.max is None:
+            return None
+        return replace(_UNKNOWN, min=self.min, max=self.max, flags=ChunkFlag(self.flags))
 
 
 class BatchRange(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

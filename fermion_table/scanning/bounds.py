@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from fermion.arguments import INT64_MAX, INT64_MIN
 from fermion.predicate import (
     Bounds,
     Expression,
@@ -15,13 +16,8 @@ from fermion.predicate import (
     ranges_that_may_match,
     ranges_that_must_match,
 )
+from fermion.statistics.bounds import EXACT_FLAGS
 from fermion_table.schema.schema import Path
-
-INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
-HAS_BOUNDS = 1
-"""HAS_MINMAX of `fermion.layout.ChunkFlag`."""
-EXACT_FLAGS = HAS_BOUNDS | 2 | 4 | 512
-"""HAS_MINMAX, MIN_EXACT, MAX_EXACT, NAN_KNOWN of `fermion.layout.ChunkFlag`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +33,7 @@ class Unit:
     nulls
         How many; -1 when that is not known.
     flags
-        `fermion.layout.ChunkFlag` bits. Without `HAS_BOUNDS` the bounds are not known.
+        `fermion.ChunkFlag` bits. Without HAS_MINMAX the bounds are not known.
     """
 
     rows: int
@@ -89,17 +85,10 @@ def places_that_may_match(
     return inside & (starts < boundaries[1:])
 
 
-def units_that_must_match(
-    expression: Expression, known: Mapping[Path, Bounds], units: Sequence[Unit]
-) -> np.ndarray:
-    """Which units hold only rows that a filter selects, and some: ``bool``, shape (u,)."""
-    return places_that_must_match(expression, known, _boundaries(units))
-
-
 def places_that_must_match(
     expression: Expression, known: Mapping[Path, Bounds], boundaries: np.ndarray
 ) -> np.ndarray:
-    """The same of units that lie between boundaries."""
+    """Which of them hold only rows that a filter selects, and some: ``bool``, shape (u,)."""
     found = ranges_that_must_match(expression, known.get, int(boundaries[-1]))
     return _lie_within(found, boundaries[:-1], boundaries[1:])
 

@@ -22,15 +22,13 @@ from fermion.predicate import (
     Expression,
     bind,
     candidate_names,
-    col,
+    conjuncts,
     evaluate,
     parse_filter,
     rename_columns,
 )
 from fermion_table.schema.schema import Field, Path, TableSchema, field_to_arrow
 from fermion_table.schema.selection import queryable_fields
-
-_And = type(col("a") & col("b"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +82,6 @@ def both(one: TableFilter | None, other: TableFilter | None) -> TableFilter | No
     return TableFilter(one.expression & other.expression, one.parts + other.parts)
 
 
-def conjuncts(expression: Expression) -> tuple[Expression, ...]:
-    """The parts that must all be true."""
-    return expression.children() if isinstance(expression, _And) else (expression,)
-
-
 def conjunction(parts: Sequence[Expression]) -> Expression | None:
     """All parts as one filter; None for none."""
     return reduce(operator.and_, parts) if parts else None
@@ -133,10 +126,9 @@ def push_down(
         Those of the file that hold data.
     """
     # Only a pyarrow expression, which no comparison can be made of, names several columns.
-    opaque = [node for node in part.walk() if hasattr(node, "paths")]
-    if any(getattr(node, "positional", False) for node in opaque):
+    if candidate_names(part) is None:  # it names columns by their position in the table
         return None
-    exact = {path for node in opaque for path in getattr(node, "paths", ())}
+    exact = {path for node in part.walk() if node.is_opaque for path in node.columns()}
     mapping: dict[Path, Path] = {}
     for path in part.columns():
         chain = field_at(table_fields, path)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fermion.statistics.bounds import unknown
 from fermion_table.metadata.manifest import Entry, FieldStatistics
 from fermion_table.scanning.filters import same_ids
 from fermion_table.schema.schema import Field, TableSchema
-
-_NOTHING = unknown(0)
 
 
 @dataclass(slots=True)
@@ -91,9 +88,8 @@ def _bounds(
 
 
 def _exact(statistics: FieldStatistics, dtype: pa.DataType) -> tuple[pa.Scalar, ...] | None:
-    if statistics.min is None or statistics.max is None:
+    known = statistics.bounds()
+    if known is None:
         return None
-    flags = type(_NOTHING.flags)(statistics.flags)
-    known = replace(_NOTHING, min=statistics.min, max=statistics.max, flags=flags)
     low, high = known.min_value(dtype, exact=True), known.max_value(dtype, exact=True)
     return None if low is None or high is None else (low, high)

@@ -15,23 +15,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
+from fermion import ChunkFlag
 from fermion.predicate import Bounds, Expression, bound_key, evaluate
 from fermion_table.errors import CorruptMetadata
 from fermion_table.metadata.manifest import ManifestReference
-from fermion_table.scanning.bounds import (
-    HAS_BOUNDS,
-    Unit,
-    all_null,
-    bounds_of,
-    units_that_may_match,
-)
+from fermion_table.scanning.bounds import Unit, all_null, bounds_of, units_that_may_match
 from fermion_table.scanning.filters import TableFilter
 from fermion_table.schema import value_codec
 from fermion_table.schema.schema import Field, PartitionField, Path, TableSchema
 from fermion_table.schema.transforms import bucket_of, source_range
 
-NAN_KNOWN = 512
-"""`fermion.layout.ChunkFlag.NAN_KNOWN`."""
+_INEXACT_FLAGS = int(ChunkFlag.HAS_MINMAX | ChunkFlag.NAN_KNOWN)
 
 Partition = tuple[Any, ...]
 
@@ -161,7 +155,7 @@ def _unit(partition_field: PartitionField, column: Field, low: Any, high: Any) -
     first, last = _key(span[0], dtype, is_max=False), _key(span[1], dtype, is_max=True)
     if first is None or last is None:
         return Unit(1, nulls=0)
-    return Unit(1, first, last, 0, HAS_BOUNDS | NAN_KNOWN)
+    return Unit(1, first, last, 0, _INEXACT_FLAGS)
 
 
 def _key(value: Any, dtype: pa.DataType, *, is_max: bool) -> int | None:

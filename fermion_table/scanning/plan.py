@@ -13,16 +13,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fermion.arguments import integer
+from fermion.arguments import INT64_MAX, INT64_MIN, integer
 from fermion.forks import cached_property
 from fermion.predicate import Bounds
+from fermion.statistics.bounds import EXACT_FLAGS
 from fermion_table.metadata.file_columns import FileColumns, ListedFiles
 from fermion_table.metadata.manifest import Entry, ManifestReference
 from fermion_table.metadata.shared_files import SharedFiles
 from fermion_table.scanning.bounds import (
-    EXACT_FLAGS,
-    INT64_MAX,
-    INT64_MIN,
     Unit,
     all_null,
     bounds_of,

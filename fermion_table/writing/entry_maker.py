@@ -16,9 +16,6 @@ from fermion_table.metadata.manifest import (
 from fermion_table.schema.properties import STATISTICS_COLUMNS_MAX
 from fermion_table.schema.schema import Field, Path, TableSchema
 
-HAS_MINMAX = 1
-"""`fermion.layout.ChunkFlag.HAS_MINMAX`; persisted, never to change."""
-
 
 class EntryMaker:
     """Makes the entries of files that are written under one schema.
@@ -81,7 +78,7 @@ class EntryMaker:
             statistics = info.statistics.get(path)
             if statistics is None:
                 continue
-            has_bounds = bool(statistics.flags & HAS_MINMAX)
+            has_bounds = bool(statistics.flags & fermion.ChunkFlag.HAS_MINMAX)
             # A required field inside a struct that is null is null to a filter, and not counted.
             counted = statistics.null_count >= 0 and (field.nullable or not nullable_above)
             found[field.id] = FieldStatistics(
