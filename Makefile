@@ -32,13 +32,14 @@ help:
 demo: java setup
 	@$(RUN)/python examples/quickstart.py $(TABLE)
 
-# Every part runs, so that a finding of style does not hide a failing test. Spark gets one process,
-# as it brings its own threads; the other tests share two. (No recursive make: `make -n` runs those.)
+# Every part runs, so that a finding of style does not hide a failing test. Two processes share the
+# tests; of those with Spark each takes whole files, one after the other, and has a session of its
+# own: jobs this small mostly wait for one thread. (No recursive make: `make -n` runs those.)
 test: java setup
 	@failed=; \
 	{ $(LINT); } || failed="$$failed lint"; \
 	$(RUN)/python -m pytest -q -m "not spark and not slow" -n 2 tests || failed="$$failed tests"; \
-	$(RUN)/python -m pytest -q -m "spark and not slow" tests || failed="$$failed spark"; \
+	$(RUN)/python -m pytest -q -m "spark and not slow" -n 2 --dist loadfile tests || failed="$$failed spark"; \
 	[ -z "$$failed" ] || { echo "make test: failed in:$$failed" >&2; exit 1; }
 
 lint: setup

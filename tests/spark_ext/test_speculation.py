@@ -150,7 +150,7 @@ def test_two_finished_attempts_of_a_task_count_once(tmp_path, project_environmen
             env=project_environment,
             capture_output=True,
             text=True,
-            timeout=150,
+            timeout=300,
             check=False,
         )
     assert done.returncode == 0, done.stdout + done.stderr
