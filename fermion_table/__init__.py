@@ -1,5 +1,6 @@
 """Fermion tables: snapshots, schemas with field ids, many writers, time travel."""
 
+from fermion_table.changes.row_changes import check_overwrite
 from fermion_table.changes.transaction import Transaction
 from fermion_table.checks.verify import VerifyReport
 from fermion_table.commit.publisher import CommitWords, SchemaMerge
@@ -39,12 +40,14 @@ from fermion_table.schema.difference import SchemaChange
 from fermion_table.schema.schema import Field, TableSchema
 from fermion_table.schema.transforms import PartitionTransform
 from fermion_table.schema.update import SchemaUpdate
+from fermion_table.storage.paths import MAIN
 from fermion_table.storage.store import StorageAccess
 from fermion_table.table.staged import StagedTable, stage_table
 from fermion_table.table.table import Table
 from fermion_table.writing.data_writer import DataWriter, WriterMessage, WriteSettings
 
 __all__ = [
+    "MAIN",
     "BranchHead",
     "ChangeScan",
     "CommitConflict",
@@ -89,6 +92,7 @@ __all__ = [
     "VersionNotFound",
     "WriteSettings",
     "WriterMessage",
+    "check_overwrite",
     "compact_group",
     "drop_table",
     "stage_table",

@@ -7,7 +7,7 @@ silently, and what JSON can't hold is refused before anything is written.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -120,6 +120,19 @@ def check_columns(value: Any, parameter: str) -> tuple[str | tuple[str, ...], ..
 def check_column(value: Any, parameter: str) -> str | tuple[str, ...]:
     """A column by name or path; raises as `check_text`."""
     return value if isinstance(value, str) else check_texts(value, parameter)
+
+
+def check_schema_mode(value: Any) -> Literal["merge"] | None:
+    """How an append treats columns that the table lacks: ``merge`` adds them, None refuses them.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Something else.
+    """
+    if value is not None and not (isinstance(value, str) and value == "merge"):
+        raise InvalidArgumentError(f"schema_mode={value!r}: expected None or 'merge'")
+    return None if value is None else "merge"
 
 
 def check_kind(value: Any, kind: type[_Kind], parameter: str) -> _Kind:

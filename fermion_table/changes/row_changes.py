@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from fermion.arguments import mapping
 from fermion.errors import InvalidArgumentError
+from fermion_table.argument_checks import check_bool
 from fermion_table.changes.assignments import Assignment, assigned, check_assignments, overlaid
 from fermion_table.changes.draft import Draft, Matched, mask_within, write_all
 from fermion_table.commit.conflict import Partitions
@@ -23,6 +24,37 @@ from fermion_table.scanning.plan import plan_scan
 from fermion_table.schema.changes import merge_columns
 from fermion_table.schema.rows import filter_rows
 from fermion_table.schema.schema import TableSchema
+
+
+def check_overwrite(schema: TableSchema, filter: Any, dynamic: bool, *, where: str) -> None:
+    """Refuse an overwrite that names its rows twice, or that the table cannot do; for engines.
+
+    Parameters
+    ----------
+    schema
+        Of the table.
+    filter, dynamic
+        As for `Table.overwrite`.
+    where
+        The table's location, for messages.
+
+    Raises
+    ------
+    TypeError
+        `dynamic` is neither True nor False.
+    InvalidArgumentError
+        A filter and `dynamic`, or `dynamic` for a table without partitions.
+    ColumnNotFoundError
+        The filter names a column that the table lacks.
+    """
+    dynamic = check_bool(dynamic, "dynamic")
+    table_filter(filter, schema, where=where)
+    if filter is not None and dynamic:
+        raise InvalidArgumentError("overwrite: expected filter= or dynamic=True, not both")
+    if dynamic and not schema.partition_by:
+        raise InvalidArgumentError(
+            f"{where}: dynamic=True replaces partitions, but the table has none"
+        )
 
 
 class RowChange(Protocol):

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from fermion.errors import InvalidArgumentError
-from fermion_table.argument_checks import check_bool, check_kind, check_kinds
+from fermion_table.argument_checks import check_kind, check_kinds
 from fermion_table.changes.assignments import Assignment
 from fermion_table.changes.draft import Draft, FindingCache
 from fermion_table.changes.row_changes import (
@@ -21,6 +21,7 @@ from fermion_table.changes.row_changes import (
     Replacement,
     RowChange,
     Update,
+    check_overwrite,
 )
 from fermion_table.commit.commit import commit
 from fermion_table.commit.committed_files import unpublished, written_files
@@ -37,7 +38,6 @@ from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import added_entries
 from fermion_table.metadata.schema_store import load_table_schema
 from fermion_table.metadata.snapshot import Kind, SchemaReference, Snapshot
-from fermion_table.scanning.filters import table_filter
 from fermion_table.storage.pending_files import PendingFiles
 from fermion_table.writing.data_writer import (
     DataWriter,
@@ -261,15 +261,8 @@ class Transaction:
         self._changes.append(change)
 
     def _check_overwrite(self, filter: Any, dynamic: bool) -> None:
-        check_bool(dynamic, "dynamic")
-        table_filter(filter, self._draft.schema, where=self._publisher.store.location)
-        if filter is not None and dynamic:
-            raise InvalidArgumentError("overwrite: expected filter= or dynamic=True, not both")
-        if dynamic and not self._draft.schema.partition_by:
-            raise InvalidArgumentError(
-                f"{self._publisher.store.location}: dynamic=True replaces partitions, but the "
-                "table has none"
-            )
+        where = self._publisher.store.location
+        check_overwrite(self._draft.schema, filter, dynamic, where=where)
 
     def _replace(self, entries: Iterable[Entry], filter: Any, dynamic: bool) -> None:
         """Take away the rows in whose place new files come."""

@@ -187,6 +187,18 @@ class CompactionResult:
     retries: int = 0
     seconds: float = 0.0
 
+    def add(self, part: CompactionResult) -> None:
+        """Add what a part of the compaction did, except its time."""
+        self.groups += part.groups
+        self.groups_dropped += part.groups_dropped
+        self.files_before += part.files_before
+        self.files_after += part.files_after
+        self.bytes_before += part.bytes_before
+        self.bytes_after += part.bytes_after
+        self.rows += part.rows
+        self.snapshots += part.snapshots
+        self.retries += part.retries
+
 
 def compaction_tasks(
     groups: Sequence[CompactionGroup],

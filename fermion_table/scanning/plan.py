@@ -139,16 +139,20 @@ class ScanPlan:
             return self.splits.bytes
         return sum(split.size for split in self.splits)
 
-    def tasks(self, bytes_target: int = TASK_BYTES) -> list[tuple[Split, ...]]:
+    def tasks(
+        self, bytes_target: int = TASK_BYTES, *, tasks_min: int = 1
+    ) -> list[tuple[Split, ...]]:
         """The splits as tasks of about equal cost, in order: big files cut, small ones together.
 
         Parameters
         ----------
         bytes_target
             Bytes of files a task, roughly; opening a file counts as 4 MiB.
+        tasks_min
+            Tasks that can run at once: a small table is spread over this many.
         """
         target = integer(bytes_target, "bytes_target", minimum=1)
-        return list(tasks(self.splits, target))
+        return list(tasks(self.splits, target, integer(tasks_min, "tasks_min", minimum=1)))
 
     def explain(self) -> str:
         """The funnel in words, one line a step."""

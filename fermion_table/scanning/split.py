@@ -113,18 +113,35 @@ def split_of(
     )
 
 
-def tasks(splits: Iterable[Split], bytes_target: int = TASK_BYTES) -> Iterator[tuple[Split, ...]]:
+def task_bytes(cost: int, bytes_target: int = TASK_BYTES, tasks_min: int = 1) -> int:
+    """What one task reads at most, so that enough tasks share the cost of all files.
+
+    Parameters
+    ----------
+    cost
+        Bytes of all files, and `OPEN_COST_BYTES` for each of them.
+    bytes_target, tasks_min
+        As for `tasks`.
+    """
+    return max(OPEN_COST_BYTES, min(bytes_target, -(-cost // max(1, tasks_min))))
+
+
+def tasks(
+    splits: Iterable[Split], bytes_target: int = TASK_BYTES, tasks_min: int = 1
+) -> Iterator[tuple[Split, ...]]:
     """Splits as tasks of about equal cost, in order: big files cut, small ones together.
 
     Parameters
     ----------
     bytes_target
         Bytes of files a task, roughly; opening one counts as `OPEN_COST_BYTES`.
+    tasks_min
+        Make at least this many tasks, unless they would be cheaper than opening a file.
     """
     listed = list(splits)
     costs = [_bytes(split) + OPEN_COST_BYTES for split in listed]
     total = sum(costs)
-    count = -(-total // max(bytes_target, OPEN_COST_BYTES, 1))
+    count = -(-total // task_bytes(total, bytes_target, tasks_min))
     task: list[Split] = []
     number, before = 1, 0
     for split, cost in zip(listed, costs, strict=True):

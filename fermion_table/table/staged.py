@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from fermion.errors import InvalidArgumentError
@@ -116,10 +117,17 @@ class StagedTable:
 
     def writer(self, *, settings: WriteSettings | None = None) -> DataWriter:
         """A writer of data files: its messages are given to `commit`."""
-        uuid = "" if self.base is None else self.base.table_uuid
-        base_id = None if self.base is None else self.base.id
-        return DataWriter(
-            self.store, self.schema, settings=settings, table_uuid=uuid, base_id=base_id
+        return self.writer_factory(settings=settings)()
+
+    def writer_factory(self, *, settings: WriteSettings | None = None) -> partial[DataWriter]:
+        """A picklable function that makes a writer, for the tasks of engines."""
+        return partial(
+            DataWriter,
+            self.store,
+            self.schema,
+            settings=settings,
+            table_uuid="" if self.base is None else self.base.table_uuid,
+            base_id=None if self.base is None else self.base.id,
         )
 
     def commit(
@@ -134,7 +142,8 @@ class StagedTable:
         """Publish definition and rows.
 
         A replacement is one snapshot, of kind ``overwrite``; the history before it stays. A new
-        table has its creation (snapshot 0) and, if there are rows, an append.
+        table has its creation (snapshot 0) and, if there are rows, properties or an identity, an
+        append.
 
         Parameters
         ----------
@@ -200,7 +209,7 @@ class StagedTable:
         except BaseException:  # an interrupt too: no commit has named the files yet
             self._delete(messages)
             raise
-        if not entries:
+        if not entries and words.commit_user is None and not words.properties:
             return table.snapshot
         try:
             return table.commit(

@@ -18,6 +18,7 @@ from fermion_table.argument_checks import (
     check_kind,
     check_kinds,
     check_optional_text,
+    check_schema_mode,
     check_text,
     check_texts,
 )
@@ -230,9 +231,7 @@ class Table(TableCompaction):
             commit_identifier=commit_identifier,
         )
         self._check_writable()
-        if schema_mode not in (None, "merge"):
-            raise InvalidArgumentError(f"schema_mode={schema_mode!r}: expected None or 'merge'")
-        if schema_mode == "merge":
+        if check_schema_mode(schema_mode) is not None:
             return self._append_merging(data, words)
         self._refresh_for_append()
         return self._append_written(
@@ -310,13 +309,25 @@ class Table(TableCompaction):
 
     def writer(self, *, settings: WriteSettings | None = None) -> DataWriter:
         """A writer of data files, for engines: its messages are given to `commit`."""
+        return self.writer_factory(settings=settings)()
+
+    def writer_factory(
+        self, *, settings: WriteSettings | None = None, merge: SchemaMerge | None = None
+    ) -> partial[DataWriter]:
+        """A picklable function that makes a writer, for the tasks of engines.
+
+        Parameters
+        ----------
+        merge
+            Of `plan_merge`: its schema is written.
+        """
         self._check_writable()
-        uuid = self._snapshot.table_uuid
-        return DataWriter(
+        return partial(
+            DataWriter,
             self._store,
-            self.schema,
+            self.schema if merge is None else check_kind(merge, SchemaMerge, "merge").schema,
             settings=settings,
-            table_uuid=uuid,
+            table_uuid=self._snapshot.table_uuid,
             base_id=self._snapshot.id,
             branch=self._branch,
         )

@@ -123,6 +123,8 @@ class WriteSettings:
         A new file is begun when one has about this size; None takes the table's property.
     file_options
         Of every file; None takes the table's profile.
+    threads
+        That encode a file; None takes those of the file options.
     source
         What the entries say wrote them.
     keeps_order
@@ -131,6 +133,7 @@ class WriteSettings:
 
     target_file_bytes: int | None = None
     file_options: fermion.WriteOptions | None = None
+    threads: int | None = None
     source: Source = "append"
     keeps_order: bool = False
 
@@ -140,6 +143,8 @@ class WriteSettings:
             object.__setattr__(self, "target_file_bytes", size)
         if self.file_options is not None:
             check_kind(self.file_options, fermion.WriteOptions, "file_options")
+        if self.threads is not None:
+            object.__setattr__(self, "threads", integer(self.threads, "threads", minimum=1))
         if self.source not in get_args(Source):
             expected = ", ".join(map(repr, get_args(Source)))
             raise InvalidArgumentError(f"source={self.source!r}: expected one of {expected}")
@@ -221,7 +226,9 @@ class DataWriter:
         profile: Any = properties.profile
         default = fermion.WriteOptions(profile=profile) if profile else fermion.WriteOptions()
         options = self._settings.file_options or default
-        self._options = replace(options, durable=options.durable and is_durable(store))
+        threads = self._settings.threads or options.threads
+        durable = options.durable and is_durable(store)
+        self._options = replace(options, durable=durable, threads=threads)
         self._arrow = schema.to_arrow()
         self._partitions = partition_columns(schema)
         self._entries = EntryMaker(schema, properties.statistics_columns)
