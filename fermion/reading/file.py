@@ -328,14 +328,14 @@ class FermionFile:
         return bound, [column for column in columns if column.field.name in used]
 
     def count(self, filter: Any = None, *, rows: Rows | None = None) -> int:
-        """How many rows a filter selects; reads no data where statistics settle it."""
+        """How many rows a filter selects; reads no data where statistics decide it."""
         if filter is not None:
             return self.find(filter, rows=rows).total
         self._check_open()
         return self.num_rows if rows is None else self._rows.wanted(rows).total
 
     def find(self, filter: Any, *, rows: Rows | None = None) -> RowRanges:
-        """Which rows a filter selects; reads no data where statistics settle it.
+        """Which rows a filter selects; reads no data where statistics decide it.
 
         Parameters and errors are those of `read`.
         """
@@ -370,7 +370,7 @@ class FermionFile:
         wanted = None if rows is None else self._rows.wanted(rows)
         return prune_file(
             self._index,
-            self._stripes,
+            self._stripes.bounds,
             expression,
             filter_columns,
             project(self._index, columns),

@@ -1,4 +1,4 @@
-"""What statistics alone leave of a file: stripes, pages and rows that a question has to look at."""
+"""Counts what statistics leave of a file to read: stripes, pages and rows."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 from fermion.columns.types import Node, NodeKind
 from fermion.layout import ChunkFlag
 from fermion.predicate import Expression, RowRanges
+from fermion.reading.bounds import StripeBounds
 from fermion.reading.index import FileIndex
 from fermion.reading.projection import Projected
-from fermion.reading.stripe import StripeReader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,40 +41,42 @@ class FilePruning:
 
 def prune_file(
     index: FileIndex,
-    reader: StripeReader,
+    bounds: StripeBounds,
     expression: Expression | None,
     filter_columns: Sequence[Projected],
     columns: Sequence[Projected],
     wanted: Sequence[tuple[int, RowRanges | None]],
 ) -> FilePruning:
-    """Ask statistics, stripe by stripe; reads metadata only.
+    """Prune by statistics, stripe by stripe; reads metadata only.
 
     Parameters
     ----------
+    bounds
+        The statistics of the file.
     expression, filter_columns
-        The filter and what it reads; None selects every row.
+        The filter and the columns it reads; None selects every row.
     columns
-        What is asked for.
+        Selected columns.
     wanted
-        Stripes and the rows of them that are in question; None: all.
+        Stripes and the selected rows of each; None: all.
     """
-    asked = {column.ordinal: column for column in (*columns, *filter_columns) if column.node}
+    read = {column.ordinal: column for column in (*columns, *filter_columns) if column.node}
     stripes = pages = pages_kept = rows_kept = certain = 0
-    inside = dict(wanted)
+    rows_wanted = dict(wanted)
     for stripe, total in enumerate(index.stripe_rows.tolist()):
         may, must = RowRanges.empty(), RowRanges.empty()
-        if stripe in inside:
+        if stripe in rows_wanted:
             may = RowRanges.all(total)
             must = may
             if expression is not None:
-                may, must = reader.settle(expression, filter_columns, stripe)
-            within = inside[stripe]
+                may, must = bounds.prune(expression, filter_columns, stripe)
+            within = rows_wanted[stripe]
             if within is not None:
                 may, must = may & within, must & within
         stripes += bool(may)
         rows_kept += may.total
         certain += must.total
-        for column in asked.values():
+        for column in read.values():
             for boundaries in _page_boundaries(index, column, stripe, total):
                 pages += len(boundaries) - 1
                 pages_kept += _touched(boundaries, may)
@@ -96,19 +98,19 @@ def _page_boundaries(
     (block,) = index.blocks([column.ordinal])
     if block is None or column.node is None:
         return []
-    found = []
+    boundaries = []
     for leaf in _flat_leaves(column.node):
         chunk = block.chunk(leaf.stream, stripe)
         if chunk.is_empty:
             continue
         metas = block.pages(chunk)
         if metas is None:
-            found.append(np.array([0, rows], np.int64))
+            boundaries.append(np.array([0, rows], np.int64))
             continue
         skip = int(bool(chunk.flags & ChunkFlag.FIRST_PAGE_IS_DICT))
         counts = metas["rowCount"][skip:].astype(np.int64)
-        found.append(np.concatenate(([0], np.cumsum(counts))))
-    return found
+        boundaries.append(np.concatenate(([0], np.cumsum(counts))))
+    return boundaries
 
 
 def _flat_leaves(node: Node) -> list[Node]:

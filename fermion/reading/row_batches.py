@@ -16,6 +16,7 @@ from fermion.columns.rows import Matches
 from fermion.errors import InvalidArgumentError
 from fermion.io.read_ahead import read_ahead
 from fermion.predicate import Expression
+from fermion.reading.bounds import PrunedRows
 from fermion.reading.column import FetchedPages
 from fermion.reading.index import FileIndex
 from fermion.reading.projection import Projected
@@ -96,20 +97,23 @@ class RowBatches:
         expression, filter_columns
             The filter, and the columns that it reads; None: all rows.
         rows
-            To look at; None: all.
+            To read; None: all.
         """
-        every = self.by_stripe(rows)
+        pieces = self.by_stripe(rows)
         if expression is None and not self._index.source.source.is_local:
-            tasks = [partial(self._stripes.selected, columns, *each) for each in every]
+            tasks = [
+                partial(self._stripes.selected, columns, stripe, ranges)
+                for stripe, ranges in pieces
+            ]
             yield from read_ahead(tasks, STRIPES_AT_ONCE)
             return
-        for stripe, ranges in every:
+        for stripe, ranges in pieces:
             if expression is None:
                 yield self._stripes.selected(columns, stripe, ranges)
             else:
-                found = self._stripes.filtered(expression, filter_columns, columns, stripe, ranges)
-                if found is not None:
-                    yield found
+                batch = self._stripes.filtered(expression, filter_columns, columns, stripe, ranges)
+                if batch is not None:
+                    yield batch
 
     def windows(
         self,
@@ -127,9 +131,9 @@ class RowBatches:
             if reader.is_empty:
                 continue
             if total <= WINDOW_ROWS:
-                found = reader.read(None)
-                if found is not None:
-                    yield found
+                batch = reader.read(None)
+                if batch is not None:
+                    yield batch
                 continue
             yield from self._windows(reader, total)
 
@@ -159,9 +163,9 @@ class _WindowReader:
         self._stripes, self._stripe, self._ranges = stripes, stripe, ranges
         self._columns, self._filter_columns = columns, filter_columns
         self._expression = expression
-        self._settled: tuple[RowRanges, RowRanges] | None = None
+        self._pruned: PrunedRows | None = None
         if expression is not None:
-            self._settled = stripes.settle(expression, filter_columns, stripe)
+            self._pruned = stripes.bounds.prune(expression, filter_columns, stripe)
         self._kept: FetchedPages | None = None
         self._block_stop = 0  # up to which pages of columns beside the filter's are not fetched
         self._row_bytes = 0.0  # of those columns, stored
@@ -169,13 +173,13 @@ class _WindowReader:
     @property
     def is_empty(self) -> bool:
         """Whether statistics leave no row."""
-        return self._settled is not None and not self._settled[0]
+        return self._pruned is not None and not self._pruned.may_match
 
     def block_rows(self, total: int) -> int:
         """Rows of the windows whose pages are fetched together, of so many of the stripe."""
-        asked = self._stripes.stored_bytes(self._filter_columns, self._stripe)
+        filtered = self._stripes.stored_bytes(self._filter_columns, self._stripe)
         stored = self._stripes.stored_bytes([*self._columns, *self._filter_columns], self._stripe)
-        self._row_bytes = (stored - asked) / total
+        self._row_bytes = (stored - filtered) / total
         windows = max(BLOCK_BYTES * total // (WINDOW_ROWS * max(stored, 1)), 1)
         return min(windows * WINDOW_ROWS, total)
 
@@ -183,7 +187,8 @@ class _WindowReader:
         """Fetch what is sure to be needed of some rows, and forget what was fetched before."""
         self._kept, self._block_stop = {}, 0
         wanted = self._wanted(start, stop)
-        if self._settled is None or (self._settled[0] & wanted) == (self._settled[1] & wanted):
+        pruned = self._pruned
+        if pruned is None or (pruned.may_match & wanted) == (pruned.must_match & wanted):
             self._fetch(self._columns, wanted)
         else:
             self._fetch(self._filter_columns, wanted)
@@ -204,18 +209,18 @@ class _WindowReader:
         """The rows of some windows: together where few match, else of one after the other."""
         matches = self._matches(start, stop) if stop - start > WINDOW_ROWS else None
         if matches is not None and matches.is_sparse(SPARSE_FRACTION) and self._is_narrow:
-            found = self._matched(matches)
-            if found is not None:
-                yield found
+            batch = self._matched(matches)
+            if batch is not None:
+                yield batch
             return
         for first in range(start, stop, WINDOW_ROWS):
             last = min(first + WINDOW_ROWS, stop)
             if matches is None:
-                found = self.read((first, last))
+                batch = self.read((first, last))
             else:
-                found = self._matched(matches.within(first, last))
-            if found is not None:
-                yield found
+                batch = self._matched(matches.within(first, last))
+            if batch is not None:
+                yield batch
 
     @cached_property
     def _is_narrow(self) -> bool:
@@ -226,15 +231,15 @@ class _WindowReader:
     def _matches(self, start: int, stop: int) -> Matches | None:
         """Which rows of a span match; None where statistics say it."""
         assert self._expression is not None
-        assert self._settled is not None
+        assert self._pruned is not None
         wanted = self._wanted(start, stop)
-        may, must = self._settled
-        asked = may & wanted
-        if asked == must & wanted:
+        may, must = self._pruned
+        wanted_may = may & wanted
+        if wanted_may == must & wanted:
             return None
         around = may & join_near(wanted, JOIN_ROWS)
         return self._stripes.matches(
-            self._expression, self._filter_columns, self._stripe, asked, around
+            self._expression, self._filter_columns, self._stripe, wanted_may, around
         )
 
     def _matched(self, matches: Matches) -> pa.RecordBatch | None:
@@ -248,18 +253,18 @@ class _WindowReader:
                 return None
             return self._stripes.selected(self._columns, self._stripe, wanted, self._kept)
         before = self._kept_bytes()
-        found = self._stripes.filtered(
+        batch = self._stripes.filtered(
             self._expression,
             self._filter_columns,
             self._columns,
             self._stripe,
             wanted,
-            settled=self._settled,
+            pruned=self._pruned,
             kept=self._kept,
         )
-        if found is not None and window is not None and window[1] < self._block_stop:
+        if batch is not None and window is not None and window[1] < self._block_stop:
             self._look_ahead(self._kept_bytes() - before, *window)
-        return found
+        return batch
 
     def _kept_bytes(self) -> int:
         return sum(map(len, self._kept.values())) if self._kept else 0
@@ -276,7 +281,7 @@ class _WindowReader:
 
     def _fetch(self, columns: Sequence[Projected], rows: RowRanges) -> None:
         assert self._kept is not None
-        if self._settled is not None:
-            rows = rows & self._settled[0]
+        if self._pruned is not None:
+            rows = rows & self._pruned.may_match
         if rows:
             self._stripes.fetch(columns, self._stripe, rows, self._kept)

@@ -16,6 +16,7 @@ from fermion.columns import slots
 from fermion.columns.ranges import RowRanges
 from fermion.reading import row_batches
 from fermion.reading import stripe as stripe_reader
+from fermion.reading.bounds import StripeBounds
 from fermion.reading.row_batches import WINDOW_ROWS
 
 ROWS = 5 * WINDOW_ROWS + 17
@@ -259,14 +260,12 @@ def test_an_iterator_of_batches_checks_its_arguments_when_it_is_asked_for(nested
 def test_bounds_of_pages_are_not_asked_for_again_with_each_window(
     places: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ):
-    """Statistics settle what a filter leaves of a stripe once."""
-    asked = []
-    settle = stripe_reader.StripeReader.settle
+    """A stripe is pruned by statistics once."""
+    calls = []
+    prune = StripeBounds.prune
     monkeypatch.setattr(
-        stripe_reader.StripeReader,
-        "settle",
-        lambda *arguments: asked.append(1) or settle(*arguments),
+        StripeBounds, "prune", lambda *arguments: calls.append(1) or prune(*arguments)
     )
     with fermion.open(places["local"]) as file:
         assert list(file.iter_batches(filter="w > 0.1"))
-    assert asked == [1]
+    assert calls == [1]

@@ -1,0 +1,216 @@
+"""Prunes the rows of one stripe by statistics: bounds of chunks and pages, Bloom filters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from fermion.columns.ranges import RowRanges
+from fermion.columns.types import Node, NodeKind, Order
+from fermion.layout import ALL_NULL_LENGTH, INT64_MAX, INT64_MIN, ChunkFlag, DescType, ExtTag
+from fermion.metadata.cmb import Chunk, ColumnBlock
+from fermion.metadata.file_info import BATCH_ID
+from fermion.predicate import (
+    Bounds,
+    Expression,
+    ranges_that_may_match,
+    ranges_that_must_match,
+)
+from fermion.reading.batches import BatchLookup
+from fermion.reading.index import FileIndex
+from fermion.reading.projection import Projected
+from fermion.statistics.bloom import (
+    BloomFilters,
+    parse_bloom_record,
+    parse_page_bloom_record,
+    read_filters,
+)
+from fermion.statistics.bounds import page_flags
+from fermion.statistics.details import may_lie_within, page_null_counts
+
+EXACT = ChunkFlag.HAS_MINMAX | ChunkFlag.MIN_EXACT | ChunkFlag.MAX_EXACT | ChunkFlag.NAN_KNOWN
+
+
+class PrunedRows(NamedTuple):
+    """Rows of a stripe, as far as statistics tell.
+
+    Attributes
+    ----------
+    may_match
+        Rows that statistics do not rule out.
+    must_match
+        Those of them that match for certain.
+    """
+
+    may_match: RowRanges
+    must_match: RowRanges
+
+
+class StripeBounds:
+    """The statistics of an open file, stripe by stripe; reads metadata and Bloom filters only.
+
+    Parameters
+    ----------
+    index
+        The open file.
+    batches
+        The batches of its rows.
+    """
+
+    def __init__(self, index: FileIndex, batches: BatchLookup) -> None:
+        self._index, self._batches = index, batches
+        # By what is in the file: where the chunk is, and the tag of the record.
+        self._blooms: dict[tuple[int, ExtTag], BloomFilters] = {}
+
+    def prune(
+        self, expression: Expression, columns: Sequence[Projected], stripe: int
+    ) -> PrunedRows:
+        """The rows of a stripe that may match a filter, and those that must.
+
+        Parameters
+        ----------
+        columns
+            Those that the filter reads.
+        """
+        rows = int(self._index.stripe_rows[stripe])
+        if not self._index.options.use_statistics:
+            return PrunedRows(RowRanges.all(rows), RowRanges.empty())
+        by_name = {column.field.name: column for column in columns}
+
+        def lookup(path: tuple[str, ...]) -> Bounds | None:
+            column = by_name.get(path[0])
+            return self._bounds(column, path, stripe, rows) if column is not None else None
+
+        may = ranges_that_may_match(expression, lookup, rows)
+        return PrunedRows(may, ranges_that_must_match(expression, lookup, rows) if may else may)
+
+    def _bounds(
+        self, column: Projected, path: tuple[str, ...], stripe: int, rows: int
+    ) -> Bounds | None:
+        """The bounds of what a path of a filter means; None where nothing is known."""
+        if column.node is None:
+            return self._batch_bounds(path[0], stripe)
+        (block,) = self._index.blocks([column.ordinal])
+        node, hidden = column.node, False
+        for name in path[1:]:
+            if block is not None:
+                hidden |= block.desc_type(node.validity) is not DescType.USE_DEFAULT
+            node = _child(node, name)
+        if node.kind is not NodeKind.LEAF:
+            return None
+        if block is None:
+            return _chunk_bounds(node, rows, INT64_MAX, INT64_MIN, rows, EXACT)
+        chunk = block.chunk(node.stream, stripe)
+        if chunk.is_empty:
+            validity = block.chunk(node.validity, stripe)
+            if hidden or validity.length != ALL_NULL_LENGTH:
+                return None
+            return _chunk_bounds(node, rows, INT64_MAX, INT64_MIN, rows, EXACT)
+        nulls = -1 if hidden else chunk.null_count
+        bounds = _page_bounds(block, chunk, node, rows, nulls)
+        may_contain = self._may_contain(block, chunk, node, len(bounds.min))
+        return replace(bounds, may_contain=may_contain)
+
+    def _may_contain(
+        self, block: ColumnBlock, chunk: Chunk, node: Node, pages: int
+    ) -> Callable[[Sequence[Any]], np.ndarray] | None:
+        """The chunk's bounds in full and Bloom filters, which are read at the first call.
+
+        None where it has none of them.
+        """
+        if not chunk.extension_offset:
+            return None
+        records = block.extension(chunk)
+        tags = [tag for tag in (ExtTag.BLOOM, ExtTag.PAGE_BLOOM) if tag in records]
+        bounded = node.order is Order.BYTES and ExtTag.LONG_MIN in records
+        if not tags and not bounded:
+            return None
+
+        def may_contain(raws: Sequence[Any]) -> np.ndarray:
+            inside: np.ndarray = np.full((len(raws), 1), True)
+            if bounded:
+                inside[:, 0] = [may_lie_within(records, raw) for raw in raws]
+            for tag in tags:
+                if inside.any():
+                    filters = self._bloom_filters(chunk, tag, records[tag])
+                    inside = inside & filters.may_contain(raws, node.storage)
+            # Where pages are not told apart, what is in one of them is in the chunk.
+            return inside if inside.shape[1] == pages else np.any(inside, axis=1)
+
+        return may_contain
+
+    def _bloom_filters(self, chunk: Chunk, tag: ExtTag, record: bytes) -> BloomFilters:
+        filters = self._blooms.get((chunk.offset, tag))
+        if filters is None:
+            index, blocks = self._index, None
+            stop = index.footer.cmb_offset
+            if tag is ExtTag.PAGE_BLOOM:
+                *place, crc, blocks = parse_page_bloom_record(
+                    record, chunk.num_data_pages, stop, index.where
+                )
+            else:
+                *place, crc = parse_bloom_record(record, stop, index.where)
+            filters = read_filters(index.source, (place[0], place[1]), crc, index.where, blocks)
+            self._blooms[chunk.offset, tag] = filters
+        return filters
+
+    def _batch_bounds(self, name: str, stripe: int) -> Bounds | None:
+        """Those of the virtual column of batch ids: a batch is a page with one value."""
+        if name != BATCH_ID:
+            return None
+        ids, ends = self._batches.stripe(stripe)
+        return Bounds(
+            boundaries=ends,
+            min=ids,
+            max=ids,
+            null_count=np.zeros(len(ids), np.int64),
+            flags=np.full(len(ids), EXACT, np.uint32),
+            type=pa.int64(),
+        )
+
+
+def _child(node: Node, name: str) -> Node:
+    return next(child for child in node.children if child.name == name)
+
+
+def _page_bounds(block: ColumnBlock, chunk: Chunk, node: Node, rows: int, nulls: int) -> Bounds:
+    """Those of the chunk's pages; of the chunk where pages have none."""
+    pages = block.pages(chunk)
+    if pages is None or not chunk.flags & ChunkFlag.HAS_MINMAX:
+        return _chunk_bounds(node, rows, chunk.minimum, chunk.maximum, nulls, chunk.flags)
+    pages = pages[1:] if chunk.flags & ChunkFlag.FIRST_PAGE_IS_DICT else pages
+    boundaries = np.concatenate(([0], np.cumsum(pages["rowCount"], dtype=np.int64)))
+    minima, maxima = pages["minVal"].astype(np.int64), pages["maxVal"].astype(np.int64)
+    return Bounds(
+        boundaries=boundaries,
+        min=minima,
+        max=maxima,
+        null_count=_null_counts(block, chunk, len(pages), nulls),
+        flags=page_flags(ChunkFlag(chunk.flags), chunk.minimum, chunk.maximum, minima, maxima),
+        type=node.storage,
+    )
+
+
+def _null_counts(block: ColumnBlock, chunk: Chunk, pages: int, nulls: int) -> np.ndarray:
+    """Nulls of each page, -1 where that is not known; ``nulls`` are those of the chunk."""
+    counts = None
+    if nulls > 0 and chunk.extension_offset:
+        counts = page_null_counts(block.extension(chunk), pages, block.where)
+    return np.full(pages, 0 if nulls == 0 else -1, np.int64) if counts is None else counts
+
+
+def _chunk_bounds(
+    node: Node, rows: int, minimum: int, maximum: int, nulls: int, flags: int
+) -> Bounds:
+    return Bounds(
+        boundaries=np.array([0, rows], np.int64),
+        min=np.array([minimum], np.int64),
+        max=np.array([maximum], np.int64),
+        null_count=np.array([nulls], np.int64),
+        flags=np.array([flags], np.uint32),
+        type=node.storage,
+    )
