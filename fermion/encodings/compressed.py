@@ -13,17 +13,13 @@ import numpy as np
 from fermion.columns.values import PhysicalType, Values
 from fermion.encodings.encoding import (
     BinaryPlan,
-    Buffer,
     Child,
     DecodeContext,
     EncodeSettings,
     Encoding,
-    Node,
     Recipe,
-    encoding_name,
-    node_parts,
-    parse_node,
 )
+from fermion.encodings.tree import Buffer, Node, encoding_name, node_parts, parse_node
 from fermion.errors import InvalidArgumentError, InvalidFileError
 from fermion.io.compression import pack, unpack
 from fermion.layout import Codec

@@ -11,17 +11,10 @@ import numpy as np
 
 from fermion.columns.values import BinaryValues, Bits, PhysicalKind, PhysicalType, Values, empty
 from fermion.encodings.dictionary import Dictionary
-from fermion.encodings.encoding import (
-    NODE_HEADER_SIZE,
-    BinaryPlan,
-    DecodeContext,
-    Encoding,
-    Node,
-    encoding_name,
-    parse_node,
-)
+from fermion.encodings.encoding import BinaryPlan, DecodeContext, Encoding
 from fermion.encodings.registry import ENCODINGS
 from fermion.encodings.removed_nulls import Spread
+from fermion.encodings.tree import NODE_HEADER_SIZE, Node, encoding_name, parse_node
 from fermion.errors import FermionError, InvalidFileError
 from fermion.layout import EncodingId
 

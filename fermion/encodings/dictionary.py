@@ -26,17 +26,14 @@ from fermion import arrow_compute, kernels
 from fermion.columns.values import BinaryValues, Bits, PhysicalType, Values
 from fermion.encodings.encoding import (
     BinaryPlan,
-    Buffer,
     Child,
     DecodeContext,
     EncodeSettings,
     Encoding,
-    Node,
     Recipe,
-    encoding_name,
-    node_parts,
     pick_strings,
 )
+from fermion.encodings.tree import Buffer, Node, encoding_name, node_parts
 from fermion.encodings.unsigned import UNSIGNED, narrowest, unsigned_dtype
 from fermion.errors import InvalidArgumentError, InvalidFileError
 from fermion.layout import EncodingId

@@ -6,15 +6,8 @@ import numpy as np
 
 from fermion.columns.values import PhysicalType, Values
 from fermion.encodings import bitpack
-from fermion.encodings.encoding import (
-    Buffer,
-    DecodeContext,
-    EncodeSettings,
-    Encoding,
-    Node,
-    Recipe,
-    node_parts,
-)
+from fermion.encodings.encoding import DecodeContext, EncodeSettings, Encoding, Recipe
+from fermion.encodings.tree import Buffer, Node, node_parts
 from fermion.errors import InvalidArgumentError
 from fermion.layout import EncodingId
 

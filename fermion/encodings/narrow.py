@@ -9,16 +9,8 @@ import numpy as np
 
 from fermion import kernels
 from fermion.columns.values import INT64, PhysicalType, Values
-from fermion.encodings.encoding import (
-    Buffer,
-    Child,
-    DecodeContext,
-    EncodeSettings,
-    Encoding,
-    Node,
-    Recipe,
-    node_parts,
-)
+from fermion.encodings.encoding import Child, DecodeContext, EncodeSettings, Encoding, Recipe
+from fermion.encodings.tree import Buffer, Node, node_parts
 from fermion.errors import InvalidArgumentError, InvalidFileError
 from fermion.layout import EncodingId
 

@@ -28,15 +28,13 @@ from fermion import kernels
 from fermion.columns.values import BinaryValues, PhysicalType, Values
 from fermion.encodings.encoding import (
     BinaryPlan,
-    Buffer,
     Child,
     DecodeContext,
     EncodeSettings,
     Encoding,
-    Node,
     Recipe,
-    node_parts,
 )
+from fermion.encodings.tree import Buffer, Node, node_parts
 from fermion.encodings.unsigned import UNSIGNED, narrowest, unsigned_dtype
 from fermion.errors import InvalidArgumentError, InvalidFileError, UnsupportedEncodingError
 from fermion.io.compression import pack, unpack

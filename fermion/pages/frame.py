@@ -19,7 +19,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fermion.encodings.encoding import Buffer, PageBuffer
+from fermion.encodings.tree import Buffer, PageBuffer
 from fermion.errors import (
     ChecksumError,
     InvalidFileError,

@@ -33,16 +33,7 @@ from fermion.encodings.choice.choose import (
 from fermion.encodings.choice.policy import policy_for
 from fermion.encodings.choice.shared_dictionary import GrowingDictionary
 from fermion.encodings.decoding import TreeSlice, decode_tree_codes, decode_trees
-from fermion.encodings.encoding import (
-    Buffer,
-    EncodeSettings,
-    Node,
-    PageBuffer,
-    Recipe,
-    encoding_name,
-    node_size,
-    parse_node,
-)
+from fermion.encodings.encoding import EncodeSettings, Recipe
 from fermion.encodings.removed_nulls import (
     Spread,
     is_worth_removing,
@@ -51,6 +42,7 @@ from fermion.encodings.removed_nulls import (
     remove_nulls,
     valid_before,
 )
+from fermion.encodings.tree import Buffer, Node, PageBuffer, encoding_name, node_size, parse_node
 from fermion.errors import FermionError, InvalidArgumentError, InvalidFileError
 from fermion.io.checksum import UNBOUND_CRC32C, PageChecks
 from fermion.io.compression import PACKED_BYTES_MAX, pack

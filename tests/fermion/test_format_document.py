@@ -31,9 +31,10 @@ from fermion.columns.values import (
 from fermion.columns.values import number as number_type
 from fermion.encodings.choice.policy import policy_for
 from fermion.encodings.decoding import TreeSlice, decode_trees
-from fermion.encodings.encoding import Recipe, parse_node
+from fermion.encodings.encoding import Recipe
 from fermion.encodings.registry import ENCODINGS
 from fermion.encodings.removed_nulls import Spread, mark_root, open_root
+from fermion.encodings.tree import parse_node
 from fermion.io.checksum import checksum
 from fermion.layout import ChecksumKind, DescType, EncodingId, ExtTag
 from fermion.metadata.name_index import NameIndex, build_name_index

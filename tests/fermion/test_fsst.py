@@ -19,7 +19,8 @@ from fermion.encodings import fsst
 from fermion.encodings.choice.choose import choose, plain_size
 from fermion.encodings.choice.policy import policy_for
 from fermion.encodings.decoding import TreeSlice, decode_trees
-from fermion.encodings.encoding import Recipe, parse_node
+from fermion.encodings.encoding import Recipe
+from fermion.encodings.tree import parse_node
 from fermion.errors import FermionError, InvalidFileError
 from fermion.kernels.reference import fsst as reference_fsst
 from fermion.kernels.reference import picks as reference_picks

@@ -22,15 +22,9 @@ from fermion.encodings.choice.search import (
 )
 from fermion.encodings.constant import is_constant
 from fermion.encodings.dictionary import build_dictionary, in_order
-from fermion.encodings.encoding import (
-    BITMAP,
-    CONSTANT,
-    NODE_HEADER_SIZE,
-    PLAIN,
-    Recipe,
-    encoding_name,
-)
+from fermion.encodings.encoding import BITMAP, CONSTANT, PLAIN, Recipe
 from fermion.encodings.narrow import WIDTHS
+from fermion.encodings.tree import NODE_HEADER_SIZE, encoding_name
 from fermion.errors import InvalidArgumentError
 from fermion.layout import Codec, EncodingId, align
 from fermion.options import WriteOptions

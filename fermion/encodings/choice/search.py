@@ -39,10 +39,11 @@ from fermion.encodings.choice.sampling import (
 )
 from fermion.encodings.delta import BLOCK_SLOTS, differences
 from fermion.encodings.dictionary import build_dictionary, in_order
-from fermion.encodings.encoding import BITMAP, NODE_HEADER_SIZE, PLAIN, Recipe
+from fermion.encodings.encoding import BITMAP, PLAIN, Recipe
 from fermion.encodings.fsst import Learnt, learn
 from fermion.encodings.narrow import WIDTHS
 from fermion.encodings.rle import run_starts
+from fermion.encodings.tree import NODE_HEADER_SIZE
 from fermion.encodings.unsigned import UNSIGNED, narrowest
 from fermion.layout import Codec, EncodingId
 
