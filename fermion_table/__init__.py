@@ -3,7 +3,8 @@
 from fermion_table.changes.row_changes import check_overwrite
 from fermion_table.changes.transaction import Transaction
 from fermion_table.checks.verify import VerifyReport
-from fermion_table.commit.publisher import CommitWords, SchemaMerge
+from fermion_table.commit.publisher import SchemaMerge
+from fermion_table.commit.request import CommitMetadata
 from fermion_table.compaction.small_files import (
     CompactionGroup,
     CompactionMessage,
@@ -25,7 +26,7 @@ from fermion_table.errors import (
     VersionNotFound,
 )
 from fermion_table.expiry.drop import DroppedTable, drop_table
-from fermion_table.expiry.expire import MaintenanceResult
+from fermion_table.expiry.maintenance import MaintenanceResult
 from fermion_table.inspection.history_log import HistoryLog
 from fermion_table.inspection.refs import BranchHead
 from fermion_table.inspection.table_difference import TableDiff
@@ -51,8 +52,8 @@ __all__ = [
     "BranchHead",
     "ChangeScan",
     "CommitConflict",
+    "CommitMetadata",
     "CommitStateUnknown",
-    "CommitWords",
     "CompactionGroup",
     "CompactionMessage",
     "CompactionResult",

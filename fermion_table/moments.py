@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, time, timedelta
+import time
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,11 @@ Moment = datetime | date | np.datetime64 | str
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = np.dtype("datetime64[us]")
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970 UTC by this machine's clock."""
+    return time.time_ns() // 1_000_000
 
 
 def moment_of(moment: Any, name: str) -> datetime:
@@ -46,7 +52,7 @@ def moment_of(moment: Any, name: str) -> datetime:
                 f"{name}={moment!r}: expected ISO 8601, as in '2026-01-31T12:00:00'"
             ) from None
     elif isinstance(found, date) and not isinstance(found, datetime):
-        found = datetime.combine(found, time())
+        found = datetime.combine(found, datetime.min.time())
     elif not isinstance(found, datetime):
         raise TypeError(
             f"{name}={moment!r}: expected a datetime, a date, a numpy.datetime64 or ISO 8601 text, "

@@ -26,6 +26,11 @@ MERGE_INPUT_ENTRIES_MAX = 8_192
 REWRITE_DEAD_FRACTION = 0.3
 """A manifest is rewritten when more of its entries than this are dead."""
 
+OPEN_COST_BYTES = 4 * MIB
+"""Opening a file costs as much as reading so many bytes of it, roughly."""
+TASK_BYTES = 128 * MIB
+"""Bytes of files that one task reads, roughly; opening one counts as `OPEN_COST_BYTES`."""
+
 METADATA_CACHE_BYTES = 256 * MIB
 """Memory, as estimated, of the immutable metadata objects that a process keeps decoded."""
 DECODED_BYTES_PER_JSON_BYTE = 8

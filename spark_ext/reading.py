@@ -15,14 +15,12 @@ from pyspark.sql import types as st
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import Scan, ScanPlan, Split, SplitReader, StorageAccess, Table
+from fermion_table.options import OPEN_COST_BYTES, TASK_BYTES
 from spark_ext.exchange import convert_batches
 from spark_ext.options import SourceOptions, absolute, chosen_access
 from spark_ext.session import classic
 from spark_ext.types import TIME_SETTING, exchange_schema, spark_schema
 
-TASK_BYTES = 128 * 1024 * 1024
-"""Bytes of files that one task reads, about; opening one counts as `OPEN_COST_BYTES`."""
-OPEN_COST_BYTES = 4 * 1024 * 1024
 MAIN = "main"
 """The branch that is read and written where no other is named."""
 RANGE_TASK_ROWS = 256 * 1024 * 1024

@@ -14,7 +14,8 @@ from fermion_table.argument_checks import check_bool
 from fermion_table.changes.assignments import Assignment, assigned, check_assignments, overlaid
 from fermion_table.changes.draft import Draft, Matched, mask_within, write_all
 from fermion_table.commit.conflict import Partitions
-from fermion_table.commit.publisher import Publisher, SchemaMerge, misfit, restated
+from fermion_table.commit.fit import misfit, restated
+from fermion_table.commit.publisher import Publisher, SchemaMerge
 from fermion_table.errors import CommitConflict
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.schema_store import load_table_schema

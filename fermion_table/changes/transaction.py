@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -26,14 +27,9 @@ from fermion_table.changes.row_changes import (
 from fermion_table.commit.commit import commit
 from fermion_table.commit.committed_files import unpublished, written_files
 from fermion_table.commit.conflict import Partitions, Redo
-from fermion_table.commit.publisher import (
-    CommitWords,
-    Publisher,
-    SchemaMerge,
-    misfit,
-    stored_schema,
-)
-from fermion_table.commit.request import CommitOutcome, CommitRequest, WrittenFiles
+from fermion_table.commit.fit import misfit
+from fermion_table.commit.publisher import Publisher, SchemaMerge, stored_schema
+from fermion_table.commit.request import CommitMetadata, CommitOutcome, CommitRequest, WrittenFiles
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import added_entries
 from fermion_table.metadata.schema_store import load_table_schema
@@ -62,7 +58,7 @@ class Transaction:
         Of the branch.
     base
         The snapshot that the changes are decided on.
-    words
+    metadata
         For the history.
     published
         Called with the new snapshot.
@@ -73,11 +69,11 @@ class Transaction:
         publisher: Publisher,
         base: Snapshot,
         *,
-        words: CommitWords | None = None,
+        metadata: CommitMetadata | None = None,
         published: Callable[[Snapshot], object] | None = None,
     ) -> None:
         self._publisher = publisher
-        self._words = words or CommitWords()
+        self._metadata = metadata or CommitMetadata()
         self._published = published
         self._changes: list[RowChange] = []
         self._cache = FindingCache()
@@ -224,8 +220,9 @@ class Transaction:
         draft, changes = self._draft, list(self._changes)
         added, removed = draft.changes()
         kind = kind_of(changes)
-        words = self._words
-        said = "; ".join(filter(None, (change.describe() for change in changes)))
+        metadata = self._metadata
+        if metadata.message is None:
+            metadata = replace(metadata, message=_described(changes))
 
         def depends_on(entry: Entry) -> bool:
             return any(change.concerns(entry, draft) for change in changes)
@@ -239,11 +236,7 @@ class Transaction:
             schema=stored_schema(draft.new_schema),
             depends_on=None if kind == "append" else depends_on,
             accepts_schema=self._misfit if kind == "append" else None,
-            message=words.message if words.message is not None else said or None,
-            properties=words.properties,
-            commit_user=words.commit_user,
-            commit_identifier=words.commit_identifier,
-            began=words.began,
+            metadata=metadata,
             written=self._handed_over,
         )
 
@@ -308,9 +301,9 @@ class Transaction:
             raise InvalidArgumentError("the transaction is over: begin another one")
 
     def _changes_nothing(self, draft: Draft) -> bool:
-        """Whether deletes and updates found no row, and appends had none and no words to say."""
+        """Whether deletes and updates found no row, and appends had none to add."""
         silent: set[Kind] = {"delete", "upsert"}
-        if not self._words.ask_for_snapshot:
+        if not self._metadata.asks_for_snapshot:
             silent.add("append")
         return draft.is_empty and all(change.kind in silent for change in self._changes)
 
@@ -348,6 +341,11 @@ def kind_of(changes: Iterable[RowChange]) -> Kind:
     if kinds == {"delete"}:
         return "delete"
     return "append" if kinds <= {"append"} else "upsert"
+
+
+def _described(changes: Iterable[RowChange]) -> str | None:
+    """The changes in words; None if there is nothing to say."""
+    return "; ".join(filter(None, (change.describe() for change in changes))) or None
 
 
 def _scope_of(changes: Iterable[RowChange]) -> Partitions | None:

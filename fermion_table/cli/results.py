@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 
 from fermion_table.cli.printing import Console
-from fermion_table.expiry.expire import MaintenanceResult
+from fermion_table.expiry.maintenance import MaintenanceResult
 
 
 def print_maintenance(

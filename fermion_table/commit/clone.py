@@ -16,7 +16,7 @@ import msgspec
 from fermion.errors import InvalidArgumentError
 from fermion.remote import redacted
 from fermion_table.commit.commit import commit, create_table
-from fermion_table.commit.request import CommitRequest, NewSchema
+from fermion_table.commit.request import CommitMetadata, CommitRequest, NewSchema
 from fermion_table.errors import CorruptMetadata, TableExists, UnsafeStorage, VersionNotFound
 from fermion_table.metadata.clone_links import CLONE_TAG_PREFIX, message_of_clone_tag
 from fermion_table.metadata.history import load_schema, table_exists
@@ -84,8 +84,7 @@ def clone_table(
         created = create_table(
             target,
             schema,
-            message=text,
-            properties=_origin(source, tag, roots),
+            metadata=CommitMetadata(message=text, properties=_origin(source, tag, roots)),
             reader_features=snapshot.reader_features,
             writer_features=snapshot.writer_features,
         )
@@ -97,7 +96,10 @@ def clone_table(
     if not entries:
         return created
     added = clone_entries(source, entries)
-    return commit(target, CommitRequest(kind="append", added=added, base=created, message=text))
+    metadata = CommitMetadata(message=text)
+    return commit(
+        target, CommitRequest(kind="append", added=added, base=created, metadata=metadata)
+    )
 
 
 def _origin(source: AtomicStore, tag: str, roots: Sequence[str]) -> dict[str, str]:

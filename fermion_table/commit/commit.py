@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -22,12 +22,17 @@ from fermion_table.commit.create_if_absent import create_slot, is_in_history, pr
 from fermion_table.commit.identities import committed_before
 from fermion_table.commit.next_snapshot import (
     Changes,
-    author_of,
     next_snapshot,
-    now_ms,
     number_rows,
+    user_of_process,
 )
-from fermion_table.commit.request import CommitOutcome, CommitRequest, NewSchema, WrittenFiles
+from fermion_table.commit.request import (
+    CommitMetadata,
+    CommitOutcome,
+    CommitRequest,
+    NewSchema,
+    WrittenFiles,
+)
 from fermion_table.errors import CommitConflict, CommitStateUnknown, TableExists
 from fermion_table.metadata import pointers
 from fermion_table.metadata.history import latest, table_exists
@@ -40,6 +45,7 @@ from fermion_table.metadata.snapshot import (
     Snapshot,
     check_writable,
 )
+from fermion_table.moments import now_ms
 from fermion_table.options import CommitOptions
 from fermion_table.storage.paths import MAIN, snapshot_path, unique_name
 from fermion_table.storage.store import AtomicStore
@@ -54,14 +60,25 @@ def create_table(
     store: AtomicStore,
     schema: NewSchema,
     *,
-    message: str | None = None,
-    author: str | None = None,
-    properties: Mapping[str, str] | None = None,
+    metadata: CommitMetadata | None = None,
     reader_features: Sequence[str] = (),
     writer_features: Sequence[str] = (),
     options: CommitOptions = CommitOptions(),  # noqa: B008 - immutable
 ) -> Snapshot:
     """Make a table: snapshot 0, which holds its identity and first schema and no rows.
+
+    Parameters
+    ----------
+    store
+        Where there is no table yet.
+    schema
+        The first one.
+    metadata
+        What the caller says about it, for the history.
+    reader_features, writer_features
+        Features that the table needs.
+    options
+        How hard to try.
 
     Raises
     ------
@@ -72,7 +89,7 @@ def create_table(
     """
     if table_exists(store):
         raise TableExists(f"{store.location}: a table exists here already")
-    request = CommitRequest(kind="create", message=message, author=author, properties=properties)
+    metadata = metadata or CommitMetadata()
     writer = MetadataWriter(store)
     snapshot = Snapshot(
         format=SNAPSHOT_FORMAT,
@@ -83,9 +100,9 @@ def create_table(
         parent=None,
         kind="create",
         time_ms=now_ms(),
-        author=author_of(request),
-        message=message,
-        properties=dict(request.properties or {}),
+        author=user_of_process(),
+        message=metadata.message,
+        properties=dict(metadata.properties or {}),
         schema=writer.write_schema(schema.id, schema.data),
         reader_features=tuple(sorted(reader_features)),
         writer_features=tuple(sorted(writer_features)),
@@ -100,7 +117,7 @@ def create_table(
         writer.discard()
         raise TableExists(f"{store.location}: a table exists here already")
     pointers.write_latest(store, 0)
-    effort = Effort(seconds=time.monotonic() - request.began)
+    effort = Effort(seconds=time.monotonic() - metadata.began)
     return msgspec.structs.replace(stored, effort=effort)
 
 
@@ -173,7 +190,6 @@ class _Commit:
         self.synchronised: set[str] = set()
         self.outcome = outcome
         self.losses = 0
-        self.began = request.began
         self.written: WrittenFiles | None = None
 
     def run(self) -> Snapshot:
@@ -182,7 +198,7 @@ class _Commit:
         try:
             snapshot = self._run()
             self._report(snapshot, time.monotonic() - began)
-            seconds = time.monotonic() - self.began
+            seconds = time.monotonic() - self.request.metadata.began
             effort = Effort(retries=self.losses, seconds=seconds)
             return msgspec.structs.replace(snapshot, effort=effort)
         except BaseException:
@@ -251,10 +267,10 @@ class _Commit:
 
     def _earlier(self, base: Snapshot) -> Snapshot | None:
         """The snapshot of an earlier try of the same commit, if it was published."""
-        user, identifier = self.request.commit_user, self.request.commit_identifier
-        if user is None or identifier is None:
+        identity = self.request.metadata.identity
+        if identity is None:
             return None
-        return committed_before(self.store, base, user, identifier, branch=self.branch)
+        return committed_before(self.store, base, *identity, branch=self.branch)
 
     def _attempt(self, base: Snapshot, began: float) -> Snapshot | None:
         """Try for the slot after `base`; None if another commit took it."""

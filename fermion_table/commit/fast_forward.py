@@ -10,14 +10,12 @@ import msgspec
 
 from fermion_table.commit.create_if_absent import create_slot, is_in_history
 from fermion_table.commit.next_snapshot import (
-    author_of,
-    now_ms,
     place_removed,
     store_entries,
     sum_deltas,
     touched_by,
+    user_of_process,
 )
-from fermion_table.commit.request import CommitRequest
 from fermion_table.errors import CommitConflict, CommitStateUnknown
 from fermion_table.metadata import pointers
 from fermion_table.metadata.history import latest, walk
@@ -25,6 +23,7 @@ from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import MetadataWriter, live_entries
 from fermion_table.metadata.references import HEAD_PROPERTY, Branch, load_branch, missing_name
 from fermion_table.metadata.snapshot import Delta, Effort, Kind, Snapshot, check_writable
+from fermion_table.moments import now_ms
 from fermion_table.options import CommitOptions
 from fermion_table.storage.paths import snapshot_path, unique_name
 from fermion_table.storage.store import AtomicStore
@@ -144,7 +143,7 @@ def _moved(
         parent=target.reference,
         kind=kind,
         time_ms=max(now_ms(), target.time_ms + 1, head.time_ms),
-        author=author_of(CommitRequest(kind=kind)),
+        author=user_of_process(),
         message=message,
         properties={HEAD_PROPERTY: head.hash},
         tail=tail,

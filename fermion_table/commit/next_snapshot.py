@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,6 +23,7 @@ from fermion_table.metadata.snapshot import (
     Totals,
     Touched,
 )
+from fermion_table.moments import now_ms
 from fermion_table.options import TOUCHED_PARTITIONS_MAX
 from fermion_table.storage.store import AtomicStore
 
@@ -83,7 +83,7 @@ def next_snapshot(
     uuid, branch
         The commit's identity and the branch it goes to.
     """
-    snapshot_id = base.id + 1
+    snapshot_id, metadata = base.id + 1, request.metadata
     added = tuple(
         entry.inherit(
             snapshot_id=snapshot_id,
@@ -105,9 +105,9 @@ def next_snapshot(
         parent=base.reference,
         kind=request.kind,
         time_ms=max(now_ms(), base.time_ms + 1),
-        author=author_of(request),
-        message=request.message,
-        properties=dict(request.properties or {}),
+        author=user_of_process(),
+        message=metadata.message,
+        properties=dict(metadata.properties or {}),
         schema=changes.schema or base.schema,
         manifests=placement.manifests,
         tail=placement.tail,
@@ -117,23 +117,16 @@ def next_snapshot(
         row_id_next=base.row_id_next
         + sum(entry.rows for entry in changes.added if entry.row_id_base is None),
         sequence_next=base.sequence_next + _sequence_numbers(changes.added),
-        commit_user=request.commit_user,
-        commit_identifier=request.commit_identifier,
+        commit_user=metadata.commit_user,
+        commit_identifier=metadata.commit_identifier,
         touched=touched_by((*added, *removed)),
         reader_features=_union(base.reader_features, request.reader_features),
         writer_features=_union(base.writer_features, request.writer_features),
     )
 
 
-def now_ms() -> int:
-    """Milliseconds since 1970 UTC by this machine's clock."""
-    return time.time_ns() // 1_000_000
-
-
-def author_of(request: CommitRequest) -> str:
-    """Who commits: as the request says, else the user of this process."""
-    if request.author is not None:
-        return request.author
+def user_of_process() -> str:
+    """Who commits; empty where the user has no name."""
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):  # a container's user often has no name

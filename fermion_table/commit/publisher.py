@@ -4,70 +4,40 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import msgspec
 import pyarrow as pa
 
-from fermion.errors import InvalidArgumentError
-from fermion_table.argument_checks import check_identifier, check_optional_text, check_text_map
 from fermion_table.commit.commit import commit
 from fermion_table.commit.committed_files import delete_unpublished
 from fermion_table.commit.conflict import Redo
+from fermion_table.commit.fit import misfit, restated
 from fermion_table.commit.identities import committed_before
-from fermion_table.commit.request import CommitOutcome, CommitRequest, NewSchema, WrittenFiles
+from fermion_table.commit.request import (
+    CommitMetadata,
+    CommitOutcome,
+    CommitRequest,
+    NewSchema,
+    WrittenFiles,
+)
 from fermion_table.errors import CommitConflict, UnreadableMetadata
 from fermion_table.metadata.history import latest
-from fermion_table.metadata.manifest import Entry, field_id_runs
+from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import added_entries
 from fermion_table.metadata.schema_store import load_table_schema, version_of
 from fermion_table.metadata.snapshot import SchemaReference, Snapshot
+from fermion_table.moments import now_ms
 from fermion_table.options import CommitOptions
 from fermion_table.schema.changes import Change, apply_changes, merge_columns
-from fermion_table.schema.field_widening import narrowed, ranges_lost
-from fermion_table.schema.schema import Field, TableSchema, encode_schema
+from fermion_table.schema.field_widening import ranges_lost
+from fermion_table.schema.schema import TableSchema, encode_schema
 from fermion_table.storage.paths import MAIN, snapshot_path
 from fermion_table.storage.store import AtomicStore
 
 ChangesFor = Callable[[Snapshot, TableSchema], Sequence[Change]]
 """The changes to make to a snapshot's schema."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitWords:
-    """What the caller says about a commit, checked.
-
-    Raises
-    ------
-    TypeError, InvalidArgumentError
-        Names the parameter that metadata could not hold.
-    """
-
-    message: str | None = None
-    properties: Mapping[str, str] | None = None
-    commit_user: str | None = None
-    commit_identifier: int | str | None = None
-    began: float = field(default_factory=time.monotonic)
-    """When, by ``time.monotonic``, the operation was called."""
-
-    def __post_init__(self) -> None:
-        checked: dict[str, Any] = {
-            "message": check_optional_text(self.message, "message"),
-            "properties": check_text_map(self.properties, "properties"),
-            "commit_user": check_optional_text(self.commit_user, "commit_user"),
-            "commit_identifier": check_identifier(self.commit_identifier, "commit_identifier"),
-        }
-        if (self.commit_user is None) != (self.commit_identifier is None):
-            raise InvalidArgumentError("commit_user and commit_identifier come together")
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
-
-    @property
-    def ask_for_snapshot(self) -> bool:
-        """Whether they are to be in the history even where nothing changes."""
-        return bool(self.properties) or self.message is not None or self.commit_user is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +97,13 @@ class Publisher:
         known: Snapshot,
         written: TableSchema,
         entries: Sequence[Entry],
-        words: CommitWords,
+        metadata: CommitMetadata,
         *,
         seen_at: float | None = None,
         handed_over: WrittenFiles | None = None,
         outcome: CommitOutcome | None = None,
     ) -> Snapshot:
-        """Publish new files; without any, and without words, the latest snapshot comes back.
+        """Publish new files; without any, and nothing to record, the latest snapshot comes back.
 
         Parameters
         ----------
@@ -164,11 +134,11 @@ class Publisher:
         if not is_fresh(seen_at):
             known, seen_at = self.latest(known), time.monotonic()
         base = known
-        if not entries and not words.ask_for_snapshot:
+        if not entries and not metadata.asks_for_snapshot:
             return base
         why = reason(base.schema) if base.schema.id != written.id else None
         if why is not None:
-            request = replace(_request("append", words), written=handed_over)
+            request = replace(CommitRequest(kind="append", metadata=metadata), written=handed_over)
             earlier = self._earlier(base, request)
             if earlier is not None:
                 return earlier
@@ -180,7 +150,7 @@ class Publisher:
             )
         return self.publish(
             replace(
-                _request("append", words),
+                CommitRequest(kind="append", metadata=metadata),
                 base=base,
                 base_seen_at=seen_at,
                 accepts_schema=reason,
@@ -201,7 +171,7 @@ class Publisher:
         self,
         merge: SchemaMerge,
         entries: Sequence[Entry],
-        words: CommitWords,
+        metadata: CommitMetadata,
         handed_over: WrittenFiles | None = None,
         *,
         outcome: CommitOutcome | None = None,
@@ -211,7 +181,7 @@ class Publisher:
         known = load_table_schema(self.store, base.schema)
         if written.id == known.id:
             return self.append(
-                base, written, entries, words, handed_over=handed_over, outcome=outcome
+                base, written, entries, metadata, handed_over=handed_over, outcome=outcome
             )
         changes = merge_columns(known, merge.data)
 
@@ -223,7 +193,7 @@ class Publisher:
 
         def made(on: Snapshot, schema: TableSchema | None, added: Sequence[Entry]) -> CommitRequest:
             return replace(
-                _request("append", words),
+                CommitRequest(kind="append", metadata=metadata),
                 base=on,
                 schema=stored_schema(schema),
                 added=added,
@@ -233,7 +203,7 @@ class Publisher:
         return self.publish(made(base, written, entries), entries, redo, outcome)
 
     def change_schema(
-        self, known: Snapshot, changes_for: ChangesFor, words: CommitWords
+        self, known: Snapshot, changes_for: ChangesFor, metadata: CommitMetadata
     ) -> Snapshot:
         """Publish a new schema version; the latest snapshot comes back if nothing changes."""
 
@@ -243,7 +213,7 @@ class Publisher:
             if schema is None:
                 return None
             return replace(
-                _request("schema", words),
+                CommitRequest(kind="schema", metadata=metadata),
                 base=base,
                 schema=stored_schema(schema),
                 depends_on=_always if _requires_more(current, schema) else None,
@@ -267,7 +237,7 @@ class Publisher:
     def changed_schema(self, base: Snapshot, changes: Sequence[Change]) -> TableSchema | None:
         """The next version of a snapshot's schema; None if the changes change nothing."""
         current = load_table_schema(self.store, base.schema)
-        schema = apply_changes(current, changes, time_ms=time.time_ns() // 1_000_000)
+        schema = apply_changes(current, changes, time_ms=now_ms())
         if schema is current:
             return None
         ancestors = (*current.ancestors, version_of(base.schema))
@@ -291,7 +261,7 @@ class Publisher:
         except (CommitConflict, UnreadableMetadata):  # proven: nothing was published
             self._delete(request, entries)
             raise
-        if request.is_identified and entries:
+        if request.metadata.identity is not None and entries:
             mine = {entry.file for entry in entries}
             with contextlib.suppress(OSError):  # published is published; at worst orphans stay
                 if mine.isdisjoint(each.file for each in added_entries(self.store, snapshot)):
@@ -304,10 +274,10 @@ class Publisher:
 
     def _earlier(self, base: Snapshot, request: CommitRequest) -> Snapshot | None:
         """The snapshot of an earlier try of the same commit."""
-        user, identifier = request.commit_user, request.commit_identifier
-        if user is None or identifier is None:
+        identity = request.metadata.identity
+        if identity is None:
             return None
-        return committed_before(self.store, base, user, identifier, branch=self.branch)
+        return committed_before(self.store, base, *identity, branch=self.branch)
 
 
 def is_fresh(seen_at: float | None) -> bool:
@@ -321,17 +291,6 @@ class _NothingToDo(Exception):
     def __init__(self, base: Snapshot) -> None:
         super().__init__()
         self.base = base
-
-
-def _request(kind: str, words: CommitWords) -> CommitRequest:
-    return CommitRequest(
-        kind=kind,  # type: ignore[arg-type]
-        message=words.message,
-        properties=words.properties,
-        commit_user=words.commit_user,
-        commit_identifier=words.commit_identifier,
-        began=words.began,
-    )
 
 
 def stored_schema(schema: TableSchema | None) -> NewSchema | None:
@@ -351,145 +310,3 @@ def _requires_more(old: TableSchema, new: TableSchema) -> bool:
     return any(
         not each.nullable and each.id in nullable for top in new.fields for _, each in top.walk()
     )
-
-
-def misfit(written: TableSchema, schema: TableSchema, entries: Sequence[Entry]) -> str | None:
-    """Why files written with one version can't live under a later one; None if they can."""
-    if written.partition_by != schema.partition_by:
-        return "the table is partitioned otherwise now"
-    replaced = _replaced_field(written, schema)
-    if replaced is not None:
-        return f"column {replaced!r} was dropped, and another one of its name was added"
-    if not {each.id for each in written.fields}.intersection(each.id for each in schema.fields):
-        return "none of its columns is left"
-    for path, before, now in narrowed(written.fields, schema.fields):
-        if not all(_is_all_null(entry, before.id) for entry in entries):
-            return (
-                f"column {'.'.join(path)!r} is {now.type} now, and the new files hold {before.type}"
-            )
-    for path, before, now in ranges_lost(written.fields, schema.fields):
-        if not all(_fits(entry, before, now.type) for entry in entries):
-            return (
-                f"column {'.'.join(path)!r} is {now.type} now, and the new files may hold values "
-                "out of its range"
-            )
-    nullable = {each.id: each.nullable for top in written.fields for _, each in top.walk()}
-    for top in schema.fields:
-        for path, each in top.walk():
-            if each.nullable:
-                continue
-            name = ".".join(path)
-            if each.id not in nullable:
-                if len(path) == 1 and each.stored_initial_default is None:
-                    return f"column {name!r} was added as NOT NULL without a default"
-            elif nullable[each.id] and not all(_has_no_null(entry, each.id) for entry in entries):
-                return f"column {name!r} is NOT NULL now, and the new files may hold nulls"
-    return None
-
-
-def _replaced_field(written: TableSchema, schema: TableSchema) -> str | None:
-    """A field that is gone, and whose name another one has now at the same place; None without.
-
-    Identity is the field id: values written for one would not be values of the other.
-    """
-    ids = {each.id for top in schema.fields for _, each in top.walk()}
-    new: dict[tuple[int, str], int] = {}
-    for parent, each in _with_parents(schema):
-        new[parent, each.name] = each.id
-    for parent, each in _with_parents(written):
-        if each.id not in ids and (parent, each.name) in new:
-            return ".".join(written.paths[each.id])
-    return None
-
-
-def _with_parents(schema: TableSchema) -> Iterator[tuple[int, Field]]:
-    """Every field with the id of the one above it; 0 for columns."""
-    rest = [(0, each) for each in schema.fields]
-    while rest:
-        parent, each = rest.pop()
-        yield parent, each
-        rest += [(each.id, child) for child in each.children]
-
-
-def _has_no_null(entry: Entry, field_id: int) -> bool:
-    statistics = entry.stats.get(field_id)
-    return entry.rows == 0 or (statistics is not None and statistics.null_count == 0)
-
-
-def _is_all_null(entry: Entry, field_id: int) -> bool:
-    statistics = entry.stats.get(field_id)
-    return entry.rows == 0 or (statistics is not None and statistics.null_count == entry.rows)
-
-
-def _fits(entry: Entry, field: Field, dtype: pa.DataType) -> bool:
-    """Whether the bounds of a file prove that a type can hold all values of a field."""
-    if _is_all_null(entry, field.id):
-        return True
-    statistics = entry.stats.get(field.id)
-    if statistics is None or statistics.min is None or statistics.max is None:
-        return False
-    plain = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-    target = dtype.value_type if pa.types.is_dictionary(dtype) else dtype
-    try:
-        bounds = pa.array([statistics.min, statistics.max], pa.int64())
-        if pa.types.is_date32(plain):
-            bounds = bounds.cast(pa.int32())
-        bounds.cast(plain).cast(target)
-    except pa.ArrowException:
-        return False
-    return True
-
-
-def restated(
-    written: TableSchema, schema: TableSchema, entries: Sequence[Entry], *, last_known_id: int
-) -> list[Entry]:
-    """Entries of files written with one version, as if written with another.
-
-    Another commit took the version that the files were written with. Files are read by the names
-    that their schema version gives to ids: equal names and types are needed, and equal ids of
-    the fields that were there before; those that the files add get the other version's ids.
-
-    Parameters
-    ----------
-    last_known_id
-        The greatest field id of the version that both were made from.
-
-    Raises
-    ------
-    CommitConflict
-        A column of the files is not in the other version, or is another one or of another type
-        there.
-    """
-    ids: dict[int, int] = {}
-    for top in written.fields:
-        match = schema.by_name.get(top.name)
-        pairs: list[tuple[int, int]] = []
-        if match is not None and match.type.equals(top.type):
-            both = zip(top.walk(), match.walk(), strict=True)
-            pairs = [(mine.id, theirs.id) for (_, mine), (_, theirs) in both]
-        if not pairs or any(mine != theirs and mine <= last_known_id for mine, theirs in pairs):
-            raise CommitConflict(
-                f"append: column {top.name!r} was changed by another commit; try again",
-                mine="append",
-                theirs=f"schema {schema.id}",
-            )
-        ids.update(pairs)
-    known = written.by_name
-    for top in schema.fields:
-        if top.name not in known and top.stored_initial_default is not None:
-            raise CommitConflict(
-                f"append: column {top.name!r}, which has a default, was added by another commit; "
-                "try again",
-                mine="append",
-                theirs=f"schema {schema.id}",
-            )
-    present = [top.id for top in written.fields]
-    return [
-        msgspec.structs.replace(
-            entry,
-            schema_id=schema.id,
-            columns=field_id_runs(ids[each] for each in present if entry.has_column(each)),
-            stats={ids[each]: statistics for each, statistics in entry.stats.items()},
-        )
-        for entry in entries
-    ]

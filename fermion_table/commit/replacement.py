@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,12 +11,14 @@ import pyarrow as pa
 from fermion_table.argument_checks import described
 from fermion_table.commit.committed_files import delete_unpublished
 from fermion_table.commit.conflict import Redo
-from fermion_table.commit.publisher import CommitWords, Publisher, restated, stored_schema
-from fermion_table.commit.request import CommitOutcome, CommitRequest, WrittenFiles
+from fermion_table.commit.fit import restated
+from fermion_table.commit.publisher import Publisher, stored_schema
+from fermion_table.commit.request import CommitMetadata, CommitOutcome, CommitRequest, WrittenFiles
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.schema_store import load_table_schema
 from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.moments import now_ms
 from fermion_table.schema.from_arrow import PartitionBy, schema_from_arrow
 from fermion_table.schema.schema import TableSchema
 
@@ -59,7 +60,7 @@ class TableDefinition:
             sort_by=self.sort_by,
             properties=self.properties,
             last_field_id=last_field_id,
-            time_ms=time.time_ns() // 1_000_000,
+            time_ms=now_ms(),
         )
 
 
@@ -107,7 +108,7 @@ def replace_table(
     known: Snapshot,
     definition: TableDefinition,
     *,
-    words: CommitWords | None = None,
+    metadata: CommitMetadata | None = None,
     rows: NewRows | None = None,
 ) -> Snapshot:
     """Give a table another schema and other rows, as one snapshot; earlier snapshots stay.
@@ -120,7 +121,7 @@ def replace_table(
         A snapshot of the table.
     definition
         Of the table from here on.
-    words
+    metadata
         For the history.
     rows
         The new rows; None: none. Their files are deleted if they are proven not to be published.
@@ -129,7 +130,7 @@ def replace_table(
     ------
     CommitConflict, CommitStateUnknown
     """
-    said = words or CommitWords()
+    said = metadata or CommitMetadata()
     entries = () if rows is None else rows.entries
 
     def request_on(base: Snapshot) -> CommitRequest:
@@ -146,11 +147,7 @@ def replace_table(
             removed=live_entries(publisher.store, base),
             schema=stored_schema(schema) if schema.id != base.schema.id else None,
             base=base,
-            message=said.message,
-            properties=said.properties,
-            commit_user=said.commit_user,
-            commit_identifier=said.commit_identifier,
-            began=said.began,
+            metadata=said,
             written=None if rows is None else rows.written,
         )
 

@@ -6,16 +6,68 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
 from fermion.errors import InvalidArgumentError
+from fermion_table.argument_checks import check_identifier, check_optional_text, check_text_map
 from fermion_table.commit.conflict import Mine, Partitions
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.snapshot import Kind, SchemaReference, Snapshot
 from fermion_table.storage.paths import MAIN
 
 RemovedFile = Entry | str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitMetadata:
+    """What the caller says about a commit, checked: goes into the history with its snapshot.
+
+    Attributes
+    ----------
+    message, properties
+        For the history.
+    commit_user, commit_identifier
+        The same pair is committed once.
+    began
+        When, by ``time.monotonic``, the operation was called.
+
+    Raises
+    ------
+    TypeError, InvalidArgumentError
+        Names the parameter that metadata could not hold.
+    """
+
+    message: str | None = None
+    properties: Mapping[str, str] | None = None
+    commit_user: str | None = None
+    commit_identifier: int | str | None = None
+    began: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        checked: dict[str, Any] = {
+            "message": check_optional_text(self.message, "message"),
+            "properties": check_text_map(self.properties, "properties"),
+            "commit_user": check_optional_text(self.commit_user, "commit_user"),
+            "commit_identifier": check_identifier(self.commit_identifier, "commit_identifier"),
+        }
+        if (self.commit_user is None) != (self.commit_identifier is None):
+            raise InvalidArgumentError("commit_user and commit_identifier come together")
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def identity(self) -> tuple[str, int | str] | None:
+        """User and identifier, where repeating the commit must not publish it twice."""
+        if self.commit_user is None or self.commit_identifier is None:
+            return None
+        return self.commit_user, self.commit_identifier
+
+    @property
+    def asks_for_snapshot(self) -> bool:
+        """Whether it is to be in the history even where nothing changes."""
+        return bool(self.properties) or self.message is not None or self.commit_user is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +162,10 @@ class CommitRequest:
         tries the slot behind it without looking first. None: it looks.
     scope, depends_on, accepts_schema
         What the operation rests on: see `conflict.Mine`.
-    message, author, properties
-        For the history.
-    commit_user, commit_identifier
-        The same pair is committed once.
+    metadata
+        What the caller says about it.
     reader_features, writer_features
         Features that the table needs from this commit on.
-    began
-        When, by ``time.monotonic``, the operation was called.
     written
         Those of the files added that somebody else may have committed already; None: nobody but
         this call knows of any.
@@ -133,14 +181,9 @@ class CommitRequest:
     scope: Partitions | None = None
     depends_on: Callable[[Entry], bool] | None = None
     accepts_schema: Callable[[SchemaReference], str | None] | None = None
-    message: str | None = None
-    author: str | None = None
-    properties: Mapping[str, str] | None = None
-    commit_user: str | None = None
-    commit_identifier: int | str | None = None
+    metadata: CommitMetadata = field(default_factory=CommitMetadata)
     reader_features: Sequence[str] = ()
     writer_features: Sequence[str] = ()
-    began: float = field(default_factory=time.monotonic)
     written: WrittenFiles | None = None
 
     def __post_init__(self) -> None:
@@ -148,15 +191,8 @@ class CommitRequest:
             raise InvalidArgumentError("groups belong to a compaction, without added and removed")
         if self.kind == "append" and self.removed:
             raise InvalidArgumentError("an append removes no files; use kind 'overwrite'")
-        if (self.commit_user is None) != (self.commit_identifier is None):
-            raise InvalidArgumentError("commit_user and commit_identifier come together")
         added = [*self.added, *(entry for group in self.groups for entry in group.added)]
         check_names_once([entry.file for entry in added])
-
-    @property
-    def is_identified(self) -> bool:
-        """Whether repeating this commit must not publish it twice."""
-        return self.commit_user is not None
 
     def as_mine(self) -> Mine:
         """This request as the conflict matrix sees it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 
 import msgspec
 
@@ -12,7 +11,7 @@ from fermion_table.commit.commit import commit
 from fermion_table.commit.conflict import Redo
 from fermion_table.commit.fast_forward import difference
 from fermion_table.commit.publisher import Publisher
-from fermion_table.commit.request import CommitRequest, NewSchema
+from fermion_table.commit.request import CommitMetadata, CommitRequest, NewSchema
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.references import create_tag, delete_tag
 from fermion_table.metadata.schema_store import load_table_schema
@@ -53,8 +52,9 @@ def restore(
     VersionNotFound
         The target has expired.
     """
-    store, began = publisher.store, time.monotonic()
+    store = publisher.store
     text = message if message is not None else f"restore snapshot {target.id}"
+    metadata = CommitMetadata(message=text)
 
     def request_on(base: Snapshot) -> CommitRequest:
         changes = difference(
@@ -67,10 +67,9 @@ def restore(
             removed=changes.removed,
             schema=_schema_of(publisher, base, target),
             base=base,
-            message=text,
+            metadata=metadata,
             reader_features=target.reader_features,
             writer_features=target.writer_features,
-            began=began,
         )
 
     def redo(base: Snapshot, verdict: Redo) -> CommitRequest:

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from fermion_table.commit.commit import commit
 from fermion_table.commit.committed_files import delete_unpublished
-from fermion_table.commit.request import CommitOutcome, CommitRequest, WrittenFiles
+from fermion_table.commit.request import CommitMetadata, CommitOutcome, CommitRequest, WrittenFiles
 from fermion_table.compaction.small_files import (
     CompactionMessage,
     CompactionResult,
@@ -152,7 +152,9 @@ def commit_groups(
         groups=[message.file_group() for message in listed],
         base=base,
         written=written,
-        message=f"compact {sum(len(message.removed) for message in listed)} files",
+        metadata=CommitMetadata(
+            message=f"compact {sum(len(message.removed) for message in listed)} files"
+        ),
     )
     try:
         snapshot = commit(store, request, branch=branch, outcome=outcome)

@@ -18,6 +18,7 @@ from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_kind
 from fermion_table.commit.request import FileGroup
 from fermion_table.metadata.manifest import Entry
+from fermion_table.options import OPEN_COST_BYTES
 from fermion_table.scanning.batch_stream import whole_batches
 from fermion_table.scanning.plan import splits_of
 from fermion_table.scanning.split_reader import ReadRequest, SplitReader
@@ -33,7 +34,6 @@ SORTED_GROUP_FILES = 4
 """Files of the target size that a group becomes when it is sorted."""
 DELETED_FRACTION = 0.2
 """So are files of whose rows more than this part is deleted."""
-OPEN_COST_BYTES = 4 * 1024 * 1024
 GROUP_COST_BYTES_MAX = 1024 * OPEN_COST_BYTES
 """A group ends when opening its files costs as much as reading so many bytes."""
 

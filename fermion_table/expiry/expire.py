@@ -1,22 +1,26 @@
-"""Expiring snapshots and removing orphan files: plans as pure functions, and what carries them out.
+"""Expiring snapshots: plans as pure functions, and what carries them out.
 
-Expiry first says that snapshots have expired (a mark, see `hints`), then computes what is still
-alive, then deletes data, then metadata, and slots last: a slot outlives its data by longer than
-a commit may take. Whatever stops it, a table is left that verifies, and perhaps orphan files.
-Several may run at once: marks only ascend, and each deletes what is dead by the marks it has seen.
+Expiry first says that snapshots have expired (a marker, see `pointers`), then computes what is
+still alive, then deletes data, then metadata, and snapshot files last: a snapshot file outlives
+its data by longer than a commit may take. Whatever stops it, a table is left that verifies, and
+perhaps orphan files. Several may run at once: the ids of markers only ascend, and each expiry
+deletes what is dead by the markers it has seen.
 """
 
 from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from fermion.arguments import integer
-from fermion_table.commit.next_snapshot import now_ms
-from fermion_table.errors import TableError, TableNotFound
+from fermion_table.expiry.maintenance import (
+    ORPHAN_DIRECTORIES,
+    MaintenanceResult,
+    despite_expiry,
+    is_data,
+)
 from fermion_table.expiry.reachable import (
     SchemaPaths,
     is_over,
@@ -25,106 +29,29 @@ from fermion_table.expiry.reachable import (
     paths_of,
 )
 from fermion_table.metadata import pointers
-from fermion_table.metadata.history import earliest_id, latest_listed, table_exists, try_load, walk
+from fermion_table.metadata.history import earliest_id, latest_listed, try_load, walk
 from fermion_table.metadata.manifest_store import removed_entries
 from fermion_table.metadata.references import (
     HEAD_PROPERTY,
     Branch,
-    list_branches,
     list_tags,
     load_branch,
 )
 from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.moments import now_ms
 from fermion_table.options import (
-    ORPHAN_MS_DEFAULT,
     RETAIN_LAST_DEFAULT,
     RETAIN_MS_DEFAULT,
     SLOT_GRACE_MS,
 )
 from fermion_table.storage.paths import (
-    BRANCH_DIRECTORY,
-    DATA_DIRECTORY,
-    DELETION_DIRECTORY,
-    EXPIRED_DIRECTORY,
     MAIN,
-    MANIFEST_DIRECTORY,
-    PENDING_DIRECTORY,
-    PROBE_DIRECTORY,
-    SCHEMA_DIRECTORY,
-    TAG_DIRECTORY,
-    is_made_by_writers,
-    is_temporary,
-    snapshot_directory,
     snapshot_path,
     tag_path,
 )
-from fermion_table.storage.store import AtomicStore, StoredObject
+from fermion_table.storage.store import AtomicStore
 
-_Plan = TypeVar("_Plan")
-
-ORPHAN_DIRECTORIES = (
-    DATA_DIRECTORY,
-    DELETION_DIRECTORY,
-    MANIFEST_DIRECTORY,
-    SCHEMA_DIRECTORY,
-    PENDING_DIRECTORY,
-    PROBE_DIRECTORY,
-)
-EXPIRY_TRIES = 3
-"""How often an expiry begins anew where another one gets in its way."""
 _DELETABLE = tuple(f"{directory}/" for directory in ORPHAN_DIRECTORIES)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MaintenanceResult:
-    """What was deleted, or with ``dry_run`` would have been.
-
-    Attributes
-    ----------
-    snapshots
-        Snapshots expired by this run.
-    slots
-        Slots deleted of snapshots that expired, now or earlier.
-    tags
-        Tags whose time was over.
-    files
-        Data files and deletion vectors.
-    objects
-        Manifests, schemas, temporary files.
-    bytes
-        Of files and objects.
-    paths
-        Everything deleted, sorted.
-    dry_run
-        Whether nothing was.
-    retries
-        How often it began anew, as another expiry deleted what it was reading.
-    seconds
-        From begin to end.
-    """
-
-    snapshots: int = 0
-    slots: int = 0
-    tags: int = 0
-    files: int = 0
-    objects: int = 0
-    bytes: int = 0
-    paths: tuple[str, ...] = ()
-    dry_run: bool = False
-    retries: int = 0
-    seconds: float = field(default=0.0, compare=False)
-
-    def __str__(self) -> str:
-        gone = {
-            "snapshots": self.snapshots,
-            "slots": self.slots,
-            "tags": self.tags,
-            "data files": self.files,
-            "metadata objects": self.objects,
-        }
-        listed = ", ".join(f"{count:,} {noun}" for noun, count in gone.items() if count)
-        verb = "would delete" if self.dry_run else "deleted"
-        return f"{verb} {listed or 'nothing'} ({self.bytes:,} bytes)"
 
 
 def plan_expiry(
@@ -182,23 +109,6 @@ def plan_slots(
     return going
 
 
-def plan_orphans(
-    listing: Iterable[StoredObject], *, live: Container[str], older_than_ms: int
-) -> list[StoredObject]:
-    """The objects that writers have made, nothing refers to, and no running writer can own.
-
-    An object without a time is left alone, and so is what has another name than writers give.
-    """
-    return [
-        item
-        for item in listing
-        if is_made_by_writers(item.path)
-        and item.path not in live
-        and item.modified_ms is not None
-        and item.modified_ms < older_than_ms
-    ]
-
-
 def expire_snapshots(
     store: AtomicStore,
     *,
@@ -240,7 +150,7 @@ def expire_snapshots(
     moment = now_ms() if now is None else now
     limit = moment - RETAIN_MS_DEFAULT if older_than_ms is None else older_than_ms
     retained = RETAIN_LAST_DEFAULT if retain_last is None else retain_last
-    plan, retries = _despite_expiry(
+    plan, retries = despite_expiry(
         store,
         lambda: _plan_run(
             store, branch, limit, retained, moment, slot_grace_ms, schema_paths, dry_run
@@ -254,26 +164,14 @@ def expire_snapshots(
         snapshots=plan.snapshots,
         slots=len(plan.slots),
         tags=len(plan.tags),
-        files=sum(_is_data(path) for path in plan.objects),
-        objects=sum(not _is_data(path) for path in plan.objects),
+        files=sum(is_data(path) for path in plan.objects),
+        objects=sum(not is_data(path) for path in plan.objects),
         bytes=sum(plan.objects.values()),
         paths=tuple(sorted([*plan.tags, *plan.objects, *plan.slots])),
         dry_run=dry_run,
         retries=retries,
         seconds=time.monotonic() - began,
     )
-
-
-def _despite_expiry(store: AtomicStore, plan: Callable[[], _Plan]) -> tuple[_Plan, int]:
-    """What a plan gives, made anew where what it reads was deleted by another expiry; how often."""
-    for tried in itertools.count():
-        seen = _marks(store)
-        try:
-            return plan(), tried
-        except (TableError, OSError):
-            if tried == EXPIRY_TRIES or _marks(store) == seen:
-                raise
-    raise AssertionError
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,80 +236,6 @@ def _moved_to(store: AtomicStore, left: Branch, newest: Snapshot) -> int:
     return newest.id
 
 
-def remove_orphan_files(
-    store: AtomicStore,
-    *,
-    schema_paths: SchemaPaths,
-    older_than_ms: int | None = None,
-    dry_run: bool = False,
-    now: int | None = None,
-) -> MaintenanceResult:
-    """Delete files of the table's directory that nothing refers to.
-
-    Files that crashed or lost writers left behind, known by their place and unique name. Slots,
-    tags, branches and hints are never touched, nor are files under other names, nor is anything
-    younger than 3 days.
-
-    Parameters
-    ----------
-    store
-        Of the table.
-    schema_paths
-        See `SchemaPaths`.
-    older_than_ms
-        Only files last written before this time go; None for 3 days ago.
-    dry_run
-        Only say what would go.
-    now
-        Milliseconds since 1970 UTC; None takes the clock.
-
-    Raises
-    ------
-    TableNotFound
-        No table here: nothing in the directory can be told from an orphan.
-    CorruptMetadata, OSError
-        Something referred to can't be read; nothing was deleted.
-    """
-    if not table_exists(store):
-        raise TableNotFound(f"{store.location}: no table here (no snapshot)")
-    began = time.monotonic()
-    moment = now_ms() if now is None else now
-    limit = moment - ORPHAN_MS_DEFAULT if older_than_ms is None else older_than_ms
-    listing = [item for directory in ORPHAN_DIRECTORIES for item in store.list(directory)]
-    listing += [
-        item
-        for directory in (snapshot_directory(), BRANCH_DIRECTORY, TAG_DIRECTORY, EXPIRED_DIRECTORY)
-        for item in store.list(directory)
-        if is_temporary(item.path)
-    ]
-    if not dry_run:
-        for name in (MAIN, *(left.name for left in list_branches(store))):
-            pointers.follow_marks(store, name)
-    # The listing first: whatever a commit publishes after it is live, or too young to be in it.
-    live, retries = _despite_expiry(
-        store, lambda: live_objects(store, schema_paths=schema_paths, now=moment)
-    )
-    going = plan_orphans(listing, live=live.paths, older_than_ms=limit)
-    if not dry_run:
-        for item in going:
-            store.delete(item.path)
-    return MaintenanceResult(
-        files=sum(_is_data(item.path) for item in going),
-        objects=sum(not _is_data(item.path) for item in going),
-        bytes=sum(item.size for item in going),
-        paths=tuple(sorted(item.path for item in going)),
-        dry_run=dry_run,
-        retries=retries,
-        seconds=time.monotonic() - began,
-    )
-
-
-def _marks(store: AtomicStore) -> dict[str, int]:
-    """What has expired of every branch."""
-    names = [MAIN, *(left.name for left in list_branches(store))]
-    return {name: pointers.first_kept(store, name) for name in names}
-
-
 def _slot_times(
     store: AtomicStore, newest: Snapshot, branch: str, first_own: int
 ) -> list[tuple[int, int]]:
@@ -445,9 +269,5 @@ def _objects_before(store: AtomicStore, there: int, earliest: int, branch: str) 
     return {path: size for path, size in sizes.items() if path.startswith(_DELETABLE)}
 
 
-def _is_data(path: str) -> bool:
-    return path.startswith((f"{DATA_DIRECTORY}/", f"{DELETION_DIRECTORY}/"))
-
-
 def _data_first(path: str) -> tuple[bool, str]:
-    return not _is_data(path), path
+    return not is_data(path), path

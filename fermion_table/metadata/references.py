@@ -25,6 +25,7 @@ from fermion_table.argument_checks import check_optional_text
 from fermion_table.errors import CorruptMetadata, UnsupportedFeature, VersionNotFound
 from fermion_table.metadata import pointers
 from fermion_table.metadata.snapshot import Snapshot, decode_snapshot
+from fermion_table.moments import now_ms
 from fermion_table.options import CommitOptions
 from fermion_table.storage import json_codec
 from fermion_table.storage.checked_reads import read_decoded, read_hashed
@@ -142,7 +143,7 @@ def create_tag(
     VersionNotFound
         The snapshot has expired.
     """
-    created_ms = _now_ms()
+    created_ms = now_ms()
     tag = Tag(
         format=TAG_FORMAT,
         format_version=FORMAT_VERSION,
@@ -224,7 +225,7 @@ def create_branch(
         parent=parent,
         snapshot_id=snapshot.id,
         hash=snapshot.hash,
-        created_ms=_now_ms(),
+        created_ms=now_ms(),
         message=check_optional_text(message, "message"),
         snapshot=msgspec.Raw(stored_bytes(store, snapshot)),
     )
@@ -438,7 +439,3 @@ def _check_branch(name: str) -> str:
     if name == MAIN:
         raise InvalidArgumentError("branch 'main' is there from the start, and stays")
     return check_name(name, "branch")
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

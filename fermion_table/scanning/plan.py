@@ -20,6 +20,7 @@ from fermion.statistics.bounds import EXACT_FLAGS
 from fermion_table.metadata.file_columns import FileColumns, ListedFiles
 from fermion_table.metadata.manifest import Entry, ManifestReference
 from fermion_table.metadata.shared_files import SharedFiles
+from fermion_table.options import TASK_BYTES
 from fermion_table.scanning.bounds import (
     Unit,
     all_null,
@@ -34,7 +35,7 @@ from fermion_table.scanning.partition_pruning import (
     partitions_selected,
     partitions_that_may_match,
 )
-from fermion_table.scanning.split import TASK_BYTES, Split, split_of, tasks
+from fermion_table.scanning.split import Split, split_of, tasks
 from fermion_table.schema.schema import Field, Path, TableSchema, field_to_arrow
 from fermion_table.schema.selection import BATCH_ID, queryable_fields
 from fermion_table.storage.store import AtomicStore

@@ -8,11 +8,8 @@ from itertools import pairwise
 from typing import Any
 
 from fermion_table.metadata.manifest import DeletionVector, Entry
+from fermion_table.options import OPEN_COST_BYTES, TASK_BYTES
 
-TASK_BYTES = 128 * 1024 * 1024
-"""Bytes of files that one task reads, roughly."""
-OPEN_COST_BYTES = 4 * 1024 * 1024
-"""What opening a file costs, as bytes read."""
 PIECE_ROWS = 65_536
 """Files are cut at multiples of so many rows."""
 

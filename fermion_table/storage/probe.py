@@ -12,7 +12,6 @@ import contextlib
 import errno
 import inspect
 import json
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
@@ -24,6 +23,7 @@ from fsspec.implementations.dirfs import DirFileSystem
 
 from fermion.remote import redacted
 from fermion_table.errors import UnsafeStorage
+from fermion_table.moments import now_ms
 from fermion_table.storage.paths import VERDICT_PATH, probe_path, unique_name
 from fermion_table.storage.store import METADATA_BYTES_MAX, CreateResult
 
@@ -87,7 +87,7 @@ def check_creates(store: Probed, *, renames: bool) -> None:
         keys = PROBE_KEYS if deletes else PROBE_KEYS_UNDELETABLE
         _race(store, [probe_path(run, key) for key in range(1, keys + 1)])
     verdict = {"format": VERDICT_FORMAT, "format_version": 1, **_subject(store)}
-    verdict["time_ms"] = time.time_ns() // 1_000_000
+    verdict["time_ms"] = now_ms()
     with contextlib.suppress(OSError):  # the next process probes again
         store.put(VERDICT_PATH, json.dumps(verdict).encode())
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from fermion_table.changes.assignments import Assignment
 from fermion_table.changes.transaction import Transaction
-from fermion_table.commit.publisher import CommitWords
+from fermion_table.commit.request import CommitMetadata
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.table.versions import TableVersions
 
@@ -37,7 +37,7 @@ class TableChanges(TableVersions):
         InvalidArgumentError
             This object was opened at a tag or an old snapshot.
         """
-        words = CommitWords(
+        metadata = CommitMetadata(
             message=message,
             properties=properties,
             commit_user=commit_user,
@@ -45,7 +45,7 @@ class TableChanges(TableVersions):
         )
         self._check_writable()
         base = self.refresh()
-        return Transaction(self._publisher, base, words=words, published=self._move_to)
+        return Transaction(self._publisher, base, metadata=metadata, published=self._move_to)
 
     def overwrite(
         self,

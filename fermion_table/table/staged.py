@@ -15,13 +15,14 @@ from typing import Any, Literal
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_kinds
 from fermion_table.commit.committed_files import delete_unpublished, written_files
-from fermion_table.commit.publisher import CommitWords, Publisher
+from fermion_table.commit.publisher import Publisher
 from fermion_table.commit.replacement import (
     NewRows,
     TableDefinition,
     replace_table,
     replacing_schema,
 )
+from fermion_table.commit.request import CommitMetadata
 from fermion_table.errors import CommitStateUnknown, TableExists, TableNotFound
 from fermion_table.expiry.drop import drop_table, remove_empty_folders
 from fermion_table.metadata.history import latest, table_exists
@@ -168,17 +169,17 @@ class StagedTable:
         """
         written = check_kinds(messages, WriterMessage, "messages")
         entries = [entry for each in written for entry in each.entries]
-        words = CommitWords(
+        metadata = CommitMetadata(
             message=message,
             properties=properties,
             commit_user=commit_user,
             commit_identifier=commit_identifier,
         )
         if self.base is None:
-            return self._create(written, entries, words)
+            return self._create(written, entries, metadata)
         rows = NewRows(self.base, self.schema, entries, written_files(written))
         publisher = Publisher(self.store)
-        return replace_table(publisher, self.base, self.definition, words=words, rows=rows)
+        return replace_table(publisher, self.base, self.definition, metadata=metadata, rows=rows)
 
     def discard(self, messages: Iterable[WriterMessage] = ()) -> None:
         """Give up: delete what writers made, and the directories that are empty then.
@@ -190,7 +191,7 @@ class StagedTable:
             remove_empty_folders(self.store)
 
     def _create(
-        self, messages: Sequence[WriterMessage], entries: Sequence[Entry], words: CommitWords
+        self, messages: Sequence[WriterMessage], entries: Sequence[Entry], metadata: CommitMetadata
     ) -> Snapshot:
         definition = self.definition
         try:
@@ -202,22 +203,22 @@ class StagedTable:
                 sort_by=definition.sort_by,
                 properties=definition.properties,
                 storage_options=self.store.storage_options,
-                message=words.message,
+                message=metadata.message,
             )
         except CommitStateUnknown:
             raise
         except BaseException:  # an interrupt too: no commit has named the files yet
             self._delete(messages)
             raise
-        if not entries and words.commit_user is None and not words.properties:
+        if not entries and metadata.commit_user is None and not metadata.properties:
             return table.snapshot
         try:
             return table.commit(
                 messages,
-                message=words.message,
-                properties=words.properties,
-                commit_user=words.commit_user,
-                commit_identifier=words.commit_identifier,
+                message=metadata.message,
+                properties=metadata.properties,
+                commit_user=metadata.commit_user,
+                commit_identifier=metadata.commit_identifier,
             )
         except CommitStateUnknown:
             raise

@@ -17,16 +17,15 @@ from fermion_table.argument_checks import (
     check_columns,
     check_kind,
     check_kinds,
-    check_optional_text,
     check_schema_mode,
     check_text,
     check_texts,
 )
 from fermion_table.commit.commit import create_table
 from fermion_table.commit.committed_files import written_files
-from fermion_table.commit.publisher import CommitWords, SchemaMerge
+from fermion_table.commit.publisher import SchemaMerge
 from fermion_table.commit.replacement import TableDefinition, replace_table
-from fermion_table.commit.request import CommitOutcome, NewSchema, WrittenFiles
+from fermion_table.commit.request import CommitMetadata, CommitOutcome, NewSchema, WrittenFiles
 from fermion_table.errors import CorruptMetadata, TableExists
 from fermion_table.metadata import history
 from fermion_table.metadata.manifest import Entry
@@ -110,7 +109,7 @@ class Table(TableCompaction):
         """
         if mode not in ("error", "ignore", "overwrite"):
             raise InvalidArgumentError(f"mode={mode!r}: expected 'error', 'ignore' or 'overwrite'")
-        message = check_optional_text(message, "message")
+        metadata = CommitMetadata(message=message)
         store = open_store(path, storage_options=storage_options, durability=durability)
         definition = TableDefinition(
             schema=schema,
@@ -124,15 +123,14 @@ class Table(TableCompaction):
             refuse_nested(store)
         try:
             first = NewSchema(made.id, encode_schema(made))
-            return cls(store, create_table(store, first, message=message))
+            return cls(store, create_table(store, first, metadata=metadata))
         except TableExists:
             if mode == "error":
                 raise
             table = cls(store, history.latest(store))
             if mode == "overwrite":
                 publisher, known = table._publisher, table.snapshot
-                words = CommitWords(message=message)
-                table._move_to(replace_table(publisher, known, definition, words=words))
+                table._move_to(replace_table(publisher, known, definition, metadata=metadata))
             return table
 
     @classmethod
@@ -224,7 +222,7 @@ class Table(TableCompaction):
             Also where this object was opened at a tag or an old snapshot, as with every change.
         CommitConflict, CommitStateUnknown
         """
-        words = CommitWords(
+        metadata = CommitMetadata(
             message=message,
             properties=properties,
             commit_user=commit_user,
@@ -232,20 +230,19 @@ class Table(TableCompaction):
         )
         self._check_writable()
         if check_schema_mode(schema_mode) is not None:
-            return self._append_merging(data, words)
+            return self._append_merging(data, metadata)
         self._refresh_for_append()
-        return self._append_written(
-            self.writer(), lambda writer: writer.write(data), partial(self._commit_entries, words)
-        )
+        publish = partial(self._commit_entries, metadata)
+        return self._append_written(self.writer(), lambda writer: writer.write(data), publish)
 
-    def _append_merging(self, data: Any, words: CommitWords) -> Snapshot:
+    def _append_merging(self, data: Any, metadata: CommitMetadata) -> Snapshot:
         reader = record_batch_reader(data)
         merge = self.plan_merge(reader.schema)
 
         def publish(messages: Sequence[WriterMessage], outcome: CommitOutcome) -> Snapshot:
             entries = _entries_of(messages)
             return self._move_to(
-                self._publisher.append_merging(merge, entries, words, outcome=outcome)
+                self._publisher.append_merging(merge, entries, metadata, outcome=outcome)
             )
 
         made = DataWriter(self._store, merge.schema, base_id=merge.base.id)
@@ -292,7 +289,7 @@ class Table(TableCompaction):
         A batch without rows is one too, and is found by its id; a partitioned table has no place
         for it. No batches at all make no snapshot (see `append`).
         """
-        words = CommitWords(
+        metadata = CommitMetadata(
             message=message,
             properties=properties,
             commit_user=commit_user,
@@ -305,7 +302,7 @@ class Table(TableCompaction):
             for batch_id, data in check_batches(batches):
                 writer.append_batch(batch_id, data)
 
-        return self._append_written(self.writer(), write, partial(self._commit_entries, words))
+        return self._append_written(self.writer(), write, partial(self._commit_entries, metadata))
 
     def writer(self, *, settings: WriteSettings | None = None) -> DataWriter:
         """A writer of data files, for engines: its messages are given to `commit`."""
@@ -342,7 +339,7 @@ class Table(TableCompaction):
         commit_identifier: int | str | None = None,
         merge: SchemaMerge | None = None,
     ) -> Snapshot:
-        """Append what writers made, as one snapshot; of no files only where words ask for it.
+        """Append what writers made, as one snapshot; without files only if metadata asks for it.
 
         Parameters
         ----------
@@ -355,7 +352,7 @@ class Table(TableCompaction):
             A message is there twice, or was committed before; nothing was published.
         CommitConflict, CommitStateUnknown
         """
-        words = CommitWords(
+        metadata = CommitMetadata(
             message=message,
             properties=properties,
             commit_user=commit_user,
@@ -367,13 +364,13 @@ class Table(TableCompaction):
             check_kind(merge, SchemaMerge, "merge")
         handed_over = written_files(listed)
         if merge is None:
-            return self._commit_entries(words, listed, handed_over=handed_over)
+            return self._commit_entries(metadata, listed, handed_over=handed_over)
         entries = _entries_of(listed)
-        return self._move_to(self._publisher.append_merging(merge, entries, words, handed_over))
+        return self._move_to(self._publisher.append_merging(merge, entries, metadata, handed_over))
 
     def _commit_entries(
         self,
-        words: CommitWords,
+        metadata: CommitMetadata,
         messages: Sequence[WriterMessage],
         outcome: CommitOutcome | None = None,
         handed_over: WrittenFiles | None = None,
@@ -396,18 +393,18 @@ class Table(TableCompaction):
             self._snapshot,
             written,
             entries,
-            words,
+            metadata,
             seen_at=self._seen_at,
             handed_over=handed_over,
             outcome=outcome,
         )
         # A commit with an identity may have been published long ago.
-        return self._move_to(published, seen_at=began if words.commit_user is None else None)
+        return self._move_to(published, seen_at=began if metadata.commit_user is None else None)
 
     def update_schema(self, *, message: str | None = None) -> SchemaUpdate:
         """Several schema changes as one snapshot: ``with t.update_schema() as u: ...``."""
         self._check_writable()
-        words = CommitWords(message=message)
+        metadata = CommitMetadata(message=message)
         base = [self.refresh()]
 
         def has_nulls(schema: TableSchema, path: Path) -> bool:
@@ -423,7 +420,7 @@ class Table(TableCompaction):
                 base[0] = snapshot
                 return changes
 
-            self._move_to(self._publisher.change_schema(self._snapshot, changes_for, words))
+            self._move_to(self._publisher.change_schema(self._snapshot, changes_for, metadata))
 
         return SchemaUpdate(self.schema, publish, has_nulls, exceeds)
 

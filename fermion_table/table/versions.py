@@ -13,10 +13,11 @@ from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_bool, check_columns, check_optional_text
 from fermion_table.commit.clone import clone_table
 from fermion_table.commit.identities import committed_before
-from fermion_table.commit.next_snapshot import now_ms
-from fermion_table.commit.publisher import CommitWords
+from fermion_table.commit.request import CommitMetadata
 from fermion_table.commit.restore import restore
-from fermion_table.expiry.expire import MaintenanceResult, expire_snapshots, remove_orphan_files
+from fermion_table.expiry.expire import expire_snapshots
+from fermion_table.expiry.maintenance import MaintenanceResult
+from fermion_table.expiry.orphans import remove_orphan_files
 from fermion_table.inspection.refs import Branches, Tags
 from fermion_table.inspection.table_difference import TableDiff, table_difference
 from fermion_table.inspection.tables import Inspection
@@ -24,7 +25,7 @@ from fermion_table.metadata.history import Version, check_version
 from fermion_table.metadata.schema_store import SchemaVersions, schema_paths
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.metadata.versions import find_version
-from fermion_table.moments import limit_ms
+from fermion_table.moments import limit_ms, now_ms
 from fermion_table.scanning.changes import ChangeScan, commits_between
 from fermion_table.scanning.filters import table_filter
 from fermion_table.schema.schema import PathLike
@@ -89,11 +90,12 @@ class TableVersions(TableView):
         CorruptMetadata
             A snapshot of the history can't be read.
         """
-        words = CommitWords(commit_user=commit_user, commit_identifier=commit_identifier)
-        user, identifier = words.commit_user, words.commit_identifier
-        if user is None or identifier is None:
+        metadata = CommitMetadata(commit_user=commit_user, commit_identifier=commit_identifier)
+        if metadata.identity is None:
             raise InvalidArgumentError("commit_user and commit_identifier: expected both, not None")
-        return committed_before(self._store, self._snapshot, user, identifier, branch=self._branch)
+        return committed_before(
+            self._store, self._snapshot, *metadata.identity, branch=self._branch
+        )
 
     def restore(self, version: Version, *, message: str | None = None) -> Snapshot:
         """Make an earlier state the latest one: its rows, schema and settings, as a new snapshot.

@@ -22,7 +22,8 @@ from fermion_table.commit.clone import clone_table
 from fermion_table.commit.commit import create_table
 from fermion_table.commit.request import NewSchema
 from fermion_table.errors import CommitConflict, CommitStateUnknown, VersionNotFound
-from fermion_table.expiry.expire import expire_snapshots, remove_orphan_files
+from fermion_table.expiry.expire import expire_snapshots
+from fermion_table.expiry.orphans import remove_orphan_files
 from fermion_table.metadata.history import latest, table_exists
 from fermion_table.metadata.references import list_branches
 from fermion_table.metadata.schema_store import schema_paths

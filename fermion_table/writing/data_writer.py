@@ -7,7 +7,6 @@ Nothing it writes is visible before a commit names it: files have unique names, 
 from __future__ import annotations
 
 import contextlib
-import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,6 +24,7 @@ from fermion_table.argument_checks import check_bool, check_kind
 from fermion_table.errors import SchemaMismatch
 from fermion_table.metadata import pointers
 from fermion_table.metadata.manifest import Entry, Source
+from fermion_table.moments import now_ms
 from fermion_table.schema.conversion import Conversion, convert_batch, find_null, plan_writing
 from fermion_table.schema.properties import parse_properties
 from fermion_table.schema.schema import TableSchema
@@ -451,7 +451,7 @@ class DataWriter:
                 file.path,
                 partition=file.partition.values,
                 source=self._settings.source,
-                created_ms=time.time_ns() // 1_000_000,
+                created_ms=now_ms(),
             )
         )
         del self._open[key]

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from fermion.errors import FermionError, InvalidArgumentError
 from fermion.predicate import parse_filter
-from fermion_table import CommitWords, MaintenanceResult
+from fermion_table import CommitMetadata, MaintenanceResult
 from spark_ext import session
 from spark_ext.options import parse_time
 
@@ -113,7 +113,7 @@ def _check(options: argparse.Namespace) -> None:
             parse_filter(given.get(name))
         except InvalidArgumentError as error:
             raise InvalidArgumentError(f"--{name.replace('_', '-')}: {error}") from error
-    CommitWords(
+    CommitMetadata(
         message=given.get("message"),
         commit_user=given.get("commit_user"),
         commit_identifier=given.get("commit_identifier"),

@@ -25,7 +25,7 @@ from fermion.arguments import mapping, several
 from fermion.errors import InvalidArgumentError
 from fermion.parquet.source import ParquetSource
 from fermion_table import (
-    CommitWords,
+    CommitMetadata,
     DataWriter,
     Snapshot,
     Split,
@@ -121,7 +121,7 @@ def from_parquet(
         A task failed; nothing was published.
     """
     classic(spark, "from_parquet")
-    words = CommitWords(
+    words = CommitMetadata(
         message=message, commit_user=commit_user, commit_identifier=commit_identifier
     )
     where = absolute(path)
@@ -153,7 +153,7 @@ def _create(
     filesystem: Any,
     files: Sequence[ParquetFile],
     schema: pa.Schema,
-    words: CommitWords,
+    words: CommitMetadata,
 ) -> Snapshot:
     try:
         messages = _imported(spark, staged, filesystem, files, schema)

@@ -14,7 +14,7 @@ from fermion.arguments import flag
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion.predicate import parse_filter
 from fermion_table import (
-    CommitWords,
+    CommitMetadata,
     Snapshot,
     StagedTable,
     StorageAccess,
@@ -94,7 +94,7 @@ def write(
     function = overwrite if mode == "overwrite" else append
     named = {"storage_options": storage_options, "access": access, **options}
     inspect.signature(function).bind(df, path, **named)
-    words = CommitWords(**{name: options[name] for name in WORDS if name in options})
+    words = CommitMetadata(**{name: options[name] for name in WORDS if name in options})
     _check_properties(table_properties)
     if access is not None and not isinstance(access, StorageAccess):
         raise InvalidArgumentError(f"access={access!r:.80}: expected a StorageAccess")
@@ -121,7 +121,7 @@ def write(
 
 
 def _create(
-    df: DataFrame, staged: StagedTable, words: CommitWords, options: Mapping[str, Any]
+    df: DataFrame, staged: StagedTable, words: CommitMetadata, options: Mapping[str, Any]
 ) -> Snapshot:
     try:
         messages = write_files(

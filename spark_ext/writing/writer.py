@@ -19,7 +19,7 @@ import fermion
 from fermion.arguments import flag, text
 from fermion.errors import InvalidArgumentError
 from fermion_table import (
-    CommitWords,
+    CommitMetadata,
     DataWriter,
     SchemaMerge,
     Snapshot,
@@ -119,7 +119,7 @@ def append(
     check_schema_mode(schema_mode)
     check_batch_id(batch_id_column)
     cluster = flag(cluster, "cluster")
-    words = CommitWords(
+    words = CommitMetadata(
         message=message,
         properties=properties,
         commit_user=commit_user,
@@ -189,7 +189,7 @@ def overwrite(
     check_schema_mode(schema_mode)
     check_batch_id(batch_id_column)
     cluster = flag(cluster, "cluster")
-    words = CommitWords(
+    words = CommitMetadata(
         message=message,
         properties=properties,
         commit_user=commit_user,
@@ -209,7 +209,7 @@ def overwrite(
     return commit_overwrite(table, messages, filter, dynamic, merge, **words_of(words))
 
 
-def committed_before(table: Table, words: CommitWords) -> Snapshot | None:
+def committed_before(table: Table, words: CommitMetadata) -> Snapshot | None:
     """The snapshot that a commit of this identity made earlier, None if there is none.
 
     Raises
@@ -222,7 +222,7 @@ def committed_before(table: Table, words: CommitWords) -> Snapshot | None:
     return table.find_commit(words.commit_user, words.commit_identifier)
 
 
-def words_of(words: CommitWords) -> dict[str, Any]:
+def words_of(words: CommitMetadata) -> dict[str, Any]:
     """What `fermion_table.Table.commit` and `transaction` take of a commit's words."""
     return {name: getattr(words, name) for name in WORDS}
 
@@ -268,7 +268,7 @@ def commit_overwrite(
 
 
 def commit_staged(
-    staged: StagedTable, messages: Sequence[WriterMessage], words: CommitWords
+    staged: StagedTable, messages: Sequence[WriterMessage], words: CommitMetadata
 ) -> Snapshot:
     """Publish a new table with what tasks wrote; one without rows has an empty append as well.
 

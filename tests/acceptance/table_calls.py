@@ -12,7 +12,7 @@ import pyarrow as pa
 import fermion
 import fermion_table
 from fermion_table import (
-    CommitWords,
+    CommitMetadata,
     PartitionTransform,
     StorageAccess,
     Table,
@@ -30,7 +30,7 @@ UNTYPED = {
     "schema": frozenset[str](),
     # Values: whether one fits its column is known when the change is applied.
     "default": EVERYTHING,
-    "CommitWords.began": EVERYTHING,  # set by the package: only the time of a commit is told by it
+    "CommitMetadata.began": EVERYTHING,  # set by the package, for the commit's statistics
     "TableSchema.find.where": EVERYTHING,  # wording for a message, asked once a column
     "TableSchema.resolve.where": EVERYTHING,
 }
@@ -209,7 +209,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "Branches.delete": _of(lambda t: t.branches, "delete", name="side"),
     "Branches.fast_forward": _of(lambda t: t.branches, "fast_forward", name="side", message="why"),
     "ChangeScan.to_pandas": _of(lambda t: t.scan_changes(0), "to_pandas"),
-    "CommitWords": _free(CommitWords, **WORDS, began=1.5),
+    "CommitMetadata": _free(CommitMetadata, **WORDS, began=1.5),
     "DataWriter.append_batch": _of(lambda t: t.writer(), "append_batch", batch_id=5, data=ROWS),
     "DataWriter.write": _of(lambda t: t.writer(), "write", data=ROWS),
     "PartitionTransform": _free(

@@ -9,7 +9,7 @@ import pytest
 
 from fermion_table.commit import manifest_plan
 from fermion_table.commit.commit import commit, create_table
-from fermion_table.commit.request import CommitRequest
+from fermion_table.commit.request import CommitMetadata, CommitRequest
 from fermion_table.metadata.history import latest, walk
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import live_entries
@@ -24,6 +24,7 @@ from fermion_table.testing import (
 FIRST_SCHEMA = made_up_schema()
 QUICK = CommitOptions(backoff_s_min=0.0001, backoff_s_max=0.01)
 SMALL_TAIL = 4
+METADATA = ("message", "properties", "commit_user", "commit_identifier")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -42,7 +43,10 @@ def new_table() -> MemoryStore:
 
 
 def append(store: AtomicStore, *entries: Entry, **fields: Any) -> Snapshot:
-    request = CommitRequest(kind="append", added=entries, **fields)
+    """Append entries; `fields` are those of the request and of its metadata."""
+    about = {name: fields.pop(name) for name in METADATA if name in fields}
+    metadata = CommitMetadata(**about)
+    request = CommitRequest(kind="append", added=entries, metadata=metadata, **fields)
     return commit(store, request, options=QUICK)
 
 

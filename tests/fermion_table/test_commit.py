@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +28,7 @@ from hypothesis import strategies as st
 from fermion.errors import InvalidArgumentError
 from fermion_table.commit.commit import commit, create_table
 from fermion_table.commit.conflict import Redo
-from fermion_table.commit.request import CommitRequest, FileGroup
+from fermion_table.commit.request import CommitMetadata, CommitRequest, FileGroup
 from fermion_table.errors import (
     CommitConflict,
     CorruptMetadata,
@@ -54,7 +55,8 @@ from fermion_table.testing import (
 
 def test_a_new_table_is_snapshot_0_and_empty() -> None:
     store = MemoryStore()
-    created = create_table(store, FIRST_SCHEMA, message="hello", properties={"k": "v"})
+    about = CommitMetadata(message="hello", properties={"k": "v"})
+    created = create_table(store, FIRST_SCHEMA, metadata=about)
     assert latest(store) == created
     assert (created.id, created.kind, created.parent, created.branch) == (0, "create", None, "main")
     assert (created.message, created.properties) == ("hello", {"k": "v"})
@@ -97,7 +99,7 @@ def test_a_commit_to_no_table_says_so(tmp_path: Path) -> None:
 
 def test_an_append_adds_its_files_and_records_itself() -> None:
     store = new_table()
-    first = append(store, made_up_entry("a", rows=3), message="m", author="ann")
+    first = append(store, made_up_entry("a", rows=3), message="m")
     second = append(
         store,
         made_up_entry("b", rows=4, sequence_offset=0, partition=("x",)),
@@ -105,7 +107,7 @@ def test_an_append_adds_its_files_and_records_itself() -> None:
     )
     assert names(store) == ["a", "b", "c"]
     assert second.parent == first.reference
-    assert (first.message, first.author) == ("m", "ann")
+    assert (first.message, first.author) == ("m", getpass.getuser())
     assert second.time_ms > first.time_ms
     assert second.touched.partitions == (("x",), ("y",))
     totals, deltas = second.totals, second.deltas
@@ -437,8 +439,7 @@ def test_a_base_that_is_not_in_the_history_is_corrupt() -> None:
 
 
 def test_requests_that_make_no_sense_are_refused() -> None:
-    entry = made_up_entry("a")
-    group = FileGroup(added=(entry,), removed=("data/b.fermion",))
+    group = FileGroup(added=(made_up_entry("a"),), removed=("data/b.fermion",))
     with pytest.raises(InvalidArgumentError, match="groups"):
         CommitRequest(kind="append", groups=[group])
     with pytest.raises(InvalidArgumentError, match="groups"):
@@ -446,7 +447,7 @@ def test_requests_that_make_no_sense_are_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="append removes no files"):
         CommitRequest(kind="append", removed=["data/b.fermion"])
     with pytest.raises(InvalidArgumentError, match="come together"):
-        CommitRequest(kind="append", commit_user="job")
+        CommitMetadata(commit_user="job")
 
 
 # Once and only once

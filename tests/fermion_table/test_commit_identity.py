@@ -12,7 +12,7 @@ from fermion.errors import InvalidArgumentError
 from fermion_table import CorruptMetadata, Table
 from fermion_table.commit import identities
 from fermion_table.commit.commit import commit, create_table
-from fermion_table.commit.request import CommitRequest
+from fermion_table.commit.request import CommitMetadata, CommitRequest
 from fermion_table.metadata.history import latest, load_snapshot
 from fermion_table.metadata.references import create_branch
 from fermion_table.storage.paths import snapshot_path
@@ -117,7 +117,9 @@ def test_a_branch_knows_the_commits_before_it_left() -> None:
     create_branch(store, "dev", load_snapshot(store, 20), parent="main")
     for moved in (False, True):
         if moved:
-            request = CommitRequest(kind="append", commit_user="dev", commit_identifier=1)
+            request = CommitRequest(
+                kind="append", metadata=CommitMetadata(commit_user="dev", commit_identifier=1)
+            )
             assert commit(store, request, options=QUICK, branch="dev").id == 21
         base = latest(store, branch="dev")
         for number, found in ((19, 20), (18, 19), (0, 1), (20, None), (39, None)):

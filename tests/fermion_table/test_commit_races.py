@@ -122,7 +122,7 @@ def append_many(location: str, writer: int, commits: int) -> None:
     for at in range(commits):
         entry = made_up_entry(f"{writer}-{at}", rows=writer + 1)
         write_data(store, entry)
-        append(store, entry, author=f"{writer}")
+        append(store, entry, message=f"{writer}")
 
 
 def check_race(store: AtomicStore, writers: int, commits: int) -> None:

@@ -21,9 +21,7 @@ from fermion_table.checks.verify import verify
 from fermion_table.commit.commit import commit
 from fermion_table.commit.request import CommitRequest
 from fermion_table.errors import VersionNotFound
-from fermion_table.expiry.expire import (
-    remove_orphan_files,
-)
+from fermion_table.expiry.orphans import remove_orphan_files
 from fermion_table.metadata import pointers
 from fermion_table.metadata.history import load_snapshot
 from fermion_table.metadata.manifest_store import live_entries

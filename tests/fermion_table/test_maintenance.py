@@ -26,13 +26,8 @@ from fermion_table.commit.commit import commit
 from fermion_table.commit.fast_forward import fast_forward
 from fermion_table.commit.request import CommitRequest
 from fermion_table.errors import CorruptMetadata, TableNotFound, VersionNotFound
-from fermion_table.expiry.expire import (
-    expire_snapshots,
-    plan_expiry,
-    plan_orphans,
-    plan_slots,
-    remove_orphan_files,
-)
+from fermion_table.expiry.expire import expire_snapshots, plan_expiry, plan_slots
+from fermion_table.expiry.orphans import plan_orphans, remove_orphan_files
 from fermion_table.metadata.history import earliest_id, latest, load_snapshot, walk
 from fermion_table.metadata.manifest import DeletionVector
 from fermion_table.metadata.manifest_store import live_entries

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 import fermion
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table, WriteSettings
-from fermion_table.scanning.split import OPEN_COST_BYTES, PIECE_ROWS, Split, first_rows, tasks
+from fermion_table.options import OPEN_COST_BYTES
+from fermion_table.scanning.split import PIECE_ROWS, Split, first_rows, tasks
 
 NOISE = np.random.default_rng(5).bytes(8 * 300_000)
 DATA = pa.table(

@@ -1,0 +1,155 @@
+"""Whether data files written with one schema version can live under another one, and as what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import pyarrow as pa
+
+from fermion_table.errors import CommitConflict
+from fermion_table.metadata.manifest import Entry, field_id_runs
+from fermion_table.schema.field_widening import narrowed, ranges_lost
+from fermion_table.schema.schema import Field, TableSchema
+
+
+def misfit(written: TableSchema, schema: TableSchema, entries: Sequence[Entry]) -> str | None:
+    """Why files written with one version can't live under a later one; None if they can."""
+    if written.partition_by != schema.partition_by:
+        return "the table is partitioned otherwise now"
+    replaced = _replaced_field(written, schema)
+    if replaced is not None:
+        return f"column {replaced!r} was dropped, and another one of its name was added"
+    if not {each.id for each in written.fields}.intersection(each.id for each in schema.fields):
+        return "none of its columns is left"
+    for path, before, now in narrowed(written.fields, schema.fields):
+        if not all(_is_all_null(entry, before.id) for entry in entries):
+            return (
+                f"column {'.'.join(path)!r} is {now.type} now, and the new files hold {before.type}"
+            )
+    for path, before, now in ranges_lost(written.fields, schema.fields):
+        if not all(_fits(entry, before, now.type) for entry in entries):
+            return (
+                f"column {'.'.join(path)!r} is {now.type} now, and the new files may hold values "
+                "out of its range"
+            )
+    nullable = {each.id: each.nullable for top in written.fields for _, each in top.walk()}
+    for top in schema.fields:
+        for path, each in top.walk():
+            if each.nullable:
+                continue
+            name = ".".join(path)
+            if each.id not in nullable:
+                if len(path) == 1 and each.stored_initial_default is None:
+                    return f"column {name!r} was added as NOT NULL without a default"
+            elif nullable[each.id] and not all(_has_no_null(entry, each.id) for entry in entries):
+                return f"column {name!r} is NOT NULL now, and the new files may hold nulls"
+    return None
+
+
+def _replaced_field(written: TableSchema, schema: TableSchema) -> str | None:
+    """A field that is gone, and whose name another one has now at the same place; None without.
+
+    Identity is the field id: values written for one would not be values of the other.
+    """
+    ids = {each.id for top in schema.fields for _, each in top.walk()}
+    new: dict[tuple[int, str], int] = {}
+    for parent, each in _with_parents(schema):
+        new[parent, each.name] = each.id
+    for parent, each in _with_parents(written):
+        if each.id not in ids and (parent, each.name) in new:
+            return ".".join(written.paths[each.id])
+    return None
+
+
+def _with_parents(schema: TableSchema) -> Iterator[tuple[int, Field]]:
+    """Every field with the id of the one above it; 0 for columns."""
+    rest = [(0, each) for each in schema.fields]
+    while rest:
+        parent, each = rest.pop()
+        yield parent, each
+        rest += [(each.id, child) for child in each.children]
+
+
+def _has_no_null(entry: Entry, field_id: int) -> bool:
+    statistics = entry.stats.get(field_id)
+    return entry.rows == 0 or (statistics is not None and statistics.null_count == 0)
+
+
+def _is_all_null(entry: Entry, field_id: int) -> bool:
+    statistics = entry.stats.get(field_id)
+    return entry.rows == 0 or (statistics is not None and statistics.null_count == entry.rows)
+
+
+def _fits(entry: Entry, field: Field, dtype: pa.DataType) -> bool:
+    """Whether the bounds of a file prove that a type can hold all values of a field."""
+    if _is_all_null(entry, field.id):
+        return True
+    statistics = entry.stats.get(field.id)
+    if statistics is None or statistics.min is None or statistics.max is None:
+        return False
+    plain = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    target = dtype.value_type if pa.types.is_dictionary(dtype) else dtype
+    try:
+        bounds = pa.array([statistics.min, statistics.max], pa.int64())
+        if pa.types.is_date32(plain):
+            bounds = bounds.cast(pa.int32())
+        bounds.cast(plain).cast(target)
+    except pa.ArrowException:
+        return False
+    return True
+
+
+def restated(
+    written: TableSchema, schema: TableSchema, entries: Sequence[Entry], *, last_known_id: int
+) -> list[Entry]:
+    """Entries of files written with one version, as if written with another.
+
+    Another commit took the version that the files were written with. Files are read by the names
+    that their schema version gives to ids: equal names and types are needed, and equal ids of
+    the fields that were there before; those that the files add get the other version's ids.
+
+    Parameters
+    ----------
+    last_known_id
+        The greatest field id of the version that both were made from.
+
+    Raises
+    ------
+    CommitConflict
+        A column of the files is not in the other version, or is another one or of another type
+        there.
+    """
+    ids: dict[int, int] = {}
+    for top in written.fields:
+        match = schema.by_name.get(top.name)
+        pairs: list[tuple[int, int]] = []
+        if match is not None and match.type.equals(top.type):
+            both = zip(top.walk(), match.walk(), strict=True)
+            pairs = [(mine.id, theirs.id) for (_, mine), (_, theirs) in both]
+        if not pairs or any(mine != theirs and mine <= last_known_id for mine, theirs in pairs):
+            raise CommitConflict(
+                f"append: column {top.name!r} was changed by another commit; try again",
+                mine="append",
+                theirs=f"schema {schema.id}",
+            )
+        ids.update(pairs)
+    known = written.by_name
+    for top in schema.fields:
+        if top.name not in known and top.stored_initial_default is not None:
+            raise CommitConflict(
+                f"append: column {top.name!r}, which has a default, was added by another commit; "
+                "try again",
+                mine="append",
+                theirs=f"schema {schema.id}",
+            )
+    present = [top.id for top in written.fields]
+    return [
+        msgspec.structs.replace(
+            entry,
+            schema_id=schema.id,
+            columns=field_id_runs(ids[each] for each in present if entry.has_column(each)),
+            stats={ids[each]: statistics for each, statistics in entry.stats.items()},
+        )
+        for entry in entries
+    ]

@@ -1,0 +1,110 @@
+"""What expiry and the removal of orphan files share: result, retries, directories."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from fermion_table.errors import TableError
+from fermion_table.metadata import pointers
+from fermion_table.metadata.references import list_branches
+from fermion_table.storage.paths import (
+    DATA_DIRECTORY,
+    DELETION_DIRECTORY,
+    MAIN,
+    MANIFEST_DIRECTORY,
+    PENDING_DIRECTORY,
+    PROBE_DIRECTORY,
+    SCHEMA_DIRECTORY,
+)
+from fermion_table.storage.store import AtomicStore
+
+_Plan = TypeVar("_Plan")
+
+ORPHAN_DIRECTORIES = (
+    DATA_DIRECTORY,
+    DELETION_DIRECTORY,
+    MANIFEST_DIRECTORY,
+    SCHEMA_DIRECTORY,
+    PENDING_DIRECTORY,
+    PROBE_DIRECTORY,
+)
+EXPIRY_TRIES = 3
+"""How often an expiry begins anew where another one gets in its way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceResult:
+    """What was deleted, or with ``dry_run`` would have been.
+
+    Attributes
+    ----------
+    snapshots
+        Snapshots expired by this run.
+    slots
+        Slots deleted of snapshots that expired, now or earlier.
+    tags
+        Tags whose time was over.
+    files
+        Data files and deletion vectors.
+    objects
+        Manifests, schemas, temporary files.
+    bytes
+        Of files and objects.
+    paths
+        Everything deleted, sorted.
+    dry_run
+        Whether nothing was.
+    retries
+        How often it began anew, as another expiry deleted what it was reading.
+    seconds
+        From begin to end.
+    """
+
+    snapshots: int = 0
+    slots: int = 0
+    tags: int = 0
+    files: int = 0
+    objects: int = 0
+    bytes: int = 0
+    paths: tuple[str, ...] = ()
+    dry_run: bool = False
+    retries: int = 0
+    seconds: float = field(default=0.0, compare=False)
+
+    def __str__(self) -> str:
+        gone = {
+            "snapshots": self.snapshots,
+            "slots": self.slots,
+            "tags": self.tags,
+            "data files": self.files,
+            "metadata objects": self.objects,
+        }
+        listed = ", ".join(f"{count:,} {noun}" for noun, count in gone.items() if count)
+        verb = "would delete" if self.dry_run else "deleted"
+        return f"{verb} {listed or 'nothing'} ({self.bytes:,} bytes)"
+
+
+def despite_expiry(store: AtomicStore, plan: Callable[[], _Plan]) -> tuple[_Plan, int]:
+    """What a plan gives, made anew where what it reads was deleted by another expiry; how often."""
+    for tried in itertools.count():
+        seen = _marks(store)
+        try:
+            return plan(), tried
+        except (TableError, OSError):
+            if tried == EXPIRY_TRIES or _marks(store) == seen:
+                raise
+    raise AssertionError
+
+
+def _marks(store: AtomicStore) -> dict[str, int]:
+    """What has expired of every branch."""
+    names = [MAIN, *(left.name for left in list_branches(store))]
+    return {name: pointers.first_kept(store, name) for name in names}
+
+
+def is_data(path: str) -> bool:
+    """Whether a path is that of a data file or a deletion vector."""
+    return path.startswith((f"{DATA_DIRECTORY}/", f"{DELETION_DIRECTORY}/"))

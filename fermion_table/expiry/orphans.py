@@ -1,0 +1,115 @@
+"""Removing orphan files: those that crashed or lost writers left, and nothing refers to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Container, Iterable
+
+from fermion_table.errors import TableNotFound
+from fermion_table.expiry.maintenance import (
+    ORPHAN_DIRECTORIES,
+    MaintenanceResult,
+    despite_expiry,
+    is_data,
+)
+from fermion_table.expiry.reachable import SchemaPaths, live_objects
+from fermion_table.metadata import pointers
+from fermion_table.metadata.history import table_exists
+from fermion_table.metadata.references import list_branches
+from fermion_table.moments import now_ms
+from fermion_table.options import ORPHAN_MS_DEFAULT
+from fermion_table.storage.paths import (
+    BRANCH_DIRECTORY,
+    EXPIRED_DIRECTORY,
+    MAIN,
+    TAG_DIRECTORY,
+    is_made_by_writers,
+    is_temporary,
+    snapshot_directory,
+)
+from fermion_table.storage.store import AtomicStore, StoredObject
+
+
+def plan_orphans(
+    listing: Iterable[StoredObject], *, live: Container[str], older_than_ms: int
+) -> list[StoredObject]:
+    """The objects that writers have made, nothing refers to, and no running writer can own.
+
+    An object without a time is left alone, and so is what has another name than writers give.
+    """
+    return [
+        item
+        for item in listing
+        if is_made_by_writers(item.path)
+        and item.path not in live
+        and item.modified_ms is not None
+        and item.modified_ms < older_than_ms
+    ]
+
+
+def remove_orphan_files(
+    store: AtomicStore,
+    *,
+    schema_paths: SchemaPaths,
+    older_than_ms: int | None = None,
+    dry_run: bool = False,
+    now: int | None = None,
+) -> MaintenanceResult:
+    """Delete files of the table's directory that nothing refers to.
+
+    Files that crashed or lost writers left behind, known by their place and unique name. Slots,
+    tags, branches and hints are never touched, nor are files under other names, nor is anything
+    younger than 3 days.
+
+    Parameters
+    ----------
+    store
+        Of the table.
+    schema_paths
+        See `SchemaPaths`.
+    older_than_ms
+        Only files last written before this time go; None for 3 days ago.
+    dry_run
+        Only say what would go.
+    now
+        Milliseconds since 1970 UTC; None takes the clock.
+
+    Raises
+    ------
+    TableNotFound
+        No table here: nothing in the directory can be told from an orphan.
+    CorruptMetadata, OSError
+        Something referred to can't be read; nothing was deleted.
+    """
+    if not table_exists(store):
+        raise TableNotFound(f"{store.location}: no table here (no snapshot)")
+    began = time.monotonic()
+    moment = now_ms() if now is None else now
+    limit = moment - ORPHAN_MS_DEFAULT if older_than_ms is None else older_than_ms
+    listing = [item for directory in ORPHAN_DIRECTORIES for item in store.list(directory)]
+    listing += [
+        item
+        for directory in (snapshot_directory(), BRANCH_DIRECTORY, TAG_DIRECTORY, EXPIRED_DIRECTORY)
+        for item in store.list(directory)
+        if is_temporary(item.path)
+    ]
+    if not dry_run:
+        for name in (MAIN, *(left.name for left in list_branches(store))):
+            pointers.follow_marks(store, name)
+    # The listing first: whatever a commit publishes after it is live, or too young to be in it.
+    live, retries = despite_expiry(
+        store, lambda: live_objects(store, schema_paths=schema_paths, now=moment)
+    )
+    going = plan_orphans(listing, live=live.paths, older_than_ms=limit)
+    if not dry_run:
+        for item in going:
+            store.delete(item.path)
+    return MaintenanceResult(
+        files=sum(is_data(item.path) for item in going),
+        objects=sum(not is_data(item.path) for item in going),
+        bytes=sum(item.size for item in going),
+        paths=tuple(sorted(item.path for item in going)),
+        dry_run=dry_run,
+        retries=retries,
+        seconds=time.monotonic() - began,
+    )
