@@ -18,17 +18,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fermion.arguments import integer, integers
+from fermion.errors import InvalidArgumentError
 from fermion.predicate import (
     Expression,
     bind,
     candidate_names,
+    col,
     conjuncts,
     evaluate,
     parse_filter,
     rename_columns,
 )
 from fermion_table.schema.schema import Field, Path, TableSchema, field_to_arrow
-from fermion_table.schema.selection import queryable_fields
+from fermion_table.schema.selection import BATCH_ID, queryable_fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,29 @@ def both(one: TableFilter | None, other: TableFilter | None) -> TableFilter | No
     if one is None or other is None:
         return one or other
     return TableFilter(one.expression & other.expression, one.parts + other.parts)
+
+
+def batch_filter(
+    batch_id: int | Iterable[int], schema: TableSchema, *, where: str
+) -> TableFilter | None:
+    """The rows of one batch, or of several.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A column of the table has the name of the virtual column of batch ids.
+    TypeError
+        A batch id is no integer.
+    """
+    if BATCH_ID.name in schema.by_name:
+        raise InvalidArgumentError(
+            f"{where}: column {BATCH_ID.name!r} hides the batch ids; filter by it instead"
+        )
+    if isinstance(batch_id, Iterable) and getattr(batch_id, "ndim", True):
+        ids = integers(batch_id, "batch_id").tolist()
+    else:
+        ids = [integer(batch_id, "batch_id")]
+    return table_filter(col(BATCH_ID.name).isin(ids), schema, where=where)
 
 
 def conjunction(parts: Sequence[Expression]) -> Expression | None:

@@ -1,4 +1,4 @@
-"""The side of a table that changes rows: overwrite, delete, update, and several at once."""
+"""Methods of `Table` that change rows: overwrite, delete, update, and several at once."""
 
 from __future__ import annotations
 
@@ -9,162 +9,166 @@ from fermion_table.changes.assignments import Assignment
 from fermion_table.changes.transaction import Transaction
 from fermion_table.commit.request import CommitMetadata
 from fermion_table.metadata.snapshot import Snapshot
-from fermion_table.table.versions import TableVersions
+from fermion_table.table.state import HasState
 
 
-class TableChanges(TableVersions):
-    """A table at one of its snapshots whose rows can be changed."""
+def transaction(
+    table: HasState,
+    *,
+    message: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    commit_user: str | None = None,
+    commit_identifier: int | str | None = None,
+) -> Transaction:
+    """Several changes as one snapshot: ``with t.transaction() as tx: tx.append(...); ...``.
 
-    def transaction(
-        self,
-        *,
-        message: str | None = None,
-        properties: Mapping[str, str] | None = None,
-        commit_user: str | None = None,
-        commit_identifier: int | str | None = None,
-    ) -> Transaction:
-        """Several changes as one snapshot: ``with t.transaction() as tx: tx.append(...); ...``.
+    Parameters
+    ----------
+    message, properties
+        For the history.
+    commit_user, commit_identifier
+        The same pair is committed once.
 
-        Parameters
-        ----------
-        message, properties
-            For the history.
-        commit_user, commit_identifier
-            The same pair is committed once.
+    Raises
+    ------
+    InvalidArgumentError
+        This object was opened at a tag or an old snapshot.
+    """
+    metadata = CommitMetadata(
+        message=message,
+        properties=properties,
+        commit_user=commit_user,
+        commit_identifier=commit_identifier,
+    )
+    state = table._state
+    state.check_writable()
+    base = state.refresh()
+    return Transaction(state.publisher, base, metadata=metadata, published=state.move_to)
 
-        Raises
-        ------
-        InvalidArgumentError
-            This object was opened at a tag or an old snapshot.
-        """
-        metadata = CommitMetadata(
-            message=message,
-            properties=properties,
-            commit_user=commit_user,
-            commit_identifier=commit_identifier,
-        )
-        self._check_writable()
-        base = self.refresh()
-        return Transaction(self._publisher, base, metadata=metadata, published=self._move_to)
 
-    def overwrite(
-        self,
-        data: Any,
-        *,
-        filter: Any = None,
-        dynamic: bool = False,
-        message: str | None = None,
-        properties: Mapping[str, str] | None = None,
-        commit_user: str | None = None,
-        commit_identifier: int | str | None = None,
-    ) -> Snapshot:
-        """Put rows in the place of others, as one snapshot.
+def overwrite(
+    table: HasState,
+    data: Any,
+    *,
+    filter: Any = None,
+    dynamic: bool = False,
+    message: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    commit_user: str | None = None,
+    commit_identifier: int | str | None = None,
+) -> Snapshot:
+    """Put rows in the place of others, as one snapshot.
 
-        Rows that other commits append meanwhile are replaced too where they are among the others.
+    Rows that other commits append meanwhile are replaced too where they are among the others.
 
-        Parameters
-        ----------
-        data
-            The new rows, from any Arrow producer.
-        filter
-            Which rows go; None: all. The new ones need not be among those it selects.
-        dynamic
-            All rows go of those partitions that the new rows fall into.
-        message, properties, commit_user, commit_identifier
-            See `append`.
+    Parameters
+    ----------
+    data
+        The new rows, from any Arrow producer.
+    filter
+        Which rows go; None: all. The new ones need not be among those it selects.
+    dynamic
+        All rows go of those partitions that the new rows fall into.
+    message, properties, commit_user, commit_identifier
+        See `append`.
 
-        Raises
-        ------
-        SchemaMismatch, ColumnNotFoundError, InvalidArgumentError
-        CommitConflict, CommitStateUnknown
-        """
-        with self.transaction(
-            message=message,
-            properties=properties,
-            commit_user=commit_user,
-            commit_identifier=commit_identifier,
-        ) as transaction:
-            transaction.overwrite(data, filter=filter, dynamic=dynamic)
-        return self._snapshot
+    Raises
+    ------
+    SchemaMismatch, ColumnNotFoundError, InvalidArgumentError
+    CommitConflict, CommitStateUnknown
+    """
+    with transaction(
+        table,
+        message=message,
+        properties=properties,
+        commit_user=commit_user,
+        commit_identifier=commit_identifier,
+    ) as changes:
+        changes.overwrite(data, filter=filter, dynamic=dynamic)
+    return table._state.snapshot
 
-    def delete(
-        self,
-        filter: Any,
-        *,
-        message: str | None = None,
-        properties: Mapping[str, str] | None = None,
-        commit_user: str | None = None,
-        commit_identifier: int | str | None = None,
-    ) -> Snapshot:
-        """Delete the rows that a filter selects, as one snapshot.
 
-        Files that lose all rows go, by metadata alone where that is certain. Others get a deletion
-        vector, or are written again once more than half of their rows are deleted.
+def delete(
+    table: HasState,
+    filter: Any,
+    *,
+    message: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    commit_user: str | None = None,
+    commit_identifier: int | str | None = None,
+) -> Snapshot:
+    """Delete the rows that a filter selects, as one snapshot.
 
-        Parameters
-        ----------
-        filter
-            Anything that `fermion` takes as a filter; ``"TRUE"`` selects every row.
-        message, properties, commit_user, commit_identifier
-            See `append`.
+    Files that lose all rows go, by metadata alone where that is certain. Others get a deletion
+    vector, or are written again once more than half of their rows are deleted.
 
-        Returns
-        -------
-        Snapshot
-            The new one; the latest one if no row was found.
+    Parameters
+    ----------
+    filter
+        Anything that `fermion` takes as a filter; ``"TRUE"`` selects every row.
+    message, properties, commit_user, commit_identifier
+        See `append`.
 
-        Raises
-        ------
-        ColumnNotFoundError, InvalidArgumentError, CommitConflict, CommitStateUnknown
-        """
-        with self.transaction(
-            message=message,
-            properties=properties,
-            commit_user=commit_user,
-            commit_identifier=commit_identifier,
-        ) as transaction:
-            transaction.delete(filter)
-        return self._snapshot
+    Returns
+    -------
+    Snapshot
+        The new one; the latest one if no row was found.
 
-    def update(
-        self,
-        filter: Any,
-        assignments: Mapping[str, Assignment],
-        *,
-        message: str | None = None,
-        properties: Mapping[str, str] | None = None,
-        commit_user: str | None = None,
-        commit_identifier: int | str | None = None,
-    ) -> Snapshot:
-        """Set columns of the rows that a filter selects, as one snapshot.
+    Raises
+    ------
+    ColumnNotFoundError, InvalidArgumentError, CommitConflict, CommitStateUnknown
+    """
+    with transaction(
+        table,
+        message=message,
+        properties=properties,
+        commit_user=commit_user,
+        commit_identifier=commit_identifier,
+    ) as changes:
+        changes.delete(filter)
+    return table._state.snapshot
 
-        Parameters
-        ----------
-        filter
-            Anything that `fermion` takes as a filter; ``"TRUE"`` selects every row.
-        assignments
-            What each column is set to: a value (None is null), ``fermion.col("other")``, a
-            ``pyarrow.compute.Expression`` such as ``pc.field("a") + 1``, or a function from a
-            record batch of the rows to an array. All see the rows as they were.
-        message, properties, commit_user, commit_identifier
-            See `append`.
 
-        Returns
-        -------
-        Snapshot
-            The new one; the latest one if no row was found.
+def update(
+    table: HasState,
+    filter: Any,
+    assignments: Mapping[str, Assignment],
+    *,
+    message: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    commit_user: str | None = None,
+    commit_identifier: int | str | None = None,
+) -> Snapshot:
+    """Set columns of the rows that a filter selects, as one snapshot.
 
-        Raises
-        ------
-        SchemaMismatch
-            A value does not fit its column.
-        ColumnNotFoundError, InvalidArgumentError, CommitConflict, CommitStateUnknown
-        """
-        with self.transaction(
-            message=message,
-            properties=properties,
-            commit_user=commit_user,
-            commit_identifier=commit_identifier,
-        ) as transaction:
-            transaction.update(filter, assignments)
-        return self._snapshot
+    Parameters
+    ----------
+    filter
+        Anything that `fermion` takes as a filter; ``"TRUE"`` selects every row.
+    assignments
+        What each column is set to: a value (None is null), ``fermion.col("other")``, a
+        ``pyarrow.compute.Expression`` such as ``pc.field("a") + 1``, or a function from a
+        record batch of the rows to an array. All see the rows as they were.
+    message, properties, commit_user, commit_identifier
+        See `append`.
+
+    Returns
+    -------
+    Snapshot
+        The new one; the latest one if no row was found.
+
+    Raises
+    ------
+    SchemaMismatch
+        A value does not fit its column.
+    ColumnNotFoundError, InvalidArgumentError, CommitConflict, CommitStateUnknown
+    """
+    with transaction(
+        table,
+        message=message,
+        properties=properties,
+        commit_user=commit_user,
+        commit_identifier=commit_identifier,
+    ) as changes:
+        changes.update(filter, assignments)
+    return table._state.snapshot

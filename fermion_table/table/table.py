@@ -1,66 +1,85 @@
-"""The table: what a user holds. It remembers one snapshot, and moves on when it commits."""
+"""The table: what a user holds. It sees one snapshot, and another one after each commit.
+
+`Table` lists the methods; those that read, write or maintain are functions of the modules beside
+this one, which check arguments and call the folders below.
+"""
 
 from __future__ import annotations
 
+import copy
 import os
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Self
 
 import pyarrow as pa
 
-from fermion.columns.arrow_input import record_batch_reader
 from fermion.errors import InvalidArgumentError
-from fermion_table.argument_checks import (
-    check_column,
-    check_columns,
-    check_kind,
-    check_kinds,
-    check_schema_mode,
-    check_text,
-    check_texts,
-)
+from fermion.redaction import redacted
+from fermion_table.argument_checks import check_optional_text
+from fermion_table.commit.clone import clone_table
 from fermion_table.commit.commit import create_table
-from fermion_table.commit.committed_files import written_files
-from fermion_table.commit.publisher import SchemaMerge
 from fermion_table.commit.replacement import TableDefinition, replace_table
-from fermion_table.commit.request import CommitMetadata, CommitOutcome, NewSchema, WrittenFiles
+from fermion_table.commit.request import CommitMetadata, NewSchema
 from fermion_table.errors import CorruptMetadata, TableExists
-from fermion_table.metadata import history
-from fermion_table.metadata.manifest import Entry
+from fermion_table.inspection.refs import Branches, Tags
+from fermion_table.inspection.tables import Inspection
+from fermion_table.metadata.history import Version, latest, table_exists
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.metadata.versions import find_version, with_readable_version
-from fermion_table.schema import changes as schema_update
 from fermion_table.schema.from_arrow import PartitionBy
-from fermion_table.schema.schema import Path, PathLike, TableSchema, encode_schema
-from fermion_table.schema.update import SchemaUpdate
+from fermion_table.schema.schema import TableSchema, encode_schema
 from fermion_table.storage.location import open_store, refuse_nested
 from fermion_table.storage.paths import MAIN
-from fermion_table.storage.store import DEFAULT_ACCESS, Durability, StorageAccess, in_time
-from fermion_table.table.compaction import TableCompaction
-from fermion_table.writing.data_writer import (
-    DataWriter,
-    WriterMessage,
-    WriteSettings,
-    check_batches,
-    check_same_schema,
+from fermion_table.storage.store import (
+    DEFAULT_ACCESS,
+    AtomicStore,
+    Durability,
+    StorageAccess,
+    access_of,
+    in_time,
 )
+from fermion_table.table import appending, changes, maintenance, reading, schema_changes, versions
+from fermion_table.table.state import TableState
 
 Location = str | os.PathLike[str]
 
 
-class Table(TableCompaction):
+class Table:
     """A table at one of its snapshots.
 
     It sees the snapshot it was opened at until it commits itself or `refresh` is called; other
     writers' commits never change what it sees.
 
+    Wherever it takes a version, that is a snapshot id, a tag, a branch, ``"main~3"`` (three before
+    the latest) or a datetime. It pickles with its snapshot and its ``storage_options``, credentials
+    too.
+
     Parameters
     ----------
-    store, snapshot, branch
+    store, snapshot, branch, version
         Use `Table.open` and `Table.create`.
     """
+
+    def __init__(
+        self,
+        store: AtomicStore,
+        snapshot: Snapshot,
+        *,
+        branch: str = MAIN,
+        version: Version | None = None,
+    ) -> None:
+        self._state = TableState(store, snapshot, branch=branch, version=version)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A state of its own, so that a copy sees its own snapshot."""
+        return {"_state": copy.copy(self._state)}
+
+    def __repr__(self) -> str:
+        totals = self.snapshot.totals
+        return (
+            f"<Table {redacted(self.location)!r}, snapshot {self.snapshot.id}: "
+            f"{totals.rows:,} rows in {totals.files:,} files>"
+        )
 
     @classmethod
     def create(
@@ -98,7 +117,7 @@ class Table(TableCompaction):
             Where a table exists: ``error``, ``ignore`` (open it), or ``overwrite`` (it gets this
             schema and loses its rows, as its next snapshot; earlier ones stay).
         durability
-            ``full``, or ``fast`` without synchronising to disk.
+            ``full``, or ``fast`` without fsync.
 
         Raises
         ------
@@ -118,19 +137,21 @@ class Table(TableCompaction):
             sort_by=sort_by,
             properties=properties,
         )
-        made = definition.first_schema()
-        if not history.table_exists(store):
+        first = definition.first_schema()
+        if not table_exists(store):
             refuse_nested(store)
         try:
-            first = NewSchema(made.id, encode_schema(made))
-            return cls(store, create_table(store, first, metadata=metadata))
+            stored = NewSchema(first.id, encode_schema(first))
+            return cls(store, create_table(store, stored, metadata=metadata))
         except TableExists:
             if mode == "error":
                 raise
-            table = cls(store, history.latest(store))
+            table = cls(store, latest(store))
             if mode == "overwrite":
-                publisher, known = table._publisher, table.snapshot
-                table._move_to(replace_table(publisher, known, definition, metadata=metadata))
+                state = table._state
+                state.move_to(
+                    replace_table(state.publisher, state.snapshot, definition, metadata=metadata)
+                )
             return table
 
     @classmethod
@@ -138,7 +159,7 @@ class Table(TableCompaction):
         cls,
         path: Location,
         *,
-        version: history.Version | None = None,
+        version: Version | None = None,
         branch: str = MAIN,
         storage_options: dict[str, Any] | None = None,
         durability: Durability = "full",
@@ -170,304 +191,142 @@ class Table(TableCompaction):
         with in_time(store):
             if version is None:
                 try:
-                    return cls(store, history.latest(store, branch=branch), branch=branch)
+                    return cls(store, latest(store, branch=branch), branch=branch)
                 except CorruptMetadata as error:
                     raise with_readable_version(store, branch, error) from error
-            found, branch = find_version(store, version, branch=branch)
-            return cls(store, found, branch=branch, version=None if version == branch else version)
+            snapshot, branch = find_version(store, version, branch=branch)
+            opened_at = None if version == branch else version
+            return cls(store, snapshot, branch=branch, version=opened_at)
 
     @classmethod
     def exists(cls, path: Location, *, storage_options: dict[str, Any] | None = None) -> bool:
         """Whether there is a table; raises StorageError where that can't be told."""
-        return history.table_exists(open_store(path, storage_options=storage_options))
+        return table_exists(open_store(path, storage_options=storage_options))
 
-    def append(
+    def clone(
         self,
-        data: Any,
+        path: Location,
         *,
-        schema_mode: Literal["merge"] | None = None,
+        version: Version | None = None,
+        storage_options: dict[str, Any] | None = None,
+        durability: Durability = "full",
         message: str | None = None,
-        properties: Mapping[str, str] | None = None,
-        commit_user: str | None = None,
-        commit_identifier: int | str | None = None,
-    ) -> Snapshot:
-        """Append rows from any Arrow producer, as one snapshot.
+    ) -> Self:
+        """Make a table of its own history that begins with a state of this one.
 
-        No rows make no snapshot, unless a message, properties or an identity ask for one, or the
-        data adds columns: the latest one comes back.
+        No data is copied: the clone reads this table's files where they are, and a tag here keeps
+        them. That tag, ``clone-...``, goes when the clone is dropped (`drop_table`); delete it
+        yourself if the clone goes otherwise. Until then this table can't be dropped.
 
         Parameters
         ----------
-        data
-            Columns are matched by name and cast where no value changes; missing nullable ones
-            are null.
-        schema_mode
-            ``merge`` adds the data's unknown columns to the schema in the same snapshot.
-        message, properties
-            For the history.
-        commit_user, commit_identifier
-            The same pair is appended once.
-
-        Returns
-        -------
-        Snapshot
-            The new one: what changed is in its ``deltas`` and ``totals``, the time it took and the
-            races it lost in its ``effort``. So it is with everything that makes a snapshot.
+        path
+            Where the clone lies; there must be no table yet.
+        version
+            What to clone; None: the snapshot that this object sees.
+        storage_options
+            Of the clone; None takes this table's. They have to open this table's files too.
 
         Raises
         ------
-        SchemaMismatch
-            Shows the difference field by field.
-        InvalidArgumentError
-            Also where this object was opened at a tag or an old snapshot, as with every change.
-        CommitConflict, CommitStateUnknown
+        TableExists, VersionNotFound
         """
-        metadata = CommitMetadata(
-            message=message,
-            properties=properties,
-            commit_user=commit_user,
-            commit_identifier=commit_identifier,
-        )
-        self._check_writable()
-        if check_schema_mode(schema_mode) is not None:
-            return self._append_merging(data, metadata)
-        self._refresh_for_append()
-        publish = partial(self._commit_entries, metadata)
-        return self._append_written(self.writer(), lambda writer: writer.write(data), publish)
+        message = check_optional_text(message, "message")
+        snapshot, _ = self._state.find(version, "version")
+        options = self.store.storage_options if storage_options is None else storage_options
+        access = access_of(self.store)
+        target = open_store(path, storage_options=options, durability=durability, access=access)
+        return type(self)(target, clone_table(self.store, snapshot, target, message=message))
 
-    def _append_merging(self, data: Any, metadata: CommitMetadata) -> Snapshot:
-        reader = record_batch_reader(data)
-        merge = self.plan_merge(reader.schema)
+    @property
+    def location(self) -> str:
+        """Where the table lies."""
+        return self._state.location
 
-        def publish(messages: Sequence[WriterMessage], outcome: CommitOutcome) -> Snapshot:
-            entries = _entries_of(messages)
-            return self._move_to(
-                self._publisher.append_merging(merge, entries, metadata, outcome=outcome)
-            )
+    @property
+    def store(self) -> AtomicStore:
+        """The table's objects; for engines."""
+        return self._state.store
 
-        made = DataWriter(self._store, merge.schema, base_id=merge.base.id)
-        return self._append_written(made, lambda writer: writer.write(reader), publish)
+    @property
+    def branch(self) -> str:
+        """The branch that this object reads and writes."""
+        return self._state.branch
 
-    def _append_written(
-        self,
-        writer: DataWriter,
-        write: Callable[[DataWriter], None],
-        publish: Callable[[Sequence[WriterMessage], CommitOutcome], Snapshot],
-    ) -> Snapshot:
-        """Write files and publish them; none is left where that fails or is interrupted."""
-        outcome = CommitOutcome()
-        with writer:
-            try:
-                write(writer)
-                return publish(writer.prepare_commit(), outcome)
-            except BaseException:
-                if not outcome.may_be_published:
-                    writer.abort()
-                raise
+    @property
+    def snapshot(self) -> Snapshot:
+        """The snapshot that this object sees."""
+        return self._state.snapshot
 
-    def plan_merge(self, data: pa.Schema) -> SchemaMerge:
-        """The schema with the columns that some data adds, for `commit` to publish; for engines."""
-        check_kind(data, pa.Schema, "data")
-        self._check_writable()
-        return self._publisher.plan_merge(self.refresh(), data)
+    @property
+    def schema(self) -> TableSchema:
+        """The schema of `snapshot`."""
+        return self._state.schema
 
-    def append_batch(self, batch_id: int, data: Any, *, message: str | None = None) -> Snapshot:
-        """Append one batch, to be found again by its id; a snapshot of its own."""
-        return self.append_batches([(batch_id, data)], message=message)
+    @property
+    def properties(self) -> dict[str, str]:
+        """The table's settings; a copy."""
+        return dict(self.schema.properties)
 
-    def append_batches(
-        self,
-        batches: Iterable[tuple[int, Any]],
-        *,
-        message: str | None = None,
-        properties: Mapping[str, str] | None = None,
-        commit_user: str | None = None,
-        commit_identifier: int | str | None = None,
-    ) -> Snapshot:
-        """Append batches, pairs of id and data, as one snapshot.
+    @property
+    def tags(self) -> Tags:
+        """Names for snapshots: ``tags.create(name)``, ``.delete(name)``, ``.list()``."""
+        return Tags(self.store, self.snapshot, self.branch)
 
-        A batch without rows is one too, and is found by its id; a partitioned table has no place
-        for it. No batches at all make no snapshot (see `append`).
-        """
-        metadata = CommitMetadata(
-            message=message,
-            properties=properties,
-            commit_user=commit_user,
-            commit_identifier=commit_identifier,
-        )
-        self._check_writable()
-        self._refresh_for_append()
+    @property
+    def branches(self) -> Branches:
+        """Histories beside each other: ``branches.create(name)``, ``.fast_forward(name)``, ..."""
+        return Branches(self.store, self.snapshot, self.branch, self._state.follow_branch)
 
-        def write(writer: DataWriter) -> None:
-            for batch_id, data in check_batches(batches):
-                writer.append_batch(batch_id, data)
+    @property
+    def inspect(self) -> Inspection:
+        """Metadata as Arrow tables: ``inspect.files()``, ``.snapshots()``, ``.refs()``, ..."""
+        return Inspection(self.store, self.snapshot, self.branch)
 
-        return self._append_written(self.writer(), write, partial(self._commit_entries, metadata))
+    def refresh(self) -> Snapshot:
+        """Move to the latest snapshot of the branch; a table opened at a version can write then."""
+        return self._state.refresh()
 
-    def writer(self, *, settings: WriteSettings | None = None) -> DataWriter:
-        """A writer of data files, for engines: its messages are given to `commit`."""
-        return self.writer_factory(settings=settings)()
+    # Read: rows, and what changed them.
+    scan = reading.scan
+    lookup_batch = reading.lookup_batch
+    scan_changes = reading.scan_changes
+    schemas = reading.schemas
+    snapshots = reading.snapshots
+    history = reading.history
 
-    def writer_factory(
-        self, *, settings: WriteSettings | None = None, merge: SchemaMerge | None = None
-    ) -> partial[DataWriter]:
-        """A picklable function that makes a writer, for the tasks of engines.
+    # Append; engines write files in many tasks, and commit them at once.
+    append = appending.append
+    append_batch = appending.append_batch
+    append_batches = appending.append_batches
+    writer = appending.writer
+    writer_factory = appending.writer_factory
+    plan_merge = appending.plan_merge
+    commit = appending.commit
 
-        Parameters
-        ----------
-        merge
-            Of `plan_merge`: its schema is written.
-        """
-        self._check_writable()
-        return partial(
-            DataWriter,
-            self._store,
-            self.schema if merge is None else check_kind(merge, SchemaMerge, "merge").schema,
-            settings=settings,
-            table_uuid=self._snapshot.table_uuid,
-            base_id=self._snapshot.id,
-            branch=self._branch,
-        )
+    # Change rows.
+    overwrite = changes.overwrite
+    delete = changes.delete
+    update = changes.update
+    transaction = changes.transaction
 
-    def commit(
-        self,
-        messages: Iterable[WriterMessage],
-        *,
-        message: str | None = None,
-        properties: Mapping[str, str] | None = None,
-        commit_user: str | None = None,
-        commit_identifier: int | str | None = None,
-        merge: SchemaMerge | None = None,
-    ) -> Snapshot:
-        """Append what writers made, as one snapshot; without files only if metadata asks for it.
+    # Change the schema and the settings.
+    update_schema = schema_changes.update_schema
+    add_columns = schema_changes.add_columns
+    drop_columns = schema_changes.drop_columns
+    rename_column = schema_changes.rename_column
+    alter_column = schema_changes.alter_column
+    set_properties = schema_changes.set_properties
 
-        Parameters
-        ----------
-        merge
-            Of `plan_merge`, where the writers wrote its schema: published with the files.
+    # Find, compare and restore versions.
+    find_commit = versions.find_commit
+    diff = versions.diff
+    restore = versions.restore
 
-        Raises
-        ------
-        InvalidArgumentError
-            A message is there twice, or was committed before; nothing was published.
-        CommitConflict, CommitStateUnknown
-        """
-        metadata = CommitMetadata(
-            message=message,
-            properties=properties,
-            commit_user=commit_user,
-            commit_identifier=commit_identifier,
-        )
-        self._check_writable()
-        listed = check_kinds(messages, WriterMessage, "messages")
-        if merge is not None:
-            check_kind(merge, SchemaMerge, "merge")
-        handed_over = written_files(listed)
-        if merge is None:
-            return self._commit_entries(metadata, listed, handed_over=handed_over)
-        entries = _entries_of(listed)
-        return self._move_to(self._publisher.append_merging(merge, entries, metadata, handed_over))
-
-    def _commit_entries(
-        self,
-        metadata: CommitMetadata,
-        messages: Sequence[WriterMessage],
-        outcome: CommitOutcome | None = None,
-        handed_over: WrittenFiles | None = None,
-    ) -> Snapshot:
-        versions = {each.schema_id for each in messages} or {self.schema.id}
-        if len(versions) > 1:
-            raise InvalidArgumentError(f"messages of schemas {sorted(versions)}: expected one")
-        for each in messages:
-            if each.table_uuid and each.table_uuid != self._snapshot.table_uuid:
-                raise InvalidArgumentError(f"{self.location}: a message of another table")
-        (schema_id,) = versions
-        if schema_id not in self._schemas:
-            self.refresh()
-        written = self._schemas[schema_id]
-        for each in messages:
-            check_same_schema(each, written, self._branch, self.location)
-        entries = _entries_of(messages)
-        began = time.monotonic()
-        published = self._publisher.append(
-            self._snapshot,
-            written,
-            entries,
-            metadata,
-            seen_at=self._seen_at,
-            handed_over=handed_over,
-            outcome=outcome,
-        )
-        # A commit with an identity may have been published long ago.
-        return self._move_to(published, seen_at=began if metadata.commit_user is None else None)
-
-    def update_schema(self, *, message: str | None = None) -> SchemaUpdate:
-        """Several schema changes as one snapshot: ``with t.update_schema() as u: ...``."""
-        self._check_writable()
-        metadata = CommitMetadata(message=message)
-        base = [self.refresh()]
-
-        def has_nulls(schema: TableSchema, path: Path) -> bool:
-            return self._has_nulls(base[0], schema, path)
-
-        def exceeds(schema: TableSchema, path: Path, dtype: pa.DataType) -> bool:
-            return self._exceeds(base[0], schema, path, dtype)
-
-        def publish(changes: Sequence[schema_update.Change]) -> None:
-            def changes_for(
-                snapshot: Snapshot, current: TableSchema
-            ) -> Sequence[schema_update.Change]:
-                base[0] = snapshot
-                return changes
-
-            self._move_to(self._publisher.change_schema(self._snapshot, changes_for, metadata))
-
-        return SchemaUpdate(self.schema, publish, has_nulls, exceeds)
-
-    def add_columns(
-        self,
-        columns: Mapping[str, pa.DataType] | pa.Schema,
-        *,
-        defaults: Mapping[str, Any] | None = None,
-    ) -> Snapshot:
-        """Add columns; rows written before hold their default, or null. No file is touched."""
-        fields = columns
-        if isinstance(columns, Mapping):
-            check_texts(columns, "columns")
-            for name, dtype in columns.items():
-                check_kind(dtype, pa.DataType, f"columns[{name!r}]")
-            fields = pa.schema(dict(columns))
-        check_kind(fields, pa.Schema, "columns")
-        with self.update_schema() as update:
-            update.add_fields(fields, defaults=defaults)
-        return self._snapshot
-
-    def drop_columns(self, columns: Sequence[PathLike] | str) -> Snapshot:
-        """Drop columns. No file is touched; a new column of the same name starts empty."""
-        with self.update_schema() as update:
-            listed = (columns,) if isinstance(columns, str) else check_columns(columns, "columns")
-            for path in listed:
-                update.drop_column(path)
-        return self._snapshot
-
-    def rename_column(self, old: PathLike, new: str) -> Snapshot:
-        """Give a column another name. No file is touched."""
-        with self.update_schema() as update:
-            update.rename_column(check_column(old, "old"), check_text(new, "new"))
-        return self._snapshot
-
-    def alter_column(self, name: PathLike, **changes: Any) -> Snapshot:
-        """Change a column's ``type``, ``nullable``, ``comment`` or (write) ``default``."""
-        with self.update_schema() as update:
-            update.alter_column(check_column(name, "name"), **changes)
-        return self._snapshot
-
-    def set_properties(self, updates: Mapping[str, str], *, remove: Sequence[str] = ()) -> Snapshot:
-        """Change the table's settings."""
-        with self.update_schema() as update:
-            update.set_properties(updates, remove=remove)
-        return self._snapshot
-
-
-def _entries_of(messages: Iterable[WriterMessage]) -> list[Entry]:
-    return [entry for message in messages for entry in message.entries]
+    # Maintain.
+    compact = maintenance.compact
+    plan_compaction = maintenance.plan_compaction
+    commit_compaction = maintenance.commit_compaction
+    expire_snapshots = maintenance.expire_snapshots
+    remove_orphan_files = maintenance.remove_orphan_files
+    verify = maintenance.verify

@@ -20,9 +20,8 @@ from fermion.errors import InvalidArgumentError
 from fermion_table import CommitConflict, Table
 from fermion_table.commit import manifest_plan
 from fermion_table.commit.clone import CLONE_TAG
-from fermion_table.expiry.expire import expire_snapshots
+from fermion_table.expiry import expire
 from fermion_table.storage.cache import shared_cache
-from fermion_table.table import versions as table_versions
 from fermion_table.writing.data_writer import WriterMessage
 
 SCHEMA = pa.schema({"a": pa.int64()})
@@ -40,9 +39,8 @@ def short_tails_and_slots() -> Iterator[None]:
     """Few entries stay in tails, and slots go at once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(manifest_plan, "TAIL_ENTRIES_MAX", 3)
-        patch.setattr(
-            table_versions, "expire_snapshots", partial(expire_snapshots, slot_grace_ms=0)
-        )
+        expiry = partial(expire.expire_snapshots, slot_grace_ms=0)
+        patch.setattr(expire, "expire_snapshots", expiry)
         yield
 
 

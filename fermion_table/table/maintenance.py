@@ -1,0 +1,247 @@
+"""Methods of `Table` that maintain it: compaction, expiry, orphan files, verification."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from fermion.arguments import flag, function, integer
+from fermion_table.argument_checks import check_bool, check_kind, check_kinds, check_texts
+from fermion_table.checks.data_files import verify_table
+from fermion_table.checks.verify import VerifyReport
+from fermion_table.compaction import small_files
+from fermion_table.compaction.run import commit_groups, run_compaction
+from fermion_table.compaction.small_files import (
+    CompactionMessage,
+    CompactionResult,
+    CompactionTask,
+    compaction_tasks,
+)
+from fermion_table.expiry import expire, orphans
+from fermion_table.expiry.maintenance import MaintenanceResult
+from fermion_table.metadata.schema_store import schema_paths
+from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.moments import limit_ms, now_ms
+from fermion_table.schema.properties import parse_properties, parse_size
+from fermion_table.table.reading import scan
+from fermion_table.table.state import HasState, TableState
+
+
+def plan_compaction(
+    table: HasState,
+    *,
+    filter: Any = None,
+    target_size: int | str | None = None,
+    min_input_files: int = 2,
+    sort_by: Sequence[str] | str | None = None,
+) -> list[CompactionTask]:
+    """The groups of small files of this snapshot, as tasks for `compaction.compact_group`."""
+    state = table._state
+    if sort_by is not None and not isinstance(sort_by, str):
+        sort_by = check_texts(sort_by, "sort_by")
+    min_input_files = integer(min_input_files, "min_input_files")
+    target = _target_bytes(state, target_size)
+    entries, _ = scan(table, filter=filter).entries
+    return compaction_tasks(
+        small_files.plan_compaction(
+            entries,
+            target_bytes=target,
+            min_input_files=min_input_files,
+            is_sorting=bool(sort_by),
+        ),
+        store=state.store,
+        schema=state.schema,
+        schemas=state.schemas,
+        target_bytes=target,
+        sort_by=sort_by or (),
+    )
+
+
+def compact(
+    table: HasState,
+    *,
+    filter: Any = None,
+    target_size: int | str | None = None,
+    min_input_files: int = 2,
+    sort_by: Sequence[str] | str | None = None,
+    max_groups_per_commit: int | None = None,
+    dry_run: bool = False,
+    threads: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> CompactionResult:
+    """Rewrite small files as few; rows, their order and batches stay as they are.
+
+    Parameters
+    ----------
+    filter
+        Only files that may hold such rows.
+    target_size
+        Of a file: bytes, or as in ``"256MB"``; None takes the table's property.
+    min_input_files
+        Fewer are left alone.
+    sort_by
+        Columns to sort rows by, or ``["zorder(a, b)"]`` to cluster them by several alike. Big
+        files take part too; rows move within groups of about four files.
+    max_groups_per_commit
+        Publish progress after so many groups; None: one snapshot at the end.
+    dry_run
+        Only say what would be done.
+    progress
+        Called with the groups done and the groups in all.
+    """
+    state = table._state
+    state.check_writable()
+    dry_run = flag(dry_run, "dry_run")
+    function(progress, "progress")
+    if max_groups_per_commit is not None:
+        max_groups_per_commit = integer(max_groups_per_commit, "max_groups_per_commit", minimum=1)
+    if threads is not None:
+        threads = integer(threads, "threads", minimum=1)
+    base = state.refresh()
+    tasks = plan_compaction(
+        table,
+        filter=filter,
+        target_size=target_size,
+        min_input_files=min_input_files,
+        sort_by=sort_by,
+    )
+    if dry_run:
+        groups = [task.group for task in tasks]
+        return CompactionResult(
+            dry_run=True,
+            groups=len(groups),
+            files_before=sum(len(group.entries) for group in groups),
+            bytes_before=sum(group.bytes for group in groups),
+            rows=sum(group.rows for group in groups),
+        )
+    result = run_compaction(
+        tasks,
+        base,
+        store=state.store,
+        branch=state.branch,
+        max_groups_per_commit=max_groups_per_commit,
+        threads=threads,
+        progress=progress,
+    )
+    state.refresh()
+    return result
+
+
+def commit_compaction(
+    table: HasState, messages: Iterable[CompactionMessage], base: Snapshot
+) -> CompactionResult:
+    """Publish groups that tasks have rewritten.
+
+    Parameters
+    ----------
+    base
+        The snapshot that `plan_compaction` planned on.
+    """
+    state = table._state
+    state.check_writable()
+    listed = check_kinds(messages, CompactionMessage, "messages")
+    check_kind(base, Snapshot, "base")
+    result = CompactionResult(groups=len(listed))
+    commit_groups(listed, base, store=state.store, branch=state.branch, result=result)
+    state.refresh()
+    return result
+
+
+def expire_snapshots(
+    table: HasState,
+    *,
+    older_than: datetime | timedelta | None = None,
+    retain_last: int | None = None,
+    dry_run: bool = False,
+) -> MaintenanceResult:
+    """Expire old snapshots of this object's branch: delete them, and data that nothing else needs.
+
+    What a kept snapshot of any branch, a tag or a clone refers to stays, and so do the
+    snapshot that a branch left, and the one that its parent was moved to last. The snapshot
+    file is deleted an hour after its data, so that a commit under way can't take its id.
+    Several processes may expire snapshots at once.
+
+    Parameters
+    ----------
+    older_than
+        A datetime (UTC without a zone), or a timedelta before now; None: 7 days.
+    retain_last
+        This many stay however old they are, at least 1; None: 10.
+    dry_run
+        Only say what would be deleted.
+
+    Raises
+    ------
+    TypeError, InvalidArgumentError
+        A limit of another type, or ``retain_last`` below 1.
+    CorruptMetadata, OSError
+        Something kept can't be read; nothing was deleted.
+    """
+    state = table._state
+    dry_run = check_bool(dry_run, "dry_run")
+    now = now_ms()
+    return expire.expire_snapshots(
+        state.store,
+        schema_paths=partial(schema_paths, state.store),
+        branch=state.branch,
+        older_than_ms=limit_ms(older_than, now_ms=now),
+        retain_last=(
+            None if retain_last is None else integer(retain_last, "retain_last", minimum=1)
+        ),
+        dry_run=dry_run,
+        now=now,
+    )
+
+
+def remove_orphan_files(
+    table: HasState, *, older_than: datetime | timedelta | None = None, dry_run: bool = False
+) -> MaintenanceResult:
+    """Delete files in the table's directory that nothing refers to, as failed writers leave them.
+
+    Parameters
+    ----------
+    older_than
+        Only files last written before this datetime, or longer ago than this timedelta; None:
+        3 days. Younger ones may belong to a writer that has not committed yet.
+    dry_run
+        Only say what would be deleted.
+
+    Raises
+    ------
+    TypeError
+        A limit of another type.
+    CorruptMetadata, OSError
+        Something referred to can't be read; nothing was deleted.
+    """
+    state = table._state
+    dry_run = check_bool(dry_run, "dry_run")
+    now = now_ms()
+    return orphans.remove_orphan_files(
+        state.store,
+        schema_paths=partial(schema_paths, state.store),
+        older_than_ms=limit_ms(older_than, now_ms=now),
+        dry_run=dry_run,
+        now=now,
+    )
+
+
+def verify(table: HasState, *, data: bool = False) -> VerifyReport:
+    """Check every branch and tag: hashes, parents, files; with ``data`` every checksum.
+
+    Parameters
+    ----------
+    data
+        Without it data files and deletion vectors are measured, not opened: each must be there
+        and have its size, which costs a request a file at most. A file that another one of the
+        same size has replaced is found with ``data`` only: it opens every data file, compares
+        its ``file_id`` and rows with its entry, and reads all of it.
+    """
+    return verify_table(table._state.store, data=flag(data, "data"))
+
+
+def _target_bytes(state: TableState, target_size: int | str | None) -> int:
+    if target_size is not None:
+        return parse_size(target_size, "target_size")
+    return parse_properties(state.schema.properties).target_file_bytes

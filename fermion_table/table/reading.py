@@ -1,0 +1,213 @@
+"""Methods of `Table` that read: scans, the rows of a batch, the history."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from fermion.arguments import integer
+from fermion.errors import InvalidArgumentError
+from fermion_table.argument_checks import check_columns
+from fermion_table.inspection.history_log import HistoryLog, history_log
+from fermion_table.metadata import history as stored_history
+from fermion_table.metadata.history import Version, check_version
+from fermion_table.metadata.references import missing_name, tagged_snapshot
+from fermion_table.metadata.schema_store import SchemaVersions
+from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.metadata.versions import find_version, snapshot_as_of
+from fermion_table.moments import Moment
+from fermion_table.scanning.changes import ChangeScan, commits_between
+from fermion_table.scanning.filters import batch_filter, both, table_filter
+from fermion_table.scanning.scan import Scan
+from fermion_table.schema.schema import PathLike, TableSchema
+from fermion_table.table.state import HasState, TableState
+
+
+def schemas(table: HasState) -> list[TableSchema]:
+    """Every version of the schema up to this snapshot's, oldest first."""
+    versions = table._state.schemas
+    return [versions[number] for number in versions]
+
+
+def snapshots(table: HasState) -> list[Snapshot]:
+    """Every snapshot up to this one that has not expired, oldest first."""
+    state = table._state
+    return list(stored_history.walk(state.store, state.snapshot, branch=state.branch))[::-1]
+
+
+def history(table: HasState, *, limit: int | None = None) -> HistoryLog:
+    """What happened, newest first: a dictionary for each snapshot; printed, a readable log.
+
+    Parameters
+    ----------
+    limit
+        At most so many, the newest.
+    """
+    if limit is not None:
+        limit = integer(limit, "limit", minimum=0)
+    state = table._state
+    walked = stored_history.walk(state.store, state.snapshot, branch=state.branch)
+    return history_log(itertools.islice(walked, limit))
+
+
+def scan(
+    table: HasState,
+    *,
+    columns: Sequence[PathLike] | None = None,
+    filter: Any = None,
+    snapshot_id: int | None = None,
+    tag: str | None = None,
+    as_of: Moment | None = None,
+    branch: str | None = None,
+    batch_id: int | Iterable[int] | None = None,
+    limit: int | None = None,
+    schema: Literal["snapshot", "current"] = "snapshot",
+    threads: int | None = None,
+) -> Scan:
+    """Ask for rows; nothing is read before the scan is asked for a result.
+
+    Parameters
+    ----------
+    columns
+        Names, names joined by dots, or sequences of names; ``batch_id`` and
+        ``index_in_batch`` for files in batch mode; ``_row_id``. None: every column.
+    filter
+        Anything that `fermion` takes as a filter. The result is exact.
+    snapshot_id, tag, as_of, branch
+        Another snapshot, with its own schema: by id, by tag, by time (the latest then: a
+        datetime, a date, which means its start, a ``numpy.datetime64`` or ISO text, all UTC
+        without a zone) or version (``"main~3"``), or the latest of a branch.
+    batch_id
+        Only rows of this batch, or of these.
+    limit
+        At most so many rows.
+    schema
+        What the rows of another snapshot are read under: its own schema, or this table's
+        ``current`` one, under whose names and types history looks as if written today.
+    threads
+        For reading files side by side; None takes the number of processors.
+
+    Raises
+    ------
+    ColumnNotFoundError, InvalidArgumentError, TypeError
+    VersionNotFound
+        Also when it is read after it has expired.
+    """
+    state = table._state
+    snapshot = _snapshot_to_scan(state, snapshot_id, tag, as_of, branch)
+    same = snapshot is state.snapshot
+    versions = state.schemas if same else SchemaVersions(state.store, snapshot)
+    if schema not in ("snapshot", "current"):
+        raise InvalidArgumentError(f"schema={schema!r}: expected 'snapshot' or 'current'")
+    if schema == "current":
+        _check_related(state, versions.current, snapshot)
+    shown = versions.current if schema == "snapshot" else state.schema
+    chosen = table_filter(filter, shown, where=state.location)
+    if batch_id is not None:
+        chosen = both(chosen, batch_filter(batch_id, shown, where=state.location))
+    return Scan(
+        store=state.store,
+        snapshot=snapshot,
+        schemas=versions,
+        table_schema=shown,
+        columns=None if columns is None else check_columns(columns, "columns"),
+        filter=chosen,
+        limit=limit,
+        threads=threads,
+    )
+
+
+def lookup_batch(
+    table: HasState, batch_id: int, *, columns: Sequence[PathLike] | None = None
+) -> pa.Table:
+    """All rows of a batch, in their order; none if there is no such batch."""
+    number = integer(batch_id, "batch_id")
+    return scan(table, batch_id=number, columns=columns).to_arrow()
+
+
+def scan_changes(
+    table: HasState,
+    start: Version,
+    end: Version | None = None,
+    *,
+    columns: Sequence[PathLike] | None = None,
+    filter: Any = None,
+    threads: int | None = None,
+) -> ChangeScan:
+    """Ask for the rows that commits added and removed.
+
+    Beside the selected columns come ``_change_type`` (``insert`` or ``delete``),
+    ``_commit_version`` (the snapshot's id) and ``_commit_timestamp``. Compactions change no
+    rows. Rows that a commit carries over from one file to another are left out; they are told
+    by the selected columns.
+
+    Parameters
+    ----------
+    start, end
+        Versions, start exclusive and end inclusive; None: the snapshot that this object sees.
+    columns, filter, threads
+        As in `scan`, under the schema of the end.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The end does not descend from the start.
+    VersionNotFound
+        Snapshots between them have expired.
+    """
+    state = table._state
+    start = check_version(start, "start")
+    chosen = None if columns is None else check_columns(columns, "columns")
+    last, branch = state.find(end, "end")
+    first, _ = find_version(state.store, start, branch=branch)
+    versions = SchemaVersions(state.store, last)
+    return ChangeScan(
+        store=state.store,
+        snapshot=last,
+        schemas=versions,
+        snapshots=tuple(commits_between(state.store, first, last, branch=branch)),
+        columns=chosen,
+        filter=table_filter(filter, versions.current, where=state.location),
+        threads=threads,
+    )
+
+
+def _snapshot_to_scan(
+    state: TableState,
+    snapshot_id: int | None,
+    tag: str | None,
+    as_of: Moment | None,
+    branch: str | None,
+) -> Snapshot:
+    if sum(version is not None for version in (snapshot_id, tag, as_of)) > 1:
+        raise InvalidArgumentError("snapshot_id, tag and as_of: expected one of them")
+    branch = branch or state.branch
+    if tag is not None:
+        tagged = tagged_snapshot(state.store, tag)
+        if tagged is None:
+            raise missing_name(state.store, "tag", tag)
+        return tagged
+    if snapshot_id is not None:
+        snapshot_id = integer(snapshot_id, "snapshot_id", minimum=0)
+        if branch == state.branch and snapshot_id == state.snapshot.id:
+            return state.snapshot
+        return stored_history.load_snapshot(state.store, snapshot_id, branch=branch)
+    if as_of is not None:
+        return snapshot_as_of(state.store, as_of, branch=branch)
+    if branch != state.branch:
+        return stored_history.latest(state.store, branch=branch)
+    return state.snapshot
+
+
+def _check_related(state: TableState, other: TableSchema, snapshot: Snapshot) -> None:
+    """Refuse a snapshot whose schema is no version of this one's: its ids mean other fields."""
+    mine = {state.snapshot.schema.hash, *(version.hash for version in state.schema.ancestors)}
+    theirs = {snapshot.schema.hash, *(version.hash for version in other.ancestors)}
+    if snapshot.schema.hash not in mine and state.snapshot.schema.hash not in theirs:
+        raise InvalidArgumentError(
+            f"{state.location}: schema='current': the schema of snapshot {snapshot.id} of "
+            f"branch {snapshot.branch!r} is neither an earlier nor a later one of this table's"
+        )
