@@ -1,0 +1,195 @@
+"""Rows of one key side by side in order of time, and what a merge engine makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pat
+
+from fermion.errors import InvalidArgumentError
+from fermion_table.schema.transforms import plain
+
+# Values of `_row_kind`, kept in data files: never to be changed.
+INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = 0, 1, 2, 3
+ABSENT = -1
+"""Stands for null where a value is picked from a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyGroups:
+    """Rows by key, and within a key from the oldest to the newest.
+
+    Attributes
+    ----------
+    order
+        Row numbers: ``int64``, shape (n,).
+    starts
+        Where each key's rows begin in `order`, ascending: ``int64``, shape (g,).
+    """
+
+    order: np.ndarray
+    starts: np.ndarray
+
+    @property
+    def ends(self) -> np.ndarray:
+        """Where each key's rows end in `order`, exclusive: ``int64``, shape (g,)."""
+        return np.append(self.starts[1:], len(self.order))[: len(self.starts)]
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Rows of each key: ``int64``, shape (g,)."""
+        return self.ends - self.starts
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """The number of the key of each row of `order`: ``int64``, shape (n,)."""
+        return np.repeat(np.arange(len(self.starts)), self.lengths)
+
+    def rows_where(self, kept: np.ndarray) -> KeyGroups:
+        """The groups with fewer rows; keys without any are left out.
+
+        Parameters
+        ----------
+        kept
+            ``bool``, shape (n,), along `order`.
+        """
+        numbers = self.numbers[kept]
+        is_first = np.ones(len(numbers), bool)
+        is_first[1:] = numbers[1:] != numbers[:-1]
+        return KeyGroups(self.order[kept], np.flatnonzero(is_first))
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """The rows that a merge engine makes, in the order of their keys.
+
+    Attributes
+    ----------
+    rows
+        The row that each result is taken from: ``int64``, shape (m,).
+    values
+        By column, where a value is not that of the row: numbers of other rows (``int64``, shape
+        (m,), `ABSENT` for null), or the values themselves.
+    kinds
+        Kinds of the results: ``int8``, shape (m,); None: no retraction is among them.
+    """
+
+    rows: np.ndarray
+    values: Mapping[str, np.ndarray | pa.Array] = field(default_factory=dict)
+    kinds: np.ndarray | None = None
+
+    def gather(self, batch: pa.RecordBatch, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """The results' columns, made of those that the fold has read.
+
+        Parameters
+        ----------
+        columns
+            Those wanted; None: all of the batch.
+        """
+        names = batch.schema.names if columns is None else columns
+        arrays = [self._column(name, batch.column(name)) for name in names]
+        fields = [batch.schema.field(name) for name in names]
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+    def _column(self, name: str, column: pa.Array) -> pa.Array:
+        values = self.values.get(name, self.rows)
+        if isinstance(values, pa.Array):
+            return values
+        return column.take(pa.array(values, mask=values == ABSENT))
+
+
+def group_rows(
+    keys: np.ndarray,
+    times: np.ndarray,
+    *,
+    sequence: Sequence[pa.Array] = (),
+    kinds: np.ndarray | None = None,
+    is_descending: bool = False,
+) -> KeyGroups:
+    """Rows by key, and within a key in order.
+
+    Rows of one key are in the order of the sequence fields, nulls first, NaN as the greatest value;
+    of those that are equal retractions come before additions; then times decide. Without sequence
+    fields times alone decide.
+
+    Parameters
+    ----------
+    keys
+        Numbers that order as the keys do: ``int64``, shape (n,).
+    times
+        Numbers that order as the rows came: ``int64``, shape (n,); rows of the same number are in
+        order of time already.
+    sequence
+        The sequence fields' columns.
+    kinds
+        Of the rows: ``int8``, shape (n,); None: no retraction is among them.
+    is_descending
+        Whether the smallest value of a sequence field is the newest; nulls stay the oldest.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Arrays of different lengths, or a sequence field whose type has no order.
+    """
+    lengths = {len(keys), len(times), *map(len, sequence)} | (
+        {len(kinds)} if kinds is not None else set()
+    )
+    if len(lengths) > 1:
+        raise InvalidArgumentError(
+            f"rows to group: expected equal lengths, found {sorted(lengths)}"
+        )
+    levels = [times]
+    if sequence and kinds is not None:
+        levels.append(~is_retraction(kinds))
+    for column in reversed(sequence):
+        numbers = order_numbers(column)
+        levels.append(~numbers if is_descending else numbers)
+        if column.null_count:
+            levels.append(column.is_valid().to_numpy(zero_copy_only=False))
+    if len(levels) == 1 and bool((times[1:] >= times[:-1]).all()):
+        order = np.argsort(keys, kind="stable")  # much faster where runs are sorted
+    else:
+        order = np.lexsort([*levels, keys])
+    sorted_keys = keys[order]
+    is_first = np.ones(len(order), bool)
+    is_first[1:] = sorted_keys[1:] != sorted_keys[:-1]
+    return KeyGroups(order, np.flatnonzero(is_first))
+
+
+def is_retraction(kinds: np.ndarray) -> np.ndarray:
+    """Whether each row takes something back: ``bool``, of the shape of `kinds`."""
+    return (kinds == UPDATE_BEFORE) | (kinds == DELETE)
+
+
+def order_numbers(column: pa.Array) -> np.ndarray:
+    """Numbers that order as the values do: ``int64``, shape (n,); nulls are 0.
+
+    Floats order as in IEEE 754 from the negative to the positive, 0.0 above -0.0, NaN above all.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Values of this type have no order.
+    """
+    column = plain(column)
+    dtype = column.type
+    if column.null_count:
+        filled = np.zeros(len(column), np.int64)
+        valid = column.is_valid().to_numpy(zero_copy_only=False)
+        filled[valid] = order_numbers(column.drop_null())
+        return filled
+    if pat.is_floating(dtype):
+        bits = column.cast(pa.float64()).to_numpy().copy()
+        bits[np.isnan(bits)] = np.nan
+        signed = bits.view(np.int64)
+        return np.where(signed < 0, signed ^ np.int64(2**63 - 1), signed)
+    if pat.is_boolean(dtype):
+        return column.to_numpy(zero_copy_only=False).astype(np.int64)
+    try:
+        return pc.rank(column, tiebreaker="dense").to_numpy().astype(np.int64)
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid, TypeError):
+        raise InvalidArgumentError(f"values of {dtype} have no order") from None
