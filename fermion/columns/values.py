@@ -61,6 +61,21 @@ class PhysicalType:
     width: int = 0
 
     @property
+    def is_integer(self) -> bool:
+        """Whether values are integers, signed or not."""
+        return PhysicalKind.INT8 <= self.kind <= PhysicalKind.UINT64
+
+    @property
+    def is_number(self) -> bool:
+        """Whether values are integers or floats."""
+        return PhysicalKind.INT8 <= self.kind <= PhysicalKind.FLOAT64
+
+    @property
+    def is_fixed_width(self) -> bool:
+        """Whether values are numbers or bytes of a fixed width, so neither bits nor strings."""
+        return PhysicalKind.INT8 <= self.kind <= PhysicalKind.FIXED
+
+    @property
     def dtype(self) -> np.dtype:
         """The NumPy dtype of the values' array; ``uint8`` for bits and binary."""
         if self.kind is PhysicalKind.FIXED:

@@ -24,11 +24,21 @@ import struct
 
 import numpy as np
 
-from fermion.columns.values import INT64, PhysicalType, Values
-from fermion.encodings.encoding import Child, DecodeContext, EncodeSettings, Encoding, Recipe
+from fermion.columns.values import INT64, PhysicalKind, PhysicalType, Values
+from fermion.encodings.bitpack import sample_blocks
+from fermion.encodings.encoding import (
+    FOR_BITPACK,
+    Child,
+    Chooser,
+    DecodeContext,
+    EncodeSettings,
+    Encoding,
+    Estimate,
+    Recipe,
+)
 from fermion.encodings.tree import Buffer, Node, node_parts
 from fermion.errors import InvalidArgumentError, InvalidFileError
-from fermion.layout import EncodingId, align
+from fermion.layout import Codec, EncodingId, align
 
 EXPONENT_MAX = 15
 EXCEPTIONS_PART_MAX = 1 / 16
@@ -43,6 +53,30 @@ class DecimalFloats(Encoding):
     """Floats as decimal integers, with exceptions; keeps every bit."""
 
     id = EncodingId.ALP
+    name = "alp"
+
+    def holds(self, physical: PhysicalType) -> bool:
+        """See `Encoding.holds`."""
+        return physical.kind in (PhysicalKind.FLOAT32, PhysicalKind.FLOAT64)
+
+    def recipe(self, physical: PhysicalType, codec: Codec) -> Recipe:
+        """See `Encoding.recipe`."""
+        return Recipe(self.id, (FOR_BITPACK,))
+
+    def estimate(self, values: Values, physical: PhysicalType, search: Chooser) -> Estimate | None:
+        """See `Encoding.estimate`; where a sample says that floats are decimals."""
+        assert isinstance(values, np.ndarray)
+        exponent = decimal_exponent(values)
+        if exponent is None:
+            return None
+        sample = sample_blocks(values)
+        integers, exceptions = to_integers(sample, exponent)
+        if len(exceptions) > EXCEPTIONS_PART_MAX * len(sample):
+            return None
+        scale = len(values) / len(sample)
+        extra = len(exceptions) * (4 + values.dtype.itemsize) * scale + 2 * search.overhead
+        best = search.child_integers(integers, scale)
+        return Estimate(best.size + extra, Recipe(self.id, (best.recipe,)))
 
     def encode(
         self, values: Values, physical: PhysicalType, recipe: Recipe, settings: EncodeSettings

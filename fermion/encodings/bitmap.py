@@ -5,8 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from fermion import kernels
-from fermion.columns.values import Bits, PhysicalType, Values
-from fermion.encodings.encoding import DecodeContext, EncodeSettings, Encoding, Recipe
+from fermion.columns.values import Bits, PhysicalKind, PhysicalType, Values
+from fermion.encodings.encoding import (
+    BITMAP,
+    Chooser,
+    DecodeContext,
+    EncodeSettings,
+    Encoding,
+    Estimate,
+    Recipe,
+)
 from fermion.encodings.tree import Buffer, Node, node_parts
 from fermion.errors import InvalidArgumentError
 from fermion.layout import EncodingId
@@ -16,6 +24,16 @@ class Bitmap(Encoding):
     """Packed booleans."""
 
     id = EncodingId.BITMAP
+    name = "bitmap"
+
+    def holds(self, physical: PhysicalType) -> bool:
+        """See `Encoding.holds`."""
+        return physical.kind is PhysicalKind.BITS
+
+    def estimate(self, values: Values, physical: PhysicalType, search: Chooser) -> Estimate | None:
+        """See `Encoding.estimate`."""
+        assert isinstance(values, Bits)
+        return Estimate(values.length / 8 + search.overhead, BITMAP)
 
     def encode(
         self, values: Values, physical: PhysicalType, recipe: Recipe, settings: EncodeSettings

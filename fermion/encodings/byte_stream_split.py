@@ -12,11 +12,12 @@ import numpy as np
 
 from fermion import kernels
 from fermion.columns.values import PhysicalType, Values
+from fermion.encodings.compressed import packed_recipe
 from fermion.encodings.encoding import Child, DecodeContext, EncodeSettings, Encoding, Recipe
 from fermion.encodings.tree import Buffer, Node, node_parts
 from fermion.encodings.unsigned import UNSIGNED
 from fermion.errors import InvalidArgumentError, InvalidFileError
-from fermion.layout import EncodingId
+from fermion.layout import Codec, EncodingId
 
 _WIDTH = struct.Struct("<I4x")
 
@@ -25,6 +26,15 @@ class ByteStreamSplit(Encoding):
     """Transposed bytes of fixed-width values."""
 
     id = EncodingId.BYTE_STREAM_SPLIT
+    name = "byte_stream_split"
+
+    def holds(self, physical: PhysicalType) -> bool:
+        """See `Encoding.holds`."""
+        return physical.is_fixed_width
+
+    def recipe(self, physical: PhysicalType, codec: Codec) -> Recipe:
+        """See `Encoding.recipe`."""
+        return Recipe(self.id, (packed_recipe(codec),))
 
     def encode(
         self, values: Values, physical: PhysicalType, recipe: Recipe, settings: EncodeSettings

@@ -12,26 +12,38 @@ import numpy as np
 
 from fermion.columns.values import PhysicalType, Values
 from fermion.encodings.encoding import (
+    PLAIN,
     BinaryPlan,
     Child,
     DecodeContext,
     EncodeSettings,
     Encoding,
     Recipe,
+    plain_recipe,
 )
-from fermion.encodings.tree import Buffer, Node, encoding_name, node_parts, parse_node
+from fermion.encodings.tree import Buffer, Node, node_parts, parse_node
 from fermion.errors import InvalidArgumentError, InvalidFileError
 from fermion.io.compression import pack, unpack
-from fermion.layout import Codec
+from fermion.layout import Codec, EncodingId
 
 _LENGTH = struct.Struct("<Q")
 _CHILD_BYTES_MAX = 64 * 1024 * 1024
+CODECS: dict[int, Codec] = {EncodingId.ZSTD: Codec.ZSTD, EncodingId.LZ4: Codec.LZ4}
+_IDS = {codec: number for number, codec in CODECS.items()}
 
 
 class CompressedNode(Encoding):
     """Any node, compressed; a subclass names the codec."""
 
     codec: Codec
+
+    def holds(self, physical: PhysicalType) -> bool:
+        """See `Encoding.holds`."""
+        return True
+
+    def recipe(self, physical: PhysicalType, codec: Codec) -> Recipe:
+        """See `Encoding.recipe`."""
+        return Recipe(self.id, (plain_recipe(physical),))
 
     def encode(
         self, values: Values, physical: PhysicalType, recipe: Recipe, settings: EncodeSettings
@@ -40,7 +52,7 @@ class CompressedNode(Encoding):
         raw = b"".join(settings.encode(values, physical, recipe.children[0]))
         if len(raw) > _CHILD_BYTES_MAX:
             raise InvalidArgumentError(
-                f"encoding {encoding_name(self.id)} cannot hold a page of {len(raw)} bytes: "
+                f"encoding {self.name} cannot hold a page of {len(raw)} bytes: "
                 f"expected at most {_CHILD_BYTES_MAX}"
             )
         frame = pack(self.codec, raw, settings.level)
@@ -119,7 +131,11 @@ class CompressedNode(Encoding):
         child = parse_node(raw, 0, raw_length, node.depth + 1)
         if child.stop != raw_length:
             raise InvalidFileError(
-                f"{encoding_name(self.id)} node: expected a node of {raw_length} bytes, "
-                f"found {child.stop}"
+                f"{self.name} node: expected a node of {raw_length} bytes, found {child.stop}"
             )
         return child
+
+
+def packed_recipe(codec: Codec, recipe: Recipe = PLAIN) -> Recipe:
+    """The recipe of a node that holds another one compressed."""
+    return Recipe(_IDS[codec], (recipe,))

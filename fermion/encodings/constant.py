@@ -25,6 +25,11 @@ class Constant(Encoding):
     """One value repeated."""
 
     id = EncodingId.CONSTANT
+    name = "constant"
+
+    def holds(self, physical: PhysicalType) -> bool:
+        """See `Encoding.holds`."""
+        return True
 
     def encode(
         self, values: Values, physical: PhysicalType, recipe: Recipe, settings: EncodeSettings

@@ -14,7 +14,7 @@ from fermion.encodings.dictionary import Dictionary
 from fermion.encodings.encoding import BinaryPlan, DecodeContext, Encoding
 from fermion.encodings.registry import ENCODINGS
 from fermion.encodings.removed_nulls import Spread
-from fermion.encodings.tree import NODE_HEADER_SIZE, Node, encoding_name, parse_node
+from fermion.encodings.tree import NODE_HEADER_SIZE, Node, parse_node
 from fermion.errors import FermionError, InvalidFileError
 from fermion.layout import EncodingId
 
@@ -346,7 +346,7 @@ def _describe(role: str, node: Node, slots: int, context: DecodeContext) -> Node
     children = context.encoding(node).children(node, slots, context)
     return NodeDescription(
         role,
-        encoding_name(node.encoding),
+        context.encoding(node).name,
         node.stop - node.start + NODE_HEADER_SIZE,
         slots,
         tuple(_describe(*child, context) for child in children),

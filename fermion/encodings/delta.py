@@ -21,12 +21,21 @@ import numpy as np
 
 from fermion import kernels
 from fermion.columns.values import PhysicalKind, PhysicalType, Values, number
-from fermion.encodings.encoding import Child, DecodeContext, EncodeSettings, Encoding, Recipe
+from fermion.encodings.encoding import (
+    FOR_BITPACK,
+    Child,
+    DecodeContext,
+    EncodeSettings,
+    Encoding,
+    Recipe,
+)
+from fermion.encodings.narrow import is_narrow, narrowed
 from fermion.encodings.tree import Buffer, Node, node_parts
 from fermion.errors import InvalidArgumentError, InvalidFileError
-from fermion.layout import EncodingId, align
+from fermion.layout import Codec, EncodingId, align
 
 BLOCK_SLOTS = 1024
+DELTA_FOR = Recipe(EncodingId.DELTA, (FOR_BITPACK,))
 
 _PARAMETERS = struct.Struct("<B7x")
 _SIGNED = {
@@ -41,6 +50,15 @@ class Delta(Encoding):
     """Differences of integers; a slot is found from its block's first value."""
 
     id = EncodingId.DELTA
+    name = "delta"
+
+    def holds(self, physical: PhysicalType) -> bool:
+        """See `Encoding.holds`; wide integers through NARROW."""
+        return physical.is_integer or is_narrow(physical)
+
+    def recipe(self, physical: PhysicalType, codec: Codec) -> Recipe:
+        """See `Encoding.recipe`."""
+        return narrowed(DELTA_FOR, physical)
 
     def encode(
         self, values: Values, physical: PhysicalType, recipe: Recipe, settings: EncodeSettings

@@ -23,8 +23,9 @@ import numpy as np
 import pyarrow as pa
 
 from fermion import arrow_compute, kernels
-from fermion.columns.values import BinaryValues, Bits, PhysicalType, Values
+from fermion.columns.values import BinaryValues, Bits, PhysicalKind, PhysicalType, Values
 from fermion.encodings.encoding import (
+    FOR_BITPACK,
     BinaryPlan,
     Child,
     DecodeContext,
@@ -32,11 +33,12 @@ from fermion.encodings.encoding import (
     Encoding,
     Recipe,
     pick_strings,
+    plain_recipe,
 )
-from fermion.encodings.tree import Buffer, Node, encoding_name, node_parts
+from fermion.encodings.tree import Buffer, Node, node_parts
 from fermion.encodings.unsigned import UNSIGNED, narrowest, unsigned_dtype
 from fermion.errors import InvalidArgumentError, InvalidFileError
-from fermion.layout import EncodingId
+from fermion.layout import Codec, EncodingId
 
 _PARAMETERS = struct.Struct("<IB3x")
 # The kernel copies short values in words of 16 bytes, but never past the dictionary's end, which
@@ -49,21 +51,29 @@ class Dictionary(Encoding):
     """Codes into the chunk's dictionary; `encode` takes the codes as values."""
 
     id = EncodingId.DICTIONARY
+    name = "dictionary"
+
+    def holds(self, physical: PhysicalType) -> bool:
+        """See `Encoding.holds`."""
+        return physical.kind is not PhysicalKind.BITS
+
+    def recipe(self, physical: PhysicalType, codec: Codec) -> Recipe:
+        """See `Encoding.recipe`."""
+        return Recipe(self.id, (FOR_BITPACK, plain_recipe(physical)))
 
     def encode(
         self, values: Values, physical: PhysicalType, recipe: Recipe, settings: EncodeSettings
     ) -> list[Buffer]:
         """See `Encoding.encode`; ``values`` are the slots' codes, ``uint32``."""
         if not isinstance(values, np.ndarray) or values.dtype != np.uint32:
-            name = encoding_name(self.id)
-            raise InvalidArgumentError(f"encoding {name} takes the codes of a dictionary")
+            raise InvalidArgumentError(f"encoding {self.name} takes the codes of a dictionary")
         width, codes = _encode_codes(values, recipe.children[0], settings)
         return node_parts(self.id, [_PARAMETERS.pack(0, width)], [codes])
 
     def dictionary(self, node: Node, dtype: np.dtype | None, context: DecodeContext) -> Values:
         """The dictionary that a node refers to: of this dtype, or of strings for None."""
         if context.dictionary is None:
-            raise InvalidFileError(f"{encoding_name(self.id)} node: the chunk has no dictionary")
+            raise InvalidFileError(f"{self.name} node: the chunk has no dictionary")
         return context.dictionary
 
     def codes(
@@ -145,12 +155,16 @@ class GlobalDictionary(Dictionary):
     """Codes into the dictionary that stripes of a column share."""
 
     id = EncodingId.GLOBAL_DICTIONARY
+    name = "global_dictionary"
+    selectable = False
 
 
 class DictionaryLocal(Dictionary):
     """Codes and their dictionary in one node."""
 
     id = EncodingId.DICTIONARY_LOCAL
+    name = "dictionary_local"
+    selectable = False
 
     def encode(
         self, values: Values, physical: PhysicalType, recipe: Recipe, settings: EncodeSettings

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from fermion import kernels
 from fermion.columns.values import BinaryValues, PhysicalKind, PhysicalType, Values
-from fermion.encodings.tree import Buffer, Node, encoding_name
+from fermion.encodings.tree import Buffer, Node
 from fermion.errors import InvalidArgumentError, InvalidFileError, UnsupportedEncodingError
 from fermion.layout import Codec, EncodingId
 
@@ -26,18 +26,49 @@ class Recipe:
     Attributes
     ----------
     encoding
-        The node's encoding.
+        The id of the node's encoding.
     children
         One recipe a child, in the encoding's own order.
     """
 
-    encoding: EncodingId
+    encoding: int
     children: tuple[Recipe, ...] = ()
 
 
 PLAIN = Recipe(EncodingId.PLAIN)
 BITMAP = Recipe(EncodingId.BITMAP)
 CONSTANT = Recipe(EncodingId.CONSTANT)
+FOR_BITPACK = Recipe(EncodingId.FOR_BITPACK)
+
+
+def plain_recipe(physical: PhysicalType) -> Recipe:
+    """What holds any values of this type."""
+    return BITMAP if physical.kind is PhysicalKind.BITS else PLAIN
+
+
+class Estimate(NamedTuple):
+    """A way to encode a chunk, and about how many bytes it needs in all pages."""
+
+    size: float
+    recipe: Recipe
+
+
+class Chooser(Protocol):
+    """What an encoding may ask of the search for the best one, for its own estimate."""
+
+    @property
+    def nested(self) -> bool:
+        """Whether the values are a child of another encoding; trees have to stay shallow."""
+
+    @property
+    def overhead(self) -> int:
+        """Bytes of a node's headers in all pages of the chunk."""
+
+    def child_numbers(self, values: np.ndarray, physical: PhysicalType) -> Estimate:
+        """The best way to encode numbers that are a child."""
+
+    def child_integers(self, sample: np.ndarray, scale: float) -> Estimate:
+        """A light way to encode integers that are a child, ``scale`` times as many as sampled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +228,39 @@ class Encoding:
     caller too).
     """
 
-    id: EncodingId
+    id: int
+    """Persisted in pages: never to change. `EncodingId` lists those of the specification."""
+    name: str
+    """What options, messages and inspection call it."""
+    selectable = True
+    """Whether an option may name it."""
+
+    def holds(self, physical: PhysicalType) -> bool:
+        """Whether it can hold values of a type, by itself or below another encoding."""
+        return False
+
+    def recipe(self, physical: PhysicalType, codec: Codec) -> Recipe:
+        """How values that it holds are written where an option names it.
+
+        Parameters
+        ----------
+        codec
+            What the profile compresses with.
+        """
+        return Recipe(self.id)
+
+    def estimate(self, values: Values, physical: PhysicalType, search: Chooser) -> Estimate | None:
+        """What a chunk would need, found without encoding it, where nobody names an encoding.
+
+        Asked for a chunk of some size whose values are not all the same, of a type that the
+        encoding holds. The smallest estimate wins; of equals the first in the registry.
+
+        Returns
+        -------
+        Estimate or None
+            None where it can't hold the values, or `fermion.encodings.choice.search` decides on it.
+        """
+        return None
 
     def encode(
         self, values: Values, physical: PhysicalType, recipe: Recipe, settings: EncodeSettings
@@ -209,7 +272,7 @@ class Encoding:
         InvalidArgumentError
             The values cannot be held by this encoding; the message says why.
         """
-        raise InvalidArgumentError(f"encoding {encoding_name(self.id)} cannot be written")
+        raise InvalidArgumentError(f"encoding {self.name} cannot be written")
 
     def read_fixed(
         self, node: Node, count: int, start: int, stop: int, out: np.ndarray, context: DecodeContext
@@ -285,7 +348,7 @@ class Encoding:
         return []
 
     def _mismatch(self, what: str) -> InvalidFileError:
-        return InvalidFileError(f"{encoding_name(self.id)} node cannot hold values of type {what}")
+        return InvalidFileError(f"{self.name} node cannot hold values of type {what}")
 
 
 def pick_strings(strings: BinaryValues, slots: np.ndarray, offsets: np.ndarray) -> BinaryPlan:

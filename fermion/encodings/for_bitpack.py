@@ -6,16 +6,41 @@ import numpy as np
 
 from fermion.columns.values import PhysicalType, Values
 from fermion.encodings import bitpack
-from fermion.encodings.encoding import DecodeContext, EncodeSettings, Encoding, Recipe
+from fermion.encodings.encoding import (
+    FOR_BITPACK,
+    Chooser,
+    DecodeContext,
+    EncodeSettings,
+    Encoding,
+    Estimate,
+    Recipe,
+)
+from fermion.encodings.narrow import is_narrow, narrowed
 from fermion.encodings.tree import Buffer, Node, node_parts
 from fermion.errors import InvalidArgumentError
-from fermion.layout import EncodingId
+from fermion.layout import Codec, EncodingId
 
 
 class ForBitpack(Encoding):
     """Integers as frames of reference; blocks of 1,024 decode alone."""
 
     id = EncodingId.FOR_BITPACK
+    name = "for_bitpack"
+
+    def holds(self, physical: PhysicalType) -> bool:
+        """See `Encoding.holds`; wide integers through NARROW."""
+        return physical.is_integer or is_narrow(physical)
+
+    def recipe(self, physical: PhysicalType, codec: Codec) -> Recipe:
+        """See `Encoding.recipe`."""
+        return narrowed(FOR_BITPACK, physical)
+
+    def estimate(self, values: Values, physical: PhysicalType, search: Chooser) -> Estimate | None:
+        """See `Encoding.estimate`."""
+        if not physical.is_integer:
+            return None
+        assert isinstance(values, np.ndarray)
+        return Estimate(bitpack.sampled_size(values) + search.overhead, FOR_BITPACK)
 
     def encode(
         self, values: Values, physical: PhysicalType, recipe: Recipe, settings: EncodeSettings

@@ -28,8 +28,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fermion import kernels
-from fermion.columns.values import BinaryValues, PhysicalType, Values
+from fermion.columns.values import BinaryValues, PhysicalKind, PhysicalType, Values
 from fermion.encodings.encoding import (
+    FOR_BITPACK,
     BinaryPlan,
     Child,
     DecodeContext,
@@ -40,7 +41,7 @@ from fermion.encodings.encoding import (
 from fermion.encodings.tree import Buffer, Node, node_parts
 from fermion.encodings.unsigned import UNSIGNED, narrowest, unsigned_dtype
 from fermion.errors import InvalidArgumentError, InvalidFileError
-from fermion.layout import EncodingId, align
+from fermion.layout import Codec, EncodingId, align
 
 _PARAMETERS = struct.Struct("<IBB2x")
 _BYTES_MAX = 0x7FFF_FFFF  # codes are up to twice as many, and have ends of 4 bytes
@@ -61,6 +62,15 @@ class Fsst(Encoding):
     """Bytes through a page's own table of symbols, lengths through a child."""
 
     id = EncodingId.FSST
+    name = "fsst"
+
+    def holds(self, physical: PhysicalType) -> bool:
+        """See `Encoding.holds`."""
+        return physical.kind is PhysicalKind.BINARY
+
+    def recipe(self, physical: PhysicalType, codec: Codec) -> Recipe:
+        """See `Encoding.recipe`."""
+        return Recipe(self.id, (FOR_BITPACK,))
 
     def encode(
         self, values: Values, physical: PhysicalType, recipe: Recipe, settings: EncodeSettings

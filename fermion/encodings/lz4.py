@@ -10,4 +10,5 @@ class Lz4Node(CompressedNode):
     """Any node, as one LZ4 block."""
 
     id = EncodingId.LZ4
+    name = "lz4"
     codec = Codec.LZ4

@@ -8,11 +8,20 @@ from __future__ import annotations
 import numpy as np
 
 from fermion import kernels
-from fermion.columns.values import INT64, PhysicalType, Values
-from fermion.encodings.encoding import Child, DecodeContext, EncodeSettings, Encoding, Recipe
+from fermion.columns.values import INT64, PhysicalKind, PhysicalType, Values
+from fermion.encodings.encoding import (
+    FOR_BITPACK,
+    Child,
+    Chooser,
+    DecodeContext,
+    EncodeSettings,
+    Encoding,
+    Estimate,
+    Recipe,
+)
 from fermion.encodings.tree import Buffer, Node, node_parts
 from fermion.errors import InvalidArgumentError, InvalidFileError
-from fermion.layout import EncodingId
+from fermion.layout import Codec, EncodingId
 
 WIDTHS = (16, 32)
 
@@ -21,6 +30,24 @@ class Narrow(Encoding):
     """Wide integers (decimals) as 64-bit ones."""
 
     id = EncodingId.NARROW
+    name = "narrow"
+
+    def holds(self, physical: PhysicalType) -> bool:
+        """See `Encoding.holds`."""
+        return is_narrow(physical)
+
+    def recipe(self, physical: PhysicalType, codec: Codec) -> Recipe:
+        """See `Encoding.recipe`."""
+        return narrowed(FOR_BITPACK, physical)
+
+    def estimate(self, values: Values, physical: PhysicalType, search: Chooser) -> Estimate | None:
+        """See `Encoding.estimate`."""
+        assert isinstance(values, np.ndarray)
+        narrow = np.empty(len(values), np.int64)
+        if not kernels.narrow_fixed(values, narrow):
+            return None
+        best = search.child_numbers(narrow, INT64)
+        return Estimate(best.size + search.overhead, narrowed(best.recipe, physical))
 
     def encode(
         self, values: Values, physical: PhysicalType, recipe: Recipe, settings: EncodeSettings
@@ -60,3 +87,13 @@ class Narrow(Encoding):
     def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
         """See `Encoding.children`."""
         return [("int64", node.child(node.start), count)]
+
+
+def is_narrow(physical: PhysicalType) -> bool:
+    """Whether values of a type are wide integers, which NARROW may hold."""
+    return physical.kind is PhysicalKind.FIXED and physical.width in WIDTHS
+
+
+def narrowed(recipe: Recipe, physical: PhysicalType) -> Recipe:
+    """A recipe for integers, below NARROW where the values are wide ones."""
+    return Recipe(EncodingId.NARROW, (recipe,)) if is_narrow(physical) else recipe

@@ -24,9 +24,10 @@ from pcodec.wrapped import ChunkDecompressor, FileCompressor, FileDecompressor
 
 from fermion.columns.values import PhysicalType, Values
 from fermion.encodings.encoding import DecodeContext, EncodeSettings, Encoding, Recipe
+from fermion.encodings.narrow import is_narrow, narrowed
 from fermion.encodings.tree import Buffer, Node, node_parts
 from fermion.errors import InvalidArgumentError, InvalidFileError
-from fermion.layout import EncodingId
+from fermion.layout import Codec, EncodingId
 
 _PARAMETERS = struct.Struct("<II")
 # pcodec fills destinations shorter than a block only in whole batches of this many values.
@@ -53,6 +54,15 @@ class PcodecBlocks(Encoding):
     """Numbers through pcodec; keeps every bit of floats."""
 
     id = EncodingId.PCODEC
+    name = "pcodec"
+
+    def holds(self, physical: PhysicalType) -> bool:
+        """See `Encoding.holds`; wide integers through NARROW."""
+        return physical.is_number or is_narrow(physical)
+
+    def recipe(self, physical: PhysicalType, codec: Codec) -> Recipe:
+        """See `Encoding.recipe`."""
+        return narrowed(Recipe(self.id), physical)
 
     def encode(
         self, values: Values, physical: PhysicalType, recipe: Recipe, settings: EncodeSettings

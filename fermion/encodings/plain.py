@@ -10,10 +10,20 @@ import numpy as np
 
 from fermion import kernels
 from fermion.columns.values import BinaryValues, Bits, PhysicalType, Values
-from fermion.encodings.encoding import BinaryPlan, DecodeContext, EncodeSettings, Encoding, Recipe
+from fermion.encodings.encoding import (
+    PLAIN,
+    BinaryPlan,
+    Chooser,
+    DecodeContext,
+    EncodeSettings,
+    Encoding,
+    Estimate,
+    Recipe,
+    plain_recipe,
+)
 from fermion.encodings.tree import Buffer, Node, node_parts
 from fermion.errors import InvalidArgumentError, InvalidFileError
-from fermion.layout import EncodingId, align
+from fermion.layout import Codec, EncodingId, align
 
 _VALUE_BYTES_MAX = 0xFFFF_FFFF
 
@@ -22,6 +32,21 @@ class Plain(Encoding):
     """Values without any encoding."""
 
     id = EncodingId.PLAIN
+    name = "plain"
+
+    def holds(self, physical: PhysicalType) -> bool:
+        """See `Encoding.holds`."""
+        return True
+
+    def recipe(self, physical: PhysicalType, codec: Codec) -> Recipe:
+        """See `Encoding.recipe`; BITMAP for booleans."""
+        return plain_recipe(physical)
+
+    def estimate(self, values: Values, physical: PhysicalType, search: Chooser) -> Estimate | None:
+        """See `Encoding.estimate`; for numbers and fixed-width bytes."""
+        if not isinstance(values, np.ndarray):  # strings always have their lengths apart
+            return None
+        return Estimate(values.nbytes + search.overhead, PLAIN)
 
     def encode(
         self, values: Values, physical: PhysicalType, recipe: Recipe, settings: EncodeSettings

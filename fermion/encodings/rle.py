@@ -19,19 +19,53 @@ import numpy as np
 
 from fermion import kernels
 from fermion.columns.values import PhysicalType, Values
-from fermion.encodings.encoding import Child, DecodeContext, EncodeSettings, Encoding, Recipe
+from fermion.encodings import bitpack
+from fermion.encodings.encoding import (
+    FOR_BITPACK,
+    PLAIN,
+    Child,
+    Chooser,
+    DecodeContext,
+    EncodeSettings,
+    Encoding,
+    Estimate,
+    Recipe,
+)
 from fermion.encodings.tree import Buffer, Node, node_parts
 from fermion.encodings.unsigned import UNSIGNED, narrowest, unsigned_dtype
 from fermion.errors import InvalidArgumentError, InvalidFileError
-from fermion.layout import EncodingId
+from fermion.layout import Codec, EncodingId
 
 _PARAMETERS = struct.Struct("<IB3x")
+_RUN_SLOTS_MIN = 4
 
 
 class RunLength(Encoding):
     """Runs: how long, and of what; equal means equal bytes."""
 
     id = EncodingId.RLE
+    name = "rle"
+
+    def holds(self, physical: PhysicalType) -> bool:
+        """See `Encoding.holds`."""
+        return physical.is_fixed_width
+
+    def recipe(self, physical: PhysicalType, codec: Codec) -> Recipe:
+        """See `Encoding.recipe`."""
+        return Recipe(self.id, (FOR_BITPACK, PLAIN))
+
+    def estimate(self, values: Values, physical: PhysicalType, search: Chooser) -> Estimate | None:
+        """See `Encoding.estimate`; where runs are four slots or more on average."""
+        assert isinstance(values, np.ndarray)
+        if search.nested or kernels.count_runs(values) * _RUN_SLOTS_MIN > len(values):
+            return None
+        starts = run_starts(values)
+        lengths = narrowest(np.diff(starts, append=len(values)))
+        size = bitpack.sampled_size(lengths) + 3 * search.overhead
+        plain = len(starts) * values.dtype.itemsize
+        packed = bitpack.sampled_size(values[starts]) if physical.is_integer else plain
+        child = FOR_BITPACK if packed < plain else PLAIN
+        return Estimate(size + min(packed, plain), Recipe(self.id, (FOR_BITPACK, child)))
 
     def encode(
         self, values: Values, physical: PhysicalType, recipe: Recipe, settings: EncodeSettings

@@ -25,8 +25,11 @@ from itertools import pairwise
 import numpy as np
 
 from fermion import kernels
-from fermion.columns.values import BinaryValues, PhysicalType, Values
+from fermion.columns.values import BinaryValues, PhysicalKind, PhysicalType, Values
+from fermion.encodings.compressed import CODECS
 from fermion.encodings.encoding import (
+    FOR_BITPACK,
+    PLAIN,
     BinaryPlan,
     Child,
     DecodeContext,
@@ -44,14 +47,22 @@ _PARAMETERS = struct.Struct("<IBB2x")
 _BYTES_MAX = 0xFFFF_FFFF
 # A piece that a codec does not make this much smaller is not worth decompressing.
 _WORTHWHILE = 0.95
-_CODECS = {EncodingId.ZSTD: Codec.ZSTD, EncodingId.LZ4: Codec.LZ4}
-_KNOWN_CODECS = (Codec.NONE, *_CODECS.values())
+_KNOWN_CODECS = (Codec.NONE, *CODECS.values())
 
 
 class SplitLengths(Encoding):
     """Lengths through a child, bytes as they are or in pieces that decompress alone."""
 
     id = EncodingId.SPLIT_LENGTHS
+    name = "split_lengths"
+
+    def holds(self, physical: PhysicalType) -> bool:
+        """See `Encoding.holds`."""
+        return physical.kind is PhysicalKind.BINARY
+
+    def recipe(self, physical: PhysicalType, codec: Codec) -> Recipe:
+        """See `Encoding.recipe`."""
+        return Recipe(self.id, (FOR_BITPACK, PLAIN))
 
     def encode(
         self, values: Values, physical: PhysicalType, recipe: Recipe, settings: EncodeSettings
@@ -67,7 +78,7 @@ class SplitLengths(Encoding):
         tables = [slot_ends.astype("<u4"), raw_ends.astype("<u4")]
         codec = Codec.NONE
         pieces: list[Buffer] = [values.data[:total]]
-        wanted = _CODECS.get(recipe.children[1].encoding, Codec.NONE)
+        wanted = CODECS.get(recipe.children[1].encoding, Codec.NONE)
         if wanted is not Codec.NONE:
             frames = _compress_frames(wanted, values.data, raw_ends, settings.level)
             sizes = np.cumsum([len(frame) for frame in frames], dtype=np.int64)

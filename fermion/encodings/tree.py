@@ -151,7 +151,7 @@ def encoding_name(encoding: int) -> str:
 
 
 def node_parts(
-    encoding: EncodingId,
+    encoding: int,
     parameters: Sequence[Buffer],
     children: Sequence[list[Buffer]] = (),
     *,

@@ -10,4 +10,5 @@ class ZstdNode(CompressedNode):
     """Any node, as one zstd frame."""
 
     id = EncodingId.ZSTD
+    name = "zstd"
     codec = Codec.ZSTD

@@ -30,7 +30,7 @@ from fermion.io.checksum import PageChecks
 from fermion.io.checksum import checksum as checksum_of
 from fermion.io.compression import unpack
 from fermion.kernels import bind_checksum, place_of
-from fermion.layout import PAGE_HEADER, PAGE_VERSION, ChecksumKind, Codec, EncodingId
+from fermion.layout import PAGE_HEADER, PAGE_VERSION, ChecksumKind, Codec
 
 HEADER_SIZE = PAGE_HEADER.itemsize
 CHECKSUM_KINDS = {
@@ -73,7 +73,7 @@ def seal_page(
     parts: Sequence[Buffer],
     kind: ChecksumKind,
     codec: Codec,
-    encoding: EncodingId,
+    encoding: int,
     slots: int,
     raw_length: int,
 ) -> bytearray:

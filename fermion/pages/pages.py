@@ -27,13 +27,12 @@ from fermion.encodings.choice.choose import (
     choose,
     choose_codes,
     describe_recipe,
-    plain_recipe,
     plain_size,
 )
 from fermion.encodings.choice.policy import policy_for
 from fermion.encodings.choice.shared_dictionary import GrowingDictionary
 from fermion.encodings.decoding import TreeSlice, decode_tree_codes, decode_trees
-from fermion.encodings.encoding import EncodeSettings, Recipe
+from fermion.encodings.encoding import EncodeSettings, Recipe, plain_recipe
 from fermion.encodings.removed_nulls import (
     Spread,
     is_worth_removing,
@@ -146,7 +145,7 @@ def encode_chunk(
     validity
         Which slots are valid; the fillers of the others are encoded as any value.
     forced
-        Name of the encoding to use (see `selection.FORCED`); None chooses.
+        Name of the encoding to use (see `registry.selectable_names`); None chooses.
     memory
         The choices made for this stream in earlier stripes; updated.
     shared

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from fermion.columns.types import Node, NodeKind
+from fermion.encodings.registry import encoding_label
 from fermion.errors import ChecksumError, InvalidFileError
 from fermion.io.checksum import PageChecks
-from fermion.layout import PAGE_HEADER, ChecksumKind, ChunkFlag, DescType, EncodingId, StreamType
+from fermion.layout import PAGE_HEADER, ChecksumKind, ChunkFlag, DescType, StreamType
 from fermion.metadata.cmb import Chunk, ColumnBlock
 from fermion.options import MIB
 from fermion.pages.frame import HEADER_SIZE, page_checksums
@@ -308,9 +309,3 @@ def _with_header(page: PageMetadata, header: memoryview) -> PageMetadata:
     slots = 0 if page.encoding else int.from_bytes(header[4:8], "little")
     label = encoding_label(int.from_bytes(header[2:4], "little"))
     return replace(page, slots=slots, encoding=page.encoding + label)
-
-
-def encoding_label(encoding: int) -> str:
-    """The name of an encoding id, for people."""
-    known = {each.value: each.name.lower() for each in EncodingId}
-    return known.get(encoding, f"unknown {encoding}")

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 
 from fermion.columns.types import Node, Order
 from fermion.encodings.choice.choose import check_forced
+from fermion.encodings.choice.policy import policy_for
+from fermion.encodings.encoding import Encoding
+from fermion.encodings.registry import selectable
 from fermion.errors import InvalidArgumentError
 from fermion.layout import EncodingId
 from fermion.options import WriteOptions
@@ -92,7 +95,16 @@ def _check_encodings(options: WriteOptions, leaves: Leaves) -> None:
                 check_forced(encoding, physical)
             except InvalidArgumentError as error:
                 raise InvalidArgumentError(f"encodings: column {name!r}: {error}") from None
-        options.check_edition(EncodingId[encoding.upper()], f"encodings: column {name!r}")
+        _check_edition(options, selectable(encoding), f"encodings: column {name!r}")
+
+
+def _check_edition(options: WriteOptions, encoding: Encoding, wanted: str) -> None:
+    if isinstance(encoding.id, EncodingId):
+        options.check_edition(encoding.id, wanted)
+    elif encoding.id not in policy_for(options).settings.encodings:
+        raise InvalidArgumentError(
+            f"{wanted}: edition {options.edition!r} lacks the encoding {encoding.name}"
+        )
 
 
 def physical_order(names: Sequence[str], first: Sequence[str], where: str) -> Sequence[int]:

@@ -22,10 +22,11 @@ from fermion.columns.values import (
 from fermion.encodings import ChoiceMemory
 from fermion.encodings.choice import choose as selection
 from fermion.encodings.choice import search as candidates
-from fermion.encodings.choice.choose import FORCED, choose, describe_recipe
+from fermion.encodings.choice.choose import choose, describe_recipe
 from fermion.encodings.choice.policy import policy_for
 from fermion.encodings.choice.search import Search
 from fermion.encodings.encoding import Recipe
+from fermion.encodings.registry import selectable_names
 from fermion.errors import InvalidArgumentError
 from fermion.layout import NODE_DEPTH_MAX, EncodingId
 from fermion.options import PROFILES, WriteOptions
@@ -275,7 +276,7 @@ def test_small_chunks_of_low_cardinality_shrink() -> None:
     assert len(chunk.pages[0]) < 150
 
 
-@pytest.mark.parametrize("name", FORCED)
+@pytest.mark.parametrize("name", selectable_names())
 @pytest.mark.parametrize("physical", TYPES, ids=lambda it: f"{it.kind.name}{it.width}")
 @pytest.mark.parametrize("pages", [1, 3])
 def test_a_forced_encoding_is_used_or_refused_with_its_name(

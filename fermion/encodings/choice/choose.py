@@ -10,23 +10,19 @@ import numpy as np
 from fermion.columns.values import BinaryValues, Bits, PhysicalKind, PhysicalType, Values
 from fermion.encodings.choice.policy import Policy, policy_for
 from fermion.encodings.choice.search import (
-    DELTA_FOR,
     DICTIONARY_ENTRIES_MAX,
-    FOR_BITPACK,
-    PCODEC,
     TRIAL_BYTES_MIN,
     Candidate,
     Search,
-    packed_recipe,
     values_bytes,
 )
 from fermion.encodings.constant import is_constant
 from fermion.encodings.dictionary import build_dictionary, in_order
-from fermion.encodings.encoding import BITMAP, CONSTANT, PLAIN, Recipe
-from fermion.encodings.narrow import WIDTHS
-from fermion.encodings.tree import NODE_HEADER_SIZE, encoding_name
+from fermion.encodings.encoding import BITMAP, CONSTANT, FOR_BITPACK, PLAIN, Recipe, plain_recipe
+from fermion.encodings.registry import encoding_label, selectable
+from fermion.encodings.tree import NODE_HEADER_SIZE
 from fermion.errors import InvalidArgumentError
-from fermion.layout import Codec, EncodingId, align
+from fermion.layout import EncodingId, align
 from fermion.options import WriteOptions
 
 REUSED_STRIPES_MAX = 16
@@ -36,25 +32,6 @@ _SMALL_LZ_BYTES_MIN = 512
 _SMALL_SPLIT_SLOTS_MIN = 32
 _DECIMALS = Recipe(EncodingId.ALP, (FOR_BITPACK,))
 _SMALL_STRINGS = Recipe(EncodingId.SPLIT_LENGTHS, (FOR_BITPACK, PLAIN))
-
-FORCED = (
-    "plain",
-    "constant",
-    "bitmap",
-    "dictionary",
-    "for_bitpack",
-    "pcodec",
-    "split_lengths",
-    "zstd",
-    "narrow",
-    "delta",
-    "rle",
-    "byte_stream_split",
-    "alp",
-    "fsst",
-    "lz4",
-)
-"""Names of encodings that a writer may be told to use."""
 
 Choice = Candidate
 
@@ -124,7 +101,7 @@ def choose(
     pages
         Pages that it will be cut into.
     forced
-        One of `FORCED`; None for a free choice.
+        One of `registry.selectable_names`; None for a free choice.
     memory
         The stream's earlier choices, asked but not updated.
 
@@ -190,66 +167,30 @@ def _small_strings(values: BinaryValues, size: int, lz: bool, pages: int) -> Cho
 def _forced(name: str, values: Values, physical: PhysicalType, search: Search) -> Choice:
     """The choice for an encoding by name; the children of strings are chosen freely."""
     check_forced(name, physical)
-    plain = plain_recipe(physical)
     if not len(values):
-        return Choice(0, plain)
+        return Choice(0, plain_recipe(physical))
     if name == "dictionary":
         return _forced_dictionary(values, physical, search)
-    if isinstance(values, BinaryValues) and name == "split_lengths":
+    if name == "split_lengths":
+        assert isinstance(values, BinaryValues)
         return Choice(0, search.split_lengths(values, search.lengths(values)).recipe)
-    if isinstance(values, BinaryValues) and name == "fsst":
+    if name == "fsst":
+        assert isinstance(values, BinaryValues)
         return Choice(0, Recipe(EncodingId.FSST, (search.lengths(values).recipe,)))
-    recipe = {
-        "plain": plain,
-        "constant": CONSTANT,
-        "bitmap": BITMAP,
-        "for_bitpack": FOR_BITPACK,
-        "pcodec": PCODEC,
-        "zstd": packed_recipe(Codec.ZSTD, plain),
-        "lz4": packed_recipe(Codec.LZ4, plain),
-        "delta": DELTA_FOR,
-        "narrow": Recipe(EncodingId.NARROW, (FOR_BITPACK,)),
-        "rle": Recipe(EncodingId.RLE, (FOR_BITPACK, PLAIN)),
-        "byte_stream_split": Recipe(
-            EncodingId.BYTE_STREAM_SPLIT, (packed_recipe(search.policy.settings.codec),)
-        ),
-        "alp": _DECIMALS,
-    }[name]
-    if physical.kind is PhysicalKind.FIXED and name in ("for_bitpack", "pcodec", "delta"):
-        recipe = Recipe(EncodingId.NARROW, (recipe,))
-    return Choice(0, recipe)
+    return Choice(0, selectable(name).recipe(physical, search.policy.settings.codec))
 
 
 def check_forced(name: str, physical: PhysicalType) -> None:
-    """Refuse an encoding that is none of `FORCED`, or holds no values of this type.
+    """Refuse an encoding that no option may name, or that holds no values of this type.
 
     Raises
     ------
     InvalidArgumentError
     """
-    if name not in FORCED:
-        raise InvalidArgumentError(f"encoding {name!r}: expected one of {', '.join(FORCED)}")
-    if not _can_hold(name, physical):
+    if not selectable(name).holds(physical):
         raise InvalidArgumentError(
             f"encoding {name} cannot hold values of type {physical.kind.name.lower()}"
         )
-
-
-def _can_hold(name: str, physical: PhysicalType) -> bool:
-    kind = physical.kind
-    if name in ("plain", "constant", "zstd", "lz4"):
-        return True
-    if kind is PhysicalKind.BITS:
-        return name == "bitmap"
-    if kind is PhysicalKind.BINARY:
-        return name in ("dictionary", "split_lengths", "fsst")
-    if name in ("dictionary", "rle", "byte_stream_split"):
-        return True
-    if name == "alp":
-        return kind in (PhysicalKind.FLOAT32, PhysicalKind.FLOAT64)
-    if kind is PhysicalKind.FIXED:
-        return physical.width in WIDTHS and name in ("narrow", "for_bitpack", "pcodec", "delta")
-    return name == "pcodec" or (physical.dtype.kind in "iu" and name in ("for_bitpack", "delta"))
 
 
 def _forced_dictionary(values: Values, physical: PhysicalType, search: Search) -> Choice:
@@ -257,11 +198,6 @@ def _forced_dictionary(values: Values, physical: PhysicalType, search: Search) -
     assert built is not None
     codes, dictionary = built
     return search.dictionary(codes, dictionary, physical)
-
-
-def plain_recipe(physical: PhysicalType) -> Recipe:
-    """What holds any values of this type."""
-    return BITMAP if physical.kind is PhysicalKind.BITS else PLAIN
 
 
 def plain_size(values: Values, physical: PhysicalType) -> int:
@@ -276,7 +212,7 @@ def plain_size(values: Values, physical: PhysicalType) -> int:
 @lru_cache(maxsize=1024)
 def describe_recipe(recipe: Recipe) -> str:
     """A recipe for people: ``split_lengths(for_bitpack, plain)``."""
-    name = encoding_name(recipe.encoding)
+    name = encoding_label(recipe.encoding)
     if not recipe.children:
         return name
     return f"{name}({', '.join(map(describe_recipe, recipe.children))})"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal
 
-from fermion.encodings.encoding import EncodeSettings
+from fermion.columns.values import PhysicalType
+from fermion.encodings.encoding import EncodeSettings, Encoding
 from fermion.encodings.registry import ENCODINGS
 from fermion.layout import EDITIONS, Codec, EncodingId
 from fermion.options import Profile, WriteOptions
@@ -23,8 +24,6 @@ class Policy:
         0 never takes it.
     numbers_lz_ratio, strings_lz_ratio
         The same for zstd or LZ4, over numbers and bits, and over the bytes of strings.
-    decimals
-        Whether floats that are decimals are taken as whole numbers (ALP).
     symbols_ratio
         FSST is taken where it needs at most this part of the bytes of strings; 0 never takes it.
         A codec is then compared with what FSST needs.
@@ -40,7 +39,25 @@ class Policy:
     symbols_ratio: float
     dictionary_bytes_max: int
     settings: EncodeSettings
-    decimals: bool = True
+    _estimating: dict[PhysicalType, tuple[Encoding, ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def estimating(self, physical: PhysicalType) -> tuple[Encoding, ...]:
+        """The encodings that estimate what values of a type need, in the registry's order."""
+        found = self._estimating.get(physical)
+        if found is None:
+            found = self._estimating[physical] = tuple(
+                each
+                for each in self.settings.encodings.values()
+                if type(each).estimate is not Encoding.estimate and each.holds(physical)
+            )
+        return found
+
+    @property
+    def decimals(self) -> bool:
+        """Whether floats that are decimals are taken as integers (ALP)."""
+        return EncodingId.ALP in self.settings.encodings
 
 
 _WHOLE_PAGE = 2**40
@@ -69,7 +86,7 @@ def policy_for(options: WriteOptions) -> Policy:
 def _policy(
     profile: Profile, level: int | None, codec: Literal["zstd", "lz4"], edition: str
 ) -> Policy:
-    found = _of_edition(_POLICIES[profile], EDITIONS[edition])
+    found = _of_edition(_POLICIES[profile], edition)
     settings = found.settings
     if codec == "lz4":
         settings = replace(settings, codec=Codec.LZ4, level=_LZ4_LEVELS.get(profile, 1))
@@ -78,13 +95,21 @@ def _policy(
     return replace(found, settings=settings if level is None else replace(settings, level=level))
 
 
-def _of_edition(policy: Policy, edition: frozenset[EncodingId]) -> Policy:
-    """A policy that takes no encoding but those of an edition; encoders find no other either."""
-    known = {number: each for number, each in ENCODINGS.items() if number in edition}
+def _of_edition(policy: Policy, edition: str) -> Policy:
+    """A policy that takes no encoding but those of an edition; encoders find no other either.
+
+    The newest edition has those too that no edition lists yet.
+    """
+    allowed: frozenset[int] = EDITIONS[edition]
+    if edition == next(reversed(EDITIONS)):
+        listed: frozenset[int] = frozenset().union(*EDITIONS.values())
+        allowed |= ENCODINGS.keys() - listed
     return replace(
         policy,
-        entropy_ratio=policy.entropy_ratio if EncodingId.PCODEC in edition else 0,
-        symbols_ratio=policy.symbols_ratio if EncodingId.FSST in edition else 0,
-        decimals=EncodingId.ALP in edition,
-        settings=replace(policy.settings, encodings=known),
+        entropy_ratio=policy.entropy_ratio if EncodingId.PCODEC in allowed else 0,
+        symbols_ratio=policy.symbols_ratio if EncodingId.FSST in allowed else 0,
+        settings=replace(
+            policy.settings,
+            encodings={number: each for number, each in ENCODINGS.items() if number in allowed},
+        ),
     )

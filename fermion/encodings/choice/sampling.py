@@ -16,7 +16,6 @@ SAMPLE_FRACTION = 100
 LZ_RUN_BYTES = 64 * 1024
 LZ_RUN_BYTES_MIN = 4 * 1024
 LZ_PART = 4
-BLOCKS_SAMPLED = 64
 # A third of the time of pcodec's usual effort, which needs this part of the trial's bytes, but for
 # noise.
 _TRIAL_LEVEL = 4
@@ -87,15 +86,3 @@ def pcodec_size(values: np.ndarray, sample: np.ndarray, pages: int, block_slots:
 def packed_ratio(data: np.ndarray, settings: EncodeSettings) -> float:
     """Compressed bytes over raw bytes, for ``uint8`` bytes that are a contiguous run."""
     return len(pack(settings.codec, data, settings.level)) / data.size if data.size else 1.0
-
-
-def sample_blocks(values: np.ndarray, block: int) -> np.ndarray:
-    """Up to 64 whole blocks of neighbouring values, spread evenly; else all values.
-
-    A view where that is everything, else a copy.
-    """
-    blocks = len(values) // block
-    if blocks <= BLOCKS_SAMPLED:
-        return values
-    rows = values[: blocks * block].reshape(blocks, block)
-    return rows[(np.arange(BLOCKS_SAMPLED) * (blocks - 1)) // (BLOCKS_SAMPLED - 1)].reshape(-1)

@@ -15,37 +15,31 @@ import numpy as np
 from fermion import kernels
 from fermion.columns.values import (
     BINARY,
-    INT64,
+    BITS,
     BinaryValues,
     Bits,
     PhysicalKind,
     PhysicalType,
     Values,
 )
-from fermion.encodings.alp import (
-    EXCEPTIONS_PART_MAX,
-    decimal_exponent,
-    to_integers,
-)
+from fermion.encodings.bitpack import sample_blocks
 from fermion.encodings.byte_stream_split import split_bytes
 from fermion.encodings.choice.policy import Policy
 from fermion.encodings.choice.sampling import (
     packed_ratio,
     pcodec_size,
-    sample_blocks,
     sample_contiguous,
     sample_middle,
     sample_runs,
 )
-from fermion.encodings.delta import BLOCK_SLOTS, differences
+from fermion.encodings.compressed import packed_recipe
+from fermion.encodings.delta import BLOCK_SLOTS, DELTA_FOR, differences
 from fermion.encodings.dictionary import build_dictionary, in_order
-from fermion.encodings.encoding import BITMAP, PLAIN, Recipe
+from fermion.encodings.encoding import BITMAP, FOR_BITPACK, PLAIN, Estimate, Recipe
 from fermion.encodings.fsst import Learnt, learn
-from fermion.encodings.narrow import WIDTHS
-from fermion.encodings.rle import run_starts
 from fermion.encodings.tree import NODE_HEADER_SIZE
 from fermion.encodings.unsigned import UNSIGNED, narrowest
-from fermion.layout import Codec, EncodingId
+from fermion.layout import EncodingId
 
 TRIAL_BYTES_MIN = 4096
 STRINGS_TRIAL_BYTES_MIN = 1024
@@ -54,7 +48,6 @@ SYMBOLS_TRIAL_BYTES_MIN = 64 * 1024
 DICTIONARY_ENTRIES_MAX = 262_144
 # Fewer slots a distinct value than this do not make a dictionary.
 _SLOTS_PER_ENTRY_MIN = 4
-_RUN_SLOTS_MIN = 4
 # Delta and dictionaries of numbers decode more slowly than frames of reference.
 _DELTA_RATIO = 0.92
 _NUMBERS_DICTIONARY_RATIO = 0.92
@@ -65,11 +58,8 @@ _ORDERED_RATIO = 0.95
 _LZ_OVER_ENTROPY_RATIO = 0.95
 _LOOKUP_BITS_MIN = 3
 
-FOR_BITPACK = Recipe(EncodingId.FOR_BITPACK)
 PCODEC = Recipe(EncodingId.PCODEC)
 SPLIT_PLAIN = Recipe(EncodingId.BYTE_STREAM_SPLIT, (PLAIN,))
-_PACKED = {Codec.ZSTD: EncodingId.ZSTD, Codec.LZ4: EncodingId.LZ4}
-DELTA_FOR = Recipe(EncodingId.DELTA, (FOR_BITPACK,))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,14 +122,39 @@ class Search:
         """The search for a child's values."""
         return replace(self, nested=True)
 
+    def child_numbers(self, values: np.ndarray, physical: PhysicalType) -> Estimate:
+        """See `Chooser`."""
+        found = self.child().numbers(values, physical)
+        return Estimate(found.size, found.recipe)
+
+    def child_integers(self, sample: np.ndarray, scale: float) -> Estimate:
+        """See `Chooser`."""
+        light = Candidate(kernels.bitpack_size(sample) * scale, FOR_BITPACK)
+        found = _pick([light], [(_DELTA_RATIO, self._delta(sample, scale))])
+        return Estimate(found.size, found.recipe)
+
+    @property
+    def overhead(self) -> int:
+        """Bytes of a node's headers in all pages."""
+        return NODE_HEADER_SIZE * self.pages
+
+    def _light(self, values: Values, physical: PhysicalType) -> list[Candidate]:
+        """What the encodings themselves estimate, in the registry's order."""
+        found = []
+        for encoding in self.policy.estimating(physical):
+            estimate = encoding.estimate(values, physical, self)
+            if estimate is not None:
+                found.append(Candidate(estimate.size, estimate.recipe))
+        return found
+
     def numbers(self, values: np.ndarray, physical: PhysicalType) -> Candidate:
         """The best candidate for integers or floats."""
-        light = self._light_numbers(values)
+        light = self._light(values, physical)
         compressible = min(light, key=_size).size * 8 >= _LOOKUP_BITS_MIN * len(values)
         heavy: list[tuple[float, Candidate]] = []
         follows = False
         if compressible and values.dtype.kind in "iu":
-            blocks = sample_blocks(values, BLOCK_SLOTS)
+            blocks = sample_blocks(values)
             delta = self._delta(blocks, len(values) / len(blocks))
             heavy.append((_DELTA_RATIO, delta))
             follows = delta.size < min(light, key=_size).size
@@ -150,38 +165,11 @@ class Search:
             return best
         return self._with_dictionary(values, physical, best, _NUMBERS_DICTIONARY_RATIO)
 
-    def _light_numbers(self, values: np.ndarray) -> list[Candidate]:
-        found = [Candidate(values.nbytes + self._overhead(), PLAIN)]
-        integers = values.dtype.kind in "iu"
-        if integers:
-            found.append(Candidate(for_size(values) + self._overhead(), FOR_BITPACK))
-        elif self.policy.decimals and values.dtype.itemsize > 2:
-            found.extend(self._decimals(values))
-        if not self.nested and kernels.count_runs(values) * _RUN_SLOTS_MIN <= len(values):
-            found.append(self._runs(values, integers))
-        return found
-
-    def _decimals(self, values: np.ndarray) -> list[Candidate]:
-        """Floats as decimals, where a sample says that they are."""
-        exponent = decimal_exponent(values)
-        if exponent is None:
-            return []
-        sample = sample_blocks(values, BLOCK_SLOTS)
-        integers, exceptions = to_integers(sample, exponent)
-        if len(exceptions) > EXCEPTIONS_PART_MAX * len(sample):
-            return []
-        scale = len(values) / len(sample)
-        extra = len(exceptions) * (4 + values.dtype.itemsize) * scale + 2 * self._overhead()
-        child = [Candidate(kernels.bitpack_size(integers) * scale, FOR_BITPACK)]
-        child.append(self._delta(integers, scale))
-        best = _pick(child[:1], [(_DELTA_RATIO, child[1])])
-        return [Candidate(best.size + extra, Recipe(EncodingId.ALP, (best.recipe,)))]
-
     def _delta(self, blocks: np.ndarray, scale: float) -> Candidate:
         """Differences; ``scale`` times as many values as in ``blocks``."""
         packed = kernels.bitpack_size(differences(blocks))
         bases = len(blocks) / BLOCK_SLOTS * blocks.dtype.itemsize
-        return Candidate((packed + bases) * scale + 2 * self._overhead(), DELTA_FOR)
+        return Candidate((packed + bases) * scale + 2 * self.overhead, DELTA_FOR)
 
     def _trials(self, values: np.ndarray, follows: bool) -> list[tuple[float, Candidate]]:
         """pcodec and the codec, as far as the policy allows them.
@@ -199,29 +187,14 @@ class Search:
                 found.append((self.policy.numbers_lz_ratio, packed))
         return found
 
-    def _runs(self, values: np.ndarray, integers: bool) -> Candidate:
-        starts = run_starts(values)
-        lengths = narrowest(np.diff(starts, append=len(values)))
-        size = for_size(lengths) + 3 * self._overhead()
-        plain = len(starts) * values.dtype.itemsize
-        packed = for_size(values[starts]) if integers else plain
-        child = FOR_BITPACK if packed < plain else PLAIN
-        return Candidate(size + min(packed, plain), Recipe(EncodingId.RLE, (FOR_BITPACK, child)))
-
     def fixed(self, values: np.ndarray, physical: PhysicalType) -> Candidate:
         """The best candidate for fixed-width bytes, among them wide decimals."""
-        light = [Candidate(values.nbytes + self._overhead(), PLAIN)]
-        narrow = np.empty(len(values), np.int64)
-        if values.dtype.itemsize in WIDTHS and kernels.narrow_fixed(values, narrow):
-            best = self.child().numbers(narrow, INT64)
-            recipe = Recipe(EncodingId.NARROW, (best.recipe,))
-            light.append(Candidate(best.size + self._overhead(), recipe))
+        light = self._light(values, physical)
+        narrow = any(each.recipe.encoding == EncodingId.NARROW for each in light)
         heavy = []
-        if values.nbytes >= TRIAL_BYTES_MIN and self.policy.numbers_lz_ratio and len(light) == 1:
-            ratio = self.policy.numbers_lz_ratio
+        ratio = self.policy.numbers_lz_ratio
+        if values.nbytes >= TRIAL_BYTES_MIN and ratio and not narrow:
             heavy = [(ratio, self._packed(values, it)) for it in (PLAIN, SPLIT_PLAIN)]
-        if not self.nested and kernels.count_runs(values) * _RUN_SLOTS_MIN <= len(values):
-            light.append(self._runs(values, integers=False))
         best = _pick(light, heavy)
         if self.nested:
             return best
@@ -229,20 +202,21 @@ class Search:
 
     def bits(self, values: Bits) -> Candidate:
         """The best candidate for booleans."""
-        size = values.length / 8 + self._overhead()
-        plain = Candidate(size, BITMAP)
+        light = self._light(values, BITS)
+        size = values.length / 8 + self.overhead
         if not self.policy.numbers_lz_ratio or size < TRIAL_BYTES_MIN:
-            return plain
+            return _pick(light, [])
         sample = sample_contiguous(values)
         assert isinstance(sample, Bits)
         ratio = packed_ratio(sample.data, self.policy.settings)
         packed = Candidate(size * ratio, BITMAP, compress_page=True)
-        return _pick([plain], [(self.policy.numbers_lz_ratio, packed)])
+        return _pick(light, [(self.policy.numbers_lz_ratio, packed)])
 
     def strings(self, values: BinaryValues) -> Candidate:
         """The best candidate for strings."""
         lengths = self.lengths(values)
-        best = self.split_lengths(values, lengths, self._symbols(values, lengths))
+        split = self.split_lengths(values, lengths, self._symbols(values, lengths))
+        best = _pick([split, *self._light(values, BINARY)], [])
         return best if self.nested else self._with_dictionary(values, BINARY, best)
 
     def lengths(self, values: BinaryValues) -> Candidate:
@@ -258,7 +232,7 @@ class Search:
         Ratios are asked of the bytes alone, as lengths cost the same either way.
         """
         total = int(values.offsets[-1])
-        extra = lengths.size + 2 * self._overhead()
+        extra = lengths.size + 2 * self.overhead
         light = Candidate(extra + total, Recipe(EncodingId.SPLIT_LENGTHS, (lengths.recipe, PLAIN)))
         if symbols is not None and symbols.size - extra <= self.policy.symbols_ratio * total:
             light = symbols
@@ -285,7 +259,7 @@ class Search:
         found = learn(sample)
         size = found.ratio * total + found.table_bytes * self.pages
         recipe = Recipe(EncodingId.FSST, (lengths.recipe,))
-        return Candidate(lengths.size + size + 2 * self._overhead(), recipe, symbols=found)
+        return Candidate(lengths.size + size + 2 * self.overhead, recipe, symbols=found)
 
     def dictionary(
         self, codes: np.ndarray, dictionary: Values, physical: PhysicalType
@@ -293,7 +267,7 @@ class Search:
         """A dictionary, with the best encodings for its codes and its values."""
         inner = replace(self.child(), pages=1).best(dictionary, physical)
         coded = self._codes(codes)
-        size = inner.size + coded.size + self._overhead()
+        size = inner.size + coded.size + self.overhead
         recipes = (coded.recipe, inner.recipe)
         if self.pages == 1:
             return Candidate(size, Recipe(EncodingId.DICTIONARY_LOCAL, recipes))
@@ -305,7 +279,7 @@ class Search:
         """Codes into the dictionary that stripes share, with the best encoding for them."""
         coded = self._codes(codes)
         recipe = Recipe(EncodingId.GLOBAL_DICTIONARY, (coded.recipe,))
-        return Candidate(coded.size + self._overhead(), recipe, codes=codes)
+        return Candidate(coded.size + self.overhead, recipe, codes=codes)
 
     def _codes(self, codes: np.ndarray) -> Candidate:
         narrow = narrowest(codes)
@@ -347,21 +321,7 @@ class Search:
             data = np.ascontiguousarray(sample).view(np.uint8)
         ratio = packed_ratio(data, self.policy.settings)
         packed = packed_recipe(self.policy.settings.codec, recipe)
-        return Candidate(values.nbytes * ratio + 2 * self._overhead(), packed)
-
-    def _overhead(self) -> int:
-        return NODE_HEADER_SIZE * self.pages
-
-
-def packed_recipe(codec: Codec, recipe: Recipe = PLAIN) -> Recipe:
-    """The recipe of a node that holds another one compressed."""
-    return Recipe(_PACKED[codec], (recipe,))
-
-
-def for_size(values: np.ndarray) -> float:
-    """Bytes of integers as frames of reference: exact for 64 blocks, by a sample beyond."""
-    blocks = sample_blocks(values, 1024)
-    return kernels.bitpack_size(blocks) * (len(values) / max(len(blocks), 1))
+        return Candidate(values.nbytes * ratio + 2 * self.overhead, packed)
 
 
 def values_bytes(values: Values) -> int:
