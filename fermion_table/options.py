@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 KIB = 1024
@@ -70,3 +71,13 @@ class CommitOptions:
     backoff_s_max: float = 1.0
     unknown_tries: int = 5
     fence_s: float = 60.0
+
+    def is_fresh(self, seen_at: float | None) -> bool:
+        """Whether a snapshot was the newest so recently that its successors can't have expired.
+
+        Parameters
+        ----------
+        seen_at
+            When it was, by ``time.monotonic``; None: not known.
+        """
+        return seen_at is not None and time.monotonic() - seen_at < self.fence_s

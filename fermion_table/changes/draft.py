@@ -204,12 +204,12 @@ class Draft:
         gone = self._gone(entry)
         return RowRanges.all(entry.rows) if gone is None else ranges_of(gone).complement(entry.rows)
 
-    def writer(self, *, source: str = "append") -> DataWriter:
-        """Writes new files under the draft's schema."""
+    def writer(self, *, source: str = "append", schema: TableSchema | None = None) -> DataWriter:
+        """Writes new files under the draft's schema, or another one."""
         settings = WriteSettings(source=source)  # type: ignore[arg-type]
         return DataWriter(
             self.store,
-            self.schema,
+            schema or self.schema,
             settings=settings,
             table_uuid=self.base.table_uuid,
             base_id=self.base.id,

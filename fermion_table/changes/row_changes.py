@@ -116,7 +116,7 @@ class Addition:
             reason = misfit(self.schema, draft.schema, self.entries)
             if reason is not None:
                 raise CommitConflict(
-                    f"{draft.store.location}: new rows can't follow snapshot {draft.base.id}: "
+                    f"{draft.store.location}: append can't follow snapshot {draft.base.id}: "
                     f"{reason}",
                     mine="append",
                     theirs=f"schema {draft.schema.id}",
@@ -162,7 +162,7 @@ class MergingAddition:
         SchemaMismatch
             The columns do not fit the schema any more.
         """
-        if draft.base.id == self.merge.base.id:
+        if draft.base.schema == self.merge.base.schema:
             draft.take_schema(self.merge.schema)
             draft.add(self.entries)
             return
@@ -181,6 +181,15 @@ class MergingAddition:
     def describe(self) -> str:
         """Nothing to say."""
         return ""
+
+
+def addition_of(
+    entries: tuple[Entry, ...], merge: SchemaMerge, publisher: Publisher
+) -> Addition | MergingAddition:
+    """What adds files that were written with the schema of a merge."""
+    if merge.schema.id == merge.base.schema.id:
+        return Addition(entries, merge.schema)
+    return MergingAddition(entries, merge, publisher)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from fermion.columns.arrow_input import record_batch_reader
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_kind, check_kinds
 from fermion_table.changes.assignments import Assignment
@@ -18,20 +19,19 @@ from fermion_table.changes.draft import Draft, FindingCache
 from fermion_table.changes.row_changes import (
     Addition,
     Deletion,
-    MergingAddition,
     Replacement,
     RowChange,
     Update,
+    addition_of,
     check_overwrite,
 )
-from fermion_table.commit.commit import commit
 from fermion_table.commit.committed_files import unpublished, written_files
-from fermion_table.commit.conflict import Partitions, Redo
+from fermion_table.commit.conflict import Partitions
 from fermion_table.commit.fit import misfit
 from fermion_table.commit.publisher import Publisher, SchemaMerge, stored_schema
 from fermion_table.commit.request import CommitMetadata, CommitOutcome, CommitRequest, WrittenFiles
+from fermion_table.errors import CommitConflict, UnreadableMetadata
 from fermion_table.metadata.manifest import Entry
-from fermion_table.metadata.manifest_store import added_entries
 from fermion_table.metadata.schema_store import load_table_schema
 from fermion_table.metadata.snapshot import Kind, SchemaReference, Snapshot
 from fermion_table.storage.pending_files import PendingFiles
@@ -61,7 +61,9 @@ class Transaction:
     metadata
         For the history.
     published
-        Called with the new snapshot.
+        Called with the new snapshot, and when that was known to be the latest (or None).
+    seen_at
+        When, by ``time.monotonic``, `base` was known to be the latest; None: not known.
     """
 
     def __init__(
@@ -70,7 +72,8 @@ class Transaction:
         base: Snapshot,
         *,
         metadata: CommitMetadata | None = None,
-        published: Callable[[Snapshot], object] | None = None,
+        published: Callable[[Snapshot, float | None], object] | None = None,
+        seen_at: float | None = None,
     ) -> None:
         self._publisher = publisher
         self._metadata = metadata or CommitMetadata()
@@ -81,6 +84,9 @@ class Transaction:
         self._handed_over: WrittenFiles | None = None
         self._given: set[str] = set()
         self._draft = self._draft_of(base)
+        self._applied = 0
+        self._seen_at = seen_at
+        self._owns_messages = True
         self._is_over = False
 
     def __reduce__(self) -> NoReturn:
@@ -172,18 +178,29 @@ class Transaction:
         CommitConflict, CommitStateUnknown
         """
         self._enter()
+        outcome = CommitOutcome()
         self._is_over = True
-        self._files.release()
-        snapshot, has_published = self._commit()
-        with contextlib.suppress(OSError):  # published is published; at worst orphans stay
-            keep: set[str] = set()
-            if has_published and (self._files.paths or self._given):
-                for entry in added_entries(self._publisher.store, snapshot):
-                    keep.update(_paths_of(entry))
-            self._clean(keep)
+        try:
+            self._files.release()
+            published = self._publisher.publish(
+                self._draft.base,
+                self._plan,
+                self._metadata,
+                looks=bool(self._changes) and kind_of(self._changes) == "append",
+                seen_at=self._seen_at,
+                outcome=outcome,
+            )
+        except BaseException as error:
+            if not outcome.may_be_published:
+                is_lost = isinstance(error, (CommitConflict, UnreadableMetadata))
+                self._clean(frozenset(), messages_too=self._owns_messages or is_lost)
+            raise
+        if published.entries is not None:
+            with contextlib.suppress(OSError):  # published is published; at worst orphans stay
+                self._clean({path for entry in published.entries for path in _paths_of(entry)})
         if self._published is not None:
-            self._published(snapshot)
-        return snapshot
+            self._published(published.snapshot, published.seen_at)
+        return published.snapshot
 
     def abort(self) -> None:
         """Give up; files that were written are deleted."""
@@ -191,30 +208,14 @@ class Transaction:
         self._is_over = True
         self._clean(frozenset())
 
-    def _commit(self) -> tuple[Snapshot, bool]:
-        """The snapshot, and whether it holds the changes (else there were none to make)."""
-        if self._changes_nothing(self._draft):
-            return self._draft.base, False
-        store, branch, outcome = self._publisher.store, self._publisher.branch, CommitOutcome()
-        try:
-            request = self._request()
-            return commit(store, request, branch=branch, redo=self._redo, outcome=outcome), True
-        except _NothingToDo as done:
-            return done.base, False
-        except BaseException:
-            if not outcome.may_be_published:
-                self._clean(frozenset())
-            raise
-
-    def _redo(self, base: Snapshot, verdict: Redo) -> CommitRequest:
-        """All changes again, on a newer snapshot."""
-        draft = self._draft_of(base)
-        for change in self._changes:
-            change.apply(draft)
-        self._draft = draft
-        if self._changes_nothing(draft):
-            raise _NothingToDo(base)
-        return self._request()
+    def _plan(self, base: Snapshot) -> CommitRequest | None:
+        """All changes on a snapshot; None if they change nothing there."""
+        if base.hash != self._draft.base.hash or self._applied < len(self._changes):
+            draft = self._draft_of(base)
+            for change in self._changes:
+                change.apply(draft)
+            self._draft, self._applied = draft, len(self._changes)
+        return None if self._changes_nothing(self._draft) else self._request()
 
     def _request(self) -> CommitRequest:
         draft, changes = self._draft, list(self._changes)
@@ -243,7 +244,12 @@ class Transaction:
     def _misfit(self, reference: SchemaReference) -> str | None:
         """Why the new files can't live under a later schema."""
         schema = load_table_schema(self._publisher.store, reference)
-        return misfit(self._draft.schema, schema, list(self._draft.added.values()))
+        for change in self._changes:
+            if isinstance(change, Addition):
+                reason = misfit(change.schema, schema, change.entries)
+                if reason is not None:
+                    return reason
+        return None
 
     def _draft_of(self, base: Snapshot) -> Draft:
         return Draft(self._publisher.store, base, self._cache, self._files.paths)
@@ -252,6 +258,7 @@ class Transaction:
         self._enter()
         change.apply(self._draft)
         self._changes.append(change)
+        self._applied += 1
 
     def _check_overwrite(self, filter: Any, dynamic: bool) -> None:
         where = self._publisher.store.location
@@ -272,19 +279,28 @@ class Transaction:
     def _add_written(
         self, messages: Sequence[WriterMessage], merge: SchemaMerge | None = None
     ) -> None:
+        for addition in self._additions(messages, merge):
+            self._make(addition)
+
+    def _additions(
+        self, messages: Sequence[WriterMessage], merge: SchemaMerge | None = None
+    ) -> list[RowChange]:
+        """What adds the files of messages, which belong to the transaction from here on."""
         self._handed_over = written_files(messages).and_also(self._handed_over)
-        self._given.update(entry.path for each in messages for entry in each.entries)
+        self._given.update(entry.path for message in messages for entry in message.entries)
         uuid, where = self._draft.base.table_uuid, self._publisher.store.location
-        for each in messages:
-            if each.table_uuid and each.table_uuid != uuid:
+        additions: list[RowChange] = []
+        for message in messages:
+            if message.table_uuid and message.table_uuid != uuid:
                 raise InvalidArgumentError(f"{where}: a message of another table")
             if merge is None:
-                schema = self._draft.schemas[each.schema_id]
-                check_same_schema(each, schema, self._publisher.branch, where)
-                self._make(Addition(each.entries, schema))
+                schema = self._draft.schemas[message.schema_id]
+                check_same_schema(message, schema, self._publisher.branch, where)
+                additions.append(Addition(message.entries, schema))
         if merge is not None:
-            entries = tuple(entry for each in messages for entry in each.entries)
-            self._make(MergingAddition(entries, merge, self._publisher))
+            entries = tuple(entry for message in messages for entry in message.entries)
+            additions.append(addition_of(entries, merge, self._publisher))
+        return additions
 
     def _writer(self) -> DataWriter:
         self._enter()
@@ -307,13 +323,13 @@ class Transaction:
             silent.add("append")
         return draft.is_empty and all(change.kind in silent for change in self._changes)
 
-    def _clean(self, keep: AbstractSet[str]) -> None:
+    def _clean(self, keep: AbstractSet[str], *, messages_too: bool = True) -> None:
         """Delete files that were written, but for some, and for those that others committed."""
         self._files.delete(keep)
         files = self._given - keep
-        self._given.clear()
-        if not files or self._handed_over is None:
+        if not messages_too or not files or self._handed_over is None:
             return
+        self._given.clear()
         store, branch = self._publisher.store, self._publisher.branch
         given = msgspec.structs.replace(self._handed_over, files=self._handed_over.files & files)
         for path in unpublished(store, given, branch):
@@ -321,12 +337,50 @@ class Transaction:
                 store.delete(path)
 
 
-class _NothingToDo(Exception):
-    """Another commit has left nothing to change."""
+def append_merging(transaction: Transaction, data: Any) -> None:
+    """Add rows, and the columns that a table lacks: the first change of a transaction.
 
-    def __init__(self, base: Snapshot) -> None:
-        super().__init__()
-        self.base = base
+    Raises
+    ------
+    SchemaMismatch
+        The columns do not fit the table's.
+    """
+    transaction._enter()
+    draft, publisher = transaction._draft, transaction._publisher
+    reader = record_batch_reader(data)
+    merge = publisher.plan_merge(draft.base, reader.schema)
+    with draft.writer(schema=merge.schema) as writer:
+        writer.write(reader)
+        (message,) = writer.prepare_commit()
+    transaction._make(addition_of(message.entries, merge, publisher))
+
+
+def commit_written(
+    transaction: Transaction, messages: Sequence[WriterMessage], merge: SchemaMerge | None = None
+) -> Snapshot:
+    """Publish the files of writers as the only change of a transaction (`Table.commit`).
+
+    Where that fails they stay, to be committed again, unless the commit has certainly lost.
+
+    Parameters
+    ----------
+    merge
+        See `Transaction.overwrite_written`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A message is there twice, or was committed before; nothing was published.
+    CommitConflict, CommitStateUnknown
+    """
+    transaction._owns_messages = False
+    versions = {message.schema_id for message in messages}
+    if merge is None and len(versions) > 1:
+        raise InvalidArgumentError(f"messages of schemas {sorted(versions)}: expected one")
+    additions = transaction._additions(messages, merge)
+    # Applied by `commit` alone, which knows an earlier try that may not fit the table any more.
+    transaction._changes += additions or [Addition((), transaction._draft.schema)]
+    return transaction.commit()
 
 
 def kind_of(changes: Iterable[RowChange]) -> Kind:

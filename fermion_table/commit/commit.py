@@ -129,6 +129,7 @@ def commit(
     redo: RedoFunction | None = None,
     options: CommitOptions = CommitOptions(),  # noqa: B008 - immutable
     outcome: CommitOutcome | None = None,
+    seen_at: float | None = None,
 ) -> Snapshot:
     """Publish a commit and return its snapshot.
 
@@ -147,6 +148,9 @@ def commit(
         How hard to try.
     outcome
         Told whether anything may be published, for whoever owns the data files.
+    seen_at
+        When, by ``time.monotonic``, the request's base was last known to be the latest: a commit
+        soon after creates the snapshot behind it without looking first. None: it looks.
 
     Raises
     ------
@@ -163,7 +167,8 @@ def commit(
     UnsupportedFeature
         The table needs a newer writer.
     """
-    return _Commit(store, request, branch, redo, options, outcome or CommitOutcome()).run()
+    outcome = outcome or CommitOutcome()
+    return _Commit(store, request, branch, redo, options, outcome, seen_at).run()
 
 
 class _Commit:
@@ -177,6 +182,7 @@ class _Commit:
         redo: RedoFunction | None,
         options: CommitOptions,
         outcome: CommitOutcome,
+        seen_at: float | None,
     ) -> None:
         self.store = store
         self.request = request
@@ -189,6 +195,7 @@ class _Commit:
         self.dropped: frozenset[int] = frozenset()
         self.synchronised: set[str] = set()
         self.outcome = outcome
+        self.seen_at = seen_at
         self.losses = 0
         self.written: WrittenFiles | None = None
 
@@ -259,9 +266,9 @@ class _Commit:
     def _base(self, start: int | None) -> tuple[Snapshot, float]:
         """The snapshot to build on, and since when it may not be the latest any more."""
         began = time.monotonic()
-        base, seen_at = self.request.base, self.request.base_seen_at
-        fresh = seen_at is not None and began - seen_at < self.options.fence_s
-        if base is not None and seen_at is not None and fresh and not self.losses:
+        base, seen_at = self.request.base, self.seen_at
+        fresh = not self.losses and self.options.is_fresh(seen_at)
+        if fresh and base is not None and seen_at is not None:
             return base, seen_at
         return latest(self.store, branch=self.branch, start=start), began
 

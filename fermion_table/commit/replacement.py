@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,6 @@ import pyarrow as pa
 
 from fermion_table.argument_checks import described
 from fermion_table.commit.committed_files import delete_unpublished
-from fermion_table.commit.conflict import Redo
 from fermion_table.commit.fit import restated
 from fermion_table.commit.publisher import Publisher, stored_schema
 from fermion_table.commit.request import CommitMetadata, CommitOutcome, CommitRequest, WrittenFiles
@@ -130,10 +130,10 @@ def replace_table(
     ------
     CommitConflict, CommitStateUnknown
     """
-    said = metadata or CommitMetadata()
+    metadata = metadata or CommitMetadata()
     entries = () if rows is None else rows.entries
 
-    def request_on(base: Snapshot) -> CommitRequest:
+    def plan(base: Snapshot) -> CommitRequest:
         if rows is not None and rows.base.hash == base.hash:
             schema, added = rows.schema, entries
         else:
@@ -147,18 +147,23 @@ def replace_table(
             removed=live_entries(publisher.store, base),
             schema=stored_schema(schema) if schema.id != base.schema.id else None,
             base=base,
-            metadata=said,
+            metadata=metadata,
             written=None if rows is None else rows.written,
         )
 
-    def redo(base: Snapshot, verdict: Redo) -> CommitRequest:
-        return request_on(base)
+    def delete(files: Sequence[Entry]) -> None:
+        written = None if rows is None else rows.written
+        delete_unpublished(publisher.store, files, written, publisher.branch)
 
     outcome = CommitOutcome()
     try:
-        return publisher.publish(request_on(publisher.latest(known)), entries, redo, outcome)
+        published = publisher.publish(known, plan, metadata, outcome=outcome)
     except BaseException:  # an interrupt too
         if not outcome.may_be_published:
-            written = None if rows is None else rows.written
-            delete_unpublished(publisher.store, entries, written, publisher.branch)
+            delete(entries)
         raise
+    if published.entries is not None:  # else an earlier try of the same commit is there
+        kept = {entry.file for entry in published.entries}
+        with contextlib.suppress(OSError):  # published is published; at worst orphans stay
+            delete([entry for entry in entries if entry.file not in kept])
+    return published.snapshot

@@ -157,9 +157,6 @@ class CommitRequest:
     base
         The snapshot that the operation was decided on; None for a blind append, which is
         then based on the latest.
-    base_seen_at
-        When, by ``time.monotonic``, the base was last known to be the latest: a commit soon after
-        tries the slot behind it without looking first. None: it looks.
     scope, depends_on, accepts_schema
         What the operation rests on: see `conflict.Mine`.
     metadata
@@ -177,7 +174,6 @@ class CommitRequest:
     groups: Sequence[FileGroup] = ()
     schema: NewSchema | None = None
     base: Snapshot | None = None
-    base_seen_at: float | None = None
     scope: Partitions | None = None
     depends_on: Callable[[Entry], bool] | None = None
     accepts_schema: Callable[[SchemaReference], str | None] | None = None

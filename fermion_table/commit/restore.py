@@ -7,8 +7,6 @@ import contextlib
 import msgspec
 
 from fermion.errors import InvalidArgumentError
-from fermion_table.commit.commit import commit
-from fermion_table.commit.conflict import Redo
 from fermion_table.commit.fast_forward import difference
 from fermion_table.commit.publisher import Publisher
 from fermion_table.commit.request import CommitMetadata, CommitRequest, NewSchema
@@ -56,32 +54,29 @@ def restore(
     text = message if message is not None else f"restore snapshot {target.id}"
     metadata = CommitMetadata(message=text)
 
-    def request_on(base: Snapshot) -> CommitRequest:
+    def plan(base: Snapshot) -> CommitRequest | None:
         changes = difference(
             live_entries(store, base, keep_unknown=True),
             live_entries(store, target, keep_unknown=True),
         )
+        schema = _schema_of(publisher, base, target)
+        if not (changes.added or changes.removed or schema):
+            return None
         return CommitRequest(
             kind="restore",
             added=changes.added,
             removed=changes.removed,
-            schema=_schema_of(publisher, base, target),
+            schema=schema,
             base=base,
             metadata=metadata,
             reader_features=target.reader_features,
             writer_features=target.writer_features,
         )
 
-    def redo(base: Snapshot, verdict: Redo) -> CommitRequest:
-        return request_on(base)
-
     # The tag is there before the target is known not to have expired: it can't any more.
     tag = create_tag(store, f"restore-{unique_name()}", target, message=text, keep_ms=KEEP_MS)
     try:
-        first = request_on(publisher.latest(known))
-        if first.base is not None and not (first.added or first.removed or first.schema):
-            return first.base
-        return commit(store, first, branch=publisher.branch, redo=redo)
+        return publisher.publish(known, plan, metadata).snapshot
     finally:
         with contextlib.suppress(OSError):  # it goes with time
             delete_tag(store, tag.name)

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Literal
 
 import pyarrow as pa
 
-from fermion.columns.arrow_input import record_batch_reader
-from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_kind, check_kinds, check_schema_mode
-from fermion_table.commit.committed_files import written_files
+from fermion_table.changes.transaction import Transaction, append_merging, commit_written
 from fermion_table.commit.publisher import SchemaMerge
-from fermion_table.commit.request import CommitMetadata, CommitOutcome, WrittenFiles
-from fermion_table.metadata.manifest import Entry
+from fermion_table.commit.request import CommitMetadata
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.table.state import HasState, TableState
 from fermion_table.writing.data_writer import (
     DataWriter,
     WriterMessage,
     WriteSettings,
-    check_batches,
-    check_same_schema,
 )
 
 
@@ -76,12 +70,14 @@ def append(
     )
     state = table._state
     state.check_writable()
-    if check_schema_mode(schema_mode) is not None:
-        return _append_merging(state, data, metadata)
+    merges = check_schema_mode(schema_mode) is not None
     state.refresh_for_append()
-    return _append_written(
-        writer(table), lambda files: files.write(data), partial(_commit_written, state, metadata)
-    )
+    with _appending(state, metadata) as transaction:
+        if merges:
+            append_merging(transaction, data)
+        else:
+            transaction.append(data)
+    return state.snapshot
 
 
 def append_batch(
@@ -114,12 +110,9 @@ def append_batches(
     state = table._state
     state.check_writable()
     state.refresh_for_append()
-
-    def write(files: DataWriter) -> None:
-        for batch_id, data in check_batches(batches):
-            files.append_batch(batch_id, data)
-
-    return _append_written(writer(table), write, partial(_commit_written, state, metadata))
+    with _appending(state, metadata) as transaction:
+        transaction.append_batches(batches)
+    return state.snapshot
 
 
 def writer(table: HasState, *, settings: WriteSettings | None = None) -> DataWriter:
@@ -192,78 +185,17 @@ def commit(
     listed = check_kinds(messages, WriterMessage, "messages")
     if merge is not None:
         check_kind(merge, SchemaMerge, "merge")
-    handed_over = written_files(listed)
-    if merge is None:
-        return _commit_written(state, metadata, listed, handed_over=handed_over)
-    entries = _entries_of(listed)
-    return state.move_to(state.publisher.append_merging(merge, entries, metadata, handed_over))
-
-
-def _append_merging(state: TableState, data: Any, metadata: CommitMetadata) -> Snapshot:
-    reader = record_batch_reader(data)
-    merge = state.publisher.plan_merge(state.refresh(), reader.schema)
-
-    def publish(messages: Sequence[WriterMessage], outcome: CommitOutcome) -> Snapshot:
-        entries = _entries_of(messages)
-        return state.move_to(
-            state.publisher.append_merging(merge, entries, metadata, outcome=outcome)
-        )
-
-    files = DataWriter(state.store, merge.schema, base_id=merge.base.id)
-    return _append_written(files, lambda files: files.write(reader), publish)
-
-
-def _append_written(
-    files: DataWriter,
-    write: Callable[[DataWriter], None],
-    publish: Callable[[Sequence[WriterMessage], CommitOutcome], Snapshot],
-) -> Snapshot:
-    """Write files and publish them; none is left where that fails or is interrupted."""
-    outcome = CommitOutcome()
-    with files:
-        try:
-            write(files)
-            return publish(files.prepare_commit(), outcome)
-        except BaseException:
-            if not outcome.may_be_published:
-                files.abort()
-            raise
-
-
-def _commit_written(
-    state: TableState,
-    metadata: CommitMetadata,
-    messages: Sequence[WriterMessage],
-    outcome: CommitOutcome | None = None,
-    handed_over: WrittenFiles | None = None,
-) -> Snapshot:
-    """Publish files of one schema, once their messages are known to be this table's."""
-    schema_ids = {message.schema_id for message in messages} or {state.schema.id}
-    if len(schema_ids) > 1:
-        raise InvalidArgumentError(f"messages of schemas {sorted(schema_ids)}: expected one")
-    for message in messages:
-        if message.table_uuid and message.table_uuid != state.snapshot.table_uuid:
-            raise InvalidArgumentError(f"{state.location}: a message of another table")
-    (schema_id,) = schema_ids
-    if schema_id not in state.schemas:
+    if merge is None and any(each.schema_id not in state.schemas for each in listed):
         state.refresh()
-    written = state.schemas[schema_id]
-    for message in messages:
-        check_same_schema(message, written, state.branch, state.location)
-    entries = _entries_of(messages)
-    began = time.monotonic()
-    published = state.publisher.append(
+    return commit_written(_appending(state, metadata), listed, merge)
+
+
+def _appending(state: TableState, metadata: CommitMetadata) -> Transaction:
+    """A transaction for one append, which looks itself whether the snapshot is the latest."""
+    return Transaction(
+        state.publisher,
         state.snapshot,
-        written,
-        entries,
-        metadata,
+        metadata=metadata,
+        published=state.move_to,
         seen_at=state.seen_at,
-        handed_over=handed_over,
-        outcome=outcome,
     )
-    # A commit with an identity may have been published long ago.
-    return state.move_to(published, seen_at=began if metadata.commit_user is None else None)
-
-
-def _entries_of(messages: Iterable[WriterMessage]) -> list[Entry]:
-    return [entry for message in messages for entry in message.entries]

@@ -69,7 +69,7 @@ class TableState:
             self._schemas = SchemaVersions(self.store, self.snapshot)
         return self._schemas
 
-    def move_to(self, snapshot: Snapshot, *, seen_at: float | None = None) -> Snapshot:
+    def move_to(self, snapshot: Snapshot, seen_at: float | None = None) -> Snapshot:
         """See another snapshot; `seen_at` is when it was known to be the latest.
 
         Nothing is read, so that a commit can't fail once it is published.

@@ -22,8 +22,8 @@ from fermion_table import (
     compact_group,
     stage_table,
 )
+from fermion_table.commit import publisher
 from fermion_table.commit.commit import commit
-from fermion_table.commit.publisher import Publisher
 from fermion_table.commit.request import CommitRequest
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.paths import snapshot_path
@@ -300,13 +300,12 @@ def test_an_append_of_rows_looks_for_no_files(table: Table) -> None:
     assert request.written is None
     seen: list[CommitRequest] = []
     with pytest.MonkeyPatch.context() as patch:
-        publish = Publisher.publish
 
-        def watched(self: Publisher, request: CommitRequest, *arguments: Any, **named: Any) -> Any:
+        def watched(store: Any, request: CommitRequest, **named: Any) -> Any:
             seen.append(request)
-            return publish(self, request, *arguments, **named)
+            return commit(store, request, **named)
 
-        patch.setattr(Publisher, "publish", watched)
+        patch.setattr(publisher, "commit", watched)
         table.append({"id": [1]})
     assert [each.written for each in seen] == [None]
 
