@@ -33,6 +33,7 @@ from fermion_table.inspection.table_difference import TableDiff
 from fermion_table.metadata.references import Tag
 from fermion_table.metadata.snapshot import Effort, Snapshot
 from fermion_table.scanning.changes import ChangeScan
+from fermion_table.scanning.file_split import FileSplit
 from fermion_table.scanning.plan import PruningStep, ScanPlan
 from fermion_table.scanning.scan import Scan
 from fermion_table.scanning.split import Split
@@ -63,6 +64,7 @@ __all__ = [
     "DroppedTable",
     "Effort",
     "Field",
+    "FileSplit",
     "HistoryLog",
     "MaintenanceResult",
     "PartitionTransform",

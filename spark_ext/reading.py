@@ -233,7 +233,7 @@ def tasks_of(splits: Sequence[Split], tasks_min: int) -> list[list[Split]]:
     tasks_min
         Tasks that can run at once: a small table is spread over that many.
     """
-    full = _task_bytes([split.size for split in splits], tasks_min)
+    full = _task_bytes([split.bytes for split in splits], tasks_min)
     return [list(task) for task in ScanPlan(snapshot_id=0, splits=splits).tasks(full)]
 
 

@@ -239,7 +239,7 @@ class Draft:
     def read(self, reader: SplitReader, entry: Entry, rows: RowRanges) -> Iterator[pa.RecordBatch]:
         """Some rows of a file, deleted or not."""
         (split,) = splits_of([entry], self.store)
-        return reader.read(split, rows=rows)
+        return reader.read_file(split, rows=rows)
 
     def batches(
         self, reader: SplitReader, entry: Entry, rows: RowRanges

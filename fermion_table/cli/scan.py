@@ -40,7 +40,11 @@ def run(arguments: argparse.Namespace, console: Console) -> bool:
     if arguments.explain:
         plan = scan.plan()
         if arguments.json:
-            splits = [{"file": each.file, "rows": each.rows_wanted} for each in plan.splits]
+            splits = [
+                {"file": file.file, "rows": file.rows_wanted}
+                for split in plan.splits
+                for file in split.files
+            ]
             console.print_json({"snapshot_id": plan.snapshot_id, "splits": splits})
         else:
             print_lines(console, scan.explain(files=FILES_EXPLAINED))

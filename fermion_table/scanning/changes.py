@@ -243,15 +243,16 @@ class ChangeScan:
     def _same_file(self, before: Entry, after: Entry, step: ChangeStep) -> Iterator[pa.RecordBatch]:
         """The rows of a file that became deleted, and those that came back."""
         scan = self._files([after])
-        for split in scan.plan().splits:  # none, if no row of the file can match
-            (old,) = splits_of([before], self.store)
-            every = RowRanges.all(split.rows)
-            was, now = (scan.reader.rows(each) for each in (old, split))
-            for rows, others, change in ((was, now, DELETE), (now, was, INSERT)):
-                if others is not None:
-                    wanted = (every if rows is None else rows) & others.complement(split.rows)
-                    for batch in scan.reader.read(split, rows=wanted) if wanted else ():
-                        yield self._labelled(batch, change, step)
+        if not scan.plan().splits:  # no row of the file can match
+            return
+        old, new = splits_of([before, after], self.store)
+        was, now = (scan.reader.rows(split) for split in (old, new))
+        every = RowRanges.all(new.rows)
+        for rows, others, change in ((was, now, DELETE), (now, was, INSERT)):
+            if others is not None:
+                wanted = (every if rows is None else rows) & others.complement(new.rows)
+                for batch in scan.reader.read_file(new, rows=wanted) if wanted else ():
+                    yield self._labelled(batch, change, step)
 
     def _rewritten(
         self, removed: Sequence[Entry], added: Sequence[Entry], step: ChangeStep

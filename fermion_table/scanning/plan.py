@@ -29,13 +29,14 @@ from fermion_table.scanning.bounds import (
     places_that_must_match,
     units_that_may_match,
 )
+from fermion_table.scanning.file_split import FileSplit, file_split
 from fermion_table.scanning.filters import TableFilter, field_at, same_ids
 from fermion_table.scanning.partition_pruning import (
     manifest_bounds,
     partitions_selected,
     partitions_that_may_match,
 )
-from fermion_table.scanning.split import Split, split_of, tasks
+from fermion_table.scanning.split import Split, tasks
 from fermion_table.schema.schema import Field, Path, TableSchema, field_to_arrow
 from fermion_table.schema.selection import BATCH_ID, queryable_fields
 from fermion_table.storage.store import AtomicStore
@@ -134,11 +135,17 @@ class ScanPlan:
         return sum(split.rows_wanted for split in self.splits)
 
     @property
+    def is_exact(self) -> bool:
+        """Whether `rows` is how many rows come, but for the filter."""
+        splits = self.splits
+        return isinstance(splits, LazySplits) or all(split.is_exact for split in splits)
+
+    @property
     def bytes(self) -> int:
         """Bytes of the files to read, all columns together."""
         if isinstance(self.splits, LazySplits):
             return self.splits.bytes
-        return sum(split.size for split in self.splits)
+        return sum(split.bytes for split in self.splits)
 
     def tasks(
         self, bytes_target: int = TASK_BYTES, *, tasks_min: int = 1
@@ -268,7 +275,7 @@ def files_that_must_match(
     return settled
 
 
-def splits_of(entries: Iterable[Entry], store: AtomicStore) -> tuple[Split, ...]:
+def splits_of(entries: Iterable[Entry], store: AtomicStore) -> tuple[FileSplit, ...]:
     """One split a file.
 
     Raises
@@ -278,7 +285,9 @@ def splits_of(entries: Iterable[Entry], store: AtomicStore) -> tuple[Split, ...]
     """
     files = SharedFiles(store)
     return tuple(
-        split_of(entry, files.data(entry), files.vector(entry), shares=files.shares_storage(entry))
+        file_split(
+            entry, files.data(entry), files.vector(entry), shares=files.shares_storage(entry)
+        )
         for entry in entries
     )
 

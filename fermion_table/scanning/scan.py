@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -182,16 +183,17 @@ class Scan:
         if self.filter is not None:
             lines.append(f"filter: {self.filter.to_sql()}")
         lines.append(self.plan().explain())
-        for split in self.plan().splits[:files]:
+        planned = (file for split in self.plan().splits for file in split.files)
+        for file in itertools.islice(planned, files):
             with until_expiry(self.store, self.snapshot):
-                found = self.reader.prune(split)
-            if found is None:
-                lines.append(f"{split.file}: not opened, its rows are null or constant")
+                pruning = self.reader.prune(file)
+            if pruning is None:
+                lines.append(f"{file.file}: not opened, its rows are null or constant")
                 continue
             lines.append(
-                f"{split.file}: {found.stripes_kept:,} of {found.stripes:,} stripes, "
-                f"{found.pages_kept:,} of {found.pages:,} pages, {found.rows_kept:,} of "
-                f"{found.rows:,} rows to look at ({found.rows_certain:,} certain)"
+                f"{file.file}: {pruning.stripes_kept:,} of {pruning.stripes:,} stripes, "
+                f"{pruning.pages_kept:,} of {pruning.pages:,} pages, {pruning.rows_kept:,} of "
+                f"{pruning.rows:,} rows to look at ({pruning.rows_certain:,} certain)"
             )
         return "\n".join(lines)
 
@@ -281,26 +283,26 @@ class Scan:
         return connection.from_arrow(self.to_dataset())
 
     def count(self) -> int:
-        """How many rows there are; only files that metadata can't settle are opened."""
+        """How many rows there are; only files that metadata does not decide are opened."""
         with until_expiry(self.store, self.snapshot):
             return self._count()
 
     def _count(self) -> int:
         plan = self.plan()
-        if self.filter is None:
+        if self.filter is None and plan.is_exact:
             total = plan.rows
+        elif self.filter is None:
+            total = _count_rows(self.reader, plan.splits, self._threads)
         else:
             reader = self.select(()).reader  # only what the filter reads
             entries = self.entries[0]
-            settled = files_that_must_match(entries, self.schemas, self.table_schema, self.filter)
-            asked = [
-                split for split, certain in zip(plan.splits, settled, strict=True) if not certain
+            decided = files_that_must_match(entries, self.schemas, self.table_schema, self.filter)
+            undecided = [
+                split for split, certain in zip(plan.splits, decided, strict=True) if not certain
             ]
             total = sum(
-                entry.live_rows for entry, certain in zip(entries, settled, strict=True) if certain
-            ) + sum(
-                _map_ordered(lambda split: reader.count(split, threads=1), asked, self._threads)
-            )
+                entry.live_rows for entry, certain in zip(entries, decided, strict=True) if certain
+            ) + _count_rows(reader, undecided, self._threads)
         return total if self.limit is None else min(total, self.limit)
 
     def min_max(self, column: PathLike) -> tuple[pa.Scalar, pa.Scalar]:
@@ -413,11 +415,17 @@ def _read_all(
         yield from batches
 
 
+def _count_rows(reader: SplitReader, splits: Sequence[Split], threads: int) -> int:
+    """How many rows of some splits the filter selects."""
+    return sum(_map_ordered(lambda split: reader.count(split, threads=1), splits, threads))
+
+
 def _are_small(splits: Sequence[Split]) -> bool:
     """Whether threads are of no use, as files are local and small."""
-    if "://" in splits[0].location:
+    files = [file for split in splits for file in split.files]
+    if "://" in files[0].location:
         return False
-    return sum(split.size for split in splits) < SMALL_FILE_BYTES * len(splits)
+    return sum(file.size for file in files) < SMALL_FILE_BYTES * len(files)
 
 
 def _map_ordered(

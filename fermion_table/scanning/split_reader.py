@@ -1,4 +1,4 @@
-"""Reads a split as record batches of the schema that a query asked for.
+"""Reads splits, file by file, as record batches of the schema that a query asked for.
 
 A file is read under its own names and types; what it lacks costs no request. The plan for it
 depends on the schema it was written with and on which of its columns hold data, so files alike
@@ -22,6 +22,7 @@ from fermion.remote import TIMEOUT_S
 from fermion_table.metadata.deletion_vector import ranges_of, read_vector
 from fermion_table.metadata.file_identity import check_identity
 from fermion_table.scanning.batch_stream import batches_left
+from fermion_table.scanning.file_split import FileSplit
 from fermion_table.scanning.filters import TableFilter, conjunction, push_down, selected
 from fermion_table.scanning.io_totals import IoTotals
 from fermion_table.scanning.split import Split
@@ -136,23 +137,38 @@ class SplitReader:
     def __post_init__(self) -> None:
         self.schema = self.request.arrow_schema()
 
-    def plan(self, split: Split) -> FilePlan:
-        """How a split is read."""
+    def plan(self, split: FileSplit) -> FilePlan:
+        """How a file is read."""
         key = split.schema_id, split.columns, split.in_batches
         plan = self._plans.get(key)
         if plan is None:
             plan = self._plans[key] = _plan(self.request, self.schema, split)
         return plan
 
-    def read(
-        self, split: Split, *, rows: RowRanges | None = None, threads: int | None = None
+    def read(self, split: Split, *, threads: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows of a split that the query selects, in their order.
+
+        Parameters
+        ----------
+        threads
+            For decoding files; None takes the number of processors.
+
+        Raises
+        ------
+        VersionNotFound
+            A file is gone, as the snapshot has expired.
+        """
+        return split.read(self, threads=threads)
+
+    def read_file(
+        self, split: FileSplit, *, rows: RowRanges | None = None, threads: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of a split that the query wants, in the file's order.
+        """The rows of a file that the query selects, in the file's order.
 
         Parameters
         ----------
         rows
-            Look at these rows of the file, deleted or not; None: those of `rows`.
+            Read these rows of the file, deleted or not; None: those of `rows`.
         threads
             For decoding the file; None takes the number of processors.
 
@@ -162,10 +178,10 @@ class SplitReader:
             The file is gone, as the snapshot has expired.
         """
         with self.guard():
-            yield from self._read(split, rows, threads)
+            yield from self._read_file(split, rows, threads)
 
-    def _read(
-        self, split: Split, rows: RowRanges | None, threads: int | None
+    def _read_file(
+        self, split: FileSplit, rows: RowRanges | None, threads: int | None
     ) -> Iterator[pa.RecordBatch]:
         plan = self.plan(split)
         wanted = self.rows(split) if rows is None else rows
@@ -178,7 +194,7 @@ class SplitReader:
             if converted.num_rows:
                 yield converted
 
-    def rows(self, split: Split) -> RowRanges | None:
+    def rows(self, split: FileSplit) -> RowRanges | None:
         """The rows of the file that the split holds and that are not deleted; None: all."""
         wanted = None
         if split.row_range is not None:
@@ -197,34 +213,38 @@ class SplitReader:
         return wanted
 
     def batches(
-        self, split: Split, *, rows: RowRanges | None = None
+        self, split: FileSplit, *, rows: RowRanges | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Ids and lengths of the batches that the rows of a split (see `read`) belong to."""
+        """Ids and lengths of the batches that the rows of a file (see `read_file`) belong to."""
         wanted = self.rows(split) if rows is None else rows
         with self._open(split, 1) as file:
-            found = file.batches()
+            ids, lengths = file.batches()
             self.io.add(file)
-        return batches_left(*found, wanted)
+        return batches_left(ids, lengths, wanted)
 
-    def prune(self, split: Split) -> FilePruning | None:
-        """What the statistics of a split's file leave to look at; None if it need not be opened."""
+    def prune(self, split: FileSplit) -> FilePruning | None:
+        """What the statistics of a file leave to read; None if it need not be opened."""
         plan = self.plan(split)
         if not plan.needs_file:
             return None
         with self._open(split, 1) as file:
-            found = file.prune(plan.pushed, columns=plan.columns, rows=self.rows(split))
+            pruning = file.prune(plan.pushed, columns=plan.columns, rows=self.rows(split))
             self.io.add(file)
-        return found
+        return pruning
 
     def count(self, split: Split, *, threads: int | None = None) -> int:
         """How many rows of a split the filter selects."""
+        return split.count(self, threads=threads)
+
+    def count_file(self, split: FileSplit, *, threads: int | None = None) -> int:
+        """How many rows of a file the filter selects."""
         plan = self.plan(split)
         if plan.pushed is None and plan.residual is None and split.row_range is None:
             return split.rows_wanted
         return self.find(split, threads=threads).total
 
-    def find(self, split: Split, *, threads: int | None = None) -> RowRanges:
-        """Which rows of the split's file the filter selects, by their numbers in the file."""
+    def find(self, split: FileSplit, *, threads: int | None = None) -> RowRanges:
+        """Which rows of a file the filter selects, by their numbers in the file."""
         plan = self.plan(split)
         wanted = self.rows(split)
         if plan.pushed is not None:
@@ -243,7 +263,7 @@ class SplitReader:
         return RowRanges.from_indices(wanted.to_indices()[np.concatenate(masks)])
 
     def _file_batches(
-        self, split: Split, plan: FilePlan, threads: int | None, wanted: RowRanges | None
+        self, split: FileSplit, plan: FilePlan, threads: int | None, wanted: RowRanges | None
     ) -> Iterator[pa.RecordBatch]:
         if plan.row_id_place is not None:
             yield from self._numbered_batches(split, plan, threads, wanted)
@@ -263,7 +283,7 @@ class SplitReader:
                 self.io.add(file)
 
     def _numbered_batches(
-        self, split: Split, plan: FilePlan, threads: int | None, wanted: RowRanges | None
+        self, split: FileSplit, plan: FilePlan, threads: int | None, wanted: RowRanges | None
     ) -> Iterator[pa.RecordBatch]:
         """The same with the ids of rows; which rows a filter selects has to be known for those."""
         if plan.pushed is not None:
@@ -280,7 +300,7 @@ class SplitReader:
             yield pa.RecordBatch.from_arrays(arrays, names=[""] * len(arrays))
             start = stop
 
-    def _open(self, split: Split, threads: int | None) -> fermion.FermionFile:
+    def _open(self, split: FileSplit, threads: int | None) -> fermion.FermionFile:
         prefetch = None
         if "://" in split.location and split.tail_length:
             prefetch = max(split.tail_length, REMOTE_PREFETCH_BYTES)
@@ -299,12 +319,12 @@ class SplitReader:
         return file
 
 
-def _plan(request: ReadRequest, schema: pa.Schema, split: Split) -> FilePlan:
-    known = request.file_fields[split.schema_id]
-    sources = [each for each in known if split.has_data(each.id)]
+def _plan(request: ReadRequest, schema: pa.Schema, split: FileSplit) -> FilePlan:
+    fields_written = request.file_fields[split.schema_id]
+    sources = [field for field in fields_written if split.has_data(field.id)]
     if split.in_batches:
         sources += BATCH_COLUMNS
-    all_null = {each.id for each in known}.difference(each.id for each in sources)
+    all_null = {field.id for field in fields_written}.difference(field.id for field in sources)
     pushed: list[Expression] = []
     residual: list[Expression] = []
     for part in request.filter.parts if request.filter is not None else ():
@@ -313,8 +333,8 @@ def _plan(request: ReadRequest, schema: pa.Schema, split: Split) -> FilePlan:
     fields = request.fields
     for part in residual:
         fields = _with_paths(fields, part, request.table_fields)
-    paths, found = file_columns(fields, [*sources, ROW_ID])
-    if ROW_ID in found:
+    paths, columns = file_columns(fields, [*sources, ROW_ID])
+    if ROW_ID in columns:
         paths.remove((ROW_ID.name,))
     arrow = [field_to_arrow(each, field_ids=False) for each in fields]
     same = fields == request.fields
@@ -322,10 +342,10 @@ def _plan(request: ReadRequest, schema: pa.Schema, split: Split) -> FilePlan:
         columns=[path[0] if path[0] in _VIRTUAL else path for path in paths],
         pushed=conjunction(pushed),
         schema=schema if same else pa.schema(arrow),
-        conversions=plan_reading(fields, found, all_null=all_null),
+        conversions=plan_reading(fields, columns, all_null=all_null),
         residual=conjunction(residual),
         final=None if same else plan_reading(request.fields, fields),
-        row_id_place=found.index(ROW_ID) if ROW_ID in found else None,
+        row_id_place=columns.index(ROW_ID) if ROW_ID in columns else None,
     )
 
 

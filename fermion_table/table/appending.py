@@ -22,7 +22,7 @@ from fermion_table.writing.data_writer import (
 
 
 def append(
-    table: HasState,
+    self: HasState,
     data: Any,
     *,
     schema_mode: Literal["merge"] | None = None,
@@ -68,7 +68,7 @@ def append(
         commit_user=commit_user,
         commit_identifier=commit_identifier,
     )
-    state = table._state
+    state = self._state
     state.check_writable()
     merges = check_schema_mode(schema_mode) is not None
     state.refresh_for_append()
@@ -81,14 +81,14 @@ def append(
 
 
 def append_batch(
-    table: HasState, batch_id: int, data: Any, *, message: str | None = None
+    self: HasState, batch_id: int, data: Any, *, message: str | None = None
 ) -> Snapshot:
     """Append one batch, to be found again by its id; a snapshot of its own."""
-    return append_batches(table, [(batch_id, data)], message=message)
+    return append_batches(self, [(batch_id, data)], message=message)
 
 
 def append_batches(
-    table: HasState,
+    self: HasState,
     batches: Iterable[tuple[int, Any]],
     *,
     message: str | None = None,
@@ -107,7 +107,7 @@ def append_batches(
         commit_user=commit_user,
         commit_identifier=commit_identifier,
     )
-    state = table._state
+    state = self._state
     state.check_writable()
     state.refresh_for_append()
     with _appending(state, metadata) as transaction:
@@ -115,13 +115,13 @@ def append_batches(
     return state.snapshot
 
 
-def writer(table: HasState, *, settings: WriteSettings | None = None) -> DataWriter:
+def writer(self: HasState, *, settings: WriteSettings | None = None) -> DataWriter:
     """A writer of data files, for engines: its messages are given to `commit`."""
-    return writer_factory(table, settings=settings)()
+    return writer_factory(self, settings=settings)()
 
 
 def writer_factory(
-    table: HasState, *, settings: WriteSettings | None = None, merge: SchemaMerge | None = None
+    self: HasState, *, settings: WriteSettings | None = None, merge: SchemaMerge | None = None
 ) -> partial[DataWriter]:
     """A picklable function that makes a writer, for the tasks of engines.
 
@@ -130,7 +130,7 @@ def writer_factory(
     merge
         Of `plan_merge`: its schema is written.
     """
-    state = table._state
+    state = self._state
     state.check_writable()
     return partial(
         DataWriter,
@@ -143,16 +143,16 @@ def writer_factory(
     )
 
 
-def plan_merge(table: HasState, data: pa.Schema) -> SchemaMerge:
+def plan_merge(self: HasState, data: pa.Schema) -> SchemaMerge:
     """The schema with the columns that some data adds, for `commit` to publish; for engines."""
     check_kind(data, pa.Schema, "data")
-    state = table._state
+    state = self._state
     state.check_writable()
     return state.publisher.plan_merge(state.refresh(), data)
 
 
 def commit(
-    table: HasState,
+    self: HasState,
     messages: Iterable[WriterMessage],
     *,
     message: str | None = None,
@@ -180,7 +180,7 @@ def commit(
         commit_user=commit_user,
         commit_identifier=commit_identifier,
     )
-    state = table._state
+    state = self._state
     state.check_writable()
     listed = check_kinds(messages, WriterMessage, "messages")
     if merge is not None:

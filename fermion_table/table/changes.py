@@ -13,7 +13,7 @@ from fermion_table.table.state import HasState
 
 
 def transaction(
-    table: HasState,
+    self: HasState,
     *,
     message: str | None = None,
     properties: Mapping[str, str] | None = None,
@@ -40,14 +40,14 @@ def transaction(
         commit_user=commit_user,
         commit_identifier=commit_identifier,
     )
-    state = table._state
+    state = self._state
     state.check_writable()
     base = state.refresh()
     return Transaction(state.publisher, base, metadata=metadata, published=state.move_to)
 
 
 def overwrite(
-    table: HasState,
+    self: HasState,
     data: Any,
     *,
     filter: Any = None,
@@ -78,18 +78,18 @@ def overwrite(
     CommitConflict, CommitStateUnknown
     """
     with transaction(
-        table,
+        self,
         message=message,
         properties=properties,
         commit_user=commit_user,
         commit_identifier=commit_identifier,
     ) as changes:
         changes.overwrite(data, filter=filter, dynamic=dynamic)
-    return table._state.snapshot
+    return self._state.snapshot
 
 
 def delete(
-    table: HasState,
+    self: HasState,
     filter: Any,
     *,
     message: str | None = None,
@@ -119,18 +119,18 @@ def delete(
     ColumnNotFoundError, InvalidArgumentError, CommitConflict, CommitStateUnknown
     """
     with transaction(
-        table,
+        self,
         message=message,
         properties=properties,
         commit_user=commit_user,
         commit_identifier=commit_identifier,
     ) as changes:
         changes.delete(filter)
-    return table._state.snapshot
+    return self._state.snapshot
 
 
 def update(
-    table: HasState,
+    self: HasState,
     filter: Any,
     assignments: Mapping[str, Assignment],
     *,
@@ -164,11 +164,11 @@ def update(
     ColumnNotFoundError, InvalidArgumentError, CommitConflict, CommitStateUnknown
     """
     with transaction(
-        table,
+        self,
         message=message,
         properties=properties,
         commit_user=commit_user,
         commit_identifier=commit_identifier,
     ) as changes:
         changes.update(filter, assignments)
-    return table._state.snapshot
+    return self._state.snapshot

@@ -30,7 +30,7 @@ from fermion_table.table.state import HasState, TableState
 
 
 def plan_compaction(
-    table: HasState,
+    self: HasState,
     *,
     filter: Any = None,
     target_size: int | str | None = None,
@@ -38,12 +38,12 @@ def plan_compaction(
     sort_by: Sequence[str] | str | None = None,
 ) -> list[CompactionTask]:
     """The groups of small files of this snapshot, as tasks for `compaction.compact_group`."""
-    state = table._state
+    state = self._state
     if sort_by is not None and not isinstance(sort_by, str):
         sort_by = check_texts(sort_by, "sort_by")
     min_input_files = integer(min_input_files, "min_input_files")
     target = _target_bytes(state, target_size)
-    entries, _ = scan(table, filter=filter).entries
+    entries, _ = scan(self, filter=filter).entries
     return compaction_tasks(
         small_files.plan_compaction(
             entries,
@@ -60,7 +60,7 @@ def plan_compaction(
 
 
 def compact(
-    table: HasState,
+    self: HasState,
     *,
     filter: Any = None,
     target_size: int | str | None = None,
@@ -91,7 +91,7 @@ def compact(
     progress
         Called with the groups done and the groups in all.
     """
-    state = table._state
+    state = self._state
     state.check_writable()
     dry_run = flag(dry_run, "dry_run")
     function(progress, "progress")
@@ -101,7 +101,7 @@ def compact(
         threads = integer(threads, "threads", minimum=1)
     base = state.refresh()
     tasks = plan_compaction(
-        table,
+        self,
         filter=filter,
         target_size=target_size,
         min_input_files=min_input_files,
@@ -130,7 +130,7 @@ def compact(
 
 
 def commit_compaction(
-    table: HasState, messages: Iterable[CompactionMessage], base: Snapshot
+    self: HasState, messages: Iterable[CompactionMessage], base: Snapshot
 ) -> CompactionResult:
     """Publish groups that tasks have rewritten.
 
@@ -139,7 +139,7 @@ def commit_compaction(
     base
         The snapshot that `plan_compaction` planned on.
     """
-    state = table._state
+    state = self._state
     state.check_writable()
     listed = check_kinds(messages, CompactionMessage, "messages")
     check_kind(base, Snapshot, "base")
@@ -150,7 +150,7 @@ def commit_compaction(
 
 
 def expire_snapshots(
-    table: HasState,
+    self: HasState,
     *,
     older_than: datetime | timedelta | None = None,
     retain_last: int | None = None,
@@ -179,7 +179,7 @@ def expire_snapshots(
     CorruptMetadata, OSError
         Something kept can't be read; nothing was deleted.
     """
-    state = table._state
+    state = self._state
     dry_run = check_bool(dry_run, "dry_run")
     now = now_ms()
     return expire.expire_snapshots(
@@ -196,7 +196,7 @@ def expire_snapshots(
 
 
 def remove_orphan_files(
-    table: HasState, *, older_than: datetime | timedelta | None = None, dry_run: bool = False
+    self: HasState, *, older_than: datetime | timedelta | None = None, dry_run: bool = False
 ) -> MaintenanceResult:
     """Delete files in the table's directory that nothing refers to, as failed writers leave them.
 
@@ -215,7 +215,7 @@ def remove_orphan_files(
     CorruptMetadata, OSError
         Something referred to can't be read; nothing was deleted.
     """
-    state = table._state
+    state = self._state
     dry_run = check_bool(dry_run, "dry_run")
     now = now_ms()
     return orphans.remove_orphan_files(
@@ -227,7 +227,7 @@ def remove_orphan_files(
     )
 
 
-def verify(table: HasState, *, data: bool = False) -> VerifyReport:
+def verify(self: HasState, *, data: bool = False) -> VerifyReport:
     """Check every branch and tag: hashes, parents, files; with ``data`` every checksum.
 
     Parameters
@@ -238,7 +238,7 @@ def verify(table: HasState, *, data: bool = False) -> VerifyReport:
         same size has replaced is found with ``data`` only: it opens every data file, compares
         its ``file_id`` and rows with its entry, and reads all of it.
     """
-    return verify_table(table._state.store, data=flag(data, "data"))
+    return verify_table(self._state.store, data=flag(data, "data"))
 
 
 def _target_bytes(state: TableState, target_size: int | str | None) -> int:

@@ -26,19 +26,19 @@ from fermion_table.schema.schema import PathLike, TableSchema
 from fermion_table.table.state import HasState, TableState
 
 
-def schemas(table: HasState) -> list[TableSchema]:
+def schemas(self: HasState) -> list[TableSchema]:
     """Every version of the schema up to this snapshot's, oldest first."""
-    versions = table._state.schemas
+    versions = self._state.schemas
     return [versions[number] for number in versions]
 
 
-def snapshots(table: HasState) -> list[Snapshot]:
+def snapshots(self: HasState) -> list[Snapshot]:
     """Every snapshot up to this one that has not expired, oldest first."""
-    state = table._state
+    state = self._state
     return list(stored_history.walk(state.store, state.snapshot, branch=state.branch))[::-1]
 
 
-def history(table: HasState, *, limit: int | None = None) -> HistoryLog:
+def history(self: HasState, *, limit: int | None = None) -> HistoryLog:
     """What happened, newest first: a dictionary for each snapshot; printed, a readable log.
 
     Parameters
@@ -48,13 +48,13 @@ def history(table: HasState, *, limit: int | None = None) -> HistoryLog:
     """
     if limit is not None:
         limit = integer(limit, "limit", minimum=0)
-    state = table._state
+    state = self._state
     walked = stored_history.walk(state.store, state.snapshot, branch=state.branch)
     return history_log(itertools.islice(walked, limit))
 
 
 def scan(
-    table: HasState,
+    self: HasState,
     *,
     columns: Sequence[PathLike] | None = None,
     filter: Any = None,
@@ -96,7 +96,7 @@ def scan(
     VersionNotFound
         Also when it is read after it has expired.
     """
-    state = table._state
+    state = self._state
     snapshot = _snapshot_to_scan(state, snapshot_id, tag, as_of, branch)
     same = snapshot is state.snapshot
     versions = state.schemas if same else SchemaVersions(state.store, snapshot)
@@ -121,15 +121,15 @@ def scan(
 
 
 def lookup_batch(
-    table: HasState, batch_id: int, *, columns: Sequence[PathLike] | None = None
+    self: HasState, batch_id: int, *, columns: Sequence[PathLike] | None = None
 ) -> pa.Table:
     """All rows of a batch, in their order; none if there is no such batch."""
     number = integer(batch_id, "batch_id")
-    return scan(table, batch_id=number, columns=columns).to_arrow()
+    return scan(self, batch_id=number, columns=columns).to_arrow()
 
 
 def scan_changes(
-    table: HasState,
+    self: HasState,
     start: Version,
     end: Version | None = None,
     *,
@@ -158,7 +158,7 @@ def scan_changes(
     VersionNotFound
         Snapshots between them have expired.
     """
-    state = table._state
+    state = self._state
     start = check_version(start, "start")
     chosen = None if columns is None else check_columns(columns, "columns")
     last, branch = state.find(end, "end")

@@ -23,9 +23,9 @@ from fermion_table.schema.update import SchemaUpdate
 from fermion_table.table.state import HasState
 
 
-def update_schema(table: HasState, *, message: str | None = None) -> SchemaUpdate:
+def update_schema(self: HasState, *, message: str | None = None) -> SchemaUpdate:
     """Several schema changes as one snapshot: ``with t.update_schema() as u: ...``."""
-    state = table._state
+    state = self._state
     state.check_writable()
     metadata = CommitMetadata(message=message)
     values = LiveValues(state.store, state.refresh())
@@ -41,7 +41,7 @@ def update_schema(table: HasState, *, message: str | None = None) -> SchemaUpdat
 
 
 def add_columns(
-    table: HasState,
+    self: HasState,
     columns: Mapping[str, pa.DataType] | pa.Schema,
     *,
     defaults: Mapping[str, Any] | None = None,
@@ -54,38 +54,38 @@ def add_columns(
             check_kind(dtype, pa.DataType, f"columns[{name!r}]")
         fields = pa.schema(dict(columns))
     check_kind(fields, pa.Schema, "columns")
-    with update_schema(table) as update:
+    with update_schema(self) as update:
         update.add_fields(fields, defaults=defaults)
-    return table._state.snapshot
+    return self._state.snapshot
 
 
-def drop_columns(table: HasState, columns: Sequence[PathLike] | str) -> Snapshot:
+def drop_columns(self: HasState, columns: Sequence[PathLike] | str) -> Snapshot:
     """Drop columns. No file is touched; a new column of the same name starts empty."""
-    with update_schema(table) as update:
+    with update_schema(self) as update:
         paths = (columns,) if isinstance(columns, str) else check_columns(columns, "columns")
         for path in paths:
             update.drop_column(path)
-    return table._state.snapshot
+    return self._state.snapshot
 
 
-def rename_column(table: HasState, old: PathLike, new: str) -> Snapshot:
+def rename_column(self: HasState, old: PathLike, new: str) -> Snapshot:
     """Give a column another name. No file is touched."""
-    with update_schema(table) as update:
+    with update_schema(self) as update:
         update.rename_column(check_column(old, "old"), check_text(new, "new"))
-    return table._state.snapshot
+    return self._state.snapshot
 
 
-def alter_column(table: HasState, name: PathLike, **changes: Any) -> Snapshot:
+def alter_column(self: HasState, name: PathLike, **changes: Any) -> Snapshot:
     """Change a column's ``type``, ``nullable``, ``comment`` or (write) ``default``."""
-    with update_schema(table) as update:
+    with update_schema(self) as update:
         update.alter_column(check_column(name, "name"), **changes)
-    return table._state.snapshot
+    return self._state.snapshot
 
 
 def set_properties(
-    table: HasState, updates: Mapping[str, str], *, remove: Sequence[str] = ()
+    self: HasState, updates: Mapping[str, str], *, remove: Sequence[str] = ()
 ) -> Snapshot:
     """Change the table's settings."""
-    with update_schema(table) as update:
+    with update_schema(self) as update:
         update.set_properties(updates, remove=remove)
-    return table._state.snapshot
+    return self._state.snapshot

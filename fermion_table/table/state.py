@@ -122,6 +122,6 @@ class TableState:
 
 
 class HasState(Protocol):
-    """A table, as the functions that are its methods take it."""
+    """`Table`, as its methods see it that are functions of the modules of this folder."""
 
     _state: TableState

@@ -13,7 +13,7 @@ from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.table.state import HasState
 
 
-def find_commit(table: HasState, commit_user: str, commit_identifier: int | str) -> Snapshot | None:
+def find_commit(self: HasState, commit_user: str, commit_identifier: int | str) -> Snapshot | None:
     """The snapshot that a commit of this identity published, None if there is none.
 
     It looks in the history of the snapshot that this object sees, as far as that has not
@@ -37,11 +37,11 @@ def find_commit(table: HasState, commit_user: str, commit_identifier: int | str)
     metadata = CommitMetadata(commit_user=commit_user, commit_identifier=commit_identifier)
     if metadata.identity is None:
         raise InvalidArgumentError("commit_user and commit_identifier: expected both, not None")
-    state = table._state
+    state = self._state
     return committed_before(state.store, state.snapshot, *metadata.identity, branch=state.branch)
 
 
-def restore(table: HasState, version: Version, *, message: str | None = None) -> Snapshot:
+def restore(self: HasState, version: Version, *, message: str | None = None) -> Snapshot:
     """Make an earlier state the latest one: its rows, schema and settings, as a new snapshot.
 
     Nothing is forgotten, and no data file is written.
@@ -57,7 +57,7 @@ def restore(table: HasState, version: Version, *, message: str | None = None) ->
         The version has a schema of another branch; or this object was opened at a version.
     VersionNotFound, CommitConflict, CommitStateUnknown
     """
-    state = table._state
+    state = self._state
     state.check_writable()
     message = check_optional_text(message, "message")
     target, _ = state.find(check_version(version, "version"), "version")
@@ -66,7 +66,7 @@ def restore(table: HasState, version: Version, *, message: str | None = None) ->
     )
 
 
-def diff(table: HasState, before: Version, after: Version | None = None) -> TableDiff:
+def diff(self: HasState, before: Version, after: Version | None = None) -> TableDiff:
     """What differs between two versions: files, numbers, schema, and rows on request.
 
     Parameters
@@ -76,7 +76,7 @@ def diff(table: HasState, before: Version, after: Version | None = None) -> Tabl
     after
         Another; None: the snapshot that this object sees.
     """
-    state = table._state
+    state = self._state
     old, _ = state.find(check_version(before, "before"), "before")
     new, _ = state.find(after, "after")
     return table_difference(state.store, old, new)

@@ -27,6 +27,7 @@ from fermion.parquet.source import ParquetSource
 from fermion_table import (
     CommitMetadata,
     DataWriter,
+    FileSplit,
     Snapshot,
     Split,
     SplitReader,
@@ -391,7 +392,7 @@ class _Export:
             return self._exported(split, f"{self.target}/part-{number:05}.parquet")
 
     def _exported(self, split: Split, target: str) -> tuple[int, int]:
-        if self.whole and split.row_range is None and self._has_the_schema(split):
+        if self.whole and isinstance(split, FileSplit) and self._is_as_exported(split):
             return self._convert(split.location, target)
         # Another schema version, fewer columns or rows: they have to be a file before.
         with tempfile.TemporaryDirectory() as scratch:
@@ -402,7 +403,10 @@ class _Export:
                     writer.write(batch)
             return self._convert(str(part), target)
 
-    def _has_the_schema(self, split: Split) -> bool:
+    def _is_as_exported(self, split: FileSplit) -> bool:
+        """Whether a file has the rows and the schema that are exported."""
+        if split.row_range is not None:
+            return False
         with fermion.open(split.location, storage_options=self.storage_options) as file:
             is_it = split.file_id in (None, file.file_id)  # the reader refuses another file
             return is_it and file.schema.equals(self.reader.schema)

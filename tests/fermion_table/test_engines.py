@@ -11,8 +11,8 @@ from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion_table import (
     MAIN,
     CompactionResult,
+    FileSplit,
     ScanPlan,
-    Split,
     StagedTable,
     Table,
     WriteSettings,
@@ -83,12 +83,13 @@ def test_a_new_table_without_rows_remembers_who_made_it(table_path, words):
 
 def test_few_files_are_spread_over_the_tasks_that_can_run_at_once():
     """A task is never cheaper than opening one file."""
-    split = Split(location="f", file="f", size=1 << 26, rows=1 << 20)
+    split = FileSplit(location="f", file="f", size=1 << 26, rows=1 << 20)
     plan = ScanPlan(snapshot_id=0, splits=[split])
     assert len(plan.tasks()) == 1
     pieces = plan.tasks(tasks_min=4)
     assert [part.rows_wanted for (part,) in pieces] == [1 << 18] * 4
-    small = ScanPlan(snapshot_id=0, splits=[Split(location="f", file="f", size=10, rows=10)] * 3)
+    tiny = FileSplit(location="f", file="f", size=10, rows=10)
+    small = ScanPlan(snapshot_id=0, splits=[tiny] * 3)
     assert [len(task) for task in small.tasks(tasks_min=8)] == [1, 1, 1]
     with pytest.raises(InvalidArgumentError, match="tasks_min"):
         plan.tasks(tasks_min=0)

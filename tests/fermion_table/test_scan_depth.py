@@ -15,7 +15,8 @@ import fermion
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table, WriteSettings
 from fermion_table.options import OPEN_COST_BYTES
-from fermion_table.scanning.split import PIECE_ROWS, Split, first_rows, tasks
+from fermion_table.scanning.file_split import FileSplit
+from fermion_table.scanning.split import PIECE_ROWS, first_rows, tasks
 
 NOISE = np.random.default_rng(5).bytes(8 * 300_000)
 DATA = pa.table(
@@ -80,7 +81,7 @@ def test_tasks_hold_every_row_once_in_order(tmp_path):
 def test_tasks_are_even_where_files_are_not():
     """Two files, one twice as long as the other: half of the rows to each of two tasks."""
     long, short = (
-        Split(location=name, file=name, size=rows * 20, rows=rows)
+        FileSplit(location=name, file=name, size=rows * 20, rows=rows)
         for name, rows in (("long", 4_000_000), ("short", 2_000_000))
     )
     first, second = tasks([long, short], (120_000_000 + 2 * OPEN_COST_BYTES) // 2 + 1)
@@ -90,7 +91,7 @@ def test_tasks_are_even_where_files_are_not():
 
 
 def test_a_file_is_not_cut_into_parts_that_cost_less_than_opening_them():
-    split = Split(location="a", file="a", size=2 * OPEN_COST_BYTES - 1, rows=10**6)
+    split = FileSplit(location="a", file="a", size=2 * OPEN_COST_BYTES - 1, rows=10**6)
     assert list(tasks([split], OPEN_COST_BYTES)) == [(split,)]
 
 
@@ -101,7 +102,7 @@ def test_a_file_is_not_cut_into_parts_that_cost_less_than_opening_them():
 def test_big_files_are_cut_and_small_ones_put_together(files, target):
     """Pieces cover each file without gaps; what cannot be cut is all that goes over the target."""
     splits = [
-        Split(location=f"{place}", file=f"{place}", size=size, rows=rows)
+        FileSplit(location=f"{place}", file=f"{place}", size=size, rows=rows)
         for place, (size, rows) in enumerate(files)
     ]
     planned = list(tasks(splits, target))
@@ -124,7 +125,7 @@ def test_big_files_are_cut_and_small_ones_put_together(files, target):
 
 
 def test_a_file_of_one_piece_stays_as_it_is():
-    split = Split(location="a", file="a", size=10**9, rows=100)
+    split = FileSplit(location="a", file="a", size=10**9, rows=100)
     assert list(tasks([split])) == [(split,)]
 
 

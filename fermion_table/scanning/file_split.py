@@ -1,0 +1,159 @@
+"""A data file, or some of its rows, as a split of a scan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from fermion_table.metadata.manifest import DeletionVector, Entry
+
+
+class FileReader(Protocol):
+    """What a split reads its files with: see `SplitReader`."""
+
+    def read_file(
+        self, split: FileSplit, *, threads: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a file that the query selects, in the file's order."""
+
+    def count_file(self, split: FileSplit, *, threads: int | None = None) -> int:
+        """How many rows of a file the query selects."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSplit:
+    """One data file, or some rows of it.
+
+    Attributes
+    ----------
+    location
+        What `fermion.open` takes.
+    file
+        The data file as the table names it, for messages.
+    size, tail_length
+        Bytes of the file; bytes at its end that open it.
+    rows
+        Rows of the file.
+    schema_id
+        The schema it was written with.
+    columns
+        Runs of field ids that hold data, as in the entry.
+    in_batches
+        Whether it was written in batch mode.
+    partition
+        Partition values, as JSON values.
+    row_range
+        Rows to read, (start, stop), stop exclusive; None: all.
+    deletion, deletion_location
+        Rows of the file that are gone, and where that is stored.
+    row_id_base
+        Id of the file's first row.
+    file_id
+        The file's own identity, which it must have; None: not known.
+    shares
+        Whether it lies on the table's own storage: only then the table's storage options go there.
+    """
+
+    location: str
+    file: str
+    size: int
+    rows: int
+    tail_length: int = 0
+    schema_id: int = 0
+    columns: tuple[tuple[int, int], ...] | None = None
+    in_batches: bool = False
+    partition: tuple[Any, ...] = ()
+    row_range: tuple[int, int] | None = None
+    deletion: DeletionVector | None = None
+    deletion_location: str = ""
+    row_id_base: int | None = None
+    file_id: str | None = None
+    shares: bool = True
+
+    @property
+    def files(self) -> tuple[FileSplit]:
+        """The file alone."""
+        return (self,)
+
+    @property
+    def row_bounds(self) -> tuple[int, int]:
+        """The numbers of the first row to read and of the one after the last, in the file."""
+        return self.row_range or (0, self.rows)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the file that stand for the rows to read."""
+        first, last = self.row_bounds
+        return self.size * (last - first) // max(self.rows, 1)
+
+    @property
+    def rows_wanted(self) -> int:
+        """Rows to read, before filtering; at most, of a part of a file with deleted rows."""
+        if self.row_range is None:
+            return self.rows - (self.deletion.rows if self.deletion is not None else 0)
+        return self.row_range[1] - self.row_range[0]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether `rows_wanted` is exact: which rows of a part are deleted is in another file."""
+        return self.row_range is None or self.deletion is None
+
+    def has_data(self, field_id: int) -> bool:
+        """Whether the file holds data of a top-level field of its schema."""
+        if self.columns is None:
+            return True
+        return any(first <= field_id <= last for first, last in self.columns)
+
+    def part(self, start: int, stop: int) -> FileSplit:
+        """The same with some of its rows, by their numbers in the file, stop exclusive."""
+        return self if (start, stop) == self.row_bounds else replace(self, row_range=(start, stop))
+
+    def head(self, rows: int) -> FileSplit:
+        """The same without rows beyond the first so many; all of it where some are deleted."""
+        if self.rows_wanted <= rows or self.deletion is not None:
+            return self
+        first = self.row_bounds[0]
+        return self.part(first, first + rows)
+
+    def read(self, reader: FileReader, *, threads: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows that the query selects, in the file's order."""
+        return reader.read_file(self, threads=threads)
+
+    def count(self, reader: FileReader, *, threads: int | None = None) -> int:
+        """How many rows the query selects."""
+        return reader.count_file(self, threads=threads)
+
+
+def file_split(
+    entry: Entry, location: str, deletion_location: str = "", *, shares: bool = True
+) -> FileSplit:
+    """A whole data file as a split.
+
+    Parameters
+    ----------
+    location
+        Where the file lies: see `shared_files`.
+    deletion_location
+        Where the file of its deletion vector lies.
+    shares
+        See `FileSplit`.
+    """
+    return FileSplit(
+        location=location,
+        file=entry.file,
+        size=entry.size,
+        rows=entry.rows,
+        tail_length=entry.tail_length,
+        schema_id=entry.schema_id,
+        columns=entry.columns,
+        in_batches=entry.batch is not None,
+        partition=entry.partition,
+        deletion=entry.deletion_vector,
+        deletion_location=deletion_location,
+        row_id_base=entry.row_id_base,
+        file_id=entry.file_id,
+        shares=shares,
+    )
