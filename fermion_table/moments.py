@@ -62,6 +62,11 @@ def moment_of(moment: Any, name: str) -> datetime:
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
+def milliseconds(moment: datetime) -> int:
+    """A time with a zone in milliseconds since 1970 UTC, rounded down."""
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
 def limit_ms(older_than: Any, *, now_ms: int) -> int | None:
     """The time before which things are old, in milliseconds since 1970 UTC; None stays None.
 
@@ -87,7 +92,7 @@ def limit_ms(older_than: Any, *, now_ms: int) -> int | None:
     _refuse_nat(older_than, "older_than")
     if isinstance(older_than, timedelta):
         return now_ms - older_than // timedelta(milliseconds=1)
-    return (moment_of(older_than, "older_than") - _EPOCH) // timedelta(milliseconds=1)
+    return milliseconds(moment_of(older_than, "older_than"))
 
 
 def _refuse_nat(value: Any, name: str) -> None:

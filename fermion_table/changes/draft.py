@@ -29,14 +29,13 @@ from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.shared_files import SharedFiles, options_for
 from fermion_table.metadata.snapshot import Snapshot
-from fermion_table.scanning.batch_stream import whole_batches
 from fermion_table.scanning.changes import FileScan
 from fermion_table.scanning.filters import TableFilter
 from fermion_table.scanning.plan import files_that_must_match, plan_scan, splits_of
 from fermion_table.scanning.scan import Scan
-from fermion_table.scanning.split_reader import ReadRequest, SplitReader
+from fermion_table.scanning.split_reader import SplitReader
+from fermion_table.scanning.whole_rows import whole_row_reader, write_again
 from fermion_table.schema.schema import TableSchema
-from fermion_table.schema.selection import BATCH_COLUMNS
 from fermion_table.storage.store import AtomicStore, access_of
 from fermion_table.writing.data_writer import DataWriter, WriteSettings
 
@@ -185,7 +184,7 @@ class Draft:
         reader = self.reader([entry])
         with self.writer(source="compact") as writer:
             batches = self.batches(reader, entry, rows)
-            write_all(writer, self.read(reader, entry, rows), reader.schema, batches)
+            write_again(writer, self.read(reader, entry, rows), reader.schema, batches)
             entries = writer.prepare_commit()[0].entries
         self.take_place(entry, entries)
 
@@ -218,23 +217,7 @@ class Draft:
 
     def reader(self, entries: Sequence[Entry]) -> SplitReader:
         """Reads whole rows of files of one kind, with the batch columns of files that have them."""
-        in_batches = entries[0].batch is not None
-        fields = self.schema.fields + (BATCH_COLUMNS if in_batches else ())
-        wanted = {each.id for each in fields}
-        return SplitReader(
-            ReadRequest(
-                fields=fields,
-                table_fields=fields,
-                file_fields={
-                    schema_id: tuple(
-                        each for each in self.schemas[schema_id].fields if each.id in wanted
-                    )
-                    for schema_id in {entry.schema_id for entry in entries}
-                },
-                storage_options=self.store.storage_options,
-                timeout_s=access_of(self.store).timeout_s,
-            )
-        )
+        return whole_row_reader(entries, self.store, self.schema, self.schemas)
 
     def read(self, reader: SplitReader, entry: Entry, rows: RowRanges) -> Iterator[pa.RecordBatch]:
         """Some rows of a file, deleted or not."""
@@ -316,21 +299,6 @@ class Draft:
             self._cache.put(entry, chosen, self.schema, rows)
         fresh = iter(found)
         return [next(fresh) if rows is None else rows for rows in known]
-
-
-def write_all(
-    writer: DataWriter,
-    rows: Iterable[pa.RecordBatch],
-    schema: pa.Schema,
-    batches: tuple[np.ndarray, np.ndarray] | None,
-) -> None:
-    """Write rows of a file again; batches (see `Draft.batches`) stay whole under their ids."""
-    if batches is not None:
-        for batch_id, data in whole_batches(rows, batches, schema):
-            writer.append_batch(batch_id, data)
-        return
-    for batch in rows:
-        writer.write(batch)
 
 
 def mask_within(rows: RowRanges, live: RowRanges, num_rows: int) -> np.ndarray:

@@ -12,7 +12,7 @@ from fermion.arguments import mapping
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_bool
 from fermion_table.changes.assignments import Assignment, assigned, check_assignments, overlaid
-from fermion_table.changes.draft import Draft, Matched, mask_within, write_all
+from fermion_table.changes.draft import Draft, Matched, mask_within
 from fermion_table.commit.conflict import Partitions
 from fermion_table.commit.fit import misfit, restated
 from fermion_table.commit.publisher import Publisher, SchemaMerge
@@ -22,6 +22,7 @@ from fermion_table.metadata.schema_store import load_table_schema
 from fermion_table.metadata.snapshot import Kind
 from fermion_table.scanning.filters import TableFilter, table_filter
 from fermion_table.scanning.plan import plan_scan
+from fermion_table.scanning.whole_rows import write_again
 from fermion_table.schema.changes import merge_columns
 from fermion_table.schema.rows import filter_rows
 from fermion_table.schema.schema import TableSchema
@@ -350,6 +351,6 @@ class Update(_Filtered):
                 yield batch
 
         with draft.writer() as writer:
-            write_all(writer, batches(), reader.schema, draft.batches(reader, entry, live))
+            write_again(writer, batches(), reader.schema, draft.batches(reader, entry, live))
             (message,) = writer.prepare_commit()
         draft.take_place(entry, message.entries)

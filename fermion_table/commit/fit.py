@@ -23,7 +23,7 @@ def misfit(written: TableSchema, schema: TableSchema, entries: Sequence[Entry]) 
     if not {each.id for each in written.fields}.intersection(each.id for each in schema.fields):
         return "none of its columns is left"
     for path, before, now in narrowed(written.fields, schema.fields):
-        if not all(_is_all_null(entry, before.id) for entry in entries):
+        if not all(entry.is_all_null(before.id) for entry in entries):
             return (
                 f"column {'.'.join(path)!r} is {now.type} now, and the new files hold {before.type}"
             )
@@ -42,7 +42,7 @@ def misfit(written: TableSchema, schema: TableSchema, entries: Sequence[Entry]) 
             if each.id not in nullable:
                 if len(path) == 1 and each.stored_initial_default is None:
                     return f"column {name!r} was added as NOT NULL without a default"
-            elif nullable[each.id] and not all(_has_no_null(entry, each.id) for entry in entries):
+            elif nullable[each.id] and not all(entry.has_no_null(each.id) for entry in entries):
                 return f"column {name!r} is NOT NULL now, and the new files may hold nulls"
     return None
 
@@ -71,19 +71,9 @@ def _with_parents(schema: TableSchema) -> Iterator[tuple[int, Field]]:
         rest += [(each.id, child) for child in each.children]
 
 
-def _has_no_null(entry: Entry, field_id: int) -> bool:
-    statistics = entry.stats.get(field_id)
-    return entry.rows == 0 or (statistics is not None and statistics.null_count == 0)
-
-
-def _is_all_null(entry: Entry, field_id: int) -> bool:
-    statistics = entry.stats.get(field_id)
-    return entry.rows == 0 or (statistics is not None and statistics.null_count == entry.rows)
-
-
 def _fits(entry: Entry, field: Field, dtype: pa.DataType) -> bool:
     """Whether the bounds of a file prove that a type can hold all values of a field."""
-    if _is_all_null(entry, field.id):
+    if entry.is_all_null(field.id):
         return True
     statistics = entry.stats.get(field.id)
     if statistics is None or statistics.min is None or statistics.max is None:

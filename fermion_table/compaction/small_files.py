@@ -19,13 +19,12 @@ from fermion_table.argument_checks import check_kind
 from fermion_table.commit.request import FileGroup
 from fermion_table.metadata.manifest import Entry
 from fermion_table.options import OPEN_COST_BYTES
-from fermion_table.scanning.batch_stream import whole_batches
 from fermion_table.scanning.plan import splits_of
-from fermion_table.scanning.split_reader import ReadRequest, SplitReader
+from fermion_table.scanning.split_reader import SplitReader
+from fermion_table.scanning.whole_rows import whole_row_reader, write_again
 from fermion_table.schema.schema import TableSchema
-from fermion_table.schema.selection import BATCH_COLUMNS
 from fermion_table.schema.sorting import parse_order, sorted_rows
-from fermion_table.storage.store import AtomicStore, access_of
+from fermion_table.storage.store import AtomicStore
 from fermion_table.writing.data_writer import DataWriter, WriteSettings
 
 SMALL_FRACTION = 0.7
@@ -235,7 +234,7 @@ def compaction_tasks(
         CompactionTask(
             store=store,
             schema=schema,
-            reader=_reader(group, store, schema, schemas),
+            reader=whole_row_reader(group.entries, store, schema, schemas),
             group=CompactionGroup(tuple(_slim(entry) for entry in group.entries)),
             settings=settings,
             sort_by=(sort_by,) if isinstance(sort_by, str) else tuple(sort_by),
@@ -249,26 +248,6 @@ def _slim(entry: Entry) -> Entry:
     return msgspec.structs.replace(entry, stats={}, min_key=None, max_key=None)
 
 
-def _reader(
-    group: CompactionGroup, store: AtomicStore, schema: TableSchema, schemas: Any
-) -> SplitReader:
-    in_batches = group.entries[0].batch is not None
-    fields = schema.fields + (BATCH_COLUMNS if in_batches else ())
-    wanted = {each.id for each in fields}
-    return SplitReader(
-        ReadRequest(
-            fields=fields,
-            table_fields=fields,
-            file_fields={
-                schema_id: tuple(each for each in schemas[schema_id].fields if each.id in wanted)
-                for schema_id in {entry.schema_id for entry in group.entries}
-            },
-            storage_options=store.storage_options,
-            timeout_s=access_of(store).timeout_s,
-        )
-    )
-
-
 def compact_group(task: CompactionTask) -> CompactionMessage:
     """Rewrite a group; nothing is visible before the message is committed."""
     entries = check_kind(task, CompactionTask, "task").group.entries
@@ -276,14 +255,12 @@ def compact_group(task: CompactionTask) -> CompactionMessage:
         batches = _rows(task)
         if entries[0].batch is not None:
             for split in splits_of(entries, task.store):
-                known = task.reader.batches(split)
-                rows_of = task.reader.read(split)
-                for batch_id, data in whole_batches(rows_of, known, task.reader.schema):
-                    writer.append_batch(batch_id, data)
+                rows, known = task.reader.read(split), task.reader.batches(split)
+                write_again(writer, rows, task.reader.schema, known)
         elif task.sort_by:
-            rows = list(batches)
-            if rows:
-                writer.write(sorted_rows(rows, parse_order(task.sort_by)))
+            unsorted = list(batches)
+            if unsorted:
+                writer.write(sorted_rows(unsorted, parse_order(task.sort_by)))
         else:
             for batch in batches:
                 writer.write(batch)

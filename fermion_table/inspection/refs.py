@@ -10,10 +10,10 @@ from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_optional_text, check_text, described
 from fermion_table.commit.fast_forward import fast_forward
 from fermion_table.metadata import references
-from fermion_table.metadata.history import Version, latest
+from fermion_table.metadata.history import latest
 from fermion_table.metadata.references import Tag
 from fermion_table.metadata.snapshot import Snapshot
-from fermion_table.metadata.versions import find_version
+from fermion_table.metadata.versions import Version, find_version
 from fermion_table.storage.paths import MAIN
 from fermion_table.storage.store import AtomicStore
 

@@ -1,31 +1,24 @@
-"""Snapshots in a store: the latest one, one by id, the chain of parents, versions by name."""
+"""Snapshots in a store: the latest one, one by id, the chain of parents."""
 
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Callable, Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
-from typing import Any
 
 import msgspec
-import numpy as np
 
-from fermion.arguments import integer
-from fermion.errors import InvalidArgumentError
 from fermion_table.errors import CorruptMetadata, TableError, TableNotFound, VersionNotFound
 from fermion_table.metadata import pointers
 from fermion_table.metadata.manifest_store import read_stored
 from fermion_table.metadata.references import (
-    closest_names,
     is_kept,
     list_branches,
     list_tags,
     load_branch,
     missing_name,
     snapshot_of,
-    tagged_snapshot,
 )
 from fermion_table.metadata.snapshot import (
     Delta,
@@ -34,7 +27,6 @@ from fermion_table.metadata.snapshot import (
     Touched,
     decode_snapshot,
 )
-from fermion_table.moments import Moment, moment_of
 from fermion_table.options import DECODED_BYTES_PER_JSON_BYTE
 from fermion_table.storage import json_codec
 from fermion_table.storage.cache import shared_cache
@@ -50,11 +42,7 @@ from fermion_table.storage.paths import (
 )
 from fermion_table.storage.store import AtomicStore, can_list, in_time
 
-Version = int | Moment
-
 LATEST_TRIES = 3
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_ANCESTOR = re.compile(r"(?P<name>.+?)~(?P<generations>\d{1,18})")
 
 
 def latest(store: AtomicStore, *, branch: str = MAIN, start: int | None = None) -> Snapshot:
@@ -130,7 +118,7 @@ def load_snapshot(store: AtomicStore, snapshot_id: int, *, branch: str = MAIN) -
         found = try_load(store, snapshot_id, branch=branch)
         if found is not None and not _has_expired(store, found, branch):
             return found
-    raise _not_found(store, f"snapshot {snapshot_id}", branch)
+    raise no_such_snapshot(store, f"snapshot {snapshot_id}", branch)
 
 
 def try_load(store: AtomicStore, snapshot_id: int, *, branch: str = MAIN) -> Snapshot | None:
@@ -187,80 +175,6 @@ def walk(store: AtomicStore, snapshot: Snapshot, *, branch: str = MAIN) -> Itera
     while current is not None and not _has_expired(store, current, branch):
         yield current
         current = load_parent(store, current, branch=branch)
-
-
-def check_version(version: Any, parameter: str) -> Version:
-    """What names a snapshot, other than None; numbers of NumPy become Python's.
-
-    Raises
-    ------
-    TypeError
-    """
-    if isinstance(version, (str, date, np.datetime64)):
-        return version  # type: ignore[return-value]
-    return integer(version, parameter)
-
-
-def resolve_version(
-    store: AtomicStore,
-    version: Version | None = None,
-    *,
-    branch: str = MAIN,
-) -> Snapshot:
-    """The snapshot that a version names.
-
-    Parameters
-    ----------
-    store
-        Of the table.
-    version
-        None (the latest), a snapshot id, a time (the latest then; see `moments.Moment`), a
-        tag, a branch, ``"main~3"`` (three before the latest), or any of these numbers and times
-        as text.
-    branch
-        Where ids and times are looked up.
-
-    Raises
-    ------
-    TypeError
-        None of these.
-    VersionNotFound
-        Says the earliest and the latest that there is.
-    """
-    if version is None:
-        return latest(store, branch=branch)
-    if isinstance(version, (date, np.datetime64)):  # a datetime is a date
-        return snapshot_at(store, moment_of(version, "version"), branch=branch)
-    if not isinstance(version, str):
-        return load_snapshot(store, integer(version, "version"), branch=branch)
-    ancestor = _ANCESTOR.fullmatch(version)
-    if ancestor is not None:
-        named = resolve_version(store, ancestor["name"], branch=branch)
-        return _ancestor(store, named, int(ancestor["generations"]), branch, version)
-    if version.isdigit():
-        return load_snapshot(store, int(version), branch=branch)
-    return _resolve_name(store, version, branch)
-
-
-def snapshot_at(store: AtomicStore, moment: datetime, *, branch: str = MAIN) -> Snapshot:
-    """The latest snapshot that was there at a time (UTC if it has no zone)."""
-    zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    time_ms = (zoned - _EPOCH) // timedelta(milliseconds=1)
-    newest = latest(store, branch=branch)
-    if newest.time_ms <= time_ms:
-        return newest
-    low, high = earliest_id(store, newest.id, branch=branch), newest.id
-    found: Snapshot | None = None
-    while low < high:  # times ascend with ids
-        middle = (low + high) // 2
-        candidate = load_snapshot(store, middle, branch=branch)
-        if candidate.time_ms <= time_ms:
-            found, low = candidate, middle + 1
-        else:
-            high = middle
-    if found is None:
-        raise _not_found(store, f"snapshot at {zoned.isoformat()}", branch)
-    return found
 
 
 def earliest_id(store: AtomicStore, latest_id: int, *, branch: str = MAIN) -> int:
@@ -385,31 +299,8 @@ def _probe_forward(store: AtomicStore, branch: str, known: int) -> int:
     return low
 
 
-def _ancestor(
-    store: AtomicStore, snapshot: Snapshot, generations: int, branch: str, version: str
-) -> Snapshot:
-    if generations > snapshot.id:
-        raise _not_found(store, f"version {version!r}", branch)
-    if generations == 0:
-        return snapshot
-    return load_snapshot(store, snapshot.id - generations, branch=snapshot.branch)
-
-
-def _resolve_name(store: AtomicStore, name: str, branch: str) -> Snapshot:
-    tagged = tagged_snapshot(store, name)
-    if tagged is not None:
-        return tagged
-    if name == branch:
-        return latest(store, branch=branch)
-    with contextlib.suppress(InvalidArgumentError, VersionNotFound):  # no such branch
-        return latest(store, branch=name)
-    with contextlib.suppress(ValueError):  # not a time
-        return snapshot_at(store, datetime.fromisoformat(name), branch=branch)
-    error = _not_found(store, f"version {name!r}", branch)
-    raise VersionNotFound(f"{error}{closest_names(store, 'version', name)}")
-
-
-def _not_found(store: AtomicStore, what: str, branch: str) -> VersionNotFound:
+def no_such_snapshot(store: AtomicStore, what: str, branch: str) -> VersionNotFound:
+    """The error for a snapshot that is not there; says the earliest and the latest that are."""
     newest = latest(store, branch=branch)
     first = try_load(store, earliest_id(store, newest.id, branch=branch), branch=branch)
     spans = [
@@ -457,7 +348,7 @@ def expired_meanwhile(store: AtomicStore, snapshot: Snapshot) -> VersionNotFound
             references = (*list_tags(store), *list_branches(store))
             if any(each.hash == snapshot.hash for each in references):
                 return None
-            return _not_found(
+            return no_such_snapshot(
                 store, f"snapshot {snapshot.id} any more (it has expired)", snapshot.branch
             )
         except (OSError, TableError):  # what the reader met says more

@@ -214,6 +214,16 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
             return True
         return any(first <= field_id <= last for first, last in self.columns)
 
+    def is_all_null(self, field_id: int) -> bool:
+        """Whether statistics prove that a field is null in every row; so it is without rows."""
+        statistics = self.stats.get(field_id)
+        return self.rows == 0 or (statistics is not None and statistics.null_count == self.rows)
+
+    def has_no_null(self, field_id: int) -> bool:
+        """Whether statistics prove that a field is null in no row."""
+        statistics = self.stats.get(field_id)
+        return self.rows == 0 or (statistics is not None and statistics.null_count == 0)
+
 
 class PartitionRange(msgspec.Struct, frozen=True, omit_defaults=True):
     """Bounds of partition values over many entries, one item per partition field.

@@ -306,12 +306,6 @@ def snapshot_of(reference: Reference, path: str) -> Snapshot:
     return decode_snapshot(bytes(reference.snapshot), path)
 
 
-def tagged_snapshot(store: AtomicStore, name: str) -> Snapshot | None:
-    """The snapshot that a tag names, None if there is no such tag."""
-    tag = load_tag(store, name)
-    return None if tag is None else snapshot_of(tag, tag_path(name))
-
-
 def stored_bytes(store: AtomicStore, snapshot: Snapshot) -> bytes:
     """A snapshot's bytes as stored in its slot, or in a tag or branch once that has expired.
 

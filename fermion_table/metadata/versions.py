@@ -1,25 +1,94 @@
-"""Versions as callers name them: the snapshot, and the branch whose history leads to it."""
+"""Every way from the name of a version to its snapshot, and to the branch that leads to it."""
 
 from __future__ import annotations
 
 import contextlib
-from datetime import datetime
+import re
+from datetime import UTC, date, datetime
+from typing import Any
 
-from fermion_table.errors import CorruptMetadata, TableError
+import numpy as np
+
+from fermion.arguments import integer
+from fermion.errors import InvalidArgumentError
+from fermion_table.errors import CorruptMetadata, TableError, VersionNotFound
 from fermion_table.metadata.history import (
-    Version,
+    earliest_id,
+    latest,
     list_ids,
     load_snapshot,
-    resolve_version,
-    snapshot_at,
+    no_such_snapshot,
     try_load,
 )
-from fermion_table.metadata.references import load_branch, load_tag
+from fermion_table.metadata.references import (
+    closest_names,
+    load_branch,
+    load_tag,
+    missing_name,
+    snapshot_of,
+)
 from fermion_table.metadata.schema_store import load_table_schema
 from fermion_table.metadata.snapshot import Snapshot
-from fermion_table.moments import Moment, moment_of
-from fermion_table.storage.paths import MAIN, snapshot_path
+from fermion_table.moments import Moment, milliseconds, moment_of
+from fermion_table.storage.paths import MAIN, snapshot_path, tag_path
 from fermion_table.storage.store import AtomicStore
+
+Version = int | Moment
+
+_ANCESTOR = re.compile(r"(?P<name>.+?)~(?P<generations>\d{1,18})")
+
+
+def check_version(version: Any, parameter: str) -> Version:
+    """What names a snapshot, other than None; numbers of NumPy become Python's.
+
+    Raises
+    ------
+    TypeError
+    """
+    if isinstance(version, (str, date, np.datetime64)):
+        return version  # type: ignore[return-value]
+    return integer(version, parameter)
+
+
+def resolve_version(
+    store: AtomicStore,
+    version: Version | None = None,
+    *,
+    branch: str = MAIN,
+) -> Snapshot:
+    """The snapshot that a version names.
+
+    Parameters
+    ----------
+    store
+        Of the table.
+    version
+        None (the latest), a snapshot id, a time (the latest then; see `moments.Moment`), a
+        tag, a branch, ``"main~3"`` (three before the latest), or any of these numbers and times
+        as text.
+    branch
+        Where ids and times are looked up.
+
+    Raises
+    ------
+    TypeError
+        None of these.
+    VersionNotFound
+        Says the earliest and the latest that there is.
+    """
+    if version is None:
+        return latest(store, branch=branch)
+    if isinstance(version, (date, np.datetime64)):  # a datetime is a date
+        return snapshot_at(store, moment_of(version, "version"), branch=branch)
+    if not isinstance(version, str):
+        return load_snapshot(store, integer(version, "version"), branch=branch)
+    ancestor = _ANCESTOR.fullmatch(version)
+    if ancestor is not None:
+        named = resolve_version(store, ancestor["name"], branch=branch)
+        return _ancestor(store, named, int(ancestor["generations"]), branch, version)
+    if version.isdigit():
+        return load_snapshot(store, int(version), branch=branch)
+    return _resolve_name(store, version, branch)
 
 
 def find_version(
@@ -32,7 +101,7 @@ def find_version(
     store
         Of the table.
     version
-        As `history.resolve_version` takes it.
+        As `resolve_version` takes it.
     branch
         Where ids and times are looked up.
 
@@ -78,6 +147,47 @@ def snapshot_as_of(store: AtomicStore, time: Moment, *, branch: str = MAIN) -> S
     return snapshot_at(store, moment_of(time, "as_of"), branch=branch)
 
 
+def snapshot_at(store: AtomicStore, moment: datetime, *, branch: str = MAIN) -> Snapshot:
+    """The latest snapshot that was there at a time (UTC if it has no zone)."""
+    zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    time_ms = milliseconds(zoned)
+    newest = latest(store, branch=branch)
+    if newest.time_ms <= time_ms:
+        return newest
+    low, high = earliest_id(store, newest.id, branch=branch), newest.id
+    found: Snapshot | None = None
+    while low < high:  # times ascend with ids
+        middle = (low + high) // 2
+        candidate = load_snapshot(store, middle, branch=branch)
+        if candidate.time_ms <= time_ms:
+            found, low = candidate, middle + 1
+        else:
+            high = middle
+    if found is None:
+        raise no_such_snapshot(store, f"snapshot at {zoned.isoformat()}", branch)
+    return found
+
+
+def tagged_snapshot(store: AtomicStore, name: str) -> Snapshot | None:
+    """The snapshot that a tag names, None if there is no such tag."""
+    tag = load_tag(store, name)
+    return None if tag is None else snapshot_of(tag, tag_path(name))
+
+
+def snapshot_of_tag(store: AtomicStore, name: str) -> Snapshot:
+    """The snapshot that a tag names.
+
+    Raises
+    ------
+    VersionNotFound
+        There is no such tag.
+    """
+    found = tagged_snapshot(store, name)
+    if found is None:
+        raise missing_name(store, "tag", name)
+    return found
+
+
 def with_readable_version(
     store: AtomicStore, branch: str, error: CorruptMetadata
 ) -> CorruptMetadata:
@@ -119,3 +229,27 @@ def _named_branch(store: AtomicStore, name: str) -> str | None:
     if load_tag(store, name) is not None:
         return None
     return name if name == MAIN or load_branch(store, name) is not None else None
+
+
+def _ancestor(
+    store: AtomicStore, snapshot: Snapshot, generations: int, branch: str, version: str
+) -> Snapshot:
+    if generations > snapshot.id:
+        raise no_such_snapshot(store, f"version {version!r}", branch)
+    if generations == 0:
+        return snapshot
+    return load_snapshot(store, snapshot.id - generations, branch=snapshot.branch)
+
+
+def _resolve_name(store: AtomicStore, name: str, branch: str) -> Snapshot:
+    tagged = tagged_snapshot(store, name)
+    if tagged is not None:
+        return tagged
+    if name == branch:
+        return latest(store, branch=branch)
+    with contextlib.suppress(InvalidArgumentError, VersionNotFound):  # no such branch
+        return latest(store, branch=name)
+    with contextlib.suppress(ValueError):  # not a time
+        return snapshot_at(store, datetime.fromisoformat(name), branch=branch)
+    error = no_such_snapshot(store, f"version {name!r}", branch)
+    raise VersionNotFound(f"{error}{closest_names(store, 'version', name)}")

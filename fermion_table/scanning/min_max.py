@@ -82,7 +82,7 @@ def _bounds(
     statistics = entry.stats.get(chain[-1].id)
     if entry.delete_rows or statistics is None:
         return None
-    if statistics.null_count == entry.rows:
+    if entry.is_all_null(chain[-1].id):
         return ()
     return _exact(statistics, inside[-1].type)
 

@@ -13,11 +13,15 @@ from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_columns
 from fermion_table.inspection.history_log import HistoryLog, history_log
 from fermion_table.metadata import history as stored_history
-from fermion_table.metadata.history import Version, check_version
-from fermion_table.metadata.references import missing_name, tagged_snapshot
 from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.snapshot import Snapshot
-from fermion_table.metadata.versions import find_version, snapshot_as_of
+from fermion_table.metadata.versions import (
+    Version,
+    check_version,
+    find_version,
+    snapshot_as_of,
+    snapshot_of_tag,
+)
 from fermion_table.moments import Moment
 from fermion_table.scanning.changes import ChangeScan, commits_between
 from fermion_table.scanning.filters import batch_filter, both, table_filter
@@ -186,10 +190,7 @@ def _snapshot_to_scan(
         raise InvalidArgumentError("snapshot_id, tag and as_of: expected one of them")
     branch = branch or state.branch
     if tag is not None:
-        tagged = tagged_snapshot(state.store, tag)
-        if tagged is None:
-            raise missing_name(state.store, "tag", tag)
-        return tagged
+        return snapshot_of_tag(state.store, tag)
     if snapshot_id is not None:
         snapshot_id = integer(snapshot_id, "snapshot_id", minimum=0)
         if branch == state.branch and snapshot_id == state.snapshot.id:

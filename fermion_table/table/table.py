@@ -23,9 +23,9 @@ from fermion_table.commit.request import CommitMetadata, NewSchema
 from fermion_table.errors import CorruptMetadata, TableExists
 from fermion_table.inspection.refs import Branches, Tags
 from fermion_table.inspection.tables import Inspection
-from fermion_table.metadata.history import Version, latest, table_exists
+from fermion_table.metadata.history import latest, table_exists
 from fermion_table.metadata.snapshot import Snapshot
-from fermion_table.metadata.versions import find_version, with_readable_version
+from fermion_table.metadata.versions import Version, find_version, with_readable_version
 from fermion_table.schema.from_arrow import PartitionBy
 from fermion_table.schema.schema import TableSchema, encode_schema
 from fermion_table.storage.location import open_store, refuse_nested

@@ -8,8 +8,8 @@ from fermion_table.commit import restore as restoring
 from fermion_table.commit.identities import committed_before
 from fermion_table.commit.request import CommitMetadata
 from fermion_table.inspection.table_difference import TableDiff, table_difference
-from fermion_table.metadata.history import Version, check_version
 from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.metadata.versions import Version, check_version
 from fermion_table.table.state import HasState
 
 

@@ -18,12 +18,12 @@ from fermion_table.metadata.history import (
     latest,
     load_parent,
     load_snapshot,
-    resolve_version,
     table_exists,
     walk,
 )
 from fermion_table.metadata.references import create_tag
 from fermion_table.metadata.snapshot import encode_snapshot
+from fermion_table.metadata.versions import resolve_version
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.paths import latest_hint_path, snapshot_path
 from fermion_table.testing import MemoryStore, WrappedStore, made_up_entry, made_up_schema

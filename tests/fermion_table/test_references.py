@@ -14,7 +14,7 @@ from fermion_table.commit.request import CommitRequest
 from fermion_table.errors import CommitConflict, CorruptMetadata, VersionNotFound
 from fermion_table.expiry.reachable import live_objects
 from fermion_table.metadata import history
-from fermion_table.metadata.history import latest, load_snapshot, resolve_version, walk
+from fermion_table.metadata.history import latest, load_snapshot, walk
 from fermion_table.metadata.manifest_store import added_entries, live_entries, removed_entries
 from fermion_table.metadata.references import (
     create_branch,
@@ -25,9 +25,9 @@ from fermion_table.metadata.references import (
     list_tags,
     load_branch,
     load_tag,
-    tagged_snapshot,
 )
 from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.metadata.versions import resolve_version, tagged_snapshot
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.paths import branch_path, pending_path, snapshot_path, tag_path
 from fermion_table.storage.store import AtomicStore

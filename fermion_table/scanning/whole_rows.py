@@ -1,0 +1,85 @@
+"""Whole rows of files: read with all columns and their batches, and written again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from fermion_table.metadata.manifest import Entry
+from fermion_table.scanning.batch_stream import whole_batches
+from fermion_table.scanning.split_reader import ReadRequest, SplitReader
+from fermion_table.schema.schema import TableSchema
+from fermion_table.schema.selection import BATCH_COLUMNS
+from fermion_table.storage.store import AtomicStore, access_of
+
+
+def whole_row_reader(
+    entries: Sequence[Entry],
+    store: AtomicStore,
+    schema: TableSchema,
+    schemas: Mapping[int, TableSchema],
+) -> SplitReader:
+    """Reads whole rows of files of one kind, with the batch columns of files that have them.
+
+    Parameters
+    ----------
+    entries
+        The files, all with batches or all without.
+    store
+        Of the table.
+    schema
+        What the rows are read as.
+    schemas
+        What the files were written with, by id.
+    """
+    in_batches = entries[0].batch is not None
+    fields = schema.fields + (BATCH_COLUMNS if in_batches else ())
+    wanted = {field.id for field in fields}
+    return SplitReader(
+        ReadRequest(
+            fields=fields,
+            table_fields=fields,
+            file_fields={
+                schema_id: tuple(field for field in schemas[schema_id].fields if field.id in wanted)
+                for schema_id in {entry.schema_id for entry in entries}
+            },
+            storage_options=store.storage_options,
+            timeout_s=access_of(store).timeout_s,
+        )
+    )
+
+
+class RowWriter(Protocol):
+    """What whole rows are written with: a `DataWriter`."""
+
+    def write(self, data: Any) -> None:
+        """Append rows."""
+
+    def append_batch(self, batch_id: int, data: Any) -> None:
+        """Append one batch."""
+
+
+def write_again(
+    writer: RowWriter,
+    rows: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    batches: tuple[np.ndarray, np.ndarray] | None,
+) -> None:
+    """Write rows of a file again; its batches stay whole under their ids.
+
+    Parameters
+    ----------
+    rows
+        Of a whole-row reader, whose Arrow schema is `schema`.
+    batches
+        Ids and lengths of their batches; None for a file without batches.
+    """
+    if batches is not None:
+        for batch_id, data in whole_batches(rows, batches, schema):
+            writer.append_batch(batch_id, data)
+        return
+    for batch in rows:
+        writer.write(batch)
