@@ -118,7 +118,7 @@ class WriteOptions:
     threads
         Threads that encode columns; None takes the number of processors.
     durable
-        Whether a local file is synchronised to disk before it gets its name.
+        Whether fsync is called for a local file before it gets its name.
     read_back
         Whether the finished file is read back and verified, as `FermionFile.verify` does, before it
         gets its name: every checksum, every invariant, every value against its bounds. A file that

@@ -36,13 +36,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="A", help="path or URL of the file to read")
     parser.add_argument("target", metavar="B", help="path or URL of the file to write")
     parser.epilog = f"One of the two is Parquet, by its suffix ({suffixes}); the other is Fermion."
-    parser.add_argument("--compression-level", type=int, metavar="N", help="of either format")
+    parser.add_argument(
+        "--compression-level", type=int, metavar="N", help="compression level, for both formats"
+    )
     fermion = parser.add_argument_group("when B is a Fermion file")
     fermion.add_argument("--profile", choices=PROFILES)
     types = get_type_hints(WriteOptions)
     fermion.add_argument("--codec", choices=get_args(types["codec"]))
     fermion.add_argument("--checksum", choices=get_args(types["checksum"]))
-    fermion.add_argument("--edition", choices=tuple(EDITIONS), help="encodings to keep to")
+    fermion.add_argument("--edition", choices=tuple(EDITIONS), help="allowed encodings")
     fermion.add_argument("--stripe-rows", type=int, metavar="N")
     fermion.add_argument("--stripe-bytes", type=byte_count, metavar="SIZE", help="such as 64M")
     fermion.add_argument("--page-bytes", type=byte_count, metavar="SIZE")
@@ -64,12 +66,12 @@ def byte_count(text: str) -> int:
     digits = text.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
     unit = text[len(digits) :].lower().removesuffix("b").removesuffix("i")
     if unit not in _UNITS:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size; expected something like 64M")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; expected something like 64M")
     try:
         return int(float(digits) * _UNITS[unit])
     except (ValueError, OverflowError):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no size; expected something like 64M"
+            f"{text!r} is not a size; expected something like 64M"
         ) from None
 
 

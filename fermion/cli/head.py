@@ -28,9 +28,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--column", action="append", metavar="NAME", help="show this column; may be repeated"
     )
     parser.add_argument(
-        "--all", action="store_true", help="show all columns, however long that makes the lines"
+        "--all", action="store_true", help="show all columns, even if lines become long"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON: one object a row")
+    parser.add_argument("--json", action="store_true", help="print JSON: one object per row")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:

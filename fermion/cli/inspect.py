@@ -43,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--all", action="store_true", help="show all columns and stripes")
     parser.add_argument(
-        "--pages", action="store_true", help="read every page and show its tree of encodings"
+        "--pages", action="store_true", help="read every page and show its encodings"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 

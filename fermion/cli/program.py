@@ -1,4 +1,4 @@
-"""The program: finds the command, runs it, and turns what goes wrong into a line and a status."""
+"""The program: runs a command, and turns errors into one line and an exit status."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = _run(sys.argv[1:] if argv is None else list(argv), console)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read the output has seen enough. Python flushes once more when it ends.
+        # The reader of the output closed the pipe. Python flushes once more when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FOUND_PROBLEM
     except KeyboardInterrupt:
@@ -119,7 +119,7 @@ class _Broken:
 
 
 def _parser(commands: dict[str, Command]) -> argparse.ArgumentParser:
-    parser = _Parser(prog="fermion", description="Look into, check and convert Fermion files.")
+    parser = _Parser(prog="fermion", description="Inspect, verify and convert Fermion files.")
     parser.add_argument("--version", action="version", version=f"fermion {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, command in commands.items():

@@ -11,7 +11,7 @@ from fermion.errors import FermionError
 from fermion.reading.file import open_file
 from fermion.reading.verify import VerifyReport
 
-HELP = "check every checksum and every invariant; exit status 1 where one fails"
+HELP = "check every checksum and every invariant; exit status 1 if one fails"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         )
     elif report.ok:
         console.print(
-            f"{report.path}: sound: {counted(report.columns, 'column')}, "
+            f"{report.path}: OK: {counted(report.columns, 'column')}, "
             f"{counted(report.pages, 'page')}, {size_text(report.bytes_read)} read"
         )
     else:

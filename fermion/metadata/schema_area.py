@@ -316,7 +316,7 @@ class SchemaArea:
             try:
                 _check_text(field.type)
             except UnicodeDecodeError as error:
-                raise self._invalid(f"shape {shape_id}: text that is no UTF-8: {error}") from None
+                raise self._invalid(f"shape {shape_id}: text that is not UTF-8: {error}") from None
             self._cache[shape_id] = field
         return field
 

@@ -161,7 +161,7 @@ class ParquetSource:
                 f"{self.where}: is a Fermion file, which fermion.open reads and fermion.to_parquet "
                 f"converts; expected a Parquet file"
             )
-        return InvalidFileError(f"{self.where}: not a sound Parquet file: {one_line(error)}")
+        return InvalidFileError(f"{self.where}: not a valid Parquet file: {one_line(error)}")
 
     def _is_fermion(self) -> bool:
         """Whether the source begins and ends as a Fermion file does."""

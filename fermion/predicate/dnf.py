@@ -42,7 +42,9 @@ def from_dnf(filters: Sequence[Any]) -> Expression:
     if isinstance(filters, tuple) and len(filters) == 3 and isinstance(filters[1], str):
         filters = [filters]
     if not filters:
-        raise InvalidArgumentError(f"an empty list is no filter: {_ADVICE}, or None for no filter")
+        raise InvalidArgumentError(
+            f"an empty list is not a filter: {_ADVICE}, or None for no filter"
+        )
     if all(isinstance(member, tuple) and _is_predicate(member) for member in filters):
         return conjunction(_predicate(member) for member in filters)
     groups = []

@@ -59,7 +59,7 @@ def check_option_columns(options: WriteOptions, plans: Sequence[ColumnPlan]) -> 
         orders = [leaf.order for each, leaf in leaves if each == name]
         if name not in scalars or Order.NONE in orders:
             raise InvalidArgumentError(
-                f"{option}: column {name!r} is no scalar of a type with equality"
+                f"{option}: column {name!r} is not a scalar of a type with equality"
             )
     shared = {plan.names[stream] for plan in plans for stream in plan.dictionaries}
     for name in options.global_dictionaries:

@@ -238,7 +238,7 @@ class _Filtered:
     def __init__(self, given: Any) -> None:
         if given is None:
             raise InvalidArgumentError(
-                "a filter of None selects nothing in particular: pass 'TRUE' to mean every row"
+                "filter=None: expected a filter; pass 'TRUE' to select every row"
             )
         self.given = given
         self._bound: tuple[int, TableFilter] | None = None

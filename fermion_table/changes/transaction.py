@@ -314,7 +314,7 @@ class Transaction:
 
     def _enter(self) -> None:
         if self._is_over:
-            raise InvalidArgumentError("the transaction is over: begin another one")
+            raise InvalidArgumentError("the transaction is finished: begin a new one")
 
     def _changes_nothing(self, draft: Draft) -> bool:
         """Whether deletes and updates found no row, and appends had none to add."""

@@ -75,7 +75,7 @@ class VerifyReport:
     data_bytes
         Bytes of the data files.
     problems
-        In the order found; empty if the table is sound.
+        In the order found; empty if the table is OK.
     """
 
     snapshots: int
@@ -98,7 +98,7 @@ class VerifyReport:
         )
         if self.external_files:
             counts += f", {self.external_files} of them in other tables"
-        verdict = "sound" if self.ok else f"{len(self.problems)} problems"
+        verdict = "OK" if self.ok else f"{len(self.problems)} problems"
         return "\n".join([f"{counts}: {verdict}", *(f"  {problem}" for problem in self.problems)])
 
 
@@ -347,7 +347,7 @@ class _Walk:
         outside = entry.external_path is not None
         if self._check_size(entry.file, entry.size, outside) and self.check_file is not None:
             for found in self.check_file(entry):
-                self._problem(entry.file, "a sound data file", found)
+                self._problem(entry.file, "a valid data file", found)
 
     def _check_size(self, path: str, expected: int, outside: bool, *, exact: bool = True) -> bool:
         """Whether a file has the size it should have."""

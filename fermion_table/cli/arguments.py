@@ -16,9 +16,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 def add_table(parser: argparse.ArgumentParser) -> None:
     """Add the table's path, the branch, and ``--json``."""
     parser.add_argument("path", metavar="PATH", help="directory or URL of a table")
-    parser.add_argument(
-        "--branch", default=MAIN, metavar="NAME", help=f"which history (default: {MAIN})"
-    )
+    parser.add_argument("--branch", default=MAIN, metavar="NAME", help=f"branch (default: {MAIN})")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -9,19 +9,21 @@ from fermion_table.cli.arguments import add_table, add_version, open_table
 from fermion_table.cli.printing import Console, print_rows, rows_json
 from fermion_table.table.table import Table
 
-HELP = "show the branches, make one, or with --fast-forward or --delete publish or delete one"
+HELP = "show, create or delete branches, or fast-forward to one"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_table(parser)
-    parser.add_argument("name", nargs="?", metavar="NAME", help="of the branch")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="name of the branch")
     add_version(parser)
-    parser.add_argument("--message", "-m", metavar="TEXT", help="why")
+    parser.add_argument("--message", "-m", metavar="TEXT", help="description")
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--delete", action="store_true", help="delete the branch")
     instead.add_argument(
-        "--fast-forward", action="store_true", help="move the branch that it left to its state"
+        "--fast-forward",
+        action="store_true",
+        help="move the parent branch to the state of this branch",
     )
 
 
@@ -62,4 +64,4 @@ def _change(table: Table, arguments: argparse.Namespace) -> tuple[dict[str, obje
         return moved, f"{snapshot.branch} is at snapshot {snapshot.id}, the state of {name}"
     head = table.branches.create(name, message=arguments.message)
     made: dict[str, object] = {"name": name, "parent": head.parent, "left_after": head.left_after}
-    return made, f"branch {name} leaves {head.parent} after snapshot {head.left_after}"
+    return made, f"branch {name} starts at snapshot {head.left_after} of {head.parent}"

@@ -1,4 +1,4 @@
-"""`fermion table compact`: rewrites small files as few."""
+"""`fermion table compact`: rewrites small files as larger ones."""
 
 from __future__ import annotations
 
@@ -9,27 +9,36 @@ from fermion.cli.wording import counted, size_text
 from fermion_table.cli.arguments import add_table, open_table
 from fermion_table.cli.printing import Console
 
-HELP = "rewrite small files as few"
+HELP = "rewrite small files as larger ones"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_table(parser)
-    parser.add_argument("--filter", metavar="SQL", help="only files that may hold such rows")
+    parser.add_argument("--filter", metavar="SQL", help="only files that may contain matching rows")
     parser.add_argument(
-        "--target-size", metavar="SIZE", help="of a file, such as 256MB (default: the table's)"
+        "--target-size", metavar="SIZE", help="size of a file, such as 256MB (default: the table's)"
     )
     parser.add_argument(
-        "--min-input-files", type=int, default=2, metavar="N", help="leave fewer alone (default: 2)"
+        "--min-input-files",
+        type=int,
+        default=2,
+        metavar="N",
+        help="do not rewrite groups of fewer files (default: 2)",
     )
     parser.add_argument(
-        "--sort-by", action="append", metavar="COLUMN", help="sort rows by it; may be repeated"
+        "--sort-by",
+        action="append",
+        metavar="COLUMN",
+        help="sort rows by this column; may be repeated",
     )
     parser.add_argument(
-        "--max-groups-per-commit", type=int, metavar="N", help="publish after so many groups"
+        "--max-groups-per-commit", type=int, metavar="N", help="commit after N groups"
     )
-    parser.add_argument("--threads", type=int, metavar="N", help="groups rewritten side by side")
-    parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
+    parser.add_argument(
+        "--threads", type=int, metavar="N", help="number of groups that are rewritten at once"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only print what would be done")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> bool:
@@ -58,5 +67,7 @@ def run(arguments: argparse.Namespace, console: Console) -> bool:
         after = f"{counted(result.files_after, 'file')} ({size_text(result.bytes_after)})"
         console.print(f"rewrote {before} as {after} in {result.seconds:.1f} s")
     if result.groups_dropped:
-        console.print(f"left out {counted(result.groups_dropped, 'group')} that others changed")
+        console.print(
+            f"left out {counted(result.groups_dropped, 'group')} that concurrent commits changed"
+        )
     return True

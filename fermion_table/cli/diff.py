@@ -8,7 +8,7 @@ from fermion_table.cli.arguments import add_table, open_table
 from fermion_table.cli.printing import Console, print_lines, print_rows, rows_json
 from fermion_table.inspection.table_difference import TableDiff
 
-HELP = "show what differs between two versions: schema and files, with --rows also rows"
+HELP = "compare two versions: schema and files, with --rows also rows"
 ROWS_SHOWN = 20
 
 
@@ -17,7 +17,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_table(parser)
     parser.add_argument("before", metavar="BEFORE", help="a version, as for scan --version")
     parser.add_argument(
-        "after", nargs="?", metavar="AFTER", help="another one (default: the latest)"
+        "after", nargs="?", metavar="AFTER", help="another version (default: the latest)"
     )
     parser.add_argument("--rows", action="store_true", help="show the rows that differ")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""`fermion table expire`: lets old snapshots go."""
+"""`fermion table expire`: expires old snapshots."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fermion_table.cli.arguments import add_table, age_or_time, open_table
 from fermion_table.cli.printing import Console
 from fermion_table.cli.results import print_maintenance
 
-HELP = "let old snapshots go, with the data that nothing else needs"
+HELP = "expire old snapshots and delete data that only they use"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -18,12 +18,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--older-than",
         type=age_or_time,
         metavar="AGE|TIME",
-        help="such as 7d or 2026-01-31 (default: 7d)",
+        help="minimum age, such as 7d, or a time, such as 2026-01-31 (default: 7d)",
     )
     parser.add_argument(
-        "--retain-last", type=int, metavar="N", help="keep as many in any case (default: 10)"
+        "--retain-last",
+        type=int,
+        metavar="N",
+        help="always keep the last N snapshots (default: 10)",
     )
-    parser.add_argument("--dry-run", action="store_true", help="only say what would go")
+    parser.add_argument("--dry-run", action="store_true", help="only print what would be deleted")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> bool:

@@ -7,14 +7,14 @@ import argparse
 from fermion_table.cli.arguments import add_table, add_version, open_table
 from fermion_table.cli.printing import Console, json_ready, print_lines
 
-HELP = "show what happened, newest first"
+HELP = "show the snapshots, newest first"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_table(parser)
     add_version(parser)
-    parser.add_argument("-n", type=int, metavar="N", help="at most so many snapshots")
+    parser.add_argument("-n", type=int, metavar="N", help="show at most N snapshots")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> bool:

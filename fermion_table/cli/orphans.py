@@ -1,4 +1,4 @@
-"""`fermion table orphans`: deletes files that nothing refers to."""
+"""`fermion table remove-orphans`: deletes orphan files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fermion_table.cli.arguments import add_table, age_or_time, open_table
 from fermion_table.cli.printing import Console
 from fermion_table.cli.results import print_maintenance
 
-HELP = "delete files in the table's directory that nothing refers to"
+HELP = "delete orphan files: files of failed writers that no snapshot refers to"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -18,9 +18,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--older-than",
         type=age_or_time,
         metavar="AGE|TIME",
-        help="such as 7d or 2026-01-31 (default: 3d)",
+        help="minimum age, such as 7d, or a time, such as 2026-01-31 (default: 3d)",
     )
-    parser.add_argument("--dry-run", action="store_true", help="only say what would go")
+    parser.add_argument("--dry-run", action="store_true", help="only print what would be deleted")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> bool:

@@ -1,4 +1,4 @@
-"""`fermion table`: finds the command for tables that is meant."""
+"""`fermion table`: the commands for tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fermion_table.cli import (
 )
 from fermion_table.cli.printing import Console
 
-HELP = "look into tables and look after them"
+HELP = "inspect and maintain tables"
 FOUND_PROBLEM = 1
 
 
@@ -41,7 +41,7 @@ class Command(Protocol):
         """Add the command's arguments."""
 
     def run(self, arguments: argparse.Namespace, console: Console) -> bool:
-        """Carry the command out; whether everything was as it should be."""
+        """Run the command; whether it found no problem."""
 
 
 COMMANDS: dict[str, Command] = {
@@ -56,7 +56,7 @@ COMMANDS: dict[str, Command] = {
     "restore": restore,
     "compact": compact,
     "expire": expire,
-    "orphans": orphans,
+    "remove-orphans": orphans,
     "verify": verify,
 }
 
@@ -69,6 +69,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Carry a command out; the exit status: 0, or 1 where it found a problem."""
-    sound = COMMANDS[arguments.table_command].run(arguments, console)
-    return 0 if sound else FOUND_PROBLEM
+    """Run a command; the exit status: 0, or 1 if it found a problem."""
+    ok = COMMANDS[arguments.table_command].run(arguments, console)
+    return 0 if ok else FOUND_PROBLEM

@@ -7,14 +7,14 @@ import argparse
 from fermion_table.cli.arguments import add_table, open_table
 from fermion_table.cli.printing import Console
 
-HELP = "make an earlier state the latest one, as a new snapshot"
+HELP = "go back to an earlier version, as a new snapshot"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_table(parser)
     parser.add_argument("target", metavar="VERSION", help="a version, as for scan --version")
-    parser.add_argument("--message", "-m", metavar="TEXT", help="for the history")
+    parser.add_argument("--message", "-m", metavar="TEXT", help="description")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> bool:

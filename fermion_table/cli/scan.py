@@ -8,7 +8,7 @@ from fermion.cli.wording import counted
 from fermion_table.cli.arguments import add_table, add_version, open_table
 from fermion_table.cli.printing import Console, print_lines, print_rows, rows_json
 
-HELP = "show rows, filtered by SQL; their number (--count) or the plan (--explain)"
+HELP = "show rows, optionally filtered by SQL; their number (--count); the plan (--explain)"
 FILES_EXPLAINED = 5
 """Files of which `--explain` shows stripes and pages."""
 ROWS_SHOWN = 10
@@ -28,8 +28,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--all", action="store_true", help="show all columns of the rows")
     instead = parser.add_mutually_exclusive_group()
-    instead.add_argument("--count", action="store_true", help="only say how many rows there are")
-    instead.add_argument("--explain", action="store_true", help="say what would be read, and why")
+    instead.add_argument("--count", action="store_true", help="only print the number of rows")
+    instead.add_argument("--explain", action="store_true", help="print what would be read, and why")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> bool:

@@ -10,7 +10,7 @@ from fermion_table.cli.printing import Console, rows_json
 from fermion_table.schema.schema import describe_field
 from fermion_table.table.table import Table
 
-HELP = "show the columns with their ids and types, or with --history what changed them"
+HELP = "show the columns with their ids and types, or all schema changes with --history"
 COLUMNS_SHOWN = 100
 
 
@@ -18,7 +18,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_table(parser)
     add_version(parser)
-    parser.add_argument("--history", action="store_true", help="show every version's changes")
+    parser.add_argument("--history", action="store_true", help="show the changes of every version")
     parser.add_argument(
         "--all", action="store_true", help=f"show more than the first {COLUMNS_SHOWN} columns"
     )

@@ -11,7 +11,7 @@ from fermion_table.cli.arguments import add_table, add_version, open_table
 from fermion_table.cli.printing import Console, time_text
 from fermion_table.table.table import Table
 
-HELP = "show a snapshot: when, who, how many rows, files and bytes; settings, tags, branches"
+HELP = "show a snapshot: time, author, rows, files and bytes; properties, tags, branches"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +44,7 @@ def _lines(table: Table) -> Iterator[str]:
     live = totals.rows - totals.rows_deleted
     yield f"{counted(live, 'row')} in {counted(totals.files, 'file')}, {size_text(totals.bytes)}"
     if totals.rows_deleted:
-        yield f"{counted(totals.rows_deleted, 'row')} deleted in files that stay"
+        yield f"{counted(totals.rows_deleted, 'row')} deleted by deletion vectors"
     yield f"{counted(len(schema.fields), 'column')}, schema {schema.id}"
     if schema.partition_by:
         yield f"partitioned by {', '.join(each.name for each in schema.partition_by)}"
@@ -53,7 +53,7 @@ def _lines(table: Table) -> Iterator[str]:
     for name, value in sorted(schema.properties.items()):
         yield f"property {name}: {value}"
     for head in table.branches.list():
-        left = "" if head.parent is None else f", left {head.parent} after {head.left_after}"
+        left = "" if head.parent is None else f", from snapshot {head.left_after} of {head.parent}"
         yield f"branch {head.name}: snapshot {head.snapshot_id}{left}"
     for tag in table.tags.list():
         message = f" ({tag.message})" if tag.message else ""

@@ -9,16 +9,18 @@ from fermion.errors import InvalidArgumentError
 from fermion_table.cli.arguments import add_table, add_version, age_or_time, open_table
 from fermion_table.cli.printing import Console, print_rows, rows_json
 
-HELP = "show the tags, name a snapshot, or with --delete forget a name"
+HELP = "show, create or delete tags"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_table(parser)
-    parser.add_argument("name", nargs="?", metavar="NAME", help="of the tag to make or delete")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="name of the tag")
     add_version(parser)
-    parser.add_argument("--message", "-m", metavar="TEXT", help="why")
-    parser.add_argument("--keep", type=_age, metavar="AGE", help="how long, such as 30d")
+    parser.add_argument("--message", "-m", metavar="TEXT", help="description")
+    parser.add_argument(
+        "--keep", type=_age, metavar="AGE", help="time until the tag expires, such as 30d"
+    )
     parser.add_argument("--delete", action="store_true", help="delete the tag")
 
 

@@ -12,19 +12,19 @@ from fermion_table.metadata.references import load_branch, missing_name
 from fermion_table.storage.location import open_store
 from fermion_table.storage.paths import MAIN
 
-HELP = "check the history and all it refers to; exit status 1 where something is wrong"
+HELP = "check the history and all files it refers to; exit status 1 if there is a problem"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_table(parser)
     parser.add_argument(
-        "--data", action="store_true", help="read data files: checksums, ids and rows too"
+        "--data", action="store_true", help="also read data files: checksums, ids and rows"
     )
 
 
 def run(arguments: argparse.Namespace, console: Console) -> bool:
-    """Verify a table; whether it is sound."""
+    """Verify a table; whether it is OK."""
     store = open_store(arguments.path)  # the table need not open
     if arguments.branch != MAIN and load_branch(store, arguments.branch) is None:
         raise missing_name(store, "branch", arguments.branch)

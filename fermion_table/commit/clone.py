@@ -114,8 +114,8 @@ def _check_same_storage(source: AtomicStore, target: AtomicStore, entries: Seque
     """Refuse a clone whose readers would refuse its source's files."""
     if entries and place_of(source.location) != place_of(target.location):
         raise InvalidArgumentError(
-            f"{redacted(target.location)}: a clone lies on the storage of its source, "
-            f"{redacted(source.location)}: its readers open files of no other one"
+            f"{redacted(target.location)}: a clone must be on the storage of its source, "
+            f"{redacted(source.location)}, because its readers open files there"
         )
 
 

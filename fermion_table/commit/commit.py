@@ -257,8 +257,8 @@ class _Commit:
             start = base.id
             if time.monotonic() > deadline:
                 raise CommitConflict(
-                    f"{self.store.location}: lost {self.losses} races for the next snapshot in "
-                    f"{self.options.timeout_s:g} s; try again with fewer writers at once",
+                    f"{self.store.location}: {self.losses} attempts failed because of concurrent "
+                    f"commits in {self.options.timeout_s:g} s; try again with fewer writers",
                     mine=self.request.kind,
                 )
             self._wait(self.losses)
@@ -318,8 +318,8 @@ class _Commit:
         if stored is None or not is_in_history(self.store, stored, self.branch, search=slow):
             if slow and not creation.is_first_reply:
                 raise CommitStateUnknown(
-                    f"{self.store.location}: a try to publish snapshot {snapshot.id} got no reply, "
-                    f"and the next took so long that what it published may have expired since"
+                    f"{self.store.location}: an attempt to commit snapshot {snapshot.id} got no "
+                    f"reply, and the next took so long that its snapshot may have expired"
                 )
             return None
         pointers.write_latest(self.store, stored.id, self.branch)

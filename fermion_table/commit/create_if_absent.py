@@ -82,9 +82,9 @@ def create_slot(
             if result is CreateResult.CREATED:
                 return Creation(stored, is_first_reply=False)
     raise CommitStateUnknown(
-        f"{store.location}: {path}: no reply says whether the commit was published; commit again "
-        f"with the same commit_user and commit_identifier, or look for uuid {snapshot.uuid} in "
-        f"the history"
+        f"{store.location}: {path}: the reply was lost: not known whether the commit succeeded; "
+        f"commit again with the same commit_user and commit_identifier, or look for uuid "
+        f"{snapshot.uuid} in the history"
     )
 
 

@@ -92,8 +92,8 @@ def fast_forward(
     if stored is None or not is_in_history(store, stored, branch.parent, search=True):
         if not creation.is_first_reply:
             raise CommitStateUnknown(
-                f"{store.location}: no reply says whether {branch.parent!r} was moved; look at its "
-                f"history"
+                f"{store.location}: the reply was lost: not known whether {branch.parent!r} was "
+                f"moved; check its history"
             )
         writer.discard()
         raise _diverged(store, name, branch.parent, target)

@@ -53,7 +53,9 @@ class CommitMetadata:
             "commit_identifier": check_identifier(self.commit_identifier, "commit_identifier"),
         }
         if (self.commit_user is None) != (self.commit_identifier is None):
-            raise InvalidArgumentError("commit_user and commit_identifier come together")
+            raise InvalidArgumentError(
+                "commit_user and commit_identifier: expected both or neither"
+            )
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 

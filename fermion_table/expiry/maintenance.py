@@ -77,7 +77,7 @@ class MaintenanceResult:
     def __str__(self) -> str:
         gone = {
             "snapshots": self.snapshots,
-            "slots": self.slots,
+            "snapshot files": self.slots,
             "tags": self.tags,
             "data files": self.files,
             "metadata objects": self.objects,

@@ -196,8 +196,8 @@ class Branches:
         ]
         if children:
             raise InvalidArgumentError(
-                f"{self.store.location}: branch {name!r} can't be deleted before those that left "
-                f"it: {', '.join(children)}"
+                f"{self.store.location}: branch {name!r} can't be deleted before the branches "
+                f"that start from it: {', '.join(children)}"
             )
         references.delete_branch(self.store, name)
 
@@ -221,7 +221,7 @@ def _refuse_taken(store: AtomicStore, name: str, what: str) -> None:
     """Refuse a tag that a branch's name would hide, and the other way round."""
     check_text(name, f"{what} name")
     if name == MAIN:
-        raise InvalidArgumentError(f"{what} name {name!r}: it is the branch that is always there")
+        raise InvalidArgumentError(f"{what} name {name!r}: this branch always exists")
     if what == "tag" and references.load_branch(store, name) is not None:
         raise InvalidArgumentError(f"{store.location}: {name!r} is a branch; choose another name")
     if what == "branch" and references.load_tag(store, name) is not None:

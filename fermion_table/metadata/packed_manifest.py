@@ -243,7 +243,7 @@ class PackedFiles:
                 return self._file.take(ordinals, columns=wanted)
             return self._file.read(wanted)
         except FermionError as error:
-            raise CorruptMetadata(self._path, "a sound Fermion file", str(error)) from error
+            raise CorruptMetadata(self._path, "a valid Fermion file", str(error)) from error
 
     def _columns(self, names: Sequence[str], texts: Sequence[str] = ()) -> list[Numbers]:
         """Columns of numbers; those not known yet are read together, and with them some texts."""

@@ -41,7 +41,7 @@ def write_latest(store: AtomicStore, snapshot_id: int, branch: str = MAIN) -> No
     try:
         _write(store, latest_hint_path(branch), snapshot_id)
     except OSError as error:
-        _log.warning("%s: the hint was not updated: %s", store.location, error)
+        _log.warning("%s: the pointer file was not updated: %s", store.location, error)
 
 
 def read_earliest(store: AtomicStore, branch: str = MAIN) -> int:
@@ -85,7 +85,7 @@ def mark_expired(store: AtomicStore, snapshot_id: int, branch: str = MAIN) -> in
     path = expired_mark_path(snapshot_id, branch)
     result = store.create_if_absent(path, b"")
     if result is CreateResult.UNKNOWN and not store.exists(path):
-        raise OSError(errno.EIO, "no reply says whether it was created", path)
+        raise OSError(errno.EIO, "the reply was lost: not known whether it was created", path)
     return follow_marks(store, branch)
 
 
@@ -131,5 +131,5 @@ def _parsed(text: bytes) -> int | None:
 def _write(store: AtomicStore, path: str, snapshot_id: int) -> None:
     text = b"%d" % snapshot_id
     if _parsed(text) != snapshot_id:
-        raise UnreadableMetadata(f"{path}: not stored, as {snapshot_id} is no snapshot id")
+        raise UnreadableMetadata(f"{path}: not stored, as {snapshot_id} is not a snapshot id")
     store.overwrite_hint(path, text)

@@ -359,7 +359,7 @@ def _create(store: AtomicStore, path: str, reference: Reference, what: str) -> N
     data, snapshot = encode_checked(lambda: msgspec.json.encode(reference), path, decode)
     result, _ = _created(store, pending, data)
     if result is not CreateResult.CREATED:
-        raise OSError(errno.EIO, "no reply says whether it was created", pending)
+        raise OSError(errno.EIO, "the reply was lost: not known whether it was created", pending)
     others = (*list_tags(store), *list_branches(store))
     if not (is_kept(store, snapshot) or any(other.hash == snapshot.hash for other in others)):
         store.delete(pending)
@@ -431,5 +431,5 @@ def _file_names(store: AtomicStore, directory: str) -> Iterator[str]:
 
 def _check_branch(name: str) -> str:
     if name == MAIN:
-        raise InvalidArgumentError("branch 'main' is there from the start, and stays")
+        raise InvalidArgumentError("branch 'main' can't be deleted")
     return check_name(name, "branch")

@@ -362,19 +362,19 @@ def _check(snapshot: Snapshot, path: str) -> None:
     if not 0 <= snapshot.delta.tail_entries <= len(snapshot.tail):
         raise CorruptMetadata(
             path,
-            f"at most {len(snapshot.tail)} tail entries in the delta",
+            f"at most {len(snapshot.tail)} inline entries in the delta",
             str(snapshot.delta.tail_entries),
         )
     for entry in snapshot.tail:
         for name in ("added_snapshot", "sequence_start", "row_id_base"):
             if getattr(entry, name) is None:
-                raise CorruptMetadata(path, f"tail entries with {name}", entry.file)
+                raise CorruptMetadata(path, f"inline entries with {name}", entry.file)
     for reference in snapshot.manifests:
         _check_dead(reference, path)
 
 
 def _check_entries(tail: Sequence[object], removed: Sequence[object], path: str) -> None:
-    for where, entries in (("the tail", tail), ("delta.removed", removed)):
+    for where, entries in (("tail", tail), ("delta.removed", removed)):
         if len(entries) > SNAPSHOT_ENTRIES_MAX:
             raise CorruptMetadata(
                 path, f"at most {SNAPSHOT_ENTRIES_MAX} entries in {where}", f"{len(entries)}"

@@ -445,7 +445,7 @@ def _edit_siblings(
         return msgspec.structs.replace(schema, fields=edit(schema.fields))
     field = schema.find(parent)
     if field.kind != "struct":
-        raise InvalidArgumentError(f"{action} {dotted(path)!r}: {dotted(parent)!r} is no struct")
+        raise InvalidArgumentError(f"{action} {dotted(path)!r}: {dotted(parent)!r} is not a struct")
     if any(
         name == KEY and schema.find(path[:count]).kind == "map"
         for count, name in enumerate(parent)

@@ -401,7 +401,7 @@ def decode_schema(data: bytes, path: str, *, keep_unknown: bool = False) -> Tabl
     try:
         _check(schema)
     except (ValueError, RecursionError) as error:
-        raise CorruptMetadata(path, "a schema that makes sense", str(error)) from error
+        raise CorruptMetadata(path, "a valid schema", str(error)) from error
     return schema
 
 

@@ -255,9 +255,9 @@ class FsspecStore:
         """
         if self.access.missing_is_forbidden:
             raise UnsafeStorage(
-                f"{redacted(self.location)}: opened with missing_is_forbidden=True, where an "
-                f"object that access is denied to counts as absent: such a table can be read, but "
-                f"not written, listed or cleaned"
+                f"{redacted(self.location)}: opened with missing_is_forbidden=True, so an "
+                f"object without access counts as missing: the table can be read, but not "
+                f"written, listed or maintained"
             )
 
     def _check_writable(self) -> None:
@@ -294,7 +294,7 @@ class FsspecStore:
         self._refuse_partial_view()
         if _protocol(self.filesystem) in WEB:
             raise UnsafeStorage(
-                f"{redacted(self.location)}: a web server stores nothing: such a table can be "
+                f"{redacted(self.location)}: a web server is read-only: the table can be "
                 f"read but not written"
             )
 

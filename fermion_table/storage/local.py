@@ -232,8 +232,8 @@ class LocalStore:
                 return CreateResult.CREATED
             if error.errno in _NO_HARD_LINKS:
                 raise UnsafeStorage(
-                    f"{self.location}: the file system makes no hard links ({error}), which "
-                    f"creating a snapshot without overwriting another one needs"
+                    f"{self.location}: the file system does not support hard links ({error}), "
+                    f"which are needed to create a snapshot file without overwriting another one"
                 ) from error
             if error.errno in (errno.EIO, errno.ETIMEDOUT, errno.ESTALE):
                 _log.warning("%s: link failed (%s), the outcome is unknown", target, error)
@@ -246,8 +246,8 @@ class LocalStore:
             self._synchronise_directory(directory)
         except OSError as error:
             raise CommitStateUnknown(
-                f"{path}: created, but its directory could not be synchronised to disk "
-                f"({error}); a power failure may take it back"
+                f"{path}: created, but fsync of its directory failed "
+                f"({error}); a power failure may undo it"
             ) from error
 
     def _synchronise_directory(self, directory: str) -> None:

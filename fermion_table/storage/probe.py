@@ -147,7 +147,9 @@ def _check_one_winner(
         if result is CreateResult.CREATED
     ]
     if not winners and CreateResult.UNKNOWN in results:
-        raise OSError(errno.EIO, "create: no reply says whether the object was created", path)
+        raise OSError(
+            errno.EIO, "create: the reply was lost: not known whether the object was created", path
+        )
     if winners != [store.read(path)]:
         raise UnsafeStorage(
             f"{redacted(store.location)}: {len(winners)} of {len(contents)} writers were told that "
@@ -189,7 +191,7 @@ def refuse_look_then_write(filesystem: fsspec.AbstractFileSystem, location: str)
         own = implementation.pipe_file is not fsspec.AbstractFileSystem.pipe_file
     if not own:
         raise UnsafeStorage(
-            f"{redacted(location)}: {implementation.__name__} has no conditional create: it looks "
+            f"{redacted(location)}: {implementation.__name__} has no conditional create: it checks "
             f"whether a file exists and then writes it, so two writers could both succeed; such a "
             f"table can be read but not written"
         )

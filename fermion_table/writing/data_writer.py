@@ -357,7 +357,7 @@ class DataWriter:
 
     def _enter_mode(self, *, batches: bool) -> None:
         if self._finished:
-            raise InvalidArgumentError("the writer has finished: make another one")
+            raise InvalidArgumentError("the writer is finished: create a new one")
         if self._batch_mode is not None and self._batch_mode != batches:
             raise InvalidArgumentError("a writer takes batches or plain rows, not both")
         self._batch_mode = batches

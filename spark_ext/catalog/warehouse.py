@@ -274,8 +274,8 @@ class Warehouse(Callback):
         table = self._table_above(parts)
         if table:
             raise InvalidArgumentError(
-                f"namespace {'.'.join(parts)}: {'.'.join(table)} is a table, and its directory has "
-                "room for nothing else"
+                f"namespace {'.'.join(parts)}: {'.'.join(table)} is a table, and its directory "
+                "can't contain anything else"
             )
         if self._is_namespace(parts) or self._exists(parts):
             raise self._jvm.error(
@@ -294,7 +294,9 @@ class Warehouse(Callback):
         """Delete a directory; with CASCADE its tables first. Nothing goes if more lies in it."""
         parts = list(namespace)
         if not parts:
-            raise InvalidArgumentError(f"{self._name}: the catalog's own directory stays")
+            raise InvalidArgumentError(
+                f"{self._name}: the catalog's own directory can't be dropped"
+            )
         if not self._is_namespace(parts):
             return False
         self._refuse_links(parts)

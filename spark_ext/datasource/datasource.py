@@ -212,7 +212,7 @@ class FermionWriter(DataSourceArrowWriter):
             check_overwrite(table, options.replace_where, options.dynamic)
         elif options.replace_where is not None or options.dynamic:
             raise InvalidArgumentError(
-                "options replaceWhere and partitionOverwriteMode=dynamic go with mode overwrite"
+                "options replaceWhere and partitionOverwriteMode=dynamic need mode overwrite"
             )
         self._merge: SchemaMerge | None = None
         if options.merge_schema:

@@ -112,7 +112,7 @@ def check_table(offset: StreamOffset, table: str, newest: int, where: str) -> No
     if offset.table is not None and offset.table != table:
         raise StreamSourceChanged(
             f"{where}: the stream has read table {offset.table} up to snapshot {offset.snapshot}, "
-            f"and now table {table} is there: it was dropped and made again. "
+            f"and now table {table} is there: it was dropped and created again. "
             "Start the query with a new checkpoint"
         )
     if offset.snapshot > newest:

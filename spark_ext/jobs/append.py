@@ -23,7 +23,7 @@ def parser() -> argparse.ArgumentParser:
         "Append files that Spark reads to a table, or overwrite with them, as one snapshot.",
         dry_run="check the columns, and append nothing",
     )
-    made.add_argument("path", help="the table; it has to exist")
+    made.add_argument("path", help="the table; it must exist")
     made.add_argument("source", nargs="+", help="files or directories for Spark to read")
     made.add_argument("--format", default="parquet", help="their format (default: parquet)")
     made.add_argument(
@@ -36,21 +36,23 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--schema", help="columns of the source, like 'id bigint, name string'")
     made.add_argument("--batch-id-column", help="write batches, numbered by this column")
     made.add_argument(
-        "--schema-mode", choices=["merge"], help="merge: add columns that the table lacks"
+        "--schema-mode", choices=["merge"], help="merge: add columns that the table does not have"
     )
     replacing = made.add_mutually_exclusive_group()
+    replacing.add_argument("--overwrite", action="store_true", help="replace all rows")
     replacing.add_argument(
-        "--overwrite", action="store_true", help="put the rows in the place of all others"
+        "--overwrite-where", metavar="CONDITION", help="replace the rows that meet a SQL condition"
     )
     replacing.add_argument(
-        "--overwrite-where", metavar="CONDITION", help="... of those that a SQL condition selects"
+        "--overwrite-partitions",
+        action="store_true",
+        help="replace the partitions that are written",
     )
-    replacing.add_argument(
-        "--overwrite-partitions", action="store_true", help="... of the partitions written"
+    made.add_argument("--message", help="description of the commit")
+    made.add_argument(
+        "--commit-user", help="user of the commit; with --commit-identifier, appends once"
     )
-    made.add_argument("--message", help="for the table's history")
-    made.add_argument("--commit-user", help="who commits: with the next, appends once")
-    made.add_argument("--commit-identifier", help="which of that user's commits this is")
+    made.add_argument("--commit-identifier", help="identifier of the commit, unique for the user")
     return made
 
 

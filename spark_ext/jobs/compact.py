@@ -17,18 +17,18 @@ def parser() -> argparse.ArgumentParser:
     """The program's arguments."""
     made = arguments(
         "spark_ext.jobs.compact",
-        "Rewrite the small files of a table as few. Rows, their order and their batches stay.",
-        dry_run="say what would be done, and do nothing",
+        "Rewrite small files of a table as larger ones. Rows, their order and their batches stay.",
+        dry_run="print what would be done, and do nothing",
     )
     made.add_argument("path", help="the table")
-    made.add_argument("--filter", help="only files that may hold such rows: a SQL condition")
-    made.add_argument("--target-size", help="of a file, like 256MB (default: the table's)")
+    made.add_argument("--filter", help="only files that may contain matching rows: a SQL condition")
+    made.add_argument("--target-size", help="size of a file, such as 256MB (default: the table's)")
     made.add_argument(
         "--min-input-files",
         type=int,
         default=2,
         metavar="N",
-        help="leave fewer small files alone (default: 2)",
+        help="do not rewrite groups of fewer files (default: 2)",
     )
     made.add_argument(
         "--sort-by",
@@ -40,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
         "--max-groups-per-commit",
         type=int,
         metavar="N",
-        help="publish progress after so many groups (default: once, at the end)",
+        help="commit after N groups (default: once, at the end)",
     )
     return made
 

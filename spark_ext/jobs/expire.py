@@ -1,4 +1,4 @@
-"""Lets old snapshots go: ``python -m spark_ext.jobs.expire PATH --older-than 7d``."""
+"""Expires old snapshots: ``python -m spark_ext.jobs.expire PATH --older-than 7d``."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ def parser() -> argparse.ArgumentParser:
     """The program's arguments."""
     made = arguments(
         "spark_ext.jobs.expire",
-        "Let old snapshots of a table go, with the data that nothing else needs.",
-        dry_run="say what would be deleted, and delete nothing",
+        "Expire old snapshots of a table and delete data that only they use.",
+        dry_run="print what would be deleted, and delete nothing",
     )
     made.add_argument("path", help="the table")
     add_age(made, "7d")
     made.add_argument(
-        "--retain-last", type=int, metavar="N", help="keep as many in any case (default: 10)"
+        "--retain-last",
+        type=int,
+        metavar="N",
+        help="always keep the last N snapshots (default: 10)",
     )
     return made
 

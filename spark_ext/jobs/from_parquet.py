@@ -18,17 +18,22 @@ def parser() -> argparse.ArgumentParser:
     """The program's arguments."""
     made = arguments(
         "spark_ext.jobs.from_parquet",
-        "Append Parquet files to a table, as one snapshot; make the table if there is none.",
-        dry_run="say which files and columns there are, and do nothing",
+        "Append Parquet files to a table, as one snapshot; create the table if it does not exist.",
+        dry_run="print the files and columns, and do nothing",
     )
     made.add_argument("source", help="a Parquet file, or a directory of them")
     made.add_argument("path", help="the table")
     made.add_argument(
-        "--partition-by", action="append", metavar="COLUMN", help="of a new table; repeat for more"
+        "--partition-by",
+        action="append",
+        metavar="COLUMN",
+        help="partition column of a new table; repeat for more",
     )
-    made.add_argument("--message", help="for the table's history")
-    made.add_argument("--commit-user", help="who commits: with the next, appends once")
-    made.add_argument("--commit-identifier", help="which of that user's commits this is")
+    made.add_argument("--message", help="description of the commit")
+    made.add_argument(
+        "--commit-user", help="user of the commit; with --commit-identifier, appends once"
+    )
+    made.add_argument("--commit-identifier", help="identifier of the commit, unique for the user")
     return made
 
 

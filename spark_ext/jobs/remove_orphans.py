@@ -17,8 +17,8 @@ def parser() -> argparse.ArgumentParser:
     """The program's arguments."""
     made = arguments(
         "spark_ext.jobs.remove_orphans",
-        "Delete files in a table's directory that nothing refers to.",
-        dry_run="say what would be deleted, and delete nothing",
+        "Delete orphan files of a table: files of failed writers that no snapshot refers to.",
+        dry_run="print what would be deleted, and delete nothing",
     )
     made.add_argument("path", help="the table")
     add_age(made, "3d")

@@ -19,14 +19,14 @@ def parser() -> argparse.ArgumentParser:
     made = arguments(
         "spark_ext.jobs.to_parquet",
         "Write a table's rows as Parquet files, one for each data file, into a new directory.",
-        dry_run="say how much would be written, and do nothing",
+        dry_run="print how much would be written, and do nothing",
     )
     made.add_argument("path", help="the table")
     made.add_argument("target", help="a directory that does not exist yet, or is empty")
     made.add_argument("--column", action="append", help="only this column; repeat for more")
-    made.add_argument("--filter", help="only such rows: a SQL condition")
+    made.add_argument("--filter", help="only rows that meet a SQL condition")
     made.add_argument("--snapshot-id", type=int, help="an older snapshot")
-    made.add_argument("--compression", default="zstd", help="of Parquet (default: zstd)")
+    made.add_argument("--compression", default="zstd", help="codec of Parquet (default: zstd)")
     made.add_argument(
         "--nanoseconds",
         action="store_true",

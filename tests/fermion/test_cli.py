@@ -252,7 +252,7 @@ def test_stats_shows_bounds_and_counts_without_reading_values(capsys, sample):
 
 
 def test_verify_is_silent_about_nothing(capsys, sample, damaged):
-    assert ": sound: 5 columns, " in output(capsys, "verify", sample)
+    assert ": OK: 5 columns, " in output(capsys, "verify", sample)
     text = output(capsys, "verify", damaged, status=1)
     assert text.splitlines()[0] == f"{damaged}: 1 problem"
     assert "column 'id'" in text or "checksum" in text
@@ -316,7 +316,7 @@ WRONG_CONVERSIONS = [
     (["a.fermion", "b.parquet", "--read-back"], "--read-back is for writing Fermion"),
     (["a.parquet", "b.fermion", "--edition", "1999"], "invalid choice: '1999'"),
     (["a.parquet", "b.fermion", "--stripe-rows", "0"], "stripe_rows=0"),
-    (["a.parquet", "b.fermion", "--stripe-bytes", "much"], "'much' is no size"),
+    (["a.parquet", "b.fermion", "--stripe-bytes", "much"], "'much' is not a size"),
     (["a.parquet", "b.fermion", "--profile", "best"], "invalid choice: 'best'"),
 ]
 

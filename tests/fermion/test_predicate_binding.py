@@ -112,7 +112,7 @@ def test_a_name_that_two_columns_share_is_refused():
         (col("a").starts_with("x"), ["a is int64", "starts_with() needs strings"]),
         (col("a").isin([1, "x"]), ["a is int64", "'x' is str"]),
         ([("a", "~", 1)], ["unknown operator '~'", "not in"]),
-        ([], ["an empty list is no filter"]),
+        ([], ["an empty list is not a filter"]),
         ([("a", ">")], ["list of (column, operator, value)"]),
         ([[]], ["list of (column, operator, value)"]),
         ([(5, ">", 1)], ["column 5"]),

@@ -65,5 +65,5 @@ def test_a_fermion_file_given_as_a_parquet_file_is_named(path, kind, tmp_path):
     with pytest.raises(InvalidFileError, match=r"is a Fermion file, which fermion\.open reads"):
         fermion.from_parquet(source, tmp_path / "target")
     assert not (tmp_path / "target").exists()
-    with pytest.raises(InvalidFileError, match="not a sound Parquet file"):
+    with pytest.raises(InvalidFileError, match="not a valid Parquet file"):
         fermion.from_parquet(path.read_bytes()[:-8] + b"12345678", tmp_path / "target")

@@ -446,7 +446,7 @@ def test_requests_that_make_no_sense_are_refused() -> None:
         CommitRequest(kind="compact", groups=[group], added=[made_up_entry("c")])
     with pytest.raises(InvalidArgumentError, match="append removes no files"):
         CommitRequest(kind="append", removed=["data/b.fermion"])
-    with pytest.raises(InvalidArgumentError, match="come together"):
+    with pytest.raises(InvalidArgumentError, match="both or neither"):
         CommitMetadata(commit_user="job")
 
 

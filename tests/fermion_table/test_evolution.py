@@ -263,10 +263,10 @@ def test_the_write_default_changes_without_changing_old_rows(table):
         (lambda t: t.drop_columns(["nope"]), "no column 'nope'"),
         (lambda t: t.drop_columns(["l.element.q"]), "last of struct"),
         (lambda t: t.drop_columns(START.names), "last of the table"),
-        (lambda t: t.drop_columns(["m.key"]), "is no struct"),
+        (lambda t: t.drop_columns(["m.key"]), "is not a struct"),
         (lambda t: t.rename_column("a", "s"), "the name is taken"),
         (lambda t: t.rename_column("s.x", "t"), "the name is taken"),
-        (lambda t: t.rename_column("l.element", "e"), "is no struct"),
+        (lambda t: t.rename_column("l.element", "e"), "is not a struct"),
         (lambda t: t.add_columns({"a": pa.int8()}), "the name is taken"),
         (
             lambda t: t.add_columns(pa.schema([pa.field("n", pa.int8(), nullable=False)])),

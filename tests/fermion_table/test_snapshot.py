@@ -149,7 +149,7 @@ def test_a_newer_format_version_is_refused() -> None:
         ({"format": "iceberg"}, "fermion-table"),
         ({"parent": None}, "a parent"),
         ({"parent": {"id": 5, "hash": "ab"}}, "parent 1"),
-        ({"delta": {"tail_entries": 3}}, "at most 2 tail entries"),
+        ({"delta": {"tail_entries": 3}}, "at most 2 inline entries"),
         ({"delta": {"tail_entries": -1}}, "tail_entries"),
         ({"tail": [{"path": "data/a", "size": 1, "rows": 1}]}, "added_snapshot"),
         ({"id": "two"}, "JSON of a Snapshot"),

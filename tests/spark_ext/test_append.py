@@ -129,7 +129,7 @@ def test_the_same_commit_identifier_is_appended_once(spark, table_path):
 
 def test_half_a_commit_name_is_refused(spark, table_path):
     Table.create(table_path, SCHEMA)
-    with pytest.raises(InvalidArgumentError, match="come together"):
+    with pytest.raises(InvalidArgumentError, match="both or neither"):
         spark_ext.append(named(spark, 1), table_path, commit_user="job")
 
 

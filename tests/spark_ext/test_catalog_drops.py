@@ -78,7 +78,7 @@ def test_a_namespace_with_foreign_files_is_not_dropped_at_all(spark, warehouse):
             spark.sql("DROP NAMESPACE drops.space CASCADE")
         assert spark.table("drops.space.inner.t").count() == 1
         (warehouse / name).unlink()
-    with pytest.raises(PySparkException, match="own directory stays"):
+    with pytest.raises(PySparkException, match="own directory can't be dropped"):
         spark.sql("DROP NAMESPACE drops CASCADE")
     spark.sql("DROP NAMESPACE drops.space CASCADE")
     assert not (warehouse / "space").exists()

@@ -16,7 +16,7 @@ WRONG = {
     "properties": {"properties": {"a": 1}},
     "commit_user": {"commit_user": 7, "commit_identifier": 1},
     "commit_identifier": {"commit_user": "job", "commit_identifier": 1.5},
-    "come together": {"commit_user": "job"},
+    "both or neither": {"commit_user": "job"},
 }
 SCHEMA = pa.schema([("id", pa.int64())])
 

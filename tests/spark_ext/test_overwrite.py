@@ -116,7 +116,7 @@ def test_the_format_overwrites_all_by_filter_or_partitions(spark, table, table_p
     assert table.refresh().id == 4
     save(frame(spark, 0, 2))
     assert days(table) == {"d0": 1, "d1": 1}
-    with pytest.raises(PySparkException, match="go with mode overwrite"):
+    with pytest.raises(PySparkException, match="need mode overwrite"):
         frame(spark, 0, 1).write.format("fermion").mode("append").option(
             "replaceWhere", "id = 1"
         ).save(str(table_path))

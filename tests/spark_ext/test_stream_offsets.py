@@ -123,9 +123,9 @@ def test_a_table_made_again_at_the_same_place_ends_a_stream_with_an_error(table)
     for number in range(7):
         again.append({"id": [number]})
     for limit in (ReadAllAvailable(), ReadMaxFiles(1)):
-        with pytest.raises(StreamSourceChanged, match="dropped and made again"):
+        with pytest.raises(StreamSourceChanged, match="dropped and created again"):
             reader(again).latestOffset(start, limit)
-    with pytest.raises(StreamSourceChanged, match="dropped and made again"):
+    with pytest.raises(StreamSourceChanged, match="dropped and created again"):
         reader(again).partitions(start, {"snapshot": 6, "table": again.snapshot.table_uuid})
 
 
