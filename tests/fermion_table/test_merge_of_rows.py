@@ -48,12 +48,12 @@ def test_groups_are_the_rows_of_each_key_in_order(rows, descending):
     expected = [
         sorted(
             group,
-            key=lambda row: (place(row["s"], descending), row["_kind"][0] == "+", row["v"]),
+            key=lambda row: (place(row["s"], descending), row["v"]),
         )
         for group in by_key(rows).values()
     ]
     column = pa.array([row["s"] for row in rows], pa.float64())
-    groups = groups_of(rows, sequence=[column], kinds=kinds_of(rows), is_descending=descending)
+    groups = groups_of(rows, sequence=[column], is_descending=descending)
     found = [groups.order[a:b].tolist() for a, b in zip(groups.starts, groups.ends, strict=True)]
     assert found == [[row["v"] for row in group] for group in expected]
 
@@ -85,7 +85,7 @@ def test_folding_runs_first_changes_no_result(rows, cuts, sequenced):
     def fold(numbers: np.ndarray, is_oldest: bool) -> np.ndarray:
         sequence = [batch.column("s").take(pa.array(numbers))] if sequenced else []
         keys = batch.column("k").to_numpy()[numbers]
-        groups = group_rows(keys, np.arange(len(keys)), sequence=sequence, kinds=kinds[numbers])
+        groups = group_rows(keys, np.arange(len(keys)), sequence=sequence)
         return numbers[deduplicate.fold(groups, kinds[numbers], is_oldest=is_oldest).rows]
 
     every = np.arange(len(rows))

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from fermion.errors import InvalidArgumentError
+from fermion_table.schema.key_encoding import direct_keys, is_number
 from fermion_table.schema.transforms import plain
 
 # Values of `_row_kind`, kept in data files: never to be changed.
@@ -107,14 +108,12 @@ def group_rows(
     times: np.ndarray,
     *,
     sequence: Sequence[pa.Array] = (),
-    kinds: np.ndarray | None = None,
     is_descending: bool = False,
 ) -> KeyGroups:
     """Rows by key, and within a key in order.
 
     Rows of one key are in the order of the sequence fields, nulls first, NaN as the greatest value;
-    of those that are equal retractions come before additions; then times decide. Without sequence
-    fields times alone decide.
+    of those that are equal, and without sequence fields, times decide, whatever kind a row is of.
 
     Parameters
     ----------
@@ -125,8 +124,6 @@ def group_rows(
         order of time already.
     sequence
         The sequence fields' columns.
-    kinds
-        Of the rows: ``int8``, shape (n,); None: no retraction is among them.
     is_descending
         Whether the smallest value of a sequence field is the newest; nulls stay the oldest.
 
@@ -135,16 +132,12 @@ def group_rows(
     InvalidArgumentError
         Arrays of different lengths, or a sequence field whose type has no order.
     """
-    lengths = {len(keys), len(times), *map(len, sequence)} | (
-        {len(kinds)} if kinds is not None else set()
-    )
+    lengths = {len(keys), len(times), *map(len, sequence)}
     if len(lengths) > 1:
         raise InvalidArgumentError(
             f"rows to group: expected equal lengths, found {sorted(lengths)}"
         )
     levels = [times]
-    if sequence and kinds is not None:
-        levels.append(~is_retraction(kinds))
     for column in reversed(sequence):
         numbers = order_numbers(column)
         levels.append(~numbers if is_descending else numbers)
@@ -187,9 +180,102 @@ def order_numbers(column: pa.Array) -> np.ndarray:
         bits[np.isnan(bits)] = np.nan
         signed = bits.view(np.int64)
         return np.where(signed < 0, signed ^ np.int64(2**63 - 1), signed)
+    if is_number(dtype):
+        return direct_keys(column)
     if pat.is_boolean(dtype):
         return column.to_numpy(zero_copy_only=False).astype(np.int64)
     try:
         return pc.rank(column, tiebreaker="dense").to_numpy().astype(np.int64)
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid, TypeError):
         raise InvalidArgumentError(f"values of {dtype} have no order") from None
+
+
+def one_by_one(groups: KeyGroups, marked: np.ndarray) -> KeyGroups:
+    """The same rows, those of a key with a marked row each in a group of its own.
+
+    Parameters
+    ----------
+    marked
+        ``bool``, by row number.
+    """
+    if not len(groups.starts):
+        return groups
+    is_apart = np.logical_or.reduceat(marked[groups.order], groups.starts)
+    is_first = np.repeat(is_apart, groups.lengths)
+    is_first[groups.starts] = True
+    return KeyGroups(groups.order, np.flatnonzero(is_first))
+
+
+def after_deletions(groups: KeyGroups, kinds: np.ndarray) -> KeyGroups:
+    """The rows after the last deletion of each key; keys that end with it are left out."""
+    if not len(groups.starts):
+        return groups
+    places = np.arange(len(groups.order))
+    deleted = np.where(kinds[groups.order] == DELETE, places, -1)
+    last = np.maximum.reduceat(deleted, groups.starts)
+    return groups.rows_where(places > np.repeat(last, groups.lengths))
+
+
+class GroupOverflow(Exception):
+    """An aggregate has no value of its column's type.
+
+    Attributes
+    ----------
+    groups
+        Numbers of the groups, ascending: ``int64``.
+    """
+
+    def __init__(self, message: str, groups: np.ndarray) -> None:
+        super().__init__(message)
+        self.groups = groups
+
+
+class GroupedColumn:
+    """A column's values in groups, for aggregate functions. Masks are along the groups' order.
+
+    Parameters
+    ----------
+    values
+        Of all rows of the batch.
+    taken_back
+        Which rows are retractions: ``bool``, shape (n,); None: none is.
+    ignores
+        Whether retractions are left out.
+    """
+
+    def __init__(
+        self,
+        values: pa.Array,
+        groups: KeyGroups,
+        taken_back: np.ndarray | None = None,
+        *,
+        ignores: bool = False,
+    ) -> None:
+        self.values = values
+        self.groups = groups
+        self.taken_back = None if ignores else taken_back
+        everything = np.ones(len(groups.order), bool)
+        self.is_used = ~taken_back if ignores and taken_back is not None else everything
+
+    @property
+    def is_valid(self) -> np.ndarray:
+        """Where values are not null: ``bool``, shape (n,)."""
+        return self.values.is_valid().to_numpy(zero_copy_only=False)[self.groups.order]
+
+    def reduced(self, function: np.ufunc, numbers: np.ndarray) -> np.ndarray:
+        """One number a group, of numbers along the order; shape (g,)."""
+        return function.reduceat(numbers, self.groups.starts) if len(numbers) else numbers[:0]
+
+    def first_where(self, mask: np.ndarray) -> np.ndarray:
+        """Each group's first place in the order where a mask holds, else `ABSENT`; shape (g,)."""
+        none = len(mask)
+        found = self.reduced(np.minimum, np.where(mask, np.arange(len(mask)), none))
+        return np.where(found == none, ABSENT, found)
+
+    def last_where(self, mask: np.ndarray) -> np.ndarray:
+        """Each group's last place in the order where a mask holds, else `ABSENT`; shape (g,)."""
+        return self.reduced(np.maximum, np.where(mask, np.arange(len(mask)), ABSENT))
+
+    def rows_at(self, places: np.ndarray) -> np.ndarray:
+        """The row numbers at places of the order; `ABSENT` stays."""
+        return np.where(places == ABSENT, ABSENT, self.groups.order[places])

@@ -1,0 +1,137 @@
+"""The merge engine ``aggregation``: of every column an aggregate of its values, by a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fermion.errors import InvalidArgumentError
+from fermion_table.scanning.merge_engines import item_functions, number_functions, pick_functions
+from fermion_table.scanning.merge_engines.key_groups import (
+    Folded,
+    GroupedColumn,
+    GroupOverflow,
+    KeyGroups,
+    after_deletions,
+    is_retraction,
+    one_by_one,
+)
+from fermion_table.schema.key_options import RETRACTABLE, FieldFunction
+
+_FUNCTIONS: Mapping[str, Callable[[GroupedColumn, FieldFunction], np.ndarray | pa.Array]] = {
+    **pick_functions.FUNCTIONS,
+    **number_functions.FUNCTIONS,
+    **item_functions.FUNCTIONS,
+}
+
+
+def fold(
+    batch: pa.RecordBatch,
+    groups: KeyGroups,
+    functions: Mapping[str, FieldFunction],
+    kinds: np.ndarray | None = None,
+    *,
+    is_oldest: bool = True,
+    remove_record_on_delete: bool = False,
+) -> Folded:
+    """The aggregated row of each key. Folding some newest rows first changes no result.
+
+    But for rounding: sums and products of floats and products of decimals are rounded each time.
+
+    Parameters
+    ----------
+    functions
+        By name of every column that is no key.
+    kinds
+        Of all rows: ``int8``, shape (n,); None: no retraction is among them.
+    is_oldest
+        Whether no older rows of these keys exist. Otherwise rows of a key with retractions, and of
+        one whose sum or product is out of range, stay as they are, in order.
+    remove_record_on_delete
+        Whether a deletion removes what came before it; else it takes its values back.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A sum or product out of range; a retraction for a function that takes none back, or of what
+        is not there: a product by 0, or that is no multiple. The message names the key.
+    """
+    retracts = None
+    if kinds is not None and is_retraction(kinds[groups.order]).any():
+        check_retractions(functions, kinds[groups.order], removes=remove_record_on_delete)
+        retracts = is_retraction(kinds)
+        if not is_oldest:
+            groups, retracts = one_by_one(groups, retracts), None
+        elif remove_record_on_delete:
+            groups = after_deletions(groups, kinds)
+    while True:
+        try:
+            values = {
+                name: _aggregated(batch.column(name), groups, retracts, function)
+                for name, function in functions.items()
+                if name in batch.schema.names
+            }
+            break
+        except GroupOverflow as overflow:
+            if is_oldest:
+                raise _named(overflow, batch, groups, functions) from None
+            marked = np.zeros(batch.num_rows, bool)
+            marked[groups.order[groups.starts[overflow.groups]]] = True
+            groups = one_by_one(groups, marked)
+    rows = groups.order[groups.ends - 1]
+    found = None if kinds is None or is_oldest else kinds[rows]
+    return Folded(rows, values, found if found is not None and is_retraction(found).any() else None)
+
+
+def check_retractions(
+    functions: Mapping[str, FieldFunction], kinds: np.ndarray, *, removes: bool = False
+) -> None:
+    """Refuse retractions that a function does not take back.
+
+    Parameters
+    ----------
+    kinds
+        Of the rows: ``int8``.
+    removes
+        Whether a deletion removes the row, so that only an update's old row is taken back.
+
+    Raises
+    ------
+    InvalidArgumentError
+    """
+    taken_back = (kinds == 1) if removes else is_retraction(kinds)
+    if not taken_back.any():
+        return
+    for name, function in functions.items():
+        if function.name not in RETRACTABLE and not function.ignore_retract:
+            raise InvalidArgumentError(
+                f"merge_engine=aggregation: found a delete or update_preimage, and {function.name} "
+                f"of column {name!r} takes no value back; set fields.{name}.ignore_retract=true, "
+                "ignore_delete=true or aggregation.remove_record_on_delete=true"
+            )
+
+
+def _aggregated(
+    column: pa.Array, groups: KeyGroups, retracts: np.ndarray | None, function: FieldFunction
+) -> np.ndarray | pa.Array:
+    taken_back = None if retracts is None else retracts[groups.order]
+    grouped = GroupedColumn(column, groups, taken_back, ignores=function.ignore_retract)
+    return _FUNCTIONS[function.name](grouped, function)
+
+
+def _named(
+    overflow: GroupOverflow,
+    batch: pa.RecordBatch,
+    groups: KeyGroups,
+    functions: Mapping[str, Any],
+) -> InvalidArgumentError:
+    row = int(groups.order[groups.starts[overflow.groups[0]]])
+    key = {
+        name: batch.column(name)[row].as_py()
+        for name in batch.schema.names
+        if name not in functions
+    }
+    return InvalidArgumentError(f"key {key}: {overflow}")
