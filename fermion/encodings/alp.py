@@ -38,14 +38,14 @@ from fermion.encodings.encoding import (
 )
 from fermion.encodings.tree import Buffer, Node, node_parts
 from fermion.errors import InvalidArgumentError, InvalidFileError
-from fermion.layout import Codec, EncodingId, align
+from fermion.layout import ALP_EXPONENT_MAX, Codec, EncodingId, align
 
-EXPONENT_MAX = 15
 EXCEPTIONS_PART_MAX = 1 / 16
+SAMPLE_PART_MIN = 1 - 2 * EXCEPTIONS_PART_MAX
 SAMPLE_VALUES = 16
 
 _PARAMETERS = struct.Struct("<BB2xI")
-_POWERS = np.array([float(10**exponent) for exponent in range(EXPONENT_MAX + 1)])
+_POWERS = np.array([float(10**exponent) for exponent in range(ALP_EXPONENT_MAX + 1)])
 _COLUMN = _POWERS[:, None]
 
 
@@ -140,9 +140,9 @@ class DecimalFloats(Encoding):
         """Exponent, width, number of exceptions, where their values start, child."""
         node.expect_children(1)
         exponent, width, exceptions = node.unpack(_PARAMETERS)
-        if exponent > EXPONENT_MAX or width not in (4, 8):
+        if exponent > ALP_EXPONENT_MAX or width not in (4, 8):
             raise InvalidFileError(
-                f"alp node: expected an exponent up to {EXPONENT_MAX} and 4 or 8 bytes, "
+                f"alp node: expected an exponent up to {ALP_EXPONENT_MAX} and 4 or 8 bytes, "
                 f"found {exponent} and {width}"
             )
         values_start = node.start + align(_PARAMETERS.size + 4 * exceptions)
@@ -171,7 +171,7 @@ def decimal_exponent(values: np.ndarray) -> int | None:
         exact = (np.rint(wide * _COLUMN) / _COLUMN).astype(sample.dtype, copy=False) == sample
     hits = np.add.reduce(exact, axis=1, dtype=np.int64)
     best = int(hits.argmax())
-    return best if hits[best] >= max(len(sample) * (1 - 2 * EXCEPTIONS_PART_MAX), 1) else None
+    return best if hits[best] >= max(len(sample) * SAMPLE_PART_MIN, 1) else None
 
 
 def to_integers(values: np.ndarray, exponent: int) -> tuple[np.ndarray, np.ndarray]:

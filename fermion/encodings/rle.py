@@ -37,7 +37,7 @@ from fermion.errors import InvalidArgumentError, InvalidFileError
 from fermion.layout import Codec, EncodingId
 
 _PARAMETERS = struct.Struct("<IB3x")
-_RUN_SLOTS_MIN = 4
+RUN_SLOTS_MIN = 4
 
 
 class RunLength(Encoding):
@@ -57,7 +57,7 @@ class RunLength(Encoding):
     def estimate(self, values: Values, physical: PhysicalType, search: Chooser) -> Estimate | None:
         """See `Encoding.estimate`; where runs are four slots or more on average."""
         assert isinstance(values, np.ndarray)
-        if search.nested or kernels.count_runs(values) * _RUN_SLOTS_MIN > len(values):
+        if search.nested or kernels.count_runs(values) * RUN_SLOTS_MIN > len(values):
             return None
         starts = run_starts(values)
         lengths = narrowest(np.diff(starts, append=len(values)))

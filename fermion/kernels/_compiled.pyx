@@ -2,6 +2,7 @@
 # cython: initializedcheck=False
 """Hot loops over values, compiled: no policy, no input or output, the GIL released.
 
+Ids and sizes of records come from `fermion.layout`; thresholds are arguments.
 Every function checks all lengths and ranges once, before its loop; `reference` holds the same
 functions in NumPy. Inputs may be read-only, of any alignment and empty. The parts are included
 below, one file an idea.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+# Oracle: tests/fermion/test_flat_columns.py::test_both_ways_give_the_same_arrays
 def flat_chunks(
     buffers: list[memoryview],
     places: np.ndarray,
@@ -42,6 +43,7 @@ def flat_chunks(
         damaged, or a chunk is more than one page.
     """
 
+# Oracle: tests/fermion/test_flat_columns.py::test_both_ways_give_the_same_arrays
 def decode_flat(
     buffers: list[memoryview],
     data_places: np.ndarray,
@@ -93,6 +95,8 @@ def decode_flat(
         encoding that is not known here.
     """
 
+# Oracle: tests/fermion/test_flat_writer.py::
+# test_columns_are_written_to_the_same_bytes_as_one_by_one
 def encode_flat(
     validities: list[object],
     values: list[object],
@@ -106,6 +110,10 @@ def encode_flat(
     search_bytes_min: int,
     zip_bytes_min: int,
     chunk_bytes_max: int,
+    run_slots_min: int,
+    entry_slots_min: int,
+    sample_values: int,
+    sample_part_min: float,
     zip: Callable[[memoryview], bytes],
 ) -> tuple[bytearray, np.ndarray]:
     """Columns of one stripe, each as one page of data and at most one page of validity.
@@ -133,6 +141,12 @@ def encode_flat(
         Entries of dictionaries with fewer bytes are not compressed.
     chunk_bytes_max
         Strings whose page would have as many bytes are left.
+    run_slots_min
+        Numbers in runs of so many slots on average are left.
+    entry_slots_min
+        Slots that each distinct value of a dictionary needs, on average.
+    sample_values, sample_part_min
+        Floats to sample of a column, and the part of them that have to be decimals.
     zip
         Gives a zstd frame; what it raises is raised here.
 

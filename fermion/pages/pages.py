@@ -45,7 +45,13 @@ from fermion.encodings.tree import Buffer, Node, PageBuffer, encoding_name, node
 from fermion.errors import FermionError, InvalidArgumentError, InvalidFileError
 from fermion.io.checksum import UNBOUND_CRC32C, PageChecks
 from fermion.io.compression import PACKED_BYTES_MAX, pack
-from fermion.layout import ChecksumKind, Codec, EncodingId
+from fermion.layout import (
+    PAGE_EXPANSION_FREE_BYTES,
+    PAGE_EXPANSION_MAX,
+    ChecksumKind,
+    Codec,
+    EncodingId,
+)
 from fermion.options import WriteOptions
 from fermion.pages.frame import (
     CHECKSUM_KINDS,
@@ -57,8 +63,6 @@ from fermion.pages.frame import (
 )
 
 # A page may decode to 64 MiB, or to this many times its size: more is taken for an attack.
-EXPANSION_MAX = 256
-EXPANSION_FREE_BYTES = 64 * 1024 * 1024
 
 
 COMPRESSED_BYTES_MIN = 256
@@ -297,7 +301,7 @@ class _PageWriter:
 
 def expansion_limit(stored: int) -> int:
     """Bytes that a page of ``stored`` bytes may decode to; writers and readers both check it."""
-    return max(EXPANSION_FREE_BYTES, EXPANSION_MAX * stored)
+    return max(PAGE_EXPANSION_FREE_BYTES, PAGE_EXPANSION_MAX * stored)
 
 
 def decode_pages(

@@ -16,8 +16,14 @@ import pyarrow as pa
 from fermion import kernels
 from fermion.columns.types import Form, Order, flat_form
 from fermion.columns.values import PhysicalKind
+from fermion.encodings.alp import SAMPLE_PART_MIN, SAMPLE_VALUES
 from fermion.encodings.choice.policy import policy_for
-from fermion.encodings.choice.search import STRINGS_TRIAL_BYTES_MIN, TRIAL_BYTES_MIN
+from fermion.encodings.choice.search import (
+    SLOTS_PER_ENTRY_MIN,
+    STRINGS_TRIAL_BYTES_MIN,
+    TRIAL_BYTES_MIN,
+)
+from fermion.encodings.rle import RUN_SLOTS_MIN
 from fermion.io.compression import compress
 from fermion.layout import INT64_MAX, INT64_MIN, PAGE_ALIGNMENT, ChunkFlag, Codec, EncodingId
 from fermion.metadata.cmb import DEFAULT_CHUNK, ChunkRecord
@@ -125,6 +131,10 @@ class FlatWriter:
             TRIAL_BYTES_MIN,
             STRINGS_TRIAL_BYTES_MIN,
             LONG_CHUNK_BYTES_MIN,
+            RUN_SLOTS_MIN,
+            SLOTS_PER_ENTRY_MIN,
+            SAMPLE_VALUES,
+            SAMPLE_PART_MIN,
             self._zip,
         )
 

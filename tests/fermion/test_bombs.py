@@ -20,11 +20,11 @@ from fermion.columns.values import INT64
 from fermion.errors import FermionError, InvalidFileError
 from fermion.io.checksum import UNCHECKED
 from fermion.io.compression import decompress
-from fermion.layout import NODE_HEADER, PAGE_HEADER, Codec
+from fermion.layout import NODE_HEADER, PAGE_EXPANSION_FREE_BYTES, PAGE_HEADER, Codec
 from fermion.metadata import schema_area
 from fermion.metadata.schema_area import build_schema_area
 from fermion.options import WriteOptions
-from fermion.pages.pages import EXPANSION_FREE_BYTES, PageSlice, decode_pages, encode_chunk
+from fermion.pages.pages import PageSlice, decode_pages, encode_chunk
 from tests.fermion.feature import Feature
 from tests.fermion.features import FEATURES
 from tests.fermion.file_anatomy import Anatomy, put, repair, schema_area_of, with_tail
@@ -104,7 +104,7 @@ def test_a_page_may_not_claim_more_slots_than_it_may_expand_to(encoding: str) ->
     """A few bytes of pcodec, too, would expand to any number of equal values."""
     values, cuts = np.zeros(2_000, np.int64), np.array([0, 2_000])
     (page,) = encode_chunk(values, INT64, cuts, options=WriteOptions(), forced=encoding).pages
-    for slots in (EXPANSION_FREE_BYTES // 8 + 1, 2**32 - 1):
+    for slots in (PAGE_EXPANSION_FREE_BYTES // 8 + 1, 2**32 - 1):
         claim = bytearray(page)
         claim[4:8] = slots.to_bytes(4, "little")
         with memory_limit(), pytest.raises(InvalidFileError):

@@ -360,7 +360,7 @@ def test_bug_memory_for_slots_that_a_page_only_claims():
     """One constant in 48 bytes could claim 2**32 - 1 slots, which were allocated."""
     options = WriteOptions()
     (page,) = encode_chunk(np.zeros(9, np.int64), INT64, np.array([0, 9]), options=options).pages
-    slots = pages.EXPANSION_FREE_BYTES // 8 + 1
+    slots = pages.PAGE_EXPANSION_FREE_BYTES // 8 + 1
     claim = bytearray(page)
     claim[4:8] = slots.to_bytes(4, "little")
     with pytest.raises(InvalidFileError, match="expected slots of at most"):
@@ -389,8 +389,8 @@ def test_bug_offsets_that_fall(value):
 @pytest.mark.parametrize("share", [0, 10], ids=["no nulls", "most null"])
 def test_bug_pages_that_only_their_writer_took_for_small_enough(monkeypatch, share):
     """The limit of what a page expands to counts null slots, also those that are left out."""
-    monkeypatch.setattr(pages, "EXPANSION_FREE_BYTES", 1_000)
-    monkeypatch.setattr(pages, "EXPANSION_MAX", 4)
+    monkeypatch.setattr(pages, "PAGE_EXPANSION_FREE_BYTES", 1_000)
+    monkeypatch.setattr(pages, "PAGE_EXPANSION_MAX", 4)
     values, valid = np.zeros(1_000, np.int64), np.full(1_000, not share)
     valid[:: share or 1] = True
     bits, cuts = Bits.pack(valid), np.array([0, 100, 1_000])

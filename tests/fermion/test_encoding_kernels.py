@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import re
 from itertools import groupby
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -20,6 +22,8 @@ from fermion.kernels.reference import nulls as reference_nulls
 from fermion.kernels.reference import picks as reference_picks
 from fermion.kernels.reference import places as reference_places
 
+PROJECT = Path(__file__).parents[2]
+ORACLE = re.compile(r"^# Oracle: (\S+)::(?:\n# )?(\w+)\ndef (\w+)\(", re.MULTILINE)
 BOTH = pytest.mark.parametrize("k", [compiled, reference], ids=["compiled", "reference"])
 TWINS = (
     reference,
@@ -155,12 +159,30 @@ def test_arrays_that_do_not_fit_together_are_refused(k: ModuleType):
             call()
 
 
-# Their twin is the way around them: test_flat_columns.py and test_flat_writer.py compare both.
-SHORT_WAYS = {"decode_flat", "encode_flat", "flat_chunks", "pick_pages"}
+def oracles() -> dict[str, tuple[str, str]]:
+    """Return the file and the test that stubs name for kernels that have no twin."""
+    found = {}
+    for stub in sorted((PROJECT / "fermion/kernels").glob("*.pyi")):
+        text = stub.read_text(encoding="utf-8")
+        for file, test, name in re.findall(
+            r"^# Oracle: (\S+)::(?:\n# )?(\w+)\ndef (\w+)\(", text, re.M
+        ):
+            found[name] = file, test
+    return found
 
 
-@pytest.mark.parametrize("name", sorted(set(compiled.__all__) - SHORT_WAYS))
-def test_every_kernel_has_a_twin_with_the_same_parameters(name: str):
+def test_a_kernel_without_a_twin_names_the_test_that_is_its_oracle():
+    """The test is there, and no kernel has both."""
+    without = {
+        name for name in compiled.__all__ if not any(hasattr(module, name) for module in TWINS)
+    }
+    assert set(oracles()) == without
+    for name, (file, test) in oracles().items():
+        assert f"\ndef {test}(" in (PROJECT / file).read_text(encoding="utf-8"), name
+
+
+@pytest.mark.parametrize("name", sorted(set(compiled.__all__) - set(oracles())))
+def test_every_other_kernel_has_a_twin_with_the_same_parameters(name: str):
     """By the names in the text signatures of both."""
     (home,) = (module for module in TWINS if hasattr(module, name))
     twin = inspect.signature(getattr(home, name)).parameters

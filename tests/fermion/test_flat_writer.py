@@ -205,6 +205,10 @@ def test_an_error_of_the_codec_is_raised() -> None:
             0,
             1,
             4096,
+            4,
+            4,
+            16,
+            0.875,
             fail,
         )
 
@@ -213,5 +217,16 @@ def test_buffers_that_are_too_small_are_refused() -> None:
     with pytest.raises(ValueError, match="do not hold 100 values from slot 1"):
         kernels.encode_flat(
             [b""], [bytes(800)], [b""], np.ones(1, np.int64), b"i", np.array([8]), 100, 0.3, 0.92,
-            4096, 1024, 4096, bytes,
+            4096, 1024, 4096, 4, 4, 16, 0.875, bytes,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_counts_that_are_divided_by_are_at_least_one(place: int) -> None:
+    """Runs, slots an entry and sampled values, each 0 in turn."""
+    counts = [0 if each == place else 4 for each in range(3)]
+    with pytest.raises(ValueError, match="expected 1 or more"):
+        kernels.encode_flat(
+            [b""], [bytes(800)], [b""], np.zeros(1, np.int64), b"i", np.array([8]), 100, 0.3, 0.92,
+            4096, 1024, 4096, *counts, 0.875, bytes,
         )  # fmt: skip

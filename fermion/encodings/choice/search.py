@@ -47,7 +47,7 @@ STRINGS_TRIAL_BYTES_MIN = 1024
 SYMBOLS_TRIAL_BYTES_MIN = 64 * 1024
 DICTIONARY_ENTRIES_MAX = 262_144
 # Fewer slots a distinct value than this do not make a dictionary.
-_SLOTS_PER_ENTRY_MIN = 4
+SLOTS_PER_ENTRY_MIN = 4
 # Delta and dictionaries of numbers decode more slowly than frames of reference.
 _DELTA_RATIO = 0.92
 _NUMBERS_DICTIONARY_RATIO = 0.92
@@ -289,7 +289,7 @@ class Search:
         self, values: Values, physical: PhysicalType, best: Candidate, ratio: float = 1.0
     ) -> Candidate:
         """A dictionary where one is possible and needs less than ``ratio`` of ``best``'s bytes."""
-        limit = min(DICTIONARY_ENTRIES_MAX, len(values) // _SLOTS_PER_ENTRY_MIN)
+        limit = min(DICTIONARY_ENTRIES_MAX, len(values) // SLOTS_PER_ENTRY_MIN)
         code_bits = ratio * best.size * 8 / len(values)
         if code_bits < DICTIONARY_ENTRIES_MAX.bit_length():
             limit = min(limit, int(2**code_bits))  # with more entries codes alone need too much

@@ -1,5 +1,11 @@
 # CMBs of flat columns, parsed many at once; see columns.pxi.
 
+from fermion.layout import CMB_HEADER as _CMB_HEADER
+from fermion.layout import CMB_TRAILER as _CMB_TRAILER
+from fermion.layout import FULL_CHUNK_DESC as _FULL_CHUNK_DESC
+from fermion.layout import HEAD as _HEAD
+from fermion.layout import SIMPLE_CHUNK_DESC as _SIMPLE_CHUNK_DESC
+from fermion.layout import STREAM_META as _STREAM_META
 from fermion.layout import DescType as _DescType
 from fermion.layout import StreamType as _StreamType
 from fermion.layout import ALL_NULL_LENGTH as _ALL_NULL_LENGTH
@@ -12,12 +18,12 @@ cdef uint32_t COLUMN_ALL_NULL = _ALL_NULL_LENGTH
 cdef uint32_t COLUMN_OTHER_FLAGS = _ChunkFlag.FIRST_PAGE_IS_DICT | _ChunkFlag.USES_GLOBAL_DICT
 
 
-cdef enum:
-    COLUMN_HEAD_BYTES = 16  # of the file: no chunk lies there
-    COLUMN_CMB_FRAME = 8
-    COLUMN_FULL_BYTES = 48
-    COLUMN_SIMPLE_BYTES = 16
-    COLUMN_STREAM_BYTES = 8
+cdef int64_t COLUMN_HEAD_BYTES = _HEAD.itemsize  # of the file: no chunk lies there
+cdef int64_t COLUMN_CMB_FRAME = _CMB_HEADER.itemsize  # also of the trailer
+cdef int64_t COLUMN_FULL_BYTES = _FULL_CHUNK_DESC.itemsize
+cdef int64_t COLUMN_SIMPLE_BYTES = _SIMPLE_CHUNK_DESC.itemsize
+cdef int64_t COLUMN_STREAM_BYTES = _STREAM_META.itemsize
+assert COLUMN_CMB_FRAME == _CMB_TRAILER.itemsize
 
 
 cdef struct BlockFormat:

@@ -6,6 +6,9 @@
 
 from cpython.buffer cimport PyBuffer_FillInfo
 
+from fermion.layout import PAGE_EXPANSION_FREE_BYTES as _PAGE_EXPANSION_FREE_BYTES
+from fermion.layout import PAGE_EXPANSION_MAX as _PAGE_EXPANSION_MAX
+from fermion.layout import PAGE_HEADER as _PAGE_HEADER
 from fermion.layout import PAGE_VERSION as _PAGE_VERSION
 from fermion.layout import NodeFlag as _NodeFlag
 
@@ -13,8 +16,9 @@ cdef int COLUMN_PAGE_VERSION = _PAGE_VERSION
 cdef int COLUMN_NULLS_REMOVED = _NodeFlag.NULLS_REMOVED
 
 
-cdef enum:
-    COLUMN_PAGE_HEADER = 16
+cdef int64_t COLUMN_PAGE_HEADER = _PAGE_HEADER.itemsize
+cdef int64_t COLUMN_EXPANSION_MAX = _PAGE_EXPANSION_MAX
+cdef int64_t COLUMN_EXPANSION_FREE_BYTES = _PAGE_EXPANSION_FREE_BYTES
 
 
 cdef class Memory:
@@ -85,7 +89,7 @@ cdef bint _open_page(
     memcpy(&raw_length, page + 8, 4)
     if page[0] != COLUMN_PAGE_VERSION or stored_slots != slots:
         return False
-    reader.output_bytes_max = max(<int64_t>64 * 1024 * 1024, 256 * size)
+    reader.output_bytes_max = max(COLUMN_EXPANSION_FREE_BYTES, COLUMN_EXPANSION_MAX * size)
     if page[1] == TREE_CODEC_NONE:
         tree = page + COLUMN_PAGE_HEADER
         if raw_length > size - COLUMN_PAGE_HEADER:

@@ -60,13 +60,13 @@ cdef bint _flat_repeats(
 
 cdef bint _flat_may_shrink(
     const int64_t* values, int64_t count, int64_t packed, int gram, double ratio,
-    int64_t extra, FlatWork* work
+    int64_t extra, const FlatRules* rules, FlatWork* work
 ) noexcept nogil:
     """Whether another encoding of some numbers may be much smaller than ``packed`` bytes."""
     cdef uint64_t* other = <uint64_t*>work.other
     cdef int64_t i, low = INT64_MAX, high = INT64_MIN, nans = 0
     cdef uint64_t divisor = 0, value, rest
-    if 4 * (_count_changes(<const uint64_t*>values, count) + 1) <= count:
+    if rules.run_slots_min * (_count_changes(<const uint64_t*>values, count) + 1) <= count:
         return True
     _delta_encode(<const uint64_t*>values, count, other, other + count)
     if _bitpack_size(other, count, True) < packed:
@@ -89,12 +89,12 @@ cdef bint _flat_may_shrink(
 
 
 cdef bint _flat_has_dictionary(
-    const uint8_t* values, int64_t width, int64_t count, int64_t packed, double ratio,
-    FlatWork* work
+    const uint8_t* values, int64_t width, int64_t count, int64_t packed,
+    const FlatRules* rules, FlatWork* work
 ) noexcept nogil:
     """Whether numbers have so few distinct values that a dictionary may be smaller."""
-    cdef double code_bits = ratio * packed * 8 / count
-    cdef int64_t limit = count // 4, found
+    cdef double code_bits = rules.ratio * packed * 8 / count
+    cdef int64_t limit = count // rules.entry_slots_min, found
     cdef HashTable table
     if code_bits < 30:
         limit = min(limit, <int64_t>(2.0 ** code_bits))

@@ -9,12 +9,9 @@ cdef uint32_t FLAT_MIN_EXACT = _ChunkFlag.MIN_EXACT, FLAT_MAX_EXACT = _ChunkFlag
 
 
 cdef enum:
-    FLAT_PAGE_HEADER = 16
-    FLAT_NODE_HEADER = 8
     FLAT_SEEN_BYTES = 8192
     FLAT_LINEAR_BINS = 256
     FLAT_LOG_BINS = 496
-    FLAT_SAMPLE = 16
     # Bytes that pcodec needs beside what entropy says: for tables, and for floats' powers of ten.
     FLAT_TABLES_BYTES = 96
     FLAT_FLOATS_BYTES = 256
@@ -26,6 +23,10 @@ cdef struct FlatRules:
     int64_t search_bytes_min  # of smaller columns nothing but the type is looked at
     int64_t zip_bytes_min  # fewer bytes of entries are not compressed
     int64_t chunk_bytes_max  # of longer chunks of strings there is more to be said
+    int64_t run_slots_min  # runs of so many slots on average are worth their own encoding
+    int64_t entry_slots_min  # slots a distinct value, of a dictionary
+    int64_t sample_values  # floats that are looked at for a power of ten
+    double sample_part_min  # of them that have to become integers
     void* zip  # ``zip(data)`` gives a zstd frame; what it raises is put into the list ``raised``
     void* raised
 
@@ -68,7 +69,7 @@ cdef struct FlatWork:
 
 cdef uint8_t* _flat_page(FlatWork* work, int64_t tree_bytes_max) noexcept nogil:
     """Where the next page goes, with room for its tree; NULL when out of memory."""
-    cdef int64_t needed = work.size + FLAT_PAGE_HEADER + tree_bytes_max, room
+    cdef int64_t needed = work.size + COLUMN_PAGE_HEADER + tree_bytes_max, room
     cdef uint8_t* larger
     if needed > work.room:
         room = max(needed, 2 * work.room)
@@ -83,14 +84,14 @@ cdef int64_t _flat_seal(FlatWork* work, const uint8_t* stop) noexcept nogil:
     """Put the header of a page whose tree ends at ``stop``, a multiple of 8; its bytes."""
     cdef uint8_t* page = work.out + work.size
     cdef int64_t size = stop - page
-    cdef uint32_t slots = <uint32_t>work.slots, raw = <uint32_t>(size - FLAT_PAGE_HEADER), crc
+    cdef uint32_t slots = <uint32_t>work.slots, raw = <uint32_t>(size - COLUMN_PAGE_HEADER), crc
     page[0] = COLUMN_PAGE_VERSION
     page[1] = TREE_CODEC_NONE
-    memcpy(page + 2, page + FLAT_PAGE_HEADER, 2)
+    memcpy(page + 2, page + COLUMN_PAGE_HEADER, 2)
     memcpy(page + 4, &slots, 4)
     memcpy(page + 8, &raw, 4)
     crc = crc32c_update(
-        crc32c_update(0, page, 12, 0), page + FLAT_PAGE_HEADER, size - FLAT_PAGE_HEADER, 0
+        crc32c_update(0, page, 12, 0), page + COLUMN_PAGE_HEADER, size - COLUMN_PAGE_HEADER, 0
     )
     memcpy(page + 12, &crc, 4)
     work.size += size
@@ -106,15 +107,15 @@ cdef uint8_t* _flat_node(
     """
     cdef uint16_t number = encoding
     cdef uint32_t count
-    memset(at, 0, FLAT_NODE_HEADER + 8)
+    memset(at, 0, TREE_NODE_HEADER + 8)
     memcpy(at, &number, 2)
     at[2] = children
     if root is NULL or root.count == root.slots:
-        return at + FLAT_NODE_HEADER
+        return at + TREE_NODE_HEADER
     at[3] = COLUMN_NULLS_REMOVED
     count = <uint32_t>root.count
-    memcpy(at + FLAT_NODE_HEADER, &count, 4)
-    return at + FLAT_NODE_HEADER + 8
+    memcpy(at + TREE_NODE_HEADER, &count, 4)
+    return at + TREE_NODE_HEADER + 8
 
 
 cdef uint8_t* _flat_pad(const uint8_t* node, uint8_t* stop) noexcept nogil:
@@ -128,7 +129,7 @@ cdef uint8_t* _flat_close(uint8_t* node, uint8_t* stop) noexcept nogil:
     """Fill in the length of the node at ``node`` that ends at ``stop``; the end, padded."""
     cdef uint32_t length
     stop = _flat_pad(node, stop)
-    length = <uint32_t>(stop - node - FLAT_NODE_HEADER)
+    length = <uint32_t>(stop - node - TREE_NODE_HEADER)
     memcpy(node + 4, &length, 4)
     return stop
 
@@ -155,8 +156,8 @@ cdef uint8_t* _flat_unsigned(
 ) noexcept nogil:
     """A node of unsigned numbers, as they are or as frames of reference; its end."""
     cdef uint8_t* stop = _flat_packed(node, values, count, width, False, NULL)
-    if stop - node < FLAT_NODE_HEADER + ((count * width + 7) & ~<int64_t>7):
+    if stop - node < TREE_NODE_HEADER + ((count * width + 7) & ~<int64_t>7):
         return stop
     _flat_node(node, TREE_PLAIN, 0, NULL)
-    memcpy(node + FLAT_NODE_HEADER, values, count * width)
-    return _flat_close(node, node + FLAT_NODE_HEADER + count * width)
+    memcpy(node + TREE_NODE_HEADER, values, count * width)
+    return _flat_close(node, node + TREE_NODE_HEADER + count * width)

@@ -2,7 +2,7 @@
 #
 # The other direction of columns.pxi. Of the encodings it knows those that small columns mostly get:
 # frames of reference, decimals, and dictionaries of strings. Whatever looks as if another one might
-# be smaller, by counts that need no trial, is left to `fermion.column_writer`, and so is whatever
+# be smaller, by counts that need no trial, is left to `fermion.writing.column`, and so is whatever
 # is unusual.
 
 from cpython.bytearray cimport PyByteArray_FromStringAndSize
@@ -89,11 +89,11 @@ cdef bint _flat_column(
         page = _flat_page(work, bytes + 64)
         if page is NULL:
             return False
-        _flat_node(page + FLAT_PAGE_HEADER, TREE_BITMAP, 0, NULL)
-        memcpy(page + FLAT_PAGE_HEADER + FLAT_NODE_HEADER, bits, bytes)
-        page += FLAT_PAGE_HEADER
+        _flat_node(page + COLUMN_PAGE_HEADER, TREE_BITMAP, 0, NULL)
+        memcpy(page + COLUMN_PAGE_HEADER + TREE_NODE_HEADER, bits, bytes)
+        page += COLUMN_PAGE_HEADER
         found.validity_bytes = _flat_seal(
-            work, _flat_close(page, page + FLAT_NODE_HEADER + bytes)
+            work, _flat_close(page, page + TREE_NODE_HEADER + bytes)
         )
     if _flat_data(source, bits, rules, work, found):
         found.flags |= FLAT_DENSE if work.count < count else 0
@@ -105,7 +105,9 @@ cdef bint _flat_column(
 def encode_flat(
     list validities, list values, list texts, const int64_t[::1] firsts, bytes letters,
     const int64_t[::1] widths, int64_t slots, double nulls_share_min, double ratio,
-    int64_t search_bytes_min, int64_t zip_bytes_min, int64_t chunk_bytes_max, zip,
+    int64_t search_bytes_min, int64_t zip_bytes_min, int64_t chunk_bytes_max,
+    int64_t run_slots_min, int64_t entry_slots_min, int64_t sample_values,
+    double sample_part_min, zip,
 ):
     """Columns of one stripe, each as one page of data and at most one of validity."""
     cdef Py_ssize_t count = len(values), i
@@ -121,6 +123,8 @@ def encode_flat(
     _same_length(firsts.shape[0], count, "firsts")
     _same_length(len(letters), count, "letters")
     _same_length(widths.shape[0], count, "widths")
+    if min(run_slots_min, entry_slots_min, sample_values) < 1:
+        raise ValueError("run_slots_min, entry_slots_min and sample_values: expected 1 or more")
     if not 0 < slots <= 2**31 - 1:
         raise ValueError(f"slots is {slots}, expected 1 to 2**31 - 1")
     found_array = np.zeros((count, FLAT_FIELDS), np.int64)
@@ -129,6 +133,8 @@ def encode_flat(
     work.slots = slots
     rules.ratio, rules.search_bytes_min = ratio, search_bytes_min
     rules.zip_bytes_min, rules.chunk_bytes_max = zip_bytes_min, chunk_bytes_max
+    rules.run_slots_min, rules.entry_slots_min = run_slots_min, entry_slots_min
+    rules.sample_values, rules.sample_part_min = sample_values, sample_part_min
     rules.zip, rules.raised = <void*>zip, <void*>raised
     sources = <FlatSource*>calloc(count + 1, sizeof(FlatSource))
     memory = np.empty((6, room), np.int64)

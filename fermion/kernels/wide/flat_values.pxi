@@ -60,23 +60,26 @@ cdef bint _flat_integers(
     page = _flat_page(work, _bitpack_worst(count, width) + 64)
     if page is NULL:
         return False
-    stop = _flat_packed(page + FLAT_PAGE_HEADER, values, count, width, letter == c'i', work)
-    packed = stop - page - FLAT_PAGE_HEADER
+    stop = _flat_packed(page + COLUMN_PAGE_HEADER, values, count, width, letter == c'i', work)
+    packed = stop - page - COLUMN_PAGE_HEADER
     if packed >= count * width:
         return False
     if count * width >= rules.search_bytes_min and (
-        _flat_may_shrink(work.wide, count, packed, 2, rules.ratio, FLAT_TABLES_BYTES, work)
-        or _flat_has_dictionary(values, width, count, packed, rules.ratio, work)
+        _flat_may_shrink(work.wide, count, packed, 2, rules.ratio, FLAT_TABLES_BYTES, rules, work)
+        or _flat_has_dictionary(values, width, count, packed, rules, work)
     ):
         return False
     found.data_bytes = _flat_seal(work, stop)
     return True
 
 
-cdef int _flat_exponent(const floating* values, int64_t count) noexcept nogil:
-    """The smallest power of ten that makes most of a sample integers, as `decimal_floats` does."""
-    cdef int64_t step = max(count // FLAT_SAMPLE, 1), size = min(count, FLAT_SAMPLE), i
+cdef int _flat_exponent(
+    const floating* values, int64_t count, const FlatRules* rules
+) noexcept nogil:
+    """The smallest power of ten that makes most of a sample integers, as `alp.decimal_exponent` does."""
+    cdef int64_t step = max(count // rules.sample_values, 1), size, i
     cdef int exponent, best = 0, hits, most = -1
+    size = min(count, rules.sample_values)
     for exponent in range(TREE_EXPONENT_MAX + 1):
         hits = 0
         for i in range(size):
@@ -85,7 +88,7 @@ cdef int _flat_exponent(const floating* values, int64_t count) noexcept nogil:
             ) == values[i * step]
         if hits > most:
             best, most = exponent, hits
-    return best if most >= max(size * 0.875, 1) else -1
+    return best if most >= max(size * rules.sample_part_min, 1) else -1
 
 
 cdef bint _flat_to_integers(
@@ -111,7 +114,7 @@ cdef bint _flat_floats(
     FlatResult* found
 ) noexcept nogil:
     cdef int64_t count = work.count, packed, width = sizeof(floating)
-    cdef int exponent = _flat_exponent(values, count)
+    cdef int exponent = _flat_exponent(values, count, rules)
     cdef uint8_t* page
     cdef uint8_t* node
     cdef uint8_t* stop
@@ -121,7 +124,7 @@ cdef bint _flat_floats(
     page = _flat_page(work, _bitpack_worst(count, 8) + 64)
     if page is NULL or found.minimum == found.maximum:
         return False
-    node = page + FLAT_PAGE_HEADER
+    node = page + COLUMN_PAGE_HEADER
     stop = _flat_node(node, FLAT_ALP, 1, work)
     memset(stop, 0, 8)
     stop[0], stop[1] = exponent, width
@@ -131,8 +134,8 @@ cdef bint _flat_floats(
     if packed >= count * width:
         return False
     if count * width >= rules.search_bytes_min and (
-        _flat_may_shrink(work.wide, count, packed, 2, rules.ratio, FLAT_FLOATS_BYTES, work)
-        or _flat_has_dictionary(<const uint8_t*>values, width, count, packed, rules.ratio, work)
+        _flat_may_shrink(work.wide, count, packed, 2, rules.ratio, FLAT_FLOATS_BYTES, rules, work)
+        or _flat_has_dictionary(<const uint8_t*>values, width, count, packed, rules, work)
     ):
         return False
     found.data_bytes = _flat_seal(work, stop)
@@ -180,7 +183,7 @@ cdef void _flat_string_bounds(
 
 
 cdef inline bint _flat_is_exact(const uint8_t* value, int64_t length) noexcept nogil:
-    """As `bound_keys.is_unambiguous`."""
+    """As `keys.is_unambiguous`."""
     return length < 8 and (
         length == 0 or not (value[length - 1] == 0 or value[length - 1] == 0xFF)
     )
@@ -282,7 +285,7 @@ cdef bint _flat_strings(
     if plain < rules.search_bytes_min or not _table_open(&table, 1024):
         return False
     entries = _encode_bytes(
-        text, total, offsets, 0, count, count // 4, &table, work.codes, work.first
+        text, total, offsets, 0, count, count // rules.entry_slots_min, &table, work.codes, work.first
     )
     free(table.slots)
     if entries < 2:
@@ -291,7 +294,7 @@ cdef bint _flat_strings(
     page = _flat_page(work, _bitpack_worst(count, 8) + 2 * total + 24 * entries + 1024)
     if page is NULL:
         return False
-    node = page + FLAT_PAGE_HEADER
+    node = page + COLUMN_PAGE_HEADER
     stop = _flat_node(node, TREE_DICTIONARY_LOCAL, 2, work)
     memset(stop, 0, 8)
     word = <uint32_t>entries
@@ -304,7 +307,7 @@ cdef bint _flat_strings(
         work.wide[i] = work.codes[i]
     if _flat_may_shrink(
         work.wide, count, packed, 6, rules.ratio if count * width >= rules.search_bytes_min else 0,
-        FLAT_TABLES_BYTES, work,
+        FLAT_TABLES_BYTES, rules, work,
     ):
         return False
     stop = _flat_entries(offsets, text, entries, rules, work, stop)

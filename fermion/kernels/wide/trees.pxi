@@ -10,7 +10,9 @@ from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.buffer cimport PyBUF_READ, PyBUF_WRITE
 
+from fermion.layout import ALP_EXPONENT_MAX as _ALP_EXPONENT_MAX
 from fermion.layout import NODE_DEPTH_MAX as _NODE_DEPTH_MAX
+from fermion.layout import NODE_HEADER as _NODE_HEADER
 from fermion.layout import Codec as _Codec
 from fermion.layout import EncodingId as _EncodingId
 
@@ -24,11 +26,11 @@ cdef int TREE_ALP = _EncodingId.ALP
 cdef int TREE_CODEC_NONE = _Codec.NONE, TREE_CODEC_ZSTD = _Codec.ZSTD
 
 
-cdef enum:
-    TREE_NODE_HEADER = 8
-    TREE_EXPONENT_MAX = 15
+cdef int64_t TREE_NODE_HEADER = _NODE_HEADER.itemsize
+cdef int TREE_EXPONENT_MAX = _ALP_EXPONENT_MAX
 
-cdef double[TREE_EXPONENT_MAX + 1] POWERS_OF_TEN
+cdef double[16] POWERS_OF_TEN
+assert TREE_EXPONENT_MAX < sizeof(POWERS_OF_TEN) // sizeof(double)
 for _exponent in range(TREE_EXPONENT_MAX + 1):
     POWERS_OF_TEN[_exponent] = float(10**_exponent)
 
