@@ -21,7 +21,7 @@ def add_table(parser: argparse.ArgumentParser) -> None:
 
 
 def add_version(parser: argparse.ArgumentParser) -> None:
-    """Add the version to look at."""
+    """Add the version to inspect."""
     parser.add_argument(
         "--version",
         metavar="VERSION",

@@ -34,8 +34,8 @@ def run(arguments: argparse.Namespace, console: Console) -> bool:
         raise InvalidArgumentError("branch: expected a name")
     table = open_table(arguments)
     if arguments.name is None:
-        found = table.inspect.refs()
-        heads = found.filter([kind == "branch" for kind in found["type"].to_pylist()])
+        refs = table.inspect.refs()
+        heads = refs.filter([kind == "branch" for kind in refs["type"].to_pylist()])
         heads = heads.select(
             ["name", "snapshot_id", "parent", "left_after", "created_at", "message"]
         )

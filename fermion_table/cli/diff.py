@@ -30,10 +30,10 @@ def run(arguments: argparse.Namespace, console: Console) -> bool:
     difference = open_table(arguments).diff(arguments.before, arguments.after)
     rows = difference.rows().to_arrow().slice(0, max(arguments.n, 0)) if arguments.rows else None
     if arguments.json:
-        found = _json(difference)
+        result = _json(difference)
         if rows is not None:
-            found["rows"] = rows_json(rows)
-        console.print_json(found)
+            result["rows"] = rows_json(rows)
+        console.print_json(result)
         return True
     print_lines(console, str(difference))
     if rows is not None and rows.num_rows:

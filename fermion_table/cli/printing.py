@@ -55,7 +55,7 @@ def print_rows(
         Longer values are cut.
     """
     columns = [
-        [shortened(value_text(each), cell_length) for each in column] for column in table.columns
+        [shortened(value_text(value), cell_length) for value in column] for column in table.columns
     ]
     header = [shortened(name, cell_length) for name in table.column_names]
     shown = len(columns) if whole else _fitting(header, columns, console.width)
@@ -74,7 +74,7 @@ def print_rows(
 def rows_json(table: pa.Table) -> list[dict[str, Any]]:
     """A table's rows as JSON objects."""
     names = table.column_names
-    columns = [[json_value(each) for each in column] for column in table.columns]
+    columns = [[json_value(value) for value in column] for column in table.columns]
     if not columns:
         return [{} for _ in range(table.num_rows)]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
@@ -83,9 +83,9 @@ def rows_json(table: pa.Table) -> list[dict[str, Any]]:
 def json_ready(value: Any) -> Any:
     """Python's own values as JSON has them; times as ISO text."""
     if isinstance(value, dict):
-        return {str(name): json_ready(each) for name, each in value.items()}
+        return {str(name): json_ready(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [json_ready(each) for each in value]
+        return [json_ready(item) for item in value]
     return value.isoformat() if isinstance(value, datetime) else value
 
 
@@ -98,7 +98,7 @@ def _fitting(header: Sequence[str], columns: Sequence[Sequence[str]], width: int
     """How many columns fit side by side; at least one."""
     used = 0
     for count, (name, cells) in enumerate(zip(header, columns, strict=True)):
-        used += max(len(each) for each in (name, *cells)) + 2
+        used += max(len(text) for text in (name, *cells)) + 2
         if used - 2 > width and count:
             return count
     return len(columns)

@@ -69,7 +69,7 @@ def _json(table: Table) -> dict[str, object]:
             for column in schema.fields
             for path, field in column.walk()
         ],
-        "partition_by": [each.name for each in schema.partition_by],
-        "primary_key": [schema.by_id[each].name for each in schema.primary_key],
+        "partition_by": [field.name for field in schema.partition_by],
+        "primary_key": [schema.by_id[field_id].name for field_id in schema.primary_key],
         "properties": schema.properties,
     }

@@ -47,7 +47,7 @@ def _lines(table: Table) -> Iterator[str]:
         yield f"{counted(totals.rows_deleted, 'row')} deleted by deletion vectors"
     yield f"{counted(len(schema.fields), 'column')}, schema {schema.id}"
     if schema.partition_by:
-        yield f"partitioned by {', '.join(each.name for each in schema.partition_by)}"
+        yield f"partitioned by {', '.join(field.name for field in schema.partition_by)}"
     if schema.primary_key:
         yield f"primary key: {', '.join(_key(table))}"
     for name, value in sorted(schema.properties.items()):
@@ -61,7 +61,7 @@ def _lines(table: Table) -> Iterator[str]:
 
 
 def _key(table: Table) -> list[str]:
-    return [table.schema.by_id[each].name for each in table.schema.primary_key]
+    return [table.schema.by_id[field_id].name for field_id in table.schema.primary_key]
 
 
 def _json(table: Table) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def _json(table: Table) -> dict[str, Any]:
         "bytes": totals.bytes,
         "schema_id": schema.id,
         "columns": len(schema.fields),
-        "partition_by": [each.name for each in schema.partition_by],
+        "partition_by": [field.name for field in schema.partition_by],
         "primary_key": _key(table),
         "properties": schema.properties,
         "branches": {head.name: head.snapshot_id for head in table.branches.list()},

@@ -31,8 +31,8 @@ def run(arguments: argparse.Namespace, console: Console) -> bool:
     table = open_table(arguments)
     name = arguments.name
     if name is None:
-        found = table.inspect.refs()
-        tags = found.filter([kind == "tag" for kind in found["type"].to_pylist()])
+        refs = table.inspect.refs()
+        tags = refs.filter([kind == "tag" for kind in refs["type"].to_pylist()])
         tags = tags.select(["name", "snapshot_id", "created_at", "expires_at", "message"])
         if arguments.json:
             console.print_json(rows_json(tags))

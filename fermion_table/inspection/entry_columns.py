@@ -24,15 +24,17 @@ def partition_column(
     if not schema.partition_by:
         return {}
     children: list[pa.Array] = []
-    for place, each in enumerate(schema.partition_by):
-        column = schema.by_id[each.source_id]
-        dtype = transformed(each.transform, each.parameter, pa.array([], column.type)).type
+    for place, partition_field in enumerate(schema.partition_by):
+        column = schema.by_id[partition_field.source_id]
+        dtype = transformed(
+            partition_field.transform, partition_field.parameter, pa.array([], column.type)
+        ).type
         scalars = [
             value_codec.decode_value(row[place] if place < len(row) else None, dtype)
             for row in values
         ]
         children.append(_array(scalars, dtype))
-    names = [each.name for each in schema.partition_by]
+    names = [partition_field.name for partition_field in schema.partition_by]
     return {name: pa.StructArray.from_arrays(children, names=names)}
 
 
@@ -52,8 +54,10 @@ def statistics_column(entries: Sequence[Entry], schemas: SchemaVersions) -> dict
 def _bounds(entries: Sequence[Entry], field: Field, schemas: SchemaVersions) -> pa.Array:
     """Bounds and null counts of one field: what each file says under its own schema."""
     nothing = FieldStatistics()
-    found = [entry.stats.get(field.id, nothing) for entry in entries]
-    written = {schema_id: schemas[schema_id] for schema_id in {each.schema_id for each in entries}}
+    stored = [entry.stats.get(field.id, nothing) for entry in entries]
+    written = {
+        schema_id: schemas[schema_id] for schema_id in {entry.schema_id for entry in entries}
+    }
     types = {
         schema_id: schema.find(schema.paths[field.id]).type
         for schema_id, schema in written.items()
@@ -61,14 +65,14 @@ def _bounds(entries: Sequence[Entry], field: Field, schemas: SchemaVersions) -> 
     }
     rows = [
         _values(statistics, types[entry.schema_id]) if statistics is not nothing else (None, None)
-        for entry, statistics in zip(entries, found, strict=True)
+        for entry, statistics in zip(entries, stored, strict=True)
     ]
     columns = {
         "min": _array([low for low, _ in rows], field.type),
         "max": _array([high for _, high in rows], field.type),
-        "min_is_exact": pa.array([bool(each.flags & _MIN_EXACT) for each in found]),
-        "max_is_exact": pa.array([bool(each.flags & _MAX_EXACT) for each in found]),
-        "null_count": pa.array([each.null_count for each in found], pa.int64()),
+        "min_is_exact": pa.array([bool(statistics.flags & _MIN_EXACT) for statistics in stored]),
+        "max_is_exact": pa.array([bool(statistics.flags & _MAX_EXACT) for statistics in stored]),
+        "null_count": pa.array([statistics.null_count for statistics in stored], pa.int64()),
     }
     return pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
 

@@ -192,7 +192,7 @@ class Branches:
             There is no such branch.
         """
         children = [
-            each.name for each in references.list_branches(self.store) if each.parent == name
+            branch.name for branch in references.list_branches(self.store) if branch.parent == name
         ]
         if children:
             raise InvalidArgumentError(

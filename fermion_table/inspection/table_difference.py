@@ -112,7 +112,7 @@ class TableDiff:
         ):
             if entries:
                 numbers = ((len(entries), "file"), (rows, "row"), (size, "byte"))
-                lines.append(f"  {sign} {', '.join(counted(*each) for each in numbers)}")
+                lines.append(f"  {sign} {', '.join(counted(*amount) for amount in numbers)}")
                 lines += [f"    {sign} {entry.file}" for entry in entries[:FILES_SHOWN_MAX]]
                 if len(entries) > FILES_SHOWN_MAX:
                     lines.append(f"    and {len(entries) - FILES_SHOWN_MAX:,} more")
@@ -129,7 +129,7 @@ class TableDiff:
 def table_difference(store: AtomicStore, before: Snapshot, after: Snapshot) -> TableDiff:
     """Compare two snapshots, from metadata alone."""
     changes = difference(live_entries(store, before), live_entries(store, after))
-    old, new = (load_table_schema(store, each.schema) for each in (before, after))
+    old, new = (load_table_schema(store, snapshot.schema) for snapshot in (before, after))
     return TableDiff(
         store=store,
         before=before,

@@ -157,12 +157,14 @@ class Inspection:
 
     def snapshots(self) -> pa.Table:
         """Every snapshot up to this one that has not expired, oldest first."""
-        rows = [_snapshot_row(each) for each in self._walked()]
+        rows = [_snapshot_row(snapshot) for snapshot in self._walked()]
         return pa.Table.from_pylist(rows[::-1], schema=SNAPSHOTS)
 
     def history(self) -> pa.Table:
         """The same in brief, newest first: who did what, when, and what was there then."""
-        return pa.Table.from_pylist([_history_row(each) for each in self._walked()], schema=HISTORY)
+        return pa.Table.from_pylist(
+            [_history_row(snapshot) for snapshot in self._walked()], schema=HISTORY
+        )
 
     def files(self) -> pa.Table:
         """The data files in the order in which their rows are read.
@@ -182,27 +184,27 @@ class Inspection:
         references = self.snapshot.manifests
         rows = [
             {
-                "path": each.path,
-                "kind": each.kind,
-                "size": each.size,
-                "entries": each.entries,
-                "entries_dead": len(each.dead),
-                "rows": each.rows,
-                "bytes": each.bytes,
-                **_range("added_snapshot", each.added_snapshot),
-                **_range("sequence", each.sequence),
-                **_range("batch_id", each.batch_id),
+                "path": reference.path,
+                "kind": reference.kind,
+                "size": reference.size,
+                "entries": reference.entries,
+                "entries_dead": len(reference.dead),
+                "rows": reference.rows,
+                "bytes": reference.bytes,
+                **_range("added_snapshot", reference.added_snapshot),
+                **_range("sequence", reference.sequence),
+                **_range("batch_id", reference.batch_id),
             }
-            for each in references
+            for reference in references
         ]
-        ranges = [each.partition for each in references]
+        ranges = [reference.partition for reference in references]
         if self.snapshot.tail:
             rows.append(_tail_row(self.snapshot))
             ranges.append(partition_range([entry.partition for entry in self.snapshot.tail]))
         columns = _columns(rows, MANIFESTS)
         schema = SchemaVersions(self.store, self.snapshot).current
-        columns |= partition_column("partition_min", [each.min for each in ranges], schema)
-        columns |= partition_column("partition_max", [each.max for each in ranges], schema)
+        columns |= partition_column("partition_min", [span.min for span in ranges], schema)
+        columns |= partition_column("partition_max", [span.max for span in ranges], schema)
         return pa.table(columns)
 
     def partitions(self) -> pa.Table:
@@ -347,7 +349,9 @@ def _tail_row(snapshot: Snapshot) -> dict[str, Any]:
         "bytes": sum(entry.size for entry in tail),
         **_range("added_snapshot", _span(entry.added_snapshot for entry in tail)),
         **_range("sequence", _span(entry.sequence_number for entry in tail)),
-        **_range("batch_id", _span(each for batch in batches for each in (batch.min, batch.max))),
+        **_range(
+            "batch_id", _span(batch_id for batch in batches for batch_id in (batch.min, batch.max))
+        ),
     }
 
 
@@ -373,4 +377,6 @@ def _range(name: str, bounds: tuple[int, int] | None) -> dict[str, int | None]:
 
 
 def _columns(rows: Sequence[dict[str, Any]], schema: pa.Schema) -> dict[str, pa.Array]:
-    return {each.name: pa.array([row.get(each.name) for row in rows], each.type) for each in schema}
+    return {
+        field.name: pa.array([row.get(field.name) for row in rows], field.type) for field in schema
+    }

@@ -58,7 +58,7 @@ def whole_batches(
     plain = pa.schema([schema.field(name) for name in names])
     source = iter(rows)
     left = pa.RecordBatch.from_pylist([], schema=plain)
-    for batch_id, length in zip(*(each.tolist() for each in batches), strict=True):
+    for batch_id, length in zip(*(column.tolist() for column in batches), strict=True):
         parts: list[pa.RecordBatch] = []
         missing = length
         while missing:

@@ -77,11 +77,11 @@ def places_that_may_match(
     expression: Expression, known: Mapping[Path, Bounds], boundaries: np.ndarray
 ) -> np.ndarray:
     """The same of units that lie between boundaries: ``int64``, shape (u + 1,), from 0 on."""
-    found = ranges_that_may_match(expression, known.get, int(boundaries[-1]))
+    ranges = ranges_that_may_match(expression, known.get, int(boundaries[-1]))
     starts = boundaries[:-1]
-    at = np.searchsorted(found.stops, starts, side="right")
-    inside = at < len(found.starts)
-    inside[inside] = found.starts[at[inside]] < boundaries[1:][inside]
+    at = np.searchsorted(ranges.stops, starts, side="right")
+    inside = at < len(ranges.starts)
+    inside[inside] = ranges.starts[at[inside]] < boundaries[1:][inside]
     return inside & (starts < boundaries[1:])
 
 
@@ -89,16 +89,16 @@ def places_that_must_match(
     expression: Expression, known: Mapping[Path, Bounds], boundaries: np.ndarray
 ) -> np.ndarray:
     """Which of them hold only rows that a filter selects, and some: ``bool``, shape (u,)."""
-    found = ranges_that_must_match(expression, known.get, int(boundaries[-1]))
-    return _lie_within(found, boundaries[:-1], boundaries[1:])
+    ranges = ranges_that_must_match(expression, known.get, int(boundaries[-1]))
+    return _lie_within(ranges, boundaries[:-1], boundaries[1:])
 
 
 def _lie_within(ranges: RowRanges, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
     at = np.searchsorted(ranges.stops, starts, side="right")
     inside = at < len(ranges.starts)
-    found = at[inside]
-    inside[inside] = (ranges.starts[found] <= starts[inside]) & (
-        ranges.stops[found] >= stops[inside]
+    numbers = at[inside]
+    inside[inside] = (ranges.starts[numbers] <= starts[inside]) & (
+        ranges.stops[numbers] >= stops[inside]
     )
     return inside & (starts < stops)
 

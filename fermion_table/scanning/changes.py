@@ -77,18 +77,18 @@ def commits_between(
     VersionNotFound
         Snapshots between them have expired.
     """
-    found: list[Snapshot] = []
+    snapshots: list[Snapshot] = []
     for snapshot in walk(store, end, branch=branch):
         if snapshot.hash == start.hash:
-            return found[::-1]
+            return snapshots[::-1]
         if snapshot.id <= start.id:
             raise InvalidArgumentError(
                 f"{store.location}: snapshot {end.id} does not descend from snapshot {start.id}"
             )
-        found.append(snapshot)
+        snapshots.append(snapshot)
     raise VersionNotFound(
         f"{store.location}: no changes after snapshot {start.id}: snapshots up to "
-        f"{found[-1].id - 1} have expired"
+        f"{snapshots[-1].id - 1} have expired"
     )
 
 
@@ -156,7 +156,9 @@ class ChangeScan:
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        taken = set(self._files(()).schema.names).intersection(each.name for each in CHANGE_FIELDS)
+        taken = set(self._files(()).schema.names).intersection(
+            field.name for field in CHANGE_FIELDS
+        )
         if taken:
             raise InvalidArgumentError(
                 f"{self.store.location}: column {min(taken)!r} has the name of a change column; "
@@ -247,10 +249,10 @@ class ChangeScan:
             return
         old, new = splits_of([before, after], self.store)
         was, now = (scan.reader.rows(split) for split in (old, new))
-        every = RowRanges.all(new.rows)
+        all_rows = RowRanges.all(new.rows)
         for rows, others, change in ((was, now, DELETE), (now, was, INSERT)):
             if others is not None:
-                wanted = (every if rows is None else rows) & others.complement(new.rows)
+                wanted = (all_rows if rows is None else rows) & others.complement(new.rows)
                 for batch in scan.reader.read_file(new, rows=wanted) if wanted else ():
                     yield self._labelled(batch, change, step)
 
@@ -258,11 +260,13 @@ class ChangeScan:
         self, removed: Sequence[Entry], added: Sequence[Entry], step: ChangeStep
     ) -> Iterator[pa.RecordBatch]:
         """The rows that only the files removed have, and those that only the files added have."""
-        gone, new = (list(self._files(each).to_batches()) for each in (removed, added))
-        rows_gone, rows_new = rows_apart(gone, new)
-        for batch in _picked(gone, rows_gone):
+        removed_batches, added_batches = (
+            list(self._files(entries).to_batches()) for entries in (removed, added)
+        )
+        rows_gone, rows_new = rows_apart(removed_batches, added_batches)
+        for batch in _picked(removed_batches, rows_gone):
             yield self._labelled(batch, DELETE, step)
-        for batch in _picked(new, rows_new):
+        for batch in _picked(added_batches, rows_new):
             yield self._labelled(batch, INSERT, step)
 
     def _labelled(self, batch: pa.RecordBatch, change: str, step: ChangeStep) -> pa.RecordBatch:

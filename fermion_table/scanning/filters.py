@@ -118,25 +118,25 @@ def field_at(fields: Iterable[Field], path: Path) -> list[Field] | None:
     chain: list[Field] = []
     siblings = tuple(fields)
     for name in path:
-        found = next((field for field in siblings if field.name == name), None)
-        if found is None:
+        field = next((field for field in siblings if field.name == name), None)
+        if field is None:
             return None
-        chain.append(found)
-        siblings = found.children if found.kind == "struct" else ()
+        chain.append(field)
+        siblings = field.children if field.kind == "struct" else ()
     return chain
 
 
 def same_ids(fields: Iterable[Field], chain: Sequence[Field]) -> list[Field] | None:
     """The fields of a file that have the ids of a chain of the table's; None where one lacks."""
-    found: list[Field] = []
+    file_chain: list[Field] = []
     siblings = tuple(fields)
     for wanted in chain:
-        field = next((each for each in siblings if each.id == wanted.id), None)
+        field = next((sibling for sibling in siblings if sibling.id == wanted.id), None)
         if field is None:
             return None
-        found.append(field)
+        file_chain.append(field)
         siblings = field.children if field.kind == "struct" else ()
-    return found
+    return file_chain
 
 
 def push_down(
@@ -158,12 +158,12 @@ def push_down(
     mapping: dict[Path, Path] = {}
     for path in part.columns():
         chain = field_at(table_fields, path)
-        found = same_ids(sources, chain) if chain else None
-        if not chain or not found:
+        file_chain = same_ids(sources, chain) if chain else None
+        if not chain or not file_chain:
             return None
-        if path in exact and not found[-1].type.equals(chain[-1].type):
+        if path in exact and not file_chain[-1].type.equals(chain[-1].type):
             return None
-        mapping[path] = tuple(field.name for field in found)
+        mapping[path] = tuple(field.name for field in file_chain)
     return rename_columns(part, mapping)
 
 

@@ -45,10 +45,10 @@ class _Part:
         return sequence[self.ordinals], rows[self.ordinals]
 
     def entries(self, *, statistics: bool) -> list[Entry]:
-        found = self.files.entries(self.ordinals, statistics=statistics)
+        entries = self.files.entries(self.ordinals, statistics=statistics)
         if self.reference is None:
-            return found
-        return [inherited(entry, self.reference) for entry in found]
+            return entries
+        return [inherited(entry, self.reference) for entry in entries]
 
     def sum_of(self, name: str) -> int:
         return int(self.files.numbers(name).values[self.ordinals].sum())
@@ -64,7 +64,7 @@ class LiveFiles:
     tail
         Entries that the snapshot holds itself.
     references
-        The manifests to look into.
+        The manifests to read.
     """
 
     def __init__(
@@ -84,9 +84,9 @@ class LiveFiles:
         schema: TableSchema,
         chosen: TableFilter | None,
     ) -> list[PruningStep]:
-        """Leave out the files that metadata rules out (see `scan_plan.plan_scan`)."""
-        asked = [(part.files, part.ordinals) for part in self._parts]
-        kept, steps = prune_parts(asked, schemas, schema, chosen)
+        """Leave out the files that metadata rules out (see `plan.plan_scan`)."""
+        files = [(part.files, part.ordinals) for part in self._parts]
+        kept, steps = prune_parts(files, schemas, schema, chosen)
         self._parts = [
             _Part(part.files, ordinals, part.reference)
             for part, ordinals in zip(self._parts, kept, strict=True)
@@ -96,10 +96,12 @@ class LiveFiles:
 
     def schema_ids(self) -> set[int]:
         """The schemas that the files were written with."""
-        found: set[int] = set()
+        schema_ids: set[int] = set()
         for part in self._parts:
-            found.update(np.unique(part.files.numbers("schema_id").values[part.ordinals]).tolist())
-        return found
+            schema_ids.update(
+                np.unique(part.files.numbers("schema_id").values[part.ordinals]).tolist()
+            )
+        return schema_ids
 
     def entries(self, *, statistics: bool = True) -> list[Entry]:
         """The files' entries, in the order in which their rows are read."""
@@ -107,7 +109,7 @@ class LiveFiles:
         orders = [part.order() for part in self._parts]
         if not orders:
             return []
-        sequence, rows = (np.concatenate([each[place] for each in orders]) for place in (0, 1))
+        sequence, rows = (np.concatenate([order[place] for order in orders]) for place in (0, 1))
         places = np.lexsort((rows, sequence))
         same = (np.diff(sequence[places]) == 0) & (np.diff(rows[places]) == 0)
         if same.any():  # the name decides

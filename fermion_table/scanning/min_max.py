@@ -1,4 +1,4 @@
-"""The smallest and greatest value of a column, as far as manifest entries settle them."""
+"""The minimum and maximum of a column, from manifest entries where their bounds are exact."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from fermion_table.schema.schema import Field, TableSchema
 
 
 @dataclass(slots=True)
-class Extremes:
-    """The least and the greatest of the values seen so far; NaN and null are not among them."""
+class MinMax:
+    """The minimum and maximum of the values added so far; NaN and null are not counted."""
 
     type: pa.DataType
     values: list[pa.Scalar] = field(default_factory=list)
 
     def add(self, values: pa.Array) -> None:
-        """See an array of values."""
+        """Add an array of values."""
         if pa.types.is_floating(self.type):
             values = values.filter(pc.invert(pc.is_nan(values)))
         values = values.cast(self._compared)
-        found = pc.min_max(values)
-        self.values += [found["min"], found["max"]]
+        bounds = pc.min_max(values)
+        self.values += [bounds["min"], bounds["max"]]
 
     def result(self) -> tuple[pa.Scalar, pa.Scalar]:
         """The least and the greatest value; null where there is none."""
-        values = [each.cast(self._compared) for each in self.values]
-        found = pc.min_max(pa.array(values, self._compared))
-        return found["min"].cast(self.type), found["max"].cast(self.type)
+        values = [value.cast(self._compared) for value in self.values]
+        bounds = pc.min_max(pa.array(values, self._compared))
+        return bounds["min"].cast(self.type), bounds["max"].cast(self.type)
 
     @property
     def _compared(self) -> pa.DataType:
@@ -40,13 +40,13 @@ class Extremes:
         return pa.float32() if pa.types.is_float16(self.type) else self.type
 
 
-def settled_extremes(
+def add_exact_bounds(
     entries: Sequence[Entry],
     schemas: Mapping[int, TableSchema],
     chain: Sequence[Field],
-    extremes: Extremes,
+    min_max: MinMax,
 ) -> list[Entry]:
-    """See the exact bounds of files in which no row is deleted.
+    """Add the exact bounds of files in which no row is deleted.
 
     Parameters
     ----------
@@ -57,14 +57,14 @@ def settled_extremes(
     -------
     The files that have to be read.
     """
-    rest = []
+    undecided = []
     for entry in entries:
-        found = _bounds(entry, schemas[entry.schema_id], chain)
-        if found is None:
-            rest.append(entry)
+        bounds = _bounds(entry, schemas[entry.schema_id], chain)
+        if bounds is None:
+            undecided.append(entry)
         else:
-            extremes.values += [each.cast(extremes.type) for each in found]
-    return rest
+            min_max.values += [value.cast(min_max.type) for value in bounds]
+    return undecided
 
 
 def _bounds(
@@ -75,7 +75,7 @@ def _bounds(
         return ()
     inside = same_ids(written.fields, chain)
     if inside is None:
-        has_default = any(each.stored_initial_default is not None for each in chain)
+        has_default = any(field.stored_initial_default is not None for field in chain)
         return None if has_default else ()
     if not entry.has_column(chain[0].id):
         return ()

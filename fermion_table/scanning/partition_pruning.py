@@ -72,7 +72,10 @@ def manifest_bounds(
     for place, partition_field in enumerate(schema.partition_by):
         column = schema.by_id[partition_field.source_id]
         if (column.name,) in chosen.paths:
-            units = [_manifest_unit(each, place, partition_field, column) for each in references]
+            units = [
+                _manifest_unit(reference, place, partition_field, column)
+                for reference in references
+            ]
             known[column.name,] = _narrowed(known.get((column.name,)), units)
     return _bounds(known, schema)
 
@@ -88,13 +91,15 @@ def partitions_selected(
         None for a filter that reads anything but columns whose values partitions are made of.
     """
     columns = [
-        (place, schema.by_id[each.source_id])
-        for place, each in enumerate(schema.partition_by)
-        if each.transform == "identity"
+        (place, schema.by_id[partition_field.source_id])
+        for place, partition_field in enumerate(schema.partition_by)
+        if partition_field.transform == "identity"
     ]
     if not part.columns() or not part.columns() <= {(column.name,) for _, column in columns}:
         return None
-    short = next((each for each in partitions if len(each) != len(schema.partition_by)), None)
+    short = next(
+        (partition for partition in partitions if len(partition) != len(schema.partition_by)), None
+    )
     if short is not None:
         expected = f"{len(schema.partition_by)} partition values of a file"
         raise CorruptMetadata("an entry", expected, f"{len(short)}")
@@ -114,7 +119,7 @@ def _by_bucket(
 ) -> np.ndarray:
     """By asking, for each bucket there is, whether the filter's literals fall into it."""
     path, dtype = (column.name,), column.type
-    answers: dict[Any, bool] = {}
+    may_match: dict[Any, bool] = {}
     for value in set(values):
         unit = all_null(1) if value is None else Unit(1, nulls=0)
 
@@ -122,9 +127,9 @@ def _by_bucket(
             count = partition_field.parameter
             return np.array([bucket_of(raw, dtype, count) == wanted for raw in raws], bool)
 
-        asked = replace(bounds_of([unit], dtype), may_contain=may_contain)
-        answers[value] = bool(units_that_may_match(chosen.expression, {path: asked}, [unit])[0])
-    return np.array([answers[value] for value in values], bool)
+        bounds = replace(bounds_of([unit], dtype), may_contain=may_contain)
+        may_match[value] = bool(units_that_may_match(chosen.expression, {path: bounds}, [unit])[0])
+    return np.array([may_match[value] for value in values], bool)
 
 
 def _bounds(known: dict[Path, list[Unit]], schema: TableSchema) -> dict[Path, Bounds]:

@@ -183,12 +183,12 @@ def prune_manifests(
             "manifests", "manifests", len(references), len(references), "no filter"
         )
     # Beside files in batch mode a manifest may list others, whose rows have no batch id.
-    units = [_range_unit(each.batch_id, each.rows, nulls=-1) for each in references]
+    units = [_range_unit(reference.batch_id, reference.rows, nulls=-1) for reference in references]
     known = manifest_bounds(references, schema, chosen)
     if BATCH_ID.name not in schema.by_name:
         known[BATCH_ID.name,] = bounds_of(units, pa.int64())
     wanted = units_that_may_match(chosen.expression, known, units)
-    kept = [each for each, keep in zip(references, wanted, strict=True) if keep]
+    kept = [reference for reference, keep in zip(references, wanted, strict=True) if keep]
     why = "partitions and batch ids"
     return kept, PruningStep("manifests", "manifests", len(references), len(kept), why)
 
@@ -229,17 +229,17 @@ def prune_parts(
     if chosen is None:
         return kept, [PruningStep("files", "files", total, total, "no filter")]
     steps = []
-    kept = [_by_partition(files, each, schema, chosen) for files, each in parts]
+    kept = [_by_partition(files, ordinals, schema, chosen) for files, ordinals in parts]
     inside = sum(map(len, kept))
     if inside != total:
         steps.append(PruningStep("partitions", "files", total, inside, _names(schema)))
-    asked = _field_ids(schema, chosen)
-    for (files, _), each in zip(parts, kept, strict=True):
-        if len(each):
-            files.prepare(asked)
+    field_ids = _field_ids(schema, chosen)
+    for (files, _), ordinals in zip(parts, kept, strict=True):
+        if len(ordinals):
+            files.prepare(field_ids)
     kept = [
-        _by_statistics(files, each, schemas, schema, chosen)
-        for (files, _), each in zip(parts, kept, strict=True)
+        _by_statistics(files, ordinals, schemas, schema, chosen)
+        for (files, _), ordinals in zip(parts, kept, strict=True)
     ]
     why = "partition, batch ids, bounds and null counts"
     steps.append(PruningStep("statistics", "files", inside, sum(map(len, kept)), why))
@@ -263,7 +263,7 @@ def files_that_must_match(
     """
     files = ListedFiles(entries)
     ordinals = np.arange(len(files))
-    settled = np.ones(len(files), bool)
+    certain = np.ones(len(files), bool)
     for schema_id, places in _by_schema(files, ordinals):
         known, boundaries = _lookup(files, places, schemas[schema_id], schema, chosen)
         partitions = [entries[place].partition for place in places.tolist()]
@@ -271,8 +271,8 @@ def files_that_must_match(
             must = partitions_selected(part, partitions, schema)
             if must is None:
                 must = places_that_must_match(part, known, boundaries)
-            settled[places] &= must
-    return settled
+            certain[places] &= must
+    return certain
 
 
 def splits_of(entries: Iterable[Entry], store: AtomicStore) -> tuple[FileSplit, ...]:
@@ -293,7 +293,7 @@ def splits_of(entries: Iterable[Entry], store: AtomicStore) -> tuple[FileSplit, 
 
 
 def _names(schema: TableSchema) -> str:
-    return "partitioned by " + (", ".join(each.name for each in schema.partition_by) or "nothing")
+    return "partitioned by " + (", ".join(field.name for field in schema.partition_by) or "nothing")
 
 
 def _by_partition(
@@ -327,7 +327,9 @@ def _field_ids(schema: TableSchema, chosen: TableFilter) -> set[int]:
     """The fields that a filter reads, and the columns they belong to."""
     fields = queryable_fields(schema)
     chains = [field_at(fields, path) for path in chosen.paths]
-    return {each.id for chain in chains if chain for each in (chain[0], chain[-1]) if each.id > 0}
+    return {
+        field.id for chain in chains if chain for field in (chain[0], chain[-1]) if field.id > 0
+    }
 
 
 def _by_schema(files: FileColumns, ordinals: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
@@ -358,7 +360,7 @@ def _lookup(
     """
     rows = files.numbers("rows").values[ordinals]
     boundaries = np.concatenate(([0], np.cumsum(rows)))
-    found: dict[Path, Bounds] = {}
+    bounds_by_path: dict[Path, Bounds] = {}
     fields = queryable_fields(schema)
     for path in chosen.paths:
         chain = field_at(fields, path)
@@ -367,7 +369,7 @@ def _lookup(
         if chain[0] == BATCH_ID:
             low, high = (files.numbers(name) for name in ("batch.min", "batch.max"))
             known = low.known[ordinals]
-            found[path] = Bounds(
+            bounds_by_path[path] = Bounds(
                 boundaries=boundaries,
                 min=np.where(known, low.values[ordinals], INT64_MAX),
                 max=np.where(known, high.values[ordinals], INT64_MIN),
@@ -378,8 +380,8 @@ def _lookup(
         elif chain[0].id > 0:
             bounds = _column_bounds(files, ordinals, chain, written, boundaries)
             if bounds is not None:
-                found[path] = bounds
-    return found, boundaries
+                bounds_by_path[path] = bounds
+    return bounds_by_path, boundaries
 
 
 def _column_bounds(

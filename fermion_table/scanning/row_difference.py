@@ -81,7 +81,7 @@ def _codes(array: pa.Array) -> np.ndarray:
     if pat.is_run_end_encoded(dtype):
         return _codes(pc.run_end_decode(array))
     if pat.is_struct(dtype):
-        return _nulled(array, _combined([_codes(each) for each in array.flatten()], len(array)))
+        return _nulled(array, _combined([_codes(child) for child in array.flatten()], len(array)))
     if pat.is_map(dtype):
         return _codes(array.cast(pa.list_(pa.struct([("key", dtype.key_type), dtype.item_field]))))
     if pat.is_nested(dtype) and not pat.is_union(dtype):

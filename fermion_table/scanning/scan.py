@@ -25,7 +25,7 @@ from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.scanning.filters import TableFilter, both, field_at, table_filter
 from fermion_table.scanning.io_totals import IoTotals
 from fermion_table.scanning.live_files import LiveFiles
-from fermion_table.scanning.min_max import Extremes, settled_extremes
+from fermion_table.scanning.min_max import MinMax, add_exact_bounds
 from fermion_table.scanning.plan import (
     PruningStep,
     ScanPlan,
@@ -85,18 +85,18 @@ class Scan:
 
     def __getstate__(self) -> dict[str, Any]:
         """What was asked, without what was planned: that may hold open files."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+        return {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}
 
     @cached_property
     def _request(self) -> ReadRequest:
         fields = select_columns(self.table_schema, self.columns, where=self.store.location)
         paths = self.filter.paths if self.filter is not None else []
-        names = {each.name for each in fields} | {path[0] for path in paths}
+        names = {field.name for field in fields} | {path[0] for path in paths}
         metadata = type_codec.decode_metadata(self.table_schema.stored_metadata)
         return ReadRequest(
             fields=fields,
             table_fields=tuple(
-                each for each in queryable_fields(self.table_schema) if each.name in names
+                field for field in queryable_fields(self.table_schema) if field.name in names
             ),
             file_fields={},
             filter=self.filter,
@@ -110,13 +110,13 @@ class Scan:
     def reader(self) -> SplitReader:
         """What reads the splits of `plan`: picklable, for engines."""
         request = self._request
-        ids = {each.id for each in request.table_fields}
+        ids = {field.id for field in request.table_fields}
         return SplitReader(
             replace(
                 request,
                 file_fields={
                     schema_id: tuple(
-                        each for each in self.schemas[schema_id].fields if each.id in ids
+                        field for field in self.schemas[schema_id].fields if field.id in ids
                     )
                     for schema_id in self._schema_ids
                 },
@@ -318,15 +318,15 @@ class Scan:
             A column whose values have no order.
         """
         path, chain = self._ordered(column)
-        extremes = Extremes(chain[-1].type)
-        asked = replace(self, columns=(path,))
+        min_max = MinMax(chain[-1].type)
+        scan = replace(self, columns=(path,))
         if self.filter is None and self.limit is None:
-            rest = settled_extremes(self.entries[0], self.schemas, chain, extremes)
-            files = msgspec.structs.replace(self.snapshot, manifests=(), tail=tuple(rest))
-            asked = replace(asked, snapshot=files)
-        for batch in asked.to_batches():
-            extremes.add(column_of(batch, path))
-        return extremes.result()
+            undecided = add_exact_bounds(self.entries[0], self.schemas, chain, min_max)
+            files = msgspec.structs.replace(self.snapshot, manifests=(), tail=tuple(undecided))
+            scan = replace(scan, snapshot=files)
+        for batch in scan.to_batches():
+            min_max.add(column_of(batch, path))
+        return min_max.result()
 
     def known_min_max(self, column: PathLike) -> tuple[pa.Scalar, pa.Scalar] | None:
         """As `min_max`, from metadata alone; None if data files would have to be read.
@@ -339,10 +339,10 @@ class Scan:
         _, chain = self._ordered(column)
         if self.filter is not None or self.limit is not None:
             return None
-        extremes = Extremes(chain[-1].type)
-        if settled_extremes(self.entries[0], self.schemas, chain, extremes):
+        min_max = MinMax(chain[-1].type)
+        if add_exact_bounds(self.entries[0], self.schemas, chain, min_max):
             return None
-        return extremes.result()
+        return min_max.result()
 
     def _ordered(self, column: PathLike) -> tuple[tuple[str, ...], Sequence[Field]]:
         """The path of a column whose values have an order, and its fields."""

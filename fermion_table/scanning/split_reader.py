@@ -76,7 +76,7 @@ class ReadRequest:
 
     def arrow_schema(self) -> pa.Schema:
         """The schema given back."""
-        fields = [field_to_arrow(each, field_ids=False) for each in self.fields]
+        fields = [field_to_arrow(field, field_ids=False) for field in self.fields]
         return pa.schema(fields, metadata=dict(self.metadata) if self.metadata else None)
 
 
@@ -201,14 +201,14 @@ class SplitReader:
             wanted = RowRanges.from_bounds(*([bound] for bound in split.row_range))
         if split.deletion is not None:
             options = self.request.storage_options if split.shares else None
-            gone = read_vector(
+            deleted = read_vector(
                 split.deletion_location,
                 split.deletion,
                 split.rows,
                 options,
                 timeout_s=self.request.timeout_s,
             )
-            live = ranges_of(gone).complement(split.rows)
+            live = ranges_of(deleted).complement(split.rows)
             wanted = live if wanted is None else wanted & live
         return wanted
 
@@ -255,10 +255,10 @@ class SplitReader:
             wanted = RowRanges.all(split.rows)
         if plan.residual is None or not wanted:
             return wanted
-        settled = replace(plan, pushed=None)
+        unpushed = replace(plan, pushed=None)
         masks = [
             selected(plan.residual, convert_batch(plan.conversions, batch, plan.schema))
-            for batch in self._file_batches(split, settled, threads, wanted)
+            for batch in self._file_batches(split, unpushed, threads, wanted)
         ]
         return RowRanges.from_indices(wanted.to_indices()[np.concatenate(masks)])
 
@@ -336,7 +336,7 @@ def _plan(request: ReadRequest, schema: pa.Schema, split: FileSplit) -> FilePlan
     paths, columns = file_columns(fields, [*sources, ROW_ID])
     if ROW_ID in columns:
         paths.remove((ROW_ID.name,))
-    arrow = [field_to_arrow(each, field_ids=False) for each in fields]
+    arrow = [field_to_arrow(field, field_ids=False) for field in fields]
     same = fields == request.fields
     return FilePlan(
         columns=[path[0] if path[0] in _VIRTUAL else path for path in paths],
@@ -349,15 +349,15 @@ def _plan(request: ReadRequest, schema: pa.Schema, split: FileSplit) -> FilePlan
     )
 
 
-_VIRTUAL = {each.name for each in BATCH_COLUMNS}
+_VIRTUAL = {field.name for field in BATCH_COLUMNS}
 
 
 def _with_paths(
     fields: tuple[Field, ...], part: Expression, table_fields: tuple[Field, ...]
 ) -> tuple[Field, ...]:
     """Fields and what a part of a filter reads besides; a struct it reads from becomes whole."""
-    have = {each.id: each for each in fields}
+    fields_by_id = {field.id: field for field in fields}
     for path in sorted(part.columns()):
         (wanted,) = select_paths(table_fields, [path[:1]], where="filter")
-        have[wanted.id] = wanted
-    return tuple(have.values())
+        fields_by_id[wanted.id] = wanted
+    return tuple(fields_by_id.values())

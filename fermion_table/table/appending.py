@@ -185,13 +185,13 @@ def commit(
     listed = check_kinds(messages, WriterMessage, "messages")
     if merge is not None:
         check_kind(merge, SchemaMerge, "merge")
-    if merge is None and any(each.schema_id not in state.schemas for each in listed):
+    if merge is None and any(written.schema_id not in state.schemas for written in listed):
         state.refresh()
     return commit_written(_appending(state, metadata), listed, merge)
 
 
 def _appending(state: TableState, metadata: CommitMetadata) -> Transaction:
-    """A transaction for one append, which looks itself whether the snapshot is the latest."""
+    """A transaction for one append, which checks itself whether the snapshot is the latest."""
     return Transaction(
         state.publisher,
         state.snapshot,

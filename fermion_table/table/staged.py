@@ -229,7 +229,7 @@ class StagedTable:
 
     def _delete(self, messages: Sequence[WriterMessage]) -> None:
         """Delete what writers made, but for what has been committed."""
-        entries = [entry for each in messages for entry in each.entries]
+        entries = [entry for message in messages for entry in message.entries]
         delete_unpublished(self.store, entries, written_files(messages), MAIN)
 
     def _take_back(self, created: Snapshot) -> None:

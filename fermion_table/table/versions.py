@@ -16,7 +16,7 @@ from fermion_table.table.state import HasState
 def find_commit(self: HasState, commit_user: str, commit_identifier: int | str) -> Snapshot | None:
     """The snapshot that a commit of this identity published, None if there is none.
 
-    It looks in the history of the snapshot that this object sees, as far as that has not
+    It searches the history of the snapshot that this object sees, as far as that has not
     expired, with at most one request for each snapshot, 32 at once. A process remembers what
     it has read.
 
