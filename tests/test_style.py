@@ -22,6 +22,7 @@ SOURCE_SUFFIXES = {".py", ".pyi", ".pyx", ".pxd", ".pxi", ".h", ".c"}
 # planners of tables and of Spark jobs share with the file format.
 PUBLIC_MODULES = {f"{package}.errors" for package in PACKAGES}
 PUBLIC_MODULES |= {"fermion.predicate", "fermion.columns.arrow_input", "fermion.io.checksum"}
+PUBLIC_MODULES |= {"fermion.columns.rows"}
 PUBLIC_MODULES |= {"fermion_table.options", "fermion.arguments", "fermion.remote"}
 PUBLIC_MODULES |= {"fermion.forks", "fermion.io.read_ahead", "fermion.redaction"}
 PUBLIC_MODULES |= {"fermion.statistics.bounds", "fermion.parquet.source", "fermion.cli.wording"}

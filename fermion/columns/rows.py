@@ -14,7 +14,7 @@ from fermion.columns.assemble import assemble
 from fermion.columns.ordered_dictionaries import orders_of
 from fermion.columns.ranges import RowRanges
 from fermion.columns.shred import shred
-from fermion.columns.types import Node
+from fermion.columns.types import Node, column_node
 from fermion.columns.values import Bits
 
 
@@ -81,6 +81,32 @@ def take_rows(array: pa.ChunkedArray, indices: np.ndarray, node: Node | None) ->
         return array.take(pa.array(indices))
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # the second: dictionaries with nulls
         return _joined(array, indices, node)
+
+
+def take_batch_rows(batch: pa.RecordBatch, rows: np.ndarray) -> pa.RecordBatch:
+    """Some rows of a batch; a copy.
+
+    Parameters
+    ----------
+    rows
+        ``int64``, shape (n,): row numbers in any order, repeats allowed.
+    """
+    indices = pa.array(rows)
+    arrays = []
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        try:
+            arrays.append(column.take(indices))
+        except pa.ArrowNotImplementedError:  # views and run-end encoding
+            node = column_node(field.with_nullable(True))
+            arrays.append(_rearranged(column, rows, node))
+    if not arrays:
+        return batch.slice(0, len(rows))
+    return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+
+
+def filter_batch_rows(batch: pa.RecordBatch, mask: np.ndarray) -> pa.RecordBatch:
+    """The rows where ``mask``, bool of shape (num_rows,), is true; the batch if it is all true."""
+    return batch if mask.all() else take_batch_rows(batch, np.flatnonzero(mask))
 
 
 def _joined(array: pa.ChunkedArray, indices: np.ndarray, node: Node | None) -> pa.ChunkedArray:

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fermion.columns.rows import take_batch_rows
 from fermion.errors import InvalidArgumentError
 from fermion.predicate import Column
 from fermion_table.schema.conversion import convert_batch, plan_writing
 from fermion_table.schema.repeated import nulls, repeat
-from fermion_table.schema.rows import take_rows
 from fermion_table.schema.schema import Field, TableSchema
 
 Assignment = Any
@@ -86,7 +86,7 @@ def overlaid(batch: pa.RecordBatch, changed: pa.RecordBatch, mask: np.ndarray) -
         pa.concat_arrays([old, new])
         for old, new in zip(batch.columns, changed.columns, strict=True)
     ]
-    return take_rows(pa.RecordBatch.from_arrays(arrays, schema=batch.schema), order)
+    return take_batch_rows(pa.RecordBatch.from_arrays(arrays, schema=batch.schema), order)
 
 
 def _evaluated(value: Assignment, batch: pa.RecordBatch, field: Field) -> pa.Array:

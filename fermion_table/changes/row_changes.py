@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from fermion.arguments import mapping
+from fermion.columns.rows import filter_batch_rows
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_bool
 from fermion_table.changes.assignments import Assignment, assigned, check_assignments, overlaid
@@ -24,7 +25,6 @@ from fermion_table.scanning.filters import TableFilter, table_filter
 from fermion_table.scanning.plan import plan_scan
 from fermion_table.scanning.whole_rows import write_again
 from fermion_table.schema.changes import merge_columns
-from fermion_table.schema.rows import filter_rows
 from fermion_table.schema.schema import TableSchema
 
 
@@ -346,7 +346,7 @@ class Update(_Filtered):
                 inside = mask[start : start + batch.num_rows]
                 start += batch.num_rows
                 if inside.any():
-                    new = assigned(filter_rows(batch, inside), self.assignments, draft.schema)
+                    new = assigned(filter_batch_rows(batch, inside), self.assignments, draft.schema)
                     batch = overlaid(batch, new, inside)
                 yield batch
 

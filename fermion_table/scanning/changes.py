@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from fermion.columns.rows import take_batch_rows
 from fermion.errors import InvalidArgumentError
 from fermion.forks import cached_property
 from fermion.predicate import RowRanges
@@ -27,7 +28,6 @@ from fermion_table.scanning.filters import TableFilter
 from fermion_table.scanning.plan import PruningStep, ScanPlan, plan_scan, splits_of
 from fermion_table.scanning.row_difference import rows_apart
 from fermion_table.scanning.scan import Scan
-from fermion_table.schema.rows import take_rows
 from fermion_table.schema.schema import PathLike, TableSchema
 from fermion_table.storage.store import AtomicStore
 
@@ -286,7 +286,7 @@ def _picked(batches: Sequence[pa.RecordBatch], rows: np.ndarray) -> Iterator[pa.
     for batch in batches:
         low, high = np.searchsorted(rows, (start, start + batch.num_rows))
         if low < high:
-            yield take_rows(batch, rows[low:high] - start)
+            yield take_batch_rows(batch, rows[low:high] - start)
         start += batch.num_rows
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 import fermion
 from fermion import FilePruning
+from fermion.columns.rows import filter_batch_rows
 from fermion.predicate import Expression, RowRanges
 from fermion.remote import TIMEOUT_S
 from fermion_table.metadata.deletion_vector import ranges_of, read_vector
@@ -27,7 +28,6 @@ from fermion_table.scanning.filters import TableFilter, conjunction, push_down, 
 from fermion_table.scanning.io_totals import IoTotals
 from fermion_table.scanning.split import Split
 from fermion_table.schema.conversion import Conversion, convert_batch, empty_columns, plan_reading
-from fermion_table.schema.rows import filter_rows
 from fermion_table.schema.schema import Field, Path, field_to_arrow
 from fermion_table.schema.selection import (
     BATCH_COLUMNS,
@@ -188,7 +188,7 @@ class SplitReader:
         for batch in self._file_batches(split, plan, threads, wanted):
             converted = convert_batch(plan.conversions, batch, plan.schema)
             if plan.residual is not None:
-                converted = filter_rows(converted, selected(plan.residual, converted))
+                converted = filter_batch_rows(converted, selected(plan.residual, converted))
             if plan.final is not None:
                 converted = convert_batch(plan.final, converted, self.schema)
             if converted.num_rows:

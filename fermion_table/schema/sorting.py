@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
+from fermion.columns.rows import take_batch_rows
 from fermion.errors import InvalidArgumentError
 from fermion_table.schema import value_codec
-from fermion_table.schema.rows import take_rows
 from fermion_table.schema.transforms import plain
 
 CODE_BITS = 63
@@ -120,7 +120,7 @@ def sorted_rows(batches: Sequence[pa.RecordBatch], order: RowOrder) -> pa.Record
             f"rows can't be sorted together: {error} Give the column wider indices by "
             f"Table.alter_column; found dictionaries in {narrow}"
         ) from error
-    return take_rows(whole, order.indices(pa.Table.from_batches([whole])))
+    return take_batch_rows(whole, order.indices(pa.Table.from_batches([whole])))
 
 
 def interleaved(ranks: Sequence[np.ndarray]) -> np.ndarray:

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
+from fermion.columns.rows import take_batch_rows
 from fermion_table.schema import value_codec
-from fermion_table.schema.rows import take_rows
 from fermion_table.schema.schema import TableSchema
 from fermion_table.schema.transforms import TransformKind, plain, text_of, transformed
 
@@ -86,7 +86,7 @@ def split_batch(
     cuts = np.flatnonzero(np.diff(groups[order])) + 1
     runs = sorted(np.split(order, cuts), key=lambda rows: rows[0])
     for rows in runs:
-        part = batch if len(runs) == 1 else take_rows(batch, rows)
+        part = batch if len(runs) == 1 else take_batch_rows(batch, rows)
         yield _partition([each[int(rows[0])] for each in values], columns), part
 
 
