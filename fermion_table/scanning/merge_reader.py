@@ -1,0 +1,194 @@
+"""Merging sorted runs while they are read: keys in order, the rows of each key together.
+
+Of each run one batch is held. Keys below the *watermark*, the least of the last keys loaded, are
+complete: no run can bring another row of them. They are given away, and the runs that are at the
+watermark load their next batch. So memory is about one batch a run, however long the runs are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fermion.errors import InvalidArgumentError
+from fermion_table.errors import CorruptMetadata
+from fermion_table.scanning.merge_engines.key_groups import KeyGroups, group_rows
+from fermion_table.schema.key_encoding import key_ranks
+
+KEY_COLUMN = "_key"
+
+
+@dataclass(frozen=True, slots=True)
+class MergedRows:
+    """Rows of some neighbouring keys, all of each key.
+
+    Attributes
+    ----------
+    batch
+        The rows, run by run.
+    groups
+        The rows by key, and within a key from the oldest to the newest.
+    """
+
+    batch: pa.RecordBatch
+    groups: KeyGroups
+
+
+def merge_runs(
+    runs: Sequence[Iterable[pa.RecordBatch]],
+    *,
+    key_column: str = KEY_COLUMN,
+    sequence_columns: Sequence[str] = (),
+    is_descending: bool = False,
+) -> Iterator[MergedRows]:
+    """Merge sorted runs.
+
+    Parameters
+    ----------
+    runs
+        From the newest to the oldest. Of each its batches, all of one schema, sorted by key; rows
+        of one key are in order of time.
+    key_column
+        The column of keys: ``int64`` (direct) or large binary (bytes), without nulls.
+    sequence_columns
+        Columns that order the rows of a key before time does.
+    is_descending
+        Whether the smallest sequence is the newest.
+
+    Yields
+    ------
+    MergedRows
+        In the order of keys; none is empty.
+
+    Raises
+    ------
+    CorruptMetadata
+        A run is not sorted.
+    InvalidArgumentError
+        A key column of another type, or with nulls.
+    """
+    cursors = [_Cursor(run, key_column, at) for at, run in enumerate(runs)]
+    try:
+        while True:
+            for cursor in cursors:
+                if not cursor.count:
+                    cursor.load()
+            if not any(cursor.count for cursor in cursors):
+                return
+            lasts = [cursor.last for cursor in cursors if not cursor.is_exhausted]
+            watermark = min(lasts) if lasts else None
+            taken = [cursor.take_below(watermark) for cursor in reversed(cursors)]
+            if any(len(keys) for keys, _ in taken):
+                yield _merged(taken, sequence_columns, is_descending)
+            for cursor in cursors:
+                if not cursor.is_exhausted and cursor.last == watermark:
+                    cursor.load()
+    finally:
+        for cursor in cursors:
+            cursor.close()
+
+
+class _Cursor:
+    """A run: the rows that are loaded and not given away yet."""
+
+    def __init__(self, run: Iterable[pa.RecordBatch], key_column: str, number: int) -> None:
+        self._batches = iter(run)
+        self._key_column = key_column
+        self._number = number
+        self._loaded: list[pa.RecordBatch] = []
+        self.is_exhausted = False
+        self.last: Any = None  # the key of the last row loaded
+
+    @property
+    def count(self) -> int:
+        return sum(batch.num_rows for batch in self._loaded)
+
+    def load(self) -> None:
+        """Load the next batch that has rows, if there is one."""
+        for batch in self._batches:
+            if batch.num_rows:
+                self._check(batch)
+                self._loaded.append(batch)
+                self.last = _at(self._keys(batch), batch.num_rows - 1)
+                return
+        self.is_exhausted = True
+
+    def take_below(self, watermark: Any) -> tuple[list, list[pa.RecordBatch]]:
+        """Give away the rows of keys below the watermark, of all keys where there is none."""
+        keys, batches, left = [], [], []
+        for batch in self._loaded:
+            found = self._keys(batch)
+            place = batch.num_rows if watermark is None else _count_below(found, watermark)
+            if place:
+                keys.append(found[:place])
+                batches.append(batch.slice(0, place))
+            if place < batch.num_rows:
+                left.append(batch.slice(place))
+        self._loaded = left
+        return keys, batches
+
+    def close(self) -> None:
+        """End the run's iterator, where it is a generator."""
+        close = getattr(self._batches, "close", None)
+        if close is not None:
+            close()
+
+    def _keys(self, batch: pa.RecordBatch) -> np.ndarray | pa.Array:
+        column = batch.column(self._key_column)
+        return column.to_numpy() if column.type == pa.int64() else column
+
+    def _check(self, batch: pa.RecordBatch) -> None:
+        column = batch.column(self._key_column)
+        if column.type not in (pa.int64(), pa.large_binary()) or column.null_count:
+            raise InvalidArgumentError(
+                f"column {self._key_column!r} of run {self._number}: expected int64 or "
+                f"large_binary without nulls, found {column.type} with {column.null_count} nulls"
+            )
+        keys = self._keys(batch)
+        is_sorted = bool(pc.all(pc.greater_equal(column[1:], column[:-1]), min_count=0).as_py())
+        if not is_sorted or (self.last is not None and _at(keys, 0) < self.last):
+            raise CorruptMetadata(
+                f"run {self._number} of a tree", "rows sorted by key", "a smaller key after another"
+            )
+
+
+def _merged(
+    taken: list[tuple[list, list[pa.RecordBatch]]],
+    sequence_columns: Sequence[str],
+    is_descending: bool,
+) -> MergedRows:
+    """Rows of the runs, the oldest run first, so that their order is that of time."""
+    keys = [each for found, _ in taken for each in found]
+    batch = pa.concat_batches([each for _, batches in taken for each in batches])
+    if isinstance(keys[0], np.ndarray):
+        numbers = np.concatenate(keys)
+    else:
+        numbers = key_ranks(pa.concat_arrays(keys))
+    sequence = [batch.column(name) for name in sequence_columns]
+    times = np.arange(len(numbers))
+    groups = group_rows(numbers, times, sequence=sequence, is_descending=is_descending)
+    return MergedRows(batch, groups)
+
+
+def _at(keys: np.ndarray | pa.Array, place: int) -> Any:
+    found = keys[place]
+    return int(found) if isinstance(keys, np.ndarray) else found.as_py()
+
+
+def _count_below(keys: np.ndarray | pa.Array, watermark: Any) -> int:
+    """How many of sorted keys are below the watermark."""
+    if isinstance(keys, np.ndarray):
+        return int(np.searchsorted(keys, watermark, "left"))
+    low, high = 0, len(keys)
+    while low < high:
+        middle = (low + high) // 2
+        if keys[middle].as_py() < watermark:
+            low = middle + 1
+        else:
+            high = middle
+    return low

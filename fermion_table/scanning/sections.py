@@ -1,0 +1,219 @@
+"""Sections of a tree: files whose key intervals overlap, which have to be merged; pure functions.
+
+The files of a tree are sorted runs. Sorted by their smallest keys they are cut wherever a file
+begins above the greatest key so far: what lies on both sides of a cut has no key in common. A
+section of one run needs no merging. Sections go into splits of some size, in the order of keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sortedcontainers import SortedKeyList
+
+from fermion.arguments import integer
+from fermion_table.errors import CorruptMetadata
+from fermion_table.options import OPEN_COST_BYTES
+
+Key = Any
+"""The direct form of a key (``int``), or its bytes; the same for all files of a tree."""
+
+
+@dataclass(frozen=True, slots=True)
+class TreeFile:
+    """A data file of a tree.
+
+    Attributes
+    ----------
+    min_key, max_key
+        Bounds of its keys, both inclusive.
+    level
+        0, or the level of the run that it is part of.
+    order
+        The place of a level-0 run in time, greater for newer ones; files of one flush share it. It
+        says nothing at higher levels.
+    size
+        Bytes.
+    entry
+        What the file is, for the caller.
+    """
+
+    min_key: Key
+    max_key: Key
+    level: int
+    order: int
+    size: int
+    entry: Any = None
+
+    @property
+    def run(self) -> tuple[int, int]:
+        """What files of one sorted run share; ascending from the newest run to the oldest."""
+        return (0, -self.order) if self.level == 0 else (self.level, 0)
+
+
+class SortedRun:
+    """Files of one sorted run, in the order of their keys, which do not overlap."""
+
+    def __init__(self, files: Iterable[TreeFile] = ()) -> None:
+        self._files: SortedKeyList = SortedKeyList(key=lambda file: file.min_key)
+        for file in files:
+            self.add(file)
+
+    def add(self, file: TreeFile) -> None:
+        """Put a file in its place.
+
+        Raises
+        ------
+        CorruptMetadata
+            Its keys overlap those of another one, or its bounds are the wrong way round.
+        """
+        if file.max_key < file.min_key:
+            raise CorruptMetadata("a file of a tree", "min_key <= max_key", _shown(file))
+        place = self._files.bisect_key_right(file.min_key)
+        neighbours = self._files[max(place - 1, 0) : place + 1]
+        for other in neighbours:
+            if other.min_key <= file.max_key and file.min_key <= other.max_key:
+                raise CorruptMetadata(
+                    f"a sorted run of level {file.level}",
+                    "files without keys in common",
+                    f"{_shown(file)} and {_shown(other)}",
+                )
+        self._files.add(file)
+
+    def remove(self, file: TreeFile) -> None:
+        """Take a file out.
+
+        Raises
+        ------
+        ValueError
+            It is not there.
+        """
+        self._files.remove(file)
+
+    def overlapping(self, low: Key, high: Key) -> list[TreeFile]:
+        """The files that may hold keys from `low` to `high`, both inclusive."""
+        start = self._files.bisect_key_right(low)
+        if start and self._files[start - 1].max_key >= low:
+            start -= 1
+        return list(self._files[start : self._files.bisect_key_right(high)])
+
+    def __iter__(self) -> Iterator[TreeFile]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Files whose key intervals overlap.
+
+    Attributes
+    ----------
+    runs
+        Sorted runs from the newest to the oldest; of each its files in the order of keys.
+    """
+
+    runs: tuple[tuple[TreeFile, ...], ...]
+
+    @property
+    def files(self) -> tuple[TreeFile, ...]:
+        """All files, run by run."""
+        return tuple(file for run in self.runs for file in run)
+
+    @property
+    def is_single_run(self) -> bool:
+        """Whether no two files have a key in common."""
+        return len(self.runs) == 1
+
+    @property
+    def min_key(self) -> Key:
+        """The smallest key."""
+        return min(run[0].min_key for run in self.runs)
+
+    @property
+    def max_key(self) -> Key:
+        """The greatest key."""
+        return max(run[-1].max_key for run in self.runs)
+
+    @property
+    def cost(self) -> int:
+        """Bytes of the files, and `OPEN_COST_BYTES` for each of them."""
+        return sum(file.size + OPEN_COST_BYTES for file in self.files)
+
+
+def sorted_runs(files: Iterable[TreeFile]) -> list[SortedRun]:
+    """The runs of a tree from the newest to the oldest.
+
+    Raises
+    ------
+    CorruptMetadata
+        Files of one run have keys in common.
+    """
+    runs: dict[tuple[int, int], SortedRun] = {}
+    for file in files:
+        runs.setdefault(file.run, SortedRun()).add(file)
+    return [runs[run] for run in sorted(runs)]
+
+
+def cut_sections(files: Iterable[TreeFile]) -> list[Section]:
+    """The sections of a tree, in the order of keys. Equal bounds share a section.
+
+    Raises
+    ------
+    CorruptMetadata
+        Files of one run have keys in common.
+    """
+    listed = list(files)
+    sorted_runs(listed)  # checks them
+    sections: list[Section] = []
+    open_files: list[TreeFile] = []
+    greatest: Any = None
+    for file in sorted(listed, key=lambda file: file.min_key):
+        if open_files and file.min_key > greatest:
+            sections.append(_section(open_files))
+            open_files = []
+        greatest = file.max_key if not open_files else max(greatest, file.max_key)
+        open_files.append(file)
+    return [*sections, _section(open_files)] if open_files else sections
+
+
+def pack_sections(sections: Sequence[Section], bytes_target: int) -> list[tuple[Section, ...]]:
+    """Neighbouring sections together, each pack costing the target at most, or being one section.
+
+    Parameters
+    ----------
+    bytes_target
+        Bytes of files a pack, roughly; opening one counts as `OPEN_COST_BYTES`.
+
+    Raises
+    ------
+    TypeError
+        The target is no integer.
+    InvalidArgumentError
+        It is below 1.
+    """
+    bytes_target = integer(bytes_target, "bytes_target", minimum=1)
+    packs: list[list[Section]] = []
+    room = 0
+    for section in sections:
+        if not packs or section.cost > room:
+            packs.append([])
+            room = bytes_target
+        packs[-1].append(section)
+        room -= section.cost
+    return [tuple(pack) for pack in packs]
+
+
+def _section(files: list[TreeFile]) -> Section:
+    """Files in the order of keys, by run."""
+    runs: dict[tuple[int, int], list[TreeFile]] = {}
+    for file in files:
+        runs.setdefault(file.run, []).append(file)
+    return Section(tuple(tuple(runs[run]) for run in sorted(runs)))
+
+
+def _shown(file: TreeFile) -> str:
+    return f"keys {file.min_key!r:.60} to {file.max_key!r:.60}"
