@@ -7,15 +7,14 @@ FermionError
 ├── UnsupportedVersionError     a newer major version or an unknown feature bit
 ├── UnsupportedEncodingError    an encoding or codec id this reader does not know
 ├── UnsupportedTypeError        an Arrow type the format cannot hold; also a TypeError
-├── InvalidArgumentError        a call that cannot be carried out; also a ValueError
+├── InvalidArgumentError        a wrong argument; also a ValueError
 └── ColumnNotFoundError         a name that is not in the schema; also a KeyError
 
 StorageError (an OSError)       a storage failed, other than "not found"
 ├── StorageDenied               it refused access; also a PermissionError
 └── StorageTimeout              it did not answer in time; also a TimeoutError
 
-A storage that fails says nothing of a file, so that its errors are no `FermionError`: who takes
-those for damage must not take these for it.
+A failure of the storage is not a `FermionError`, because it does not mean that a file is damaged.
 """
 
 from __future__ import annotations
@@ -59,11 +58,11 @@ class UnsupportedEncodingError(FermionError):
 
 
 class UnsupportedTypeError(FermionError, TypeError):
-    """An Arrow type that the format cannot hold (unions, and the two older intervals)."""
+    """An Arrow type that the format cannot store (unions, and two interval types)."""
 
 
 class StorageError(OSError):
-    """A storage failed; whether an object exists is not known then. Its own error is the cause.
+    """A storage failed; it is not known whether the object exists. The original error is the cause.
 
     Attributes
     ----------
@@ -98,11 +97,11 @@ class StorageTimeout(StorageError, TimeoutError):
 
 
 class InvalidArgumentError(FermionError, ValueError):
-    """An argument that no call could satisfy; the message says what to do."""
+    """A wrong argument; the message says what is expected."""
 
 
 class ColumnNotFoundError(FermionError, KeyError):
-    """A column that the schema lacks; the message names the closest matches."""
+    """A column that is not in the schema; the message names the closest matches."""
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""

@@ -28,7 +28,7 @@ _Options = TypeVar("_Options", "WriteOptions", "ReadOptions")
 
 @dataclass(frozen=True, slots=True)
 class SortKey:
-    """One column of the order that rows are in.
+    """One column of a sort order.
 
     Attributes
     ----------
@@ -57,74 +57,76 @@ class WriteOptions:
     Attributes
     ----------
     profile
-        ``balanced`` (size and speed), ``compact`` (size), ``fast`` (no entropy coding),
-        ``random`` (small blocks for point reads).
+        ``balanced`` (size and speed), ``compact`` (smallest), ``fast`` (no entropy coding),
+        ``random`` (small blocks for reads of single rows).
     stripe_bytes, stripe_rows
-        A stripe closes at the first of: raw Arrow bytes (2 GiB at most), rows. ``stripe_bytes``
-        None: 128 MiB, for wide files 32 KiB a column, up to 512 MiB (`stripe_bytes_for`).
+        A stripe closes when it reaches this number of raw Arrow bytes (2 GiB at most) or rows.
+        ``stripe_bytes=None``: 128 MiB; for wide files 32 KiB per column, up to 512 MiB
+        (`stripe_bytes_for`).
     block_bytes
-        Size of the blocks that the storage cuts files into, such as those of HDFS: a stripe that
-        would cross the end of one starts in the next, where that wastes 5 % of a block at most.
-        None: storage without blocks.
+        Block size of the storage, such as HDFS: a stripe that would cross the end of a block
+        starts in the next block, if the padding is at most 5 % of a block. None: storage without
+        blocks.
     page_bytes, page_rows_max
-        A page closes at the first of: raw bytes of its own stream, slots.
+        A page closes when its stream reaches this number of raw bytes or slots.
     column_page_bytes
-        ``page_bytes`` of single columns, by name: smaller pages let filters skip more of a column,
-        and point reads read less of it.
+        ``page_bytes`` of single columns, by name. With smaller pages filters skip more of a column,
+        and reads of single rows read less.
     codec
-        ``zstd``; or ``lz4``, which needs more bytes and decodes faster. Named, it also lets the
-        profile ``fast`` compress what that makes much smaller.
+        ``zstd``; or ``lz4``, which makes larger files and decodes faster. With ``lz4`` the profile
+        ``fast`` also compresses data that become much smaller.
     compression_level
-        Level of the codec, -7 to 22 of zstd, 1 to 12 of LZ4; None takes the profile's.
+        Level of the codec: -7 to 22 for zstd, 1 to 12 for LZ4; None: the profile's.
     edition
-        A named list of encodings, of which files use no others: ``2026`` knows all, ``core-2026``
-        leaves out pcodec, ALP, FSST, LZ4 and dictionaries that stripes share, for readers that know
-        only the simple ones. Editions never change; later encodings come with later ones.
+        A named list of encodings; the file uses no others. ``2026`` has all of them.
+        ``core-2026`` excludes pcodec, ALP, FSST, LZ4 and dictionaries that stripes share, for
+        simple readers. Editions never change; later encodings belong to later editions.
     encodings
         Forced encoding by column name: ``"s.a"`` for a field of a struct; the name of a list or map
         stands for all values in it.
     bloom_filters
-        Columns that get a bloom filter per chunk.
+        Columns with a Bloom filter per chunk.
     page_bloom_filters
-        Columns that get a bloom filter per page: more bytes where values repeat from page to page,
-        and equality leaves single pages. One of each kind can be worth it.
+        Columns with a Bloom filter per page: they need more bytes if values repeat from page to
+        page, and equality filters read single pages. Both kinds can be combined.
     summaries
-        Columns whose chunks also record how many different values they have and, of whole numbers
-        and decimals, their sum; costs a look at every value.
+        Columns whose chunks also record the number of distinct values and, for integers and
+        decimals, their sum; this reads every value.
     global_dictionaries
         Columns whose stripes share one dictionary; the name of a list or map stands for all
-        values in it. Stripes that would make it larger than 1 Mi entries or 16 MiB, and those
-        after them, are encoded as those of other columns.
+        values in it. A stripe that would make the dictionary larger than 1 Mi entries or 16 MiB,
+        and all later stripes, do not use it.
     statistics
         False writes no bounds; a sequence of names limits them to these columns.
     sorted_by
-        Columns that the rows are sorted by already, the first matters most: names (ascending, nulls
-        last), or `SortKey`. The file says so; a row out of this order is an error.
+        Columns by which the rows are sorted already, most significant first: names (ascending,
+        nulls last), or `SortKey`. The file records it; a row out of this order is an error.
     checksum
         Checksum of pages: ``crc32c``, ``xxh3``, ``crc32`` or ``none``. Metadata always has CRC32C.
-        XXH3 is several times faster over big pages.
+        XXH3 is several times faster for large pages.
     column_index
-        False leaves the column index table out: smaller by 8 bytes a column, but finding a column
-        then reads the metadata of all of them. Only for files of few columns.
+        False omits the column index table. This saves 8 bytes per column, but finding a column
+        then reads the metadata of all columns. Only for files of few columns.
     compress_schema
-        Whether the schema's own metadata, such as what pandas notes of each column, are compressed;
-        its types are anyway.
+        Whether schema metadata, such as those of pandas for each column, are compressed; types are
+        always compressed.
     column_order
-        Columns whose data come first in every stripe, one after the other, so that what is read
-        together lies together; the others follow in the order of the schema, which stays as it is.
+        Columns whose data come first in every stripe, in this order, so that columns that are read
+        together are stored together; the others follow in the order of the schema, which does not
+        change.
     align
-        64 lays pages so that the values of plain ones start at multiples of 64 in the file, where
-        a mapped file gives them without copying; costs up to 63 bytes a page. 8 does not.
+        64 aligns the values of plain pages to multiples of 64 in the file, so that a memory-mapped
+        file returns them without copying; costs up to 63 bytes per page. 8: no such alignment.
     threads
-        Threads that encode columns; None takes the number of processors.
+        Threads that encode columns; None: the number of processors.
     durable
         Whether fsync is called for a local file before it gets its name.
     read_back
         Whether the finished file is read back and verified, as `FermionFile.verify` does, before it
         gets its name: every checksum, every invariant, every value against its bounds. A file that
-        fails is an error and does not appear. On other file systems than the local one it is
-        written under a temporary name, read, and then moved. What is read may come from the
-        operating system's cache. Costs about as much as reading the file.
+        fails raises an error and is removed. On remote storage it is written under a temporary
+        name, read, and then moved. The bytes may come from the cache of the operating system.
+        Costs about as much as reading the file.
     """
 
     profile: Profile = "balanced"
@@ -211,7 +213,7 @@ class WriteOptions:
             integer(value, f"column_page_bytes[{name!r}]", minimum=1)
 
     def check_edition(self, encoding: EncodingId, wanted: str) -> None:
-        """Refuse what needs an encoding that the edition lacks.
+        """Raise an error if an option needs an encoding that is not in the edition.
 
         Parameters
         ----------
@@ -236,7 +238,7 @@ class WriteOptions:
             )
 
     def stripe_bytes_for(self, num_columns: int) -> int:
-        """Raw bytes at which a stripe of so many top-level columns closes."""
+        """Raw bytes at which a stripe closes, for a number of top-level columns."""
         num_columns = integer(num_columns, "num_columns", minimum=0)
         if self.stripe_bytes is not None:
             return self.stripe_bytes
@@ -249,7 +251,7 @@ class WriteOptions:
         return tuple(SortKey(key) if isinstance(key, str) else key for key in self.sorted_by)
 
     def with_overrides(self, overrides: Mapping[str, Any]) -> WriteOptions:
-        """These options with some replaced."""
+        """Copy the options with some of them replaced."""
         return _replaced(self, overrides)
 
 
@@ -260,27 +262,28 @@ class ReadOptions:
     Attributes
     ----------
     threads
-        Threads that decode columns; None takes the number of processors.
+        Threads that decode columns; None: the number of processors.
     prefetch_bytes
-        Bytes read from the end at open; None takes 64 KiB for local files, 512 KiB for others.
+        Bytes that `open` reads from the end of the file; None: 64 KiB for local files, otherwise
+        512 KiB.
     eager_load_threshold
-        A CMB area up to this many bytes is read at once when that saves requests.
+        Column metadata up to this many bytes are read at once if that saves requests.
     coalesce_gap_bytes, coalesce_span_bytes
-        Ranges nearer than the gap become one request, up to the span. None takes 64 KiB and
-        4 MiB for local files, 1 MiB and 16 MiB for others.
+        Ranges with a gap up to this size become one request, of at most the span. None: 64 KiB and
+        4 MiB for local files, otherwise 1 MiB and 16 MiB.
     keep_dictionaries
-        Give dictionary-encoded columns back as Arrow dictionaries: a column whose stripes share
-        one has that one in all batches, one whose stripes each have their own has one a stripe; a
-        column of which some stripe has none is decoded.
+        Return dictionary-encoded columns as Arrow dictionaries. If the stripes of a column share a
+        dictionary, all batches have it; if each stripe has its own, it changes per stripe; if a
+        stripe has none, the column is decoded.
     verify_checksums
         Verify page checksums before decoding.
     use_statistics
-        Prune by statistics; False reads everything (for tests and for doubt).
+        Prune by statistics; False reads everything (for tests).
     timeout_s
-        Seconds after which requests to a storage are given up, with all that is tried again for
-        them: those of opening the file together, and those for each range that is read later. How
-        long all of it is read is not limited. Local files have no limit; nor have storages whose
-        client is not asynchronous, but for WebHDFS, other than the client's own.
+        Time limit of requests to a storage, in seconds, including retries: one limit for all
+        requests of opening the file, and one for each range that is read later. The total time of
+        a read is not limited. Local files have no limit. Storages whose client is not asynchronous,
+        except WebHDFS, have only the limit of the client.
     """
 
     threads: int | None = None
@@ -309,7 +312,7 @@ class ReadOptions:
             _set(self, name, flag(getattr(self, name), name))
 
     def with_overrides(self, overrides: Mapping[str, Any]) -> ReadOptions:
-        """These options with some replaced."""
+        """Copy the options with some of them replaced."""
         return _replaced(self, overrides)
 
 

@@ -4,15 +4,15 @@ TableError (a fermion.FermionError)
 ├── TableNotFound          no table at this location; also a FileNotFoundError
 ├── TableExists            a table is there already; also a FileExistsError
 ├── VersionNotFound        no such snapshot, tag, branch or time; also a LookupError
-├── SchemaMismatch         data and table disagree, field by field; also a ValueError
-├── CommitConflict         another commit won and mine cannot follow it; nothing was published
+├── SchemaMismatch         data and table do not match, field by field; also a ValueError
+├── CommitConflict         a concurrent commit makes this one impossible; nothing was published
 ├── CommitStateUnknown     the reply was lost: the commit may or may not have been published
 ├── UnsupportedFeature     the table needs a newer reader or writer
-├── UnsafeStorage          the storage is unknown or creates nothing atomically, or a path leaves it
-├── CorruptMetadata        a metadata object is not what its referrer says; also a ValueError
-└── UnreadableMetadata     a metadata object that no reader would take was not stored; a ValueError
+├── UnsafeStorage          an unknown storage, no create-if-absent, or a path out of the table
+├── CorruptMetadata        a metadata object differs from its reference; also a ValueError
+└── UnreadableMetadata     an object that this version can't read was not stored; a ValueError
 
-A call that no table could carry out raises `fermion.errors.InvalidArgumentError`.
+A wrong argument raises `fermion.errors.InvalidArgumentError`.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ class TableExists(TableError, FileExistsError):
 
 
 class VersionNotFound(TableError, LookupError):
-    """A snapshot, tag, branch or time that the table does not have (or no longer has)."""
+    """A snapshot, tag, branch or time that does not exist or has expired."""
 
 
 class SchemaMismatch(TableError, ValueError):
-    """Data and table schema disagree; the message shows the difference field by field."""
+    """Data do not match the table's schema; the message shows the difference field by field."""
 
 
 class CommitConflict(TableError):
-    """Another commit came first, and this one cannot follow it. Nothing was published.
+    """A concurrent commit makes this commit impossible. Nothing was published.
 
     Attributes
     ----------
     mine, theirs
-        What each commit did, in words ("delete", "compact (snapshot 7)").
+        Operation of each commit, as text ("delete", "compact (snapshot 7)").
     files
-        Data files, by path, that both wanted.
+        Paths of the data files that both changed.
     """
 
     def __init__(
@@ -73,32 +73,32 @@ class CommitConflict(TableError):
 
 
 class CommitStateUnknown(TableError):
-    """Whether the commit was published cannot be told; none of its files was deleted.
+    """It is not known whether the commit was published; none of its files was deleted.
 
     Commit again with the same ``commit_user`` and ``commit_identifier``: the pair is
-    published once.
+    committed once.
     """
 
 
 class UnsupportedFeature(TableError):
-    """The table names a feature or a format version that this reader or writer lacks."""
+    """The table needs a feature or a format version that this reader or writer does not support."""
 
 
 class UnsafeStorage(TableError):
-    """The storage is unknown or can't create a file if absent, or a name leads out of the table."""
+    """The storage is unknown or has no create-if-absent, or a path leads out of the table."""
 
 
 class CorruptMetadata(TableError, ValueError):
-    """A metadata object differs from what its referrer or the format says.
+    """A metadata object differs from its reference or from the format.
 
     Attributes
     ----------
     path
         The object, relative to the table.
     expected, found
-        What should be there and what is, in words.
+        The expected and the found content, as text.
     hint
-        What can be done, if anything.
+        What the user can do, or empty.
     """
 
     def __init__(self, path: str, expected: str, found: str, hint: str = "") -> None:
@@ -114,7 +114,7 @@ class CorruptMetadata(TableError, ValueError):
 
 
 class UnreadableMetadata(TableError, ValueError):
-    """A metadata object was about to be stored that this version could not read again.
+    """A metadata object that this version could not read again was not stored.
 
     It was not stored, and nothing was published.
     """

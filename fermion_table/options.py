@@ -9,23 +9,23 @@ KIB = 1024
 MIB = 1024 * KIB
 
 TAIL_ENTRIES_MAX = 64
-"""Entries of recent commits that a snapshot holds itself."""
+"""Most inline entries of a snapshot."""
 TAIL_BYTES_MAX = 64 * KIB
-"""Bytes of JSON of those entries."""
+"""Most bytes of JSON of the inline entries."""
 TOUCHED_PARTITIONS_MAX = 64
-"""Partitions that a snapshot names as touched; above that it says "many"."""
+"""Most partitions that a snapshot lists as touched; above that it stores "many"."""
 
 PACK_ENTRIES_MIN = 512
-"""Entries from which on a manifest is packed."""
+"""A manifest of at least this many entries is packed."""
 PACK_WIDE_ENTRIES_MIN = 8
 PACK_STATISTICS_MIN = 65_536
-"""So is one of fewer entries that have as many field statistics between them."""
+"""So is a manifest of fewer entries with at least this many field statistics in all."""
 MERGE_FANOUT = 8
-"""Manifests of one size class that are merged into one."""
+"""Number of manifests of one size class that are merged."""
 MERGE_INPUT_ENTRIES_MAX = 8_192
-"""A manifest of more live entries than this is not merged any more."""
+"""A manifest of more live entries than this is not merged."""
 REWRITE_DEAD_FRACTION = 0.3
-"""A manifest is rewritten when more of its entries than this are dead."""
+"""A manifest is rewritten when a greater fraction of its entries was removed."""
 
 OPEN_COST_BYTES = 4 * MIB
 """Opening a file costs as much as reading so many bytes of it, roughly."""
@@ -33,37 +33,37 @@ TASK_BYTES = 128 * MIB
 """Bytes of files that one task reads, roughly; opening one counts as `OPEN_COST_BYTES`."""
 
 METADATA_CACHE_BYTES = 256 * MIB
-"""Memory, as estimated, of the immutable metadata objects that a process keeps decoded."""
+"""Estimated memory of decoded metadata objects that a process caches."""
 DECODED_BYTES_PER_JSON_BYTE = 8
-"""Memory of a decoded object for each byte of its JSON, roughly."""
+"""Estimated memory of a decoded object per byte of its JSON."""
 
 RETAIN_LAST_DEFAULT = 10
-"""Snapshots that expiry keeps however old they are."""
+"""Number of latest snapshots that expiry always keeps."""
 RETAIN_MS_DEFAULT = 7 * 24 * 3600 * 1000
-"""Age up to which expiry keeps snapshots."""
+"""Expiry keeps snapshots up to this age."""
 SLOT_GRACE_MS = 3600 * 1000
-"""Age up to which an expired snapshot's slot stays: longer than a commit may take."""
+"""Expiry keeps the file of an expired snapshot up to this age: longer than a commit takes."""
 ORPHAN_MS_DEFAULT = 3 * 24 * 3600 * 1000
-"""Age up to which a file that nothing refers to may be a running writer's."""
+"""An orphan file up to this age may belong to a running writer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitOptions:
-    """How hard a commit tries.
+    """Retries and time limits of a commit.
 
     Attributes
     ----------
     timeout_s
-        Seconds after which a commit that keeps losing gives up. Slots must outlive the
-        data they point to by longer than this.
+        Seconds after which a commit gives up because of concurrent commits. Snapshot files must
+        outlive their data by more than this.
     backoff_s_min, backoff_s_max
-        After each loss a commit waits a random time up to a bound that doubles from one to
-        the other.
+        After each concurrent commit it waits for a random time. The bound doubles, from the first
+        value to the second.
     unknown_tries
-        How often the outcome of a lost reply is looked up before it counts as unknown.
+        Number of attempts to find the outcome of a lost reply before it counts as unknown.
     fence_s
-        A try that took longer than this looks for later snapshots in a listing too, since
-        the one it was made on may have expired meanwhile.
+        After an attempt that took longer than this, the commit also looks for later snapshots in a
+        listing, because its base may have expired.
     """
 
     timeout_s: float = 600.0

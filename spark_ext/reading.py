@@ -54,7 +54,7 @@ def read_table(
     storage_options: dict[str, Any] | None = None,
     access: StorageAccess | None = None,
 ) -> DataFrame:
-    """Read a table, or a part of it, into a data frame.
+    """Read a table, or a part of it, as a data frame.
 
     Only the columns and rows asked for leave the files. Spark's optimizer does not see into the
     tasks: a later ``select`` or ``where`` is right, but reads as much as this call said. The

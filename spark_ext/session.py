@@ -44,7 +44,7 @@ _HOLDING = threading.Lock()
 
 
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
-    """Give a session builder the settings that this package likes.
+    """Set the options that the exchange of Arrow data needs.
 
     - Batches of 16,384 rows between Spark and Python, measured in rows alone: Spark's limit in
       bytes makes it measure every column after every row, which doubles the cost of handing

@@ -15,7 +15,7 @@ VIRTUAL_COLUMNS = (BATCH_ID, INDEX_IN_BATCH)
 
 @dataclass(frozen=True, slots=True)
 class BatchRange:
-    """The batches of a file: smallest and greatest id, how many, and whether ids never fall."""
+    """The batches of a file: smallest and greatest id, their number, and their order."""
 
     min: int
     max: int

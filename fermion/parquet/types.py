@@ -45,7 +45,7 @@ _INTERVAL_DTYPE = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", 
 
 
 class ConversionWarning(UserWarning):
-    """Something that the target of a conversion cannot say as the source does."""
+    """A property of the source that the target of a conversion cannot store."""
 
 
 def parquet_field(field: pa.Field, *, where: str) -> pa.Field:

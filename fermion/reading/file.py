@@ -165,17 +165,17 @@ class FermionFile:
 
     @property
     def file_id(self) -> str | None:
-        """What tells the file from all others, 32 hexadecimal digits; version 1.0 has None."""
+        """The unique identity of the file: 32 hexadecimal digits; None for version 1.0."""
         return self._index.footer.file_id
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the footer's settings say, by name."""
+        """The settings in the footer, by name."""
         return self._index.footer.described_settings
 
     @property
     def sort_order(self) -> tuple[SortKey, ...]:
-        """What the rows are sorted by, the first key matters most; empty where nobody said."""
+        """The declared sort order of the rows, most significant key first; may be empty."""
         return tuple(key for _, key in self._index.sort_order)
 
     @property
@@ -185,7 +185,7 @@ class FermionFile:
 
     @property
     def key_value_metadata(self) -> dict[str, str]:
-        """The user's metadata; a copy."""
+        """User metadata; a copy."""
         return dict(self._index.key_value_metadata)
 
     @property
@@ -195,7 +195,7 @@ class FermionFile:
 
     @property
     def index(self) -> FileIndex:
-        """All that is known without reading data; for tools that look beneath columns."""
+        """The metadata of the file; for tools that need more than columns."""
         return self._index
 
     @property
@@ -228,7 +228,7 @@ class FermionFile:
         return describe_column(self._index, projected)
 
     def verify(self) -> VerifyReport:
-        """Check every checksum and every invariant of what is stored now; reads all of it."""
+        """Check every checksum and every invariant of the stored file; reads all of it."""
         self._check_open()
         return verify_again(self._index)
 
@@ -328,14 +328,14 @@ class FermionFile:
         return bound, [column for column in columns if column.field.name in used]
 
     def count(self, filter: Any = None, *, rows: Rows | None = None) -> int:
-        """How many rows a filter selects; reads no data where statistics decide it."""
+        """Count the rows that a filter selects; reads no data if statistics decide it."""
         if filter is not None:
             return self.find(filter, rows=rows).total
         self._check_open()
         return self.num_rows if rows is None else self._rows.wanted(rows).total
 
     def find(self, filter: Any, *, rows: Rows | None = None) -> RowRanges:
-        """Which rows a filter selects; reads no data where statistics decide it.
+        """Find the rows that a filter selects; reads no data if statistics decide it.
 
         Parameters and errors are those of `read`.
         """
@@ -361,7 +361,7 @@ class FermionFile:
         columns: Sequence[ColumnName] | None = None,
         rows: Rows | None = None,
     ) -> FilePruning:
-        """How many stripes, pages and rows statistics leave to look at; reads metadata only.
+        """Count the stripes, pages and rows that statistics do not exclude; reads metadata only.
 
         Parameters and errors are those of `read`.
         """
@@ -383,7 +383,7 @@ class FermionFile:
         *,
         columns: Sequence[ColumnName] | None = None,
     ) -> pa.Table:
-        """Rows by number, in any order, repeats allowed; reads only pages that hold some.
+        """Read rows by number, in any order, with repeats; reads only the pages that contain them.
 
         Raises
         ------
@@ -429,7 +429,7 @@ class FermionFile:
         return np.concatenate(ids), np.concatenate([ids[0], *(np.diff(ends) for _, ends in found)])
 
     def read_batch(self, batch_id: int, *, columns: Sequence[ColumnName] | None = None) -> pa.Table:
-        """All rows of the batches with this id, in file order; none when there is no such batch.
+        """Read all rows of the batches with this id, in file order; none if there is no such batch.
 
         Raises
         ------

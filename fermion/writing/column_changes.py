@@ -63,7 +63,7 @@ def add_columns(
     storage_options: dict[str, Any] | None = None,
     **overrides: Any,
 ) -> None:
-    """Add columns behind those of a file, whose data are copied as they are.
+    """Add columns after those of a file; existing data are copied without decoding.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def drop_columns(
     destination: PathLike | Any | None = None,
     storage_options: dict[str, Any] | None = None,
 ) -> None:
-    """Drop top-level columns, by name or ordinal; their bytes stay in the file, read by nobody.
+    """Drop top-level columns, by name or ordinal; their bytes stay in the file, unused.
 
     Parameters and errors are those of `select_columns`.
     """
@@ -136,7 +136,7 @@ def select_columns(
     destination: PathLike | Any | None = None,
     storage_options: dict[str, Any] | None = None,
 ) -> None:
-    """Keep these top-level columns, in this order; the file's data are copied as they are.
+    """Keep these top-level columns, in this order; data are copied without decoding.
 
     Parameters
     ----------

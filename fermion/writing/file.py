@@ -57,7 +57,7 @@ THREADED_COLUMN_BYTES_MIN = 64 * 1024
 
 
 class Writer:
-    """Writes one file, stripe by stripe. Use it as a context manager; an exception leaves no file.
+    """Writes one file, stripe by stripe. A context manager; after an exception there is no file.
 
     What ``path`` held before is replaced by `close`, and stays as it was after anything else: an
     exception, `abort`, or a writer that is dropped.
@@ -177,7 +177,7 @@ class Writer:
             raise
 
     def append_batch(self, batch_id: int | None, data: Any) -> None:
-        """Append one batch, which no page boundary will cross.
+        """Append one batch, which never crosses a page boundary.
 
         Parameters
         ----------
@@ -366,7 +366,7 @@ class Writer:
         self._position += len(data)
 
     def abort(self) -> None:
-        """Give up: the file does not appear. A second call does nothing."""
+        """Discard the file. A second call does nothing."""
         if self._state == "open":
             self._state = "aborted"
             self._release()

@@ -132,7 +132,7 @@ class Transaction:
         self._make(Update(filter, assignments))
 
     def overwrite(self, data: Any, *, filter: Any = None, dynamic: bool = False) -> None:
-        """Put rows in the place of others (see `Table.overwrite`)."""
+        """Replace rows by new ones (see `Table.overwrite`)."""
         self._check_overwrite(filter, dynamic)
         entries = self._write(data)
         self._replace(entries, filter, dynamic)
@@ -150,7 +150,7 @@ class Transaction:
         dynamic: bool = False,
         merge: SchemaMerge | None = None,
     ) -> None:
-        """Put the files of writers in the place of rows (see `Table.overwrite`); for engines.
+        """Replace rows by the files of writers (see `Table.overwrite`); for engines.
 
         Parameters
         ----------
@@ -203,7 +203,7 @@ class Transaction:
         return published.snapshot
 
     def abort(self) -> None:
-        """Give up; files that were written are deleted."""
+        """Discard the transaction; its files are deleted."""
         self._enter()
         self._is_over = True
         self._clean(frozenset())

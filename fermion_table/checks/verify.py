@@ -64,7 +64,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyReport:
-    """What was looked at, and what does not match.
+    """What was checked, and the problems.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class VerifyReport:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether no problem was found."""
         return not self.problems
 
     def __str__(self) -> str:

@@ -42,7 +42,7 @@ DROP_PASSES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DroppedTable:
-    """What became of a table's directory.
+    """The result of dropping a table.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ def drop_table(
     dry_run: bool = False,
     ignore_clones: bool = False,
 ) -> DroppedTable:
-    """Delete a table with its history, and nothing else that lies in its directory.
+    """Delete a table with its history; other files in its directory stay.
 
     Only files and directories of the form that tables make go; links are not followed. A table
     whose data files clones share is not dropped: drop these first. The tags that kept files for a

@@ -12,7 +12,7 @@ from fermion_table.metadata.snapshot import Snapshot
 
 
 class HistoryLog(list[dict[str, Any]]):
-    """What happened, newest first: a dictionary for each snapshot. Printed, it reads as a log."""
+    """The history, newest first: one dictionary per snapshot. `str` formats it as a log."""
 
     def __str__(self) -> str:
         return "\n".join(log_text(row) for row in self)

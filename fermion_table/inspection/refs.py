@@ -68,7 +68,7 @@ class Tags:
         message: str | None = None,
         keep: timedelta | None = None,
     ) -> Tag:
-        """Name a snapshot.
+        """Create a tag: a name for a snapshot.
 
         Parameters
         ----------
@@ -96,7 +96,7 @@ class Tags:
         return references.create_tag(self.store, name, snapshot, message=message, keep_ms=keep_ms)
 
     def delete(self, name: str) -> None:
-        """Delete a tag; data that only it kept goes with the next expiry or orphan removal.
+        """Delete a tag; the next expiry or removal of orphan files deletes data that only it kept.
 
         Raises
         ------
@@ -134,7 +134,7 @@ class Branches:
     def create(
         self, name: str, *, version: Version | None = None, message: str | None = None
     ) -> BranchHead:
-        """Let a branch leave a history after a snapshot.
+        """Create a branch that starts at a snapshot.
 
         Parameters
         ----------
@@ -158,7 +158,7 @@ class Branches:
         return self._head(left)
 
     def fast_forward(self, name: str, *, message: str | None = None) -> Snapshot:
-        """Move the branch that ``name`` left to the latest state of ``name``, in one commit.
+        """Move the parent of branch ``name`` to the latest state of ``name``, in one commit.
 
         Returns
         -------
@@ -182,7 +182,7 @@ class Branches:
         return snapshot
 
     def delete(self, name: str) -> None:
-        """Delete a branch; data that only it kept goes with the next removal of orphan files.
+        """Delete a branch; the next removal of orphan files deletes data that only it kept.
 
         Raises
         ------

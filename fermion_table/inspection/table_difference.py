@@ -25,7 +25,7 @@ FILES_SHOWN_MAX = 10
 
 @dataclass(frozen=True, kw_only=True)
 class TableDiff:
-    """What leads from one snapshot to another. Make one with `Table.diff`; print it.
+    """The difference between two snapshots. Created by `Table.diff`; `str` formats it.
 
     Attributes
     ----------

@@ -161,7 +161,7 @@ class Inspection:
         return pa.Table.from_pylist(rows[::-1], schema=SNAPSHOTS)
 
     def history(self) -> pa.Table:
-        """The same in brief, newest first: who did what, when, and what was there then."""
+        """The history in brief, newest first: author, operation, time, and totals."""
         return pa.Table.from_pylist(
             [_history_row(snapshot) for snapshot in self._walked()], schema=HISTORY
         )
@@ -180,7 +180,7 @@ class Inspection:
         return pa.table(columns)
 
     def manifests(self) -> pa.Table:
-        """Where the entries of data files lie: in manifests, and in the snapshot itself (tail)."""
+        """The manifests, and the inline entries of the snapshot (kind ``tail``)."""
         references = self.snapshot.manifests
         rows = [
             {
@@ -208,7 +208,7 @@ class Inspection:
         return pa.table(columns)
 
     def partitions(self) -> pa.Table:
-        """The partitions, with what is live in each; one row for a table without."""
+        """The partitions with their live files and rows; one row for a table without partitions."""
         groups: dict[tuple[Any, ...], list[Entry]] = {}
         for entry in self._entries():
             groups.setdefault(entry.partition, []).append(entry)

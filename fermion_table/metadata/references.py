@@ -85,7 +85,7 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Tag(Reference, frozen=True, kw_only=True, omit_defaults=True):
-    """A name that stays with its snapshot.
+    """A name for a snapshot.
 
     Attributes
     ----------

@@ -149,7 +149,7 @@ class _Counted(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One commit's result, and through `manifests` and `tail` the whole table's state.
+    """The result of one commit: the complete state of the table, in `manifests` and `tail`.
 
     Attributes
     ----------

@@ -136,7 +136,7 @@ class ScanPlan:
 
     @property
     def is_exact(self) -> bool:
-        """Whether `rows` is how many rows come, but for the filter."""
+        """Whether `rows` is the exact number of rows, before the filter."""
         splits = self.splits
         return isinstance(splits, LazySplits) or all(split.is_exact for split in splits)
 
@@ -163,7 +163,7 @@ class ScanPlan:
         return list(tasks(self.splits, target, integer(tasks_min, "tasks_min", minimum=1)))
 
     def explain(self) -> str:
-        """The funnel in words, one line a step."""
+        """Describe the steps of planning, one line per step."""
         lines = [f"snapshot {self.snapshot_id}"]
         for step in self.steps:
             why = f"  ({step.why})" if step.why else ""

@@ -59,7 +59,7 @@ FILES_AHEAD = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Scan:
-    """Rows of one snapshot: some columns, filtered. Nothing is read before a result is asked for.
+    """Rows of one snapshot: columns and filter. Nothing is read before a result is requested.
 
     Make one with `Table.scan`. It stays what it is when the table moves on, and when it is pickled;
     the pickle holds the ``storage_options``, credentials too.
@@ -166,11 +166,11 @@ class Scan:
             )
 
     def plan(self) -> ScanPlan:
-        """Which files are read, and how planning got there."""
+        """Plan the scan: the files that are read, and the steps of pruning."""
         return self._plan
 
     def explain(self, *, files: int = 0) -> str:
-        """What is read and why, in words: a funnel from the table to files, stripes and pages.
+        """Describe what is read and why: from the table to files, stripes and pages.
 
         Parameters
         ----------
@@ -262,7 +262,7 @@ class Scan:
         return register_io_source(source, schema=empty.schema)
 
     def to_dataset(self) -> ScanDataset:
-        """The rows in the shape of a `pyarrow.dataset.Dataset`, into which engines push down."""
+        """The rows as a `pyarrow.dataset.Dataset`, into which engines push columns and filters."""
         from fermion_table.scanning.arrow_dataset import (
             ScanDataset,  # pyarrow.dataset is slow to import
         )
@@ -283,7 +283,7 @@ class Scan:
         return connection.from_arrow(self.to_dataset())
 
     def count(self) -> int:
-        """How many rows there are; only files that metadata does not decide are opened."""
+        """Count the rows; opens only the files that metadata do not decide."""
         with until_expiry(self.store, self.snapshot):
             return self._count()
 
@@ -306,7 +306,7 @@ class Scan:
         return total if self.limit is None else min(total, self.limit)
 
     def min_max(self, column: PathLike) -> tuple[pa.Scalar, pa.Scalar]:
-        """The least and the greatest value of a column; null where there is none.
+        """Minimum and maximum of a column; null if there is no value.
 
         NaN counts as no value. Without a filter and a limit only files are read whose bounds are
         not exact or that have lost rows.
@@ -369,7 +369,7 @@ class Scan:
         return replace(self, columns=check_columns(columns, "columns"))
 
     def where(self, filter: Any) -> Scan:
-        """The same rows, but only those that another filter selects too.
+        """The scan with an additional filter.
 
         Parameters
         ----------
@@ -383,7 +383,7 @@ class Scan:
 
     @property
     def io_stats(self) -> dict[str, int]:
-        """What files were asked for so far by this scan and those made of it.
+        """Requests and bytes so far, of this scan and of scans derived from it.
 
         ``files`` opened, ``requests``, ``bytes_requested`` and ``bytes_used``.
         """

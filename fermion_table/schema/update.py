@@ -26,7 +26,7 @@ from fermion_table.schema.schema import Path, PathLike, TableSchema
 
 
 class SchemaUpdate:
-    """Collects changes; each is checked at once, and sees those before it.
+    """Collects schema changes; each is checked immediately, and sees the earlier ones.
 
     As a context manager it publishes them at the end of the block, and nothing after an error.
     Fields are named by a name, by names joined by dots, or by a sequence of names; a new column
@@ -162,7 +162,7 @@ class SchemaUpdate:
         )
 
     def drop_column(self, path: PathLike) -> SchemaUpdate:
-        """Drop a column; a new one of the same name will not show its values."""
+        """Drop a column; a new column of the same name does not get its values."""
         return self.apply(partial(schema_update.drop_column, path=self._draft.resolve(path)))
 
     def rename_column(self, path: PathLike, name: str) -> SchemaUpdate:
@@ -217,7 +217,7 @@ class SchemaUpdate:
         )
 
     def set_sort_order(self, columns: Sequence[str] | str) -> SchemaUpdate:
-        """Sort the rows of files that are written from now on; an empty list: don't."""
+        """Set the sort order of files that are written from now on; an empty list: no order."""
         listed = [columns] if isinstance(columns, str) else columns
         return self.apply(
             partial(schema_update.set_sort_order, columns=check_texts(listed, "columns"))

@@ -36,7 +36,7 @@ class CreateResult(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageAccess:
-    """How a table's storage is used by `Table.open`.
+    """How `Table.open` uses the storage of a table.
 
     Attributes
     ----------

@@ -83,7 +83,7 @@ def append(
 def append_batch(
     self: HasState, batch_id: int, data: Any, *, message: str | None = None
 ) -> Snapshot:
-    """Append one batch, to be found again by its id; a snapshot of its own."""
+    """Append one batch, which can be looked up by its id, as one snapshot."""
     return append_batches(self, [(batch_id, data)], message=message)
 
 
@@ -144,7 +144,7 @@ def writer_factory(
 
 
 def plan_merge(self: HasState, data: pa.Schema) -> SchemaMerge:
-    """The schema with the columns that some data adds, for `commit` to publish; for engines."""
+    """Plan a schema with the new columns of some data, which `commit` publishes; for engines."""
     check_kind(data, pa.Schema, "data")
     state = self._state
     state.check_writable()
@@ -161,7 +161,7 @@ def commit(
     commit_identifier: int | str | None = None,
     merge: SchemaMerge | None = None,
 ) -> Snapshot:
-    """Append what writers made, as one snapshot; without files only if metadata asks for it.
+    """Append the files of writers, as one snapshot.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ def overwrite(
     commit_user: str | None = None,
     commit_identifier: int | str | None = None,
 ) -> Snapshot:
-    """Put rows in the place of others, as one snapshot.
+    """Replace rows by new ones, as one snapshot.
 
     Rows that other commits append meanwhile are replaced too where they are among the others.
 

@@ -71,7 +71,7 @@ def compact(
     threads: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> CompactionResult:
-    """Rewrite small files as few; rows, their order and batches stay as they are.
+    """Rewrite small files as larger ones; rows, their order and batches do not change.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def expire_snapshots(
     retain_last: int | None = None,
     dry_run: bool = False,
 ) -> MaintenanceResult:
-    """Expire old snapshots of this object's branch: delete them, and data that nothing else needs.
+    """Expire old snapshots of this branch: delete them, and data that only they use.
 
     What a kept snapshot of any branch, a tag or a clone refers to stays, and so do the
     snapshot that a branch left, and the one that its parent was moved to last. The snapshot
@@ -198,7 +198,7 @@ def expire_snapshots(
 def remove_orphan_files(
     self: HasState, *, older_than: datetime | timedelta | None = None, dry_run: bool = False
 ) -> MaintenanceResult:
-    """Delete files in the table's directory that nothing refers to, as failed writers leave them.
+    """Delete orphan files: files of failed writers that no snapshot refers to.
 
     Parameters
     ----------

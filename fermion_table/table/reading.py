@@ -43,7 +43,7 @@ def snapshots(self: HasState) -> list[Snapshot]:
 
 
 def history(self: HasState, *, limit: int | None = None) -> HistoryLog:
-    """What happened, newest first: a dictionary for each snapshot; printed, a readable log.
+    """The history, newest snapshot first: one dictionary per snapshot; `str` formats it as a log.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def scan(
     schema: Literal["snapshot", "current"] = "snapshot",
     threads: int | None = None,
 ) -> Scan:
-    """Ask for rows; nothing is read before the scan is asked for a result.
+    """Plan to read rows; nothing is read before a result is requested.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def scan(
 def lookup_batch(
     self: HasState, batch_id: int, *, columns: Sequence[PathLike] | None = None
 ) -> pa.Table:
-    """All rows of a batch, in their order; none if there is no such batch."""
+    """Read all rows of a batch, in order; none if there is no such batch."""
     number = integer(batch_id, "batch_id")
     return scan(self, batch_id=number, columns=columns).to_arrow()
 
@@ -141,7 +141,7 @@ def scan_changes(
     filter: Any = None,
     threads: int | None = None,
 ) -> ChangeScan:
-    """Ask for the rows that commits added and removed.
+    """Read the rows that commits added and removed.
 
     Beside the selected columns come ``_change_type`` (``insert`` or ``delete``),
     ``_commit_version`` (the snapshot's id) and ``_commit_timestamp``. Compactions change no

@@ -46,7 +46,7 @@ def add_columns(
     *,
     defaults: Mapping[str, Any] | None = None,
 ) -> Snapshot:
-    """Add columns; rows written before hold their default, or null. No file is touched."""
+    """Add columns; existing rows get their default, or null. No data file is rewritten."""
     fields = columns
     if isinstance(columns, Mapping):
         check_texts(columns, "columns")
@@ -60,7 +60,7 @@ def add_columns(
 
 
 def drop_columns(self: HasState, columns: Sequence[PathLike] | str) -> Snapshot:
-    """Drop columns. No file is touched; a new column of the same name starts empty."""
+    """Drop columns. No data file is rewritten; a new column of the same name starts empty."""
     with update_schema(self) as update:
         paths = (columns,) if isinstance(columns, str) else check_columns(columns, "columns")
         for path in paths:
@@ -69,7 +69,7 @@ def drop_columns(self: HasState, columns: Sequence[PathLike] | str) -> Snapshot:
 
 
 def rename_column(self: HasState, old: PathLike, new: str) -> Snapshot:
-    """Give a column another name. No file is touched."""
+    """Rename a column. No data file is rewritten."""
     with update_schema(self) as update:
         update.rename_column(check_column(old, "old"), check_text(new, "new"))
     return self._state.snapshot

@@ -97,7 +97,7 @@ def stage_table(
 
 @dataclass(frozen=True, slots=True)
 class StagedTable:
-    """A table's definition, not published yet. Picklable. Made by `stage_table`.
+    """The definition of a table that is not published yet. Picklable. Created by `stage_table`.
 
     Attributes
     ----------
@@ -182,7 +182,7 @@ class StagedTable:
         return replace_table(publisher, self.base, self.definition, metadata=metadata, rows=rows)
 
     def discard(self, messages: Iterable[WriterMessage] = ()) -> None:
-        """Give up: delete what writers made, and the directories that are empty then.
+        """Discard the table: delete the files of its writers, and empty directories.
 
         Not after `commit`, which deletes what it did not publish.
         """

@@ -98,7 +98,7 @@ class TableState:
             )
 
     def refresh(self) -> Snapshot:
-        """Move to the latest snapshot of the branch; a table opened at a version can write then."""
+        """Move to the latest snapshot of the branch; then a table opened at a version can write."""
         self.version_opened = None
         requested_at = time.monotonic()
         return self.move_to(self.publisher.latest(self.snapshot), seen_at=requested_at)

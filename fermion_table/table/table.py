@@ -200,7 +200,7 @@ class Table:
 
     @classmethod
     def exists(cls, path: Location, *, storage_options: dict[str, Any] | None = None) -> bool:
-        """Whether there is a table; raises StorageError where that can't be told."""
+        """Whether there is a table; raises StorageError if the storage does not answer."""
         return table_exists(open_store(path, storage_options=storage_options))
 
     def clone(
@@ -212,7 +212,7 @@ class Table:
         durability: Durability = "full",
         message: str | None = None,
     ) -> Self:
-        """Make a table of its own history that begins with a state of this one.
+        """Create a table that shares the data files of a version of this one.
 
         No data is copied: the clone reads this table's files where they are, and a tag here keeps
         them. That tag, ``clone-...``, goes when the clone is dropped (`drop_table`); delete it
@@ -275,7 +275,7 @@ class Table:
 
     @property
     def branches(self) -> Branches:
-        """Histories beside each other: ``branches.create(name)``, ``.fast_forward(name)``, ..."""
+        """The branches: ``branches.create(name)``, ``.fast_forward(name)``, ..."""
         return Branches(self.store, self.snapshot, self.branch, self._state.follow_branch)
 
     @property
@@ -284,7 +284,7 @@ class Table:
         return Inspection(self.store, self.snapshot, self.branch)
 
     def refresh(self) -> Snapshot:
-        """Move to the latest snapshot of the branch; a table opened at a version can write then."""
+        """Move to the latest snapshot of the branch; then a table opened at a version can write."""
         return self._state.refresh()
 
     # Read: rows, and what changed them.

@@ -14,7 +14,7 @@ from fermion_table.table.state import HasState
 
 
 def find_commit(self: HasState, commit_user: str, commit_identifier: int | str) -> Snapshot | None:
-    """The snapshot that a commit of this identity published, None if there is none.
+    """The snapshot of a commit identity, None if there is none.
 
     It searches the history of the snapshot that this object sees, as far as that has not
     expired, with at most one request for each snapshot, 32 at once. A process remembers what
@@ -42,7 +42,7 @@ def find_commit(self: HasState, commit_user: str, commit_identifier: int | str) 
 
 
 def restore(self: HasState, version: Version, *, message: str | None = None) -> Snapshot:
-    """Make an earlier state the latest one: its rows, schema and settings, as a new snapshot.
+    """Go back to an earlier version: its rows, schema and settings, as a new snapshot.
 
     Nothing is forgotten, and no data file is written.
 
@@ -67,7 +67,7 @@ def restore(self: HasState, version: Version, *, message: str | None = None) -> 
 
 
 def diff(self: HasState, before: Version, after: Version | None = None) -> TableDiff:
-    """What differs between two versions: files, numbers, schema, and rows on request.
+    """Compare two versions: files, numbers, schema, and rows on request.
 
     Parameters
     ----------

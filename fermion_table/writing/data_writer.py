@@ -43,7 +43,7 @@ FIRST_RATIO = 0.4
 
 
 class WriterMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one writer made: small, picklable, to be committed by `Table.commit`.
+    """The files of one writer; small and picklable. `Table.commit` commits it.
 
     Attributes
     ----------
@@ -286,7 +286,7 @@ class DataWriter:
                         self._write_sorted(self._buffer)
 
     def append_batch(self, batch_id: int, data: Any) -> None:
-        """Append one batch: its rows stay together, to be found again by their id.
+        """Append one batch; its rows are stored together and can be looked up by its id.
 
         In a partitioned table the rows of each partition are a batch of that id there.
         """
@@ -304,7 +304,7 @@ class DataWriter:
             self._write_batch(partition, number, batches)
 
     def prepare_commit(self) -> list[WriterMessage]:
-        """Finish all files; the messages are what `Table.commit` takes."""
+        """Finish all files and return the messages for `Table.commit`."""
         if not self._finished:
             if self._buffer is not None:
                 self._write_sorted(self._buffer)
@@ -324,7 +324,7 @@ class DataWriter:
         ]
 
     def abort(self) -> None:
-        """Delete every file of this writer. Not once a commit of its messages has been tried."""
+        """Delete every file of this writer. Not allowed after an attempt to commit its messages."""
         self._finished = True
         self._buffer = None
         for file in self._open.values():

@@ -35,7 +35,7 @@ def install_catalog(
     storage_options: dict[str, Any] | None = None,
     access: StorageAccess | None = None,
 ) -> None:
-    """Make the tables below a directory a catalog of Spark SQL: ``SELECT ... FROM name.db.table``.
+    """Use a directory of tables as a catalog of Spark SQL: ``SELECT ... FROM name.db.table``.
 
     Columns, filters, limits, counts and extremes are pushed down by themselves; ``VERSION AS OF``
     and ``TIMESTAMP AS OF`` travel in time; CREATE TABLE (AS SELECT), INSERT, INSERT OVERWRITE,

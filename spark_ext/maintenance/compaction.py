@@ -44,7 +44,7 @@ def compact(
     storage_options: dict[str, Any] | None = None,
     access: StorageAccess | None = None,
 ) -> CompactionResult:
-    """Rewrite small files as few; rows, their order and their batches stay as they are.
+    """Rewrite small files as larger ones; rows, their order and batches do not change.
 
     Other writers go on meanwhile. A group whose files another commit removed is left out and
     counted in the result; the rest is published.

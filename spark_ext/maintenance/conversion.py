@@ -86,7 +86,7 @@ def from_parquet(
     storage_options: dict[str, Any] | None = None,
     access: StorageAccess | None = None,
 ) -> Snapshot:
-    """Append Parquet files to a table, as one snapshot; make the table if there is none.
+    """Append Parquet files to a table, as one snapshot; create the table if it does not exist.
 
     A new table appears with its rows: a job that fails leaves none.
 

@@ -26,7 +26,7 @@ def expire(
     storage_options: dict[str, Any] | None = None,
     access: StorageAccess | None = None,
 ) -> MaintenanceResult:
-    """Let old snapshots go, with the data that nothing else needs.
+    """Expire old snapshots and delete data that only they use.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def remove_orphans(
     storage_options: dict[str, Any] | None = None,
     access: StorageAccess | None = None,
 ) -> MaintenanceResult:
-    """Delete files that nothing refers to, such as those that killed tasks leave.
+    """Delete orphan files, such as those of killed tasks.
 
     Parameters
     ----------

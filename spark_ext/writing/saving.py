@@ -53,7 +53,7 @@ def write(
     access: StorageAccess | None = None,
     **options: Any,
 ) -> Snapshot:
-    """Write a data frame as a table, made if there is none, with Spark's save modes.
+    """Write a data frame to a table with Spark's save modes; create the table if it does not exist.
 
     A new table appears with its rows: a job that fails leaves none.
 

@@ -155,7 +155,7 @@ def overwrite(
     storage_options: dict[str, Any] | None = None,
     access: StorageAccess | None = None,
 ) -> Snapshot:
-    """Put the rows of a data frame in the place of others, as one snapshot.
+    """Replace rows of a table by those of a data frame, as one snapshot.
 
     The frame may read the table itself: what it reads goes when the new rows are there.
 
