@@ -1,14 +1,15 @@
-"""Fermion tables in PySpark: reading, appending, compacting, and the format for Spark SQL."""
+"""Fermion tables in PySpark: functions to read, write and maintain them, a format, a catalog."""
 
 from spark_ext.catalog import install_catalog
-from spark_ext.datasource.datasource import register
+from spark_ext.conversion.from_parquet import from_parquet
+from spark_ext.conversion.to_parquet import to_parquet
+from spark_ext.datasource.source import register
 from spark_ext.maintenance.compaction import compact
-from spark_ext.maintenance.conversion import from_parquet, to_parquet
 from spark_ext.maintenance.expiry import expire, remove_orphans
-from spark_ext.reading import read_table
+from spark_ext.reading.table import read_table
 from spark_ext.session import configure
-from spark_ext.writing.saving import write
-from spark_ext.writing.writer import append, overwrite
+from spark_ext.writing.append import append, overwrite
+from spark_ext.writing.save import write
 
 __all__ = [
     "append",

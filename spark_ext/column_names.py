@@ -1,7 +1,7 @@
-"""Which columns of a table a data frame's are: by name, in any case unless Spark minds it.
+"""Matches the columns of a data frame to those of a table by name, as Spark treats upper case.
 
-Spark reads a table whose columns differ in case alone only with ``spark.sql.caseSensitive=true``;
-so no such table is made without it.
+Spark reads a table whose column names differ only in case with ``spark.sql.caseSensitive=true``
+alone, so without it no such table is made.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ CASE_SETTING = "spark.sql.caseSensitive"
 
 
 def is_case_sensitive(spark: SparkSession) -> bool:
-    """What the session's setting says."""
+    """Whether the session's setting tells upper from lower case in names."""
     return spark.conf.get(CASE_SETTING, "false") == "true"
 
 
 def spelled(frame: st.StructType, table: pa.Schema, *, case_sensitive: bool) -> st.StructType:
-    """A frame's schema with the names, at any depth, that the table's columns have.
+    """Rename the fields of a frame's schema, at any depth, to the names of the table's columns.
 
     Parameters
     ----------
@@ -33,36 +33,40 @@ def spelled(frame: st.StructType, table: pa.Schema, *, case_sensitive: bool) -> 
     table
         Of the table.
     case_sensitive
-        Whether names that differ in case alone are different names: then nothing changes.
+        Whether names that differ only in case are different names: then nothing changes.
 
     Returns
     -------
     pyspark.sql.types.StructType
-        The same object if no name is spelled otherwise.
+        The same object if no name changes.
 
     Raises
     ------
     InvalidArgumentError
-        Names that differ in case alone would stand beside each other, or it is not clear which
-        column of the table is meant.
+        Two names would differ only in case, or a name fits several columns of the table.
     """
     if case_sensitive:
         return frame
-    found = _spelled_struct(frame, list(table), "")
-    return frame if found == frame else found
+    renamed = _spelled_struct(frame, list(table), "")
+    return frame if renamed == frame else renamed
 
 
-def renamed_fields(frame: st.StructType, found: st.StructType) -> dict[str, pa.Field]:
-    """The Arrow fields of columns that `spelled` names otherwise, by their names in the frame."""
+def quoted(name: str) -> str:
+    """A column's name in Spark's backquotes."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def renamed_fields(frame: st.StructType, renamed: st.StructType) -> dict[str, pa.Field]:
+    """The Arrow fields of the columns that `spelled` has renamed, by their names in the frame."""
     return {
         old.name: pa.field(new.name, arrow_type(new.dataType, f"column {old.name!r}"), new.nullable)
-        for old, new in zip(frame, found, strict=True)
+        for old, new in zip(frame, renamed, strict=True)
         if old != new
     }
 
 
 def renamed_batch(batch: pa.RecordBatch, fields: Mapping[str, pa.Field]) -> pa.RecordBatch:
-    """A batch with some columns under other names, at any depth; nothing is copied."""
+    """Rename columns of a batch, at any depth; nothing is copied."""
     if not fields:
         return batch
     schema = pa.schema([fields.get(field.name, field) for field in batch.schema])
@@ -76,18 +80,20 @@ def _spelled_struct(frame: st.StructType, known: Sequence[pa.Field], path: str) 
     for field in known:
         alike.setdefault(field.name.lower(), []).append(field)
     fields, taken = [], dict[str, str]()
-    for each in frame:
-        match = exact.get(each.name) or _match(each.name, alike.get(each.name.lower(), []), path)
-        name = each.name if match is None else match.name
+    for column in frame:
+        match = exact.get(column.name) or _match(
+            column.name, alike.get(column.name.lower(), []), path
+        )
+        name = column.name if match is None else match.name
         key = name if name in exact else name.lower()
-        if taken.setdefault(key, each.name) != each.name:
+        if taken.setdefault(key, column.name) != column.name:
             raise InvalidArgumentError(
-                f"columns {path + taken[key]!r} and {path + each.name!r} differ in case alone, "
+                f"columns {path + taken[key]!r} and {path + column.name!r} differ only in case, "
                 f"which Spark reads with {CASE_SETTING}=true only; rename one of them"
             )
         below = f"{path}{name}."
-        dtype = _spelled_type(each.dataType, None if match is None else match.type, below)
-        fields.append(st.StructField(name, dtype, each.nullable, each.metadata))
+        dtype = _spelled_type(column.dataType, None if match is None else match.type, below)
+        fields.append(st.StructField(name, dtype, column.nullable, column.metadata))
     return st.StructType(fields)
 
 

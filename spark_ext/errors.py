@@ -2,12 +2,12 @@
 
 SparkIntegrationError (a fermion.FermionError)
 ├── JavaNotFound            Spark cannot start: there is no Java
-├── UnsupportedBySpark      a type or a setting that Spark has no place for; also a TypeError
-├── ConversionError         a value that the other side's type cannot hold; also a ValueError
-└── StreamSourceChanged     the table under a stream is not the one that the stream has read
+├── UnsupportedBySpark      a type or a setting that Spark does not support; also a TypeError
+├── ConversionError         a value that the target type cannot hold; also a ValueError
+└── StreamSourceChanged     the table is not the one that the stream has read
 
-What is wrong with a table or with data is said in `fermion_table.errors`; a call that could
-never succeed raises `fermion.errors.InvalidArgumentError`.
+Errors of tables and data are in `fermion_table.errors`. A call with wrong arguments raises
+`fermion.errors.InvalidArgumentError`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class JavaNotFound(SparkIntegrationError):
 
 
 class UnsupportedBySpark(SparkIntegrationError, TypeError):
-    """A column's type, or a request, that this version of Spark has no place for."""
+    """A column's type, or a request, that this version of Spark does not support."""
 
 
 class StreamSourceChanged(SparkIntegrationError):
-    """A stream cannot go on: its offset is of another table, or of another source."""
+    """A stream cannot continue: its offset is of another table, or of another source."""
 
 
 class ConversionError(SparkIntegrationError, ValueError):
-    """A value does not fit the type on the other side; the message names the column."""
+    """A value does not fit the target type; the message names the column."""

@@ -1,7 +1,7 @@
-"""Record batches between a table's Arrow types and the exact ones Spark takes, both ways.
+"""Converts record batches between a table's Arrow types and those that Spark takes, both ways.
 
-Arrow's own casts do the leaves. Lists, maps and structs are taken apart and rebuilt here, because
-a cast reaches neither every form of list nor dictionaries and extension types within one.
+Arrow's casts convert the leaves. Lists, maps and structs are taken apart and rebuilt here, because
+Arrow cannot cast every form of list, nor dictionaries and extension types within a list.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _INT32_MAX = np.iinfo(np.int32).max
 
 
 def convert_batches(batch: pa.RecordBatch, target: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Convert a batch, in halves where strings are too long for one of Spark's.
+    """Convert a batch, in halves if its strings are too long for one batch of Spark.
 
     Parameters
     ----------
     batch
         Columns in the order of ``target``.
     target
-        The schema wanted; what has it already is not copied.
+        The schema to convert to; a batch that has it is not copied.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def convert_batch(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
             columns.append(convert(column, field.type))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError) as error:
             raise ConversionError(
-                f"column {field.name!r}: cannot turn {column.type} into {field.type}: {error}"
+                f"column {field.name!r}: cannot convert {column.type} to {field.type}: {error}"
             ) from error
         except _TooLong as error:
             raise _TooLong(f"column {field.name!r}: {error}") from error
@@ -68,7 +68,7 @@ def convert_batch(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
 
 
 def bare_rows(rows: int) -> Iterator[pa.RecordBatch]:
-    """So many rows without columns, as batches."""
+    """A number of rows without columns, as batches."""
     for start in range(0, rows, BARE_BATCH_ROWS):
         yield _bare_batch(min(BARE_BATCH_ROWS, rows - start))
 
@@ -84,7 +84,7 @@ def convert(array: pa.Array, target: pa.DataType) -> pa.Array:
     Parameters
     ----------
     array
-        Any array; slices are honoured.
+        Any array, also a slice.
     target
         A type that `spark_ext.types` pairs with the array's.
 
@@ -118,7 +118,7 @@ def convert(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 class _TooLong(ConversionError):
-    """A batch holds more bytes of one column than 32-bit offsets reach."""
+    """A batch holds more bytes of one column than 32-bit offsets can address."""
 
 
 def _unwrapped(array: pa.Array) -> pa.Array:
@@ -242,7 +242,7 @@ def _is_finer(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def _rounded_down(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Whole microseconds, towards the past: a cast would refuse, or round towards 1970."""
+    """Round down to microseconds: a cast would raise an error, or round towards 1970."""
     mask = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
     ticks = array.view(pa.int64()).fill_null(0).to_numpy()
     return pa.array(np.floor_divide(ticks, 1_000), pa.int64(), mask=mask).view(target)
@@ -250,7 +250,7 @@ def _rounded_down(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 def _check_length(array: pa.Array) -> None:
     if pat.is_string_view(array.type) or pat.is_binary_view(array.type):
-        total = array.nbytes  # more than the strings hold, and no cast is needed to know it
+        total = array.nbytes  # at least the bytes of the strings, and known without a cast
     elif pat.is_large_string(array.type) or pat.is_large_binary(array.type):
         total = pc.sum(pc.binary_length(array)).as_py() or 0
     else:

@@ -1,4 +1,4 @@
-"""The options of ``format("fermion")`` and of a catalog's tables: which use has which."""
+"""The options of ``format("fermion")`` and of a catalog's tables, and where each is allowed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from typing import Any
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import StorageAccess
+from fermion_table.moments import moment_of
 
 
 class Use(Enum):
-    """What a caller does with a table: each use has its own options."""
+    """A way to use a table: each has its own options."""
 
     READ = 'a batch read with format("fermion")'
     WRITE = 'a batch write with format("fermion")'
@@ -58,12 +59,12 @@ OPTIONS: dict[str, tuple[Use, ...]] = {
     "replaceWhere": WRITES,
     "partitionOverwriteMode": WRITES,
     "checkpointLocation": STREAM_WRITES,
-    "queryName": STREAM_WRITES,  # Spark hands on what its own queryName() was told
+    "queryName": STREAM_WRITES,  # Spark passes the argument of its own queryName()
 }
-"""Every option, and the uses in which it has a meaning: in any other it is an error."""
+"""Every option, and the uses in which it is allowed: in any other use it is an error."""
 
 VERSION_OPTIONS = ("snapshotId", "tag", "asOf", "branch")
-"""Options that choose which snapshot of a table is meant."""
+"""Options that choose a snapshot of a table."""
 
 _INSTEAD = {
     ("snapshotId", Use.STREAM_READ): "startingSnapshotId says where a stream begins",
@@ -72,7 +73,7 @@ _INSTEAD = {
     ("columns", Use.CATALOG_READ): "the query names the columns",
     ("mergeSchema", Use.CATALOG_WRITE): "ALTER TABLE adds columns",
 }
-_NAMED_AT_INSTALLATION = "install_catalog(access=) says it for all tables of a catalog"
+_NAMED_AT_INSTALLATION = "install_catalog(access=) sets it for all tables of a catalog"
 _INSTEAD |= {
     (name, use): _NAMED_AT_INSTALLATION
     for name in ("allowedRoots", "missingIsForbidden", "timeoutSeconds")
@@ -86,7 +87,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """What a caller of ``format("fermion")`` asked for. Picklable.
+    """The parsed options of ``format("fermion")``. Picklable.
 
     Attributes
     ----------
@@ -95,17 +96,17 @@ class SourceOptions:
     snapshot_id, tag, as_of, batch_id, columns, filter
         As for `fermion_table.Table.scan`; as_of is a time.
     branch
-        Which history is read or written.
+        Which branch is read or written.
     commit_user, commit_identifier
         As for `spark_ext.append`.
     merge_schema
         Whether a write adds the columns that the table lacks.
     replace_where, dynamic
-        Of mode overwrite: which rows go, or that partitions are replaced; see
-        `spark_ext.overwrite`.
+        In mode overwrite: a filter of the rows that are replaced, or whether partitions are
+        replaced; see `spark_ext.overwrite`.
     starting_snapshot_id, skip_rewrites, max_files
-        Of a stream: the snapshot after which it begins, whether it passes over snapshots that
-        rewrite rows, and how many files a micro-batch reads at most.
+        Of a stream: the snapshot after which it begins, whether it skips snapshots that rewrite
+        rows, and the most files that a micro-batch reads.
     storage_options
         For fsspec.
     access
@@ -133,32 +134,32 @@ class SourceOptions:
 
 
 def parse_options(given: Mapping[str, str], *uses: Use) -> SourceOptions:
-    """Check options by name, use and form.
+    """Check the names, uses and values of options, and parse them.
 
     Parameters
     ----------
     given
-        Texts by name; names are taken in any case, as Spark has them.
+        Texts by name; as in Spark, upper and lower case of names are equal.
     uses
-        What the options may be for, as far as that is known yet; none: any use of the format.
+        The possible uses; none: any use of the format.
 
     Raises
     ------
     InvalidArgumentError
-        An option that does not exist (with the nearest that does), one that has no meaning in
-        these uses (with those where it has), a value of another form, or a commit's name that is
-        not complete.
+        An option is unknown (the message has the closest known one), has no meaning in these uses
+        (the message has those where it is allowed), or has a wrong value; or one of commitUser and
+        commitIdentifier is missing.
     """
     values = {name.lower(): value for name, value in known_options(given, *uses).items()}
     if not values.get("path"):
-        raise InvalidArgumentError("no path: say which table with load(path) or save(path)")
+        raise InvalidArgumentError("no path: name the table with load(path) or save(path)")
     columns = values.get("columns")
     as_of = values.get("asof")
     options = SourceOptions(
         path=absolute(values["path"]),
         snapshot_id=_integer(values, "snapshotId", least=0),
         tag=values.get("tag"),
-        as_of=None if as_of is None else parse_time(as_of),
+        as_of=None if as_of is None else moment_of(as_of, "option asOf"),
         branch=values.get("branch"),
         batch_id=_integer(values, "batchId"),
         columns=None if columns is None else parse_columns(columns),
@@ -179,15 +180,15 @@ def parse_options(given: Mapping[str, str], *uses: Use) -> SourceOptions:
 
 
 def known_options(given: Mapping[str, str], *uses: Use) -> dict[str, str]:
-    """The same options under the names of `OPTIONS`; their values are not looked at.
+    """The same options under the names of `OPTIONS`; their values are not checked.
 
     Raises
     ------
     InvalidArgumentError
-        One does not exist, or has no meaning in the uses.
+        An option is unknown, or has no meaning in the uses.
     """
     uses = uses or FORMAT_USES
-    found: dict[str, str] = {}
+    known: dict[str, str] = {}
     for spelled, value in given.items():
         if spelled.lower() == "paths":
             raise InvalidArgumentError("load() takes one table, not a list of paths")
@@ -196,8 +197,8 @@ def known_options(given: Mapping[str, str], *uses: Use) -> dict[str, str]:
             raise InvalidArgumentError(_unknown(spelled.lower(), uses))
         if not set(uses).intersection(OPTIONS[name]):
             raise InvalidArgumentError(_misplaced(name, uses))
-        found[name] = value
-    return found
+        known[name] = value
+    return known
 
 
 def table_options(
@@ -205,12 +206,12 @@ def table_options(
     storage_options: Mapping[str, Any] | None,
     access: StorageAccess = DEFAULT_ACCESS,
 ) -> dict[str, str]:
-    """The options that name a table and how its storage is used, as texts.
+    """The options, as texts, for a table's path and for how its storage is used.
 
     Raises
     ------
     InvalidArgumentError
-        Storage options that JSON has no place for.
+        JSON cannot hold the storage options.
     """
     options = {"path": path}
     if access.allowed_roots:
@@ -225,23 +226,31 @@ def table_options(
         return {**options, "storageOptions": json.dumps(dict(storage_options))}
     except (TypeError, ValueError):  # never the values in a message
         raise InvalidArgumentError(
-            f"{path}: storage_options that Spark hands on have to be JSON: texts, numbers, lists"
+            f"{path}: storage_options that Spark passes on have to be JSON: texts, numbers, lists"
         ) from None
 
 
 def chosen_access(access: StorageAccess | None) -> StorageAccess:
-    """What a caller chose; None: the defaults. Whatever else is given, the table refuses."""
+    """The access that a caller chose; None: the defaults.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Not a StorageAccess.
+    """
+    if access is not None and not isinstance(access, StorageAccess):
+        raise InvalidArgumentError(f"access={access!r:.80}: expected a StorageAccess")
     return DEFAULT_ACCESS if access is None else access
 
 
 def options_of(store: Any) -> dict[str, str]:
-    """The options that name the table of a store, as `table_options` makes them."""
+    """The options for the table of a store, as `table_options` makes them."""
     access = getattr(store, "access", DEFAULT_ACCESS)
     return table_options(store.location, store.storage_options, access)
 
 
 def absolute(path: str | os.PathLike[str], what: str = "path") -> str:
-    """A path that means the same in every process: URLs stay, local paths become absolute.
+    """A path that is the same in every process: URLs stay, local paths become absolute.
 
     Raises
     ------
@@ -255,12 +264,12 @@ def absolute(path: str | os.PathLike[str], what: str = "path") -> str:
 
 
 def parse_columns(text: str, option: str = "columns") -> list[str]:
-    """Names with commas between them, or a JSON list of names (for names that hold commas).
+    """Parse names separated by commas, or a JSON list of names (for names with commas).
 
     Raises
     ------
     InvalidArgumentError
-        It begins like a JSON list and is none.
+        It begins like a JSON list, but is not one.
     """
     if text.lstrip().startswith("["):
         try:
@@ -271,21 +280,6 @@ def parse_columns(text: str, option: str = "columns") -> list[str]:
             raise InvalidArgumentError(f"option {option}={text!r}: expected a list of names")
         return names
     return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def parse_time(text: str) -> datetime:
-    """A time in ISO 8601; without a zone it is UTC.
-
-    Raises
-    ------
-    InvalidArgumentError
-    """
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError as error:
-        raise InvalidArgumentError(
-            f"{text!r}: expected a time like 2024-02-29T12:00:00+01:00 (UTC without a zone)"
-        ) from error
 
 
 def _check_together(options: SourceOptions, uses: Sequence[Use]) -> None:
@@ -314,7 +308,7 @@ def _check_together(options: SourceOptions, uses: Sequence[Use]) -> None:
 
 
 def _unknown(name: str, uses: Sequence[Use]) -> str:
-    known = [each for each, where in OPTIONS.items() if set(where).intersection(uses)]
+    known = [option for option, allowed in OPTIONS.items() if set(allowed).intersection(uses)]
     near = difflib.get_close_matches(name, _KNOWN, n=1, cutoff=0.4)
     hint = f"; did you mean {_KNOWN[near[0]]!r}?" if near else f"; known are {sorted(known)}"
     return f"Fermion tables have no option {name!r}{hint}"
@@ -382,9 +376,9 @@ def _json_object(values: Mapping[str, str], name: str) -> dict[str, Any] | None:
     if text is None:
         return None
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        value = None
+    if not isinstance(value, dict):
         raise InvalidArgumentError(f"option {name}: expected a JSON object")  # never its value
-    return found
+    return value

@@ -1,4 +1,4 @@
-"""Spark sessions: the settings that Arrow exchange wants, Java, and the workers' interpreter."""
+"""Spark sessions: settings for the exchange of Arrow data, Java, and the workers' interpreter."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ BATCH_BYTES_DEFAULT = 64 * 1024 * 1024
 BATCH_BYTES_UNLIMITED = 2**31 - 1
 
 BATCH_ROWS = 16_384
-"""Rows that Spark hands to Python at a time, unless columns are many or all of fixed width."""
+"""Rows of a batch that Spark passes to Python, unless columns are many or all of fixed width."""
 BATCH_ROWS_FIXED_WIDTH = 65_536
 BATCH_ROWS_MIN = 64
 VARIABLE_WIDTH_GUESS = 64
-"""Bytes of a string or list, for choosing how many rows make a batch."""
+"""Assumed bytes of a string or list, to choose the number of rows of a batch."""
 
 JAVA_OPTIONS_SETTINGS = ("spark.driver.defaultJavaOptions", "spark.executor.defaultJavaOptions")
 UNCHECKED_VECTORS = (
@@ -38,7 +38,7 @@ UNCHECKED_VECTORS = (
 WORKER_INTERPRETER = "PYSPARK_PYTHON"
 _DEFAULT_INTERPRETER = "python3"
 
-# How many blocks hold a setting of a session, and its value before the first of them.
+# How many `settings` blocks have changed a setting of a session, and its value before the first.
 _HELD: dict[tuple[SparkSession, str], tuple[int, str | None]] = {}
 _HOLDING = threading.Lock()
 
@@ -46,21 +46,21 @@ _HOLDING = threading.Lock()
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     """Set the options that the exchange of Arrow data needs.
 
-    - Batches of 16,384 rows between Spark and Python, measured in rows alone: Spark's limit in
-      bytes makes it measure every column after every row, which doubles the cost of handing
-      rows over. Lower `spark.sql.execution.arrow.maxRecordsPerBatch` for rows of 100 KB and more.
-    - The JVM's Arrow does not check every access to a vector: that is a fifth of what it costs to
-      take rows over. For that the options `spark.driver.defaultJavaOptions` and
-      `spark.executor.defaultJavaOptions` are added to; a JVM that runs already stays as it is.
+    - Batches between Spark and Python have 16,384 rows and no limit in bytes: with Spark's limit in
+      bytes it measures every column after every row, which doubles the cost of passing rows. Set
+      `spark.sql.execution.arrow.maxRecordsPerBatch` lower for rows of 100 KB and more.
+    - The JVM's Arrow does not check every access to a vector: this saves a fifth of the cost of
+      receiving rows. It adds to the options `spark.driver.defaultJavaOptions` and
+      `spark.executor.defaultJavaOptions`, which do not change a JVM that runs already.
     - On one machine, workers run the interpreter of the driver (`PYSPARK_PYTHON`), unless the
-      environment says otherwise.
+      environment names another.
 
-    Settings made after this call win.
+    Settings made after this call override these.
 
     Parameters
     ----------
     builder
-        ``SparkSession.builder``, perhaps with settings already.
+        ``SparkSession.builder``, with or without settings.
 
     Returns
     -------
@@ -72,7 +72,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     JavaNotFound
         A session cannot start on this machine.
     InvalidArgumentError
-        The builder is none.
+        Not a builder.
     """
     if not hasattr(builder, "config"):
         raise InvalidArgumentError(
@@ -91,14 +91,14 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
 
 
 def check_java() -> None:
-    """Make sure that a Java runtime is there to start Spark with.
+    """Check that there is a Java runtime to start Spark with.
 
     Nothing is checked under ``spark-submit`` or for a remote session, where Spark runs already.
 
     Raises
     ------
     JavaNotFound
-        Neither ``JAVA_HOME`` nor the path has one.
+        Neither ``JAVA_HOME`` nor the path has a Java runtime.
     """
     if is_submitted() or "SPARK_REMOTE" in os.environ:
         return
@@ -115,14 +115,14 @@ def check_java() -> None:
 
 
 def classic(spark: SparkSession, what: str) -> SparkSession:
-    """Check that a session has its driver in this process, and prepare it for our tasks.
+    """Check that a session has its driver in this process, and prepare it for tasks in Python.
 
-    Where nothing chose an interpreter for the workers of this machine, they get this one.
+    If nothing chooses an interpreter for the workers of this machine, they get the driver's.
 
     Raises
     ------
     InvalidArgumentError
-        No session, or one that was stopped.
+        Not a session, or a stopped one.
     UnsupportedBySpark
         The session is a Spark Connect client.
     """
@@ -166,7 +166,7 @@ def is_connect(spark: object) -> bool:
 def settings(spark: SparkSession, values: Mapping[str, Any]) -> Iterator[None]:
     """Set some of a session's settings for the jobs of a block.
 
-    Blocks of several threads may overlap: the last of them to end brings back what was there.
+    Blocks of several threads may overlap: the last one to end restores the old values.
     """
     for name, value in values.items():
         with _HOLDING:
@@ -188,10 +188,10 @@ def settings(spark: SparkSession, values: Mapping[str, Any]) -> Iterator[None]:
 
 
 def batch_settings(spark: SparkSession, schema: pa.Schema) -> dict[str, Any]:
-    """Settings under which Spark hands rows of a schema over to Python.
+    """The settings with which Spark passes rows of a schema to Python.
 
-    A number of rows that the session has below what fits is left alone, and so is a limit in
-    bytes that is not Spark's default.
+    A lower number of rows that the session has is kept, and so is a limit in bytes that is not
+    Spark's default.
     """
     rows = min(batch_rows(schema), int(spark.conf.get(BATCH_ROWS_SETTING) or BATCH_ROWS))
     chosen: dict[str, Any] = {BATCH_ROWS_SETTING: rows}
@@ -201,7 +201,7 @@ def batch_settings(spark: SparkSession, schema: pa.Schema) -> dict[str, Any]:
 
 
 def batch_rows(schema: pa.Schema) -> int:
-    """Rows of a schema that make a batch of at most about 64 MiB."""
+    """The number of rows of a schema in a batch of at most about 64 MiB."""
     width = sum(_width(field.type) for field in schema)
     fixed = all(_is_fixed_width(field.type) for field in schema)
     rows_max = BATCH_ROWS_FIXED_WIDTH if fixed else BATCH_ROWS
@@ -221,5 +221,5 @@ def _width(dtype: pa.DataType) -> int:
 
 
 def is_submitted() -> bool:
-    """Whether ``spark-submit`` runs this program: Spark is there, and its settings are made."""
+    """Whether ``spark-submit`` runs this program: Spark runs then, with its settings."""
     return "PYSPARK_GATEWAY_PORT" in os.environ

@@ -11,29 +11,29 @@ date64                                           date
 decimal32/64/128, decimal256 of 38 digits        decimal(p, s)
 timestamp without, with a zone                   timestamp_ntz, timestamp; microseconds
 duration                                         interval day to second; microseconds
-time32, time64                                   time, where Spark has it switched on
+time32, time64                                   time, if it is enabled in Spark
 string, large_string, string_view                string
 binary, large_binary, binary_view, fixed-size    binary
 list in every form                               array
 map, struct, null                                map, struct, void
-dictionary, run-end encoded, extension           as what they hold
+dictionary, run-end encoded, extension           the type of their values
 ===============================================  ==================================================
 
-Timestamps and durations finer than microseconds are rounded down. Everything else is refused by
-name.
+Timestamps and durations finer than microseconds are rounded down. All other types are an error that
+names the column.
 
-The other way, from Spark into a table, one gate (`check_type`) stands before creating, writing,
-appending and ALTER TABLE: a type passes if a table gives it back as it was, and is refused, with
-the path of the column, before anything is made.
+From Spark into a table, `check_type` is called before a table is created, written or altered. It
+accepts the types that a table returns unchanged. Others are an error with the path of the column,
+before anything is written.
 
 ===============================================  ==================================================
 Spark                                            in a table
 ===============================================  ==================================================
 the types of the table above                     the Arrow type of the same name
-timestamp, timestamp_ntz                         timestamp in microseconds, with zone UTC, without
+timestamp, timestamp_ntz                         timestamp in microseconds, in UTC, without a zone
 interval day to second                           duration in microseconds
 time(0), time(3), time(6), time(9)               time32 s, time32 ms, time64 us, time64 ns
-void                                             null, where it may be null
+void                                             null, if it is nullable
 char, varchar, collated string, variant,         refused
 geometry, geography, other intervals, other
 times, user-defined types
@@ -53,7 +53,7 @@ from spark_ext.errors import UnsupportedBySpark
 DECIMAL_DIGITS_MAX = 38
 TIME_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 TIME_UNITS = {0: pa.time32("s"), 3: pa.time32("ms"), 6: pa.time64("us"), 9: pa.time64("ns")}
-"""By digits of the second; Spark's other times would come back with more."""
+"""By digits of the second; a table would return Spark's other times with more digits."""
 BINARY_COLLATION = "UTF8_BINARY"
 TIME_SETTING = "spark.sql.timeType.enabled"
 
@@ -91,7 +91,7 @@ _REFUSED: dict[type[st.DataType], str] = {
     st.CalendarIntervalType: "cast it to STRING",
     st.UserDefinedType: "convert it to the type that it is stored as",
 }
-"""Types that a table would not give back as they were, with what to do instead."""
+"""Types that a table would not return unchanged, with what to do instead."""
 
 
 def spark_schema(schema: pa.Schema, *, time_enabled: bool = True, where: str) -> st.StructType:
@@ -109,7 +109,7 @@ def spark_schema(schema: pa.Schema, *, time_enabled: bool = True, where: str) ->
     Raises
     ------
     UnsupportedBySpark
-        A column's type has no place in Spark; the message names the column.
+        Spark has no type for a column; the message names the column.
     """
     return st.StructType(
         [
@@ -125,12 +125,12 @@ def spark_schema(schema: pa.Schema, *, time_enabled: bool = True, where: str) ->
 
 
 def table_schema(schema: st.StructType) -> pa.Schema:
-    """The Arrow schema of a table that is made for a Spark schema, with comments.
+    """The Arrow schema, with comments, of a new table for a Spark schema.
 
     Raises
     ------
     UnsupportedBySpark
-        As `arrow_type`, for a column or a field inside of one.
+        As `arrow_type`, for a column or a field within it.
     """
     return pa.schema([_table_field(field, _column(field.name)) for field in schema])
 
@@ -164,7 +164,7 @@ def exchange_schema(schema: st.StructType) -> pa.Schema:
 
 
 def arrow_type(dtype: st.DataType, where: str) -> pa.DataType:
-    """The Arrow type in which Spark hands a column over to a table: the gate for types.
+    """The Arrow type in which Spark passes a column to a table.
 
     Parameters
     ----------
@@ -174,21 +174,21 @@ def arrow_type(dtype: st.DataType, where: str) -> pa.DataType:
     Raises
     ------
     UnsupportedBySpark
-        Spark cannot exchange the type through Arrow, or a table would not give it back as it was:
-        a field of the type may be the cause, and the message has its path.
+        Spark cannot exchange the type through Arrow, or a table would not return it unchanged. The
+        message has the path of the field that is the cause.
     """
     check_type(dtype, where)
     try:
         return to_arrow_type(dtype, timezone="UTC")
     except PySparkException as error:
         raise UnsupportedBySpark(
-            f"{where}: Spark cannot hand type {dtype.simpleString()} over as Arrow; "
+            f"{where}: Spark cannot convert type {dtype.simpleString()} to Arrow; "
             "cast the column to another type first"
         ) from error
 
 
 def check_type(dtype: st.DataType, where: str, *, nullable: bool = True) -> None:
-    """Refuse a type that a table would not give back as it was, at any depth.
+    """Refuse a type that a table would not return unchanged, at any depth.
 
     Raises
     ------
@@ -211,7 +211,7 @@ def check_type(dtype: st.DataType, where: str, *, nullable: bool = True) -> None
 
 
 def _why_refused(dtype: st.DataType, nullable: bool) -> str | None:
-    """What to do about a type without parts that a table would not give back as it was."""
+    """What to do instead of a type that a table would not return unchanged; None if it would."""
     for kind, instead in _REFUSED.items():
         if isinstance(dtype, kind):
             return instead
@@ -262,9 +262,9 @@ def _column(name: str) -> str:
 def arriving_schema(schema: st.StructType, table: pa.Schema) -> pa.Schema:
     """The Arrow schema in which a data frame's rows reach a table's writer.
 
-    A column whose Spark type is the one that the table's type is read as takes the table's exact
-    type (the way back of `spark_schema`, through structs, lists and maps); any other keeps
-    Spark's own Arrow type, for the table's writer to widen, add or refuse.
+    A column of the Spark type that the table's column is read as gets the table's exact type (the
+    inverse of `spark_schema`, also within structs, lists and maps). Any other column keeps Spark's
+    own Arrow type; the table's writer then widens, adds or refuses it.
 
     Parameters
     ----------
@@ -301,7 +301,7 @@ def held_type(dtype: pa.DataType) -> pa.DataType:
 
 def _matched(arrives: pa.Field, stored: pa.Field) -> pa.Field:
     dtype = _matched_type(arrives.type, stored.type)
-    # Spark calls nearly every column nullable; a null that the table forbids is found on writing.
+    # Spark calls nearly every column nullable; the writer refuses nulls that the table forbids.
     return pa.field(arrives.name, dtype, stored.nullable)
 
 
@@ -351,7 +351,7 @@ def _spark_type(dtype: pa.DataType, time_enabled: bool, where: str) -> st.DataTy
         if time_enabled:
             return st.TimeType(TIME_DIGITS[dtype.unit])
         raise UnsupportedBySpark(
-            f"{where}: Arrow type {dtype} is Spark's TIME, which Spark has switched off here; "
+            f"{where}: Arrow type {dtype} is Spark's TIME, which is not enabled in this session; "
             f"set {TIME_SETTING}=true or leave the column out with columns="
         )
     if pat.is_struct(dtype):
@@ -381,7 +381,7 @@ def _spark_type(dtype: pa.DataType, time_enabled: bool, where: str) -> st.DataTy
 
 
 def _comment(field: pa.Field) -> dict[str, str] | None:
-    """A field's comment, where Spark keeps it."""
+    """A field's comment, as Spark's metadata of a column."""
     text = (field.metadata or {}).get(b"comment")
     return None if text is None else {"comment": text.decode()}
 

@@ -25,6 +25,8 @@ PUBLIC_MODULES |= {"fermion.predicate", "fermion.columns.arrow_input", "fermion.
 PUBLIC_MODULES |= {"fermion.columns.rows"}
 PUBLIC_MODULES |= {"fermion_table.options", "fermion.arguments", "fermion.remote"}
 PUBLIC_MODULES |= {"fermion.forks", "fermion.io.read_ahead", "fermion.redaction"}
+PUBLIC_MODULES |= {"fermion_table.argument_checks", "fermion_table.scanning.split"}
+PUBLIC_MODULES |= {"fermion_table.cli.arguments", "fermion_table.moments"}
 PUBLIC_MODULES |= {"fermion.statistics.bounds", "fermion.parquet.source", "fermion.cli.wording"}
 # Spelled in two pieces, so that this file does not match itself.
 MACHINE_PATHS = re.compile(r"(?<![\w.~-])/(?:" + r"work|home|root|Users|tmp)/" + r"\w")

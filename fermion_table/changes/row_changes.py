@@ -50,7 +50,7 @@ def check_overwrite(schema: TableSchema, filter: Any, dynamic: bool, *, where: s
         The filter names a column that the table lacks.
     """
     dynamic = check_bool(dynamic, "dynamic")
-    table_filter(filter, schema, where=where)
+    table_filter(filter, schema, where=f"{where}: filter")
     if filter is not None and dynamic:
         raise InvalidArgumentError("overwrite: expected filter= or dynamic=True, not both")
     if dynamic and not schema.partition_by:

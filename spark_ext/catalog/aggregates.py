@@ -1,4 +1,4 @@
-"""Aggregates that a table's metadata answer: no task runs, no data file is opened."""
+"""Aggregates that a table's metadata can answer: no task runs, no data file is opened."""
 
 from __future__ import annotations
 
@@ -18,56 +18,56 @@ from spark_ext.types import exchange_schema, spark_schema
 
 WORD_BYTES = 8
 DECIMAL_DIGITS_IN_WORD = 18
-_EXTREMES = ("Min", "Max")
+_MIN_MAX = ("Min", "Max")
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One aggregate: its type in Spark, and what gives its value in Spark's own form or None."""
+    """One aggregate: its type in Spark, and a function that gives its value in Spark's own form."""
 
     type: st.DataType
     value: Callable[[], int | bool | None]
 
 
 def answers(scan: Scan, functions: Sequence[Any]) -> list[Answer] | None:
-    """What metadata know of some aggregates over all rows of a scan.
+    """Answer aggregates over all rows of a scan from metadata.
 
     Parameters
     ----------
     scan
-        Without a limit. Minimum and maximum are known only where it has no filter.
+        Without a limit. Minimum and maximum are known only without a filter.
     functions
         ``org.apache.spark.sql.connector.expressions.aggregate.AggregateFunc``.
 
     Returns
     -------
     list or None
-        None if one of them needs data files, or has no exact counterpart.
+        None if an aggregate needs data files, or has no exact counterpart.
     """
     known: dict[tuple[str, ...], list[Answer] | None] = {}
-    found = []
+    answered = []
     for function in functions:
         kind = function.getClass().getSimpleName()
         if kind == "CountStar":
-            found.append(Answer(st.LongType(), scan.count))
+            answered.append(Answer(st.LongType(), scan.count))
             continue
-        if kind not in _EXTREMES:
+        if kind not in _MIN_MAX:
             return None
         try:
             path, dtype = column_of(function.column(), scan.table_schema.to_arrow(field_ids=False))
         except NotTheSame:
             return None
         if path not in known:
-            known[path] = _extremes(scan, path, dtype)
+            known[path] = _min_max(scan, path, dtype)
         both = known[path]
         if both is None:
             return None
-        found.append(both[_EXTREMES.index(kind)])
-    return found
+        answered.append(both[_MIN_MAX.index(kind)])
+    return answered
 
 
-def _extremes(scan: Scan, path: tuple[str, ...], dtype: pa.DataType) -> list[Answer] | None:
-    """The least and the greatest value of a column of whole numbers, dates, times or decimals."""
+def _min_max(scan: Scan, path: tuple[str, ...], dtype: pa.DataType) -> list[Answer] | None:
+    """The minimum and the maximum of a column of integers, dates, timestamps or decimals."""
     schema = spark_schema(pa.schema([("value", dtype)]), where=scan.store.location)
     held = exchange_schema(schema)[0].type
     bounds = scan.known_min_max(path) if _fits_word(held) else None
@@ -98,14 +98,14 @@ def _word(scalar: pa.Scalar) -> int | bool | None:
 
 
 class AnswerScan(Callback):
-    """One row of answers.
+    """A scan whose result is one row of answers.
 
     Parameters
     ----------
     where
         The table, for ``EXPLAIN``.
     answered
-        Of the query's aggregates, in their order.
+        One for each aggregate of the query, in its order.
     """
 
     Java = interfaces(
@@ -120,8 +120,8 @@ class AnswerScan(Callback):
     def readSchema(self) -> Any:  # noqa: N802 - Java's name
         """A column for each aggregate."""
         fields = [
-            st.StructField(f"answer_{number}", each.type)
-            for number, each in enumerate(self._answered)
+            st.StructField(f"answer_{number}", answer.type)
+            for number, answer in enumerate(self._answered)
         ]
         return self._jvm.schema(st.StructType(fields).json())
 
@@ -131,12 +131,12 @@ class AnswerScan(Callback):
         row = self._jvm.type("catalyst.expressions.UnsafeRow")(count)
         size = WORD_BYTES * (-(-count // 64) + count)
         row.pointTo(bytearray(size), size)
-        for place, each in enumerate(self._answered):
-            value = each.value()
+        for number, answer in enumerate(self._answered):
+            value = answer.value()
             if value is None:
-                row.setNullAt(place)
+                row.setNullAt(number)
             else:
-                getattr(row, _SETTERS.get(type(each.type), "setLong"))(place, value)
+                getattr(row, _SETTERS.get(type(answer.type), "setLong"))(number, value)
         return self._jvm.array("catalyst.InternalRow", [row])
 
     def description(self) -> str:

@@ -1,14 +1,14 @@
 """Python objects that the JVM calls, and what they need of the JVM.
 
-Spark asks a catalog through Java interfaces. Py4J lets Python objects answer: it calls the method
-of the same name, default methods of the interface included, so that a class here has to answer
-everything that Spark may ask. Errors of any kind go back as Java exceptions with type and words.
+Spark calls a catalog through Java interfaces. Py4J lets Python objects implement them: it calls the
+method of the same name, also for default methods of the interface, so a class must have every
+method that Spark may call. Every error is sent back as a Java exception with its type and message.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from py4j.java_gateway import JavaClass
@@ -21,7 +21,7 @@ _SQL = "org.apache.spark.sql."
 
 
 class Jvm:
-    """The JVM of a session: its classes by name, and what has to be made of them.
+    """The JVM of a session: makes objects of its classes.
 
     Parameters
     ----------
@@ -40,10 +40,10 @@ class Jvm:
     def type(self, name: str) -> Any:
         """A class of ``org.apache.spark.sql``, or any class by its whole name."""
         whole = name if name.startswith(("java.", "scala.", "org.")) else _SQL + name
-        found = getattr(self._gateway.jvm, whole)
-        if not isinstance(found, JavaClass):
+        java_class = getattr(self._gateway.jvm, whole)
+        if not isinstance(java_class, JavaClass):
             raise UnsupportedBySpark(f"this Spark has no class {whole}")
-        return found
+        return java_class
 
     def array(self, name: str, items: Iterable[Any] = ()) -> Any:
         """A Java array of a class."""
@@ -55,7 +55,7 @@ class Jvm:
         return made
 
     def matrix(self, name: str, rows: int) -> Any:
-        """A Java array of arrays of a class, to be put in one by one."""
+        """A Java array for arrays of a class, which the caller fills."""
         return self._gateway.new_array(self.type(name), rows, 0)
 
     def enum_set(self, name: str, values: Iterable[str]) -> Any:
@@ -69,8 +69,15 @@ class Jvm:
         """A ``StructType`` from its JSON: one call, however many columns there are."""
         return self.type("types.DataType").fromJson(json)
 
+    def hash_map(self, values: Mapping[str, str]) -> Any:
+        """A Java map of texts."""
+        made = self.type("java.util.HashMap")()
+        for key, value in values.items():
+            made.put(key, value)
+        return made
+
     def text_map(self, values: dict[str, str]) -> Any:
-        """Options, as Spark hands them over."""
+        """Options, as Spark passes them."""
         return self.type("util.CaseInsensitiveStringMap")(values)
 
     def error(self, name: str, *arguments: Any) -> JavaAnswer:
@@ -83,11 +90,11 @@ class Jvm:
 
 
 class JavaAnswer(Py4JJavaError):
-    """A Java exception that we have made: Spark gets it as it is."""
+    """A Java exception that Python code has made: it is raised in Spark unchanged."""
 
 
 def interfaces(*names: str) -> type:
-    """What Py4J asks a class for, as its ``Java``: the interfaces of ``org.apache.spark.sql``."""
+    """The ``Java`` attribute that Py4J needs: interfaces of ``org.apache.spark.sql``."""
     return type("Java", (), {"implements": [_SQL + name for name in names]})
 
 
@@ -113,7 +120,7 @@ class Callback:
         return other is self
 
     def hashCode(self) -> int:  # noqa: N802 - Java's name
-        """Of the object, 31 bits."""
+        """31 bits of the object's identity."""
         return hash(id(self)) & 0x7FFFFFFF
 
     def toString(self) -> str:  # noqa: N802 - Java's name
@@ -128,7 +135,7 @@ def _answering(method: Callable[..., Any]) -> Callable[..., Any]:
             return method(self, *arguments)
         except JavaAnswer:
             raise
-        except Py4JJavaError as error:  # of a call to Spark: passed on, it would lose its words
+        except Py4JJavaError as error:  # of a call to Spark: unchanged, its message would be lost
             raise self._jvm.refusal(f"Spark: {error.java_exception.toString()}") from error
         except Exception as error:
             raise self._jvm.refusal(f"{type(error).__name__}: {error}") from error

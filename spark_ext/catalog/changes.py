@@ -14,7 +14,7 @@ from spark_ext.types import table_type
 
 
 def alter(table: Table, changes: Iterable[Any]) -> None:
-    """Make changes as one snapshot.
+    """Apply changes as one snapshot.
 
     Parameters
     ----------
@@ -24,16 +24,16 @@ def alter(table: Table, changes: Iterable[Any]) -> None:
     Raises
     ------
     InvalidArgumentError
-        A change that tables do not have.
+        A change that tables do not support.
     fermion_table.SchemaMismatch, fermion.errors.ColumnNotFoundError
         As `fermion_table.Table.update_schema`.
     """
     with table.update_schema() as update:
         for change in changes:
-            _make(update, change)
+            _apply(update, change)
 
 
-def _make(update: Any, change: Any) -> None:
+def _apply(update: Any, change: Any) -> None:
     kind = change.getClass().getSimpleName()
     if kind == "SetProperty":
         update.set_properties({change.property(): change.value()})

@@ -1,4 +1,4 @@
-"""Puts a catalog into a session, after looking whether this Spark works as we expect."""
+"""Installs a catalog in a session, after a trial query shows that it works with this Spark."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from fermion.errors import InvalidArgumentError
 from fermion_table import StorageAccess, Table
 from spark_ext.catalog.callbacks import Jvm
 from spark_ext.catalog.warehouse import Warehouse
-from spark_ext.datasource.datasource import register
+from spark_ext.datasource.source import register
 from spark_ext.errors import UnsupportedBySpark
 from spark_ext.options import absolute, chosen_access
 from spark_ext.session import classic
 
 SPARK_SERIES = "4.3."
-OTHER_DOORS = 'read with spark_ext.read_table or format("fermion") instead'
+INSTEAD = 'read with spark_ext.read_table or format("fermion") instead'
 
 
 def install_catalog(
@@ -37,20 +37,20 @@ def install_catalog(
 ) -> None:
     """Use a directory of tables as a catalog of Spark SQL: ``SELECT ... FROM name.db.table``.
 
-    Columns, filters, limits, counts and extremes are pushed down by themselves; ``VERSION AS OF``
-    and ``TIMESTAMP AS OF`` travel in time; CREATE TABLE (AS SELECT), INSERT, INSERT OVERWRITE,
-    DELETE and ALTER TABLE change tables. Namespaces are directories.
+    Columns, filters, limits, counts, minimum and maximum are pushed down automatically.
+    ``VERSION AS OF`` and ``TIMESTAMP AS OF`` read older snapshots. CREATE TABLE (AS SELECT),
+    INSERT, INSERT OVERWRITE, DELETE and ALTER TABLE change tables. Namespaces are directories.
 
-    Experimental: it plans through interfaces of Spark that are not public for Python, by calls from
-    the JVM back into this process (on the loopback interface, with a secret that only the two
-    know). A trial query runs first.
+    Experimental: it plans through interfaces of Spark that are not public for Python. The JVM calls
+    this process, on the loopback interface and with a secret that only the two know. A trial query
+    runs first.
 
     Parameters
     ----------
     spark
         A classic session.
     name
-        Of the catalog, in SQL; an earlier one of that name is replaced.
+        The catalog's name in SQL; an earlier catalog of this name is replaced.
     warehouse
         The directory.
     storage_options
@@ -61,9 +61,9 @@ def install_catalog(
     Raises
     ------
     InvalidArgumentError
-        A session that was stopped, no name or path, or `access` of another type.
+        A stopped session, a wrong name or path, or `access` of another type.
     TypeError
-        `storage_options` is no mapping.
+        `storage_options` is not a mapping.
     UnsupportedBySpark
         A Spark Connect client, another series of Spark, or the trial query failed.
     """
@@ -71,18 +71,17 @@ def install_catalog(
     if not pyspark.__version__.startswith(SPARK_SERIES):
         raise UnsupportedBySpark(
             f"install_catalog is made for Spark {SPARK_SERIES}x, this is {pyspark.__version__}; "
-            + OTHER_DOORS
+            + INSTEAD
         )
     if not isinstance(name, str) or not name:
         raise InvalidArgumentError(f"install_catalog: name: expected text, found {name!r:.80}")
     root = absolute(warehouse, "install_catalog: warehouse")
     mapping(storage_options, "storage_options")
-    if access is not None and not isinstance(access, StorageAccess):
-        raise InvalidArgumentError(f"access={access!r:.80}: expected a StorageAccess")
+    access = chosen_access(access)
     register(spark)
     jvm = Jvm(spark)
     gateway: Any = spark.sparkContext._gateway
-    # Without this a table that does not exist would be a failure rather than an answer.
+    # Without this Spark could not tell a missing table from a failure.
     gateway.python_parameters.propagate_java_exceptions = True
     try:
         _listen(gateway)
@@ -90,15 +89,15 @@ def install_catalog(
     except Exception as error:
         raise UnsupportedBySpark(
             f"install_catalog does not work with this Spark ({pyspark.__version__}): {error}; "
-            + OTHER_DOORS
+            + INSTEAD
         ) from error
-    _put(spark, name, Warehouse(jvm, name, root, storage_options, chosen_access(access)))
+    _put(spark, name, Warehouse(jvm, name, root, storage_options, access))
 
 
 def _listen(gateway: Any) -> None:
-    """Let the JVM call back, and nobody else: Py4J by itself answers whoever connects.
+    """Let only this JVM call this process: Py4J alone would accept every connection.
 
-    The JVM's end keeps the secret in a field that Spark leaves empty and Py4J has no setter for.
+    The JVM keeps the secret in a field that Spark leaves empty, and that Py4J has no setter for.
     """
     known = gateway.python_parameters.auth_token
     secret = known or secrets.token_hex(32)
@@ -126,12 +125,12 @@ def _catalogs(spark: SparkSession) -> Any:
 
 
 def _try_out(spark: SparkSession, jvm: Jvm) -> None:
-    """A query that needs all of the planning: its answer is known.
+    """Run queries with known results that need all interfaces of planning.
 
     Raises
     ------
     RuntimeError
-        Another answer.
+        A result is wrong.
     """
     name = "fermion_trial"
     with tempfile.TemporaryDirectory() as directory:
@@ -139,10 +138,10 @@ def _try_out(spark: SparkSession, jvm: Jvm) -> None:
         table.append({"a": [1, 2, 3], "b": ["x", "y", "z"]})
         _put(spark, name, Warehouse(jvm, name, directory, None))
         try:
-            found = spark.sql(f"SELECT b FROM {name}.t WHERE a >= 2 ORDER BY a").collect()
+            rows = spark.sql(f"SELECT b FROM {name}.t WHERE a >= 2 ORDER BY a").collect()
             count = spark.sql(f"SELECT count(*) FROM {name}.t").collect()[0][0]
             old = spark.sql(f"SELECT * FROM {name}.t VERSION AS OF 0").collect()
         finally:
             _catalogs(spark).remove(name)
-    if ([row[0] for row in found], count, old) != (["y", "z"], 3, []):
-        raise RuntimeError(f"the trial query gave {found}, {count} and {old}")
+    if ([row[0] for row in rows], count, old) != (["y", "z"], 3, []):
+        raise RuntimeError(f"the trial query returned {rows}, {count} and {old}")

@@ -1,8 +1,9 @@
 """Spark's predicates → filters of a table, where both mean the same for every value.
 
-What has no exact counterpart is left to Spark, which applies every predicate again. A comparison
-has none where Spark sees other values than are stored (nanoseconds). NaN is greater than all else
-in Spark and compares with nothing in a filter, so comparisons from below ask for it.
+A predicate without an exact counterpart is left to Spark, which applies every predicate again. A
+comparison has no counterpart if Spark sees other values than are stored (nanoseconds). In Spark NaN
+is greater than all other values, and in a filter no comparison selects it, so ``>`` and ``>=`` also
+select NaN explicitly.
 """
 
 from __future__ import annotations
@@ -33,19 +34,29 @@ class NotTheSame(Exception):
 
 
 def filter_of(predicates: Sequence[Any], schema: pa.Schema) -> Expression | None:
-    """All predicates together, None without any.
+    """The filter that selects the rows that all predicates select; None selects all rows.
 
     Raises
     ------
     NotTheSame
-        One has no counterpart.
+        A predicate has no counterpart.
     """
-    found = [_predicate(each, schema) for each in predicates]
-    return reduce(and_, found) if found else None
+    given = (node for node in predicates if node.name() != "ALWAYS_TRUE")
+    filters = [_predicate(node, schema) for node in given]
+    return reduce(and_, filters) if filters else None
+
+
+def has_filter(predicates: Sequence[Any], schema: pa.Schema) -> bool:
+    """Whether `filter_of` has a counterpart of all predicates."""
+    try:
+        filter_of(predicates, schema)
+    except NotTheSame:
+        return False
+    return True
 
 
 def filters_of(predicates: Sequence[Any], schema: pa.Schema) -> list[tuple[Any, Expression]]:
-    """Those of some predicates that have a counterpart, with it.
+    """The predicates that have a counterpart, each with it.
 
     Parameters
     ----------
@@ -54,13 +65,13 @@ def filters_of(predicates: Sequence[Any], schema: pa.Schema) -> list[tuple[Any, 
     schema
         Of the table.
     """
-    found = []
-    for each in predicates:
+    pairs = []
+    for node in predicates:
         try:
-            found.append((each, _predicate(each, schema)))
+            pairs.append((node, _predicate(node, schema)))
         except NotTheSame:
             continue
-    return found
+    return pairs
 
 
 def _predicate(node: Any, schema: pa.Schema) -> Expression:
@@ -107,8 +118,8 @@ def _comparison(name: str, children: Sequence[Any], schema: pa.Schema) -> Expres
         return (column == value) & ~column.is_null()
     if name in ("<", "<="):
         return column < value if name == "<" else column <= value
-    found = column > value if name == ">" else column >= value
-    return found | column.is_nan() if pat.is_floating(dtype) else found
+    above = column > value if name == ">" else column >= value
+    return above | column.is_nan() if pat.is_floating(dtype) else above
 
 
 def column_of(node: Any, schema: pa.Schema) -> tuple[tuple[str, ...], pa.DataType]:

@@ -1,7 +1,7 @@
-"""Planning a read for Spark: columns, filters, limits, aggregates are taken before tasks are made.
+"""Plans a read for Spark: columns, filters, limits and aggregates are pushed down.
 
-The plan is made here, on the driver. What runs in the tasks is Spark's own scan of a Python data
-source, given our function and the splits of each task.
+The driver makes the plan here. Tasks run Spark's own scan of a Python data source, with our
+function and the splits of each task.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from operator import and_
 from typing import Any
@@ -17,13 +18,13 @@ from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql.types import StructType
 
 from fermion.predicate import Expression, parse_filter
-from fermion_table import Scan, Split, Table
+from fermion_table import Scan, ScanPlan, Table
 from spark_ext.catalog.aggregates import Answer, AnswerScan, answers
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
 from spark_ext.catalog.predicates import filters_of
-from spark_ext.datasource.datasource import FORMAT
+from spark_ext.datasource.source import FORMAT
 from spark_ext.options import Use, known_options, options_of, parse_options
-from spark_ext.reading import ReadTask, column_paths, tasks_of
+from spark_ext.reading.task import ReadTask, column_paths
 from spark_ext.types import exchange_schema
 
 _READ = "connector.read."
@@ -31,7 +32,7 @@ _PYTHON = "execution.datasources.v2.python."
 
 
 class TableScanBuilder(Callback):
-    """What Spark tells a scan before it is made.
+    """Collects what Spark pushes down, and makes the scan.
 
     Parameters
     ----------
@@ -65,22 +66,22 @@ class TableScanBuilder(Callback):
         self._schema = schema
 
     def pushPredicates(self, predicates: Sequence[Any]) -> Any:  # noqa: N802 - Java's name
-        """Take the filters that mean the same here; Spark applies all of them again."""
+        """Accept the filters that have an exact counterpart; Spark applies all of them again."""
         listed = list(predicates)
         self._pushed = filters_of(listed, self._table.schema.to_arrow(field_ids=False))
         return self._jvm.array("connector.expressions.filter.Predicate", listed)
 
     def pushedPredicates(self) -> Any:  # noqa: N802 - Java's name
-        """The filters that were taken."""
-        taken = [predicate for predicate, _ in self._pushed]
-        return self._jvm.array("connector.expressions.filter.Predicate", taken)
+        """The filters that were accepted."""
+        accepted = [predicate for predicate, _ in self._pushed]
+        return self._jvm.array("connector.expressions.filter.Predicate", accepted)
 
     def supportsIterativePushdown(self) -> bool:  # noqa: N802 - Java's name
-        """Whether filters come again and again: they come once."""
+        """Whether Spark may push filters several times: no, once."""
         return False
 
     def pushLimit(self, limit: int) -> bool:  # noqa: N802 - Java's name
-        """Read no more files than hold so many rows; Spark cuts the rest off."""
+        """Read only the first files that hold this many rows; Spark applies the limit itself."""
         self._limit = limit
         return True
 
@@ -89,11 +90,11 @@ class TableScanBuilder(Callback):
         return True
 
     def supportCompletePushDown(self, aggregation: Any) -> bool:  # noqa: N802 - Java's name
-        """Whether metadata alone answer."""
+        """Whether metadata alone can answer an aggregation."""
         return self._answers(aggregation) is not None
 
     def pushAggregation(self, aggregation: Any) -> bool:  # noqa: N802 - Java's name
-        """Answer from the snapshot's metadata; Spark asks where no filter is left to it."""
+        """Answer from the snapshot's metadata; Spark calls this if no filter is left to it."""
         self._answered = self._answers(aggregation)
         return self._answered is not None
 
@@ -101,17 +102,17 @@ class TableScanBuilder(Callback):
         """The scan."""
         if self._answered is not None:
             return AnswerScan(self._jvm, f"{FORMAT} {self._table.location}", self._answered)
-        filters = [each for _, each in self._pushed]
+        filters = [expression for _, expression in self._pushed]
         given = parse_filter(self._given.filter)
         if given is not None:
             filters.append(given)
-        wanted = StructType.fromJson(json.loads(self._schema.json()))
+        schema = StructType.fromJson(json.loads(self._schema.json()))
         scan = self._table.scan(
-            columns=column_paths(wanted),
+            columns=column_paths(schema),
             filter=reduce(and_, filters) if filters else None,
             batch_id=self._given.batch_id,
         )
-        return TableScan(self._jvm, scan, wanted, self._schema, self._limit, self._options)
+        return TableScan(self._jvm, scan, schema, self._schema, self._limit, self._options)
 
     def _answers(self, aggregation: Any) -> list[Answer] | None:
         if self._pushed or list(aggregation.groupByExpressions()):
@@ -129,10 +130,10 @@ class TableScan(Callback):
     ----------
     scan
         Of the table.
-    wanted, schema
-        What Spark gets, in Python and in the JVM.
+    schema, java_schema
+        The columns that Spark gets, in Python and in the JVM.
     limit
-        Rows that are enough.
+        The number of rows that Spark needs; None: all.
     options
         Of the query.
     """
@@ -145,59 +146,59 @@ class TableScan(Callback):
         self,
         jvm: Jvm,
         scan: Scan,
-        wanted: StructType,
-        schema: Any,
+        schema: StructType,
+        java_schema: Any,
         limit: int | None,
         options: Mapping[str, str],
     ) -> None:
         super().__init__(jvm)
         self._scan = scan
-        self._wanted = wanted
         self._schema = schema
+        self._java_schema = java_schema
         self._limit = limit
         self._options = options
         self._batch: Any = None
 
     def readSchema(self) -> Any:  # noqa: N802 - Java's name
-        """The columns that come back."""
-        return self._schema
+        """The columns of the result."""
+        return self._java_schema
 
     def description(self) -> str:
-        """For ``EXPLAIN``: how many files are left, and what was pushed down."""
+        """For ``EXPLAIN``: how many files are read, and what was pushed down."""
         scan = self._scan
-        said = [
+        parts = [
             f"{FORMAT} {scan.store.location}",
             f"snapshot {scan.snapshot.id}",
-            f"{len(self._splits):,} of {scan.snapshot.totals.files:,} files",
+            f"{len(self._plan.splits):,} of {scan.snapshot.totals.files:,} files",
         ]
         if scan.filter is not None:
-            said.append(f"filter {scan.filter.to_sql()}")
+            parts.append(f"filter {scan.filter.to_sql()}")
         if self._limit is not None:
-            said.append(f"limit {self._limit}")
-        return ", ".join(said)
+            parts.append(f"limit {self._limit}")
+        return ", ".join(parts)
 
     def toBatch(self) -> Any:  # noqa: N802 - Java's name
         """Spark's own scan of a Python data source, with our plan in it."""
         if self._batch is None:
             known_options(self._options, Use.CATALOG_READ)
             jvm = self._jvm
-            parts = tasks_of(self._splits, jvm.context.defaultParallelism)
-            read = ReadTask(self._scan.reader, exchange_schema(self._wanted))
-            function = CloudPickleSerializer().dumps((read, self._wanted))
+            planned = self._plan.tasks(tasks_min=jvm.context.defaultParallelism)
+            read = ReadTask(self._scan.reader, exchange_schema(self._schema))
+            function = CloudPickleSerializer().dumps((read, self._schema))
             utilities = jvm.type("org.apache.spark.api.python.PythonUtils")
-            tasks = utilities.toSeq([pickle.dumps(part) for part in parts])
+            tasks = utilities.toSeq([pickle.dumps(list(splits)) for splits in planned])
             source = jvm.type(_PYTHON + "PythonDataSourceV2")()
             source.setShortName(FORMAT)
             source.setReadInfo(
                 jvm.type(_PYTHON + "PythonDataSourceReadInfo")(bytearray(function), tasks)
             )
             self._batch = jvm.type(_PYTHON + "PythonBatch")(
-                source, FORMAT, self._schema, jvm.text_map({})
+                source, FORMAT, self._java_schema, jvm.text_map({})
             )
         return self._batch
 
     def toMicroBatchStream(self, checkpoint: str) -> Any:  # noqa: N802 - Java's name
-        """Spark's own stream of a Python data source: ours, which finds the table by its path."""
+        """Spark's own stream of a Python data source: ours, which opens the table by its path."""
         known_options(self._options, Use.CATALOG_STREAM_READ)
         jvm, store = self._jvm, self._scan.store
         options = {**self._options, **options_of(store)}
@@ -205,20 +206,20 @@ class TableScan(Callback):
         source.setShortName(FORMAT)
         filters = jvm.array("sources.Filter")
         made = jvm.type(_PYTHON + "PythonScan")(
-            source, FORMAT, self._schema, jvm.text_map(options), filters
+            source, FORMAT, self._java_schema, jvm.text_map(options), filters
         )
         return made.toMicroBatchStream(checkpoint)
 
     def estimateStatistics(self) -> Any:  # noqa: N802 - Java's name
-        """Rows and bytes, by which Spark chooses joins."""
-        rows = sum(split.rows_wanted for split in self._splits)
+        """The numbers of rows and bytes, from which Spark chooses joins."""
+        rows = self._plan.rows
         if self._limit is not None:
             rows = min(rows, self._limit)
-        row_bytes = self._schema.defaultSize()
+        row_bytes = self._java_schema.defaultSize()
         return TableStatistics(self._jvm, rows, max(1, rows * row_bytes))
 
     def estimateSizeInBytes(self) -> Any:  # noqa: N802 - Java's name
-        """The bytes alone."""
+        """The number of bytes."""
         return self.estimateStatistics().sizeInBytes()
 
     def reflectsFullyPushedDownFilters(self) -> bool:  # noqa: N802 - Java's name
@@ -234,25 +235,25 @@ class TableScan(Callback):
         return self._jvm.array("connector.metric.CustomTaskMetric")
 
     def columnarSupportMode(self) -> Any:  # noqa: N802 - Java's name
-        """Rows: Spark's scan of Python sources has no other way."""
+        """Rows: Spark's scan of Python sources supports nothing else."""
         return self._jvm.type(_READ + "Scan$ColumnarSupportMode").UNSUPPORTED
 
     @property
-    def _splits(self) -> list[Split]:
-        """The files to read, without those beyond a limit."""
-        splits = list(self._scan.plan().splits)
+    def _plan(self) -> ScanPlan:
+        """The plan, without the files beyond a limit."""
+        plan = self._scan.plan()
         if self._limit is None or self._scan.filter is not None:
-            return splits
+            return plan
         rows = 0
-        for number, split in enumerate(splits):
+        for number, split in enumerate(plan.splits):
             if rows >= self._limit:
-                return splits[:number]
+                return replace(plan, splits=plan.splits[:number])
             rows += split.rows_wanted
-        return splits
+        return plan
 
 
 class TableStatistics(Callback):
-    """What is known of a scan before it runs."""
+    """Estimates of a scan before it runs."""
 
     Java = interfaces(
         _READ + "Statistics",

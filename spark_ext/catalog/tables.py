@@ -8,13 +8,14 @@ from typing import Any
 
 from fermion_table import Table
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
-from spark_ext.catalog.predicates import NotTheSame, filter_of
+from spark_ext.catalog.described import CATALOG, DescribedTable
+from spark_ext.catalog.layout import SORT_PROPERTY, transforms_of
+from spark_ext.catalog.predicates import filter_of, has_filter
 from spark_ext.catalog.scans import TableScanBuilder
 from spark_ext.catalog.writes import TableWriteBuilder
 from spark_ext.options import Use, known_options
 from spark_ext.types import TIME_SETTING, spark_schema
 
-_CATALOG = "connector.catalog."
 CAPABILITIES = (
     "BATCH_READ",
     "BATCH_WRITE",
@@ -25,19 +26,16 @@ CAPABILITIES = (
     "OVERWRITE_DYNAMIC",
 )
 SCHEMAS_MAX = 32
-"""Schemas that a catalog remembers."""
-SORT_PROPERTY = "sort_by"
-"""What a table is sorted by, as Spark sees it: `CREATE TABLE` takes it too."""
+"""Schemas that a catalog keeps."""
 VIRTUAL_COLUMNS = ("batch_id", "index_in_batch")
 Schemas = dict[tuple[str, str, bool], Any]
-_TRANSFORMS = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
 
 
 class VirtualColumn(Callback):
     """A column that files in batch mode have without storing it."""
 
     Java = interfaces(
-        _CATALOG + "MetadataColumn",
+        CATALOG + "MetadataColumn",
     )
 
     def __init__(self, jvm: Jvm, name: str) -> None:
@@ -67,7 +65,7 @@ class VirtualColumn(Callback):
         """None."""
 
 
-class CatalogTable(Callback):
+class CatalogTable(DescribedTable):
     """A table at one of its snapshots.
 
     Parameters
@@ -77,115 +75,76 @@ class CatalogTable(Callback):
     table
         At the snapshot to read.
     schemas
-        The JVM's schemas that the catalog remembers, by the file of a schema version, which never
-        changes: one of 10,000 columns takes a quarter of a second to hand over.
+        The JVM's schemas that the catalog keeps, by the file of a schema version, which never
+        changes: to hand over a schema of 10,000 columns takes a quarter of a second.
     """
 
     Java = interfaces(
-        _CATALOG + "SupportsRead",
-        _CATALOG + "SupportsWrite",
-        _CATALOG + "SupportsDeleteV2",
-        _CATALOG + "SupportsMetadataColumns",
+        CATALOG + "SupportsRead",
+        CATALOG + "SupportsWrite",
+        CATALOG + "SupportsDeleteV2",
+        CATALOG + "SupportsMetadataColumns",
     )
 
     def __init__(self, jvm: Jvm, name: str, table: Table, schemas: Schemas) -> None:
-        super().__init__(jvm)
-        self._name = name
+        super().__init__(jvm, name)
         self._table = table
         self._schemas = schemas
 
-    def name(self) -> str:
-        """As Spark shows it."""
-        return self._name
-
     def id(self) -> str:
-        """What tells the table from one that took its place."""
+        """The table's uuid: another table at the same place has another one."""
         return self._table.snapshot.table_uuid
 
     def version(self) -> str:
         """The snapshot."""
         return str(self._table.snapshot.id)
 
-    def toString(self) -> str:  # noqa: N802 - Java's name
-        """The name."""
-        return self._name
-
     @cached_property
     def _schema(self) -> Any:
-        """Spark's schema, from one text however many columns there are."""
+        """Spark's schema, made from one JSON text, however many columns there are."""
         enabled = self._jvm.spark.conf.get(TIME_SETTING, "false") == "true"
         key = (self._table.location, self._table.snapshot.schema.path, enabled)
         known = self._schemas.get(key)
         if known is None:
             arrow = self._table.schema.to_arrow(field_ids=False)
-            found = spark_schema(arrow, time_enabled=enabled, where=f"table {self._name}")
-            known = self._jvm.schema(found.json())
+            schema = spark_schema(arrow, time_enabled=enabled, where=f"table {self._name}")
+            known = self._jvm.schema(schema.json())
             while len(self._schemas) >= SCHEMAS_MAX:
                 self._schemas.pop(next(iter(self._schemas)), None)
             self._schemas[key] = known
         return known
 
-    @cached_property
-    def _columns(self) -> Any:
-        return self._jvm.type(_CATALOG + "CatalogV2Util").structTypeToV2Columns(self._schema, False)
-
-    def schema(self) -> Any:
-        """All columns."""
-        return self._schema
-
-    def columns(self) -> Any:
-        """All columns, in the newer form."""
-        return self._columns
-
     def metadataColumns(self) -> Any:  # noqa: N802 - Java's name
-        """The virtual columns of batches, to be asked for by name."""
+        """The virtual columns of batches, which a query can select by name."""
         names = [name for name in VIRTUAL_COLUMNS if name not in self._table.schema.by_name]
         made = [VirtualColumn(self._jvm, name) for name in names]
-        return self._jvm.array(_CATALOG + "MetadataColumn", made)
+        return self._jvm.array(CATALOG + "MetadataColumn", made)
 
     def canRenameConflictingMetadataColumns(self) -> bool:  # noqa: N802 - Java's name
-        """Whether a column of the table may hide one: it is left out then."""
+        """Whether Spark renames a virtual column of a column's name: no, it is left out."""
         return False
 
     def partitioning(self) -> Any:
-        """What the table is partitioned by."""
-        expressions = self._jvm.type("connector.expressions.Expressions")
-        schema = self._table.schema
-        made = []
-        for each in schema.partition_by:
-            column = schema.by_id[each.source_id].name
-            reference = expressions.column(f"`{column.replace('`', '``')}`")
-            arguments = [reference]
-            if each.parameter:
-                arguments.insert(0, expressions.literal(each.parameter))
-            listed = self._jvm.array("connector.expressions.Expression", arguments)
-            kind = _TRANSFORMS.get(each.transform, each.transform)
-            made.append(expressions.apply(kind, listed))
-        return self._jvm.array("connector.expressions.Transform", made)
+        """The table's partitions, as Spark's transforms."""
+        return transforms_of(self._jvm, self._table.schema)
 
     def properties(self) -> Any:
-        """The table's settings, where it lies, and what it is sorted by."""
+        """The table's properties, its location, and its sort columns."""
         schema = self._table.schema
-        found = {
+        properties = {
             **self._table.properties,
             "provider": "fermion",
             "location": self._table.location,
-            "is_managed_location": "true",  # SHOW CREATE TABLE leaves it out: it is not given
+            "is_managed_location": "true",  # so that SHOW CREATE TABLE leaves the location out
         }
         if schema.sort_by:
-            found[SORT_PROPERTY] = ", ".join(schema.by_id[each].name for each in schema.sort_by)
-        made = self._jvm.type("java.util.HashMap")()
-        for key, value in found.items():
-            made.put(key, value)
-        return made
+            names = (schema.by_id[field_id].name for field_id in schema.sort_by)
+            properties[SORT_PROPERTY] = ", ".join(names)
+        return self._jvm.hash_map(properties)
 
     def capabilities(self) -> Any:
-        """What can be done with it."""
-        return self._jvm.enum_set(_CATALOG + "TableCapability", CAPABILITIES)
-
-    def constraints(self) -> Any:
-        """None."""
-        return self._jvm.array(_CATALOG + "constraints.Constraint")
+        """The operations that the table supports."""
+        return self._jvm.enum_set(CATALOG + "TableCapability", CAPABILITIES)
 
     def newScanBuilder(self, options: Any) -> Any:  # noqa: N802 - Java's name
         """Begin to plan a read."""
@@ -204,16 +163,13 @@ class CatalogTable(Callback):
         return TableWriteBuilder(self._jvm, self._table, info, given)
 
     def canDeleteWhere(self, predicates: Sequence[Any]) -> bool:  # noqa: N802 - Java's name
-        """Whether predicates say exactly which rows go."""
-        try:
-            self._filter(predicates)
-        except NotTheSame:
-            return False
-        return True
+        """Whether a filter selects exactly the rows that Spark means."""
+        return has_filter(predicates, self._table.schema.to_arrow(field_ids=False))
 
     def deleteWhere(self, predicates: Sequence[Any], *options: Any) -> None:  # noqa: N802 - Java's
         """Delete the rows that predicates select, on the driver."""
-        self._table.delete(self._filter(predicates))
+        chosen = filter_of(predicates, self._table.schema.to_arrow(field_ids=False))
+        self._table.delete("TRUE" if chosen is None else chosen)
 
     def truncateTable(self, *options: Any) -> bool:  # noqa: N802 - Java's name
         """Delete all rows."""
@@ -223,12 +179,3 @@ class CatalogTable(Callback):
     def supportedCustomMetrics(self) -> Any:  # noqa: N802 - Java's name
         """None."""
         return self._jvm.array("connector.metric.CustomMetric")
-
-    def reportDriverMetrics(self) -> Any:  # noqa: N802 - Java's name
-        """None."""
-        return self._jvm.array("connector.metric.CustomTaskMetric")
-
-    def _filter(self, predicates: Sequence[Any]) -> Any:
-        listed = [each for each in predicates if each.name() != "ALWAYS_TRUE"]
-        chosen = filter_of(listed, self._table.schema.to_arrow(field_ids=False))
-        return "TRUE" if chosen is None else chosen

@@ -1,4 +1,4 @@
-"""Which snapshot a statement names: what Spark says when it loads a table."""
+"""The snapshot that a statement names, from the arguments with which Spark loads a table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def version_asked(how: Sequence[Any]) -> Any:
-    """What ``VERSION AS OF`` or ``TIMESTAMP AS OF`` names; None: now."""
+    """The version of ``VERSION AS OF`` or ``TIMESTAMP AS OF``; None: the newest."""
     if not how:
         return None
     asked = how[0]
@@ -17,13 +17,13 @@ def version_asked(how: Sequence[Any]) -> Any:
     if isinstance(asked, int):
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=asked)
     if asked.getClass().getSimpleName() != "TableContext":
-        return None  # what will be written: it is the latest snapshot anyway
+        return None  # for a write, which needs the newest snapshot
     travel = asked.timeTravel()
     if not travel.isPresent():
         return None
-    found = travel.get()
-    at_version = found.getClass().getSimpleName() == "AsOfVersion"
-    return version_asked([found.version() if at_version else found.micros()])
+    version = travel.get()
+    by_version = version.getClass().getSimpleName() == "AsOfVersion"
+    return version_asked([version.version() if by_version else version.micros()])
 
 
 def options_asked(how: Sequence[Any]) -> dict[str, str]:

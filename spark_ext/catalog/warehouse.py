@@ -24,20 +24,20 @@ from fermion_table import (
 )
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
 from spark_ext.catalog.changes import alter
+from spark_ext.catalog.layout import SORT_PROPERTY, layout_of
 from spark_ext.catalog.staged import StagedCatalogTable
-from spark_ext.catalog.tables import SORT_PROPERTY, CatalogTable, Schemas
+from spark_ext.catalog.tables import CatalogTable, Schemas
 from spark_ext.catalog.versions import options_asked, version_asked
+from spark_ext.opening import open_version
 from spark_ext.options import DEFAULT_ACCESS, VERSION_OPTIONS, parse_options
-from spark_ext.reading import open_version
 from spark_ext.types import BINARY_COLLATION, table_schema
 from spark_ext.writing.staged import StagedDefinition
 
-STRANGE_SHOWN = 5
-"""Files that a refused DROP NAMESPACE names."""
+NAMES_SHOWN = 5
+"""Files or clones that an error of DROP NAMESPACE names."""
 _log = logger(__name__)
 _CATALOG = "connector.catalog."
 _RESERVED = {"provider", "owner", "external", "is_managed_location", "collation"}
-_SINGULAR = {"years": "year", "months": "month", "days": "day", "hours": "hour"}
 _NAME = re.compile(r"(?!\.)[^/\\\x00]+")
 
 
@@ -80,7 +80,7 @@ class Warehouse(Callback):
         """Nothing is left to do."""
 
     def name(self) -> str:
-        """In SQL."""
+        """The catalog's name in SQL."""
         return self._name
 
     def toString(self) -> str:  # noqa: N802 - Java's name
@@ -92,15 +92,15 @@ class Warehouse(Callback):
         return self._jvm.array("java.lang.String")
 
     def capabilities(self) -> Any:
-        """None beyond the usual."""
+        """None."""
         return self._jvm.type("java.util.HashSet")()
 
     def tableStateOptionKeys(self) -> Any:  # noqa: N802 - Java's name
-        """Options of a query that choose the snapshot: `loadTable` gets them."""
-        found = self._jvm.type("java.util.HashSet")()
+        """The options of a query that choose the snapshot: Spark passes them to `loadTable`."""
+        names = self._jvm.type("java.util.HashSet")()
         for name in VERSION_OPTIONS:
-            found.add(name)
-        return found
+            names.add(name)
+        return names
 
     def changelogStateOptionKeys(self) -> Any:  # noqa: N802 - Java's name
         """None: there is no change log."""
@@ -126,7 +126,7 @@ class Warehouse(Callback):
         return self._exists(_parts(identifier))
 
     def loadTable(self, identifier: Any, *how: Any) -> Any:  # noqa: N802 - Java's name
-        """A table, now or at a version or time, which options may name too."""
+        """Load a table at its newest snapshot, or at the version or time that the query names."""
         parts = _parts(identifier)
         try:
             table = self._open(parts, version_asked(how), options_asked(how))
@@ -137,7 +137,7 @@ class Warehouse(Callback):
         return self._table(parts, table)
 
     def invalidateTable(self, identifier: Any) -> None:  # noqa: N802 - Java's name
-        """Nothing is remembered."""
+        """Nothing to do: no table is cached."""
 
     def createTable(self, identifier: Any, *described: Any) -> Any:  # noqa: N802 - Java's name
         """Make a table without rows."""
@@ -147,15 +147,15 @@ class Warehouse(Callback):
         return self._table(parts, self._open(parts, None, {}))
 
     def stageCreate(self, identifier: Any, *described: Any) -> Any:  # noqa: N802 - Java's name
-        """Plan a table that appears with its rows."""
+        """Plan a new table, which becomes visible together with its rows."""
         return self._stage("create", identifier, described)
 
     def stageReplace(self, identifier: Any, *described: Any) -> Any:  # noqa: N802 - Java's name
-        """Plan another table in place of one, whose history goes on."""
+        """Plan the replacement of a table; its history is kept."""
         return self._stage("replace", identifier, described)
 
     def stageCreateOrReplace(self, identifier: Any, *described: Any) -> Any:  # noqa: N802
-        """Plan a table, new or in place of one."""
+        """Plan a new table, or the replacement of one."""
         return self._stage("create_or_replace", identifier, described)
 
     def supportedCustomMetrics(self) -> Any:  # noqa: N802 - Java's name
@@ -181,7 +181,7 @@ class Warehouse(Callback):
                 f"DEFAULT COLLATION {collation}: tables hold strings of {BINARY_COLLATION} only"
             )
         parts = _parts(identifier)
-        partition_by, sort_by = _layout(transforms)
+        partition_by, sort_by = layout_of(transforms)
         if SORT_PROPERTY in properties:
             sort_by = [each.strip() for each in properties.pop(SORT_PROPERTY).split(",")]
         definition = StagedDefinition(
@@ -194,7 +194,7 @@ class Warehouse(Callback):
         try:
             staged = definition.stage(self._location(parts), self._storage_options)
         except TableExists as error:
-            if not self._exists(parts):  # another one, in a directory above or below
+            if not self._exists(parts):  # the error is about a table in a directory above or below
                 raise
             raise self._jvm.error(
                 "catalyst.analysis.TableAlreadyExistsException", identifier
@@ -213,13 +213,13 @@ class Warehouse(Callback):
             raise self._jvm.error("catalyst.analysis.NoSuchTableException", identifier) from error
         try:
             alter(table, changes)
-        except FermionError as error:  # Spark would wrap what is usual into one that PySpark lacks
+        except FermionError as error:  # PySpark lacks the class in which Spark wraps other errors
             text = f"{type(error).__name__}: {error}"
             raise self._jvm.error("java.lang.UnsupportedOperationException", text) from error
         return self._table(parts, table)
 
     def dropTable(self, identifier: Any) -> bool:  # noqa: N802 - Java's name
-        """Delete a table's own files, and no others; refused where clones need them."""
+        """Delete a table's own files, and no others; an error if clones need them."""
         parts = _parts(identifier)
         if not self._exists(parts):
             return False
@@ -230,13 +230,13 @@ class Warehouse(Callback):
     purgeTable = dropTable  # noqa: N815 - Java's name
 
     def renameTable(self, old: Any, new: Any) -> None:  # noqa: N802 - Java's name
-        """Not possible: a table is where its name says, and others may refer to its files."""
+        """Not supported: the name of a table is its location, and clones may refer to its files."""
         raise InvalidArgumentError(
             f"{'.'.join(_parts(old))}: tables cannot be renamed; Table.clone makes a copy"
         )
 
     def listNamespaces(self, *inside: Sequence[str]) -> Any:  # noqa: N802 - Java's name
-        """The directories of the warehouse, or of a namespace, that are no tables."""
+        """The directories of the warehouse, or of a namespace, that are not tables."""
         parts = list(inside[0]) if inside else []
         if not self._is_namespace(parts):
             raise self._missing(parts)
@@ -255,7 +255,7 @@ class Warehouse(Callback):
         return self._is_namespace(list(namespace))
 
     def loadNamespaceMetadata(self, namespace: Sequence[str]) -> Any:  # noqa: N802 - Java's name
-        """Where it lies."""
+        """The location of a namespace."""
         parts = list(namespace)
         if not self._is_namespace(parts):
             raise self._missing(parts)
@@ -264,7 +264,7 @@ class Warehouse(Callback):
         return found
 
     def createNamespace(self, namespace: Sequence[str], properties: Any) -> None:  # noqa: N802
-        """Make a directory; storage that has none makes them with the first table."""
+        """Make a directory; storage without directories needs none."""
         parts = list(namespace)
         given = sorted(set(properties) - {"owner"})
         if given:
@@ -285,13 +285,13 @@ class Warehouse(Callback):
         filesystem.makedirs(path, exist_ok=True)
 
     def alterNamespace(self, namespace: Sequence[str], *changes: Any) -> None:  # noqa: N802
-        """Not possible: a directory has no settings."""
+        """Not supported: a directory has no properties."""
         raise InvalidArgumentError(
             f"namespace {'.'.join(namespace)}: namespaces are directories and have no properties"
         )
 
     def dropNamespace(self, namespace: Sequence[str], cascade: bool) -> bool:  # noqa: N802
-        """Delete a directory; with CASCADE its tables first. Nothing goes if more lies in it."""
+        """Delete a directory; with CASCADE its tables first. An error if it holds other files."""
         parts = list(namespace)
         if not parts:
             raise InvalidArgumentError(
@@ -300,18 +300,18 @@ class Warehouse(Callback):
         if not self._is_namespace(parts):
             return False
         self._refuse_links(parts)
-        tables, spaces, strange = self._contents(parts)
+        tables, spaces, other_files = self._contents(parts)
         planned = [self._planned(table) for table in tables]
         for table, plan in zip(tables, planned, strict=True):
-            strange += ["/".join([*table, each]) for each in plan.left]
+            other_files += ["/".join([*table, each]) for each in plan.left]
         if (tables or len(spaces) > 1) and not cascade:
             raise self._jvm.error(
                 "catalyst.analysis.NonEmptyNamespaceException", self._names(parts)
             )
-        if strange:
+        if other_files:
             raise InvalidArgumentError(
-                f"namespace {'.'.join(parts)}: {', '.join(strange[:STRANGE_SHOWN])} "
-                f"{'...' if len(strange) > STRANGE_SHOWN else ''}belong to no table; move them "
+                f"namespace {'.'.join(parts)}: {', '.join(other_files[:NAMES_SHOWN])} "
+                f"{'...' if len(other_files) > NAMES_SHOWN else ''}belong to no table; move them "
                 "away first. Nothing was dropped"
             )
         locations = {plan.location for plan in planned}
@@ -320,7 +320,7 @@ class Warehouse(Callback):
             if elsewhere:
                 raise InvalidArgumentError(
                     f"namespace {'.'.join(parts)}: clones elsewhere share data files of "
-                    f"{'.'.join(table)}: {', '.join(map(redacted, elsewhere[:STRANGE_SHOWN]))}; "
+                    f"{'.'.join(table)}: {', '.join(map(redacted, elsewhere[:NAMES_SHOWN]))}; "
                     "drop these first. Nothing was dropped"
                 )
         for table in tables:  # the clones go too
@@ -340,36 +340,40 @@ class Warehouse(Callback):
         dropped = drop_table(location, storage_options=options, ignore_clones=ignore_clones)
         if dropped.left:
             _log.warning(
-                "%s: dropped the table; what is not the table's was left: %s",
+                "%s: dropped the table; files that do not belong to it were left: %s",
                 location,
                 ", ".join(dropped.left),
             )
 
     def _contents(self, parts: Sequence[str]) -> tuple[list[list[str]], list[list[str]], list[str]]:
-        """Tables and namespaces of a namespace (itself first), and what lies beside them."""
+        """Tables and namespaces of a namespace (itself first), and other files in it."""
         tables: list[list[str]] = []
         spaces = [list(parts)]
-        strange: list[str] = []
+        other_files: list[str] = []
         filesystem, path = self._filesystem(self._location(parts))
         for entry in filesystem.ls(path, detail=True):
             name = entry["name"].rstrip("/").rsplit("/", 1)[-1]
             below = [*parts, name]
             if entry["type"] != "directory" or entry.get("islink") or not _NAME.fullmatch(name):
-                strange.append("/".join(below))
+                other_files.append("/".join(below))
             elif self._exists(below):
                 tables.append(below)
             else:
                 found = self._contents(below)
-                tables, spaces, strange = tables + found[0], spaces + found[1], strange + found[2]
-        return tables, spaces, strange
+                tables, spaces, other_files = (
+                    tables + found[0],
+                    spaces + found[1],
+                    other_files + found[2],
+                )
+        return tables, spaces, other_files
 
     def _table_above(self, parts: Sequence[str]) -> Sequence[str] | None:
-        """The table whose directory a place would lie in."""
+        """The table that has the namespace in its directory; None if there is none."""
         above = (parts[:count] for count in range(1, len(parts)))
-        return next((each for each in above if self._exists(each)), None)
+        return next((names for names in above if self._exists(names)), None)
 
     def _refuse_links(self, parts: Sequence[str]) -> None:
-        """Refuse to delete behind a symbolic link.
+        """Refuse to delete what a symbolic link points to.
 
         Raises
         ------
@@ -379,8 +383,8 @@ class Warehouse(Callback):
             filesystem, path = self._filesystem(self._location(parts[:count]))
             if filesystem.exists(path) and filesystem.info(path).get("islink"):
                 raise InvalidArgumentError(
-                    f"{'.'.join(parts)}: {path} is a symbolic link; delete it, or what it "
-                    "leads to, by hand"
+                    f"{'.'.join(parts)}: {path} is a symbolic link; delete the link, or its "
+                    "target, by hand"
                 )
 
     def _is_namespace(self, parts: Sequence[str]) -> bool:
@@ -419,12 +423,12 @@ class Warehouse(Callback):
         return found
 
     def _open(self, parts: Sequence[str], version: Any, options: dict[str, str]) -> Table:
-        """A table at the version that SQL names, or at the one that options choose.
+        """Open a table at the version that SQL names, or at the one that options choose.
 
         Raises
         ------
         InvalidArgumentError
-            Both do.
+            SQL names a version, and options choose one too.
         TableNotFound, VersionNotFound
         """
         location, storage_options = self._location(parts), self._storage_options
@@ -448,7 +452,7 @@ def _parts(identifier: Any) -> list[str]:
 
 
 def _checked(name: str) -> str:
-    """A name that is a directory's and leads nowhere else.
+    """Check that a name can be the name of a directory.
 
     Raises
     ------
@@ -457,28 +461,6 @@ def _checked(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise InvalidArgumentError(f"{name!r}: not a name for a directory")
     return name
-
-
-def _layout(transforms: Sequence[Any]) -> tuple[list[str], list[str]]:
-    """Partitions as ``fermion_table`` spells them, and what ``CLUSTER BY`` sorts by."""
-    partition_by, sort_by = [], []
-    for each in transforms:
-        names = [".".join(reference.fieldNames()) for reference in each.references()]
-        if each.name() == "cluster_by":
-            sort_by += names
-        elif each.name() == "identity":
-            partition_by += names
-        else:
-            numbers = [
-                argument.value().toString()
-                if hasattr(argument.value(), "toString")
-                else str(argument.value())
-                for argument in each.arguments()
-                if argument.getClass().getSimpleName() == "LiteralValue"
-            ]
-            kind = _SINGULAR.get(each.name(), each.name())
-            partition_by.append(f"{kind}({', '.join([*numbers, *names])})")
-    return partition_by, sort_by
 
 
 def _is_setting(key: str) -> bool:

@@ -1,6 +1,6 @@
-"""Writing through the catalog: Spark's own write of a Python data source, told what goes.
+"""Writing through the catalog: Spark's own write of a Python data source, ours, with options.
 
-Spark says what is overwritten by predicates; the data source hears of it through options.
+Spark gives the rows to overwrite as predicates; the data source gets them as options.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
-from spark_ext.catalog.predicates import NotTheSame, filter_of
-from spark_ext.datasource.datasource import FORMAT
+from spark_ext.catalog.predicates import filter_of, has_filter
+from spark_ext.datasource.source import FORMAT
 from spark_ext.options import options_of, parse_options
 
 _WRITE = "connector.write."
@@ -27,19 +27,35 @@ def python_write(jvm: Jvm, info: Any, options: dict[str, str], *, overwrites: bo
     info
         Spark's: schema and query id.
     overwrites
-        Whether rows go when these come.
+        Whether the rows replace others.
     """
     source = jvm.type(_PYTHON + "PythonDataSourceV2")()
     source.setShortName(FORMAT)
     nothing = jvm.type("java.util.Optional").empty()
-    told = jvm.type(_WRITE + "LogicalWriteInfoImpl")(
+    write_info = jvm.type(_WRITE + "LogicalWriteInfoImpl")(
         info.queryId(), info.schema(), jvm.text_map(options), nothing, nothing
     )
-    return jvm.type(_PYTHON + "PythonWrite")(source, FORMAT, told, overwrites)
+    return jvm.type(_PYTHON + "PythonWrite")(source, FORMAT, write_info, overwrites)
 
 
-class TableWriteBuilder(Callback):
-    """What Spark tells a write before it is made.
+class WriteBuilder(Callback):
+    """Plans a write: subclasses have `build`."""
+
+    def build(self) -> Any:
+        """Spark's own write of a Python data source."""
+        raise NotImplementedError
+
+    def buildForBatch(self) -> Any:  # noqa: N802 - Java's name
+        """The older form of `build`."""
+        return self.build().toBatch()
+
+    def buildForStreaming(self) -> Any:  # noqa: N802 - Java's name
+        """The older form of `build`."""
+        return self.build().toStreaming()
+
+
+class TableWriteBuilder(WriteBuilder):
+    """Plans a write to a table.
 
     Parameters
     ----------
@@ -65,32 +81,28 @@ class TableWriteBuilder(Callback):
         self._overwrites = False
 
     def truncate(self) -> Any:
-        """All rows go."""
+        """Replace all rows."""
         self._overwrites = True
         return self
 
     def canOverwrite(self, predicates: Sequence[Any]) -> bool:  # noqa: N802 - Java's name
-        """Whether predicates say exactly which rows go."""
-        try:
-            self._filter(predicates)
-        except NotTheSame:
-            return False
-        return True
+        """Whether a filter selects exactly the rows that Spark means."""
+        return has_filter(predicates, self._table.schema.to_arrow(field_ids=False))
 
     def overwrite(self, predicates: Sequence[Any]) -> Any:
-        """The rows that predicates select go."""
+        """Replace the rows that predicates select."""
         self._overwrites = True
-        chosen = self._filter(predicates)
+        chosen = filter_of(predicates, self._table.schema.to_arrow(field_ids=False))
         if chosen is not None:
             if "replaceWhere" in self._given:
                 raise InvalidArgumentError(
-                    "option replaceWhere: the statement says by itself which rows it replaces"
+                    "option replaceWhere: the statement itself names the rows that it replaces"
                 )
-            self._options["replaceWhere"] = chosen
+            self._options["replaceWhere"] = chosen.to_sql()
         return self
 
     def overwriteDynamicPartitions(self) -> Any:  # noqa: N802 - Java's name
-        """All rows go of the partitions that are written."""
+        """Replace all rows of the partitions that are written."""
         self._overwrites = True
         if self._given.get("partitionOverwriteMode", "dynamic").lower() != "dynamic":
             raise InvalidArgumentError(
@@ -106,18 +118,5 @@ class TableWriteBuilder(Callback):
         store = self._table.store
         named = options_of(store)
         options = {**self._given, **self._options, **named}
-        parse_options(options)  # what is wrong with them is said before Spark runs anything
+        parse_options(options)  # wrong options are an error before Spark runs anything
         return python_write(self._jvm, self._info, options, overwrites=self._overwrites)
-
-    def buildForBatch(self) -> Any:  # noqa: N802 - Java's name
-        """The older way of `build`."""
-        return self.build().toBatch()
-
-    def buildForStreaming(self) -> Any:  # noqa: N802 - Java's name
-        """The older way of `build`."""
-        return self.build().toStreaming()
-
-    def _filter(self, predicates: Sequence[Any]) -> str | None:
-        listed = [each for each in predicates if each.name() != "ALWAYS_TRUE"]
-        chosen = filter_of(listed, self._table.schema.to_arrow(field_ids=False))
-        return None if chosen is None else chosen.to_sql()

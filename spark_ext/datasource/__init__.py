@@ -1,1 +1,1 @@
-"""`format("fermion")`: batch and streaming, reading and writing."""
+"""The data source `format("fermion")`: batches and streams, read and written."""

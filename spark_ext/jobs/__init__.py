@@ -1,3 +1,3 @@
-"""Programs for the command line and for ``spark-submit``; each is run as ``python -m``."""
+"""Programs for the command line (``python -m``) and for ``spark-submit``."""
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""Appends what Spark can read to a table: ``python -m spark_ext.jobs.append PATH SOURCE...``."""
+"""Appends files that Spark reads to a table: ``python -m spark_ext.jobs.append PATH SOURCE...``."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from pyspark.sql import SparkSession
 import spark_ext
 from fermion_table import Snapshot, Table
 from spark_ext.column_names import is_case_sensitive
-from spark_ext.jobs.program import arguments, pairs, run, storage_options
-from spark_ext.writing.writer import check_columns
+from spark_ext.jobs.program import add_commit, added, arguments, pairs, run, storage_options
+from spark_ext.writing.columns import check_columns
+from spark_ext.writing.job import FrameOptions, planned_columns
 
 
 def parser() -> argparse.ArgumentParser:
@@ -21,11 +22,11 @@ def parser() -> argparse.ArgumentParser:
     made = arguments(
         "spark_ext.jobs.append",
         "Append files that Spark reads to a table, or overwrite with them, as one snapshot.",
-        dry_run="check the columns, and append nothing",
+        dry_run="check the columns and append nothing",
     )
     made.add_argument("path", help="the table; it must exist")
     made.add_argument("source", nargs="+", help="files or directories for Spark to read")
-    made.add_argument("--format", default="parquet", help="their format (default: parquet)")
+    made.add_argument("--format", default="parquet", help="format of the files (default: parquet)")
     made.add_argument(
         "--option",
         metavar="KEY=VALUE",
@@ -33,31 +34,29 @@ def parser() -> argparse.ArgumentParser:
         default=[],
         help="an option of that format, such as header=true; repeat for more",
     )
-    made.add_argument("--schema", help="columns of the source, like 'id bigint, name string'")
-    made.add_argument("--batch-id-column", help="write batches, numbered by this column")
+    made.add_argument("--schema", help="columns of the files, such as 'id bigint, name string'")
+    made.add_argument("--batch-id-column", help="write batches; this column has their ids")
     made.add_argument(
         "--schema-mode", choices=["merge"], help="merge: add columns that the table does not have"
     )
     replacing = made.add_mutually_exclusive_group()
-    replacing.add_argument("--overwrite", action="store_true", help="replace all rows")
+    replacing.add_argument("--overwrite", action="store_true", help="replace all rows of the table")
     replacing.add_argument(
-        "--overwrite-where", metavar="CONDITION", help="replace the rows that meet a SQL condition"
+        "--overwrite-where",
+        metavar="CONDITION",
+        help="replace the rows that this SQL condition selects",
     )
     replacing.add_argument(
         "--overwrite-partitions",
         action="store_true",
-        help="replace the partitions that are written",
+        help="replace the partitions that the files have rows for",
     )
-    made.add_argument("--message", help="description of the commit")
-    made.add_argument(
-        "--commit-user", help="user of the commit; with --commit-identifier, appends once"
-    )
-    made.add_argument("--commit-identifier", help="identifier of the commit, unique for the user")
+    add_commit(made)
     return made
 
 
 def append(spark: SparkSession, options: argparse.Namespace) -> Mapping[str, Any]:
-    """Do it; the summary comes back."""
+    """Run the job and return its summary."""
     access = storage_options(options)
     table = Table.open(options.path, storage_options=access)
     reader = spark.read.format(options.format).options(**pairs(options.option, "--option"))
@@ -65,10 +64,14 @@ def append(spark: SparkSession, options: argparse.Namespace) -> Mapping[str, Any
         reader = reader.schema(options.schema)
     frame = reader.load(options.source)
     if options.dry_run:
+        frame_options = FrameOptions(
+            batch_id_column=options.batch_id_column, schema_mode=options.schema_mode
+        )
         columns = check_columns(
             table,
             frame.schema,
             options.batch_id_column,
+            merge=planned_columns(frame, table, frame_options),
             case_sensitive=is_case_sensitive(frame.sparkSession),
         )
         return {"table": options.path, "dry_run": True, "columns": columns.names}
@@ -88,19 +91,11 @@ def append(spark: SparkSession, options: argparse.Namespace) -> Mapping[str, Any
         commit_identifier=options.commit_identifier,
         storage_options=access,
     )
-    return {
-        "table": options.path,
-        "dry_run": False,
-        "snapshot": snapshot.id,
-        "files_added": snapshot.deltas.files_added,
-        "rows_added": snapshot.deltas.rows_added,
-        "bytes_added": snapshot.deltas.bytes_added,
-        "rows": snapshot.totals.rows,
-    }
+    return added(options.path, snapshot)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program; the exit status comes back."""
+    """Run the program and return its exit status."""
     return run(parser(), append, argv)
 
 

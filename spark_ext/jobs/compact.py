@@ -34,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
         "--sort-by",
         action="append",
         metavar="COLUMN",
-        help="sort the rows; repeat for more, or give 'zorder(a, b)' for several alike",
+        help="sort rows by this column; repeat for more, or 'zorder(a, b)' to cluster by several",
     )
     made.add_argument(
         "--max-groups-per-commit",
@@ -46,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def compact(spark: SparkSession, options: argparse.Namespace) -> Mapping[str, Any]:
-    """Do it; the summary comes back."""
+    """Run the job and return its summary."""
     result = spark_ext.compact(
         spark,
         options.path,
@@ -78,7 +78,7 @@ def compact(spark: SparkSession, options: argparse.Namespace) -> Mapping[str, An
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program; the exit status comes back."""
+    """Run the program and return its exit status."""
     return run(parser(), compact, argv)
 
 

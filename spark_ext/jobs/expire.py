@@ -32,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def expire(spark: SparkSession, options: argparse.Namespace) -> Mapping[str, Any]:
-    """Do it; the summary comes back."""
+    """Run the job and return its summary."""
     result = spark_ext.expire(
         spark,
         options.path,
@@ -45,7 +45,7 @@ def expire(spark: SparkSession, options: argparse.Namespace) -> Mapping[str, Any
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program; the exit status comes back."""
+    """Run the program and return its exit status."""
     return run(parser(), expire, argv)
 
 

@@ -1,4 +1,4 @@
-"""Parquet files into a table: ``python -m spark_ext.jobs.from_parquet SOURCE PATH``."""
+"""Appends Parquet files to a table: ``python -m spark_ext.jobs.from_parquet SOURCE PATH``."""
 
 from __future__ import annotations
 
@@ -10,35 +10,31 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import spark_ext
-from spark_ext.jobs.program import arguments, run, storage_options
-from spark_ext.maintenance.conversion import parquet_files
+from spark_ext.conversion.files import parquet_files
+from spark_ext.jobs.program import add_commit, added, arguments, run, storage_options
 
 
 def parser() -> argparse.ArgumentParser:
     """The program's arguments."""
     made = arguments(
         "spark_ext.jobs.from_parquet",
-        "Append Parquet files to a table, as one snapshot; create the table if it does not exist.",
-        dry_run="print the files and columns, and do nothing",
+        "Append Parquet files to a table, as one snapshot; make the table if there is none.",
+        dry_run="report the files and their columns, and do nothing",
     )
-    made.add_argument("source", help="a Parquet file, or a directory of them")
+    made.add_argument("source", help="a Parquet file, or a directory of Parquet files")
     made.add_argument("path", help="the table")
     made.add_argument(
         "--partition-by",
         action="append",
         metavar="COLUMN",
-        help="partition column of a new table; repeat for more",
+        help="partition a new table by this column; repeat for more",
     )
-    made.add_argument("--message", help="description of the commit")
-    made.add_argument(
-        "--commit-user", help="user of the commit; with --commit-identifier, appends once"
-    )
-    made.add_argument("--commit-identifier", help="identifier of the commit, unique for the user")
+    add_commit(made)
     return made
 
 
 def from_parquet(spark: SparkSession, options: argparse.Namespace) -> Mapping[str, Any]:
-    """Do it; the summary comes back."""
+    """Run the job and return its summary."""
     access = storage_options(options)
     if options.dry_run:
         files, schema = parquet_files(options.source, storage_options=access)
@@ -59,19 +55,11 @@ def from_parquet(spark: SparkSession, options: argparse.Namespace) -> Mapping[st
         commit_identifier=options.commit_identifier,
         storage_options=access,
     )
-    return {
-        "table": options.path,
-        "dry_run": False,
-        "snapshot": snapshot.id,
-        "files_added": snapshot.deltas.files_added,
-        "rows_added": snapshot.deltas.rows_added,
-        "bytes_added": snapshot.deltas.bytes_added,
-        "rows": snapshot.totals.rows,
-    }
+    return added(options.path, snapshot)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program; the exit status comes back."""
+    """Run the program and return its exit status."""
     return run(parser(), from_parquet, argv)
 
 

@@ -1,4 +1,4 @@
-"""What every job's program has: arguments, a session, a summary, an exit status."""
+"""What the programs of all jobs share: arguments, a session, a summary, an exit status."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
 from typing import Any, NoReturn
 
 from py4j.protocol import Py4JError
@@ -17,36 +16,31 @@ from pyspark.sql import SparkSession
 
 from fermion.errors import FermionError, InvalidArgumentError
 from fermion.predicate import parse_filter
-from fermion_table import CommitMetadata, MaintenanceResult
+from fermion_table import CommitMetadata, MaintenanceResult, Snapshot
+from fermion_table.cli.arguments import age_or_time
 from spark_ext import session
-from spark_ext.options import parse_time
-
-_AGE = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
-_AGE_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 SUCCEEDED, FAILED, WRONG_USAGE = 0, 1, 2
-
-_RAISED = re.compile(r"[\w.]+(Error|Exception|NotFound|Mismatch|Conflict|Unknown)\b")
 
 Job = Callable[[SparkSession, argparse.Namespace], Mapping[str, Any]]
 
 
 def arguments(module: str, description: str, *, dry_run: str) -> argparse.ArgumentParser:
-    """A parser with the arguments that all jobs share.
+    """Make a parser with the arguments that all jobs share.
 
     Parameters
     ----------
     module
-        The job's module, which is its name in the usage line and in Spark.
+        The job's module: its name in the usage line and in Spark.
     description
-        What it does.
+        What the job does.
     dry_run
-        What ``--dry-run`` does instead.
+        The help text of ``--dry-run``.
     """
     parser = _Parser(
         prog=f"python -m {module}",
         description=description,
-        epilog="Exit status: 0 done, 1 failed (nothing half-done is visible), 2 wrong usage.",
+        epilog="Exit status: 0 done, 1 failed (no partial result is visible), 2 wrong usage.",
     )
     parser.add_argument("--dry-run", action="store_true", help=dry_run)
     parser.add_argument("--json", action="store_true", help="print the summary as one JSON object")
@@ -58,7 +52,7 @@ def arguments(module: str, description: str, *, dry_run: str) -> argparse.Argume
         help="an fsspec option of the table's storage; repeat for more",
     )
     parser.add_argument(
-        "--master", help="Spark master (default: what spark-submit says, else local[*])"
+        "--master", help="Spark master (default: that of spark-submit, else local[*])"
     )
     parser.add_argument(
         "--conf",
@@ -71,7 +65,7 @@ def arguments(module: str, description: str, *, dry_run: str) -> argparse.Argume
 
 
 def run(parser: argparse.ArgumentParser, job: Job, argv: Sequence[str] | None = None) -> int:
-    """Parse, start Spark, do the job, print its summary.
+    """Parse arguments, start Spark, run the job, print its summary.
 
     Returns
     -------
@@ -99,7 +93,7 @@ def run(parser: argparse.ArgumentParser, job: Job, argv: Sequence[str] | None = 
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Refuse what is wrong by itself, before Spark starts.
+    """Check arguments that can be checked before Spark starts.
 
     Raises
     ------
@@ -135,17 +129,40 @@ def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
 
 
 def storage_options(options: argparse.Namespace) -> dict[str, str] | None:
-    """The fsspec options given, None without any."""
+    """The fsspec options; None if there are none."""
     return pairs(options.storage_option, "--storage-option") or None
 
 
+def add_commit(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that describe and identify a commit."""
+    parser.add_argument("--message", help="message of the commit, for the table's history")
+    parser.add_argument(
+        "--commit-user",
+        help="who commits; the same user and --commit-identifier are committed only once",
+    )
+    parser.add_argument("--commit-identifier", help="which commit of that user this is")
+
+
+def added(path: str, snapshot: Snapshot) -> Mapping[str, Any]:
+    """The summary of a job that adds rows."""
+    return {
+        "table": path,
+        "dry_run": False,
+        "snapshot": snapshot.id,
+        "files_added": snapshot.deltas.files_added,
+        "rows_added": snapshot.deltas.rows_added,
+        "bytes_added": snapshot.deltas.bytes_added,
+        "rows": snapshot.totals.rows,
+    }
+
+
 def add_age(parser: argparse.ArgumentParser, default: str) -> None:
-    """The argument ``--older-than``; without it the table's own default holds."""
+    """Add the argument ``--older-than``; without it the table's own default applies."""
     parser.add_argument(
         "--older-than",
-        type=_age_or_time,
+        type=age_or_time,
         metavar="AGE|TIME",
-        help=f"such as 12h or 2026-01-31 (default: {default})",
+        help=f"an age or a time, such as 12h or 2026-01-31 (default: {default})",
     )
 
 
@@ -164,7 +181,7 @@ def deleted(path: str, result: MaintenanceResult) -> Mapping[str, Any]:
 
 
 def progress_line(unit: str) -> Callable[[int, int], None] | None:
-    """Shows what is done on one line of a terminal; None where nobody watches."""
+    """A function that shows progress on one line of a terminal; None without a terminal."""
     if not sys.stderr.isatty():
         return None
 
@@ -176,20 +193,10 @@ def progress_line(unit: str) -> Callable[[int, int], None] | None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says in one line what is wrong with the arguments."""
+    """Reports wrong arguments in one line."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(WRONG_USAGE, f"{self.prog}: {message} (see --help)\n")
-
-
-def _age_or_time(text: str) -> timedelta | datetime:
-    age = _AGE.fullmatch(text)
-    if age is not None:
-        return timedelta(**{_AGE_UNITS[age[2]]: float(age[1])})
-    try:
-        return parse_time(text)
-    except InvalidArgumentError as error:
-        raise argparse.ArgumentTypeError(f"{error}, or an age like 7d or 12h") from None
 
 
 def _start(name: str, options: argparse.Namespace) -> SparkSession:
@@ -198,13 +205,13 @@ def _start(name: str, options: argparse.Namespace) -> SparkSession:
         builder.master(options.master)
     elif not session.is_submitted():
         builder.master("local[*]").config("spark.ui.enabled", "false")
-    # Spark shows how far its tasks are, on a terminal or not.
+    # By default Spark shows progress of tasks without a terminal too.
     builder.config("spark.ui.showConsoleProgress", str(sys.stderr.isatty()).lower())
     for key, value in pairs(options.conf, "--conf").items():
         builder.config(key, value)
     try:
         spark = builder.getOrCreate()
-    except Py4JError as error:  # Spark's own words are lost in a stack of the JVM
+    except Py4JError as error:  # Spark's own message is hidden in a stack trace of the JVM
         given = [f"--conf {text}" for text in options.conf]
         if options.master:
             given.insert(0, f"--master {options.master}")
@@ -216,13 +223,13 @@ def _start(name: str, options: argparse.Namespace) -> SparkSession:
 
 
 def _cause(error: Py4JError) -> str:
-    """What the JVM says in one line."""
+    """The JVM's error in one line."""
     java = getattr(error, "java_exception", None)
     return str(java.toString() if java is not None else error).splitlines()[0]
 
 
 def _in_short(error: BaseException) -> str:
-    """Spark's errors carry the whole stack of the task: its last line says what happened."""
+    """The line of an error that names it: Spark's errors hold the stack trace of the task."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__

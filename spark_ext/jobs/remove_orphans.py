@@ -1,4 +1,4 @@
-"""Deletes files that nothing refers to: ``python -m spark_ext.jobs.remove_orphans PATH``."""
+"""Deletes files that no snapshot refers to: ``python -m spark_ext.jobs.remove_orphans PATH``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def remove_orphans(spark: SparkSession, options: argparse.Namespace) -> Mapping[str, Any]:
-    """Do it; the summary comes back."""
+    """Run the job and return its summary."""
     result = spark_ext.remove_orphans(
         spark,
         options.path,
@@ -38,7 +38,7 @@ def remove_orphans(spark: SparkSession, options: argparse.Namespace) -> Mapping[
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program; the exit status comes back."""
+    """Run the program and return its exit status."""
     return run(parser(), remove_orphans, argv)
 
 

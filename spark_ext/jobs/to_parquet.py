@@ -1,4 +1,4 @@
-"""A table into Parquet files: ``python -m spark_ext.jobs.to_parquet PATH TARGET``."""
+"""Writes a table as Parquet files: ``python -m spark_ext.jobs.to_parquet PATH TARGET``."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def to_parquet(spark: SparkSession, options: argparse.Namespace) -> Mapping[str, Any]:
-    """Do it; the summary comes back."""
+    """Run the job and return its summary."""
     access = storage_options(options)
     if options.dry_run:
         table = Table.open(options.path, storage_options=access)
@@ -74,7 +74,7 @@ def to_parquet(spark: SparkSession, options: argparse.Namespace) -> Mapping[str,
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program; the exit status comes back."""
+    """Run the program and return its exit status."""
     return run(parser(), to_parquet, argv)
 
 

@@ -1,1 +1,1 @@
-"""Compaction, conversion and expiry by Spark jobs."""
+"""Compacts tables with tasks, expires snapshots and removes orphan files."""

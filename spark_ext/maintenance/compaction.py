@@ -22,12 +22,12 @@ from fermion_table import (
     Table,
     compact_group,
 )
-from spark_ext.finished_tasks import finished_messages
-from spark_ext.options import chosen_access
+from spark_ext.opening import open_table
 from spark_ext.session import classic
+from spark_ext.writing.finished_tasks import finished_messages
 
 Progress = Callable[[int, int], None]
-"""Called with the groups done and the groups in all."""
+"""Called with the number of groups done, and of all groups."""
 
 
 def compact(
@@ -46,8 +46,8 @@ def compact(
 ) -> CompactionResult:
     """Rewrite small files as larger ones; rows, their order and batches do not change.
 
-    Other writers go on meanwhile. A group whose files another commit removed is left out and
-    counted in the result; the rest is published.
+    Other writers can commit at the same time. A group whose files another commit removed is left
+    out, and counted in the result; the other groups are published.
 
     Parameters
     ----------
@@ -60,17 +60,17 @@ def compact(
     target_size
         Of a file: bytes, or as in ``"256MB"``; None takes the table's property.
     min_input_files
-        Fewer small files together are left alone.
+        Do not rewrite fewer small files than this.
     sort_by
-        Columns to sort rows by, or ``["zorder(a, b)"]`` to cluster them by several alike, as for
-        `fermion_table.Table.compact`.
+        Columns to sort rows by, or ``["zorder(a, b)"]`` to cluster rows by several columns equally,
+        as for `fermion_table.Table.compact`.
     max_groups_per_commit
-        Publish progress after so many groups, so that a later failure loses less; None: one
-        snapshot at the end.
+        Commit after this many groups, so that a later failure loses less work; None: commit once,
+        at the end.
     dry_run
-        Only say what would be done; no task runs.
+        Only report what would be done; no task runs.
     progress
-        Called with the groups done and the groups in all.
+        Called with the number of groups done, and of all groups.
     storage_options
         For fsspec.
     access
@@ -82,7 +82,7 @@ def compact(
     TypeError, InvalidArgumentError
         Names the argument that is wrong; raised before any task runs.
     pyspark.errors.PySparkException
-        A task failed; what was published before stays.
+        A task failed; what was committed before stays.
     CommitStateUnknown
     """
     classic(spark, "compact")
@@ -91,7 +91,7 @@ def compact(
     dry_run = flag(dry_run, "dry_run")
     function(progress, "progress")
     started = time.monotonic()
-    table = Table.open(path, storage_options=storage_options, access=chosen_access(access))
+    table = open_table(path, storage_options=storage_options, access=access)
     chosen = {
         "filter": filter,
         "target_size": target_size,
@@ -102,9 +102,9 @@ def compact(
         return table.compact(dry_run=True, **chosen)
     base = table.snapshot
     tasks = table.plan_compaction(**chosen)
-    result = CompactionResult(groups=len(tasks))
+    result = CompactionResult()
     for done, messages in _rewritten(spark.sparkContext, table, tasks, max_groups_per_commit):
-        _add(result, table.commit_compaction(messages, base))
+        result.add(table.commit_compaction(messages, base))
         if progress is not None:
             progress(done, len(tasks))
     result.seconds = time.monotonic() - started
@@ -117,21 +117,22 @@ def _rewritten(
     tasks: list[CompactionTask],
     max_groups_per_commit: int | None,
 ) -> Iterable[tuple[int, list[CompactionMessage]]]:
-    """What becomes of all groups, as much at a time as is to be committed together.
+    """Rewrite all groups; yield how many are done, and those to be committed together.
 
-    A Spark job has at least as many groups as run at once, even if fewer are committed together.
+    A Spark job has at least as many groups as can run at once, even if fewer are committed
+    together.
     """
     if not tasks:
         return
-    each = max_groups_per_commit or len(tasks)
-    job = max(each, context.defaultParallelism)
-    # Tasks share the table's schema, which may have many thousands of fields: it travels once.
+    groups = max_groups_per_commit or len(tasks)
+    job = max(groups, context.defaultParallelism)
+    # Tasks share the table's schema, which may have many thousands of fields: it is sent once.
     shared = context.broadcast(tasks)
     try:
         for start in range(0, len(tasks), job):
             messages = _run(context, table, shared, range(start, min(start + job, len(tasks))))
-            for first in range(0, len(messages), each):
-                part = messages[first : first + each]
+            for first in range(0, len(messages), groups):
+                part = messages[first : first + groups]
                 yield start + first + len(part), part
     finally:
         shared.destroy()
@@ -140,14 +141,14 @@ def _rewritten(
 def _run(
     context: SparkContext, table: Table, shared: Broadcast[list[CompactionTask]], numbers: range
 ) -> list[CompactionMessage]:
-    """Rewrite some groups, a Spark task each."""
+    """Rewrite some groups, each in a Spark task."""
     with finished_messages(context, table, _files) as finished:
         rewrite = _Rewrite(shared, finished)
         return context.parallelize(numbers, len(numbers)).map(rewrite).collect()
 
 
 class _Rewrite:
-    """What a Spark task does with the number of its group."""
+    """Rewrites a group, given by its number. Picklable."""
 
     def __init__(
         self,
@@ -165,13 +166,3 @@ class _Rewrite:
 
 def _files(message: CompactionMessage) -> list[str]:
     return [entry.path for entry in message.added]
-
-
-def _add(result: CompactionResult, part: CompactionResult) -> None:
-    result.groups_dropped += part.groups_dropped
-    result.files_before += part.files_before
-    result.files_after += part.files_after
-    result.bytes_before += part.bytes_before
-    result.bytes_after += part.bytes_after
-    result.rows += part.rows
-    result.snapshots += part.snapshots

@@ -1,6 +1,6 @@
-"""Old snapshots and orphan files of a table: what the driver does alone, as jobs.
+"""Expires old snapshots and removes orphan files of a table.
 
-Only metadata are read, and deleting is a matter of requests: there is nothing for tasks to do.
+The driver does this alone: it reads only metadata, and deletes files with single requests.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from fermion_table import MaintenanceResult, StorageAccess, Table
-from spark_ext.options import chosen_access
+from fermion_table import MaintenanceResult, StorageAccess
+from spark_ext.opening import open_table
 from spark_ext.session import classic
 
 
@@ -35,7 +35,8 @@ def expire(
     path
         The table.
     older_than, retain_last, dry_run
-        As for `fermion_table.Table.expire_snapshots`: by default 7 days, and the last 10 stay.
+        As for `fermion_table.Table.expire_snapshots`: by default 7 days, and the last
+        10 snapshots stay.
     storage_options
         For fsspec.
     access
@@ -48,10 +49,8 @@ def expire(
     TableNotFound, CorruptMetadata
     """
     classic(spark, "expire")
-    chosen = chosen_access(access)
-    return Table.open(path, storage_options=storage_options, access=chosen).expire_snapshots(
-        older_than=older_than, retain_last=retain_last, dry_run=dry_run
-    )
+    table = open_table(path, storage_options=storage_options, access=access)
+    return table.expire_snapshots(older_than=older_than, retain_last=retain_last, dry_run=dry_run)
 
 
 def remove_orphans(
@@ -86,7 +85,5 @@ def remove_orphans(
     TableNotFound, CorruptMetadata
     """
     classic(spark, "remove_orphans")
-    chosen = chosen_access(access)
-    return Table.open(path, storage_options=storage_options, access=chosen).remove_orphan_files(
-        older_than=older_than, dry_run=dry_run
-    )
+    table = open_table(path, storage_options=storage_options, access=access)
+    return table.remove_orphan_files(older_than=older_than, dry_run=dry_run)

@@ -1,1 +1,1 @@
-"""Tables written by Spark tasks: tasks, clustering, staged tables."""
+"""Writes data frames: tasks write the data files, the driver commits once."""

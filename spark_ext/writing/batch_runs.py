@@ -1,4 +1,4 @@
-"""Rows sorted by batch id → whole batches, one at a time."""
+"""Splits rows that are sorted by batch id into whole batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fermion.errors import InvalidArgumentError
 def batch_runs(
     batches: Iterable[pa.RecordBatch], id_column: int
 ) -> Iterator[tuple[int, list[pa.RecordBatch]]]:
-    """Cut a stream of sorted rows where the batch id changes.
+    """Split a stream of sorted rows where the batch id changes.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ def batch_runs(
     Yields
     ------
     tuple
-        A batch id, and its rows as slices of the record batches; the id column is still there.
+        A batch id, and its rows as slices of the record batches, with the id column.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""Writing the rows of a table that is created or replaced from a query, which has one commit.
+"""Writes the rows of a table that is created or replaced from a query.
 
-The catalog says, in an option of the data source, which table is meant. Tasks write its files, and
-the data source's commit publishes definition and rows together: before it nothing has changed.
+The catalog passes the table's definition in an option of the data source. Tasks write the files,
+and the data source's commit publishes definition and rows together.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from fermion.errors import InvalidArgumentError
 from fermion_table import StagedTable, WriterMessage, stage_table
 from spark_ext.options import SourceOptions
 from spark_ext.types import arriving_schema
+from spark_ext.writing.columns import check_batches, task_writer
 from spark_ext.writing.task import TaskMessage, WriteTask, messages_of
-from spark_ext.writing.writer import check_batches, writer_factory
 
 STAGED_OPTION = "fermion.staged"
-"""Set by the catalog alone; as Spark hands options on, in any case."""
+"""An option that only the catalog sets; Spark may change the case of its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedDefinition:
-    """What `fermion_table.stage_table` is told, as text for the option.
+    """The arguments of `fermion_table.stage_table`, as text for the option.
 
     Attributes
     ----------
@@ -61,12 +61,12 @@ class StagedDefinition:
 
     @classmethod
     def from_text(cls, text: str) -> StagedDefinition:
-        """The way back.
+        """Parse what `to_text` made.
 
         Raises
         ------
         InvalidArgumentError
-            Not what `to_text` made.
+            Not a text of `to_text`.
         """
         try:
             given = json.loads(text)
@@ -78,7 +78,7 @@ class StagedDefinition:
             ) from error
 
     def stage(self, path: str, storage_options: dict[str, Any] | None) -> StagedTable:
-        """Plan the table; errors are those of `fermion_table.stage_table`."""
+        """Stage the table; raises as `fermion_table.stage_table`."""
         return stage_table(
             path,
             self.schema,
@@ -91,10 +91,10 @@ class StagedDefinition:
 
 
 def split_staged(options: Mapping[str, str]) -> tuple[dict[str, str], str | None]:
-    """The other options, and the text that the catalog set."""
+    """The other options, and the text of the option that the catalog set."""
     others = {name: text for name, text in options.items() if name.lower() != STAGED_OPTION}
-    found = [text for name, text in options.items() if name.lower() == STAGED_OPTION]
-    return others, found[0] if found else None
+    staged = (text for name, text in options.items() if name.lower() == STAGED_OPTION)
+    return others, next(staged, None)
 
 
 class FermionStagedWriter(DataSourceArrowWriter):
@@ -103,7 +103,7 @@ class FermionStagedWriter(DataSourceArrowWriter):
     Parameters
     ----------
     options
-        Where the table is, and the commit's name.
+        The table's location, and the commit's identity.
     staged
         Of `split_staged`.
     schema
@@ -116,14 +116,14 @@ class FermionStagedWriter(DataSourceArrowWriter):
 
     def __init__(self, options: SourceOptions, staged: str, schema: StructType) -> None:
         definition = StagedDefinition.from_text(staged)
-        self._words: dict[str, Any] = {
+        self._commit_arguments: dict[str, Any] = {
             "message": definition.message,
             "commit_user": options.commit_user,
             "commit_identifier": options.commit_identifier,
         }
         self._staged = definition.stage(options.path, options.storage_options)
         columns = arriving_schema(schema, self._staged.schema.to_arrow(field_ids=False))
-        open_writer = writer_factory(self._staged)
+        open_writer = task_writer(self._staged)
         check_batches(open_writer, columns)
         self._task = WriteTask(open_writer, columns)
 
@@ -133,10 +133,10 @@ class FermionStagedWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Publish the table with what all tasks wrote."""
-        self._staged.commit(messages_of(messages), **self._words)
+        self._staged.commit(messages_of(messages), **self._commit_arguments)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Delete what the tasks of a failed job wrote; a failed commit has seen to its files."""
+        """Delete what the tasks of a failed job wrote; a failed commit deletes its files itself."""
         written: list[WriterMessage] = []
         if any(message is None for message in messages):
             written = messages_of(messages)

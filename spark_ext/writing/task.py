@@ -1,4 +1,4 @@
-"""What runs in a Spark task that writes: rows in, data files out, commit messages back."""
+"""What Spark tasks do to write: rows become data files, and commit messages are returned."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ def messages_of(tasks: Sequence[WriterCommitMessage | None]) -> list[WriterMessa
 
 @dataclass(frozen=True, slots=True)
 class WriteTask:
-    """Writes the rows of one task as data files under their final names. Picklable.
+    """Writes the rows of one task as data files with their final names. Picklable.
 
     Attributes
     ----------
     open_writer
-        Makes the table's writer, in the task.
+        Makes the table's writer in the task.
     columns
-        Names and types in which rows reach the writer (see `types.arriving_schema`).
+        The schema in which rows reach the writer (see `types.arriving_schema`).
     batch_id
-        Ordinal of the column that numbers batches, among those of the frame; None: plain rows.
+        Index, in the frame, of the column that numbers batches; None: rows without batches.
     finished
-        Gets the messages of a finished task, so that the driver knows its files even if the
-        job fails later.
+        Gets the messages of a finished task, so that the driver knows its files even if the job
+        fails later.
     renamed
-        Columns that arrive under other names than the table's: see `column_names.renamed_fields`.
+        Columns to rename to the table's names: see `column_names.renamed_fields`.
     """
 
     open_writer: Callable[[], DataWriter]
@@ -57,14 +57,14 @@ class WriteTask:
     renamed: Mapping[str, pa.Field] = field(default_factory=dict)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write batches of one struct column; one row with the pickled messages comes back."""
+        """Write batches of one struct column; yield one row with the pickled messages."""
         rows = (pa.RecordBatch.from_struct_array(batch.column(0)) for batch in batches)
         messages = self.write(rows)
         if messages:
             yield pa.record_batch({MESSAGE: pa.array([pickle.dumps(messages)], pa.binary())})
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> list[WriterMessage]:
-        """Write record batches as Spark hands them over; without rows no file is made."""
+        """Write record batches as Spark passes them; without rows no file is made."""
         with self.open_writer() as writer:
             if self.batch_id is None:
                 for batch in batches:
@@ -79,6 +79,5 @@ class WriteTask:
         return messages
 
     def _arriving(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        wanted = self.columns.names
         batch = renamed_batch(batch, self.renamed)
-        return convert_batch(batch.select(wanted), self.columns)
+        return convert_batch(batch.select(self.columns.names), self.columns)

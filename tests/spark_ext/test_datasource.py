@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceReader
 
 import spark_ext
 from fermion_table import Table
-from spark_ext.datasource.datasource import FermionReader
+from spark_ext.datasource.batch import FermionReader
 
 pytestmark = pytest.mark.spark
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from fermion_table import Table, VersionNotFound
-from spark_ext.maintenance.conversion import _Export
-from spark_ext.reading import ReadTask
+from spark_ext.conversion.to_parquet import _Export
+from spark_ext.reading.task import ReadTask
 
 NOW = timedelta(0)
 

@@ -142,7 +142,7 @@ def test_old_snapshots_and_orphans_go(in_this_session, table_path, capsys):
     assert table.scan().count() == 3
     with pytest.raises(SystemExit):
         expire.main([str(table_path), "--older-than", "soon"])
-    assert "an age like 7d" in capsys.readouterr().err
+    assert "an age such as 7d" in capsys.readouterr().err
 
 
 @pytest.mark.spark

@@ -31,9 +31,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession, functions
 import spark_ext
 from fermion_table import Table
-from spark_ext.datasource.datasource import FermionDataSource
+from spark_ext.datasource.source import FermionDataSource
 from spark_ext.options import parse_options
-from spark_ext.datasource.streaming import FermionStreamWriter
+from spark_ext.datasource.stream import FermionStreamWriter
 
 directory = Path(sys.argv[1])
 commit = {"commit_user": "nightly", "commit_identifier": 7}

@@ -26,10 +26,10 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 import spark_ext
 from spark_ext.maintenance import compaction
-from spark_ext.writing import writer as writing
-from spark_ext.datasource.datasource import FermionDataSource
+from spark_ext.writing import job as writing
+from spark_ext.datasource.source import FermionDataSource
 from spark_ext.options import parse_options
-from spark_ext.datasource.streaming import FermionStreamWriter
+from spark_ext.datasource.stream import FermionStreamWriter
 
 directory = sys.argv[1]
 

@@ -9,8 +9,10 @@ import pytest
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table, VersionNotFound
-from spark_ext.datasource.datasource import FermionDataSource, FermionReader
-from spark_ext.datasource.streaming import FermionStreamReader
+from spark_ext.datasource.batch import FermionReader
+from spark_ext.datasource.source import FermionDataSource
+from spark_ext.datasource.stream import FermionStreamReader
+from spark_ext.opening import open_version, scan_of
 from spark_ext.options import (
     OPTIONS,
     SourceOptions,
@@ -19,7 +21,6 @@ from spark_ext.options import (
     parse_options,
     table_options,
 )
-from spark_ext.reading import open_version, scan_of
 from spark_ext.types import spark_schema
 
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.int32())])

@@ -218,7 +218,6 @@ def test_many_small_files_share_few_tasks(spark, tmp_path):
 
 def test_a_big_file_is_read_by_several_tasks(spark, tmp_path, monkeypatch):
     """Each reads a range of rows: filters and deleted rows are as ever."""
-    monkeypatch.setattr("spark_ext.reading.OPEN_COST_BYTES", 1_000)
     monkeypatch.setattr("fermion_table.scanning.split.PIECE_ROWS", 100)
     monkeypatch.setattr("fermion_table.scanning.split.OPEN_COST_BYTES", 0)
     table = Table.create(tmp_path / "t", SCHEMA)

@@ -36,7 +36,7 @@ def test_local_paths_become_absolute():
         ({"path": "t", "mergeSchema": "1"}, "expected true or false"),
         ({"path": "t", "partitionOverwriteMode": "on"}, "expected static or dynamic"),
         ({"path": "t", "snapshotId": "one"}, "snapshotId='one': expected an integer"),
-        ({"path": "t", "asOf": "yesterday"}, "expected a time like"),
+        ({"path": "t", "asOf": "yesterday"}, "option asOf='yesterday': expected ISO 8601"),
         ({"path": "t", "columns": "[1]"}, "expected a list of names"),
         ({"path": "t", "columns": "[a"}, "option columns="),
         ({"path": "t", "skipRewrites": "maybe"}, "expected true or false"),

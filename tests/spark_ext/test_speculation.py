@@ -34,7 +34,7 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession, functions
 import spark_ext
 from spark_ext.maintenance import compaction
-from spark_ext.writing import writer as writing
+from spark_ext.writing import job as writing
 
 master, directory = sys.argv[1], Path(sys.argv[2])
 

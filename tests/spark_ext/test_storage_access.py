@@ -10,7 +10,8 @@ import pytest
 import spark_ext
 from fermion.errors import InvalidArgumentError
 from fermion_table import StorageAccess, Table, UnsafeStorage
-from spark_ext.datasource.datasource import FermionDataSource
+from spark_ext.datasource.source import FermionDataSource
+from spark_ext.opening import open_branch, scan_of
 from spark_ext.options import (
     FORMAT_USES,
     OPTIONS,
@@ -19,7 +20,6 @@ from spark_ext.options import (
     parse_options,
     table_options,
 )
-from spark_ext.reading import open_branch, scan_of
 from spark_ext.types import spark_schema
 from tests.fermion_table.test_shared_files import live_entries, naming
 

@@ -13,8 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table
-from spark_ext.datasource.datasource import FermionDataSource
-from spark_ext.datasource.stream_offsets import (
+from spark_ext.datasource.offsets import (
     BEFORE_ALL,
     Portion,
     StreamOffset,
@@ -22,7 +21,8 @@ from spark_ext.datasource.stream_offsets import (
     parse_offset,
     portions,
 )
-from spark_ext.datasource.streaming import FermionStreamReader, FermionStreamWriter, StreamMessage
+from spark_ext.datasource.source import FermionDataSource
+from spark_ext.datasource.stream import FermionStreamReader, FermionStreamWriter, StreamMessage
 from spark_ext.errors import StreamSourceChanged, UnsupportedBySpark
 from spark_ext.options import Use, parse_options
 from spark_ext.types import spark_schema

@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from fermion_table import Table
-from spark_ext.datasource.streaming import FermionStreamReader
+from spark_ext.datasource.stream import FermionStreamReader
 from spark_ext.errors import UnsupportedBySpark
 from spark_ext.options import parse_options
 from spark_ext.types import spark_schema

@@ -1,4 +1,4 @@
-"""How far a stream has read, and where its next micro-batch ends: values, no files.
+"""How far a stream has read, and where its next micro-batch ends: pure functions over values.
 
 As JSON, which Spark keeps in the query's checkpoint:
 
@@ -7,9 +7,9 @@ key       type         meaning
 ========  ===========  ===========================================================================
 snapshot  int          the last snapshot that was read; -1 before the first
 table     text?        the table's uuid; missing in offsets of earlier versions
-files     int?         so many of that snapshot's files have been read; missing: all of them
-initial   true?        with ``files``: those are all live files of the snapshot, as the stream
-                       began with it; missing: those that the snapshot added
+files     int?         the number of the snapshot's files that were read; missing: all of them
+initial   true?        with ``files``: they are all live files of the snapshot, because the stream
+                       began with it; missing: they are the files that the snapshot added
 ========  ===========  ===========================================================================
 """
 
@@ -22,7 +22,7 @@ from typing import Any
 from spark_ext.errors import StreamSourceChanged
 
 BEFORE_ALL = -1
-"""The snapshot of a stream that has not read anything: the whole table comes first."""
+"""The snapshot of a stream that has read nothing: it reads all rows of the table first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,29 +35,29 @@ class StreamOffset:
     initial: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """As Spark keeps it."""
-        found: dict[str, Any] = {"snapshot": self.snapshot}
+        """The offset as JSON; see the module."""
+        offset: dict[str, Any] = {"snapshot": self.snapshot}
         if self.table is not None:
-            found["table"] = self.table
+            offset["table"] = self.table
         if self.files is not None:
-            found["files"] = self.files
+            offset["files"] = self.files
             if self.initial:
-                found["initial"] = True
-        return found
+                offset["initial"] = True
+        return offset
 
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Some files of a snapshot, by their places in its order.
+    """Some files of a snapshot, by their positions in its order.
 
     Attributes
     ----------
     snapshot
         Its id.
     initial
-        Whether its live files are meant, or those that it added.
+        Whether these are its live files, or only those that it added.
     start, stop
-        The first file, and the one behind the last; None: to the end.
+        Positions of the first file, and after the last one; None: to the end.
     """
 
     snapshot: int
@@ -67,17 +67,17 @@ class Portion:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of the files are meant."""
+        """Whether it has all of the files."""
         return self.start == 0 and self.stop is None
 
 
 def parse_offset(given: Mapping[str, Any]) -> StreamOffset:
-    """An offset from a checkpoint.
+    """Parse an offset of a checkpoint.
 
     Raises
     ------
     StreamSourceChanged
-        It is none of this source's.
+        It is not an offset of this source.
     """
     snapshot: Any = given.get("snapshot")
     table, files = given.get("table"), given.get("files")
@@ -96,12 +96,12 @@ def parse_offset(given: Mapping[str, Any]) -> StreamOffset:
 
 
 def check_table(offset: StreamOffset, table: str, newest: int, where: str) -> None:
-    """Make sure that a stream goes on with the table that it has read.
+    """Check that a stream continues with the table that it has read.
 
     Parameters
     ----------
     table, newest
-        The uuid of the table that is there now, and its newest snapshot.
+        The uuid of the table that is at the location now, and its newest snapshot.
     where
         Names the table in messages.
 
@@ -129,18 +129,19 @@ def next_offset(
     table: str,
     files_in: Callable[[int, bool], int],
 ) -> StreamOffset:
-    """Where the next micro-batch ends; at the start if there is nothing new.
+    """Compute where the next micro-batch ends; it is the start if there is nothing new.
 
     Parameters
     ----------
     newest
         The last snapshot to read.
     limit
-        Files that a micro-batch reads at most, at least 1; None: any number.
+        The most files that a micro-batch reads, at least 1; None: any number.
     table
         The table's uuid.
     files_in
-        How many files a snapshot has for a stream: that are live in it, or that it added.
+        Gives the number of files that a snapshot has for a stream: its live files if the second
+        argument is true, or those that it added.
     """
     begins = start.snapshot == BEFORE_ALL
     if begins:
@@ -161,7 +162,7 @@ def next_offset(
 
 
 def portions(start: StreamOffset, end: StreamOffset) -> Iterator[Portion]:
-    """What lies between two offsets, in order."""
+    """The files between two offsets, in order."""
     if start.snapshot == BEFORE_ALL:
         if end.snapshot != BEFORE_ALL:
             yield Portion(end.snapshot, True, 0, end.files)

@@ -1,7 +1,7 @@
-"""What the finished tasks of a job wrote: known to the driver even if the job then fails.
+"""The messages of a job's finished tasks, which the driver gets even if the job then fails.
 
-A job that fails returns nothing, but Spark passes on the accumulators of the tasks that had
-finished by then. The files they name are deleted, as nothing can refer to them.
+A failed job returns nothing, but Spark sends the accumulators of the tasks that finished before.
+The files that they name are deleted, because no commit names them.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def finished_messages(
     table: Table | StagedTable,
     files: Callable[[_Message], Iterable[str]],
 ) -> Iterator[Accumulator[list[_Message]]]:
-    """Gather the messages of a job's tasks; if the job fails, delete the files they name.
+    """Collect the messages of a job's tasks; if the job fails, delete the files that they name.
 
-    The block runs the job and nothing else: in it, nothing is committed.
+    The ``with`` block runs the job and commits nothing.
 
     Parameters
     ----------
@@ -44,14 +44,14 @@ def finished_messages(
 
 
 def delete_files(table: Table | StagedTable, paths: Iterable[str]) -> None:
-    """Delete data files that no commit names; what cannot be deleted is left as an orphan."""
+    """Delete data files that no commit names; a file that cannot be deleted becomes an orphan."""
     for path in paths:
         with contextlib.suppress(OSError):
             table.store.delete(path)
 
 
 class _Gathering(AccumulatorParam[list[_Message]]):
-    """Lists, one after the other."""
+    """Concatenates lists."""
 
     def zero(self, value: list[_Message]) -> list[_Message]:
         return []

@@ -1,4 +1,4 @@
-"""Writes data frames as tables with Spark's save modes; a new table appears with its rows."""
+"""Writes data frames as tables with Spark's save modes; makes the table if there is none."""
 
 from __future__ import annotations
 
@@ -10,31 +10,28 @@ from typing import Any, Literal
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from fermion.arguments import flag
-from fermion.errors import ColumnNotFoundError, InvalidArgumentError
-from fermion.predicate import parse_filter
+from fermion.errors import InvalidArgumentError
 from fermion_table import (
+    MAIN,
     CommitMetadata,
     Snapshot,
     StagedTable,
     StorageAccess,
-    Table,
     TableExists,
+    check_overwrite,
     stage_table,
 )
+from fermion_table.argument_checks import check_text_map
 from spark_ext.column_names import is_case_sensitive, spelled
+from spark_ext.opening import open_table
 from spark_ext.options import chosen_access
-from spark_ext.reading import MAIN
 from spark_ext.session import classic_frame
 from spark_ext.types import table_schema
-from spark_ext.writing.writer import (
-    WORDS,
-    append,
-    check_batch_id,
-    check_layout,
-    check_schema_mode,
-    commit_staged,
-    overwrite,
+from spark_ext.writing.append import append, overwrite
+from spark_ext.writing.job import (
+    COMMIT_ARGUMENTS,
+    FrameOptions,
+    commit_arguments,
     write_files,
 )
 
@@ -55,7 +52,7 @@ def write(
 ) -> Snapshot:
     """Write a data frame to a table with Spark's save modes; create the table if it does not exist.
 
-    A new table appears with its rows: a job that fails leaves none.
+    A new table and its rows become visible together: a job that fails leaves no table.
 
     Parameters
     ----------
@@ -76,15 +73,15 @@ def write(
     Returns
     -------
     fermion_table.Snapshot
-        What was published; with ``ignore`` perhaps what was there.
+        The new snapshot; with ``ignore`` the newest one of a table that exists.
 
     Raises
     ------
     TableExists
-        There is a table, and the mode is ``error``; or another writer has made one meanwhile.
+        There is a table, and the mode is ``error``, or another writer made it meanwhile.
     TypeError, InvalidArgumentError, ColumnNotFoundError, SchemaMismatch, UnsupportedBySpark
     pyspark.errors.PySparkException, CommitConflict, CommitStateUnknown
-        As for `append`; there is no new table then.
+        As for `append`; no table is made.
     """
     classic_frame(df, "write")
     if mode not in ("error", "errorifexists", "ignore", "append", "overwrite"):
@@ -94,10 +91,12 @@ def write(
     function = overwrite if mode == "overwrite" else append
     named = {"storage_options": storage_options, "access": access, **options}
     inspect.signature(function).bind(df, path, **named)
-    words = CommitMetadata(**{name: options[name] for name in WORDS if name in options})
-    _check_properties(table_properties)
-    if access is not None and not isinstance(access, StorageAccess):
-        raise InvalidArgumentError(f"access={access!r:.80}: expected a StorageAccess")
+    metadata = CommitMetadata(
+        **{name: options[name] for name in COMMIT_ARGUMENTS if name in options}
+    )
+    rest = {name: value for name, value in options.items() if name not in COMMIT_ARGUMENTS}
+    check_text_map(table_properties, "table_properties")
+    chosen_access(access)
     frame = df.schema
     try:
         staged = stage_table(
@@ -108,29 +107,26 @@ def write(
             properties=table_properties,
             storage_options=storage_options,
         )
-        _check_options(staged, **{name: options[name] for name in options if name not in WORDS})
+        frame_options = _check_options(staged, **rest)
         spelled(frame, pa.schema([]), case_sensitive=is_case_sensitive(df.sparkSession))
-        return _create(df, staged, words, options)
+        return _create(df, staged, metadata, frame_options)
     except TableExists:
         if mode in ("error", "errorifexists"):
             raise
     if mode == "ignore":
-        opened = Table.open(path, storage_options=storage_options, access=chosen_access(access))
-        return opened.snapshot
+        return open_table(path, storage_options=storage_options, access=access).snapshot
     return function(df, path, **named)
 
 
 def _create(
-    df: DataFrame, staged: StagedTable, words: CommitMetadata, options: Mapping[str, Any]
+    df: DataFrame, staged: StagedTable, metadata: CommitMetadata, options: FrameOptions
 ) -> Snapshot:
     try:
-        messages = write_files(
-            df, staged, staged.schema, options.get("batch_id_column"), options.get("cluster", True)
-        )
+        messages = write_files(df, staged, options)
     except BaseException:
         staged.discard()
         raise
-    return commit_staged(staged, messages, words)
+    return staged.commit(messages, **commit_arguments(metadata))
 
 
 def _check_options(
@@ -138,34 +134,19 @@ def _check_options(
     *,
     filter: Any = None,
     dynamic: bool = False,
-    batch_id_column: str | None = None,
-    schema_mode: Literal["merge"] | None = None,
-    cluster: bool = True,
     branch: str | None = None,
-) -> None:
+    **options: Any,
+) -> FrameOptions:
     """Refuse options of `append` and `overwrite` that a new table cannot follow.
 
     Raises
     ------
     TypeError, InvalidArgumentError, ColumnNotFoundError
     """
-    check_schema_mode(schema_mode)
-    check_batch_id(batch_id_column)
-    flag(cluster, "cluster")
+    frame_options = FrameOptions(**options)
     if branch not in (None, MAIN):
         raise InvalidArgumentError(
             f"branch={branch!r}: there is no table yet, and a new one has only branch {MAIN!r}"
         )
-    check_layout(staged, filter, dynamic)
-    chosen = parse_filter(filter)
-    for column in sorted(chosen.columns()) if chosen is not None else ():
-        if column[0] not in staged.schema.by_name:
-            raise ColumnNotFoundError(f"filter: the frame has no column {column[0]!r}")
-
-
-def _check_properties(properties: Any) -> None:
-    texts = isinstance(properties, Mapping) and all(
-        isinstance(key, str) and isinstance(value, str) for key, value in properties.items()
-    )
-    if properties is not None and not texts:
-        raise TypeError(f"table_properties={properties!r:.80}: expected a mapping of texts")
+    check_overwrite(staged.schema, filter, dynamic, where=staged.store.location)
+    return frame_options

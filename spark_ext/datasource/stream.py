@@ -1,10 +1,10 @@
 """Streams of a table's appends, and micro-batches appended to a table exactly once.
 
-The source counts in snapshots, and in files where a limit cuts one into several micro-batches:
-`stream_offsets` has the rules. A stream begins with the table's whole content (or after a snapshot
-that the user names), and goes on with what each append adds. Compactions and schema changes add no
-rows and are passed over. A commit that removes or replaces rows ends the stream with an error, as a
-stream cannot take rows back, unless the option ``skipRewrites`` says to pass over it too.
+The source counts snapshots, and files where a limit divides a snapshot into several micro-batches:
+see `offsets`. A stream begins with all rows of the table (or after a snapshot that the user names),
+and goes on with the rows of each append. Compactions and schema changes add no rows and are
+skipped. A commit that removes or replaces rows ends the stream with an error, because a stream
+cannot take rows back; the option ``skipRewrites`` skips such commits too.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import Scan, Snapshot, Split, WriterMessage
-from spark_ext.datasource.stream_offsets import (
+from fermion_table import Scan, ScanPlan, Snapshot, Split
+from spark_ext.datasource.offsets import (
     BEFORE_ALL,
     Portion,
     StreamOffset,
@@ -40,15 +40,14 @@ from spark_ext.datasource.stream_offsets import (
     parse_offset,
     portions,
 )
+from spark_ext.datasource.tasks import TASKS_MIN, delete_unfinished, frame_task
 from spark_ext.errors import UnsupportedBySpark
-from spark_ext.finished_tasks import delete_files
+from spark_ext.opening import open_branch, open_version, scan_of
 from spark_ext.options import SourceOptions
-from spark_ext.reading import ReadTask, column_paths, open_branch, open_version, scan_of, tasks_of
+from spark_ext.reading.task import ReadTask, column_paths
 from spark_ext.types import exchange_schema, spark_schema
-from spark_ext.writing.task import WriteTask
-from spark_ext.writing.writer import check_columns, files_of, renamed_columns, writer_factory
+from spark_ext.writing.task import TaskMessage, messages_of
 
-TASKS_MIN = 8
 QUIET_KINDS = frozenset({"create", "schema", "compact"})
 """Commits that add no rows."""
 
@@ -57,7 +56,7 @@ _QUERY_ID = "sql.streaming.queryId"
 
 @dataclass(slots=True)
 class StreamPartition(InputPartition):
-    """The splits that one task reads, and how: a snapshot's files are read under its schema."""
+    """The splits that one task reads, with the schema of their snapshot."""
 
     read: ReadTask
     splits: list[Split]
@@ -93,7 +92,7 @@ class FermionStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StreamOffset(begin, newest.table_uuid).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """How much one micro-batch reads at most."""
+        """The most files that one micro-batch reads."""
         files = self._options.max_files
         return ReadAllAvailable() if files is None else ReadMaxFiles(files)
 
@@ -103,9 +102,9 @@ class FermionStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         check_table(read, newest.table_uuid, newest.id, self._options.path)
         last = newest.id if self._last is None else self._last
         files_max = limit.max_files if isinstance(limit, ReadMaxFiles) else None
-        found = next_offset(read, last, files_max, newest.table_uuid, self._files_in)
-        nothing_new = (found.snapshot, found.files) == (read.snapshot, read.files)
-        return start if nothing_new else found.to_json()
+        end = next_offset(read, last, files_max, newest.table_uuid, self._files_in)
+        nothing_new = (end.snapshot, end.files) == (read.snapshot, read.files)
+        return start if nothing_new else end.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The table's newest snapshot, for the query's progress."""
@@ -113,7 +112,7 @@ class FermionStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StreamOffset(newest.id, newest.table_uuid).to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Go no further than the snapshot that is the newest now."""
+        """End at the snapshot that is the newest now."""
         self._last = self._newest().id
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -125,7 +124,7 @@ class FermionStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for portion in portions(first, last):
             if portion.initial or self.adds_rows(self._snapshot(portion.snapshot)):
                 scan = self._scan(portion.snapshot)
-                tasks += self._tasks(scan, self._splits(scan, portion))
+                tasks += self._tasks(scan, portion)
         return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -134,14 +133,17 @@ class FermionStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return partition.read.read(partition.splits)
 
     def _files_in(self, snapshot_id: int, initial: bool) -> int:
-        """How many files a snapshot has for the stream, whatever the filter says."""
+        """The number of files that a snapshot has for the stream, without regard to the filter."""
         snapshot = self._snapshot(snapshot_id)
         if initial:
             return snapshot.totals.files
         return snapshot.deltas.files_added if self.adds_rows(snapshot) else 0
 
     def _splits(self, scan: Scan, portion: Portion) -> list[Split]:
-        """Those of a portion that the filter leaves; places count without it, as it may change."""
+        """The splits of a portion that the filter keeps.
+
+        Positions of files count all files, as the filter may change between micro-batches.
+        """
         entries, _ = scan.entries
         pairs = list(zip(entries, scan.plan().splits, strict=True))
         if not portion.initial:
@@ -154,19 +156,26 @@ class FermionStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         wanted = {entry.file for entry in listed[portion.start : portion.stop]}
         return [split for entry, split in pairs if entry.file in wanted]
 
-    def _tasks(self, scan: Scan, splits: Sequence[Split]) -> list[InputPartition]:
+    def _tasks(self, scan: Scan, portion: Portion) -> list[InputPartition]:
         where = f"{self._options.path}, snapshot {scan.snapshot.id}"
-        found = spark_schema(scan.schema, where=where)
-        if _shape(found) != _shape(self._schema):
+        schema = spark_schema(scan.schema, where=where)
+        if _shape(schema) != _shape(self._schema):
             raise UnsupportedBySpark(
-                f"{where}: the columns of the stream are {found.simpleString()} now, they were "
+                f"{where}: the columns of the stream are {schema.simpleString()} now, they were "
                 f"{self._schema.simpleString()} when the query was started; start it again"
             )
         read = ReadTask(scan.reader, exchange_schema(self._schema))
-        return [StreamPartition(read, part) for part in tasks_of(splits, TASKS_MIN)]
+        plan = ScanPlan(snapshot_id=scan.snapshot.id, splits=self._splits(scan, portion))
+        return [StreamPartition(read, list(splits)) for splits in plan.tasks(tasks_min=TASKS_MIN)]
 
     def adds_rows(self, snapshot: Snapshot) -> bool:
-        """Whether a commit appends; an error if it takes rows away."""
+        """Whether a commit appends rows.
+
+        Raises
+        ------
+        UnsupportedBySpark
+            It removes or replaces rows.
+        """
         if snapshot.kind == "append":
             return True
         if snapshot.kind in QUIET_KINDS or self._options.skip_rewrites:
@@ -191,18 +200,18 @@ class FermionStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 @dataclass(slots=True)
-class StreamMessage(WriterCommitMessage):
-    """What a task of a micro-batch wrote, and of which query it is."""
+class StreamMessage(TaskMessage):
+    """What a task of a micro-batch wrote, and the id of its query."""
 
-    messages: list[WriterMessage]
     query_id: str | None
 
 
 class FermionStreamWriter(DataSourceStreamArrowWriter):
-    """Appends micro-batches: each is one snapshot, and a replayed one is none.
+    """Appends micro-batches exactly once: each is one snapshot, also when Spark repeats it.
 
-    The name of the commit is the query's id, which lives in its checkpoint, and the number of the
-    micro-batch; with a ``commitUser``, that user, and both of them.
+    The commit's user is the query's id, which its checkpoint keeps, and the identifier is the
+    number of the micro-batch. With the option ``commitUser`` the user is that one, and the
+    identifier has the query's id and the number.
 
     Parameters
     ----------
@@ -214,9 +223,7 @@ class FermionStreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
-        table = open_branch(options)
-        columns, renamed = check_columns(table, schema, None), renamed_columns(schema, table.schema)
-        self._task = WriteTask(writer_factory(table), columns, renamed=renamed)
+        self._task = frame_task(open_branch(options), schema)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of a task."""
@@ -226,42 +233,39 @@ class FermionStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Publish a micro-batch; one without rows makes no snapshot."""
-        written = [each for each in messages if isinstance(each, StreamMessage)]
-        entries = [message for each in written for message in each.messages]
-        if not entries:
+        written = messages_of(messages)
+        if not written:
             return
-        user, identifier = self._name(written[0].query_id, batchId)
+        tasks = (message for message in messages if isinstance(message, StreamMessage))
+        user, identifier = self._identity(next(tasks).query_id, batchId)
         open_branch(self._options).commit(
-            entries,
+            written,
             message=f"micro-batch {batchId}",
             commit_user=user,
             commit_identifier=identifier,
         )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Delete what a failed micro-batch wrote, if its commit was never tried."""
-        if any(message is None for message in messages):
-            written = [each for each in messages if isinstance(each, StreamMessage)]
-            paths = [path for each in written for one in each.messages for path in files_of(one)]
-            delete_files(open_branch(self._options), paths)
+        """Delete what the tasks of a failed micro-batch wrote."""
+        delete_unfinished(self._options, messages)
 
-    def _name(self, query_id: str | None, batch_id: int) -> tuple[str, int | str]:
-        """User and identifier of a micro-batch's commit: no other query has the same.
+    def _identity(self, query_id: str | None, batch_id: int) -> tuple[str, int | str]:
+        """The user and the identifier of a micro-batch's commit, unique to its query.
 
         Raises
         ------
         UnsupportedBySpark
-            The tasks were not told their query's id: the micro-batch could come twice.
+            The tasks do not know their query's id: the micro-batch could be appended twice.
         """
         if query_id is None:
             raise UnsupportedBySpark(
-                f"{self._options.path}: the tasks of micro-batch {batch_id} have no {_QUERY_ID}, "
-                "which makes its commit one and the same when Spark repeats it"
+                f"{self._options.path}: the tasks of micro-batch {batch_id} have no {_QUERY_ID}; "
+                "without it a micro-batch that Spark repeats would be appended twice"
             )
         user = self._options.commit_user
         return (query_id, batch_id) if user is None else (user, f"{query_id}/{batch_id}")
 
 
 def _shape(schema: StructType) -> Any:
-    """Names and types, without regard to nullability."""
+    """The names and types of columns, without their nullability."""
     return schema.simpleString()

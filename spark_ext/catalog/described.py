@@ -1,0 +1,57 @@
+"""What Spark asks of every table of a catalog, also of one that is not published yet."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from spark_ext.catalog.callbacks import Callback, Jvm
+
+CATALOG = "connector.catalog."
+
+
+class DescribedTable(Callback):
+    """The name and the columns of a table.
+
+    Parameters
+    ----------
+    name
+        As Spark shows it.
+    """
+
+    def __init__(self, jvm: Jvm, name: str) -> None:
+        super().__init__(jvm)
+        self._name = name
+
+    def name(self) -> str:
+        """As Spark shows it."""
+        return self._name
+
+    def toString(self) -> str:  # noqa: N802 - Java's name
+        """The name."""
+        return self._name
+
+    @cached_property
+    def _schema(self) -> Any:
+        """Spark's schema: the JVM's."""
+        raise NotImplementedError
+
+    @cached_property
+    def _columns(self) -> Any:
+        return self._jvm.type(CATALOG + "CatalogV2Util").structTypeToV2Columns(self._schema, False)
+
+    def schema(self) -> Any:
+        """All columns."""
+        return self._schema
+
+    def columns(self) -> Any:
+        """All columns, in the newer form."""
+        return self._columns
+
+    def constraints(self) -> Any:
+        """None."""
+        return self._jvm.array(CATALOG + "constraints.Constraint")
+
+    def reportDriverMetrics(self) -> Any:  # noqa: N802 - Java's name
+        """None."""
+        return self._jvm.array("connector.metric.CustomTaskMetric")

@@ -1,0 +1,1 @@
+"""Converts Parquet files to tables and tables to Parquet files, file by file."""

@@ -1,0 +1,89 @@
+"""Opens tables and scans: with the arguments of a function, or as options describe them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any
+
+from fermion.errors import InvalidArgumentError
+from fermion_table import MAIN, Scan, StorageAccess, Table
+from spark_ext.options import SourceOptions, chosen_access
+
+
+def open_table(
+    path: str | os.PathLike[str],
+    *,
+    branch: str | None = None,
+    storage_options: dict[str, Any] | None = None,
+    access: StorageAccess | None = None,
+) -> Table:
+    """Open a table at the newest snapshot of a branch.
+
+    Parameters
+    ----------
+    branch
+        None: ``main``.
+    access
+        None: the defaults.
+
+    Raises
+    ------
+    TypeError, InvalidArgumentError
+        Names the argument that is wrong.
+    TableNotFound, VersionNotFound
+    """
+    return Table.open(
+        path,
+        branch=MAIN if branch is None else branch,
+        storage_options=storage_options,
+        access=chosen_access(access),
+    )
+
+
+def open_branch(options: SourceOptions) -> Table:
+    """Open the table that options name, at the newest snapshot of their branch.
+
+    Raises
+    ------
+    TableNotFound, VersionNotFound
+    """
+    return open_table(
+        options.path,
+        branch=options.branch,
+        storage_options=options.storage_options,
+        access=options.access,
+    )
+
+
+def open_version(options: SourceOptions) -> Table:
+    """Open the table that options name, at the snapshot that they choose.
+
+    Raises
+    ------
+    InvalidArgumentError, TableNotFound, VersionNotFound
+    """
+    scan = scan_of(replace(options, columns=[], filter=None, batch_id=None))
+    branch = MAIN if options.branch is None else options.branch
+    return Table(scan.store, scan.snapshot, branch=branch)
+
+
+def scan_of(options: SourceOptions) -> Scan:
+    """Make the scan that options describe.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The options name more than one version, or a branch and a tag.
+    TableNotFound, VersionNotFound, ColumnNotFoundError
+    """
+    if options.tag is not None and options.branch is not None:
+        raise InvalidArgumentError("tag and branch: expected one of them, as a tag has no branch")
+    return open_branch(options).scan(
+        columns=options.columns,
+        filter=options.filter,
+        snapshot_id=options.snapshot_id,
+        tag=options.tag,
+        as_of=options.as_of,
+        batch_id=options.batch_id,
+    )

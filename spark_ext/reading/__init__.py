@@ -1,0 +1,1 @@
+"""Reads tables into data frames: planned on the driver, read by tasks."""

@@ -1,0 +1,178 @@
+"""Appends the rows of data frames to tables, and overwrites rows with them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pyspark.sql import DataFrame
+
+from fermion_table import CommitMetadata, Snapshot, StorageAccess, check_overwrite
+from spark_ext.opening import open_table
+from spark_ext.session import classic_frame
+from spark_ext.writing.job import (
+    FrameOptions,
+    commit_arguments,
+    commit_overwrite,
+    committed_before,
+    planned_columns,
+    write_files,
+)
+
+
+def append(
+    df: DataFrame,
+    path: str | os.PathLike[str],
+    *,
+    batch_id_column: str | None = None,
+    schema_mode: Literal["merge"] | None = None,
+    cluster: bool = True,
+    message: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    commit_user: str | None = None,
+    commit_identifier: int | str | None = None,
+    branch: str | None = None,
+    storage_options: dict[str, Any] | None = None,
+    access: StorageAccess | None = None,
+) -> Snapshot:
+    """Append the rows of a data frame to a table, as one snapshot.
+
+    If the job fails nothing is published, and the files that its tasks wrote are deleted. The table
+    must exist: `fermion_table.Table.create` makes one with the types and partitions that you
+    choose, `spark_ext.write` makes one with the frame's types.
+
+    Parameters
+    ----------
+    df
+        Columns are matched by name, in any order (and in any case unless
+        ``spark.sql.caseSensitive`` is true), and cast where no value can change. Nullable columns
+        that the frame lacks are null.
+    path
+        The table.
+    batch_id_column
+        A column of integers without nulls that numbers batches. Rows of one batch are gathered in
+        the frame's order, and written with this batch id into one file. The column itself is
+        written too if the table has it. In a partitioned table the rows of each partition are a
+        batch of this id.
+    schema_mode
+        ``merge`` adds the columns that the table lacks, in the same snapshot.
+    cluster
+        Gather rows by the table's partitions and sort order before they are written, which needs
+        a shuffle. False writes the rows of each task as they come.
+    message, properties
+        For the table's history.
+    commit_user, commit_identifier
+        Who commits, and which of its commits this is: the same pair is appended once. If the table
+        has this commit already, no task runs and its snapshot is returned.
+    branch
+        An existing branch to write to; None: ``main``.
+    storage_options
+        For fsspec.
+    access
+        How the storage is used; see `fermion_table.StorageAccess`.
+
+    Returns
+    -------
+    fermion_table.Snapshot
+        The new snapshot. It has no rows if the frame has none.
+
+    Raises
+    ------
+    TypeError, InvalidArgumentError
+        Names the argument that is wrong, such as half of an identity; raised before any task runs.
+    TableNotFound, VersionNotFound
+        There is no table, or no such branch.
+    SchemaMismatch
+        The frame does not fit the table; raised before any task runs.
+    UnsupportedBySpark
+        Spark cannot hand over a column's type, or the session is a Spark Connect client.
+    pyspark.errors.PySparkException
+        A task failed; nothing was published.
+    CommitConflict, CommitStateUnknown
+        As `fermion_table.Table.commit`.
+    """
+    classic_frame(df, "append")
+    options = FrameOptions(
+        batch_id_column=batch_id_column, schema_mode=schema_mode, cluster=cluster
+    )
+    metadata = CommitMetadata(
+        message=message,
+        properties=properties,
+        commit_user=commit_user,
+        commit_identifier=commit_identifier,
+    )
+    table = open_table(path, branch=branch, storage_options=storage_options, access=access)
+    earlier = committed_before(table, metadata)
+    if earlier is not None:
+        return earlier
+    merge = planned_columns(df, table, options)
+    messages = write_files(df, table, options, merge)
+    return table.commit(messages, **commit_arguments(metadata), merge=merge)
+
+
+def overwrite(
+    df: DataFrame,
+    path: str | os.PathLike[str],
+    *,
+    filter: Any = None,
+    dynamic: bool = False,
+    batch_id_column: str | None = None,
+    schema_mode: Literal["merge"] | None = None,
+    cluster: bool = True,
+    message: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    commit_user: str | None = None,
+    commit_identifier: int | str | None = None,
+    branch: str | None = None,
+    storage_options: dict[str, Any] | None = None,
+    access: StorageAccess | None = None,
+) -> Snapshot:
+    """Replace rows of a table by those of a data frame, as one snapshot.
+
+    The frame may read the table itself: the old rows are removed when the new ones are published.
+
+    Parameters
+    ----------
+    df, path
+        As for `append`.
+    filter
+        Which rows are removed: anything that `fermion` takes as a filter; None: all. It need not
+        select the new rows.
+    dynamic
+        Remove all rows of the partitions that the frame has rows for.
+    batch_id_column, cluster, message, properties, commit_user, commit_identifier
+        As for `append`.
+    branch, storage_options, access
+        As for `append`.
+    schema_mode
+        ``merge`` adds the columns that the table lacks, in the same snapshot.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Both a filter and dynamic, or dynamic on a table without partitions.
+    ColumnNotFoundError
+        The filter names a column that the table lacks.
+    TypeError, TableNotFound, VersionNotFound, SchemaMismatch, UnsupportedBySpark
+    pyspark.errors.PySparkException, CommitConflict, CommitStateUnknown
+        As for `append`.
+    """
+    classic_frame(df, "overwrite")
+    options = FrameOptions(
+        batch_id_column=batch_id_column, schema_mode=schema_mode, cluster=cluster
+    )
+    metadata = CommitMetadata(
+        message=message,
+        properties=properties,
+        commit_user=commit_user,
+        commit_identifier=commit_identifier,
+    )
+    table = open_table(path, branch=branch, storage_options=storage_options, access=access)
+    earlier = committed_before(table, metadata)
+    if earlier is not None:
+        return earlier
+    check_overwrite(table.schema, filter, dynamic, where=table.location)
+    merge = planned_columns(df, table, options)
+    messages = write_files(df, table, options, merge)
+    return commit_overwrite(table, messages, filter, dynamic, merge, **commit_arguments(metadata))
