@@ -8,9 +8,9 @@ from dataclasses import dataclass
 KIB = 1024
 MIB = 1024 * KIB
 
-TAIL_ENTRIES_MAX = 64
+INLINE_ENTRIES_MAX = 64
 """Most inline entries of a snapshot."""
-TAIL_BYTES_MAX = 64 * KIB
+INLINE_BYTES_MAX = 64 * KIB
 """Most bytes of JSON of the inline entries."""
 TOUCHED_PARTITIONS_MAX = 64
 """Most partitions that a snapshot lists as touched; above that it stores "many"."""
@@ -41,7 +41,7 @@ RETAIN_LAST_DEFAULT = 10
 """Number of latest snapshots that expiry always keeps."""
 RETAIN_MS_DEFAULT = 7 * 24 * 3600 * 1000
 """Expiry keeps snapshots up to this age."""
-SLOT_GRACE_MS = 3600 * 1000
+SNAPSHOT_FILE_GRACE_MS = 3600 * 1000
 """Expiry keeps the file of an expired snapshot up to this age: longer than a commit takes."""
 ORPHAN_MS_DEFAULT = 3 * 24 * 3600 * 1000
 """An orphan file up to this age may belong to a running writer."""

@@ -164,7 +164,7 @@ class Draft:
         return matched
 
     def delete(self, matched: Matched) -> None:
-        """Rows go: with their file, by a mark, or by writing the file again without them."""
+        """Delete rows: with their file, in a deletion vector, or by rewriting the file."""
         entry = matched.entry
         if matched.is_whole:
             self.remove(entry)

@@ -1,8 +1,8 @@
-"""Publishing commits: create a table, and create-if-absent of the next snapshot's slot.
+"""Publishing commits: create a table, and create-if-absent of the next snapshot file.
 
 One atomic step publishes a commit. Before it nothing is visible, after it everything is; a
-commit that loses the race looks at the winner, decides by the conflict matrix, and tries the
-next slot. Only a proven loss deletes metadata; data files are the caller's.
+commit that another one came before reads that one, decides by the conflict matrix, and tries the
+next snapshot file. Only a proven failure deletes metadata; data files are the caller's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ from fermion.redaction import logger
 from fermion_table.commit.committed_files import refuse_committed
 from fermion_table.commit.concurrent import commits_since
 from fermion_table.commit.conflict import Fail, Ok, Redo, Verdict, conflict
-from fermion_table.commit.create_if_absent import create_slot, is_in_history, proves_absence
+from fermion_table.commit.create_if_absent import (
+    create_snapshot_file,
+    is_in_history,
+    proves_absence,
+)
 from fermion_table.commit.identities import committed_before
 from fermion_table.commit.next_snapshot import (
     Changes,
@@ -108,7 +112,7 @@ def create_table(
         writer_features=tuple(sorted(writer_features)),
     )
     try:
-        stored = create_slot(store, snapshot, MAIN, options).stored
+        stored = create_snapshot_file(store, snapshot, MAIN, options).stored
     except BaseException as error:
         if proves_absence(store, snapshot, MAIN, error):
             writer.discard()
@@ -196,7 +200,7 @@ class _Commit:
         self.synchronised: set[str] = set()
         self.outcome = outcome
         self.seen_at = seen_at
-        self.losses = 0
+        self.retries = 0
         self.written: WrittenFiles | None = None
 
     def run(self) -> Snapshot:
@@ -206,7 +210,7 @@ class _Commit:
             snapshot = self._run()
             self._report(snapshot, time.monotonic() - began)
             seconds = time.monotonic() - self.request.metadata.began
-            effort = Effort(retries=self.losses, seconds=seconds)
+            effort = Effort(retries=self.retries, seconds=seconds)
             return msgspec.structs.replace(snapshot, effort=effort)
         except BaseException:
             if not self.outcome.may_be_published:
@@ -223,7 +227,7 @@ class _Commit:
             snapshot.id,
             deltas.files_added,
             deltas.files_removed,
-            self.losses,
+            self.retries,
             seconds,
             extra={
                 "table": self.store.location,
@@ -235,7 +239,7 @@ class _Commit:
                 "rows_added": deltas.rows_added,
                 "rows_removed": deltas.rows_removed + deltas.rows_deleted,
                 "bytes_added": deltas.bytes_added,
-                "retries": self.losses,
+                "retries": self.retries,
                 "seconds": seconds,
             },
         )
@@ -253,21 +257,21 @@ class _Commit:
             if published is not None:
                 self.writer.discard(keep=_objects_of(published))
                 return published
-            self.losses += 1
+            self.retries += 1
             start = base.id
             if time.monotonic() > deadline:
                 raise CommitConflict(
-                    f"{self.store.location}: {self.losses} attempts failed because of concurrent "
+                    f"{self.store.location}: {self.retries} attempts failed because of concurrent "
                     f"commits in {self.options.timeout_s:g} s; try again with fewer writers",
                     mine=self.request.kind,
                 )
-            self._wait(self.losses)
+            self._wait(self.retries)
 
     def _base(self, start: int | None) -> tuple[Snapshot, float]:
         """The snapshot to build on, and since when it may not be the latest any more."""
         began = time.monotonic()
         base, seen_at = self.request.base, self.seen_at
-        fresh = not self.losses and self.options.is_fresh(seen_at)
+        fresh = not self.retries and self.options.is_fresh(seen_at)
         if fresh and base is not None and seen_at is not None:
             return base, seen_at
         return latest(self.store, branch=self.branch, start=start), began
@@ -280,7 +284,7 @@ class _Commit:
         return committed_before(self.store, base, *identity, branch=self.branch)
 
     def _attempt(self, base: Snapshot, began: float) -> Snapshot | None:
-        """Try for the slot after `base`; None if another commit took it."""
+        """Try for the snapshot file after `base`; None if another commit took it."""
         check_writable(base, snapshot_path(base.id, self.branch))
         self._refuse_committed(base)
         self._follow(base)
@@ -308,7 +312,7 @@ class _Commit:
 
     def _publish(self, snapshot: Snapshot, began: float) -> Snapshot | None:
         try:
-            creation = create_slot(self.store, snapshot, self.branch, self.options)
+            creation = create_snapshot_file(self.store, snapshot, self.branch, self.options)
         except BaseException as error:
             absent = proves_absence(self.store, snapshot, self.branch, error)
             self.outcome.may_be_published = not absent
@@ -401,8 +405,8 @@ class _Commit:
         self.store.synchronise(sorted(fresh))
         self.synchronised |= fresh
 
-    def _wait(self, losses: int) -> None:
-        bound = self.options.backoff_s_min * 2 ** min(losses, 30)
+    def _wait(self, retries: int) -> None:
+        bound = self.options.backoff_s_min * 2 ** min(retries, 30)
         time.sleep(random.uniform(0, min(bound, self.options.backoff_s_max)))
 
 

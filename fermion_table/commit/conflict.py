@@ -63,7 +63,7 @@ Verdict = Ok | Redo | Fail
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Theirs:
-    """A commit that won.
+    """A commit that came first.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ class Theirs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mine:
-    """The commit that lost the race for a slot and wants the next one.
+    """The commit that found another one's snapshot file, and wants to create the next.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The atomic step: create a snapshot's slot if it is absent, and the fence behind it."""
+"""The atomic step: create a snapshot file if it is absent, and the fence behind it."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ _log = logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Creation:
-    """What became of the try for a slot.
+    """What became of the try to create a snapshot file.
 
     Attributes
     ----------
     stored
-        The snapshot as stored, None if another one holds the slot.
+        The snapshot as stored, None if the file holds another one.
     is_first_reply
-        Whether no reply was lost. An earlier try whose reply was may have created the slot: long
-        after it, when the slot may have expired, even a loss does not prove that nothing was
-        published.
+        Whether no reply was lost. An earlier try whose reply was may have created the snapshot
+        file: long after it, when the snapshot file may have expired, even a loss does not prove
+        that nothing was published.
     """
 
     stored: Snapshot | None
     is_first_reply: bool = True
 
 
-def create_slot(
+def create_snapshot_file(
     store: AtomicStore, snapshot: Snapshot, branch: str, options: CommitOptions
 ) -> Creation:
-    """Create a snapshot's slot, unless another one holds it.
+    """Create a snapshot's file, unless another commit's is there.
 
-    A lost reply is resolved by reading the slot back, and trying again while it is empty: the
-    bytes are the same, so that can only help. This has the store's time-out for itself: the slot
-    is read back even where the first try has taken all of its own.
+    A lost reply is resolved by reading the file back, and trying again while there is none: the
+    bytes are the same, so that can only help. This has the store's time-out for itself: the file is
+    read back even where the first try has taken all of its own.
 
     Raises
     ------
@@ -91,11 +91,11 @@ def create_slot(
 def proves_absence(
     store: AtomicStore, snapshot: Snapshot, branch: str, error: BaseException
 ) -> bool:
-    """Whether nothing was created where `create_slot` raised an error.
+    """Whether nothing was created where `create_snapshot_file` raised an error.
 
-    A store that raises an OSError says so, and bytes that a reader would refuse are not stored.
-    An interrupt (KeyboardInterrupt) says nothing; where nothing goes on after it, the slot shows
-    what was done.
+    A store that raises an OSError says so, and bytes that a reader would refuse are not stored. An
+    interrupt (KeyboardInterrupt) says nothing; where nothing goes on after it, the snapshot file
+    shows what was done.
     """
     if isinstance(error, (OSError, UnreadableMetadata)):
         return True
@@ -109,21 +109,21 @@ def proves_absence(
 
 
 def is_in_history(store: AtomicStore, snapshot: Snapshot, branch: str, *, search: bool) -> bool:
-    """The fence: whether a slot that was just created is part of the history.
+    """The fence: whether a snapshot file that was just created is part of the history.
 
-    It is not if its id had been used and had expired before: then later snapshots exist that
-    were not made on it. Nor is it if its parent's slot holds another snapshot by now, as the table
-    was replaced. Such a slot is removed again. A parent that stands (but for snapshot 0, which
-    always does) is proof enough: slots are deleted ascending.
+    It is not if its id had been used and had expired before: then later snapshots exist that were
+    not made on it. Nor is it if its parent's snapshot file holds another snapshot by now, as the
+    table was replaced. Such a snapshot file is removed again. A parent that stands (but for
+    snapshot 0, which always does) is proof enough: snapshot files are deleted ascending.
 
     Parameters
     ----------
     store, branch
         Of the table.
     snapshot
-        As stored in the slot.
+        As stored in the snapshot file.
     search
-        Look for later snapshots by listing as well, not by the hint alone: after a try that
+        Look for later snapshots by listing as well, not by the pointer file alone: after a try that
         took so long that its base may have expired meanwhile.
 
     Raises
@@ -144,29 +144,30 @@ def _is_in_history(store: AtomicStore, snapshot: Snapshot, branch: str, search: 
     stands = _parent_stands(store, snapshot, branch)
     if stands:
         return True
-    # The hint first: if it names a later snapshot, the child of this one existed before.
-    hint = max(list_ids(store, branch)) if search else pointers.read_latest(store, branch)
+    # The pointer file first: if it names a later snapshot, the child of this one existed before.
+    known = max(list_ids(store, branch)) if search else pointers.read_latest(store, branch)
     child = try_load(store, snapshot.id + 1, branch=branch)
     if stands is not None:
-        lost = True
+        is_outside = True
     elif child is not None:
-        lost = child.parent != snapshot.reference
+        is_outside = child.parent != snapshot.reference
     else:
-        later = hint is not None and hint > snapshot.id
-        lost = later and try_load(store, hint or 0, branch=branch) is not None
-    if lost:
+        later = known is not None and known > snapshot.id
+        is_outside = later and try_load(store, known or 0, branch=branch) is not None
+    if is_outside:
         why = "had expired before" if stands is None else "has no parent in this table"
         _log.warning("%s: snapshot %d %s", store.location, snapshot.id, why)
         holder = try_load(store, snapshot.id, branch=branch)
         if holder is not None and holder.uuid == snapshot.uuid:
             store.delete(snapshot_path(snapshot.id, branch))
-    return not lost
+    return not is_outside
 
 
 def _parent_stands(store: AtomicStore, snapshot: Snapshot, branch: str) -> bool | None:
-    """Whether the parent's slot holds the parent; None where that proves nothing.
+    """Whether the parent's snapshot file holds the parent; None where that proves nothing.
 
-    The slot may be gone, or be of the branch that this one left; and snapshot 0 always stands.
+    The snapshot file may be gone, or be of the branch that this one left; and snapshot 0 always
+    stands.
     """
     parent = snapshot.parent
     if parent is None:
@@ -188,7 +189,7 @@ def _create_again(store: AtomicStore, path: str, data: bytes) -> CreateResult:
 
 
 def _holder(store: AtomicStore, snapshot_id: int, branch: str) -> Snapshot | None:
-    """The snapshot in a slot; None if the slot is empty or does not answer."""
+    """The snapshot of an id; None if there is no file, or no answer."""
     try:
         return try_load(store, snapshot_id, branch=branch)
     except OSError as error:

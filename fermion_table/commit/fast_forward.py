@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from fermion_table.commit.create_if_absent import create_slot, is_in_history
+from fermion_table.commit.create_if_absent import create_snapshot_file, is_in_history
 from fermion_table.commit.next_snapshot import (
     place_removed,
     store_entries,
@@ -87,7 +87,7 @@ def fast_forward(
         return target
     writer = MetadataWriter(store)
     snapshot = _moved(store, target, head, own, branch.parent, message, writer)
-    creation = create_slot(store, snapshot, branch.parent, options)
+    creation = create_snapshot_file(store, snapshot, branch.parent, options)
     stored = creation.stored
     if stored is None or not is_in_history(store, stored, branch.parent, search=True):
         if not creation.is_first_reply:
@@ -178,7 +178,7 @@ def _identities(own: Sequence[Snapshot]) -> dict[str, tuple[int | str, ...]]:
 
 
 def _added_last(tail: tuple[Entry, ...], added: Sequence[Entry]) -> tuple[tuple[Entry, ...], bool]:
-    """The tail with the added entries at its end, and whether it holds all of them."""
+    """The inline entries with the added ones at their end, and whether all of these are there."""
     files = {entry.file for entry in added}
     last = [entry for entry in tail if entry.file in files]
     if len(last) < len(files):

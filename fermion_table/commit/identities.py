@@ -70,7 +70,7 @@ def committed_before(
     CommitConflict
         It was committed, but its snapshot has expired since.
     CorruptMetadata
-        A slot of the history holds other bytes than its child names.
+        A snapshot file of the history holds other bytes than its child names.
     """
     found = _find(store, base, commit_identity(user, identifier), branch)
     if found is None:
@@ -149,7 +149,7 @@ def _lineage(
 
 
 def _read(store: AtomicStore, path: str) -> bytes | None:
-    """The bytes of a slot, None if it is empty."""
+    """The bytes of a snapshot file, None if there is none."""
     try:
         return store.read(path)
     except FileNotFoundError:
@@ -167,6 +167,6 @@ def _decoded(
         found = json_codec.content_hash(data)
     if found != reference.hash:
         if 0 < reference.id < pointers.first_kept(store, branch):
-            return None  # a writer that stalled has taken the slot of an expired one, in vain
+            return None  # a writer that stalled has created an expired one's file again, in vain
         raise CorruptMetadata(path, f"hash {reference.hash}", f"hash {found}")
     return json_codec.decode(data, _Ancestor, path)

@@ -1,4 +1,4 @@
-"""When metadata moves: tail to manifest, manifests into one, dead entries out. Pure functions."""
+"""When entries move to a manifest, manifests merge, and dead entries go. Pure functions."""
 
 from __future__ import annotations
 
@@ -7,50 +7,51 @@ from dataclasses import dataclass
 
 from fermion_table.metadata.manifest import Entry, ManifestReference
 from fermion_table.options import (
+    INLINE_BYTES_MAX,
+    INLINE_ENTRIES_MAX,
     MERGE_FANOUT,
     MERGE_INPUT_ENTRIES_MAX,
     REWRITE_DEAD_FRACTION,
-    TAIL_BYTES_MAX,
-    TAIL_ENTRIES_MAX,
 )
 from fermion_table.storage import json_codec
 
 
 @dataclass(frozen=True, slots=True)
-class TailPlan:
-    """What happens to a snapshot's tail.
+class InlinePlan:
+    """What happens to a snapshot's inline entries, those that it holds itself.
 
     Attributes
     ----------
     flush
         The entries of earlier commits go into a manifest of their own.
     inline
-        The entries of this commit go into the tail (else into a manifest of their own).
+        The entries of this commit go into the snapshot (else into a manifest of their own).
     """
 
     flush: bool
     inline: bool
 
 
-def plan_tail(tail: Sequence[Entry], added: Sequence[Entry]) -> TailPlan:
-    """Decide where the entries of the tail and of a commit go.
+def plan_inline(current: Sequence[Entry], added: Sequence[Entry]) -> InlinePlan:
+    """Decide where the inline entries of a snapshot and the entries of a commit go.
 
     Parameters
     ----------
-    tail
+    current
         Entries of earlier commits that are still live.
     added
         Entries of this commit.
     """
-    inline = fits_tail(added)
-    return TailPlan(flush=inline and bool(tail) and not fits_tail((*tail, *added)), inline=inline)
+    inline = fits_inline(added)
+    flush = inline and bool(current) and not fits_inline((*current, *added))
+    return InlinePlan(flush=flush, inline=inline)
 
 
-def fits_tail(entries: Sequence[Entry]) -> bool:
-    """Whether these entries fit into a tail: at most 64 of them and 64 KB."""
-    if len(entries) > TAIL_ENTRIES_MAX:
+def fits_inline(entries: Sequence[Entry]) -> bool:
+    """Whether these entries fit into a snapshot: at most 64 of them and 64 KB."""
+    if len(entries) > INLINE_ENTRIES_MAX:
         return False
-    return sum(len(json_codec.encode(entry)) + 1 for entry in entries) <= TAIL_BYTES_MAX
+    return sum(len(json_codec.encode(entry)) + 1 for entry in entries) <= INLINE_BYTES_MAX
 
 
 def plan_merges(references: Sequence[ManifestReference]) -> list[tuple[int, ...]]:
@@ -91,7 +92,7 @@ def needs_rewrite(reference: ManifestReference) -> bool:
 
 
 def _size_class(reference: ManifestReference) -> int:
-    size_class, bound = 0, TAIL_ENTRIES_MAX * MERGE_FANOUT // 2
+    size_class, bound = 0, INLINE_ENTRIES_MAX * MERGE_FANOUT // 2
     while reference.live_entries > bound:
         size_class += 1
         bound *= MERGE_FANOUT

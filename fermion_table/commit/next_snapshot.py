@@ -70,7 +70,7 @@ def next_snapshot(
     branch: str,
     writer: MetadataWriter,
 ) -> Snapshot:
-    """The child of `base`. Writes manifests where the tail is full or manifests merge.
+    """The child of `base`. Writes manifests for inline entries that are too many, or to merge them.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def next_snapshot(
         properties=dict(metadata.properties or {}),
         schema=changes.schema or base.schema,
         manifests=placement.manifests,
-        tail=placement.tail,
+        tail=placement.inline,
         delta=placement.delta,
         totals=_totals(base.totals, deltas, added, removed),
         deltas=deltas,
@@ -136,7 +136,7 @@ def user_of_process() -> str:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Placement:
     manifests: tuple[ManifestReference, ...]
-    tail: tuple[Entry, ...]
+    inline: tuple[Entry, ...]
     delta: Delta
 
 
@@ -148,14 +148,14 @@ def _place(
     writer: MetadataWriter,
 ) -> _Placement:
     manifests = _without(store, base.manifests, changes.located)
-    tail = tuple(entry for entry in base.tail if entry.file not in changes.located.tail)
-    plan = manifest_plan.plan_tail(tail, added)
+    inline = tuple(entry for entry in base.tail if entry.file not in changes.located.inline)
+    plan = manifest_plan.plan_inline(inline, added)
     if plan.flush:
-        manifests.append(store_entries(writer, tail))
-        tail = ()
+        manifests.append(store_entries(writer, inline))
+        inline = ()
     delta_added: tuple[ManifestReference, ...] = ()
     if plan.inline:
-        tail += added
+        inline += added
     else:
         delta_added = (_stored_unnumbered(writer, changes.added, added, base),)
         manifests += delta_added
@@ -168,7 +168,7 @@ def _place(
         sequence_start=base.sequence_next,
         row_id_start=base.row_id_next,
     )
-    return _Placement(manifests=_merged(store, manifests, writer), tail=tail, delta=delta)
+    return _Placement(manifests=_merged(store, manifests, writer), inline=inline, delta=delta)
 
 
 def _without(
@@ -238,7 +238,7 @@ def place_removed(
 ) -> tuple[tuple[Entry, ...], tuple[ManifestReference, ...]]:
     """Removed entries as a delta holds them: inline, or in a manifest when there are many."""
     slim = tuple(entry.without_statistics() for entry in removed)
-    if manifest_plan.fits_tail(slim):
+    if manifest_plan.fits_inline(slim):
         return slim, ()
     return (), (store_entries(writer, slim),)
 

@@ -151,9 +151,10 @@ def _creation_properties(store: AtomicStore) -> dict[str, str]:
 def in_order_of_deletion(own: Iterable[StoredObject], kept: int) -> list[StoredObject]:
     """The files of a table, in an order that may stop anywhere.
 
-    Branches and tags go first, then slots: expired ones ascending, the others from the newest
-    down, so that the newest slot left is always a snapshot with all of its files. What hides
-    expired snapshots goes when there is none; snapshot 0, which makes the table, then; data last.
+    Branches and tags go first, then snapshot files: expired ones ascending, the others from the
+    newest down, so that the newest snapshot file left is always a snapshot with all of its files.
+    What hides expired snapshots goes when there is none; snapshot 0, which makes the table, then;
+    data last.
 
     Parameters
     ----------

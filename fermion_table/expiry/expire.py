@@ -42,7 +42,7 @@ from fermion_table.moments import now_ms
 from fermion_table.options import (
     RETAIN_LAST_DEFAULT,
     RETAIN_MS_DEFAULT,
-    SLOT_GRACE_MS,
+    SNAPSHOT_FILE_GRACE_MS,
 )
 from fermion_table.storage.paths import (
     MAIN,
@@ -82,19 +82,19 @@ def plan_expiry(
     return min(kept, default=0)
 
 
-def plan_slots(
+def plan_snapshot_files(
     times_ms: Sequence[tuple[int, int]], *, earliest: int, now: int, grace_ms: int
 ) -> list[int]:
-    """The slots of expired snapshots that no running commit can want any more.
+    """The snapshot files of expired snapshots that no running commit can want any more.
 
     Parameters
     ----------
     times_ms
-        Id and time of every slot, ascending, without snapshot 0.
+        Id and time of every snapshot file, ascending, without snapshot 0.
     earliest
         The earliest snapshot kept.
     now, grace_ms
-        A slot goes once its successor is older than the grace.
+        A snapshot file goes once its successor is older than the grace.
 
     Returns
     -------
@@ -118,7 +118,7 @@ def expire_snapshots(
     retain_last: int | None = None,
     dry_run: bool = False,
     now: int | None = None,
-    slot_grace_ms: int = SLOT_GRACE_MS,
+    snapshot_file_grace_ms: int = SNAPSHOT_FILE_GRACE_MS,
 ) -> MaintenanceResult:
     """Let old snapshots of a branch go, with the data that nothing kept refers to.
 
@@ -138,8 +138,8 @@ def expire_snapshots(
         Only say what would go.
     now
         Milliseconds since 1970 UTC; None takes the clock.
-    slot_grace_ms
-        Age up to which a slot stays after its data.
+    snapshot_file_grace_ms
+        Age up to which a snapshot file stays after its data.
 
     Raises
     ------
@@ -153,13 +153,13 @@ def expire_snapshots(
     plan, retries = despite_expiry(
         store,
         lambda: _plan_run(
-            store, branch, limit, retained, moment, slot_grace_ms, schema_paths, dry_run
+            store, branch, limit, retained, moment, snapshot_file_grace_ms, schema_paths, dry_run
         ),
     )
     if not dry_run:
         for path in [*plan.tags, *sorted(plan.objects, key=_data_first), *plan.slots]:
             store.delete(path)
-        pointers.drop_old_marks(store, branch)
+        pointers.drop_old_markers(store, branch)
     return MaintenanceResult(
         snapshots=plan.snapshots,
         slots=len(plan.slots),
@@ -190,7 +190,7 @@ def _plan_run(
     older_than_ms: int,
     retain_last: int,
     now: int,
-    slot_grace_ms: int,
+    snapshot_file_grace_ms: int,
     schema_paths: SchemaPaths,
     dry_run: bool,
 ) -> _Run:
@@ -198,11 +198,11 @@ def _plan_run(
     left = load_branch(store, branch) if branch != MAIN else None
     first_own = 1 if left is None else left.snapshot_id + 1
     newest = latest_listed(store, branch=branch)
-    slots = _slot_times(store, newest, branch, first_own)
+    times_ms = _snapshot_times(store, newest, branch, first_own)
     there = max(first_own, earliest_id(store, newest.id, branch=branch))
     there = max(there, pointers.first_kept(store, branch))
     kept = plan_expiry(
-        [slot for slot in slots if slot[0] >= there],
+        [each for each in times_ms if each[0] >= there],
         older_than_ms=older_than_ms,
         retain_last=retain_last,
     )
@@ -213,14 +213,16 @@ def _plan_run(
     if not dry_run:
         if kept > there:
             pointers.mark_expired(store, kept, branch)
-        earliest = pointers.follow_marks(store, branch)
+        earliest = pointers.follow_markers(store, branch)
     live = live_objects(store, schema_paths=schema_paths, now=now, earliest=earliest, branch=branch)
-    old_slots = plan_slots(slots, earliest=kept, now=now, grace_ms=slot_grace_ms)
+    old_files = plan_snapshot_files(
+        times_ms, earliest=kept, now=now, grace_ms=snapshot_file_grace_ms
+    )
     return _Run(
         snapshots=max(0, kept - there),
         tags=[tag_path(tag.name) for tag in list_tags(store) if is_over(tag, now)],
         objects={path: size for path, size in before.items() if path not in live.paths},
-        slots=[snapshot_path(snapshot_id, branch) for snapshot_id in old_slots],
+        slots=[snapshot_path(snapshot_id, branch) for snapshot_id in old_files],
     )
 
 
@@ -236,10 +238,10 @@ def _moved_to(store: AtomicStore, left: Branch, newest: Snapshot) -> int:
     return newest.id
 
 
-def _slot_times(
+def _snapshot_times(
     store: AtomicStore, newest: Snapshot, branch: str, first_own: int
 ) -> list[tuple[int, int]]:
-    """Id and time of every slot of a branch but the creation's, ascending; expired ones too."""
+    """Id and time of a branch's snapshot files but the creation's, ascending; expired ones too."""
     times = []
     for snapshot_id in range(newest.id, first_own - 1, -1):
         snapshot = try_load(store, snapshot_id, branch=branch)

@@ -44,7 +44,7 @@ class MaintenanceResult:
     snapshots
         Snapshots expired by this run.
     slots
-        Slots deleted of snapshots that expired, now or earlier.
+        Snapshot files deleted of snapshots that expired, now or earlier.
     tags
         Tags whose time was over.
     files
@@ -90,16 +90,16 @@ class MaintenanceResult:
 def despite_expiry(store: AtomicStore, plan: Callable[[], _Plan]) -> tuple[_Plan, int]:
     """What a plan gives, made anew where what it reads was deleted by another expiry; how often."""
     for tried in itertools.count():
-        seen = _marks(store)
+        seen = _expired_before(store)
         try:
             return plan(), tried
         except (TableError, OSError):
-            if tried == EXPIRY_TRIES or _marks(store) == seen:
+            if tried == EXPIRY_TRIES or _expired_before(store) == seen:
                 raise
     raise AssertionError
 
 
-def _marks(store: AtomicStore) -> dict[str, int]:
+def _expired_before(store: AtomicStore) -> dict[str, int]:
     """What has expired of every branch."""
     names = [MAIN, *(left.name for left in list_branches(store))]
     return {name: pointers.first_kept(store, name) for name in names}

@@ -57,9 +57,9 @@ def remove_orphan_files(
 ) -> MaintenanceResult:
     """Delete files of the table's directory that nothing refers to.
 
-    Files that crashed or lost writers left behind, known by their place and unique name. Slots,
-    tags, branches and hints are never touched, nor are files under other names, nor is anything
-    younger than 3 days.
+    Files that crashed or lost writers left behind, known by their place and unique name. Snapshot
+    files, tags, branches and pointer files are never touched, nor are files under other names, nor
+    is anything younger than 3 days.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def remove_orphan_files(
     ]
     if not dry_run:
         for name in (MAIN, *(left.name for left in list_branches(store))):
-            pointers.follow_marks(store, name)
+            pointers.follow_markers(store, name)
     # The listing first: whatever a commit publishes after it is live, or too young to be in it.
     live, retries = despite_expiry(
         store, lambda: live_objects(store, schema_paths=schema_paths, now=moment)

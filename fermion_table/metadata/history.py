@@ -55,7 +55,7 @@ def latest(store: AtomicStore, *, branch: str = MAIN, start: int | None = None) 
     branch
         Which history.
     start
-        An id that was seen; None asks the hint. A directory is listed only when neither
+        An id that was seen; None asks the pointer file. A directory is listed only when neither
         leads anywhere (or only to snapshot 0, behind which snapshots may have expired).
 
     Raises
@@ -63,7 +63,7 @@ def latest(store: AtomicStore, *, branch: str = MAIN, start: int | None = None) 
     TableNotFound
         No snapshot at all.
     CorruptMetadata
-        The newest slot does not hold a snapshot.
+        The newest snapshot file does not hold a snapshot.
     """
     snapshot_id = 0
     with in_time(store):
@@ -86,9 +86,9 @@ def latest(store: AtomicStore, *, branch: str = MAIN, start: int | None = None) 
 
 
 def latest_listed(store: AtomicStore, *, branch: str = MAIN) -> Snapshot:
-    """The newest snapshot of a branch, found by listing its slots: for whoever deletes anything.
+    """The newest snapshot of a branch, found by listing its files: for what deletes anything.
 
-    The hint may lead further, as a listing may lag behind, but never less far.
+    The pointer file may lead further, as a listing may lag behind, but never less far.
 
     Raises
     ------
@@ -122,10 +122,10 @@ def load_snapshot(store: AtomicStore, snapshot_id: int, *, branch: str = MAIN) -
 
 
 def try_load(store: AtomicStore, snapshot_id: int, *, branch: str = MAIN) -> Snapshot | None:
-    """A snapshot by id, None if its slot is empty.
+    """A snapshot by id, None if it has no file.
 
-    Ids up to the one after which a branch leaves another are found there. A slot may outlive
-    the data of its snapshot for a while.
+    Ids up to the one after which a branch leaves another are found there. A snapshot file may
+    outlive the data of its snapshot for a while.
     """
     path = snapshot_path(snapshot_id, branch)
     try:
@@ -146,7 +146,7 @@ def load_parent(store: AtomicStore, snapshot: Snapshot, *, branch: str = MAIN) -
     Raises
     ------
     CorruptMetadata
-        The parent's slot holds other bytes than those its child was made on.
+        The parent's snapshot file holds other bytes than those its child was made on.
     """
     reference = snapshot.parent
     if reference is None:
@@ -156,7 +156,7 @@ def load_parent(store: AtomicStore, snapshot: Snapshot, *, branch: str = MAIN) -
         parent = try_load(store, reference.id, branch=branch)
     if parent is not None and parent.hash != reference.hash:
         if 0 < reference.id < pointers.first_kept(store, parent.branch):
-            return None  # expired; a writer that stalled has taken the slot since, in vain
+            return None  # expired; a writer that stalled has taken the snapshot file since, in vain
         raise CorruptMetadata(
             snapshot_path(reference.id, branch),
             f"hash {reference.hash} (the parent of snapshot {snapshot.id})",
@@ -205,7 +205,7 @@ def _first_there(store: AtomicStore, low: int, high: int, branch: str) -> int:
 
 
 def list_ids(store: AtomicStore, branch: str = MAIN) -> list[int]:
-    """The ids of all slots, ascending, by listing the directory."""
+    """The ids of all snapshot files, ascending, by listing the directory."""
     listed = [
         snapshot_id_of(item.path.rsplit("/", 1)[-1])
         for item in store.list(snapshot_directory(branch))
@@ -252,7 +252,7 @@ def _is_there(store: AtomicStore, snapshot_id: int, branch: str) -> bool:
 
 
 def _has_expired(store: AtomicStore, snapshot: Snapshot, branch: str) -> bool:
-    """Whether a snapshot whose slot is there has lost its data."""
+    """Whether a snapshot whose file is there has lost its data."""
     if snapshot.id == 0 or snapshot.id >= pointers.read_earliest(store, snapshot.branch):
         return False
     left = load_branch(store, branch) if branch != MAIN else None

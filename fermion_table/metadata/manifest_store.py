@@ -70,8 +70,8 @@ class Located:
     ----------
     entries
         Their entries, as they were.
-    tail
-        Those in the tail.
+    inline
+        Those that the snapshot itself holds.
     ordinals
         Ordinals within manifests, by position in `Snapshot.manifests`.
     missing
@@ -79,7 +79,7 @@ class Located:
     """
 
     entries: list[Entry] = field(default_factory=list)
-    tail: set[str] = field(default_factory=set)
+    inline: set[str] = field(default_factory=set)
     ordinals: dict[int, list[int]] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
 
@@ -325,7 +325,7 @@ def removed_entries(store: AtomicStore, snapshot: Snapshot) -> list[Entry]:
 
 
 def locate(store: AtomicStore, snapshot: Snapshot, files: Iterable[Entry | str]) -> Located:
-    """Find files in a snapshot's tail and manifests.
+    """Find files in a snapshot's inline entries and manifests.
 
     Parameters
     ----------
@@ -342,7 +342,7 @@ def locate(store: AtomicStore, snapshot: Snapshot, files: Iterable[Entry | str])
     for entry in snapshot.tail:
         if wanted.pop(entry.file, _ABSENT) is not _ABSENT:
             located.entries.append(entry)
-            located.tail.add(entry.file)
+            located.inline.add(entry.file)
     for position, reference in enumerate(snapshot.manifests):
         low, high = reference.added_snapshot
         if not any(hint is None or low <= hint <= high for hint in wanted.values()):

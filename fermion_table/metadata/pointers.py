@@ -1,8 +1,8 @@
-"""Hints: ids beside a branch's slots that save looking; and the marks of what has expired.
+"""Pointer files, which name the latest and the earliest snapshot, and expiry markers.
 
 LATEST may be stale or missing, nothing breaks. EARLIEST may be too low where two expiries ran at
-once: what must not be wrong goes by the marks too. Not being able to read either is an error: a
-snapshot that has expired must not count as kept.
+once: what must not be wrong goes by the expiry markers too. Not being able to read either is an
+error: a snapshot that has expired must not count as kept.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from fermion_table.storage.store import AtomicStore, CreateResult
 
 _log = logger(__name__)
 
-HINT_BYTES_MAX = 19
+POINTER_BYTES_MAX = 19
 """Digits of the greatest id."""
 
 
 def read_latest(store: AtomicStore, branch: str = MAIN) -> int | None:
-    """An id that was the latest once, None if there is no usable hint."""
+    """An id that was the latest once, None if there is no usable pointer file."""
     with contextlib.suppress(OSError):
         return _read(store, latest_hint_path(branch))
     return None
 
 
 def write_latest(store: AtomicStore, snapshot_id: int, branch: str = MAIN) -> None:
-    """Move the hint at the latest snapshot; failing to is no failure."""
+    """Move the pointer file to the latest snapshot; failing to is no failure."""
     try:
         _write(store, latest_hint_path(branch), snapshot_id)
     except OSError as error:
@@ -45,7 +45,7 @@ def write_latest(store: AtomicStore, snapshot_id: int, branch: str = MAIN) -> No
 
 
 def read_earliest(store: AtomicStore, branch: str = MAIN) -> int:
-    """The id below which (but for 0) data has expired, by the hint: it may be too low.
+    """The id below which (but for 0) data has expired, by the pointer file: it may be too low.
 
     Raises
     ------
@@ -63,14 +63,14 @@ def first_kept(store: AtomicStore, branch: str = MAIN) -> int:
     OSError
         The storage's own.
     """
-    return max(read_earliest(store, branch), *_marks(store, branch), 0)
+    return max(read_earliest(store, branch), *_markers(store, branch), 0)
 
 
 def mark_expired(store: AtomicStore, snapshot_id: int, branch: str = MAIN) -> int:
     """Say that snapshots below an id (but for 0) have expired, before deleting their data.
 
-    A mark is created, never overwritten, so that of several writers at once the greatest id
-    counts. The hint follows.
+    An expiry marker is created, never overwritten, so that of several writers at once the greatest
+    id counts. The pointer file follows.
 
     Returns
     -------
@@ -80,17 +80,17 @@ def mark_expired(store: AtomicStore, snapshot_id: int, branch: str = MAIN) -> in
     Raises
     ------
     OSError
-        The storage's own: whether the mark is there is not known then.
+        The storage's own: whether the expiry marker is there is not known then.
     """
     path = expired_mark_path(snapshot_id, branch)
     result = store.create_if_absent(path, b"")
     if result is CreateResult.UNKNOWN and not store.exists(path):
         raise OSError(errno.EIO, "the reply was lost: not known whether it was created", path)
-    return follow_marks(store, branch)
+    return follow_markers(store, branch)
 
 
-def follow_marks(store: AtomicStore, branch: str = MAIN) -> int:
-    """Move EARLIEST up to the greatest mark, which whoever deletes data does before.
+def follow_markers(store: AtomicStore, branch: str = MAIN) -> int:
+    """Move EARLIEST up to the greatest expiry marker, which whoever deletes data does before.
 
     Returns
     -------
@@ -104,26 +104,26 @@ def follow_marks(store: AtomicStore, branch: str = MAIN) -> int:
         _write(store, earliest_hint_path(branch), kept)
 
 
-def drop_old_marks(store: AtomicStore, branch: str = MAIN) -> None:
-    """Delete the marks that a greater one makes superfluous."""
-    for snapshot_id in sorted(_marks(store, branch))[:-1]:
+def drop_old_markers(store: AtomicStore, branch: str = MAIN) -> None:
+    """Delete the expiry markers that a greater one makes superfluous."""
+    for snapshot_id in sorted(_markers(store, branch))[:-1]:
         store.delete(expired_mark_path(snapshot_id, branch))
 
 
-def _marks(store: AtomicStore, branch: str) -> list[int]:
+def _markers(store: AtomicStore, branch: str) -> list[int]:
     names = (item.path.rsplit("/", 1)[-1] for item in store.list(expired_directory(branch)))
     return [int(name) for name in names if name.isdigit() and len(name) == SNAPSHOT_ID_DIGITS]
 
 
 def _read(store: AtomicStore, path: str) -> int | None:
     with contextlib.suppress(FileNotFoundError):
-        return _parsed(store.read(path, HINT_BYTES_MAX + 1))
+        return _parsed(store.read(path, POINTER_BYTES_MAX + 1))
     return None
 
 
 def _parsed(text: bytes) -> int | None:
-    """The id of a hint's bytes, None if they are no id."""
-    if text.isdigit() and len(text) <= HINT_BYTES_MAX and int(text) <= SNAPSHOT_ID_MAX:
+    """The id of a pointer file's bytes, None if they are no id."""
+    if text.isdigit() and len(text) <= POINTER_BYTES_MAX and int(text) <= SNAPSHOT_ID_MAX:
         return int(text)
     return None
 

@@ -2,7 +2,7 @@
 
 The copy is byte for byte the stored snapshot, so its hash is the snapshot's, and a tag works
 after the snapshot has expired. A branch begins with the copy of the snapshot it leaves; its own
-slots continue the ids.
+snapshot files continue the ids.
 
 Whoever makes one first creates the same bytes under ``pending/``, which keeps the snapshot's data
 from expiring, then looks whether the snapshot is kept, and only then gives it the name: what has a
@@ -259,7 +259,7 @@ def list_branches(store: AtomicStore) -> list[Branch]:
 
 
 def delete_branch(store: AtomicStore, name: str) -> None:
-    """Delete a branch, newest slot first: wherever that stops, a branch is left or none.
+    """Delete a branch, newest snapshot file first: wherever that stops, a branch is left or none.
 
     Raises
     ------
@@ -307,7 +307,7 @@ def snapshot_of(reference: Reference, path: str) -> Snapshot:
 
 
 def stored_bytes(store: AtomicStore, snapshot: Snapshot) -> bytes:
-    """A snapshot's bytes as stored in its slot, or in a tag or branch once that has expired.
+    """A snapshot's bytes as stored in its file, or in a tag or branch once that has expired.
 
     Raises
     ------
@@ -315,7 +315,7 @@ def stored_bytes(store: AtomicStore, snapshot: Snapshot) -> bytes:
         It has expired, and no tag or branch keeps it.
     """
     if is_kept(store, snapshot):
-        with contextlib.suppress(FileNotFoundError):  # its slot may go just now
+        with contextlib.suppress(FileNotFoundError):  # its snapshot file may go just now
             path = snapshot_path(snapshot.id, snapshot.branch)
             data = read_hashed(store, path, snapshot.hash)
             if json_codec.content_hash(data) == snapshot.hash:
@@ -414,7 +414,7 @@ def _decoded(data: bytes, path: str, target: type[_Reference], *formats: str) ->
 
 
 def _delete_history(store: AtomicStore, name: str) -> None:
-    """Delete slots, then marks: what has expired first, which must never be the newest."""
+    """Delete snapshot files, then markers: first what has expired, which must not be the newest."""
     kept = pointers.first_kept(store, name)
     paths = sorted((item.path for item in store.list(snapshot_directory(name))), reverse=True)
     expired = [path for path in paths if path < snapshot_path(kept, name)]

@@ -29,7 +29,7 @@ SNAPSHOT_FORMAT_VERSION = 1
 TIME_MS_MAX = 253_402_300_799_999
 """The end of the year 9999."""
 SNAPSHOT_ENTRIES_MAX = 4_096
-"""Entries in a tail, and removed ones in a delta, that a reader takes; a writer stores fewer."""
+"""Inline entries, and removed ones in a delta, that a reader takes; a writer stores fewer."""
 CHECKSUM_KEY = b',"checksum":"'
 CHECKSUM_END = b'"}'
 
@@ -86,7 +86,7 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes
     ----------
     tail_entries
-        The last so many entries of the snapshot's tail were added.
+        The last so many of the snapshot's inline entries (`tail`) were added.
     added
         Manifests whose entries were added (instead, when there are many).
     removed
@@ -158,7 +158,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     id, branch
         Place in history, and the branch the commit was made on.
     uuid
-        The commit's own identity: tells a writer whether a slot holds its snapshot.
+        The commit's own identity: tells a writer whether a snapshot file holds its snapshot.
     parent
         The snapshot before, None for snapshot 0.
     kind
@@ -269,7 +269,7 @@ def commit_identity(user: str | None, identifier: int | str | None) -> tuple[str
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
-    """A snapshot's stored bytes: JSON, never compressed (a slot has one name).
+    """A snapshot's stored bytes: JSON, never compressed (a snapshot file has one name).
 
     Its last key is ``checksum``, the BLAKE2b of all bytes before it: nothing else holds the
     hash of the newest snapshot.

@@ -123,7 +123,7 @@ def find_version(
 def is_part_of(store: AtomicStore, snapshot: Snapshot, branch: str) -> bool:
     """Whether a snapshot is one of a branch's, its ancestors before it left another included.
 
-    Of a snapshot whose slot is gone only the branch of its commit is known.
+    Of a snapshot whose file is gone only the branch of its commit is known.
     """
     if snapshot.branch == branch:
         return True

@@ -54,7 +54,7 @@ from fermion_table.testing.simulated_storage import (
 )
 
 SCHEMA = pa.schema({"k": pa.string(), "v": pa.int64()})
-SLOT_GRACE_MS = 300_000
+SNAPSHOT_FILE_GRACE_MS = 300_000
 """Age up to which slots stay: longer than a commit takes, unless the storage stalls."""
 ORPHAN_MS = 24 * 3600 * 1000
 """Age up to which a file may be a running writer's."""
@@ -72,7 +72,12 @@ ROUGH = Faults(
 )
 DISK = Faults(fails=0.004, forgotten=0.02, outage=0.02, killed=0.004, is_local=True)
 STALLING = Faults(
-    stalls=0.2, stall_ms=5 * SLOT_GRACE_MS, late=0.02, forgotten=0.01, outage=0.01, stale=0.2
+    stalls=0.2,
+    stall_ms=5 * SNAPSHOT_FILE_GRACE_MS,
+    late=0.02,
+    forgotten=0.01,
+    outage=0.01,
+    stale=0.2,
 )
 WEATHERS = (CALM, ROUGH, DISK, STALLING)
 
@@ -140,7 +145,7 @@ def _one_process_each() -> Iterator[None]:
     with (
         mock.patch.object(shared_cache, "bytes_max", -1),
         mock.patch.object(cached_property, "__get__", _get_without_lock),
-        mock.patch.object(manifest_plan, "TAIL_ENTRIES_MAX", 3),
+        mock.patch.object(manifest_plan, "INLINE_ENTRIES_MAX", 3),
         mock.patch.object(pending_files, "_delete_own", _delete_unless_killed),
     ):
         shared_cache.clear()
@@ -266,7 +271,7 @@ class _Simulation:
         """Do something to a branch; again and again if the outcome is not known."""
         key = f"{name}.{number}"
         attempt = place.new_attempt(key, self.operation(key), branch)
-        limit = self.scheduler.now_ms + SLOT_GRACE_MS  # later its identity may have expired
+        limit = self.scheduler.now_ms + SNAPSHOT_FILE_GRACE_MS  # then its identity may expire
         while attempt.is_open and self.scheduler.now_ms < limit:
             self.attempt(place, attempt, name, number)
             self.scheduler.pause(self.dice.randint(0, 2_000))
@@ -379,7 +384,7 @@ class _Simulation:
 
     def expiry(self, name: str) -> None:
         for _ in range(self.dice.randint(1, 5)):
-            self.scheduler.pause(self.dice.randint(0, 2 * SLOT_GRACE_MS))
+            self.scheduler.pause(self.dice.randint(0, 2 * SNAPSHOT_FILE_GRACE_MS))
             self.tolerantly(name, self.expire, "expire")
 
     def expire(self) -> None:
@@ -390,7 +395,7 @@ class _Simulation:
             branch=self.dice.choice(branches).name if branches else MAIN,
             older_than_ms=self.scheduler.now_ms - self.dice.choice([0, 1_000, 10_000]),
             retain_last=self.dice.randint(1, 3),
-            slot_grace_ms=SLOT_GRACE_MS,
+            snapshot_file_grace_ms=SNAPSHOT_FILE_GRACE_MS,
         )
         if self.dice.random() < 0.3:
             remove_orphan_files(

@@ -31,7 +31,7 @@ METADATA = ("message", "properties", "commit_user", "commit_identifier")
 def small_limits() -> Iterator[None]:
     """Tails and merges so small that a few commits reach all of them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(manifest_plan, "TAIL_ENTRIES_MAX", SMALL_TAIL)
+        patch.setattr(manifest_plan, "INLINE_ENTRIES_MAX", SMALL_TAIL)
         patch.setattr(manifest_plan, "MERGE_FANOUT", 3)
         yield
 

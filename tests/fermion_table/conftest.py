@@ -19,7 +19,7 @@ S3_REASON = "the extra s3 and the group dev bring s3fs and moto"
 def small_tail() -> Iterator[None]:
     """A commit of four files is enough for a manifest."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(manifest_plan, "TAIL_ENTRIES_MAX", 3)
+        patch.setattr(manifest_plan, "INLINE_ENTRIES_MAX", 3)
         yield
 
 

@@ -48,7 +48,12 @@ def stored_files(store: AtomicStore) -> set[str]:
 
 
 def expire(store: AtomicStore, retain_last: int = 1, **fields: Any) -> MaintenanceResult:
-    arguments = {"older_than_ms": FUTURE_MS, "slot_grace_ms": 0, "now": FUTURE_MS, **fields}
+    arguments = {
+        "older_than_ms": FUTURE_MS,
+        "snapshot_file_grace_ms": 0,
+        "now": FUTURE_MS,
+        **fields,
+    }
     return expire_snapshots(store, schema_paths=schema_paths, retain_last=retain_last, **arguments)
 
 

@@ -26,7 +26,7 @@ AT_ONCE = timedelta(days=-1)
 @pytest.fixture(autouse=True, scope="module")
 def short_tails() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(manifest_plan, "TAIL_ENTRIES_MAX", 3)
+        patch.setattr(manifest_plan, "INLINE_ENTRIES_MAX", 3)
         yield
 
 

@@ -19,7 +19,7 @@ from fermion.io.read_ahead import read_ahead
 from fermion.remote import TIMEOUT_S, NoTimeLeft, ask, connect, deadline, time_left
 from fermion_table import CommitStateUnknown, StorageAccess, Table
 from fermion_table.commit import manifest_plan
-from fermion_table.commit.create_if_absent import create_slot
+from fermion_table.commit.create_if_absent import create_snapshot_file
 from fermion_table.metadata import history
 from fermion_table.metadata.history import latest
 from fermion_table.options import CommitOptions
@@ -99,7 +99,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[SlowFileSystem]]:
     """Answers at once, and counts from the moment on when a test sets its ``seconds``."""
     clock = Clock()
     monkeypatch.setattr("fermion.deadline.time", clock)
-    monkeypatch.setattr(manifest_plan, "TAIL_ENTRIES_MAX", 1)
+    monkeypatch.setattr(manifest_plan, "INLINE_ENTRIES_MAX", 1)
     monkeypatch.setattr(manifest_plan, "MERGE_FANOUT", 100)
     for name, value in (
         ("clock", clock),
@@ -258,7 +258,7 @@ def test_a_commit_whose_reply_is_lost_has_time_to_find_out(slow: type[SlowFileSy
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SlowFileSystem, "cat_file", recovered)
-        creation = create_slot(table.store, snapshot, MAIN, CommitOptions())
+        creation = create_snapshot_file(table.store, snapshot, MAIN, CommitOptions())
     assert creation.stored is not None
     assert creation.stored.uuid == snapshot.uuid
     assert slow.clock.now == LIMIT_S + 1
@@ -269,7 +269,7 @@ def test_an_unknown_outcome_is_looked_up_for_one_limit(slow: type[SlowFileSystem
     table = writable()
     start(slow, LIMIT_S + 1)
     with pytest.raises(CommitStateUnknown):
-        create_slot(table.store, next_of(table), MAIN, CommitOptions())
+        create_snapshot_file(table.store, next_of(table), MAIN, CommitOptions())
     assert slow.clock.now == 2 * LIMIT_S
     assert [each.split()[0] for each in slow.requests] == ["write", "read"]
 

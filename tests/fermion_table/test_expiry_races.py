@@ -119,7 +119,7 @@ def test_what_has_expired_never_comes_back(store: MemoryStore, order: tuple[int,
     assert pointers.mark_expired(Stalled(store), second) == max(6, *order, 8 * (first < second))
     kept = 8 if first < second else 6
     assert pointers.first_kept(store) == pointers.read_earliest(store) == kept
-    pointers.drop_old_marks(store)
+    pointers.drop_old_markers(store)
     assert [item.path for item in store.list("expired")] == [expired_mark_path(kept)]
     store.objects[earliest_hint_path()] = b"1"  # and dies before it looks again
     assert pointers.first_kept(store) == kept

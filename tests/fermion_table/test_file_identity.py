@@ -125,7 +125,7 @@ def test_ids_stay_through_manifests_packed_and_not(tmp_path: Path) -> None:
     """Commits are merged into manifests at once, of which many entries are packed."""
     table = Table.create(tmp_path / "t", SCHEMA)
     with (
-        mock.patch.object(manifest_plan, "TAIL_ENTRIES_MAX", 2),
+        mock.patch.object(manifest_plan, "INLINE_ENTRIES_MAX", 2),
         mock.patch.object(manifest_rewrite, "PACK_ENTRIES_MIN", 1),
         mock.patch.object(manifest_store, "PACK_ENTRIES_MIN", 1),
     ):

@@ -26,7 +26,7 @@ from fermion_table.commit.commit import commit
 from fermion_table.commit.fast_forward import fast_forward
 from fermion_table.commit.request import CommitRequest
 from fermion_table.errors import CorruptMetadata, TableNotFound, VersionNotFound
-from fermion_table.expiry.expire import expire_snapshots, plan_expiry, plan_slots
+from fermion_table.expiry.expire import expire_snapshots, plan_expiry, plan_snapshot_files
 from fermion_table.expiry.orphans import plan_orphans, remove_orphan_files
 from fermion_table.metadata.history import earliest_id, latest, load_snapshot, walk
 from fermion_table.metadata.manifest import DeletionVector
@@ -82,7 +82,7 @@ def test_slots_go_from_the_first_and_only_when_their_successor_is_old(
     times: list[int], earliest: int
 ) -> None:
     numbered = list(enumerate(times, start=1))
-    going = plan_slots(numbered, earliest=earliest, now=100, grace_ms=50)
+    going = plan_snapshot_files(numbered, earliest=earliest, now=100, grace_ms=50)
     assert going == list(range(1, len(going) + 1))
     assert all(snapshot_id < earliest for snapshot_id in going)
     assert all(times[snapshot_id] <= 50 for snapshot_id in going)
@@ -142,14 +142,14 @@ def test_by_default_ten_snapshots_and_seven_days_stay(store: MemoryStore) -> Non
 
 def test_a_slot_outlives_its_data(store: MemoryStore) -> None:
     newest = latest(store)
-    result = expire(store, now=newest.time_ms + 1000, slot_grace_ms=3_600_000)
+    result = expire(store, now=newest.time_ms + 1000, snapshot_file_grace_ms=3_600_000)
     assert (result.snapshots, result.slots, result.files) == (7, 0, 4)
     assert store.exists(snapshot_path(3))
     with pytest.raises(VersionNotFound, match="earliest 8"):
         load_snapshot(store, 3)
     assert [snapshot.id for snapshot in walk(store, newest)] == [8]
     assert verify(store).ok
-    later = expire(store, now=newest.time_ms + 3_700_000, slot_grace_ms=3_600_000)
+    later = expire(store, now=newest.time_ms + 3_700_000, snapshot_file_grace_ms=3_600_000)
     assert (later.snapshots, later.slots, later.files) == (0, 7, 0)
     assert verify(store).ok
 
@@ -308,7 +308,7 @@ def test_a_deleted_branch_leaves_no_marks_for_one_of_its_name(store: MemoryStore
     create_branch(store, "dev", load_snapshot(store, 3))
     for name in "xyz":
         append(store, name, branch="dev")
-    expire(store, branch="dev", slot_grace_ms=FUTURE_MS)
+    expire(store, branch="dev", snapshot_file_grace_ms=FUTURE_MS)
     for calls in range(1, 100):
         copy = MemoryStore()
         copy.objects = dict(store.objects)

@@ -10,18 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fermion_table.commit.manifest_plan import (
-    TailPlan,
-    fits_tail,
+    InlinePlan,
+    fits_inline,
     needs_rewrite,
+    plan_inline,
     plan_merges,
-    plan_tail,
 )
 from fermion_table.metadata.manifest import ManifestReference
 from fermion_table.options import (
+    INLINE_BYTES_MAX,
+    INLINE_ENTRIES_MAX,
     MERGE_FANOUT,
     MERGE_INPUT_ENTRIES_MAX,
-    TAIL_BYTES_MAX,
-    TAIL_ENTRIES_MAX,
 )
 from fermion_table.testing import made_up_entry
 
@@ -43,31 +43,31 @@ def reference(live: int, dead: int = 0) -> ManifestReference:
 @pytest.mark.parametrize(
     ("tail", "added", "plan"),
     [
-        (0, 0, TailPlan(flush=False, inline=True)),
-        (0, TAIL_ENTRIES_MAX, TailPlan(flush=False, inline=True)),
-        (TAIL_ENTRIES_MAX - 1, 1, TailPlan(flush=False, inline=True)),
-        (TAIL_ENTRIES_MAX, 0, TailPlan(flush=False, inline=True)),
-        (TAIL_ENTRIES_MAX, 1, TailPlan(flush=True, inline=True)),
-        (1, TAIL_ENTRIES_MAX, TailPlan(flush=True, inline=True)),
-        (0, TAIL_ENTRIES_MAX + 1, TailPlan(flush=False, inline=False)),
-        (TAIL_ENTRIES_MAX, TAIL_ENTRIES_MAX + 1, TailPlan(flush=False, inline=False)),
+        (0, 0, InlinePlan(flush=False, inline=True)),
+        (0, INLINE_ENTRIES_MAX, InlinePlan(flush=False, inline=True)),
+        (INLINE_ENTRIES_MAX - 1, 1, InlinePlan(flush=False, inline=True)),
+        (INLINE_ENTRIES_MAX, 0, InlinePlan(flush=False, inline=True)),
+        (INLINE_ENTRIES_MAX, 1, InlinePlan(flush=True, inline=True)),
+        (1, INLINE_ENTRIES_MAX, InlinePlan(flush=True, inline=True)),
+        (0, INLINE_ENTRIES_MAX + 1, InlinePlan(flush=False, inline=False)),
+        (INLINE_ENTRIES_MAX, INLINE_ENTRIES_MAX + 1, InlinePlan(flush=False, inline=False)),
     ],
 )
 def test_a_full_tail_is_flushed_and_a_large_commit_bypasses_it(
-    tail: int, added: int, plan: TailPlan
+    tail: int, added: int, plan: InlinePlan
 ) -> None:
-    assert plan_tail([ENTRY] * tail, [ENTRY] * added) == plan
+    assert plan_inline([ENTRY] * tail, [ENTRY] * added) == plan
 
 
 def test_a_tail_is_bounded_in_bytes_too() -> None:
-    wide = made_up_entry("a" * (TAIL_BYTES_MAX // 3))
-    assert fits_tail([wide, wide])
-    assert not fits_tail([wide, wide, wide])
-    assert plan_tail([wide, wide], [wide]) == TailPlan(flush=True, inline=True)
+    wide = made_up_entry("a" * (INLINE_BYTES_MAX // 3))
+    assert fits_inline([wide, wide])
+    assert not fits_inline([wide, wide, wide])
+    assert plan_inline([wide, wide], [wide]) == InlinePlan(flush=True, inline=True)
 
 
 def test_as_many_manifests_of_one_class_become_one() -> None:
-    few = [reference(TAIL_ENTRIES_MAX)] * (MERGE_FANOUT - 1)
+    few = [reference(INLINE_ENTRIES_MAX)] * (MERGE_FANOUT - 1)
     assert plan_merges(few) == []
     assert plan_merges([*few, reference(1)]) == [tuple(range(MERGE_FANOUT))]
     assert plan_merges([reference(5000), *few, reference(1)]) == [tuple(range(1, MERGE_FANOUT + 1))]
@@ -103,15 +103,15 @@ def test_an_entry_is_rewritten_logarithmically_often_and_manifests_stay_few() ->
     written = 0
     flushes = 4000
     for _ in range(flushes):
-        references.append(reference(TAIL_ENTRIES_MAX))
-        written += TAIL_ENTRIES_MAX
+        references.append(reference(INLINE_ENTRIES_MAX))
+        written += INLINE_ENTRIES_MAX
         while groups := plan_merges(references):
             merged = {position for group in groups for position in group}
             sums = [sum(references[at].live_entries for at in group) for group in groups]
             written += sum(sums)
             references = [each for at, each in enumerate(references) if at not in merged]
             references += [reference(size) for size in sums]
-    entries = flushes * TAIL_ENTRIES_MAX
+    entries = flushes * INLINE_ENTRIES_MAX
     assert sum(each.live_entries for each in references) == entries
     assert written / entries <= 1 + math.log(MERGE_INPUT_ENTRIES_MAX, MERGE_FANOUT)
     assert len(references) <= 4 * MERGE_FANOUT + entries / MERGE_INPUT_ENTRIES_MAX

@@ -350,7 +350,7 @@ def test_few_entries_with_many_statistics_are_planned_by_the_columns_named(
             writer.write(pa.table({name: [number] for name in names}))
             messages += writer.prepare_commit()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(manifest_plan, "TAIL_ENTRIES_MAX", 1)
+        patch.setattr(manifest_plan, "INLINE_ENTRIES_MAX", 1)
         table.commit(messages[:7])
         table.commit(messages[7:])
     assert [(each.kind, each.entries) for each in table.snapshot.manifests] == [
@@ -376,7 +376,7 @@ class PackedTableMachine(CheckedTableMachine):
     PATCHES = (
         (manifest_store, "PACK_ENTRIES_MIN", 1),
         (manifest_rewrite, "PACK_ENTRIES_MIN", 1),
-        (manifest_plan, "TAIL_ENTRIES_MAX", 1),
+        (manifest_plan, "INLINE_ENTRIES_MAX", 1),
         (manifest_plan, "MERGE_FANOUT", 2),
     )
 

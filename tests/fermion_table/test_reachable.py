@@ -38,8 +38,8 @@ OPERATIONS = (
 def short_tails_and_slots() -> Iterator[None]:
     """Few entries stay in tails, and slots go at once."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(manifest_plan, "TAIL_ENTRIES_MAX", 3)
-        expiry = partial(expire.expire_snapshots, slot_grace_ms=0)
+        patch.setattr(manifest_plan, "INLINE_ENTRIES_MAX", 3)
+        expiry = partial(expire.expire_snapshots, snapshot_file_grace_ms=0)
         patch.setattr(expire, "expire_snapshots", expiry)
         yield
 

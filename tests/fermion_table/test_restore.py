@@ -69,7 +69,7 @@ def test_files_from_before_a_compaction_come_back(table: Table) -> None:
 
 def test_many_files_come_back_in_their_order(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a short tail all of them go through manifests."""
-    monkeypatch.setattr(manifest_plan, "TAIL_ENTRIES_MAX", 2)
+    monkeypatch.setattr(manifest_plan, "INLINE_ENTRIES_MAX", 2)
     for value in range(5, 12):
         append(table, value)
     table.compact()
@@ -154,7 +154,7 @@ def test_an_expired_state_does_not_come_back(table: Table) -> None:
         schema_paths=lambda reference: [reference.path],
         older_than_ms=FUTURE_MS,
         retain_last=1,
-        slot_grace_ms=0,
+        snapshot_file_grace_ms=0,
     )
     with pytest.raises(VersionNotFound):
         table.restore(2)

@@ -232,7 +232,7 @@ def test_changes_that_have_expired_are_refused(table: Table) -> None:
         schema_paths=lambda reference: [reference.path],
         older_than_ms=FUTURE_MS,
         retain_last=2,
-        slot_grace_ms=0,
+        snapshot_file_grace_ms=0,
     )
     assert said(table.scan_changes(2)) == [("insert", 3, 3)]
     for start in (0, 1):

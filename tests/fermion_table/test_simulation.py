@@ -25,7 +25,7 @@ from fermion_table.testing import (
     simulate,
     simulation,
 )
-from fermion_table.testing.simulation import SLOT_GRACE_MS
+from fermion_table.testing.simulation import SNAPSHOT_FILE_GRACE_MS
 
 SEEDS_PER_TEST = 30
 SEEDS_MAX = 150
@@ -132,7 +132,7 @@ def test_the_simulation_notices_a_create_that_overwrites(monkeypatch: pytest.Mon
 def test_the_simulation_notices_that_the_fence_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stalled writer takes a slot that has expired, and believes that it has committed."""
     monkeypatch.setattr(commit, "is_in_history", lambda *given, **options: True)
-    stalling = Faults(stalls=0.3, stall_ms=5 * SLOT_GRACE_MS)
+    stalling = Faults(stalls=0.3, stall_ms=5 * SNAPSHOT_FILE_GRACE_MS)
     assert "is lost" in first_violation(stalling)
 
 

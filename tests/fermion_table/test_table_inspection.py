@@ -27,7 +27,7 @@ SCHEMA = pa.schema({"a": pa.int32(), "p": pa.string(), "s": pa.struct([("x", pa.
 @pytest.fixture(autouse=True, scope="module")
 def short_tails() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(manifest_plan, "TAIL_ENTRIES_MAX", 3)
+        patch.setattr(manifest_plan, "INLINE_ENTRIES_MAX", 3)
         yield
 
 

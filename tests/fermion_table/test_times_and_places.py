@@ -190,7 +190,7 @@ def test_a_reader_overtaken_by_expiry_is_told_so(
 ) -> None:
     """With the earliest and the latest id, wherever it was when the files went."""
     if manifests:
-        monkeypatch.setattr(manifest_plan, "TAIL_ENTRIES_MAX", 1)
+        monkeypatch.setattr(manifest_plan, "INLINE_ENTRIES_MAX", 1)
     table.append({"a": [4, 6]})  # metadata alone does not say how many are above 4
     scan = table.scan()
     if planned:

@@ -113,7 +113,7 @@ def manifests(path: Path) -> Table:
     values = {f"c{number}": range(70) for number in range(9)}
     with mock.patch.object(json_codec, "COMPRESS_ABOVE_BYTES", 10_000):
         table.append({"p": [f"value {number} of many" for number in range(70)], **values})
-    with mock.patch.object(manifest_plan, "TAIL_ENTRIES_MAX", 1):
+    with mock.patch.object(manifest_plan, "INLINE_ENTRIES_MAX", 1):
         for number in range(10):
             table.append({"p": ["x"], "c0": [1_000 + number]})
     table.delete("c0 IN (3, 5, 60, 1003)")
@@ -162,7 +162,7 @@ def sorted_rows(path: Path) -> Table:
 def file_ids(path: Path) -> Table:
     """Entries hold the identities of their files: in a manifest, in the tail, after compaction."""
     table = Table.create(path, ROWS)
-    with mock.patch.object(manifest_plan, "TAIL_ENTRIES_MAX", 2):
+    with mock.patch.object(manifest_plan, "INLINE_ENTRIES_MAX", 2):
         for number in range(4):
             table.append({"k": ["a", "b"], "v": [number, 10 + number]})
     table.branches.create("whole")
