@@ -10,14 +10,19 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import pyarrow as pa
-import pyarrow.types as pat
 
 from fermion.errors import InvalidArgumentError
+from fermion_table.schema.field_functions import (
+    COMMUTATIVE,
+    FUNCTIONS,
+    FieldFunction,
+    SequenceGroup,
+)
 from fermion_table.schema.key_encoding import check_key_type
 from fermion_table.schema.properties import parse_size
 from fermion_table.schema.value_codec import has_plain_json
@@ -38,36 +43,6 @@ NAMES = (
 """Names of this family: these, those that begin as `PREFIXES` say or with an engine and a dot."""
 _LIKENESS = 0.85
 """A name as like one of `NAMES` as this is taken for a slip, and refused."""
-
-COMMUTATIVE = frozenset({"sum", "product", "max", "min", "bool_and", "bool_or"})
-RETRACTABLE = frozenset(
-    {"sum", "product", "collect", "merge_map", "nested_update", "last_value", "last_non_null_value"}
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FieldFunction:
-    """How the values of a column are aggregated.
-
-    Attributes
-    ----------
-    name
-        The function.
-    delimiter
-        Of ``listagg``.
-    distinct
-        Of ``listagg`` and ``collect``: whether equal items are kept once.
-    nested_key
-        Of ``nested_update``: fields that identify an item; empty: none do, items are appended.
-    ignore_retract
-        Whether retractions leave the value as it is.
-    """
-
-    name: str
-    delimiter: str = ","
-    distinct: bool = False
-    nested_key: tuple[str, ...] = ()
-    ignore_retract: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +65,8 @@ class KeyOptions:
         Whether the smallest sequence is the newest.
     functions
         By column that is no key: of the engine ``aggregation`` for every one, else none.
+    sequence_groups
+        Of ``partial_update``.
     remove_record_on_delete
         Whether a deletion removes the whole row, of ``partial_update`` and ``aggregation``.
     changelog_producer
@@ -111,6 +88,7 @@ class KeyOptions:
     sequence_fields: tuple[str, ...] = ()
     sequence_descending: bool = False
     functions: Mapping[str, FieldFunction] = field(default_factory=dict)
+    sequence_groups: tuple[SequenceGroup, ...] = ()
     remove_record_on_delete: bool = False
     changelog_producer: ChangelogProducer = "none"
     deletion_vectors: bool = False
@@ -152,6 +130,7 @@ def parse_key_options(
     columns = {each.name: each.type for each in schema}
     _check_key(columns, primary_key, partition_columns)
     engine = settings.choice("merge_engine", ENGINES, "deduplicate")
+    groups = _sequence_groups(settings, columns, primary_key, engine)
     options = KeyOptions(
         bucket=settings.number("bucket", 1, 1, 2**31 - 1),
         bucket_key=_bucket_key(settings, primary_key, partition_columns),
@@ -162,7 +141,8 @@ def parse_key_options(
             "sequence.field.sort_order", ("ascending", "descending"), "ascending"
         )
         == "descending",
-        functions=_functions(settings, columns, primary_key, engine),
+        functions=_functions(settings, columns, primary_key, engine, groups),
+        sequence_groups=groups,
         remove_record_on_delete=engine in ("partial_update", "aggregation")
         and settings.flag(f"{engine}.remove_record_on_delete"),
         changelog_producer=settings.choice("changelog_producer", PRODUCERS, "none"),
@@ -187,6 +167,11 @@ def _check_together(options: KeyOptions) -> None:
             f"ignore_delete=true drops the deletions that {options.merge_engine}."
             "remove_record_on_delete=true waits for: set one of them"
         )
+    if options.sequence_groups and options.remove_record_on_delete:
+        raise InvalidArgumentError(
+            "partial_update.remove_record_on_delete=true with sequence groups, by which a deletion "
+            "sets the fields of its group to null: set one of them"
+        )
     if options.merge_engine == "first_row" and options.changelog_producer not in ("none", "lookup"):
         raise InvalidArgumentError(
             f"changelog_producer={options.changelog_producer} with merge_engine=first_row: "
@@ -201,15 +186,7 @@ def _check_together(options: KeyOptions) -> None:
             "keep their own sequence"
         )
     for column, function in options.functions.items():
-        if function.name not in COMMUTATIVE | {"last_value"} and not (
-            function.name == "collect" and function.distinct
-        ):
-            raise InvalidArgumentError(
-                f"{function.name} of column {column!r} with sequence.field depends on the order in "
-                "which rows are merged; exact with sequence.field are last_value, "
-                f"{', '.join(sorted(COMMUTATIVE))} and collect with distinct: choose one of them "
-                f"(fields.{column}.aggregate_function), or no sequence.field"
-            )
+        _check_exact(column, function, "with sequence.field", "no sequence.field")
 
 
 def _check_key(
@@ -259,10 +236,7 @@ def _sequence_fields(
     for name in fields:
         if name not in columns:
             raise InvalidArgumentError(f"sequence.field: column {name!r} is not in the schema")
-        if not has_plain_json(columns[name]):
-            raise InvalidArgumentError(
-                f"sequence.field: column {name!r} is {columns[name]}: its values have no order"
-            )
+        _check_ordered("sequence.field", name, columns[name])
         if settings.has(f"fields.{name}.aggregate_function"):
             raise InvalidArgumentError(
                 f"fields.{name}.aggregate_function: a sequence.field takes no function; its value "
@@ -281,29 +255,99 @@ def _functions(
     columns: Mapping[str, pa.DataType],
     key: tuple[str, ...],
     engine: MergeEngine,
+    groups: tuple[SequenceGroup, ...],
 ) -> dict[str, FieldFunction]:
     sequence = settings.names("sequence.field", ())
     default = "last_non_null_value"
     if engine == "aggregation":
         default = settings.text("fields.default_aggregate_function", default)
     functions = {}
+    grouped = {name for group in groups for name in group.columns}
     for name, dtype in columns.items():
-        prefix = f"fields.{name}."
-        if engine != "aggregation" or name in key:
+        if engine == "aggregation" and name not in key:
+            chosen = "last_value" if name in sequence else default
+            functions[name] = _function(settings, name, dtype, chosen)
+        elif name not in grouped:
             settings.refuse_functions(name, engine, is_key=name in key)
-            continue
-        function = FieldFunction(
-            name="last_value"
-            if name in sequence
-            else settings.text(f"{prefix}aggregate_function", default),
-            delimiter=settings.text(f"{prefix}list_agg_delimiter", ","),
-            distinct=settings.flag(f"{prefix}distinct"),
-            nested_key=settings.names(f"{prefix}nested_key", ()),
-            ignore_retract=settings.flag(f"{prefix}ignore_retract"),
-        )
-        _check_function(settings, name, dtype, function)
-        functions[name] = function
     return functions
+
+
+def _function(settings: _Settings, column: str, dtype: pa.DataType, default: str) -> FieldFunction:
+    prefix = f"fields.{column}."
+    function = FieldFunction(
+        name=settings.text(f"{prefix}aggregate_function", default),
+        delimiter=settings.text(f"{prefix}list_agg_delimiter", ","),
+        distinct=settings.flag(f"{prefix}distinct"),
+        nested_key=settings.names(f"{prefix}nested_key", ()),
+        ignore_retract=settings.flag(f"{prefix}ignore_retract"),
+    )
+    _check_function(settings, column, dtype, function)
+    return function
+
+
+def _sequence_groups(
+    settings: _Settings,
+    columns: Mapping[str, pa.DataType],
+    key: tuple[str, ...],
+    engine: MergeEngine,
+) -> tuple[SequenceGroup, ...]:
+    groups: list[SequenceGroup] = []
+    taken: dict[str, str] = {}
+    for setting, sequence in settings.sequence_groups():
+        if engine != "partial_update":
+            raise InvalidArgumentError(
+                f"{setting}: sequence groups are for merge_engine=partial_update, found {engine}; "
+                "use sequence.field"
+            )
+        members = settings.names(setting, ())
+        for name in (*sequence, *members):
+            if name not in columns:
+                raise InvalidArgumentError(f"{setting}: column {name!r} is not in the schema")
+            if name in key:
+                raise InvalidArgumentError(f"{setting}: column {name!r} is of the primary key")
+            if name in taken:
+                raise InvalidArgumentError(
+                    f"{setting}: column {name!r} is in {taken[name]} already"
+                )
+            taken[name] = setting
+        for name in sequence:
+            _check_ordered(setting, name, columns[name])
+            settings.refuse_functions(name, engine, is_key=False)
+        functions = _functions_of_group(settings, columns, members)
+        groups.append(SequenceGroup(sequence=sequence, columns=members, functions=functions))
+    return tuple(groups)
+
+
+def _functions_of_group(
+    settings: _Settings, columns: Mapping[str, pa.DataType], members: tuple[str, ...]
+) -> dict[str, FieldFunction]:
+    default = settings.text("fields.default_aggregate_function", "")
+    functions = {
+        name: _function(settings, name, columns[name], default)
+        for name in members
+        if default or settings.has(f"fields.{name}.aggregate_function")
+    }
+    for name, function in functions.items():
+        _check_exact(name, function, "in a sequence group", "no function")
+    return functions
+
+
+def _check_exact(column: str, function: FieldFunction, where: str, without: str) -> None:
+    """Refuse a function whose result depends on when late rows are merged."""
+    is_set = function.name == "collect" and function.distinct
+    if function.name not in COMMUTATIVE | {"last_value"} and not is_set:
+        raise InvalidArgumentError(
+            f"{function.name} of column {column!r} {where} depends on the order in which rows are "
+            f"merged; exact {where} are last_value, {', '.join(sorted(COMMUTATIVE))} and collect "
+            f"with distinct: choose one of them (fields.{column}.aggregate_function), or {without}"
+        )
+
+
+def _check_ordered(setting: str, column: str, dtype: pa.DataType) -> None:
+    if not has_plain_json(dtype):
+        raise InvalidArgumentError(
+            f"{setting}: column {column!r} is {dtype}: its values have no order"
+        )
 
 
 def _check_function(
@@ -398,6 +442,17 @@ class _Settings:
         _check_no_repeats(name, named)
         return named
 
+    def sequence_groups(self) -> list[tuple[str, tuple[str, ...]]]:
+        """Names of the settings of sequence groups, and the sequence that each name holds."""
+        found = []
+        for name in sorted(self._values):
+            if name.startswith("fields.") and name.endswith(".sequence_group"):
+                middle = name.removeprefix("fields.").removesuffix(".sequence_group")
+                sequence = tuple(each.strip() for each in middle.split(","))
+                _check_no_repeats(name, sequence)
+                found.append((name, sequence))
+        return found
+
     def refuse_functions(self, column: str, engine: str, *, is_key: bool) -> None:
         name = f"fields.{column}.aggregate_function"
         if not self.has(name):
@@ -405,16 +460,15 @@ class _Settings:
         if is_key:
             raise InvalidArgumentError(f"{name}: a column of the primary key takes no function")
         raise InvalidArgumentError(
-            f"{name} with merge_engine={engine}: functions are for merge_engine=aggregation"
+            f"{name} with merge_engine={engine}: functions are for merge_engine=aggregation, and "
+            "for columns of a sequence group (fields.<sequence>.sequence_group)"
         )
 
     def refuse_the_rest(self, engine: str) -> None:
         """Refuse names that nothing has asked for."""
         for name in sorted(self._values.keys() - self._asked):
             if name == "fields.default_aggregate_function":
-                hint = ": is for merge_engine=aggregation"
-            elif name.endswith(".sequence_group"):
-                hint = ": sequence groups are not supported yet"
+                hint = ": is for merge_engine=aggregation, and for sequence groups"
             elif name.startswith("fields."):
                 hint = ": no such column, or no such setting of a column"
             elif name.split(".")[0] in ENGINES:
@@ -441,42 +495,3 @@ def _plain_name(name: str) -> str:
 def _nearest(name: str, known: Any) -> str:
     found = difflib.get_close_matches(name, list(known), 1)
     return f"; did you mean {found[0]!r}?" if found else ""
-
-
-def _is_number(dtype: pa.DataType) -> bool:
-    return bool(pat.is_integer(dtype) or pat.is_floating(dtype) or pat.is_decimal(dtype))
-
-
-def _is_text(dtype: pa.DataType) -> bool:
-    return bool(pat.is_string(dtype) or pat.is_large_string(dtype) or pat.is_string_view(dtype))
-
-
-def _is_list(dtype: pa.DataType) -> bool:
-    return bool(pat.is_list(dtype) or pat.is_large_list(dtype))
-
-
-_Fits = Callable[[pa.DataType], bool]
-_ANY: tuple[_Fits, str] = (lambda dtype: True, "any type")
-_NUMBERS: tuple[_Fits, str] = (_is_number, "a number")
-_ORDERED: tuple[_Fits, str] = (has_plain_json, "values that have an order")
-_FLAGS: tuple[_Fits, str] = (lambda dtype: bool(pat.is_boolean(dtype)), "a boolean")
-FUNCTIONS: dict[str, tuple[_Fits, str]] = {
-    "sum": _NUMBERS,
-    "product": _NUMBERS,
-    "max": _ORDERED,
-    "min": _ORDERED,
-    "last_value": _ANY,
-    "last_non_null_value": _ANY,
-    "first_value": _ANY,
-    "first_non_null_value": _ANY,
-    "listagg": (_is_text, "a string"),
-    "bool_and": _FLAGS,
-    "bool_or": _FLAGS,
-    "collect": (_is_list, "a list"),
-    "merge_map": (lambda dtype: bool(pat.is_map(dtype)), "a map"),
-    "nested_update": (
-        lambda dtype: _is_list(dtype) and bool(pat.is_struct(dtype.value_type)),
-        "a list of structs",
-    ),
-}
-"""Functions of the engine ``aggregation``: the columns that each is made for, and in words."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from fermion_table.schema.key_options import FieldFunction
+from fermion_table.schema.field_functions import FieldFunction
 
 Row = dict[str, Any]
 

@@ -21,6 +21,7 @@ SCHEMA = pa.schema(
     }
 )
 AGGREGATION = {"merge_engine": "aggregation"}
+PARTIAL = {"merge_engine": "partial_update"}
 
 
 def parse(settings: dict[str, str], key=("day", "id"), partition=("day",)) -> KeyOptions:
@@ -75,6 +76,22 @@ def test_every_column_but_the_key_has_a_function():
     assert options.functions["items"].nested_key == ("a",)
 
 
+def test_sequence_groups_have_columns_and_functions():
+    settings = {
+        **PARTIAL,
+        "fields.at,a.b.sequence-group": "x, name",
+        "fields.x.aggregate-function": "sum",
+    }
+    (group,) = parse(settings).sequence_groups
+    assert (group.sequence, group.columns) == (("at", "a.b"), ("x", "name"))
+    assert {name: each.name for name, each in group.functions.items()} == {"x": "sum"}
+    (default,) = parse(settings | {"fields.default_aggregate_function": "max"}).sequence_groups
+    assert {name: each.name for name, each in default.functions.items()} == {
+        "x": "sum",
+        "name": "max",
+    }
+
+
 @pytest.mark.parametrize("function", ["sum", "product", "max", "min", "last_value", "bool_or"])
 def test_functions_that_are_exact_with_a_sequence_are_taken(function):
     schema = pa.schema(
@@ -118,7 +135,33 @@ def test_functions_that_are_exact_with_a_sequence_are_taken(function):
         ({"ignore_delete": "yes"}, "expected true or false"),
         ({"fields.x.aggregate_function": "sum"}, "functions are for merge_engine=aggregation"),
         ({"fields.default_aggregate_function": "sum"}, "is for merge_engine=aggregation"),
-        ({"fields.x.sequence_group": "name"}, "sequence groups are not supported yet"),
+        ({"fields.x.sequence_group": "name"}, "are for merge_engine=partial_update, found dedup"),
+        ({**PARTIAL, "fields.x.sequence_group": "id"}, "'id' is of the primary key"),
+        ({**PARTIAL, "fields.x.sequence_group": "nope"}, "'nope' is not in the schema"),
+        ({**PARTIAL, "fields.x,x.sequence_group": "name"}, "named twice"),
+        ({**PARTIAL, "fields.items.sequence_group": "name"}, "have no order"),
+        ({**PARTIAL, "fields.x.sequence_group": "x"}, "'x' is in fields.x.sequence_group already"),
+        (
+            {**PARTIAL, "fields.x.sequence_group": "m", "fields.at.sequence_group": "m"},
+            "'m' is in fields.at.sequence_group already",
+        ),
+        ({**PARTIAL, "fields.name.aggregate_function": "max"}, "columns of a sequence group"),
+        (
+            {
+                **PARTIAL,
+                "fields.at.sequence_group": "x",
+                "fields.x.aggregate_function": "first_value",
+            },
+            "first_value of column 'x' in a sequence group depends.*last_value",
+        ),
+        (
+            {
+                **PARTIAL,
+                "fields.at.sequence_group": "x",
+                "partial_update.remove_record_on_delete": "true",
+            },
+            "with sequence groups",
+        ),
         ({"aggregation.remove_record_on_delete": "true"}, "is not for merge_engine=deduplicate"),
         (
             {**AGGREGATION, "ignore_delete": "true", "aggregation.remove_record_on_delete": "true"},

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +18,9 @@ from fermion_table.scanning.merge_engines.key_groups import (
     is_retraction,
     one_by_one,
 )
-from fermion_table.schema.key_options import RETRACTABLE, FieldFunction
+from fermion_table.schema.field_functions import RETRACTABLE, FieldFunction
+
+Values = dict[str, np.ndarray | pa.Array]
 
 _FUNCTIONS: Mapping[str, Callable[[GroupedColumn, FieldFunction], np.ndarray | pa.Array]] = {
     **pick_functions.FUNCTIONS,
@@ -67,20 +68,16 @@ def fold(
             groups, retracts = one_by_one(groups, retracts), None
         elif remove_record_on_delete:
             groups = after_deletions(groups, kinds)
-    while True:
-        try:
-            values = {
-                name: _aggregated(batch.column(name), groups, retracts, function)
-                for name, function in functions.items()
-                if name in batch.schema.names
-            }
-            break
-        except GroupOverflow as overflow:
-            if is_oldest:
-                raise _named(overflow, batch, groups, functions) from None
-            marked = np.zeros(batch.num_rows, bool)
-            marked[groups.order[groups.starts[overflow.groups]]] = True
-            groups = one_by_one(groups, marked)
+
+    def computed(found: KeyGroups) -> Values:
+        return {
+            name: aggregated(batch.column(name), found, retracts, function)
+            for name, function in functions.items()
+            if name in batch.schema.names
+        }
+
+    key_columns = [name for name in batch.schema.names if name not in functions]
+    groups, values = values_in_range(computed, batch, groups, key_columns, is_oldest=is_oldest)
     rows = groups.order[groups.ends - 1]
     found = None if kinds is None or is_oldest else kinds[rows]
     return Folded(rows, values, found if found is not None and is_retraction(found).any() else None)
@@ -114,24 +111,57 @@ def check_retractions(
             )
 
 
-def _aggregated(
-    column: pa.Array, groups: KeyGroups, retracts: np.ndarray | None, function: FieldFunction
+def aggregated(
+    column: pa.Array,
+    groups: KeyGroups,
+    retracts: np.ndarray | None,
+    function: FieldFunction,
+    used: np.ndarray | None = None,
 ) -> np.ndarray | pa.Array:
+    """The aggregate of each key: numbers of rows to take it from, or the values.
+
+    Parameters
+    ----------
+    retracts
+        Which rows are retractions: ``bool``, by row number; None: none is.
+    used
+        Which rows count: ``bool``, by row number; None: all.
+
+    Raises
+    ------
+    GroupOverflow
+    """
     taken_back = None if retracts is None else retracts[groups.order]
     grouped = GroupedColumn(column, groups, taken_back, ignores=function.ignore_retract)
+    if used is not None:
+        grouped.is_used = grouped.is_used & used[groups.order]
     return _FUNCTIONS[function.name](grouped, function)
 
 
-def _named(
-    overflow: GroupOverflow,
+def values_in_range(
+    compute: Callable[[KeyGroups], Values],
     batch: pa.RecordBatch,
     groups: KeyGroups,
-    functions: Mapping[str, Any],
-) -> InvalidArgumentError:
-    row = int(groups.order[groups.starts[overflow.groups[0]]])
-    key = {
-        name: batch.column(name)[row].as_py()
-        for name in batch.schema.names
-        if name not in functions
-    }
-    return InvalidArgumentError(f"key {key}: {overflow}")
+    key_columns: Sequence[str],
+    *,
+    is_oldest: bool,
+) -> tuple[KeyGroups, Values]:
+    """The values of all groups. Of keys whose values are out of range the rows stay apart.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A value is out of range, and no older rows exist (`is_oldest`); names the key.
+    """
+    while True:
+        try:
+            return groups, compute(groups)
+        except GroupOverflow as overflow:
+            first = groups.order[groups.starts[overflow.groups]]
+            if is_oldest:
+                row = int(first[0])
+                key = {name: batch.column(name)[row].as_py() for name in key_columns}
+                raise InvalidArgumentError(f"key {key}: {overflow}") from None
+            marked = np.zeros(batch.num_rows, bool)
+            marked[first] = True
+            groups = one_by_one(groups, marked)

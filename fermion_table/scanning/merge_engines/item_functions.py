@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from fermion_table.scanning.merge_engines.key_groups import GroupedColumn
-from fermion_table.schema.key_options import FieldFunction
+from fermion_table.schema.field_functions import FieldFunction
 
 
 def _listagg(column: GroupedColumn, function: FieldFunction) -> pa.Array:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion_table.scanning.merge_engines.key_groups import GroupedColumn, GroupOverflow
-from fermion_table.schema.key_options import FieldFunction
+from fermion_table.schema.field_functions import FieldFunction
 from fermion_table.schema.transforms import plain
 
 _LOW_BITS = np.int64(2**32 - 1)

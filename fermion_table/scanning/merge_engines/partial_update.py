@@ -1,16 +1,23 @@
-"""The merge engine ``partial_update``: of every column the last value that is not null."""
+"""The merge engine ``partial_update``: of every column the last value that is not null.
+
+Columns of a sequence group are replaced together, or aggregated, by their own sequence.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from fermion.errors import InvalidArgumentError
+from fermion_table.scanning.merge_engines.aggregation import (
+    Values,
+    check_retractions,
+    values_in_range,
+)
 from fermion_table.scanning.merge_engines.key_groups import (
     ABSENT,
-    DELETE,
     UPDATE_BEFORE,
     Folded,
     KeyGroups,
@@ -18,16 +25,19 @@ from fermion_table.scanning.merge_engines.key_groups import (
     is_retraction,
     one_by_one,
 )
+from fermion_table.scanning.merge_engines.sequence_groups import fold_group
+from fermion_table.schema.field_functions import SequenceGroup
 
 
 def fold(
     batch: pa.RecordBatch,
     groups: KeyGroups,
-    key_columns: Collection[str],
+    key_columns: Sequence[str],
     kinds: np.ndarray | None = None,
     *,
     is_oldest: bool = True,
     remove_record_on_delete: bool = False,
+    sequence_groups: Sequence[SequenceGroup] = (),
 ) -> Folded:
     """The row of each key, filled from its rows. Folding some newest rows first changes no result.
 
@@ -38,34 +48,67 @@ def fold(
     kinds
         Of all rows: ``int8``, shape (n,); None: no retraction is among them.
     is_oldest
-        Whether no older rows of these keys exist. Otherwise rows of a key with retractions stay as
-        they are, in order.
+        Whether no older rows of these keys exist. Otherwise rows of a key with retractions, and of
+        one whose sum or product is out of range, stay as they are, in order.
     remove_record_on_delete
         Whether a deletion removes what came before it. An update's old row is ignored then.
+    sequence_groups
+        Columns with a sequence of their own. A retraction concerns their columns alone, and a key
+        of retractions alone has no row.
 
     Raises
     ------
     InvalidArgumentError
-        A row is a retraction, and deletions do not remove rows.
+        A row is a retraction, deletions do not remove rows and there are no sequence groups, or a
+        function of one does not take values back; or a value is out of range.
     """
+    retracts = None
     if kinds is not None and is_retraction(kinds[groups.order]).any():
-        if not remove_record_on_delete:
-            raise InvalidArgumentError(
-                "merge_engine=partial_update: found a delete or update_preimage; set "
-                "ignore_delete=true to drop such rows, or "
-                "partial_update.remove_record_on_delete=true to remove the row of the key"
-            )
-        groups = groups.rows_where(kinds[groups.order] != UPDATE_BEFORE)
-        is_deletion = kinds == DELETE
-        groups = after_deletions(groups, kinds) if is_oldest else one_by_one(groups, is_deletion)
+        _check_retractions(kinds[groups.order], remove_record_on_delete, sequence_groups)
+        if remove_record_on_delete:
+            groups = groups.rows_where(kinds[groups.order] != UPDATE_BEFORE)
+        retracts = is_retraction(kinds)
+        if not is_oldest:
+            groups, retracts = one_by_one(groups, retracts), None
+        elif remove_record_on_delete:
+            groups, retracts = after_deletions(groups, kinds), None
+        else:
+            groups = _with_additions(groups, retracts)
+
+    def computed(found: KeyGroups) -> Values:
+        values: Values = {}
+        for group in sequence_groups:
+            values |= fold_group(batch, found, group, retracts)
+        additions = found if retracts is None else found.rows_where(~retracts[found.order])
+        plain = [name for name in batch.schema.names if name not in {*key_columns, *values}]
+        return values | {name: last_non_null(batch.column(name), additions) for name in plain}
+
+    groups, values = values_in_range(computed, batch, groups, key_columns, is_oldest=is_oldest)
     rows = groups.order[groups.ends - 1]
-    values = {
-        name: last_non_null(batch.column(name), groups)
-        for name in batch.schema.names
-        if name not in key_columns
-    }
     found = None if kinds is None or is_oldest else kinds[rows]
-    return Folded(rows, values, found if found is not None and (found == DELETE).any() else None)
+    return Folded(rows, values, found if found is not None and is_retraction(found).any() else None)
+
+
+def _check_retractions(
+    kinds: np.ndarray, removes: bool, sequence_groups: Sequence[SequenceGroup]
+) -> None:
+    if not removes and not sequence_groups:
+        raise InvalidArgumentError(
+            "merge_engine=partial_update: found a delete or update_preimage; set "
+            "ignore_delete=true to drop such rows, "
+            "partial_update.remove_record_on_delete=true to remove the row of the key, or use "
+            "sequence groups (fields.<sequence>.sequence_group)"
+        )
+    for group in sequence_groups:
+        check_retractions(group.functions, kinds)
+
+
+def _with_additions(groups: KeyGroups, retracts: np.ndarray) -> KeyGroups:
+    """The groups with an addition among their rows."""
+    if not len(groups.starts):
+        return groups
+    has_addition = np.logical_or.reduceat(~retracts[groups.order], groups.starts)
+    return groups.rows_where(np.repeat(has_addition, groups.lengths))
 
 
 def last_non_null(column: pa.Array, groups: KeyGroups) -> np.ndarray:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fermion_table.scanning.merge_engines.key_groups import ABSENT, GroupedColumn, order_numbers
-from fermion_table.schema.key_options import FieldFunction
+from fermion_table.schema.field_functions import FieldFunction
 
 
 def _last(column: GroupedColumn, valid: np.ndarray | None) -> np.ndarray:

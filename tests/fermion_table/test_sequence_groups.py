@@ -1,0 +1,112 @@
+"""Sequence groups of partial_update: a model, and the examples of Paimon's documentation."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fermion_table.scanning.merge_engines import partial_update
+from fermion_table.schema.field_functions import FieldFunction, SequenceGroup
+from tests.fermion_table.merge_rows import KINDS, Row, batch_of, by_key, groups_of, kinds_of
+from tests.fermion_table.test_aggregation import as_rows, check, runs_folded
+from tests.fermion_table.test_paimon_histories import histories, options_of
+
+COLUMNS = ("k", "s", "t", "a", "sum", "u", "b", "last", "c")
+SCHEMA = pa.schema({name: pa.int64() for name in COLUMNS})
+GROUPS = (
+    SequenceGroup(
+        sequence=("s", "t"), columns=("a", "sum"), functions={"sum": FieldFunction(name="sum")}
+    ),
+    SequenceGroup(
+        sequence=("u",),
+        columns=("b", "last"),
+        functions={"last": FieldFunction(name="last_value")},
+    ),
+)
+VALUES = st.none() | st.integers(0, 3)
+ROWS = st.lists(
+    st.fixed_dictionaries(
+        dict.fromkeys(COLUMNS, VALUES)
+        | {"k": st.integers(0, 2), "_kind": st.sampled_from([*KINDS, "+I", "+I"])}
+    ),
+    max_size=14,
+)
+
+
+def place(row: Row, sequence: tuple[str, ...]) -> tuple:
+    """Return what a sequence is compared by; null is the smallest."""
+    return tuple(-1 if row[name] is None else row[name] for name in sequence)
+
+
+def merged(rows: list[Row]) -> Row | None:
+    """Return one key's row, from its rows in order of time, one after the other."""
+    state: Row = dict.fromkeys(COLUMNS[1:])
+    for row in rows:
+        is_back = row["_kind"][0] == "-"
+        if not is_back and row["c"] is not None:
+            state["c"] = row["c"]
+        for group in GROUPS:
+            if all(row[name] is None for name in group.sequence):
+                continue
+            if "sum" in group.columns and row["sum"] is not None:
+                state["sum"] = (state["sum"] or 0) + (-row["sum"] if is_back else row["sum"])
+            if place(row, group.sequence) < place(state, group.sequence):
+                continue
+            for name in group.sequence:
+                state[name] = row[name]
+            for name in set(group.columns) - {"sum"}:
+                state[name] = None if is_back else row[name]
+    return state if any(row["_kind"][0] == "+" for row in rows) else None
+
+
+@given(ROWS, st.lists(st.integers(0, 14), max_size=3))
+def test_groups_are_merged_as_in_the_model_however_rows_are_grouped(rows, cuts):
+    def fold(batch, groups, kinds, *, is_oldest=True):
+        return partial_update.fold(
+            batch, groups, ["k"], kinds, is_oldest=is_oldest, sequence_groups=GROUPS
+        )
+
+    expected = [merged(group) for group in by_key(rows).values()]
+    whole = fold(batch_of(rows, SCHEMA), groups_of(rows), kinds_of(rows))
+    check(whole, rows, expected, SCHEMA)
+    left, kinds = runs_folded(rows, cuts, SCHEMA, fold)
+    keys = [{"k": key} for key in left.column("k").to_pylist()]
+    again = fold(left, groups_of(keys), kinds).gather(left)
+    assert as_rows(again) == as_rows(whole.gather(batch_of(rows, SCHEMA)))
+
+
+def test_the_examples_of_paimons_documentation(shared_data):
+    compared = 0
+    for history in histories("refused", shared_data):
+        functions = json.dumps(history["options"])
+        inexact = "first_value" in functions or "last_non_null" in functions
+        if not history["name"].startswith("refused/sequence-group") or inexact:
+            continue
+        schema, options = options_of(history)
+        rows: list[Row] = []
+        for commit, expected in zip(history["commits"], history["documented_after"], strict=True):
+            rows += commit
+            batch = batch_of(rows, schema)
+            found = partial_update.fold(
+                batch, groups_of(rows, "id"), ["id"], sequence_groups=options.sequence_groups
+            )
+            if expected is not None:
+                assert found.gather(batch).to_pylist() == expected, history["name"]
+                compared += 1
+    assert compared >= 5
+
+
+@pytest.mark.parametrize("kind", ["+I", "-D"])
+def test_a_late_row_changes_sums_but_not_columns(kind):
+    first = {"k": 1, "s": 5, "t": 1, "a": 1, "sum": 10, "_kind": "+I"}
+    late = {"k": 1, "s": 4, "t": 9, "a": 2, "sum": 3, "_kind": kind}
+    batch = batch_of([first, late], SCHEMA)
+    found = partial_update.fold(
+        batch, groups_of([first, late]), ["k"], kinds_of([first, late]), sequence_groups=GROUPS
+    )
+    (row,) = found.gather(batch).to_pylist()
+    assert (row["s"], row["a"], row["sum"]) == (5, 1, 13 if kind == "+I" else 7)
