@@ -322,7 +322,7 @@ def test_a_transaction_that_fails_leaves_nothing(table_path):
         fails()
     assert rows_of(table) == [("a", n) for n in range(4)]
     assert stored_files(table) == files
-    with pytest.raises(InvalidArgumentError, match="over"):
+    with pytest.raises(InvalidArgumentError, match="finished"):
         transaction.append({"k": ["b"], "v": [9]})
 
 
