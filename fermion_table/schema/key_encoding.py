@@ -146,6 +146,8 @@ def decode_keys(keys: pa.Array, types: Sequence[pa.DataType]) -> list[pa.Array]:
     """
     for place, dtype in enumerate(types):
         check_key_type(f"#{place}", dtype)
+    if not len(keys):
+        return [pa.array([], dtype) for dtype in types]
     keys = _large(keys)
     offsets = np.frombuffer(keys.buffers()[1], np.int64, len(keys) + 1, 8 * keys.offset)
     data = _bytes_of(keys)
@@ -178,6 +180,8 @@ def key_ranks(keys: pa.Array) -> np.ndarray:
     np.ndarray
         ``int64``, shape (n,): from 0 on; equal keys have equal numbers.
     """
+    if not len(keys):
+        return np.zeros(0, np.int64)
     keys = _large(keys)
     offsets = np.frombuffer(keys.buffers()[1], np.int64, len(keys) + 1, 8 * keys.offset)
     lengths = np.diff(offsets)

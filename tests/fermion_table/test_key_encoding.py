@@ -195,6 +195,17 @@ def test_types_without_an_order_of_bytes_are_refused(dtype):
         encode_keys([pa.array([], dtype)])
 
 
+def test_no_keys_may_come_without_offsets():
+    """Arrow streams leave out the one offset of an array without rows."""
+    empty = pa.py_buffer(b"")
+    nothing = pa.Array.from_buffers(pa.large_binary(), 0, [None, empty, empty])
+    assert key_ranks(nothing).tolist() == []
+    assert decode_keys(nothing, [pa.int64(), pa.string()]) == [
+        pa.array([], pa.int64()),
+        pa.array([], pa.string()),
+    ]
+
+
 def test_nulls_and_columns_of_different_lengths_are_refused():
     with pytest.raises(InvalidArgumentError, match="'b': expected no nulls, found 1 in 2 rows"):
         encode_keys([pa.array([1, 2]), pa.array(["x", None])], ["a", "b"])

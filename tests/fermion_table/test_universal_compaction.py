@@ -143,6 +143,8 @@ def test_compacting_ends(runs, options):
         ([(0, 9)], {"force_level0": True}, Unit("level0", 5, 1)),
         ([(0, 1), (8, 100)], {"force_level0": True}, Unit("level0", 7, 1)),
         ([(0, 1), (1, 9)], {"force_level0": True}, Unit("level0", 5, 2)),
+        ([(0, 9), (0, 9), (2, 500), (4, 600), (5, 9999)], {}, Unit("ratio", 1, 2)),
+        ([(0, 9), (0, 9), (1, 500), (2, 600), (5, 9999)], {}, Unit("ratio", 1, 3)),
     ],
 )
 def test_early_rules_and_edges(pairs, settings, expected):
