@@ -11,7 +11,7 @@ import pyarrow as pa
 from fermion.arguments import mapping
 from fermion.columns.rows import filter_batch_rows
 from fermion.errors import InvalidArgumentError
-from fermion_table.argument_checks import check_bool
+from fermion_table.argument_checks import check_bool, check_kind
 from fermion_table.changes.assignments import Assignment, assigned, check_assignments, overlaid
 from fermion_table.changes.draft import Draft, Matched, mask_within
 from fermion_table.commit.conflict import Partitions
@@ -49,6 +49,7 @@ def check_overwrite(schema: TableSchema, filter: Any, dynamic: bool, *, where: s
     ColumnNotFoundError
         The filter names a column that the table lacks.
     """
+    check_kind(schema, TableSchema, "schema")
     dynamic = check_bool(dynamic, "dynamic")
     table_filter(filter, schema, where=f"{where}: filter")
     if filter is not None and dynamic:

@@ -188,6 +188,7 @@ class CompactionResult:
 
     def add(self, part: CompactionResult) -> None:
         """Add what a part of the compaction did, except its time."""
+        check_kind(part, CompactionResult, "part")
         self.groups += part.groups
         self.groups_dropped += part.groups_dropped
         self.files_before += part.files_before

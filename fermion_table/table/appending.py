@@ -132,6 +132,8 @@ def writer_factory(
     """
     state = self._state
     state.check_writable()
+    if settings is not None:
+        check_kind(settings, WriteSettings, "settings")
     return partial(
         DataWriter,
         state.store,

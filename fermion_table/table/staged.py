@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Literal
 
 from fermion.errors import InvalidArgumentError
-from fermion_table.argument_checks import check_kinds
+from fermion_table.argument_checks import check_kind, check_kinds
 from fermion_table.commit.committed_files import delete_unpublished, written_files
 from fermion_table.commit.publisher import Publisher
 from fermion_table.commit.replacement import (
@@ -122,6 +122,8 @@ class StagedTable:
 
     def writer_factory(self, *, settings: WriteSettings | None = None) -> partial[DataWriter]:
         """A picklable function that makes a writer, for the tasks of engines."""
+        if settings is not None:
+            check_kind(settings, WriteSettings, "settings")
         return partial(
             DataWriter,
             self.store,

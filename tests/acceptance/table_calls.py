@@ -32,6 +32,7 @@ UNTYPED = {
     "default": EVERYTHING,
     "CommitMetadata.began": EVERYTHING,  # set by the package, for the commit's statistics
     "TableSchema.find.where": EVERYTHING,  # wording for a message, asked once a column
+    "check_overwrite.where": EVERYTHING,
     "TableSchema.resolve.where": EVERYTHING,
 }
 ALSO = {Tags, Branches}
@@ -189,6 +190,12 @@ def _compact_group(directory: Path) -> Case:
     return Case(fermion_table.compact_group, {"task": task})
 
 
+def _check_overwrite(directory: Path) -> Case:
+    schema = _table(directory).schema
+    given = {"schema": schema, "filter": "id > 1", "dynamic": False, "where": "t"}
+    return Case(fermion_table.check_overwrite, given)
+
+
 WORDS: dict[str, Any] = {
     "message": "why",
     "properties": {"a": "b"},
@@ -237,7 +244,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "Scan.to_pandas": _of(Table.scan, "to_pandas"),
     "Scan.to_polars": _of(Table.scan, "to_polars", lazy=True),
     "Scan.where": _of(Table.scan, "where", filter="id > 1"),
-    "ScanPlan.tasks": _of(lambda t: t.scan().plan(), "tasks", bytes_target=4096),
+    "ScanPlan.tasks": _of(lambda t: t.scan().plan(), "tasks", bytes_target=4096, tasks_min=2),
     "SchemaUpdate.add_column": _of(
         _updating,
         "add_column",
@@ -270,9 +277,14 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         _updating, "set_properties", updates={"a": "b"}, remove=["c"]
     ),
     "SchemaUpdate.set_sort_order": _of(_updating, "set_sort_order", columns=["id"]),
+    "CompactionResult.add": _free(
+        fermion_table.CompactionResult().add, part=fermion_table.CompactionResult()
+    ),
+    "check_overwrite": _check_overwrite,
     "StagedTable.commit": _of(_staged, "commit", messages=(), **WORDS),
     "StagedTable.discard": _of(_staged, "discard", messages=()),
     "StagedTable.writer": _of(_staged, "writer", settings=WriteSettings()),
+    "StagedTable.writer_factory": _of(_staged, "writer_factory", settings=WriteSettings()),
     "StorageAccess": _free(
         StorageAccess, missing_is_forbidden=True, timeout_s=5.0, allowed_roots=["/data"]
     ),
@@ -358,6 +370,9 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "Table.update_schema": _of_table("update_schema", message="why"),
     "Table.verify": _of_table("verify", data=True),
     "Table.writer": _of_table("writer", settings=WriteSettings()),
+    "Table.writer_factory": _of_table(
+        "writer_factory", settings=WriteSettings(), merge=_Of(_merge)
+    ),
     "TableDiff.rows": _of(lambda t: t.diff(0), "rows", columns=["id"], filter="id > 1"),
     "TableSchema.find": _of(lambda t: t.schema, "find", path="id", where="table"),
     "TableSchema.resolve": _of(lambda t: t.schema, "resolve", path="id", where="table"),
@@ -386,6 +401,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         WriteSettings,
         target_file_bytes=4096,
         file_options=fermion.WriteOptions(),
+        threads=2,
         source="append",
         keeps_order=True,
     ),
