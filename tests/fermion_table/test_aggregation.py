@@ -266,6 +266,11 @@ def test_rows_stay_apart_where_an_early_sum_would_be_out_of_range():
     assert found.gather(batch).column("x").to_pylist() == [5, 100, 100, 3]
 
 
+def test_a_sum_of_floats_that_is_zero_has_no_sign():
+    assert repr(aggregate("sum", pa.float64(), [0.0], ["-U"])) == "[0.0]"
+    assert repr(aggregate("sum", pa.float64(), [None, -0.0])) == "[0.0]"
+
+
 def test_products_are_taken_back_by_division():
     kinds = ["+I", "+I", "-U"]
     assert aggregate("product", pa.int64(), [6, 4, 3], kinds) == [8]

@@ -43,7 +43,8 @@ def _sum(column: GroupedColumn, function: FieldFunction) -> pa.Array:
         return _decimals(column, totals, has_value)
     numbers = np.where(used, _floats(column) * _signs(column), 0.0)
     with np.errstate(over="ignore", invalid="ignore"):
-        return _as_floats(column, column.reduced(np.add, numbers), has_value)
+        sums = column.reduced(np.add, numbers) + 0.0  # no -0.0, whatever was taken back
+        return _as_floats(column, sums, has_value)
 
 
 def _product(column: GroupedColumn, function: FieldFunction) -> pa.Array:
