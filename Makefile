@@ -47,8 +47,9 @@ lint: setup
 
 # First the reliability tests, whose results go into docs/reliability.md, sanitizers and fuzzers too,
 # then the other slow ones. What was stopped goes on where it was: see tests/soak.py.
-SOAKED := $(addprefix --ignore=tests/,$(addprefix fermion_table/test_,simulation.py \
-	killed_processes.py crowd.py hostile_metadata.py resource_bounds.py) fermion/test_corruption.py)
+SOAKED := $(addprefix --ignore=tests/,fermion/test_corruption.py $(addprefix fermion_table/,\
+	metadata/test_hostile_metadata.py $(addprefix test_,\
+	simulation.py killed_processes.py crowd.py resource_bounds.py)))
 
 soak: java setup
 	@$(RUN)/python -m pip install -qq --disable-pip-version-check --group fuzz

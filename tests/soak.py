@@ -94,7 +94,7 @@ def parts(seconds: float | None) -> dict[str, Part]:
         ),
         "metadata": Part(
             "wrong values in metadata",
-            (slow_test("all", f"{TABLE_TESTS}/test_hostile_metadata.py"),),
+            (slow_test("all", f"{TABLE_TESTS}/metadata/test_hostile_metadata.py"),),
         ),
         "memory": Part(
             "more data than memory",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-# Oracle: tests/fermion/test_flat_columns.py::test_both_ways_give_the_same_arrays
+# Oracle: tests/fermion/reading/test_flat_columns.py::test_both_ways_give_the_same_arrays
 def flat_chunks(
     buffers: list[memoryview],
     places: np.ndarray,
@@ -43,7 +43,7 @@ def flat_chunks(
         damaged, or a chunk is more than one page.
     """
 
-# Oracle: tests/fermion/test_flat_columns.py::test_both_ways_give_the_same_arrays
+# Oracle: tests/fermion/reading/test_flat_columns.py::test_both_ways_give_the_same_arrays
 def decode_flat(
     buffers: list[memoryview],
     data_places: np.ndarray,
@@ -95,7 +95,7 @@ def decode_flat(
         encoding that is not known here.
     """
 
-# Oracle: tests/fermion/test_flat_writer.py::
+# Oracle: tests/fermion/writing/test_flat_writer.py::
 # test_columns_are_written_to_the_same_bytes_as_one_by_one
 def encode_flat(
     validities: list[object],

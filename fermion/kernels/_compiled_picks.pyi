@@ -64,7 +64,7 @@ def fsst_pick(
         The codes stand for other bytes than the bounds say, or an argument does not fit.
     """
 
-# Oracle: tests/fermion/test_page_picks.py::test_both_ways_give_the_same_rows
+# Oracle: tests/fermion/reading/test_page_picks.py::test_both_ways_give_the_same_rows
 def pick_pages(
     pages: list[Buffer],
     counts: np.ndarray,

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from crash_operations import Signaller, make_table
 
 from fermion_table.commit import manifest_plan
 from fermion_table.storage import probe as storage_probe
+from tests.fermion_table.crash_operations import Signaller, make_table
 
 S3_REASON = "the extra s3 and the group dev bring s3fs and moto"
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from crowd import SCHEMA, check_history
-from s3_servers import BUCKET, NotStartedError, ceph, missing_of_ceph, moto
 
 from fermion_table import Table
+from tests.fermion_table.crowd import SCHEMA, check_history
+from tests.fermion_table.s3_servers import BUCKET, NotStartedError, ceph, missing_of_ceph, moto
 
 PROCESSES = 16
 STEPS = 5

@@ -13,10 +13,10 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
-from test_table_model import Condition, Model, TableMachine, Version, shown
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import CommitConflict, Table
+from tests.fermion_table.test_table_model import Condition, Model, TableMachine, Version, shown
 
 AT_ONCE = timedelta(days=-1)
 BRANCHES = ["dev", "fix"]

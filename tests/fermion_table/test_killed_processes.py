@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from crash_operations import AT_ONCE, OPERATIONS, Signaller
 
 from fermion_table import Table
 from fermion_table.storage.cache import shared_cache
+from tests.fermion_table.crash_operations import AT_ONCE, OPERATIONS, Signaller
 
 STEP_SAMPLED = 9
 """CI kills at every ninth change of a file, from another one on for each operation."""

@@ -14,7 +14,7 @@ import fermion
 from fermion import Bounds, ChunkFlag, col
 from fermion.predicate import Column, conjuncts, from_pyarrow, ranges_that_may_match
 
-PROJECT = Path(__file__).parents[2]
+PROJECT = Path(__file__).parents[3]
 MODULES = [
     file
     for folder in ("fermion", "fermion_table", "spark_ext", "benchmarks", "tools")

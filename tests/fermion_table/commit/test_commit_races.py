@@ -11,16 +11,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from commit_setups import (
-    FIRST_SCHEMA,
-    append,
-    metadata_objects,
-    names,
-    new_table,
-    referenced_objects,
-    small_limits,  # noqa: F401 - a fixture of every test here
-    write_data,
-)
 
 from fermion_table.checks.verify import verify
 from fermion_table.commit.commit import commit, create_table
@@ -49,6 +39,16 @@ from fermion_table.testing import (
     WrappedStore,
     made_up_entry,
     made_up_schema,
+)
+from tests.fermion_table.commit_setups import (
+    FIRST_SCHEMA,
+    append,
+    metadata_objects,
+    names,
+    new_table,
+    referenced_objects,
+    small_limits,  # noqa: F401 - a fixture of every test here
+    write_data,
 )
 
 # Races

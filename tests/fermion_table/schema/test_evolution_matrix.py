@@ -10,9 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from test_evolution import CHANGES, ROWS, START, carry_out
 
 from fermion_table import Table
+from tests.fermion_table.schema.test_evolution import CHANGES, ROWS, START, carry_out
 
 Row = dict[str, Any]
 

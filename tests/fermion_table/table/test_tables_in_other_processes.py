@@ -13,13 +13,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from s3_servers import BUCKET, moto
 
 import fermion
 from fermion import col
 from fermion_table import Table
 from fermion_table.scanning.changes import FileScan
 from fermion_table.storage.cache import shared_cache
+from tests.fermion_table.s3_servers import BUCKET, moto
 from tests.processes import in_fork, spawned
 
 FILES, ROWS = 6, 3_000

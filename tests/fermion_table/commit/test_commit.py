@@ -11,17 +11,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from commit_setups import (
-    FIRST_SCHEMA,
-    SMALL_TAIL,
-    append,
-    entries_by_name,
-    metadata_objects,
-    names,
-    new_table,
-    referenced_objects,
-    small_limits,  # noqa: F401 - a fixture of every test here
-)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,6 +37,17 @@ from fermion_table.testing import (
     WrappedStore,
     made_up_entry,
     made_up_schema,
+)
+from tests.fermion_table.commit_setups import (
+    FIRST_SCHEMA,
+    SMALL_TAIL,
+    append,
+    entries_by_name,
+    metadata_objects,
+    names,
+    new_table,
+    referenced_objects,
+    small_limits,  # noqa: F401 - a fixture of every test here
 )
 
 # Creation

@@ -19,7 +19,7 @@ from fermion.errors import InvalidArgumentError
 from fermion_table.schema.transforms import transformed
 from fermion_table.writing.buckets import bucket_numbers, hash_rows
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "table_format.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "table_format.md"
 KINDS = [
     (pa.int8(), st.integers(-128, 127)),
     (pa.int64(), st.integers(-(2**63), 2**63 - 1)),

@@ -24,7 +24,7 @@ from fermion_table.schema.key_encoding import (
     key_ranks,
 )
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "table_format.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "table_format.md"
 
 
 def integers_of(dtype: pa.DataType) -> st.SearchStrategy[int]:

@@ -8,14 +8,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from maintenance_setups import (
-    FUTURE_MS,
-    append,
-    expire,
-    files,
-    made_store,
-    schema_paths,
-)
 
 from fermion_table.checks.verify import verify
 from fermion_table.commit.commit import commit
@@ -34,6 +26,14 @@ from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.paths import earliest_hint_path, expired_mark_path
 from fermion_table.storage.store import AtomicStore
 from fermion_table.testing import MemoryStore, WrappedStore
+from tests.fermion_table.maintenance_setups import (
+    FUTURE_MS,
+    append,
+    expire,
+    files,
+    made_store,
+    schema_paths,
+)
 
 pytestmark = pytest.mark.usefixtures("small_tail")
 

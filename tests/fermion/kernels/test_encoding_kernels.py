@@ -22,7 +22,7 @@ from fermion.kernels.reference import nulls as reference_nulls
 from fermion.kernels.reference import picks as reference_picks
 from fermion.kernels.reference import places as reference_places
 
-PROJECT = Path(__file__).parents[2]
+PROJECT = Path(__file__).parents[3]
 ORACLE = re.compile(r"^# Oracle: (\S+)::(?:\n# )?(\w+)\ndef (\w+)\(", re.MULTILINE)
 BOTH = pytest.mark.parametrize("k", [compiled, reference], ids=["compiled", "reference"])
 TWINS = (

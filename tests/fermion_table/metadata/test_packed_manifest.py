@@ -49,7 +49,7 @@ from fermion_table.storage.cache import shared_cache
 from fermion_table.testing import MemoryStore
 from tests.fermion_table.test_table_model import CheckedTableMachine
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "table_v1"
+GOLDEN = Path(__file__).parents[2] / "golden" / "table_v1"
 NUMBER = st.integers(0, 2**40)
 BOUND = st.none() | st.integers(-(2**63), 2**63 - 1)
 STATISTICS = st.builds(FieldStatistics, BOUND, BOUND, st.none() | NUMBER, st.integers(0, 2**20))

@@ -9,16 +9,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from maintenance_setups import (
-    FUTURE_MS,
-    MARKS,
-    append,
-    expire,
-    files,
-    made_store,
-    schema_paths,
-    stored_files,
-)
 
 from fermion.errors import InvalidArgumentError
 from fermion_table.checks.verify import verify
@@ -42,6 +32,16 @@ from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.paths import data_path, snapshot_path
 from fermion_table.storage.store import StoredObject
 from fermion_table.testing import Crash, CrashingStore, MemoryStore, made_up_entry, made_up_schema
+from tests.fermion_table.maintenance_setups import (
+    FUTURE_MS,
+    MARKS,
+    append,
+    expire,
+    files,
+    made_store,
+    schema_paths,
+    stored_files,
+)
 
 pytestmark = pytest.mark.usefixtures("small_tail")
 
