@@ -67,7 +67,7 @@ class Format(Contestant):
 
 @dataclass(frozen=True)
 class Fermion(Format):
-    """Ours, in one of its profiles. Unsynchronised like its rivals' files."""
+    """Ours, in one of its profiles. Without fsync, as the other libraries write."""
 
     modules: tuple[str, ...] = ("fermion", "fermion.reading.file", "fermion.writing.file")
     package: str = "fermion"

@@ -1,4 +1,4 @@
-"""Spark over Fermion tables, through each of its doors, beside Spark's own Parquet."""
+"""Spark over Fermion tables, through each of its APIs, beside Spark's own Parquet."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FILE_BYTES = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Door(Contestant):
+class Api(Contestant):
     """A way for Spark to read and write."""
 
     @property
@@ -146,7 +146,7 @@ def timed(action: Callable[[], Any], *, warm: bool = True) -> Action:
     return measured
 
 
-def lineitem(contestant: Door, size: Size, *, by_day: bool = False) -> Path:
+def lineitem(contestant: Api, size: Size, *, by_day: bool = False) -> Path:
     """TPC-H lineitem, in its own order or by ship date."""
 
     def parts() -> list[pa.Table]:
@@ -156,7 +156,7 @@ def lineitem(contestant: Door, size: Size, *, by_day: bool = False) -> Path:
     return contestant.stored(size, "lineitem-by-day" if by_day else "lineitem", parts)
 
 
-def wide_sum(contestant: Door, size: Size) -> Action:
+def wide_sum(contestant: Api, size: Size) -> Action:
     """Ten columns of very many, from a fresh frame."""
     columns, rows = WIDE[size]
     path = contestant.stored(size, "wide", lambda: [data.wide(columns, rows)])
@@ -168,7 +168,7 @@ def wide_sum(contestant: Door, size: Size) -> Action:
     return timed(action)
 
 
-def wide_relation(contestant: Door, size: Size) -> Action:
+def wide_relation(contestant: Api, size: Size) -> Action:
     """What Spark knows of a table of very many columns, before any query."""
     if contestant.name != CATALOG:
         raise NotOffered("only a catalog plans without being told the columns")
@@ -177,20 +177,20 @@ def wide_relation(contestant: Door, size: Size) -> Action:
     return timed(lambda: contestant.table(path).schema)
 
 
-def all_columns(contestant: Door, size: Size) -> Action:
+def all_columns(contestant: Api, size: Size) -> Action:
     """Every row as Spark has it, thrown away."""
     path = lineitem(contestant, size)
     return timed(lambda: contestant.frame(path, None).write.format("noop").mode("overwrite").save())
 
 
-def one_sum(contestant: Door, size: Size) -> Action:
+def one_sum(contestant: Api, size: Size) -> Action:
     """The sum of a column."""
     path = lineitem(contestant, size)
     name = "l_extendedprice"
     return timed(lambda: contestant.frame(path, [name]).groupBy().sum(name).collect())
 
 
-def q1(contestant: Door, size: Size) -> Action:
+def q1(contestant: Api, size: Size) -> Action:
     """TPC-H's first query, over nearly all rows."""
     path = lineitem(contestant, size)
     aggregates = [
@@ -212,7 +212,7 @@ def q1(contestant: Door, size: Size) -> Action:
     return timed(action)
 
 
-def q6(contestant: Door, size: Size) -> Action:
+def q6(contestant: Api, size: Size) -> Action:
     """TPC-H's sixth query, over a table sorted by what it filters by."""
     path = lineitem(contestant, size, by_day=True)
     names = ["l_extendedprice", "l_discount", "l_quantity", "l_shipdate"]
@@ -224,7 +224,7 @@ def q6(contestant: Door, size: Size) -> Action:
     return timed(action)
 
 
-def write(contestant: Door, size: Size) -> Action:
+def write(contestant: Api, size: Size) -> Action:
     """Rows that Spark reads from Parquet, written."""
     import spark_ext
     from fermion_table import Table
@@ -256,7 +256,7 @@ def write(contestant: Door, size: Size) -> Action:
     return timed(action)
 
 
-def compact(contestant: Door, size: Size) -> Action:
+def compact(contestant: Api, size: Size) -> Action:
     """Many small files into few; Parquet has to read and write all rows again."""
     import spark_ext
 
@@ -288,7 +288,7 @@ def compact(contestant: Door, size: Size) -> Action:
     return timed(action, warm=False)
 
 
-def count(contestant: Door, size: Size) -> Action:
+def count(contestant: Api, size: Size) -> Action:
     """How many rows there are in very many files."""
     files, rows = COUNTED_FILES[size]
 
@@ -317,15 +317,15 @@ QUESTION = Question(
         "count many files": Case(count, calls=3),
     },
     contestants=(
-        Door(FUNCTION, ("pyspark",), "pyspark", own=True),
-        Door(FORMAT, ("pyspark",), "pyspark", own=True),
-        Door(CATALOG, ("pyspark",), "pyspark", own=True),
-        Door(PARQUET, ("pyspark",), "pyspark"),
+        Api(FUNCTION, ("pyspark",), "pyspark", own=True),
+        Api(FORMAT, ("pyspark",), "pyspark", own=True),
+        Api(CATALOG, ("pyspark",), "pyspark", own=True),
+        Api(PARQUET, ("pyspark",), "pyspark"),
     ),
     targets=(
         *(
-            Target("10 of 10,000 columns", 0.2, contestant=door, of=RIVAL)
-            for door in (FUNCTION, FORMAT, CATALOG)
+            Target("10 of 10,000 columns", 0.2, contestant=api, of=RIVAL)
+            for api in (FUNCTION, FORMAT, CATALOG)
         ),
         Target("10,000 columns, relation", 1.0, contestant=CATALOG),
         Target("lineitem, all columns", 1.0, contestant=FUNCTION, of=RIVAL),

@@ -1,4 +1,4 @@
-"""Tables, 1: small appends, and what a hundred of them cost whoever reads and compacts."""
+"""Tables, 1: small appends, and what a hundred of them cost readers and compaction."""
 
 from __future__ import annotations
 
@@ -109,8 +109,8 @@ QUESTION = Question(
     rounds={"full": 3},
     metrics=("p99_seconds", "last_to_first", "commits"),
     notes="append: median and 99th percentile over 1,000 commits (pyiceberg: 200); last to first: "
-    "median of the last tenth over that of the first. fermion synchronises every file and folder, "
-    "its fast form and the rivals do not, or not all.",
+    "median of the last tenth over that of the first. fermion calls fsync for every file and "
+    "folder, its fast form and the rivals do not, or not all.",
 )
 
 if __name__ == "__main__":

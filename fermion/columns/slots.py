@@ -67,7 +67,7 @@ def blank_values(physical: PhysicalType, slots: int) -> Values:
 def fill_nulls(values: Values, valid: Validity) -> None:
     """Put fillers into the null slots of a leaf, in place: the previous valid value, or zero.
 
-    Binary values are left alone: whoever makes them gives null slots the length 0.
+    Binary values are left alone: their null slots have the length 0 already.
     """
     if isinstance(values, np.ndarray) and isinstance(valid, Bits):
         kernels.fill_nulls(values, valid.data)

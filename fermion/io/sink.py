@@ -54,7 +54,7 @@ class Sink(Protocol):
 
 
 class LocalSink:
-    """A local file: written beside its final place, synchronised, then renamed.
+    """A local file: written beside its final place, fsynced, then renamed.
 
     A file that is replaced hands its permissions on. Through a symbolic link the file that it leads
     to is replaced; the link stays.
@@ -118,22 +118,22 @@ class LocalSink:
         return done
 
     def written(self) -> Source:
-        """The temporary file, synchronised; messages call it by its final name."""
+        """The temporary file, fsynced; messages call it by its final name."""
         self._finish()
         source = LocalSource(self._temporary)
         source.name = self.name
         return source
 
     def commit(self) -> None:
-        """Flush, synchronise and rename to the final name (replacing what was there)."""
+        """Flush, fsync and rename to the final name (replacing what was there)."""
         self._finish()
         os.replace(self._temporary, self._place)
         self._discard.detach()
         if self._durable:
-            _synchronise_folder(self._folder)
+            _fsync_folder(self._folder)
 
     def _finish(self) -> None:
-        """Flush, synchronise and close; a second call does nothing."""
+        """Flush, fsync and close; a second call does nothing."""
         if self._file.closed:
             return
         self._flush()
@@ -191,7 +191,7 @@ def _discard_local(file: io.FileIO, temporary: str, process: int) -> None:
             os.unlink(temporary)
 
 
-def _synchronise_folder(folder: str) -> None:
+def _fsync_folder(folder: str) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -77,7 +77,7 @@ class EncodedChunk:
     ----------
     pages
         Complete pages, header included, each a multiple of 8 bytes, or of 64 where asked for. Their
-        checksums are not bound to places yet; see `page_frame.bind_page`.
+        checksums are not bound to places yet; see `frame.bind_page`.
     has_dictionary
         Whether ``pages[0]`` is the chunk's dictionary page; it holds no slots.
     nulls_removed
@@ -460,7 +460,7 @@ def _open_entries(page: PageSlice, checks: PageChecks) -> TreeSlice:
 
 
 def open_frame(page: PageSlice, checks: PageChecks) -> Frame:
-    """A page without its frame; see `page_frame.open_page`."""
+    """A page without its frame; see `frame.open_page`."""
     return open_page(page.buffer, checks, page.offset, expansion_limit(len(page.buffer)))
 
 

@@ -1,4 +1,4 @@
-"""One door for every form of filter that an API takes."""
+"""Every form of filter that an API takes, in one function."""
 
 from __future__ import annotations
 

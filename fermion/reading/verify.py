@@ -344,7 +344,7 @@ def _check_details(
         raise block.error("the recorded null counts of pages are not those of the values")
     claimed = tuple(recorded_bound(records, tag) for tag in (ExtTag.LONG_MIN, ExtTag.LONG_MAX))
     if any(claimed) and found.order is Order.BYTES:
-        valid = found.extremes is not None and (found.extremes >= 0).any()
+        valid = found.min_max_slots is not None and (found.min_max_slots >= 0).any()
         actual = long_bounds(values, found) if valid else (None, None)
         if claimed != actual:
             raise block.error(f"expected values from {claimed[0]} to {claimed[1]}")

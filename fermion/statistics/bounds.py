@@ -46,7 +46,7 @@ class PageStatistics:
         ``int64``, shape (p,).
     flags
         ``uint32``, shape (p,): `ChunkFlag` bits.
-    extremes
+    min_max_slots
         Of byte strings, ``int64``, shape (2, p): the slots of the smallest and of the greatest
         value of each page; -1 for a page without values. None for other values.
     """
@@ -57,7 +57,7 @@ class PageStatistics:
     null_count: np.ndarray
     nan_count: np.ndarray
     flags: np.ndarray
-    extremes: np.ndarray | None = None
+    min_max_slots: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.min)
@@ -165,8 +165,8 @@ def page_statistics(
     rows = np.empty((4, count), np.int64)
     minimums, maximums, nulls, nans = rows
     flags = np.empty(count, np.uint32)
-    extremes = np.full((2, count), -1, np.int64) if order is Order.BYTES else None
-    result = PageStatistics(order, minimums, maximums, nulls, nans, flags, extremes)
+    min_max_slots = np.full((2, count), -1, np.int64) if order is Order.BYTES else None
+    result = PageStatistics(order, minimums, maximums, nulls, nans, flags, min_max_slots)
     if validity is False or order is Order.NONE:
         _count_nulls(validity, cuts, nulls)
         nans[:] = 0
@@ -234,8 +234,8 @@ def _binary_bounds(
     values: Values, bits: np.ndarray | None, cuts: np.ndarray, pages: PageStatistics
 ) -> None:
     offsets, data = byte_strings(values)
-    assert pages.extremes is not None
-    low, high = pages.extremes
+    assert pages.min_max_slots is not None
+    low, high = pages.min_max_slots
     kernels.page_bounds_binary(offsets, data, bits, cuts, low, high, pages.null_count)
     for page, (first, last) in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
         if first < 0:

@@ -138,10 +138,10 @@ def _total(values: Values, valid: np.ndarray | None, node: Node) -> int | None:
 def long_bounds(values: Values, pages: PageStatistics) -> tuple[LongBound, LongBound]:
     """The smallest and the greatest of byte strings, of which some page has one."""
     offsets, data = byte_strings(values)
-    assert pages.extremes is not None
+    assert pages.min_max_slots is not None
     low, high = (
         [_beginning(offsets, data, slot) for slot in slots[slots >= 0].tolist()]
-        for slots in pages.extremes
+        for slots in pages.min_max_slots
     )
     return _cut(min(low)), _cut(max(high))
 

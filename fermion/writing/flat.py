@@ -2,7 +2,7 @@
 
 A wide table is thousands of columns with a few kilobytes each, where looking for the best encoding
 in Python takes far longer than encoding. The kernel does both for what such columns mostly are,
-and leaves the others to `column_writer`.
+and leaves the others to `column`.
 """
 
 from __future__ import annotations

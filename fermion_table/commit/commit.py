@@ -142,7 +142,7 @@ def commit(
     store
         Of the table.
     request
-        What to commit. Its data files are stored and synchronised already.
+        What to commit. Its data files are stored and fsynced already.
     branch
         Which history it goes to.
     redo
@@ -197,7 +197,7 @@ class _Commit:
         self.uuid = unique_name()
         self.seen = request.base
         self.dropped: frozenset[int] = frozenset()
-        self.synchronised: set[str] = set()
+        self.fsynced: set[str] = set()
         self.outcome = outcome
         self.seen_at = seen_at
         self.retries = 0
@@ -298,7 +298,7 @@ class _Commit:
             branch=self.branch,
             writer=self.writer,
         )
-        self._synchronise(entry.path for entry in changes.added if entry.path)
+        self._fsync(entry.path for entry in changes.added if entry.path)
         self.outcome.may_be_published = True
         stored = self._publish(snapshot, began)
         self.outcome.may_be_published = stored is not None
@@ -400,10 +400,10 @@ class _Commit:
         removed = [*request.removed, *(item for group in groups for item in group.removed)]
         return added, locate(self.store, base, removed)
 
-    def _synchronise(self, paths: Iterable[str]) -> None:
-        fresh = set(paths) - self.synchronised
-        self.store.synchronise(sorted(fresh))
-        self.synchronised |= fresh
+    def _fsync(self, paths: Iterable[str]) -> None:
+        fresh = set(paths) - self.fsynced
+        self.store.fsync(sorted(fresh))
+        self.fsynced |= fresh
 
     def _wait(self, retries: int) -> None:
         bound = self.options.backoff_s_min * 2 ** min(retries, 30)

@@ -4,9 +4,9 @@ The copy is byte for byte the stored snapshot, so its hash is the snapshot's, an
 after the snapshot has expired. A branch begins with the copy of the snapshot it leaves; its own
 snapshot files continue the ids.
 
-Whoever makes one first creates the same bytes under ``pending/``, which keeps the snapshot's data
-from expiring, then looks whether the snapshot is kept, and only then gives it the name: what has a
-name was kept when it got it, wherever its maker stops.
+A process that makes one first creates the same bytes under ``pending/``, which keeps the
+snapshot's data from expiring, then looks whether the snapshot is kept, and only then creates the
+name. So a snapshot with a name was kept when it got the name, wherever the process stops.
 """
 
 from __future__ import annotations

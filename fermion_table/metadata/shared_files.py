@@ -1,6 +1,6 @@
 """Where the files of entries lie, and which files outside of a table it may name: one check.
 
-Whoever writes a table's metadata could make its readers open any path or URL. So a file outside of
+The metadata of a table could make its readers open any path or URL. So a file outside of
 the table's own directory is read only
 
 - below a location that snapshot 0 says the table was cloned from (`CLONE_OF`, `CLONE_ROOTS`), in

@@ -65,7 +65,7 @@ class StoredType(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One column, or one field inside a column. Made by `arrow_schema`.
+    """One column, or one field inside a column. Made by `from_arrow`.
 
     Attributes
     ----------
@@ -173,7 +173,7 @@ class SchemaVersion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TableSchema(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
-    """One version of a table's schema. Immutable: `schema_update` makes new ones.
+    """One version of a table's schema. Immutable: `changes` makes new ones.
 
     Attributes
     ----------

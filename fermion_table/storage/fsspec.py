@@ -59,8 +59,9 @@ class FsspecStore:
     """A table behind an fsspec URL.
 
     ``memory://`` is trusted. Any other file system is probed before a table gets its first object
-    there (see `storage_probe`), and refused if it has no conditional create of its own or the probe
-    finds two winners. That of s3fs is a PUT with ``If-None-Match: *``; ``webhdfs://`` renames.
+    there (see `probe`), and refused if it has no conditional create of its own or the probe
+    lets two writers create one object. That of s3fs is a PUT with ``If-None-Match: *``;
+    ``webhdfs://`` renames.
 
     Parameters
     ----------
@@ -203,7 +204,7 @@ class FsspecStore:
         with contextlib.suppress(FileNotFoundError), self._told("delete", full):
             self._ask("rm_file", full, repeats=False)
 
-    def synchronise(self, paths: Iterable[str]) -> None:
+    def fsync(self, paths: Iterable[str]) -> None:
         """Nothing to do: these storages acknowledge what is durable."""
 
     def locate(self, path: str, *, for_writing: bool = False) -> str:

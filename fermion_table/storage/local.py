@@ -36,7 +36,7 @@ class LocalStore:
     location
         The table's directory; need not exist yet.
     durability
-        ``full`` synchronises files and directories to disk before going on; ``fast`` does not:
+        ``full`` calls fsync for files and directories before going on; ``fast`` does not:
         a power failure may take back recent commits, or leave a slot broken.
     access
         See `StorageAccess`.
@@ -105,7 +105,7 @@ class LocalStore:
         target = self._inside(path)
         self._make_directories(os.path.dirname(target))
         self._write_file(target, data)
-        self._synchronise_directory(os.path.dirname(target))
+        self._fsync_directory(os.path.dirname(target))
 
     def create_if_absent(self, path: str, data: bytes) -> CreateResult:
         """Write a temporary file beside the slot and link it to the slot's name."""
@@ -122,7 +122,7 @@ class LocalStore:
             with contextlib.suppress(OSError):  # left over: removed with the orphan files
                 os.unlink(temporary)
         if result is CreateResult.CREATED:
-            self._synchronise_slot(directory, path)
+            self._fsync_created(directory, path)
         return result
 
     def overwrite_hint(self, path: str, data: bytes) -> None:
@@ -163,8 +163,8 @@ class LocalStore:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._inside(path))
 
-    def synchronise(self, paths: Iterable[str]) -> None:
-        """Synchronise every directory between the table's and these files."""
+    def fsync(self, paths: Iterable[str]) -> None:
+        """Fsync every directory between the table's and these files."""
         if self.durability == "fast":
             return
         directories = set()
@@ -175,7 +175,7 @@ class LocalStore:
                 directory = os.path.dirname(directory)
         for directory in sorted(directories, reverse=True):
             with contextlib.suppress(FileNotFoundError):  # what is not there needs no name
-                self._synchronise_directory(directory)
+                self._fsync_directory(directory)
 
     def locate(self, path: str, *, for_writing: bool = False) -> str:
         """The absolute path of an object; links to directories are resolved once a store."""
@@ -207,7 +207,7 @@ class LocalStore:
         self._make_directories(parent)
         with contextlib.suppress(FileExistsError):  # another writer was faster
             os.mkdir(directory)
-        self._synchronise_directory(parent)
+        self._fsync_directory(parent)
 
     def _write_file(self, target: str, data: bytes) -> None:
         with open(target, "xb", buffering=0) as file:
@@ -241,16 +241,16 @@ class LocalStore:
             raise
         return CreateResult.CREATED
 
-    def _synchronise_slot(self, directory: str, path: str) -> None:
+    def _fsync_created(self, directory: str, path: str) -> None:
         try:
-            self._synchronise_directory(directory)
+            self._fsync_directory(directory)
         except OSError as error:
             raise CommitStateUnknown(
                 f"{path}: created, but fsync of its directory failed "
                 f"({error}); a power failure may undo it"
             ) from error
 
-    def _synchronise_directory(self, directory: str) -> None:
+    def _fsync_directory(self, directory: str) -> None:
         if self.durability == "fast" or os.name == "nt":  # Windows opens no directories
             return
         descriptor = os.open(directory, os.O_RDONLY)

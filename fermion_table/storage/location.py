@@ -48,7 +48,7 @@ def open_store(
     storage_options
         For fsspec.
     durability
-        Of a local store: ``full``, or ``fast`` without synchronising to disk.
+        Of a local store: ``full``, or ``fast`` without fsync.
     access
         See `StorageAccess`.
 

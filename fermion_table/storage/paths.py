@@ -241,7 +241,7 @@ def check_path(path: str) -> str:
 
 
 def probe_path(unique: str, number: int) -> str:
-    """An object of a probe: see `storage_probe`."""
+    """An object of a probe: see `probe`."""
     return f"{PROBE_DIRECTORY}/{unique}-{number}{TEMPORARY_SUFFIX}"
 
 

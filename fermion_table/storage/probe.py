@@ -73,7 +73,7 @@ def check_creates(store: Probed, *, renames: bool) -> None:
     Raises
     ------
     UnsafeStorage
-        Creating is look-then-write, is not offered, or had two winners or a wrong one.
+        Creating is look-then-write, is not offered, or lets two writers create one object.
     OSError
         The storage's own.
     """
@@ -141,20 +141,20 @@ def _deleted(store: Probed, path: str) -> bool:
 def _check_one_winner(
     store: Probed, path: str, contents: Sequence[bytes], results: Sequence[CreateResult]
 ) -> None:
-    winners = [
+    creators = [
         content
         for content, result in zip(contents, results, strict=True)
         if result is CreateResult.CREATED
     ]
-    if not winners and CreateResult.UNKNOWN in results:
+    if not creators and CreateResult.UNKNOWN in results:
         raise OSError(
             errno.EIO, "create: the reply was lost: not known whether the object was created", path
         )
-    if winners != [store.read(path)]:
+    if creators != [store.read(path)]:
         raise UnsafeStorage(
-            f"{redacted(store.location)}: {len(winners)} of {len(contents)} writers were told that "
-            f"they created the same file; commits would be lost. Keep the table on a local disk "
-            f"or on an object store with conditional writes"
+            f"{redacted(store.location)}: {len(creators)} of {len(contents)} writers were told "
+            f"that they created the same file; commits would be lost. Keep the table on a local "
+            f"disk or on an object store with conditional writes"
         )
 
 

@@ -162,8 +162,8 @@ class AtomicStore(Protocol):
     def delete(self, path: str) -> None:
         """Delete an object; nothing happens if it does not exist."""
 
-    def synchronise(self, paths: Iterable[str]) -> None:
-        """Make the names of objects durable that something else has written and synchronised."""
+    def fsync(self, paths: Iterable[str]) -> None:
+        """Make the names of objects durable that something else has written and fsynced."""
 
     def locate(self, path: str, *, for_writing: bool = False) -> str:
         """Where `fermion` finds an object: a local path or a URL.
@@ -173,7 +173,7 @@ class AtomicStore(Protocol):
 
 
 def is_durable(store: AtomicStore) -> bool:
-    """Whether data files of a store are to be synchronised to disk before a commit names them."""
+    """Whether data files of a store are to be fsynced before a commit names them."""
     return getattr(store, "durability", "full") == "full"
 
 

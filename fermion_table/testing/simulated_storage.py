@@ -328,7 +328,7 @@ class SimulatedStore:
         """Delete an object if it exists."""
         self.storage.request(lambda: self.storage.delete(path))
 
-    def synchronise(self, paths: Iterable[str]) -> None:
+    def fsync(self, paths: Iterable[str]) -> None:
         """Nothing to do."""
 
     def locate(self, path: str, *, for_writing: bool = False) -> str:

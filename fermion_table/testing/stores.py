@@ -98,7 +98,7 @@ class MemoryStore:
         """Delete an object if it exists."""
         self.objects.pop(check_path(path), None)
 
-    def synchronise(self, paths: Iterable[str]) -> None:
+    def fsync(self, paths: Iterable[str]) -> None:
         """Nothing to do."""
 
     def locate(self, path: str, *, for_writing: bool = False) -> str:
@@ -152,9 +152,9 @@ class WrappedStore:
         """Delete an object if it exists."""
         self.call("delete", path)
 
-    def synchronise(self, paths: Iterable[str]) -> None:
+    def fsync(self, paths: Iterable[str]) -> None:
         """Make names durable."""
-        self.call("synchronise", list(paths))
+        self.call("fsync", list(paths))
 
     def locate(self, path: str, *, for_writing: bool = False) -> str:
         """Where an object is."""

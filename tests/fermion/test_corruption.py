@@ -310,7 +310,7 @@ def test_bug_unicode_error_of_a_nested_name():
     damaged = bytearray(with_tail(stored, schema_area_of(stored)))
     damaged[damaged.index(b"qqqq")] = 0xFF
     repair(damaged)
-    with fermion.open(damaged) as file, pytest.raises(InvalidFileError, match="no UTF-8"):
+    with fermion.open(damaged) as file, pytest.raises(InvalidFileError, match="not UTF-8"):
         file.read()
 
 
@@ -319,12 +319,12 @@ def test_bug_unicode_error_of_a_time_zone():
     damaged = bytearray(with_tail(stored, schema_area_of(stored)))
     damaged[damaged.index(b"qqqq")] = 0xFF
     repair(damaged)
-    with fermion.open(damaged) as file, pytest.raises(InvalidFileError, match="no UTF-8"):
+    with fermion.open(damaged) as file, pytest.raises(InvalidFileError, match="not UTF-8"):
         file.read()
 
 
 def test_bug_unicode_error_of_the_metadata():
-    """The JSON decoder raises Python's error for bytes that are no UTF-8, not its own."""
+    """The JSON decoder raises Python's error for bytes that are not UTF-8, not its own."""
     stored = bytearray(Feature(pa.table({"a": [1]}), metadata={"qqqq": "value"}).stored())
     stored[stored.index(b"qqqq")] = 0xFF
     repair(stored)
@@ -406,7 +406,7 @@ def test_bug_pages_that_only_their_writer_took_for_small_enough(monkeypatch, sha
 
 
 def test_bug_error_of_arrow_out_of_verify():
-    """A string that is no UTF-8 is a problem of the file, to be reported as the others are."""
+    """A string that is not UTF-8 is a problem of the file, to be reported as the others are."""
     stored = bytearray(Feature(pa.table({"s": ["fermion", "boson"]})).stored())
     stored[stored.index(b"boson")] = 0xFF
     repair(stored)

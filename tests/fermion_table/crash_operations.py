@@ -72,14 +72,14 @@ class Deadline:
         self.left = number
         self.signal_number = signal_number
         self.directory = directory
-        self.synchronise = os.fsync
+        self.fsync = os.fsync
         os.fsync = self.fsync
         sys.addaudithook(self.hook)
 
     def fsync(self, descriptor: int) -> None:
         """What stands for `os.fsync`."""
         self.count()
-        self.synchronise(descriptor)
+        self.fsync(descriptor)
 
     def hook(self, event: str, arguments: tuple[Any, ...]) -> None:
         """See what Python is about to do."""

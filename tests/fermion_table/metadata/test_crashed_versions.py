@@ -10,7 +10,7 @@ import pytest
 
 from fermion_table import CommitConflict
 from fermion_table.checks.verify import verify
-from fermion_table.commit import restore
+from fermion_table.commit import publisher, restore
 from fermion_table.commit.clone import clone_table
 from fermion_table.commit.commit import commit, create_table
 from fermion_table.commit.publisher import Publisher
@@ -137,7 +137,7 @@ def test_a_restore_is_computed_again_where_another_commit_came_first(
         commit(store, CommitRequest(kind="schema", schema=new))
         return commit(into, request, **options)
 
-    monkeypatch.setattr(restore, "commit", late)
+    monkeypatch.setattr(publisher, "commit", late)
     snapshot = restore.restore(Publisher(store), known, target)
     assert (snapshot.id, snapshot.schema.id) == (7, 3)
     assert files(store) == files(store, target) == ["a", "b"]

@@ -167,20 +167,20 @@ def test_a_failed_write_leaves_no_slot(tmp_path: Path, monkeypatch: pytest.Monke
     assert [item.path for item in store.list()] == ["snapshot/other"]
 
 
-def test_a_slot_whose_directory_does_not_synchronise_is_of_unknown_state(
+def test_a_snapshot_file_whose_directory_cannot_be_fsynced_is_of_unknown_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = LocalStore(tmp_path)
     store.write("snapshot/other", b"")
-    synchronise = os.fsync
+    fsync = os.fsync
 
     def fail_on_directories(descriptor: int) -> None:
         if os.path.isdir(f"/proc/self/fd/{descriptor}"):
             raise OSError(5, "Input/output error")
-        synchronise(descriptor)
+        fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", fail_on_directories)
-    with pytest.raises(CommitStateUnknown, match="synchronised"):
+    with pytest.raises(CommitStateUnknown, match="fsync of its directory failed"):
         store.create_if_absent(SLOT, b"{}")
 
 

@@ -14,7 +14,7 @@ from pyroaring import BitMap64
 
 from fermion_table import Table, UnreadableMetadata
 from fermion_table.commit.commit import commit
-from fermion_table.commit.request import CommitRequest, NewSchema
+from fermion_table.commit.request import CommitMetadata, CommitRequest, NewSchema
 from fermion_table.metadata.deletion_vector import write_vectors
 from fermion_table.metadata.manifest import FieldStatistics
 from fermion_table.metadata.manifest_store import MetadataWriter
@@ -162,16 +162,24 @@ def test_numpy_numbers_and_texts_are_what_they_hold(table: Table) -> None:
 # By construction: whatever reaches the place where metadata is written
 
 
+def unchecked(**wrong: Any) -> CommitMetadata:
+    """Commit metadata with values that its checks refuse."""
+    metadata = CommitMetadata()
+    for name, value in wrong.items():
+        object.__setattr__(metadata, name, value)
+    return metadata
+
+
 def test_a_snapshot_that_no_reader_takes_is_not_created(table: Table) -> None:
     """Below the public calls: the commit, with values that they refuse."""
     before = objects(table)
     for wrong in (
-        {"message": 5},
-        {"commit_user": 5, "commit_identifier": 1},
-        {"properties": {"rows": 1}},
-        {"author": 1.5},
-        {"message": object()},
-        {"message": "\udcff"},
+        {"metadata": unchecked(message=5)},
+        {"metadata": unchecked(commit_user=5, commit_identifier=1)},
+        {"metadata": unchecked(commit_user="a", commit_identifier=1.5)},
+        {"metadata": unchecked(properties={"rows": 1})},
+        {"metadata": unchecked(message=object())},
+        {"metadata": unchecked(message="\udcff")},
         {"reader_features": ("from the future",)},
         {"added": [made_up_entry("x", level="low")]},
         {"added": [made_up_entry("x", stats={1: FieldStatistics(2**70, None)})]},

@@ -26,7 +26,7 @@ SCHEMA = pa.schema(
         ("s", pa.struct({"a": pa.int32(), "b": pa.list_(pa.string())})),
     ]
 )
-Door = Callable[..., DataFrame]
+Way = Callable[..., DataFrame]
 
 
 def rows(start: int, stop: int) -> pa.Table:
@@ -52,7 +52,7 @@ def by_format(spark: SparkSession, table: Table, **chosen: Any) -> DataFrame:
 
 
 def by_catalog(spark: SparkSession, table: Table, **chosen: Any) -> DataFrame:
-    catalog = "remote" if "://" in table.location else "doors"
+    catalog = "remote" if "://" in table.location else "ways"
     name = f"{catalog}." + table.location.rsplit("/", 1)[-1]
     version = chosen.get("snapshot_id", chosen.get("tag"))
     if version is not None:
@@ -68,14 +68,14 @@ def by_catalog(spark: SparkSession, table: Table, **chosen: Any) -> DataFrame:
 @pytest.fixture(
     scope="module", params=[by_function, by_format, by_catalog], ids=lambda d: d.__name__
 )
-def door(request, spark, warehouse) -> Door:
+def way(request, spark, warehouse) -> Way:
     return request.param
 
 
 @pytest.fixture(scope="module")
 def warehouse(spark, tmp_path_factory):
-    directory = tmp_path_factory.mktemp("doors")
-    spark_ext.install_catalog(spark, "doors", directory)
+    directory = tmp_path_factory.mktemp("ways")
+    spark_ext.install_catalog(spark, "ways", directory)
     return directory
 
 
@@ -117,63 +117,63 @@ def found(frame: DataFrame) -> list[dict]:
     return sorted(listed, key=lambda row: row.get("id", 0))
 
 
-def test_the_same_rows_and_types_come_through_each_door(spark, table, door):
-    frame = door(spark, table)
+def test_the_same_rows_and_types_come_through_each_way(spark, table, way):
+    frame = way(spark, table)
     assert found(frame) == rows(0, 30).to_pylist()
     assert frame.schema.simpleString() == (
         "struct<id:bigint,text:string,s:struct<a:int,b:array<string>>>"
     )
 
 
-def test_columns_that_are_not_asked_for_are_not_read(spark, table, door):
+def test_columns_that_are_not_asked_for_are_not_read(spark, table, way):
     """Their pages are destroyed; a query that needs one fails."""
     with destroyed_columns(table, [("id",), ("s", "a")]):
-        frame = door(spark, table, columns=["id", "s.a"], filter="id < 20")
+        frame = way(spark, table, columns=["id", "s.a"], filter="id < 20")
         assert len(frame.collect()) == 20
         with pytest.raises(PySparkException):
-            door(spark, table, columns=["text"]).collect()
+            way(spark, table, columns=["text"]).collect()
 
 
-def test_files_without_a_row_of_the_filter_are_not_read(spark, table, door):
+def test_files_without_a_row_of_the_filter_are_not_read(spark, table, way):
     """They are taken away."""
     with files_away(table, "id >= 10") as away:
         assert away == 2
-        chosen = found(door(spark, table, columns=["id"], filter="id < 10 AND s.a = 3"))
+        chosen = found(way(spark, table, columns=["id"], filter="id < 10 AND s.a = 3"))
         assert [row["id"] for row in chosen] == [3, 7]
 
 
-def test_rows_are_counted_without_a_data_file(spark, table, door):
+def test_rows_are_counted_without_a_data_file(spark, table, way):
     """All are taken away; nobody asks for a column."""
     with files_away(table, "TRUE") as away:
         assert away == 3
-        assert door(spark, table, columns=[]).count() == 30
+        assert way(spark, table, columns=[]).count() == 30
 
 
-def test_versions_are_read_through_each_door(spark, table, door):
-    assert len(door(spark, table, snapshot_id=2).collect()) == 20
-    assert len(door(spark, table, tag="first").collect()) == 10
+def test_versions_are_read_through_each_way(spark, table, way):
+    assert len(way(spark, table, snapshot_id=2).collect()) == 20
+    assert len(way(spark, table, tag="first").collect()) == 10
     time_ms = table.snapshots()[2].time_ms
     moment = datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)
-    assert len(door(spark, table, as_of=moment).collect()) == 20
+    assert len(way(spark, table, as_of=moment).collect()) == 20
 
 
-def test_a_batch_is_read_without_the_files_of_others(spark, batches, door):
+def test_a_batch_is_read_without_the_files_of_others(spark, batches, way):
     with files_away(batches, "batch_id = 3"):
-        chosen = found(door(spark, batches, columns=["id"], batch_id=1))
+        chosen = found(way(spark, batches, columns=["id"], batch_id=1))
         assert [row["id"] for row in chosen] == [5, 6, 7, 8, 9]
 
 
-def test_virtual_columns_are_read_through_each_door(spark, batches, door):
+def test_virtual_columns_are_read_through_each_way(spark, batches, way):
     columns = ["batch_id", "index_in_batch", "id"]
-    chosen = found(door(spark, batches, columns=columns, filter="batch_id >= 2 AND id <> 12"))
+    chosen = found(way(spark, batches, columns=columns, filter="batch_id >= 2 AND id <> 12"))
     assert [tuple(row[name] for name in columns) for row in chosen] == [
         (2 + (i >= 15), i % 5, i) for i in range(10, 20) if i != 12
     ]
-    assert "batch_id" not in door(spark, batches).columns
+    assert "batch_id" not in way(spark, batches).columns
 
 
-def test_a_query_may_ask_a_door_for_no_column(spark, table, door):
-    assert door(spark, table, columns=["id"], filter="id >= 25").selectExpr("1").count() == 5
+def test_a_query_may_ask_a_door_for_no_column(spark, table, way):
+    assert way(spark, table, columns=["id"], filter="id >= 25").selectExpr("1").count() == 5
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_a_query_may_ask_a_door_for_no_column(spark, table, door):
     ],
 )
 def test_a_door_asks_the_storage_for_what_a_scan_asks(
-    spark, remote, door, columns, filter, files, share_max
+    spark, remote, way, columns, filter, files, share_max
 ):
     """Each request for a data file is counted, with its bytes; Spark adds none."""
     server, table = remote
@@ -196,7 +196,7 @@ def test_a_door_asks_the_storage_for_what_a_scan_asks(
     assert len(expected) == scan.io_stats["requests"]
     assert len({path for path, _ in expected}) == files
     assert sum(size for _, size in expected) < share_max * table.snapshot.totals.bytes
-    assert len(door(spark, table, columns=columns, filter=filter).collect()) == rows
+    assert len(way(spark, table, columns=columns, filter=filter).collect()) == rows
     assert server.taken() == expected
 
 
