@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks import data, harness
 from benchmarks.files import CACHE, edition, made
 from benchmarks.formats import FERMION, LANCE, PARQUET_ZSTD, VORTEX, Format
-from benchmarks.question import Action, Case, Contestant, Question, Size, Target
+from benchmarks.question import Action, Case, Library, Question, Size, Target
 
 BATCHES = {"full": 100_000, "quick": 10_000, "tiny": 50}
 CALLS = 20
@@ -20,7 +20,7 @@ Lookup = Callable[[int], Any]
 
 
 @dataclass(frozen=True)
-class Batches(Contestant):
+class Batches(Library):
     """A format that finds batches by id.
 
     Attributes
@@ -109,26 +109,26 @@ def wanted(size: Size) -> list[int]:
     return np.random.default_rng(data.SEED).integers(0, BATCHES[size], CALLS + 1).tolist()
 
 
-def warm(contestant: Batches, size: Size) -> Action:
+def warm(library: Batches, size: Size) -> Action:
     """The file is open, and one other batch was read."""
-    lookup = contestant.lookup(contestant.stored(size))
+    lookup = library.lookup(library.stored(size))
     ids = iter(wanted(size))
     lookup(next(ids))
     return lambda: lookup(next(ids))
 
 
-def cold(contestant: Batches, size: Size) -> Action:
+def cold(library: Batches, size: Size) -> Action:
     """Open the file and read one batch."""
-    path = contestant.stored(size)
+    path = library.stored(size)
     ids = iter(wanted(size))
-    return lambda: contestant.lookup(path)(next(ids))
+    return lambda: library.lookup(path)(next(ids))
 
 
 QUESTION = Question(
     module="benchmarks.batch_ids",
     title="9  100,000 batches of 10 rows: one by its id",
     cases={"warm": Case(warm, calls=CALLS), "open and read": Case(cold, calls=5)},
-    contestants=(
+    libraries=(
         FermionBatches("fermion", FERMION.modules, "fermion", own=True, format=FERMION),
         VortexBatches("vortex", VORTEX.modules, "vortex-data", format=VORTEX),
         LanceBatches("lance indexed", LANCE.modules, "pylance", format=LANCE),

@@ -1,4 +1,4 @@
-"""Where generated data and the contestants' files of it lie: a cache inside the project."""
+"""Where generated data and the libraries' files of it lie: a cache inside the project."""
 
 from __future__ import annotations
 

@@ -10,20 +10,20 @@ from typing import Any
 
 from benchmarks import data
 from benchmarks.files import CACHE, edition, made
-from benchmarks.question import Contestant, NotOffered, Size
+from benchmarks.question import Library, NotOffered, Size
 
 Month = tuple[datetime.date, datetime.date]  # the second exclusive
 
 
 @dataclass(frozen=True)
-class Format(Contestant):
+class Format(Library):
     """A file format. Paths are strings of local files; ``columns=None`` is all of them.
 
-    Libraries are imported where they are used: a process loads its own contestant alone.
+    Libraries are imported where they are used: a process loads its own library alone.
     """
 
     suffix: str = ""
-    file_of: str = ""  # the contestant whose files this one reads; "": its own
+    file_of: str = ""  # the library whose files this one reads; "": its own
 
     def write(self, table: Any, path: str) -> None:
         """Write an Arrow table."""

@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks import report
 from benchmarks.files import CACHE, PROJECT
 from benchmarks.machine import description, today
-from benchmarks.question import Contestant, Question, Size
+from benchmarks.question import Library, Question, Size
 
 RESULTS = PROJECT / "benchmarks" / "results"
 JOB_SECONDS_MAX = 600
@@ -25,7 +25,7 @@ JOB_SECONDS_MAX = 600
 
 @dataclass
 class Result:
-    """What one contestant did in one case.
+    """What one library did in one case.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Result:
         Of a failure, in full.
     """
 
-    contestant: str
+    library: str
     case: str
     own: bool
     reference: bool
@@ -53,12 +53,12 @@ class Result:
     @classmethod
     def from_json(cls, question: Question, stored: dict[str, Any]) -> Result:
         """What `as_json` gave."""
-        contestant = next(one for one in question.contestants if one.name == stored["contestant"])
+        library = next(one for one in question.libraries if one.name == stored["library"])
         return cls(
-            contestant.name,
+            library.name,
             stored["case"],
-            contestant.own,
-            contestant.reference,
+            library.own,
+            library.reference,
             stored["rounds"],
             stored["remark"],
         )
@@ -68,7 +68,7 @@ class Result:
         keys = dict.fromkeys(key for figures in self.rounds for key in figures)
         medians = {key: self.median(key) for key in keys}
         return {
-            "contestant": self.contestant,
+            "library": self.library,
             "case": self.case,
             "kind": "own" if self.own else "reference" if self.reference else "rival",
             "median": medians,
@@ -77,29 +77,29 @@ class Result:
         }
 
 
-def interpreter(contestant: Contestant) -> str | None:
-    """The Python that runs a contestant; None where its environment was not set up."""
-    if contestant.python is None:
+def interpreter(library: Library) -> str | None:
+    """The Python that runs a library; None where its environment was not set up."""
+    if library.python is None:
         return sys.executable
-    found = PROJECT / contestant.python / "bin" / "python"
+    found = PROJECT / library.python / "bin" / "python"
     return str(found) if found.exists() else None
 
 
-def missing_part(contestant: Contestant) -> str | None:
-    """What has to be installed before a contestant can run; None: nothing."""
-    python = interpreter(contestant)
+def missing_part(library: Library) -> str | None:
+    """What has to be installed before a library can run; None: nothing."""
+    python = interpreter(library)
     if python is None:
-        return f"{contestant.package} (make bench sets up {contestant.python})"
-    if contestant.python is None:
-        for module in contestant.modules:
+        return f"{library.package} (make bench sets up {library.python})"
+    if library.python is None:
+        for module in library.modules:
             if importlib.util.find_spec(module.partition(".")[0]) is None:
-                return f"{contestant.package or module} (pip install '.[bench]')"
+                return f"{library.package or module} (pip install '.[bench]')"
     return None
 
 
 def run_job(
     question: Question,
-    contestant: Contestant,
+    library: Library,
     size: Size,
     cases: Sequence[str],
     *,
@@ -111,14 +111,14 @@ def run_job(
     """
     job = {
         "question": question.module,
-        "contestant": contestant.name,
+        "library": library.name,
         "size": size,
         "cases": list(cases),
         "measure": measure,
     }
     environment = {**os.environ, "PYTHONPATH": str(PROJECT), "FERMION_BENCH_CACHE": str(CACHE)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package comes compiled
-    command = [interpreter(contestant) or "", "-m", "benchmarks.worker", json.dumps(job)]
+    command = [interpreter(library) or "", "-m", "benchmarks.worker", json.dumps(job)]
     try:
         process = subprocess.run(
             command,
@@ -142,42 +142,42 @@ def run_job(
 def jobs(
     question: Question,
     size: Size,
-    contestants: list[Contestant],
+    libraries: list[Library],
     names: list[str],
     rounds: int | None,
-) -> Iterator[tuple[Contestant, list[str]]]:
-    """Who measures which cases in one process; each round meets every contestant once a case."""
+) -> Iterator[tuple[Library, list[str]]]:
+    """Who measures which cases in one process; each round meets every library once a case."""
     together = [[name] for name in names]
     if size != "full" and not question.isolated:
         together = [names]
     for number in range(rounds or question.rounds_at(size)):
         for cases in together:
-            turn = number % max(len(contestants), 1)  # nobody is always first
-            for contestant in contestants[turn:] + contestants[:turn]:
-                yield contestant, cases
+            turn = number % max(len(libraries), 1)  # nobody is always first
+            for library in libraries[turn:] + libraries[:turn]:
+                yield library, cases
 
 
 def measure(
     question: Question,
     size: Size,
-    contestants: list[Contestant],
+    libraries: list[Library],
     names: list[str],
     rounds: int | None = None,
 ) -> list[Result]:
-    """Run cases of every contestant, round after round."""
+    """Run cases of every library, round after round."""
     results = {
-        (contestant.name, case): Result(contestant.name, case, contestant.own, contestant.reference)
+        (library.name, case): Result(library.name, case, library.own, library.reference)
         for case in names
-        for contestant in contestants
+        for library in libraries
     }
     if size == "full" or question.isolated:
-        for contestant in contestants:  # a trouble with making files is met again below
-            run_job(question, contestant, size, names, measure=False)
-    for contestant, cases in jobs(question, size, contestants, names, rounds):
-        known = [case for case in cases if not results[contestant.name, case].remark]
-        answers = run_job(question, contestant, size, known) if known else {}
+        for library in libraries:  # a trouble with making files is met again below
+            run_job(question, library, size, names, measure=False)
+    for library, cases in jobs(question, size, libraries, names, rounds):
+        known = [case for case in cases if not results[library.name, case].remark]
+        answers = run_job(question, library, size, known) if known else {}
         for case, answer in answers.items():
-            result = results[contestant.name, case]
+            result = results[library.name, case]
             if not note_trouble(answer, result):
                 result.rounds.append(answer)
     return list(results.values())
@@ -196,11 +196,11 @@ def note_trouble(answer: dict[str, Any], result: Result) -> bool:
 
 
 def disagreements(results: list[Result]) -> list[str]:
-    """Cases whose contestants gave back different numbers of rows or columns."""
+    """Cases whose libraries gave back different numbers of rows or columns."""
     found = []
     for case in dict.fromkeys(result.case for result in results):
         shapes = {
-            result.contestant: (figures.get("rows"), figures.get("columns"))
+            result.library: (figures.get("rows"), figures.get("columns"))
             for result in results
             if result.case == case
             for figures in result.rounds
@@ -229,20 +229,20 @@ def run(
     size
         How large; only ``full`` is judged by the targets.
     only
-        Names of contestants; None: all that are installed.
+        Names of libraries; None: all that are installed.
     cases
         Names of cases; the stored results of the others stay. None: all.
     rounds
-        Processes for each case and contestant; None: as the question says.
+        Processes for each case and library; None: as the question says.
     folder
         Where the JSON goes; None: nowhere.
 
     Raises
     ------
     RuntimeError
-        A contestant of ours failed, or contestants read different tables.
+        A library of ours failed, or libraries read different tables.
     """
-    chosen = [one for one in question.contestants if only is None or one.name in only]
+    chosen = [one for one in question.libraries if only is None or one.name in only]
     missing = {one.name: part for one in chosen if (part := missing_part(one)) is not None}
     names = [
         name
@@ -282,13 +282,11 @@ def file_name(question: Question) -> str:
 
 
 def troubles(results: list[Result]) -> list[str]:
-    """What makes a run a failure: ours failed, or contestants gave different tables."""
+    """What makes a run a failure: ours failed, or libraries gave different tables."""
     failed = [one for one in results if one.own and one.remark.startswith("failed")]
     if failed:
         print(failed[0].trace, file=sys.stderr)
-    return [f"{one.contestant}: {one.case}: {one.remark}" for one in failed] + disagreements(
-        results
-    )
+    return [f"{one.library}: {one.case}: {one.remark}" for one in failed] + disagreements(results)
 
 
 def earlier(question: Question, folder: Path, results: list[Result]) -> list[Result]:
@@ -307,9 +305,9 @@ def arguments(description: str) -> argparse.Namespace:
     """The options that every benchmark takes."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--size", choices=["full", "quick", "tiny"], default="full")
-    parser.add_argument("--only", help="contestants, separated by commas; writes no results")
+    parser.add_argument("--only", help="libraries, separated by commas; writes no results")
     parser.add_argument("--cases", help="cases, separated by semicolons; others keep their results")
-    parser.add_argument("--rounds", type=int, help="processes for each case and contestant")
+    parser.add_argument("--rounds", type=int, help="processes for each case and library")
     parser.add_argument("--prepare", action="store_true", help="only make the files")
     parser.add_argument("--results", type=Path, help="folder of the JSON")
     return parser.parse_args()
@@ -328,7 +326,7 @@ def main(question: Question) -> None:
     options = arguments(question.title)
     only = options.only.split(",") if options.only else None
     if options.prepare:
-        for one in question.contestants:
+        for one in question.libraries:
             if (only is None or one.name in only) and missing_part(one) is None:
                 names = [n for n, case in question.cases.items() if options.size in case.sizes]
                 answers = run_job(question, one, options.size, names, measure=False)

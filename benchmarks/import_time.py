@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from benchmarks import data, harness
 from benchmarks.formats import FERMION
-from benchmarks.question import Action, Case, Contestant, NotOffered, Question, Size, Target
+from benchmarks.question import Action, Case, Library, NotOffered, Question, Size, Target
 
 
 @dataclass(frozen=True)
-class Program(Contestant):
+class Program(Library):
     """A statement, and one that makes everything be loaded that reading and writing need."""
 
     statement: str = ""
@@ -33,22 +33,22 @@ def started(code: str) -> Action:
     return run
 
 
-def import_alone(contestant: Program, size: Size) -> Action:
+def import_alone(library: Program, size: Size) -> Action:
     """The statement that users write."""
-    return started(contestant.statement)
+    return started(library.statement)
 
 
-def import_everything(contestant: Program, size: Size) -> Action:
+def import_everything(library: Program, size: Size) -> Action:
     """With all that reading and writing files loads."""
-    return started(contestant.everything)
+    return started(library.everything)
 
 
-def import_and_read(contestant: Program, size: Size) -> Action:
+def import_and_read(library: Program, size: Size) -> Action:
     """Import and read a file of two rows."""
-    if not contestant.read:
+    if not library.read:
         raise NotOffered("not measured")
     path = FERMION.stored("two-rows", "tiny", data.tiny)
-    return started(contestant.read.format(path=path))
+    return started(library.read.format(path=path))
 
 
 QUESTION = Question(
@@ -59,7 +59,7 @@ QUESTION = Question(
         "import all of it": Case(import_everything),
         "import, read two rows": Case(import_and_read),
     },
-    contestants=(
+    libraries=(
         Program(
             "fermion",
             ("fermion",),

@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from benchmarks.question import Contestant, NotOffered
+from benchmarks.question import Library, NotOffered
 
 
 @dataclass(frozen=True)
-class Layer(Contestant):
+class Layer(Library):
     """A table layer. ``path`` is a local directory that belongs to one table alone."""
 
     movable: bool = True  # a copy of the directory is a table too

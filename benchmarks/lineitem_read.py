@@ -24,17 +24,17 @@ from benchmarks.question import Action, Case, Question, Size, Target
 THREE = ["l_orderkey", "l_extendedprice", "l_shipdate"]
 
 
-def stored(contestant: Format, size: Size) -> str:
+def stored(library: Format, size: Size) -> str:
     """The file."""
-    return contestant.stored("lineitem-files", size, lambda: data.lineitem(size))
+    return library.stored("lineitem-files", size, lambda: data.lineitem(size))
 
 
 def read(columns: Sequence[str] | None) -> Case:
     """All rows."""
 
-    def prepare(contestant: Format, size: Size) -> Action:
-        path = stored(contestant, size)
-        return lambda: contestant.read(path, columns)
+    def prepare(library: Format, size: Size) -> Action:
+        path = stored(library, size)
+        return lambda: library.read(path, columns)
 
     return Case(prepare)
 
@@ -42,9 +42,9 @@ def read(columns: Sequence[str] | None) -> Case:
 def one_month(columns: Sequence[str] | None) -> Case:
     """The rows shipped in March 1995: one in eighty-three, spread over the whole file."""
 
-    def prepare(contestant: Format, size: Size) -> Action:
-        path = stored(contestant, size)
-        return lambda: contestant.between(path, "l_shipdate", data.MONTH, columns)
+    def prepare(library: Format, size: Size) -> Action:
+        path = stored(library, size)
+        return lambda: library.between(path, "l_shipdate", data.MONTH, columns)
 
     return Case(prepare)
 
@@ -58,7 +58,7 @@ QUESTION = Question(
         "one month, all columns": one_month(None),
         "one month, 3 columns": one_month(THREE),
     },
-    contestants=(
+    libraries=(
         FERMION,
         VORTEX_STRINGS,
         VORTEX,
@@ -78,7 +78,7 @@ QUESTION = Question(
         Target("one month, 3 columns", 0.034),
     ),
     rounds={"full": 3},
-    notes="The plain Vortex contestants give string views, all others strings.",
+    notes="The plain Vortex libraries give string views, all others strings.",
 )
 
 if __name__ == "__main__":

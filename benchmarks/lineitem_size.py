@@ -22,9 +22,9 @@ from benchmarks.formats import (
 from benchmarks.question import Action, Case, Question, Size, Target
 
 
-def file_size(contestant: Format, size: Size) -> Action:
+def file_size(library: Format, size: Size) -> Action:
     """Only look at the file."""
-    path = Path(contestant.stored("lineitem-files", size, lambda: data.lineitem(size)))
+    path = Path(library.stored("lineitem-files", size, lambda: data.lineitem(size)))
     return lambda: {"file_bytes": size_of(path)}
 
 
@@ -32,7 +32,7 @@ QUESTION = Question(
     module="benchmarks.lineitem_size",
     title="4  TPC-H lineitem: file size",
     cases={"size": Case(file_size)},
-    contestants=(
+    libraries=(
         FERMION,
         FERMION_COMPACT,
         FERMION_RANDOM,
@@ -46,7 +46,7 @@ QUESTION = Question(
     ),
     targets=(
         Target("size", 125e6, metric="file_bytes"),
-        Target("size", 118e6, metric="file_bytes", contestant=FERMION_COMPACT.name),
+        Target("size", 118e6, metric="file_bytes", library=FERMION_COMPACT.name),
         Target("size", 1.0, metric="file_bytes", of="best rival"),
     ),
     rounds={"full": 1},

@@ -17,14 +17,14 @@ from benchmarks.formats import (
 from benchmarks.question import Action, Case, Question, Size, Target
 
 
-def write(contestant: Format, size: Size) -> Action:
+def write(library: Format, size: Size) -> Action:
     """Write a table that lies in memory."""
     table = data.lineitem(size)
-    path = CACHE / size / f"written{contestant.suffix}"
+    path = CACHE / size / f"written{library.suffix}"
     remove(path)
 
     def written() -> dict[str, int]:
-        contestant.write(table, str(path))
+        library.write(table, str(path))
         return {"file_bytes": size_of(path)}
 
     return written
@@ -34,7 +34,7 @@ QUESTION = Question(
     module="benchmarks.lineitem_write",
     title="7  TPC-H lineitem: write",
     cases={"write": Case(write)},
-    contestants=(
+    libraries=(
         FERMION,
         FERMION_COMPACT,
         PARQUET_ZSTD,

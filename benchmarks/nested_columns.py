@@ -28,12 +28,12 @@ SECONDS = {"vectors": 0.390, "structs": 0.080, "maps": 0.088, "lists": 0.044}
 def read_all(kind: str) -> Case:
     """Read the whole file of one kind."""
 
-    def prepare(contestant: Format, size: Size) -> Action:
+    def prepare(library: Format, size: Size) -> Action:
         rows = ROWS[size]
-        path = contestant.stored(f"nested-{kind}", size, lambda: data.nested(kind, rows))
+        path = library.stored(f"nested-{kind}", size, lambda: data.nested(kind, rows))
 
         def read() -> dict[str, int]:
-            table = contestant.read(path)
+            table = library.read(path)
             return {
                 "rows": table.num_rows,
                 "columns": table.num_columns,
@@ -50,7 +50,7 @@ QUESTION = Question(
     module="benchmarks.nested_columns",
     title="10  Nested columns of 500,000 rows: read all",
     cases={kind: read_all(kind) for kind in data.NESTED},
-    contestants=(
+    libraries=(
         FERMION,
         FERMION_FAST,
         FERMION_RANDOM,

@@ -20,24 +20,24 @@ ROWS = {"full": 2_000, "quick": 200, "tiny": 20}
 COLUMNS_OF_ALL = 10_000  # above, only the formats that write such a file within minutes
 
 
-def stored(contestant: Format, columns: int, size: Size) -> str:
+def stored(library: Format, columns: int, size: Size) -> str:
     """The path of a wide table's file."""
-    slow = contestant.name in {VORTEX.name, VORTEX_STRINGS.name, LANCE.name, ORC.name}
+    slow = library.name in {VORTEX.name, VORTEX_STRINGS.name, LANCE.name, ORC.name}
     if columns > COLUMNS_OF_ALL and slow:
         raise NotOffered(f"takes minutes to write {columns:,} columns")
     if size == "quick" and columns == COLUMNS_OF_ALL and slow:
         raise NotOffered("left out of quick runs: slow to write so many columns")
     rows = ROWS[size] if columns <= COLUMNS_OF_ALL else ROWS[size] // 10
-    return contestant.stored(f"wide-{columns}x{rows}", size, lambda: data.wide(columns, rows))
+    return library.stored(f"wide-{columns}x{rows}", size, lambda: data.wide(columns, rows))
 
 
 def read_ten(columns: int) -> Case:
     """Open a file of so many columns and read ten."""
 
-    def prepare(contestant: Format, size: Size) -> Action:
-        path = stored(contestant, columns, size)
+    def prepare(library: Format, size: Size) -> Action:
+        path = stored(library, columns, size)
         names = data.some_names(columns)
-        return lambda: contestant.read(path, names)
+        return lambda: library.read(path, names)
 
     return Case(prepare, calls=5, sizes=sizes(columns))
 
@@ -45,13 +45,13 @@ def read_ten(columns: int) -> Case:
 def open_only(columns: int) -> Case:
     """Open a file of so many columns, no more."""
 
-    def prepare(contestant: Format, size: Size) -> Action:
-        path = stored(contestant, columns, size)
+    def prepare(library: Format, size: Size) -> Action:
+        path = stored(library, columns, size)
 
         def opened() -> None:
-            contestant.open(path)
+            library.open(path)
 
-        contestant.open(path)  # so that a format without an open of its own says so now
+        library.open(path)  # so that a format without an open of its own says so now
         return opened
 
     return Case(prepare, calls=5, sizes=sizes(columns))
@@ -73,7 +73,7 @@ QUESTION = Question(
         "100,000 columns": read_ten(100_000),
         "10,000 columns, open alone": open_only(10_000),
     },
-    contestants=(FERMION, FEATHER, POLARS, ORC, LANCE, VORTEX, PARQUET_ZSTD),
+    libraries=(FERMION, FEATHER, POLARS, ORC, LANCE, VORTEX, PARQUET_ZSTD),
     targets=(
         Target("10,000 columns", 0.003),
         Target("10,000 columns", 1.5, of="100 columns"),

@@ -16,25 +16,25 @@ from benchmarks.formats import (
 from benchmarks.question import Action, Case, Question, Size, Target
 
 
-def full_read(contestant: Format, size: Size) -> Action:
+def full_read(library: Format, size: Size) -> Action:
     """All of TPC-H lineitem."""
-    path = lineitem_read.stored(contestant, size)
-    return lambda: contestant.read(path)
+    path = lineitem_read.stored(library, size)
+    return lambda: library.read(path)
 
 
-def ten_columns(contestant: Format, size: Size) -> Action:
+def ten_columns(library: Format, size: Size) -> Action:
     """Ten of many columns."""
     columns = 60 if size == "tiny" else 10_000
-    path = open_wide.stored(contestant, columns, size)
+    path = open_wide.stored(library, columns, size)
     names = data.some_names(columns)
-    return lambda: contestant.read(path, names)
+    return lambda: library.read(path, names)
 
 
 QUESTION = Question(
     module="benchmarks.peak_memory",
     title="11  Peak memory beyond the import's",
     cases={"lineitem, read all": Case(full_read), "10 of 10,000 columns": Case(ten_columns)},
-    contestants=(FERMION, FEATHER, VORTEX_STRINGS, POLARS, ORC, LANCE, PARQUET_ZSTD),
+    libraries=(FERMION, FEATHER, VORTEX_STRINGS, POLARS, ORC, LANCE, PARQUET_ZSTD),
     targets=(
         Target("lineitem, read all", 1.3, metric="extra_bytes", per="arrow_bytes"),
         Target("10 of 10,000 columns", 2e6, metric="extra_bytes"),

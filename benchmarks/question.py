@@ -1,4 +1,4 @@
-"""What a benchmark asks: cases, contestants and targets. Values only; `harness` runs them."""
+"""What a benchmark asks: cases, libraries and targets. Values only; `harness` runs them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Action = Callable[[], Any]
 
 
 class NotOffered(Exception):
-    """A contestant has no way to do what a case asks; the message says what is missing."""
+    """A library has no way to do what a case asks; the message says what is missing."""
 
 
 @dataclass(frozen=True)
-class Contestant:
+class Library:
     """One format (or table layer) in one setting.
 
     Attributes
@@ -26,7 +26,7 @@ class Contestant:
     name
         As the tables print it.
     modules
-        What its process imports; the first that is missing makes the whole contestant missing.
+        What its process imports; the first that is missing makes the whole library missing.
     package
         What to install for it.
     own
@@ -55,7 +55,7 @@ class Case:
     Attributes
     ----------
     prepare
-        Takes the contestant and the size; sets everything up and returns the action to time.
+        Takes the library and the size; sets everything up and returns the action to time.
     calls
         Timed calls within one process; the process counts with their median.
     sizes
@@ -79,11 +79,11 @@ class Target:
         The bound, in the metric's unit; a factor where ``of`` is given.
     metric
         Key of the figure: ``seconds``, ``cpu_seconds``, ``extra_bytes``, ``file_bytes``, ...
-    contestant
+    library
         Whose figure.
     of
         ``"best rival"``: a factor of the best rival's figure in this case; the name of another
-        case: of the same contestant's figure there; of a contestant: of its figure in this case;
+        case: of the same library's figure there; of a library: of its figure in this case;
         None: ``at_most`` stands for itself.
     per
         Another metric that the figure is divided by first, such as ``arrow_bytes``.
@@ -92,7 +92,7 @@ class Target:
     case: str
     at_most: float
     metric: str = "seconds"
-    contestant: str = "fermion"
+    library: str = "fermion"
     of: str | None = None
     per: str | None = None
 
@@ -107,12 +107,12 @@ class Question:
         Its module (``__name__``, or the file's where that is ``__main__``); names the results.
     title
         One line, printed above the table.
-    cases, contestants, targets
+    cases, libraries, targets
         What is run, by whom, and how good is good enough.
     rounds
-        Fresh processes per case and contestant, by size.
+        Fresh processes per case and library, by size.
     headline
-        The figure that contestants are compared by.
+        The figure that libraries are compared by.
     metrics
         Further figures to print besides time, CPU and memory.
     warm_up
@@ -126,7 +126,7 @@ class Question:
     module: str
     title: str
     cases: Mapping[str, Case]
-    contestants: tuple[Contestant, ...]
+    libraries: tuple[Library, ...]
     targets: tuple[Target, ...] = ()
     rounds: Mapping[Size, int] | None = None
     headline: str = "seconds"

@@ -25,12 +25,12 @@ TOTAL = {"full": 6_001_215, "quick": 299_814, "tiny": 5_000}
 def take(columns: Sequence[str] | None) -> Case:
     """Open the file and take the rows."""
 
-    def prepare(contestant: Format, size: Size) -> Action:
-        path = stored(contestant, size)
+    def prepare(library: Format, size: Size) -> Action:
+        path = stored(library, size)
         rows = data.random_rows(TOTAL[size])
 
         def taken() -> dict[str, int]:
-            table = contestant.take(path, rows, columns)
+            table = library.take(path, rows, columns)
             return {
                 "rows": table.num_rows,
                 "columns": table.num_columns,
@@ -46,10 +46,10 @@ QUESTION = Question(
     module="benchmarks.random_rows",
     title="8  TPC-H lineitem: take 1,000 random rows",
     cases={"all columns": take(None), "3 columns": take(THREE)},
-    contestants=(FERMION, FERMION_RANDOM, VORTEX_MAPPED, VORTEX, LANCE, PARQUET_ZSTD),
+    libraries=(FERMION, FERMION_RANDOM, VORTEX_MAPPED, VORTEX, LANCE, PARQUET_ZSTD),
     targets=(
-        Target("all columns", 0.070, contestant=FERMION_RANDOM.name),
-        Target("3 columns", 0.012, contestant=FERMION_RANDOM.name),
+        Target("all columns", 0.070, library=FERMION_RANDOM.name),
+        Target("3 columns", 0.012, library=FERMION_RANDOM.name),
     ),
     metrics=("file_bytes",),
     notes="Opening the file is part of it. The random profile's file is larger: see its size.",

@@ -85,15 +85,15 @@ PARQUET = ParquetLevelThree("parquet zstd-3")
 def file_size(name: str) -> Case:
     """Write a table and look at the file; reading it back has to give the same table."""
 
-    def prepare(contestant: Format, size: Size) -> Action:
+    def prepare(library: Format, size: Size) -> Action:
         if not FOLDER.is_dir():
             raise NotOffered(f"needs the real tables ({FOLDER.name}; see CONTRIBUTING.md)")
         table = TABLES[name]()
         if size == "tiny":
             table = table.slice(0, 500)
         label = "real-" + "".join(c if c.isalnum() else "-" for c in name)
-        path = contestant.stored(label, size, lambda: table)
-        if contestant.own and not contestant.read(path).equals(table):
+        path = library.stored(label, size, lambda: table)
+        if library.own and not library.read(path).equals(table):
             raise AssertionError(f"{name}: what was read back differs from what was written")
         return lambda: {"file_bytes": size_of(Path(path))}
 
@@ -104,9 +104,9 @@ QUESTION = Question(
     module="benchmarks.real_tables",
     title="12  Five real tables: file size beside Parquet zstd-3",
     cases={name: file_size(name) for name in TABLES},
-    contestants=(FERMION, FERMION_COMPACT, PARQUET, ORC, VORTEX_COMPACT),
+    libraries=(FERMION, FERMION_COMPACT, PARQUET, ORC, VORTEX_COMPACT),
     targets=tuple(
-        Target(name, 0.8, metric="file_bytes", of=PARQUET.name, contestant=FERMION.name)
+        Target(name, 0.8, metric="file_bytes", of=PARQUET.name, library=FERMION.name)
         for name in TABLES
     ),
     rounds={"full": 1},

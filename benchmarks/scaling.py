@@ -46,13 +46,13 @@ class Curve:
 def columns_case(columns: int, index: int) -> Case:
     """Open a file of so many columns and read ten."""
 
-    def prepare(contestant: Format, size: Size) -> Action:
-        if columns > SLOW_COLUMNS and contestant.name in {VORTEX.name, LANCE.name, ORC.name}:
+    def prepare(library: Format, size: Size) -> Action:
+        if columns > SLOW_COLUMNS and library.name in {VORTEX.name, LANCE.name, ORC.name}:
             raise NotOffered(f"takes minutes to write {columns:,} columns")
         name = f"wide-{columns}x{WIDE_ROWS}"
-        path = contestant.stored(name, size, lambda: data.wide(columns, WIDE_ROWS))
+        path = library.stored(name, size, lambda: data.wide(columns, WIDE_ROWS))
         names = data.some_names(columns)
-        return lambda: contestant.read(path, names)
+        return lambda: library.read(path, names)
 
     return Case(prepare, calls=5, sizes=sizes(index))
 
@@ -60,9 +60,9 @@ def columns_case(columns: int, index: int) -> Case:
 def rows_case(rows: int, index: int) -> Case:
     """Read all of a narrow file of so many rows."""
 
-    def prepare(contestant: Format, size: Size) -> Action:
-        path = contestant.stored(f"narrow-{rows}", size, lambda: data.batches(rows // 10))
-        return lambda: contestant.read(path)
+    def prepare(library: Format, size: Size) -> Action:
+        path = library.stored(f"narrow-{rows}", size, lambda: data.batches(rows // 10))
+        return lambda: library.read(path)
 
     return Case(prepare, sizes=sizes(index))
 
@@ -70,8 +70,8 @@ def rows_case(rows: int, index: int) -> Case:
 def pages_case(page_rows: int, index: int) -> Case:
     """One row by its id, in a million rows cut into pages of so many."""
 
-    def prepare(contestant: Format, size: Size) -> Action:
-        if not isinstance(contestant, Fermion):
+    def prepare(library: Format, size: Size) -> Action:
+        if not isinstance(library, Fermion):
             raise NotOffered("its pages are not asked about")
         import fermion
 
@@ -82,12 +82,12 @@ def pages_case(page_rows: int, index: int) -> Case:
         label = f"fermion-{edition('fermion')}.fmn"
         path = str(made(CACHE / size / f"pages-of-{page_rows}", label, write))
         wanted = fermion.col("id") == PAGED_ROWS // 2
-        return lambda: contestant_read(path, wanted)
+        return lambda: library_read(path, wanted)
 
     return Case(prepare, calls=5, sizes=sizes(index))
 
 
-def contestant_read(path: str, wanted: Any) -> Any:
+def library_read(path: str, wanted: Any) -> Any:
     """One row, with the file opened anew."""
     import fermion
 
@@ -133,18 +133,18 @@ QUESTION = Question(
         **{label(n, "rows"): rows_case(n, i) for i, n in enumerate(ROWS)},
         **{label(n, "rows a page"): pages_case(n, i) for i, n in enumerate(PAGE_ROWS)},
     },
-    contestants=(FERMION, PARQUET_ZSTD, FEATHER, VORTEX, LANCE, ORC),
+    libraries=(FERMION, PARQUET_ZSTD, FEATHER, VORTEX, LANCE, ORC),
     rounds={"full": 3},
 )
 
 
 def series(curve: Curve, results: Sequence[harness.Result]) -> dict[str, list[list[float]]]:
-    """Points of each contestant: place on the axis, median seconds."""
+    """Points of each library: place on the axis, median seconds."""
     found: dict[str, list[list[float]]] = {}
     for result in results:
         median = result.median("seconds")
         if result.case in curve.points and median is not None:
-            found.setdefault(result.contestant, []).append([curve.points[result.case], median])
+            found.setdefault(result.library, []).append([curve.points[result.case], median])
     return {name: sorted(points) for name, points in found.items()}
 
 

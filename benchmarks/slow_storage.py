@@ -7,12 +7,12 @@ from typing import Any
 
 from benchmarks import data, harness, open_wide
 from benchmarks.formats import FEATHER, FERMION, PARQUET_ZSTD, Format
-from benchmarks.question import Action, Case, Contestant, NotOffered, Question, Size, Target
+from benchmarks.question import Action, Case, Library, NotOffered, Question, Size, Target
 from benchmarks.slow_store import slow_file_system
 
 
 @dataclass(frozen=True)
-class Remote(Contestant):
+class Remote(Library):
     """A format over the slow store.
 
     Attributes
@@ -62,15 +62,15 @@ class RemoteFeather(Remote):
 def ten_columns(columns: int, *, adjacent: bool = False) -> Case:
     """Open a file of so many columns and read ten, side by side or spread over it."""
 
-    def prepare(contestant: Remote, size: Size) -> Action:
-        path = open_wide.stored(contestant.local, columns, size)
+    def prepare(library: Remote, size: Size) -> Action:
+        path = open_wide.stored(library.local, columns, size)
         names = data.adjacent_names(columns) if adjacent else data.some_names(columns)
-        stored = stored_bytes(path, names) if contestant.own else None
+        stored = stored_bytes(path, names) if library.own else None
         store = slow_file_system()
 
         def read() -> dict[str, Any]:
             requests, before = store.requests, store.bytes_read
-            table = contestant.read(path, names)
+            table = library.read(path, names)
             read = store.bytes_read - before
             return {
                 "rows": table.num_rows,
@@ -102,7 +102,7 @@ QUESTION = Question(
         "100,000 columns": ten_columns(100_000),
         "10,000 columns, ten adjacent": ten_columns(10_000, adjacent=True),
     },
-    contestants=(
+    libraries=(
         RemoteFermion("fermion", FERMION.modules, "fermion", own=True, local=FERMION),
         RemoteParquet("parquet zstd", PARQUET_ZSTD.modules, "pyarrow", local=PARQUET_ZSTD),
         RemoteFeather("feather", FEATHER.modules, "pyarrow", local=FEATHER),

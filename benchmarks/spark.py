@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from benchmarks import data, harness
 from benchmarks.files import CACHE, edition, made, remove
-from benchmarks.question import Action, Case, Contestant, NotOffered, Question, Size, Target
+from benchmarks.question import Action, Case, Library, NotOffered, Question, Size, Target
 
 PARQUET, FUNCTION, FORMAT, CATALOG = "spark parquet", "function", "format", "catalog"
 WIDE = {"full": (10_000, 5_000), "quick": (2_000, 1_000), "tiny": (50, 100)}
@@ -30,7 +30,7 @@ FILE_BYTES = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Api(Contestant):
+class Api(Library):
     """A way for Spark to read and write."""
 
     @property
@@ -146,53 +146,53 @@ def timed(action: Callable[[], Any], *, warm: bool = True) -> Action:
     return measured
 
 
-def lineitem(contestant: Api, size: Size, *, by_day: bool = False) -> Path:
+def lineitem(library: Api, size: Size, *, by_day: bool = False) -> Path:
     """TPC-H lineitem, in its own order or by ship date."""
 
     def parts() -> list[pa.Table]:
         table = data.lineitem(size)
         return [table.sort_by("l_shipdate") if by_day else table]
 
-    return contestant.stored(size, "lineitem-by-day" if by_day else "lineitem", parts)
+    return library.stored(size, "lineitem-by-day" if by_day else "lineitem", parts)
 
 
-def wide_sum(contestant: Api, size: Size) -> Action:
+def wide_sum(library: Api, size: Size) -> Action:
     """Ten columns of very many, from a fresh frame."""
     columns, rows = WIDE[size]
-    path = contestant.stored(size, "wide", lambda: [data.wide(columns, rows)])
+    path = library.stored(size, "wide", lambda: [data.wide(columns, rows)])
     names = [f"feature_{number:05}" for number in range(0, 30, 3)]
 
     def action() -> None:
-        contestant.frame(path, names).groupBy().sum(*names).collect()
+        library.frame(path, names).groupBy().sum(*names).collect()
 
     return timed(action)
 
 
-def wide_relation(contestant: Api, size: Size) -> Action:
+def wide_relation(library: Api, size: Size) -> Action:
     """What Spark knows of a table of very many columns, before any query."""
-    if contestant.name != CATALOG:
+    if library.name != CATALOG:
         raise NotOffered("only a catalog plans without being told the columns")
     columns, rows = WIDE[size]
-    path = contestant.stored(size, "wide", lambda: [data.wide(columns, rows)])
-    return timed(lambda: contestant.table(path).schema)
+    path = library.stored(size, "wide", lambda: [data.wide(columns, rows)])
+    return timed(lambda: library.table(path).schema)
 
 
-def all_columns(contestant: Api, size: Size) -> Action:
+def all_columns(library: Api, size: Size) -> Action:
     """Every row as Spark has it, thrown away."""
-    path = lineitem(contestant, size)
-    return timed(lambda: contestant.frame(path, None).write.format("noop").mode("overwrite").save())
+    path = lineitem(library, size)
+    return timed(lambda: library.frame(path, None).write.format("noop").mode("overwrite").save())
 
 
-def one_sum(contestant: Api, size: Size) -> Action:
+def one_sum(library: Api, size: Size) -> Action:
     """The sum of a column."""
-    path = lineitem(contestant, size)
+    path = lineitem(library, size)
     name = "l_extendedprice"
-    return timed(lambda: contestant.frame(path, [name]).groupBy().sum(name).collect())
+    return timed(lambda: library.frame(path, [name]).groupBy().sum(name).collect())
 
 
-def q1(contestant: Api, size: Size) -> Action:
+def q1(library: Api, size: Size) -> Action:
     """TPC-H's first query, over nearly all rows."""
-    path = lineitem(contestant, size)
+    path = lineitem(library, size)
     aggregates = [
         "sum(l_quantity)",
         "sum(l_extendedprice)",
@@ -205,26 +205,26 @@ def q1(contestant: Api, size: Size) -> Action:
     def action() -> None:
         from pyspark.sql import functions
 
-        frame = contestant.frame(path, [*Q1, "l_shipdate"], "l_shipdate <= DATE '1998-09-02'")
+        frame = library.frame(path, [*Q1, "l_shipdate"], "l_shipdate <= DATE '1998-09-02'")
         grouped = frame.groupBy("l_returnflag", "l_linestatus")
         grouped.agg(*map(functions.expr, aggregates)).collect()
 
     return timed(action)
 
 
-def q6(contestant: Api, size: Size) -> Action:
+def q6(library: Api, size: Size) -> Action:
     """TPC-H's sixth query, over a table sorted by what it filters by."""
-    path = lineitem(contestant, size, by_day=True)
+    path = lineitem(library, size, by_day=True)
     names = ["l_extendedprice", "l_discount", "l_quantity", "l_shipdate"]
 
     def action() -> None:
-        frame = contestant.frame(path, names, ONE_YEAR)
+        frame = library.frame(path, names, ONE_YEAR)
         frame.selectExpr("sum(l_extendedprice * l_discount)").collect()
 
     return timed(action)
 
 
-def write(contestant: Api, size: Size) -> Action:
+def write(library: Api, size: Size) -> Action:
     """Rows that Spark reads from Parquet, written."""
     import spark_ext
     from fermion_table import Table
@@ -240,15 +240,15 @@ def write(contestant: Api, size: Size) -> Action:
     def action() -> None:
         remove(target)
         frame = session().read.parquet(str(source))
-        if contestant.is_parquet:
+        if library.is_parquet:
             frame.write.parquet(str(target))
             return
-        if contestant.name == CATALOG:
+        if library.name == CATALOG:
             name = catalog_of(str(target.parent))
             frame.writeTo(f"{name}.`{target.name}`").create()
             return
         Table.create(target, schema, durability="fast")
-        if contestant.name == FUNCTION:
+        if library.name == FUNCTION:
             spark_ext.append(frame, target)
         else:
             frame.write.format("fermion").mode("append").save(str(target))
@@ -256,11 +256,11 @@ def write(contestant: Api, size: Size) -> Action:
     return timed(action)
 
 
-def compact(contestant: Api, size: Size) -> Action:
+def compact(library: Api, size: Size) -> Action:
     """Many small files into few; Parquet has to read and write all rows again."""
     import spark_ext
 
-    if contestant.name in (FORMAT, CATALOG):
+    if library.name in (FORMAT, CATALOG):
         raise NotOffered("compaction is a function")
     files, rows = SMALL_FILES[size]
 
@@ -268,27 +268,27 @@ def compact(contestant: Api, size: Size) -> Action:
         table = data.batches(files, rows)
         return [table.slice(number * rows, rows) for number in range(files)]
 
-    stored = contestant.stored(size, "small-files", parts)
+    stored = library.stored(size, "small-files", parts)
     target = CACHE / size / "spark-compacted"
     remove(target)
     session().range(10).count()
 
     def action() -> None:
-        if contestant.is_parquet:
+        if library.is_parquet:
             total = sum(file.stat().st_size for file in stored.glob("*.parquet"))
             frame = session().read.parquet(str(stored)).coalesce(max(1, total // FILE_BYTES))
             frame.write.parquet(str(target))
         else:
             spark_ext.compact(session(), target, target_size=FILE_BYTES)
 
-    if not contestant.is_parquet:
+    if not library.is_parquet:
         import shutil
 
         shutil.copytree(stored, target)
     return timed(action, warm=False)
 
 
-def count(contestant: Api, size: Size) -> Action:
+def count(library: Api, size: Size) -> Action:
     """How many rows there are in very many files."""
     files, rows = COUNTED_FILES[size]
 
@@ -296,9 +296,9 @@ def count(contestant: Api, size: Size) -> Action:
         table = data.batches(files, rows)
         return [table.slice(number * rows, rows) for number in range(files)]
 
-    path = contestant.stored(size, "counted", parts)
-    columns = None if contestant.name in (PARQUET, CATALOG) else []  # these two prune themselves
-    return timed(lambda: contestant.frame(path, columns).count())
+    path = library.stored(size, "counted", parts)
+    columns = None if library.name in (PARQUET, CATALOG) else []  # these two prune themselves
+    return timed(lambda: library.frame(path, columns).count())
 
 
 RIVAL = "best rival"
@@ -316,7 +316,7 @@ QUESTION = Question(
         "compact small files": Case(compact),
         "count many files": Case(count, calls=3),
     },
-    contestants=(
+    libraries=(
         Api(FUNCTION, ("pyspark",), "pyspark", own=True),
         Api(FORMAT, ("pyspark",), "pyspark", own=True),
         Api(CATALOG, ("pyspark",), "pyspark", own=True),
@@ -324,16 +324,16 @@ QUESTION = Question(
     ),
     targets=(
         *(
-            Target("10 of 10,000 columns", 0.2, contestant=api, of=RIVAL)
+            Target("10 of 10,000 columns", 0.2, library=api, of=RIVAL)
             for api in (FUNCTION, FORMAT, CATALOG)
         ),
-        Target("10,000 columns, relation", 1.0, contestant=CATALOG),
-        Target("lineitem, all columns", 1.0, contestant=FUNCTION, of=RIVAL),
-        Target("lineitem, one sum", 2.0, contestant=FUNCTION, of=RIVAL),
-        Target("lineitem, q1", 1.8, contestant=FUNCTION, of=RIVAL),
-        Target("lineitem by day, q6", 1.0, contestant=FUNCTION, of=RIVAL),
-        Target("write lineitem", 1.0, contestant=FUNCTION, of=RIVAL),
-        Target("compact small files", 0.2, metric="all_cpu_seconds", contestant=FUNCTION, of=RIVAL),
+        Target("10,000 columns, relation", 1.0, library=CATALOG),
+        Target("lineitem, all columns", 1.0, library=FUNCTION, of=RIVAL),
+        Target("lineitem, one sum", 2.0, library=FUNCTION, of=RIVAL),
+        Target("lineitem, q1", 1.8, library=FUNCTION, of=RIVAL),
+        Target("lineitem by day, q6", 1.0, library=FUNCTION, of=RIVAL),
+        Target("write lineitem", 1.0, library=FUNCTION, of=RIVAL),
+        Target("compact small files", 0.2, metric="all_cpu_seconds", library=FUNCTION, of=RIVAL),
     ),
     rounds={"full": 1},
     metrics=("all_cpu_seconds",),

@@ -42,8 +42,8 @@ def target_rows(result: dict[str, Any]) -> list[str]:
             what += f", {metric.replace('_', ' ')}"
         if target["per"]:
             what += f" per {target['per'].replace('_', ' ')}"
-        if target["contestant"] != "fermion":
-            what += f" ({target['contestant']})"
+        if target["library"] != "fermion":
+            what += f" ({target['library']})"
         bound_text = shown[0] + (f" ({target['of']})" if target["of"] else "")
         verdict = "met" if target["met"] else "not measured" if factor is None else f"{factor:.2f}x"
         lines.append(f"| {what} | {bound_text} | {shown[1]} | {verdict} | {best} |")
@@ -53,7 +53,7 @@ def target_rows(result: dict[str, Any]) -> list[str]:
 def best_rival(result: dict[str, Any], case: str, metric: str) -> str:
     """The best rival's figure and name."""
     rivals = [
-        (one["median"][metric], one["contestant"])
+        (one["median"][metric], one["library"])
         for one in result["results"]
         if one["case"] == case and one["kind"] == "rival" and one["median"].get(metric) is not None
     ]

@@ -59,7 +59,7 @@ QUESTION = Question(
     module="benchmarks.table_batches",
     title="Tables 7  One of 10,000,000 batches in 1,000 files by its id, warm",
     cases={"lookup": Case(lookup, calls=CALLS)},
-    contestants=(FULL,),
+    libraries=(FULL,),
     targets=(Target("lookup", 0.005),),
     rounds={"full": 5},
     notes="One of the thousand files is real, with 10,000 batches; the others are metadata alone.",

@@ -25,7 +25,7 @@ QUESTION = Question(
     module="benchmarks.table_compaction",
     title="Tables 5  Compact 1,000 files of 10,000 rows",
     cases={"compact": Case(compact)},
-    contestants=(FULL, DELTA, LANCE_TABLE, PAIMON),
+    libraries=(FULL, DELTA, LANCE_TABLE, PAIMON),
     targets=(Target("compact", 1.0, of=DELTA.name),),
     rounds={"full": 3},
     notes="pypaimon compacts by its Java engines only.",

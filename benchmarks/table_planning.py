@@ -48,7 +48,7 @@ QUESTION = Question(
         "10,000 files, all": plan(10_000, one=False),
         "10,000 files, one id": plan(10_000, one=True),
     },
-    contestants=(FULL, LANCE_TABLE, DELTA, ICEBERG, PAIMON),
+    libraries=(FULL, LANCE_TABLE, DELTA, ICEBERG, PAIMON),
     targets=(
         Target("1,000 files, all", 0.005),
         Target("1,000 files, one id", 0.005),

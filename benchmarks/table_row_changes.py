@@ -36,7 +36,7 @@ QUESTION = Question(
         "delete": changed(lambda layer, table, below: layer.delete(table, below)),
         "update": changed(lambda layer, table, below: layer.update(table, below)),
     },
-    contestants=(FULL, DELTA, ICEBERG, LANCE_TABLE, PAIMON),
+    libraries=(FULL, DELTA, ICEBERG, LANCE_TABLE, PAIMON),
     targets=(
         Target("delete", 1.0, of=DELTA.name),
         Target("delete", 1.0, of=ICEBERG.name),

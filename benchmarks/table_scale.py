@@ -153,7 +153,7 @@ QUESTION = Question(
         "1,000 files of 10,000 columns, one predicate": Case(plan_wide),
         "add 10,000 columns": Case(add_columns),
     },
-    contestants=(FULL,),
+    libraries=(FULL,),
     targets=(
         Target("small append", 2, metric="reads"),
         Target("small append", 0, metric="listings"),

@@ -29,32 +29,32 @@ def wide(size: Size) -> data.pa.Table:
     return data.wide(*SHAPE[size])
 
 
-def stored(contestant: Format, size: Size) -> Path:
+def stored(library: Format, size: Size) -> Path:
     """Its file."""
     columns, rows = SHAPE[size]
-    return Path(contestant.stored(f"wide-{columns}x{rows}", size, lambda: wide(size)))
+    return Path(library.stored(f"wide-{columns}x{rows}", size, lambda: wide(size)))
 
 
-def read_all(contestant: Format, size: Size) -> Action:
+def read_all(library: Format, size: Size) -> Action:
     """Read every column."""
-    path = stored(contestant, size)
-    return lambda: {"file_bytes": size_of(path), **_shape(contestant.read(str(path)))}
+    path = stored(library, size)
+    return lambda: {"file_bytes": size_of(path), **_shape(library.read(str(path)))}
 
 
 def _shape(table: data.pa.Table) -> dict[str, int]:
     return {"rows": table.num_rows, "columns": table.num_columns, "arrow_bytes": table.nbytes}
 
 
-def write(contestant: Format, size: Size) -> Action:
+def write(library: Format, size: Size) -> Action:
     """Write a table that lies in memory."""
-    if contestant.name in {POLARS.name, VORTEX_COMPACT.name}:
+    if library.name in {POLARS.name, VORTEX_COMPACT.name}:
         raise NotOffered("measured by its reading alone")
     table = wide(size)
-    path = CACHE / size / f"written{contestant.suffix}"
+    path = CACHE / size / f"written{library.suffix}"
     remove(path)
 
     def written() -> dict[str, int]:
-        contestant.write(table, str(path))
+        library.write(table, str(path))
         return {"file_bytes": size_of(path)}
 
     return written
@@ -64,7 +64,7 @@ QUESTION = Question(
     module="benchmarks.wide_file",
     title="3  10,000 columns x 2,000 rows: read all, write, size",
     cases={"read all": Case(read_all), "write": Case(write)},
-    contestants=(
+    libraries=(
         FERMION,
         FERMION_COMPACT,
         POLARS,

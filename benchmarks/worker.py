@@ -12,7 +12,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from benchmarks.question import Case, Contestant, NotOffered, Question, Size
+from benchmarks.question import Case, Library, NotOffered, Question, Size
 
 STATUS = Path("/proc/self/status")
 
@@ -55,9 +55,9 @@ def described(result: Any) -> dict[str, Any]:
     return {}
 
 
-def measure(case: Case, contestant: Contestant, size: Size) -> dict[str, Any]:
+def measure(case: Case, library: Library, size: Size) -> dict[str, Any]:
     """Prepare a case, then time its action."""
-    action = case.prepare(contestant, size)
+    action = case.prepare(library, size)
     before = forget_peak()
     times, result = [], None
     used = time.process_time()
@@ -81,24 +81,24 @@ def measure(case: Case, contestant: Contestant, size: Size) -> dict[str, Any]:
 def perform(job: dict[str, Any]) -> dict[str, Any]:
     """Measure the cases of a job, or (without ``"measure"``) make their files; answers by case."""
     question: Question = importlib.import_module(job["question"]).QUESTION
-    contestant = next(one for one in question.contestants if one.name == job["contestant"])
+    library = next(one for one in question.libraries if one.name == job["library"])
     size: Size = job["size"]
     if job["measure"]:
-        for module in contestant.modules:
+        for module in library.modules:
             importlib.import_module(module)
         if question.warm_up:
-            contestant.warm_up()
+            library.warm_up()
     answers: dict[str, Any] = {}
     for name in job["cases"]:
         case = question.cases[name]
         try:
             if job["measure"]:
-                answers[name] = measure(case, contestant, size)
+                answers[name] = measure(case, library, size)
             else:
-                case.prepare(contestant, size)
+                case.prepare(library, size)
         except NotOffered as reason:
             answers[name] = {"not_offered": str(reason)}
-        except Exception:  # noqa: BLE001 - the parent prints it beside the contestant's name
+        except Exception:  # noqa: BLE001 - the parent prints it beside the library's name
             answers[name] = {"failed": traceback.format_exc()}
     return answers
 

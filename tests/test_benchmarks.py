@@ -1,4 +1,4 @@
-"""Every benchmark runs in its smallest form; contestants that are not installed are named."""
+"""Every benchmark runs in its smallest form; libraries that are not installed are named."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import __main__ as every
 from benchmarks import harness, report, summary
-from benchmarks.question import Case, Contestant, NotOffered, Question, Target
+from benchmarks.question import Case, Library, NotOffered, Question, Target
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,7 @@ def cache(monkeypatch, tmp_path_factory):
 
 
 def ours(question: Question) -> list[str]:
-    return [one.name for one in question.contestants if one.own][:1]
+    return [one.name for one in question.libraries if one.own][:1]
 
 
 @pytest.mark.parametrize("name", every.QUESTIONS)
@@ -42,42 +42,42 @@ def test_each_benchmark_runs_in_its_smallest_form_without_its_rivals(name, tmp_p
 
 
 @pytest.mark.parametrize("name", every.QUESTIONS)
-def test_targets_name_cases_and_contestants_that_exist(name):
+def test_targets_name_cases_and_libraries_that_exist(name):
     """A target with a slip of the pen would never be judged."""
     question = importlib.import_module(f"benchmarks.{name}").QUESTION
-    names = {one.name for one in question.contestants}
+    names = {one.name for one in question.libraries}
     assert question.module == f"benchmarks.{name}"
-    assert len(names) == len(question.contestants)
+    assert len(names) == len(question.libraries)
     for target in question.targets:
         assert target.case in question.cases
-        assert target.contestant in names
+        assert target.library in names
         assert target.of in {None, "best rival", *question.cases, *names}
 
 
 def figure(value):
-    return Case(lambda contestant, size: lambda: {"seconds": value[contestant.name]})
+    return Case(lambda library, size: lambda: {"seconds": value[library.name]})
 
 
-OURS = Contestant("ours", own=True)
-RIVAL = Contestant("rival")
-SLOWER = Contestant("slower rival")
-PLAIN = Contestant("plain", reference=True)
+OURS = Library("ours", own=True)
+RIVAL = Library("rival")
+SLOWER = Library("slower rival")
+PLAIN = Library("plain", reference=True)
 QUESTION = Question(
     module="question",
     title="title",
     cases={"a": figure({}), "b": figure({})},
-    contestants=(OURS, RIVAL, SLOWER, PLAIN),
+    libraries=(OURS, RIVAL, SLOWER, PLAIN),
 )
 
 
 def measured(**seconds):
     results = [
         harness.Result(one.name, case, one.own, one.reference)
-        for one in QUESTION.contestants
+        for one in QUESTION.libraries
         for case in QUESTION.cases
     ]
     for result in results:
-        result.rounds = [{"seconds": value} for value in seconds[result.contestant.split()[0]]]
+        result.rounds = [{"seconds": value} for value in seconds[result.library.split()[0]]]
     return results
 
 
@@ -93,7 +93,7 @@ def test_a_verdict_compares_the_median_with_the_bound_the_best_rival_or_another_
         Target("a", 7.0, of="plain"),
         Target("a", 3.0, metric="bytes"),
     )
-    targets = tuple(replace(target, contestant="ours") for target in targets)
+    targets = tuple(replace(target, library="ours") for target in targets)
     question = replace(QUESTION, targets=targets)
     judged = report.verdicts(question, results)
     assert [verdict.met for verdict in judged] == [True, False, True, False, True, True, False]
@@ -103,10 +103,10 @@ def test_a_verdict_compares_the_median_with_the_bound_the_best_rival_or_another_
     assert "not measured" in judged[6].text()
 
 
-def test_contestants_that_are_not_installed_are_named_in_the_table(tmp_path, capsys):
+def test_libraries_that_are_not_installed_are_named_in_the_table(tmp_path, capsys):
     """Neither a failure nor silence."""
-    absent = Contestant("absent", modules=("no_such_module.part",), package="no-such-package")
-    elsewhere = Contestant("elsewhere", package="pypaimon", python=".venv-none")
+    absent = Library("absent", modules=("no_such_module.part",), package="no-such-package")
+    elsewhere = Library("elsewhere", package="pypaimon", python=".venv-none")
     question = Question("question", "title", {}, (absent, elsewhere))
     harness.run(question, "tiny", folder=tmp_path)
     text = capsys.readouterr().out
@@ -116,7 +116,7 @@ def test_contestants_that_are_not_installed_are_named_in_the_table(tmp_path, cap
     assert sorted(missing) == ["absent", "elsewhere"]
 
 
-def test_contestants_that_read_different_tables_stop_the_benchmark():
+def test_libraries_that_read_different_tables_stop_the_benchmark():
     """Speed for other rows is not speed."""
     results = measured(ours=[1.0], rival=[1.0], slower=[1.0], plain=[1.0])
     assert harness.disagreements(results) == []

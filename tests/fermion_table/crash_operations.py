@@ -72,14 +72,14 @@ class Deadline:
         self.left = number
         self.signal_number = signal_number
         self.directory = directory
-        self.fsync = os.fsync
+        self.original = os.fsync
         os.fsync = self.fsync
         sys.addaudithook(self.hook)
 
     def fsync(self, descriptor: int) -> None:
         """What stands for `os.fsync`."""
         self.count()
-        self.fsync(descriptor)
+        self.original(descriptor)
 
     def hook(self, event: str, arguments: tuple[Any, ...]) -> None:
         """See what Python is about to do."""
