@@ -37,7 +37,7 @@ class Result:
         Of a failure, in full.
     """
 
-    library: str
+    measured: str
     case: str
     own: bool
     reference: bool
@@ -68,7 +68,7 @@ class Result:
         keys = dict.fromkeys(key for figures in self.rounds for key in figures)
         medians = {key: self.median(key) for key in keys}
         return {
-            "library": self.library,
+            "library": self.measured,
             "case": self.case,
             "kind": "own" if self.own else "reference" if self.reference else "rival",
             "median": medians,
@@ -200,7 +200,7 @@ def disagreements(results: list[Result]) -> list[str]:
     found = []
     for case in dict.fromkeys(result.case for result in results):
         shapes = {
-            result.library: (figures.get("rows"), figures.get("columns"))
+            result.measured: (figures.get("rows"), figures.get("columns"))
             for result in results
             if result.case == case
             for figures in result.rounds
@@ -286,7 +286,7 @@ def troubles(results: list[Result]) -> list[str]:
     failed = [one for one in results if one.own and one.remark.startswith("failed")]
     if failed:
         print(failed[0].trace, file=sys.stderr)
-    return [f"{one.library}: {one.case}: {one.remark}" for one in failed] + disagreements(results)
+    return [f"{one.measured}: {one.case}: {one.remark}" for one in failed] + disagreements(results)
 
 
 def earlier(question: Question, folder: Path, results: list[Result]) -> list[Result]:

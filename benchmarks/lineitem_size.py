@@ -46,7 +46,7 @@ QUESTION = Question(
     ),
     targets=(
         Target("size", 125e6, metric="file_bytes"),
-        Target("size", 118e6, metric="file_bytes", library=FERMION_COMPACT.name),
+        Target("size", 118e6, metric="file_bytes", measured=FERMION_COMPACT.name),
         Target("size", 1.0, metric="file_bytes", of="best rival"),
     ),
     rounds={"full": 1},

@@ -79,7 +79,7 @@ class Target:
         The bound, in the metric's unit; a factor where ``of`` is given.
     metric
         Key of the figure: ``seconds``, ``cpu_seconds``, ``extra_bytes``, ``file_bytes``, ...
-    library
+    measured
         Whose figure.
     of
         ``"best rival"``: a factor of the best rival's figure in this case; the name of another
@@ -92,7 +92,7 @@ class Target:
     case: str
     at_most: float
     metric: str = "seconds"
-    library: str = "fermion"
+    measured: str = "fermion"
     of: str | None = None
     per: str | None = None
 

@@ -106,7 +106,7 @@ QUESTION = Question(
     cases={name: file_size(name) for name in TABLES},
     libraries=(FERMION, FERMION_COMPACT, PARQUET, ORC, VORTEX_COMPACT),
     targets=tuple(
-        Target(name, 0.8, metric="file_bytes", of=PARQUET.name, library=FERMION.name)
+        Target(name, 0.8, metric="file_bytes", of=PARQUET.name, measured=FERMION.name)
         for name in TABLES
     ),
     rounds={"full": 1},

@@ -30,7 +30,7 @@ class Verdict:
         return {
             "case": self.target.case,
             "metric": self.target.metric,
-            "library": self.target.library,
+            "library": self.target.measured,
             "of": self.target.of,
             "per": self.target.per,
             "at_most": self.bound,
@@ -41,7 +41,7 @@ class Verdict:
     def text(self) -> str:
         """One line."""
         target = self.target
-        what = f"{target.library}: {target.case}: {target.metric.replace('_', ' ')}"
+        what = f"{target.measured}: {target.case}: {target.metric.replace('_', ' ')}"
         if target.of:
             what += f" (at most {target.at_most:g}x that of {target.of})"
         if target.per:
@@ -63,17 +63,17 @@ def _plain(value: float | None, unit: str) -> str:
 
 def verdicts(question: Question, results: list[Result]) -> list[Verdict]:
     """Every target of a question, judged."""
-    by_key = {(result.library, result.case): result for result in results}
+    by_key = {(result.measured, result.case): result for result in results}
     found = []
     for target in question.targets:
-        own = by_key.get((target.library, target.case))
+        own = by_key.get((target.measured, target.case))
         measured = _value(own, target)
         bound: float | None = target.at_most
         if target.of == "best rival":
             best = best_rival(results, target.case, target.metric)
             bound = None if best is None else target.at_most * best
         elif target.of is not None:
-            key = (target.library, target.of)
+            key = (target.measured, target.of)
             if target.of not in question.cases:
                 key = (target.of, target.case)
             other = _value(by_key.get(key), target)
@@ -128,7 +128,7 @@ def table(
         lines.append("  " + "  ".join(cells).rstrip())
     for result in results:
         if not result.rounds:
-            lines.append(f"  {result.case}: {result.library}: {result.remark}")
+            lines.append(f"  {result.case}: {result.measured}: {result.remark}")
     lines += [f"  missing: {name}: needs {part}" for name, part in missing.items()]
     lines += [f"  {verdict.text()}" for verdict in judged]
     if question.notes:
@@ -147,7 +147,7 @@ def _head(question: Question) -> list[str]:
 def _row(question: Question, result: Result, results: list[Result]) -> list[str]:
     own = result.median(question.headline)
     best = best_rival(results, result.case, question.headline)
-    name = result.library + (" (reference)" if result.reference else "")
+    name = result.measured + (" (reference)" if result.reference else "")
     cells = [result.case, name, f"{own / best:.2f}" if own is not None and best else "-"]
     if question.headline == "seconds":
         seconds = [figures["seconds"] for figures in result.rounds]

@@ -144,7 +144,7 @@ def series(curve: Curve, results: Sequence[harness.Result]) -> dict[str, list[li
     for result in results:
         median = result.median("seconds")
         if result.case in curve.points and median is not None:
-            found.setdefault(result.library, []).append([curve.points[result.case], median])
+            found.setdefault(result.measured, []).append([curve.points[result.case], median])
     return {name: sorted(points) for name, points in found.items()}
 
 

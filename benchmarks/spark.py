@@ -324,16 +324,16 @@ QUESTION = Question(
     ),
     targets=(
         *(
-            Target("10 of 10,000 columns", 0.2, library=api, of=RIVAL)
+            Target("10 of 10,000 columns", 0.2, measured=api, of=RIVAL)
             for api in (FUNCTION, FORMAT, CATALOG)
         ),
-        Target("10,000 columns, relation", 1.0, library=CATALOG),
-        Target("lineitem, all columns", 1.0, library=FUNCTION, of=RIVAL),
-        Target("lineitem, one sum", 2.0, library=FUNCTION, of=RIVAL),
-        Target("lineitem, q1", 1.8, library=FUNCTION, of=RIVAL),
-        Target("lineitem by day, q6", 1.0, library=FUNCTION, of=RIVAL),
-        Target("write lineitem", 1.0, library=FUNCTION, of=RIVAL),
-        Target("compact small files", 0.2, metric="all_cpu_seconds", library=FUNCTION, of=RIVAL),
+        Target("10,000 columns, relation", 1.0, measured=CATALOG),
+        Target("lineitem, all columns", 1.0, measured=FUNCTION, of=RIVAL),
+        Target("lineitem, one sum", 2.0, measured=FUNCTION, of=RIVAL),
+        Target("lineitem, q1", 1.8, measured=FUNCTION, of=RIVAL),
+        Target("lineitem by day, q6", 1.0, measured=FUNCTION, of=RIVAL),
+        Target("write lineitem", 1.0, measured=FUNCTION, of=RIVAL),
+        Target("compact small files", 0.2, metric="all_cpu_seconds", measured=FUNCTION, of=RIVAL),
     ),
     rounds={"full": 1},
     metrics=("all_cpu_seconds",),

@@ -50,7 +50,7 @@ def test_targets_name_cases_and_libraries_that_exist(name):
     assert len(names) == len(question.libraries)
     for target in question.targets:
         assert target.case in question.cases
-        assert target.library in names
+        assert target.measured in names
         assert target.of in {None, "best rival", *question.cases, *names}
 
 
@@ -77,7 +77,7 @@ def measured(**seconds):
         for case in QUESTION.cases
     ]
     for result in results:
-        result.rounds = [{"seconds": value} for value in seconds[result.library.split()[0]]]
+        result.rounds = [{"seconds": value} for value in seconds[result.measured.split()[0]]]
     return results
 
 
@@ -93,7 +93,7 @@ def test_a_verdict_compares_the_median_with_the_bound_the_best_rival_or_another_
         Target("a", 7.0, of="plain"),
         Target("a", 3.0, metric="bytes"),
     )
-    targets = tuple(replace(target, library="ours") for target in targets)
+    targets = tuple(replace(target, measured="ours") for target in targets)
     question = replace(QUESTION, targets=targets)
     judged = report.verdicts(question, results)
     assert [verdict.met for verdict in judged] == [True, False, True, False, True, True, False]
