@@ -169,7 +169,7 @@ class MergingAddition:
             draft.add(self.entries)
             return
         changes = merge_columns(draft.schema, self.merge.data)
-        schema = self.publisher.changed_schema(draft.base, changes) or draft.schema
+        schema = self.publisher.evolved_schema(draft.base, changes) or draft.schema
         draft.take_schema(schema)
         known = load_table_schema(draft.store, self.merge.base.schema)
         draft.add(

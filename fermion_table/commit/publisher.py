@@ -28,6 +28,7 @@ from fermion_table.moments import now_ms
 from fermion_table.options import CommitOptions
 from fermion_table.schema.changes import Change, apply_changes, merge_columns
 from fermion_table.schema.field_widening import ranges_lost
+from fermion_table.schema.key_changes import check_key_change
 from fermion_table.schema.schema import TableSchema, encode_schema
 from fermion_table.storage.paths import MAIN, snapshot_path
 from fermion_table.storage.store import AtomicStore
@@ -196,7 +197,7 @@ class Publisher:
 
         def plan(base: Snapshot) -> CommitRequest | None:
             current = load_table_schema(self.store, base.schema)
-            schema = self.changed_schema(base, changes_for(base, current))
+            schema = self.evolved_schema(base, changes_for(base, current))
             if schema is None:
                 return None
             return CommitRequest(
@@ -218,10 +219,24 @@ class Publisher:
         ancestors = (*current.ancestors, version_of(base.schema))
         return msgspec.structs.replace(schema, ancestors=ancestors)
 
+    def evolved_schema(self, base: Snapshot, changes: Sequence[Change]) -> TableSchema | None:
+        """The same for changes under which rows stay: those that move keys are refused.
+
+        Raises
+        ------
+        InvalidArgumentError
+            See `check_key_change`.
+        """
+        schema = self.changed_schema(base, changes)
+        if schema is not None:
+            current = load_table_schema(self.store, base.schema)
+            check_key_change(current, schema, has_rows=bool(base.totals.files))
+        return schema
+
     def plan_merge(self, base: Snapshot, data: pa.Schema) -> SchemaMerge:
         """What becomes of a snapshot's schema when some data adds its columns."""
         current = load_table_schema(self.store, base.schema)
-        schema = self.changed_schema(base, merge_columns(current, data))
+        schema = self.evolved_schema(base, merge_columns(current, data))
         return SchemaMerge(base, schema or current, data)
 
 

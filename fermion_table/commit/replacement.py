@@ -16,7 +16,7 @@ from fermion_table.commit.publisher import Publisher, stored_schema
 from fermion_table.commit.request import CommitMetadata, CommitOutcome, CommitRequest, WrittenFiles
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import live_entries
-from fermion_table.metadata.schema_store import load_table_schema
+from fermion_table.metadata.schema_store import load_table_schema, reader_features
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.moments import now_ms
 from fermion_table.schema.from_arrow import PartitionBy, schema_from_arrow
@@ -148,6 +148,7 @@ def replace_table(
             schema=stored_schema(schema) if schema.id != base.schema.id else None,
             base=base,
             metadata=metadata,
+            reader_features=reader_features(schema),
             written=None if rows is None else rows.written,
         )
 

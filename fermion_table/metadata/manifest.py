@@ -117,9 +117,13 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     partition
         Partition values in the order of the table's partition fields, as JSON values.
     bucket, level
-        For tables with buckets and primary keys.
+        Of a primary-key table: the tree that the file belongs to, and its level there.
     min_key, max_key
-        Bounds of the primary key, as JSON values.
+        Bounds of the primary key, both inclusive: the bytes of the key in hexadecimal digits.
+    retractions
+        Rows of kind ``-U`` or ``-D``; where there are any, the file has a column ``_row_kind``.
+    keys_repeated
+        Rows of the file that are not the first of their key.
     delete_rows
         Rows of the file that are deleted (by `deletion_vector`).
     sequence_offset, sequence_start
@@ -159,6 +163,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     level: Whole = 0
     min_key: Any = None
     max_key: Any = None
+    retractions: Natural = 0
+    keys_repeated: Natural = 0
     delete_rows: Natural = 0
     sequence_offset: Natural = 0
     sequence_start: Natural | None = None

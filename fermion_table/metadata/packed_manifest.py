@@ -7,7 +7,8 @@ column                                 type     meaning
 =====================================  =======  ==================================================
 path, external_path, source, file_id   string   as in an entry; null: the default
 size, rows, tail_length, schema_id,    int64    as in an entry; null where the entry has null
-bucket, level, delete_rows,
+bucket, level, retractions,
+keys_repeated, delete_rows,
 sequence_offset, sequence_start,
 row_offset, row_id_base,
 added_snapshot, created_ms
@@ -19,7 +20,8 @@ stats.<id>.min, .max, .null_count,     int64    of ``stats``; flags null: no sta
 .flags                                          field in this file
 =====================================  =======  ==================================================
 
-Columns of which every value is null may be left out.
+Columns of which every value is null may be left out; so may ``retractions`` and ``keys_repeated``
+where every value is 0.
 """
 
 from __future__ import annotations
@@ -59,10 +61,11 @@ from fermion_table.storage.cache import shared_cache
 STATISTICS = ("min", "max", "null_count", "flags")
 _TEXTS = ("path", "external_path", "source", "file_id")
 _INTEGERS = (
-    "size", "rows", "tail_length", "schema_id", "bucket", "level", "delete_rows",
-    "sequence_offset", "sequence_start", "row_offset", "row_id_base", "added_snapshot",
-    "created_ms",
+    "size", "rows", "tail_length", "schema_id", "bucket", "level", "retractions", "keys_repeated",
+    "delete_rows", "sequence_offset", "sequence_start", "row_offset", "row_id_base",
+    "added_snapshot", "created_ms",
 )  # fmt: skip
+_OF_TREES = ("retractions", "keys_repeated")
 _INHERITED = ("sequence_start", "row_offset", "row_id_base", "added_snapshot")
 _BATCH = ("min", "max", "count", "sorted")
 _JSON: dict[str, Any] = {
@@ -103,7 +106,9 @@ def packed_table(entries: Sequence[Entry]) -> pa.Table:
         for name in _TEXTS
     }
     for name in _INTEGERS:
-        columns[name] = pa.array([getattr(entry, name) for entry in entries], pa.int64())
+        values = [getattr(entry, name) for entry in entries]
+        if any(values) or name not in _OF_TREES:
+            columns[name] = pa.array(values, pa.int64())
     for name in _BATCH:
         values = [
             None if each.batch is None else int(getattr(each.batch, name)) for each in entries

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from fermion_table.errors import CorruptMetadata
 from fermion_table.metadata.history import load_schema
-from fermion_table.metadata.snapshot import SchemaReference, Snapshot
+from fermion_table.metadata.snapshot import PRIMARY_KEY, SchemaReference, Snapshot
+from fermion_table.schema.key_changes import has_buckets
 from fermion_table.schema.schema import SchemaVersion, TableSchema, decode_schema
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.store import AtomicStore
@@ -32,6 +33,11 @@ def load_table_schema(store: AtomicStore, reference: SchemaReference) -> TableSc
             raise CorruptMetadata(reference.path, f"schema {reference.id}", f"schema {schema.id}")
         shared_cache.put(key, schema, DECODED_BYTES_FACTOR * len(data))
     return schema
+
+
+def reader_features(schema: TableSchema) -> tuple[str, ...]:
+    """The features that readers of a table of this schema must know."""
+    return (PRIMARY_KEY,) if has_buckets(schema) else ()
 
 
 def schema_paths(store: AtomicStore, reference: SchemaReference) -> list[str]:

@@ -33,7 +33,9 @@ SNAPSHOT_ENTRIES_MAX = 4_096
 CHECKSUM_KEY = b',"checksum":"'
 CHECKSUM_END = b'"}'
 
-KNOWN_READER_FEATURES: frozenset[str] = frozenset()
+PRIMARY_KEY = "primary-key"
+"""Feature of tables whose rows are merged by key when they are read."""
+KNOWN_READER_FEATURES: frozenset[str] = frozenset({PRIMARY_KEY})
 KNOWN_WRITER_FEATURES: frozenset[str] = frozenset()
 
 Kind = Literal["create", "append", "overwrite", "delete", "compact", "schema", "restore", "upsert"]

@@ -15,6 +15,7 @@ import pyarrow.types as pat
 from fermion.errors import InvalidArgumentError, UnsupportedTypeError
 from fermion_table.argument_checks import check_text, check_text_map, check_texts, described
 from fermion_table.schema import type_codec
+from fermion_table.schema.key_changes import with_key
 from fermion_table.schema.properties import check_properties
 from fermion_table.schema.schema import (
     COMMENT_KEY,
@@ -185,11 +186,13 @@ def schema_from_arrow(
     ]
     order = [made.find((name,), where="sort_by") for name in _names(sort_by, "sort_by")]
     RowOrder(tuple(each.name for each in order)).check(schema)
-    return msgspec.structs.replace(
-        made,
-        partition_by=tuple(partitions),
-        primary_key=tuple(keys),
-        sort_by=tuple(each.id for each in order),
+    return with_key(
+        msgspec.structs.replace(
+            made,
+            partition_by=tuple(partitions),
+            primary_key=tuple(keys),
+            sort_by=tuple(each.id for each in order),
+        )
     )
 
 

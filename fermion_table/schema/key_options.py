@@ -393,7 +393,7 @@ class _Settings:
         self._values: dict[str, str] = {}
         self._asked: set[str] = set()
         for name, value in properties.items():
-            plain = _plain_name(name)
+            plain = plain_name(name)
             if not _is_of_family(plain):
                 continue
             if self._values.get(plain, value) != value:
@@ -483,7 +483,7 @@ def _is_of_family(name: str) -> bool:
     return name.startswith(prefixes) or bool(difflib.get_close_matches(name, NAMES, 1, _LIKENESS))
 
 
-def _plain_name(name: str) -> str:
+def plain_name(name: str) -> str:
     """A name with ``_``; the part that names a column of ``fields.<column>.`` stays as it is."""
     if name.startswith("fields.") and name.count(".") >= 2:
         first, rest = name.split(".", 1)

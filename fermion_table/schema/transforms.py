@@ -258,7 +258,7 @@ def source_range(
 def bucket_of(raw: Any, dtype: pa.DataType, count: int) -> int:
     """The bucket of a raw value: an int (ticks, unscaled) or bytes."""
     if pat.is_decimal(dtype):
-        hashed = hash_texts([_shortest_bytes(raw)])
+        hashed = hash_texts([shortest_bytes(raw)])
     elif isinstance(raw, bytes):
         hashed = hash_texts([raw])
     else:
@@ -306,7 +306,7 @@ def _buckets(column: pa.Array, count: int) -> pa.Array:
         return _by_nulls(_bucket_numbers(hash_integers(_numbers(column)), count), column)
     encoded = plain(column).dictionary_encode()
     if pat.is_decimal(column.type):
-        texts = [_shortest_bytes(value_codec.encode_value(each)) for each in encoded.dictionary]
+        texts = [shortest_bytes(value_codec.encode_value(each)) for each in encoded.dictionary]
     else:
         wide = encoded.dictionary.cast(pa.large_binary())
         texts = wide.to_pylist()
@@ -318,7 +318,8 @@ def _bucket_numbers(hashes: np.ndarray, count: int) -> np.ndarray:
     return ((hashes & np.uint32(0x7FFFFFFF)) % np.uint32(count)).astype(np.int64)
 
 
-def _shortest_bytes(number: int) -> bytes:
+def shortest_bytes(number: int) -> bytes:
+    """A number as big-endian two's complement in as few bytes as hold it."""
     magnitude = number if number >= 0 else ~number
     return number.to_bytes(magnitude.bit_length() // 8 + 1, "big", signed=True)
 

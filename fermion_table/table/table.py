@@ -24,6 +24,7 @@ from fermion_table.errors import CorruptMetadata, TableExists
 from fermion_table.inspection.refs import Branches, Tags
 from fermion_table.inspection.tables import Inspection
 from fermion_table.metadata.history import latest, table_exists
+from fermion_table.metadata.schema_store import reader_features
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.metadata.versions import Version, find_version, with_readable_version
 from fermion_table.schema.from_arrow import PartitionBy
@@ -108,7 +109,8 @@ class Table:
             What the rows of a data file have in common: columns, or functions of them such as
             ``"day(ts)"``, ``"bucket(16, id)"`` (see `transforms`). Filters on the columns prune.
         primary_key
-            Columns that identify a row (recorded; not enforced yet).
+            Columns that identify a row: of rows with the same key the table's merge engine makes
+            one. They become NOT NULL.
         sort_by
             Columns that the rows of each data file are sorted by (not those of batches).
         properties
@@ -142,7 +144,12 @@ class Table:
             refuse_nested(store)
         try:
             stored = NewSchema(first.id, encode_schema(first))
-            return cls(store, create_table(store, stored, metadata=metadata))
+            return cls(
+                store,
+                create_table(
+                    store, stored, metadata=metadata, reader_features=reader_features(first)
+                ),
+            )
         except TableExists:
             if mode == "error":
                 raise

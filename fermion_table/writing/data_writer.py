@@ -21,11 +21,12 @@ from fermion.arguments import INT64_MAX, INT64_MIN, integer, several
 from fermion.columns.arrow_input import record_batch_reader
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_bool, check_kind
-from fermion_table.errors import SchemaMismatch
+from fermion_table.errors import SchemaMismatch, UnsupportedFeature
 from fermion_table.metadata import pointers
 from fermion_table.metadata.manifest import Entry, Source
 from fermion_table.moments import now_ms
 from fermion_table.schema.conversion import Conversion, convert_batch, find_null, plan_writing
+from fermion_table.schema.key_changes import has_buckets
 from fermion_table.schema.properties import parse_properties
 from fermion_table.schema.schema import TableSchema
 from fermion_table.schema.sorting import RowOrder
@@ -212,6 +213,8 @@ class DataWriter:
     ) -> None:
         if settings is not None:
             check_kind(settings, WriteSettings, "settings")
+        if has_buckets(schema):
+            raise UnsupportedFeature(f"{store.location}: writing to tables with a primary key")
         self.schema = schema
         self._base_id = pointers.read_latest(store, branch) if base_id is None else base_id
         self._branch = branch

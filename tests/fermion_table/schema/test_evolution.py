@@ -291,7 +291,7 @@ def test_a_change_that_would_lose_something_is_refused(table, change, says):
 @pytest.mark.parametrize("column", ["k", "p"])
 def test_key_and_partition_columns_stay(table_path, column):
     schema = pa.schema([("k", pa.date32()), ("p", pa.date32()), ("v", pa.int8())])
-    table = Table.create(table_path, schema, partition_by="p", primary_key="k")
+    table = Table.create(table_path, schema, partition_by="p", primary_key=["p", "k"])
     with pytest.raises(InvalidArgumentError, match="partition, key or sort"):
         table.drop_columns([column])
     with pytest.raises(InvalidArgumentError, match="partition or key"):

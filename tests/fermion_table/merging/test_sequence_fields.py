@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fermion_table.scanning.merge_engines import aggregation, deduplicate
-from fermion_table.scanning.merge_engines.key_groups import group_rows
+from fermion_table.merging.merge_engines import aggregation, deduplicate
+from fermion_table.merging.merge_engines.key_groups import group_rows
 from fermion_table.schema.field_functions import FieldFunction
 from tests.fermion_table.merge_rows import KINDS, Row, batch_of, kinds_of
 

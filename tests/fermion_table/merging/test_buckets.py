@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fermion.errors import InvalidArgumentError
+from fermion_table.merging.buckets import bucket_numbers, hash_rows
 from fermion_table.schema.transforms import transformed
-from fermion_table.writing.buckets import bucket_numbers, hash_rows
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "table_format.md"
 KINDS = [

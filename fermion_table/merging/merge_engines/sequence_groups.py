@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from fermion_table.scanning.merge_engines.aggregation import Values, aggregated
-from fermion_table.scanning.merge_engines.key_groups import (
+from fermion_table.merging.merge_engines.aggregation import Values, aggregated
+from fermion_table.merging.merge_engines.key_groups import (
     ABSENT,
     GroupedColumn,
     KeyGroups,

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fermion.errors import InvalidArgumentError
-from fermion_table.scanning.merge_engines import deduplicate, first_row
-from fermion_table.scanning.merge_engines.key_groups import group_rows, is_retraction, order_numbers
+from fermion_table.merging.merge_engines import deduplicate, first_row
+from fermion_table.merging.merge_engines.key_groups import group_rows, is_retraction, order_numbers
 from tests.fermion_table.merge_rows import KINDS, batch_of, by_key, groups_of, kinds_of
 
 SCHEMA = pa.schema({"k": pa.int64(), "v": pa.int64(), "s": pa.float64()})

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.errors import InvalidArgumentError
-from fermion_table.scanning.merge_engines import item_functions, number_functions, pick_functions
-from fermion_table.scanning.merge_engines.key_groups import (
+from fermion_table.merging.merge_engines import item_functions, number_functions, pick_functions
+from fermion_table.merging.merge_engines.key_groups import (
     Folded,
     GroupedColumn,
     GroupOverflow,

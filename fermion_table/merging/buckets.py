@@ -28,7 +28,7 @@ from fermion.arguments import integer
 from fermion.errors import InvalidArgumentError
 from fermion_table.schema.key_encoding import check_key_type, direct_keys, is_number
 from fermion_table.schema.murmur import hash_integers, hash_texts
-from fermion_table.schema.transforms import plain
+from fermion_table.schema.transforms import plain, shortest_bytes
 from fermion_table.schema.value_codec import encode_value
 
 BUCKETS_MAX = 2**31 - 1
@@ -129,7 +129,7 @@ def _bytes_of(column: pa.Array, *, has_length: bool) -> list[pa.Array]:
         return [_fixed(_words(column).astype("<u8").view(np.uint8).reshape(-1, 8))]
     if pat.is_decimal(column.type):
         encoded = plain(column).dictionary_encode()
-        shortest = [_shortest(encode_value(each)) for each in encoded.dictionary]
+        shortest = [shortest_bytes(encode_value(each)) for each in encoded.dictionary]
         texts = pa.array(shortest, pa.large_binary()).take(encoded.indices)
     else:
         wide = plain(column)
@@ -147,11 +147,6 @@ def _words(column: pa.Array) -> np.ndarray:
         return column.to_numpy(zero_copy_only=False).astype(np.uint64)
     words = direct_keys(column).view(np.uint64)
     return words ^ _SIGN if pat.is_unsigned_integer(column.type) else words
-
-
-def _shortest(number: int) -> bytes:
-    magnitude = number if number >= 0 else ~number
-    return number.to_bytes(magnitude.bit_length() // 8 + 1, "big", signed=True)
 
 
 def _fixed(raw: np.ndarray) -> pa.Array:

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pytest
 
 from fermion.errors import InvalidArgumentError
-from fermion_table.scanning.merge_engines import aggregation, deduplicate, first_row, partial_update
-from fermion_table.scanning.merge_engines.key_groups import Folded, group_rows, is_retraction
+from fermion_table.merging.merge_engines import aggregation, deduplicate, first_row, partial_update
+from fermion_table.merging.merge_engines.key_groups import Folded, group_rows, is_retraction
 from fermion_table.schema.field_functions import FUNCTIONS
 from fermion_table.schema.key_encoding import encode_keys, key_ranks
 from fermion_table.schema.key_options import KeyOptions, parse_key_options

@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.errors import InvalidArgumentError
-from fermion_table.scanning.merge_engines.aggregation import (
+from fermion_table.merging.merge_engines.aggregation import (
     Values,
     check_retractions,
     values_in_range,
 )
-from fermion_table.scanning.merge_engines.key_groups import (
+from fermion_table.merging.merge_engines.key_groups import (
     ABSENT,
     UPDATE_BEFORE,
     Folded,
@@ -25,7 +25,7 @@ from fermion_table.scanning.merge_engines.key_groups import (
     is_retraction,
     one_by_one,
 )
-from fermion_table.scanning.merge_engines.sequence_groups import fold_group
+from fermion_table.merging.merge_engines.sequence_groups import fold_group
 from fermion_table.schema.field_functions import SequenceGroup
 
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from fermion.errors import InvalidArgumentError
 from fermion_table.errors import CorruptMetadata
-from fermion_table.options import OPEN_COST_BYTES
-from fermion_table.scanning.sections import (
+from fermion_table.merging.sections import (
     Section,
     SortedRun,
     TreeFile,
@@ -19,6 +18,7 @@ from fermion_table.scanning.sections import (
     pack_sections,
     sorted_runs,
 )
+from fermion_table.options import OPEN_COST_BYTES
 
 MB = 1024 * 1024
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fermion.errors import InvalidArgumentError
-from fermion_table.scanning.merge_engines.key_groups import Folded, KeyGroups, is_retraction
+from fermion_table.merging.merge_engines.key_groups import Folded, KeyGroups, is_retraction
 
 
 def fold(groups: KeyGroups, kinds: np.ndarray | None = None) -> Folded:

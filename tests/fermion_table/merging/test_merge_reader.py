@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from fermion.errors import InvalidArgumentError
 from fermion_table.errors import CorruptMetadata
-from fermion_table.scanning.merge_engines import deduplicate
-from fermion_table.scanning.merge_reader import merge_runs
+from fermion_table.merging.merge_engines import deduplicate
+from fermion_table.merging.merge_reader import merge_runs
 
 
 def batch_of(rows: list[tuple], is_direct: bool) -> pa.RecordBatch:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fermion_table.scanning.merge_engines import partial_update
+from fermion_table.merging.merge_engines import partial_update
 from fermion_table.schema.field_functions import FieldFunction, SequenceGroup
 from tests.fermion_table.merge_rows import KINDS, Row, batch_of, by_key, groups_of, kinds_of
-from tests.fermion_table.test_aggregation import as_rows, check, runs_folded
-from tests.fermion_table.test_paimon_histories import histories, options_of
+from tests.fermion_table.merging.test_aggregation import as_rows, check, runs_folded
+from tests.fermion_table.merging.test_paimon_histories import histories, options_of
 
 COLUMNS = ("k", "s", "t", "a", "sum", "u", "b", "last", "c")
 SCHEMA = pa.schema({name: pa.int64() for name in COLUMNS})

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from fermion.errors import InvalidArgumentError
 from fermion_table.errors import CorruptMetadata
-from fermion_table.scanning.merge_engines.key_groups import KeyGroups, group_rows
+from fermion_table.merging.merge_engines.key_groups import KeyGroups, group_rows
 from fermion_table.schema.key_encoding import key_ranks
 
 KEY_COLUMN = "_key"

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fermion.errors import InvalidArgumentError
-from fermion_table.scanning.merge_engines import aggregation, partial_update
-from fermion_table.scanning.merge_engines.key_groups import Folded
+from fermion_table.merging.merge_engines import aggregation, partial_update
+from fermion_table.merging.merge_engines.key_groups import Folded
 from fermion_table.schema.field_functions import COMMUTATIVE, RETRACTABLE, FieldFunction
 from tests.fermion_table.aggregate_model import aggregated
 from tests.fermion_table.merge_rows import KINDS, Row, batch_of, by_key, groups_of, kinds_of

@@ -1,0 +1,93 @@
+"""Rows of a key become one row, by the merge engine of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+
+from fermion_table.merging.merge_engines import aggregation, deduplicate, first_row, partial_update
+from fermion_table.merging.merge_engines.key_groups import Folded, KeyGroups, is_retraction
+from fermion_table.merging.primary_key import PrimaryKey
+
+
+def fold(
+    rows: pa.RecordBatch,
+    groups: KeyGroups,
+    key: PrimaryKey,
+    kinds: np.ndarray | None = None,
+    *,
+    is_oldest: bool,
+) -> Folded:
+    """The row of each key. Folding some newest rows first changes no result.
+
+    Parameters
+    ----------
+    rows
+        The columns that are folded, and those that `columns_to_merge` adds to them.
+    groups
+        The rows by key, and within a key from the oldest to the newest.
+    key
+        Of the table.
+    kinds
+        Kinds of the rows: ``int8``, shape (n,); None: no retraction is among them.
+    is_oldest
+        Whether no older rows of these keys exist, and none can come; otherwise what a later fold
+        needs is kept: retractions, and several rows of a key where the engine asks for them.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A retraction that the engine does not take, or a sum that is out of range.
+    """
+    options = key.options
+    if kinds is not None and not is_retraction(kinds).any():
+        kinds = None
+    if options.merge_engine == "deduplicate":
+        return deduplicate.fold(groups, kinds, is_oldest=is_oldest)
+    if options.merge_engine == "first_row":
+        return first_row.fold(groups, kinds)
+    if options.merge_engine == "partial_update":
+        return partial_update.fold(
+            rows,
+            groups,
+            key.names,
+            kinds,
+            is_oldest=is_oldest,
+            remove_record_on_delete=options.remove_record_on_delete,
+            sequence_groups=options.sequence_groups,
+        )
+    return aggregation.fold(
+        rows,
+        groups,
+        options.functions,
+        kinds,
+        is_oldest=is_oldest,
+        remove_record_on_delete=options.remove_record_on_delete,
+    )
+
+
+def columns_to_merge(key: PrimaryKey, wanted: Iterable[str]) -> list[str]:
+    """The top-level columns that have to be read to fold some: those, and what decides for them.
+
+    Parameters
+    ----------
+    wanted
+        Names of top-level columns.
+
+    Returns
+    -------
+    list of str
+        The key's columns first.
+    """
+    named = dict.fromkeys((*key.names, *key.options.sequence_fields, *wanted))
+    for group in key.options.sequence_groups:
+        if any(name in named for name in group.columns):
+            named.update(dict.fromkeys(group.sequence))
+    return list(named)
+
+
+def keeps_retractions(key: PrimaryKey) -> bool:
+    """Whether retractions stay in the oldest run: a row with a smaller sequence may come later."""
+    return bool(key.options.sequence_fields or key.options.sequence_groups)

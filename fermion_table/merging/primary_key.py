@@ -1,0 +1,127 @@
+"""The primary key of a table: its columns, its settings, and the keys and buckets of rows."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fermion_table.errors import CorruptMetadata
+from fermion_table.merging.buckets import bucket_numbers
+from fermion_table.schema.key_changes import has_buckets, key_options
+from fermion_table.schema.key_encoding import direct_keys, encode_keys, is_number
+from fermion_table.schema.key_options import KeyOptions
+from fermion_table.schema.schema import TableSchema
+
+_SIGN = 1 << 63
+_KEPT_MAX = 16
+_kept: OrderedDict[int, tuple[TableSchema, PrimaryKey | None]] = OrderedDict()
+
+
+@dataclass(frozen=True, slots=True)
+class PrimaryKey:
+    """The primary key of a table.
+
+    Attributes
+    ----------
+    names, types
+        Its columns, in the key's order.
+    options
+        The table's settings.
+    """
+
+    names: tuple[str, ...]
+    types: tuple[pa.DataType, ...]
+    options: KeyOptions
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether keys are compared as ``int64``, not as bytes."""
+        return len(self.types) == 1 and is_number(self.types[0])
+
+    def keys(self, rows: pa.RecordBatch) -> pa.Array:
+        """The key of each row, in the form in which keys are compared.
+
+        Parameters
+        ----------
+        rows
+            With the key's columns, without nulls there.
+
+        Returns
+        -------
+        pa.Array
+            ``int64`` or ``large_binary``, shape (n,): a column for `merge_reader.merge_runs`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            A null.
+        """
+        columns = [rows.column(name) for name in self.names]
+        if self.is_direct:
+            return pa.array(direct_keys(columns[0], self.names[0]))
+        return encode_keys(columns, self.names)
+
+    def buckets(self, rows: pa.RecordBatch) -> np.ndarray:
+        """The bucket of each row: ``int32``, shape (n,)."""
+        named = self.options.bucket_key
+        columns = [rows.column(name) for name in named]
+        return bucket_numbers(columns, self.options.bucket, named)
+
+    def bound(self, key: int | bytes) -> str:
+        """A key as an entry holds it: the key's bytes in hexadecimal digits."""
+        return (key + _SIGN).to_bytes(8, "big").hex() if isinstance(key, int) else key.hex()
+
+    def parse_bound(self, text: Any, file: str) -> int | bytes:
+        """The key that an entry holds.
+
+        Parameters
+        ----------
+        file
+            The entry's, for messages.
+
+        Raises
+        ------
+        CorruptMetadata
+        """
+        try:
+            key = bytes.fromhex(text)
+        except (TypeError, ValueError):
+            raise CorruptMetadata(file, "a key as hexadecimal digits", repr(text)[:60]) from None
+        if not self.is_direct:
+            return key
+        if len(key) != 8:
+            raise CorruptMetadata(file, "a key of 8 bytes", f"{len(key)} bytes")
+        return int.from_bytes(key, "big") - _SIGN
+
+
+def primary_key_of(schema: TableSchema) -> PrimaryKey | None:
+    """The primary key that the rows of a table are merged by; None for an append table.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Settings that this version does not know.
+    """
+    kept = _kept.get(id(schema))
+    if kept is not None:
+        return kept[1]
+    found = _primary_key(schema)
+    if len(_kept) >= _KEPT_MAX:
+        _kept.popitem(last=False)
+    _kept[id(schema)] = schema, found  # holds the schema, so that no other one gets its id
+    return found
+
+
+def _primary_key(schema: TableSchema) -> PrimaryKey | None:
+    if not has_buckets(schema):
+        return None
+    fields = [schema.by_id[field_id] for field_id in schema.primary_key]
+    return PrimaryKey(
+        names=tuple(field.name for field in fields),
+        types=tuple(field.type for field in fields),
+        options=key_options(schema),
+    )

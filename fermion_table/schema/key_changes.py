@@ -1,0 +1,170 @@
+"""Primary keys in a table's schema: what a new table gets, and which changes are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from fermion.errors import InvalidArgumentError
+from fermion_table.schema.field_functions import FieldFunction
+from fermion_table.schema.key_encoding import keeps_keys
+from fermion_table.schema.key_options import (
+    KeyOptions,
+    parse_key_options,
+    plain_name,
+)
+from fermion_table.schema.schema import Field, TableSchema, field_to_arrow
+
+BUCKET = "bucket"
+"""The setting that tells a primary-key table from an append table whose key is only recorded."""
+KIND_COLUMN = "_row_kind"
+"""The column of row kinds in data files with retractions."""
+NEEDS_KEY = ("bucket", "bucket_key", "merge_engine", "changelog_producer")
+
+
+def has_buckets(schema: TableSchema) -> bool:
+    """Whether rows of the table are merged by its primary key."""
+    return bool(schema.primary_key) and any(
+        plain_name(name) == BUCKET for name in schema.properties
+    )
+
+
+def key_options(schema: TableSchema) -> KeyOptions:
+    """The settings of a primary-key table.
+
+    Raises
+    ------
+    InvalidArgumentError
+        See `parse_key_options`; or a column has the name of the column of row kinds.
+    """
+    if KIND_COLUMN in schema.by_name:
+        raise InvalidArgumentError(f"column {KIND_COLUMN!r}: the name is reserved for row kinds")
+    by_id = schema.by_id
+    return parse_key_options(
+        schema.properties,
+        pa.schema([field_to_arrow(field, field_ids=False) for field in schema.fields]),
+        tuple(by_id[field_id].name for field_id in schema.primary_key),
+        tuple(by_id[each.source_id].name for each in schema.partition_by),
+    )
+
+
+def with_key(schema: TableSchema) -> TableSchema:
+    """A new table's schema with what its primary key asks for: NOT NULL columns, a bucket.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A key or settings that no table can have.
+    """
+    if not schema.primary_key:
+        refuse_settings_of_keys(schema.properties)
+        return schema
+    key = set(schema.primary_key)
+    fields = tuple(
+        msgspec.structs.replace(field, nullable=False) if field.id in key else field
+        for field in schema.fields
+    )
+    made = msgspec.structs.replace(schema, fields=fields)
+    if not has_buckets(made):
+        made = msgspec.structs.replace(made, properties={**made.properties, BUCKET: "1"})
+    key_options(made)
+    return made
+
+
+def refuse_settings_of_keys(properties: Mapping[str, str]) -> None:
+    """Refuse settings that only a table with a primary key has.
+
+    Raises
+    ------
+    InvalidArgumentError
+    """
+    for name in properties:
+        if plain_name(name) in NEEDS_KEY:
+            raise InvalidArgumentError(f"property {name!r}: the table has no primary key")
+
+
+def check_key_change(old: TableSchema, new: TableSchema, *, has_rows: bool) -> None:
+    """Refuse a schema that would give a table's rows other keys, or merge them otherwise.
+
+    Parameters
+    ----------
+    old, new
+        Two versions of a table's schema.
+    has_rows
+        Whether rows were written under the old one.
+
+    Raises
+    ------
+    InvalidArgumentError
+    """
+    if not has_buckets(old):
+        added = {
+            name: value
+            for name, value in new.properties.items()
+            if old.properties.get(name) != value
+        }
+        refuse_settings_of_keys(added)
+        return
+    if not has_buckets(new):
+        raise InvalidArgumentError(
+            "property 'bucket' can't be removed from a table with a primary key"
+        )
+    after = key_options(new)
+    for field_id in new.primary_key:
+        _check_type(old.by_id[field_id], new.by_id[field_id])
+    if not has_rows:
+        return
+    names = {field.name: new.by_id[field.id].name for field in old.fields if field.id in new.by_id}
+    first = key_options(old)
+    before, now = _merging(first, names), _merging(after, {})
+    functions = _functions(after)
+    for column, function in _functions(first).items():
+        name = names.get(column)
+        if name in functions:
+            before[f"fields.{name}.aggregate_function"] = function
+            now[f"fields.{name}.aggregate_function"] = functions[name]
+    for setting, value in before.items():
+        if now[setting] != value:
+            raise InvalidArgumentError(
+                f"{setting} can't change from {value!r} to {now[setting]!r}, as the table's rows "
+                "were merged by it: make a new table, or replace this one with mode='overwrite'"
+            )
+
+
+def _merging(options: KeyOptions, names: Mapping[str, str]) -> dict[str, Any]:
+    """What decides where rows are and what they are merged to, by setting, under other names."""
+
+    def renamed(columns: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(names.get(column, column) for column in columns)
+
+    return {
+        "bucket": options.bucket,
+        "bucket_key": renamed(options.bucket_key),
+        "merge_engine": options.merge_engine,
+        "ignore_delete": options.ignore_delete,
+        "sequence.field": renamed(options.sequence_fields),
+        "sequence.field.sort_order": options.sequence_descending,
+        "remove_record_on_delete": options.remove_record_on_delete,
+        "sequence groups": [
+            (renamed(group.sequence), renamed(group.columns)) for group in options.sequence_groups
+        ],
+    }
+
+
+def _check_type(old: Field, new: Field) -> None:
+    if not keeps_keys(old.type, new.type):
+        raise InvalidArgumentError(
+            f"key column {new.name!r} can't change from {old.type} to {new.type}: keys would have "
+            "other bytes"
+        )
+
+
+def _functions(options: KeyOptions) -> dict[str, FieldFunction]:
+    """The functions of columns, in sequence groups too."""
+    functions = dict(options.functions)
+    for group in options.sequence_groups:
+        functions.update(group.functions)
+    return functions
