@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion.errors import InvalidArgumentError
-
-INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+from fermion.layout import INT64_MAX as INT64_MAX
+from fermion.layout import INT64_MIN as INT64_MIN
 
 _Several = TypeVar("_Several", bound=Iterable[Any])
 

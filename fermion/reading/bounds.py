@@ -29,10 +29,8 @@ from fermion.statistics.bloom import (
     parse_page_bloom_record,
     read_filters,
 )
-from fermion.statistics.bounds import page_flags
+from fermion.statistics.bounds import EXACT_FLAGS, page_flags
 from fermion.statistics.details import may_lie_within, page_null_counts
-
-EXACT = ChunkFlag.HAS_MINMAX | ChunkFlag.MIN_EXACT | ChunkFlag.MAX_EXACT | ChunkFlag.NAN_KNOWN
 
 
 class PrunedRows(NamedTuple):
@@ -103,13 +101,13 @@ class StripeBounds:
         if node.kind is not NodeKind.LEAF:
             return None
         if block is None:
-            return _chunk_bounds(node, rows, INT64_MAX, INT64_MIN, rows, EXACT)
+            return _chunk_bounds(node, rows, INT64_MAX, INT64_MIN, rows, EXACT_FLAGS)
         chunk = block.chunk(node.stream, stripe)
         if chunk.is_empty:
             validity = block.chunk(node.validity, stripe)
             if hidden or validity.length != ALL_NULL_LENGTH:
                 return None
-            return _chunk_bounds(node, rows, INT64_MAX, INT64_MIN, rows, EXACT)
+            return _chunk_bounds(node, rows, INT64_MAX, INT64_MIN, rows, EXACT_FLAGS)
         nulls = -1 if hidden else chunk.null_count
         bounds = _page_bounds(block, chunk, node, rows, nulls)
         may_contain = self._may_contain(block, chunk, node, len(bounds.min))
@@ -168,7 +166,7 @@ class StripeBounds:
             min=ids,
             max=ids,
             null_count=np.zeros(len(ids), np.int64),
-            flags=np.full(len(ids), EXACT, np.uint32),
+            flags=np.full(len(ids), EXACT_FLAGS, np.uint32),
             type=pa.int64(),
         )
 

@@ -42,6 +42,7 @@ from fermion.reading.index import FileIndex
 from fermion.reading.stream import DecodeOptions
 from fermion.statistics.bloom import parse_bloom_record, parse_page_bloom_record, read_filters
 from fermion.statistics.bounds import (
+    EXACT_FLAGS,
     ColumnStatistics,
     PageStatistics,
     merge,
@@ -59,7 +60,7 @@ from fermion.statistics.details import (
 
 GAP_BYTES, SPAN_BYTES = 64 * 1024, 4 * 1024 * 1024
 _CLAIMS = ChunkFlag.MIN_EXACT | ChunkFlag.MAX_EXACT | ChunkFlag.SORTED_ASC | ChunkFlag.SORTED_DESC
-_NO_VALUES = ChunkFlag.HAS_MINMAX | ChunkFlag.MIN_EXACT | ChunkFlag.MAX_EXACT | ChunkFlag.NAN_KNOWN
+_NO_VALUES = ChunkFlag(EXACT_FLAGS)
 
 
 class _FileClaim(NamedTuple):

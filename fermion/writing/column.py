@@ -35,7 +35,7 @@ from fermion.pages.cuts import cut_batches, cut_fixed, cut_offsets
 from fermion.pages.encoded import EncodedStream, encoded_stream
 from fermion.pages.pages import EncodedChunk, encode_chunk
 from fermion.statistics.bloom import build_bloom, build_page_blooms
-from fermion.statistics.bounds import ColumnStatistics, merge, page_statistics
+from fermion.statistics.bounds import EXACT_FLAGS, ColumnStatistics, merge, page_statistics
 from fermion.statistics.details import content_records, detail_records
 
 OFFSET_BYTES = 4
@@ -297,10 +297,7 @@ class _Encoder:
             self.statistics[path] = ColumnStatistics(
                 min=INT64_MAX,
                 max=INT64_MIN,
-                flags=ChunkFlag.HAS_MINMAX
-                | ChunkFlag.MIN_EXACT
-                | ChunkFlag.MAX_EXACT
-                | ChunkFlag.NAN_KNOWN,
+                flags=ChunkFlag(EXACT_FLAGS),
                 null_count=slots if validity is False else 0,
                 nan_count=0,
                 rows=slots,

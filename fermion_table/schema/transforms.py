@@ -31,7 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from fermion.arguments import integer, text
+from fermion.arguments import INT64_MIN, integer, text
 from fermion.errors import InvalidArgumentError
 from fermion_table.schema import value_codec
 from fermion_table.schema.murmur import hash_integers, hash_texts
@@ -39,7 +39,6 @@ from fermion_table.schema.murmur import hash_integers, hash_texts
 TransformKind = Literal["identity", "year", "month", "day", "hour", "bucket", "truncate"]
 
 PARAMETER_MAX = 2**31 - 1
-INT64_MIN = -(2**63)
 _TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _UNITS = {"year": "Y", "month": "M", "day": "D"}
 
