@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +21,7 @@ Lookup = Callable[[int], Any]
 
 
 @dataclass(frozen=True)
-class Batches(Library):
+class Batches(Library, ABC):
     """A format that finds batches by id.
 
     Attributes
@@ -38,9 +39,9 @@ class Batches(Library):
         """Write the batches so that they are found fast."""
         self.format.write(table, path)
 
+    @abstractmethod
     def lookup(self, path: str) -> Lookup:
         """Open the file; return what finds one batch."""
-        raise NotImplementedError
 
     def stored(self, size: Size) -> str:
         """The file."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ Month = tuple[datetime.date, datetime.date]  # the second exclusive
 
 
 @dataclass(frozen=True)
-class Format(Library):
+class Format(Library, ABC):
     """A file format. Paths are strings of local files; ``columns=None`` is all of them.
 
     Libraries are imported where they are used: a process loads its own library alone.
@@ -33,9 +34,9 @@ class Format(Library):
         """Read what the format reads before it knows the columns; the schema is not asked for."""
         raise NotOffered("opens nothing ahead of a read")
 
+    @abstractmethod
     def read(self, path: str, columns: Sequence[str] | None = None) -> Any:
         """An Arrow table of all rows."""
-        raise NotImplementedError
 
     def between(self, path: str, column: str, month: Month, columns: Sequence[str] | None) -> Any:
         """An Arrow table of the rows whose date lies in a month."""

@@ -7,6 +7,7 @@ import json
 import tempfile
 import time
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,34 +22,34 @@ from benchmarks.question import Library, NotOffered
 
 
 @dataclass(frozen=True)
-class Layer(Library):
+class Layer(Library, ABC):
     """A table layer. ``path`` is a local directory that belongs to one table alone."""
 
     movable: bool = True  # a copy of the directory is a table too
 
+    @abstractmethod
     def create(self, path: str, schema: pa.Schema) -> None:
         """Make an empty table."""
-        raise NotImplementedError
 
+    @abstractmethod
     def open(self, path: str, version: int | None = None) -> Any:
         """Open afresh; ``version`` counts appends: 50 is the table after the fiftieth."""
-        raise NotImplementedError
 
+    @abstractmethod
     def append(self, table: Any, rows: pa.Table) -> Any:
         """One commit; returns the table as its writer sees it afterwards."""
-        raise NotImplementedError
 
+    @abstractmethod
     def append_files(self, path: str, parts: Sequence[pa.Table]) -> None:
         """One commit of many files, one for each part."""
-        raise NotImplementedError
 
+    @abstractmethod
     def read(self, table: Any) -> pa.Table:
         """All rows."""
-        raise NotImplementedError
 
+    @abstractmethod
     def plan(self, table: Any, value: int | None) -> int:
         """The files to read: of all rows, or of those whose ``id`` is a value. Their number."""
-        raise NotImplementedError
 
     def compact(self, table: Any) -> None:
         """Make few files of many."""

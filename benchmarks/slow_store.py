@@ -72,7 +72,7 @@ class SlowFileSystem(AbstractFileSystem):
 
     def _open(self, path: str, mode: str = "rb", **options: Any) -> Any:
         if mode != "rb":
-            raise NotImplementedError("this store is read, not written")
+            raise PermissionError(f"{path}: mode {mode!r}: this store is read-only")
         return SlowFile(self, path, mode, cache_type="none")
 
 
