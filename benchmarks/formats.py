@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks import data
-from benchmarks.files import CACHE, edition, made
-from benchmarks.question import Library, NotOffered, Size
+from benchmarks.files import CACHE, edition, made, remove, size_of
+from benchmarks.question import Action, Library, NotOffered, Size
 
 Month = tuple[datetime.date, datetime.date]  # the second exclusive
 
@@ -64,6 +64,17 @@ class Format(Library, ABC):
         )
         folder = CACHE / size / name
         return str(made(folder, label, lambda path: self.write(table(), str(path))))
+
+    def writing(self, table: Any, size: Size) -> Action:
+        """What writes a table that lies in memory, and gives the file's size."""
+        path = CACHE / size / f"written{self.suffix}"
+        remove(path)
+
+        def written() -> dict[str, int]:
+            self.write(table, str(path))
+            return {"file_bytes": size_of(path)}
+
+        return written
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from benchmarks import data, harness
-from benchmarks.files import CACHE, remove, size_of
 from benchmarks.formats import (
     FERMION,
     FERMION_COMPACT,
@@ -19,15 +18,7 @@ from benchmarks.question import Action, Case, Question, Size, Target
 
 def write(library: Format, size: Size) -> Action:
     """Write a table that lies in memory."""
-    table = data.lineitem(size)
-    path = CACHE / size / f"written{library.suffix}"
-    remove(path)
-
-    def written() -> dict[str, int]:
-        library.write(table, str(path))
-        return {"file_bytes": size_of(path)}
-
-    return written
+    return library.writing(data.lineitem(size), size)
 
 
 QUESTION = Question(

@@ -256,19 +256,19 @@ def write(library: Api, size: Size) -> Action:
     return timed(action)
 
 
+def file_parts(files: int, rows: int) -> list[pa.Table]:
+    """The tables of so many files, with so many rows each."""
+    table = data.batches(files, rows)
+    return [table.slice(number * rows, rows) for number in range(files)]
+
+
 def compact(library: Api, size: Size) -> Action:
     """Many small files into few; Parquet has to read and write all rows again."""
     import spark_ext
 
     if library.name in (FORMAT, CATALOG):
         raise NotOffered("compaction is a function")
-    files, rows = SMALL_FILES[size]
-
-    def parts() -> list[pa.Table]:
-        table = data.batches(files, rows)
-        return [table.slice(number * rows, rows) for number in range(files)]
-
-    stored = library.stored(size, "small-files", parts)
+    stored = library.stored(size, "small-files", lambda: file_parts(*SMALL_FILES[size]))
     target = CACHE / size / "spark-compacted"
     remove(target)
     session().range(10).count()
@@ -290,13 +290,7 @@ def compact(library: Api, size: Size) -> Action:
 
 def count(library: Api, size: Size) -> Action:
     """How many rows there are in very many files."""
-    files, rows = COUNTED_FILES[size]
-
-    def parts() -> list[pa.Table]:
-        table = data.batches(files, rows)
-        return [table.slice(number * rows, rows) for number in range(files)]
-
-    path = library.stored(size, "counted", parts)
+    path = library.stored(size, "counted", lambda: file_parts(*COUNTED_FILES[size]))
     columns = None if library.name in (PARQUET, CATALOG) else []  # these two prune themselves
     return timed(lambda: library.frame(path, columns).count())
 

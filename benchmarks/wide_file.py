@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks import data, harness
-from benchmarks.files import CACHE, remove, size_of
+from benchmarks.files import size_of
 from benchmarks.formats import (
     FEATHER,
     FERMION,
@@ -49,15 +49,7 @@ def write(library: Format, size: Size) -> Action:
     """Write a table that lies in memory."""
     if library.name in {POLARS.name, VORTEX_COMPACT.name}:
         raise NotOffered("measured by its reading alone")
-    table = wide(size)
-    path = CACHE / size / f"written{library.suffix}"
-    remove(path)
-
-    def written() -> dict[str, int]:
-        library.write(table, str(path))
-        return {"file_bytes": size_of(path)}
-
-    return written
+    return library.writing(wide(size), size)
 
 
 QUESTION = Question(
