@@ -8,6 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pat
 
+from fermion.columns.types import is_text
+
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
@@ -65,7 +67,7 @@ def _json_leaf(scalar: pa.Scalar) -> Any:
     if pat.is_floating(dtype):
         number = float(scalar.as_py())
         return number if math.isfinite(number) else str(number)
-    if pat.is_string(dtype) or pat.is_large_string(dtype) or pat.is_string_view(dtype):
+    if is_text(dtype):
         return scalar.as_buffer().to_pybytes().decode("utf-8", "backslashreplace")
     if pat.is_binary(dtype) or pat.is_large_binary(dtype) or pat.is_binary_view(dtype):
         return scalar.as_buffer().to_pybytes().hex()

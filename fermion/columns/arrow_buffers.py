@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion import kernels
+from fermion.columns.types import is_list_view
 from fermion.columns.validity import Validity
 from fermion.columns.values import BinaryValues, Bits, PhysicalType
 from fermion.errors import InvalidArgumentError
@@ -91,11 +92,6 @@ def list_ranges(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     if is_list_view(array.type):
         return offsets, array.sizes.to_numpy().astype(np.int64, copy=False)
     return offsets[:-1], np.diff(offsets)
-
-
-def is_list_view(dtype: pa.DataType) -> bool:
-    """Whether lists have offsets and sizes, and so may overlap or lie out of order."""
-    return pat.is_list_view(dtype) or pat.is_large_list_view(dtype)
 
 
 def _rebased(offsets: np.ndarray, size: int) -> tuple[np.ndarray, int]:

@@ -13,7 +13,7 @@ import pyarrow.types as pat
 from fermion.columns import distinct
 from fermion.columns import slots as rearrange
 from fermion.columns.streams import ColumnStreams
-from fermion.columns.types import Node, NodeKind
+from fermion.columns.types import Node, NodeKind, is_list_view
 from fermion.columns.validity import Validity
 from fermion.columns.values import BinaryValues, Bits, PhysicalKind
 from fermion.errors import InvalidArgumentError, InvalidFileError
@@ -270,7 +270,7 @@ def _build_list(
     child = _build(node.children[0], streams, int(offsets[-1]))
     if not (pat.is_large_list(dtype) or pat.is_large_list_view(dtype)):
         offsets = _narrowed(offsets, "elements", dtype)
-    if pat.is_list_view(dtype) or pat.is_large_list_view(dtype):
+    if is_list_view(dtype):
         buffers = [bitmap, _buffer(offsets[:-1]), _buffer(np.diff(offsets))]
     else:
         buffers = [bitmap, _buffer(offsets)]

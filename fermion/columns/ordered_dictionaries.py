@@ -39,7 +39,7 @@ import pyarrow.types as pat
 from fermion.columns import distinct, slots
 from fermion.columns.assemble import assemble
 from fermion.columns.shred import shred
-from fermion.columns.types import Node, column_node, strip_wrappers
+from fermion.columns.types import Node, column_node, is_list_view, strip_wrappers
 from fermion.errors import InvalidFileError, UnsupportedTypeError
 from fermion.layout import ORDERED_ENTRY, ORDERED_HEADER, align
 
@@ -373,7 +373,7 @@ def _children(array: pa.Array) -> list[pa.Array]:
 def _own_buffers(dtype: pa.DataType) -> int:
     if pat.is_struct(dtype) or pat.is_fixed_size_list(dtype):
         return 1
-    return 3 if pat.is_list_view(dtype) or pat.is_large_list_view(dtype) else 2
+    return 3 if is_list_view(dtype) else 2
 
 
 def _renumbered(array: pa.DictionaryArray, entries: pa.Array, where: str) -> pa.DictionaryArray:

@@ -16,7 +16,7 @@ from fermion import kernels
 from fermion.columns import arrow_buffers, validity
 from fermion.columns import slots as rearrange
 from fermion.columns.streams import ColumnStreams
-from fermion.columns.types import Node, NodeKind
+from fermion.columns.types import Node, NodeKind, is_list_view
 from fermion.columns.validity import Validity
 from fermion.columns.values import BinaryValues, Bits, PhysicalKind, Values
 from fermion.errors import InvalidArgumentError
@@ -232,7 +232,7 @@ def _shred_fixed_list(node: Node, array: pa.Array, visible: Validity, out: Colum
 
 
 def _shred_list(node: Node, array: pa.Array, visible: Validity, out: ColumnStreams) -> None:
-    if visible is None and not arrow_buffers.is_list_view(node.storage):
+    if visible is None and not is_list_view(node.storage):
         _shred_plain_list(node, array, out)
         return
     starts, lengths = arrow_buffers.list_ranges(array)

@@ -197,6 +197,11 @@ def is_list(storage: pa.DataType) -> bool:
     )
 
 
+def is_list_view(dtype: pa.DataType) -> bool:
+    """Whether lists have offsets and sizes, and so may overlap or lie out of order."""
+    return pat.is_list_view(dtype) or pat.is_large_list_view(dtype)
+
+
 _NUMBERS = {
     pa.int8(): (PhysicalKind.INT8, Order.SIGNED),
     pa.int16(): (PhysicalKind.INT16, Order.SIGNED),
@@ -254,6 +259,11 @@ def is_string_like(storage: pa.DataType) -> bool:
         or pat.is_string_view(storage)
         or pat.is_binary_view(storage)
     )
+
+
+def is_text(dtype: pa.DataType) -> bool:
+    """Whether values are text: string, large string or string view."""
+    return pat.is_string(dtype) or pat.is_large_string(dtype) or pat.is_string_view(dtype)
 
 
 Form = tuple[int, int]

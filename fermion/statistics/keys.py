@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
-from fermion.columns.types import Order, leaf_type, strip_wrappers
+from fermion.columns.types import Order, is_text, leaf_type, strip_wrappers
 from fermion.columns.values import PhysicalKind
 from fermion.layout import INT64_MAX, INT64_MIN
 
@@ -116,7 +116,7 @@ def string_scalar(prefix: bytes, storage: pa.DataType) -> pa.Scalar:
     """The first bytes of a byte string as a scalar, without a last character cut short."""
     if pat.is_fixed_size_binary(storage):
         return pa.scalar(prefix, storage if len(prefix) == storage.byte_width else pa.binary())
-    if pat.is_string(storage) or pat.is_large_string(storage) or pat.is_string_view(storage):
+    if is_text(storage):
         return pa.scalar(prefix.decode("utf-8", "ignore"), storage)
     return pa.scalar(prefix, storage)
 

@@ -19,7 +19,7 @@ from fermion.columns import arrow_buffers, distinct, slots
 from fermion.columns.assemble import assemble
 from fermion.columns.ordered_dictionaries import Place, StripeOrders
 from fermion.columns.shred import shred
-from fermion.columns.types import Node, column_node
+from fermion.columns.types import Node, column_node, is_list_view
 from fermion.layout import CHUNK_SLOTS_MAX
 
 _Path = tuple[tuple[int, str], ...]
@@ -174,7 +174,7 @@ def _elements(array: pa.Array) -> pa.Array:
     if pat.is_fixed_size_list(array.type):
         size = array.type.list_size
         return array.values.slice(array.offset * size, len(array) * size)
-    if pat.is_list_view(array.type) or pat.is_large_list_view(array.type):
+    if is_list_view(array.type):
         starts = array.offsets.to_numpy().astype(np.int64)
         ends = starts + array.sizes.to_numpy()
         low, high = int(starts.min(initial=0)), int(ends.max(initial=0))

@@ -20,6 +20,7 @@ import pyarrow.types as pat
 from fermion import col
 from fermion.errors import FermionError
 from fermion.predicate import Expression
+from fermion_table.schema.type_kinds import is_text
 
 if TYPE_CHECKING:
     import polars
@@ -85,7 +86,7 @@ class _Reading:
             case {"Function": {"input": [inner, prefix], "function": {"StringExpr": "StartsWith"}}}:
                 path, dtype = self._column(inner)
                 text = _literal(prefix)
-                if not isinstance(text, str) or not _is_text(dtype):
+                if not isinstance(text, str) or not is_text(dtype):
                     raise _NoCounterpart
                 return col(*path).starts_with(text)
         raise _NoCounterpart
@@ -178,7 +179,7 @@ def _check_comparable(value: Any, dtype: pa.DataType) -> None:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     alike = (
         (number and (pat.is_integer(dtype) or pat.is_float32(dtype) or pat.is_float64(dtype)))
-        or (isinstance(value, str) and _is_text(dtype))
+        or (isinstance(value, str) and is_text(dtype))
         or (isinstance(value, bool) and pat.is_boolean(dtype))
         or (type(value).__name__ == "date" and pat.is_date32(dtype))
         or (type(value).__name__ == "datetime" and pat.is_timestamp(dtype) and dtype.tz is None)
@@ -190,7 +191,3 @@ def _check_comparable(value: Any, dtype: pa.DataType) -> None:
         raise _NoCounterpart
     if number and pat.is_float32(dtype) and pa.scalar(value, pa.float32()).as_py() != value:
         raise _NoCounterpart
-
-
-def _is_text(dtype: pa.DataType) -> bool:
-    return pat.is_string(dtype) or pat.is_large_string(dtype) or pat.is_string_view(dtype)

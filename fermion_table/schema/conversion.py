@@ -19,6 +19,7 @@ import pyarrow.types as pat
 from fermion_table.errors import SchemaMismatch
 from fermion_table.schema.repeated import nulls, repeat
 from fermion_table.schema.schema import ELEMENT, KEY, VALUE, Field, TableSchema, field_to_arrow
+from fermion_table.schema.type_kinds import is_list_view
 from fermion_table.schema.widening import can_cast_checked
 
 
@@ -126,7 +127,7 @@ def relabel(array: pa.Array, field: pa.Field) -> pa.Array:
 
 def _around(values: pa.Array, array: pa.Array, dtype: pa.DataType) -> pa.Array:
     """A list, map or fixed-size list like another one, around other values."""
-    count = 1 if pat.is_fixed_size_list(dtype) else 3 if _is_view(dtype) else 2
+    count = 1 if pat.is_fixed_size_list(dtype) else 3 if is_list_view(dtype) else 2
     buffers = array.buffers()[:count]
     return pa.Array.from_buffers(dtype, len(array), buffers, offset=array.offset, children=[values])
 
@@ -173,7 +174,7 @@ def _regroup(child: Conversion, array: pa.Array, dtype: pa.DataType) -> pa.Array
         raise SchemaMismatch(f"{offsets[-1]} list elements in one batch do not fit {dtype}")
     width = np.int64 if wide else np.int32
     buffers = [_validity(array), pa.py_buffer(offsets.astype(width))]
-    if _is_view(dtype):
+    if is_list_view(dtype):
         buffers.append(pa.py_buffer(lengths.astype(width)))
     inner = convert(child, array.flatten())
     return pa.Array.from_buffers(dtype, len(array), buffers, children=[inner])
@@ -181,10 +182,6 @@ def _regroup(child: Conversion, array: pa.Array, dtype: pa.DataType) -> pa.Array
 
 def _validity(array: pa.Array) -> pa.Buffer | None:
     return array.is_valid().buffers()[1] if array.null_count else None
-
-
-def _is_view(dtype: pa.DataType) -> bool:
-    return pat.is_list_view(dtype) or pat.is_large_list_view(dtype)
 
 
 def _rebuild_struct(children: Sequence[Conversion], array: pa.StructArray) -> pa.Array:
@@ -367,7 +364,7 @@ def _is_list(dtype: pa.DataType) -> bool:
         pat.is_list(dtype)
         or pat.is_large_list(dtype)
         or pat.is_fixed_size_list(dtype)
-        or _is_view(dtype)
+        or is_list_view(dtype)
     )
 
 
@@ -417,7 +414,7 @@ def _children(
         yield dtype.value_field, array.values, inside
     elif pat.is_map(dtype) or _is_list(dtype):
         starts = array.offsets.to_numpy().astype(np.int64)
-        sizes = array.sizes.to_numpy() if _is_view(dtype) else np.diff(starts)
+        sizes = array.sizes.to_numpy() if is_list_view(dtype) else np.diff(starts)
         starts, sizes = starts[: len(array)][seen], sizes[seen].astype(np.int64)
         steps = np.zeros(len(array.values) + 1, np.int64)
         np.add.at(steps, starts, 1)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.types as pat
 
+from fermion_table.schema.type_kinds import is_text
 from fermion_table.schema.value_codec import has_plain_json
 
 COMMUTATIVE = frozenset({"sum", "product", "max", "min", "bool_and", "bool_or"})
@@ -64,10 +65,6 @@ def _is_number(dtype: pa.DataType) -> bool:
     return bool(pat.is_integer(dtype) or pat.is_floating(dtype) or pat.is_decimal(dtype))
 
 
-def _is_text(dtype: pa.DataType) -> bool:
-    return bool(pat.is_string(dtype) or pat.is_large_string(dtype) or pat.is_string_view(dtype))
-
-
 def _is_list(dtype: pa.DataType) -> bool:
     return bool(pat.is_list(dtype) or pat.is_large_list(dtype))
 
@@ -86,7 +83,7 @@ FUNCTIONS: dict[str, tuple[_Fits, str]] = {
     "last_non_null_value": _ANY,
     "first_value": _ANY,
     "first_non_null_value": _ANY,
-    "listagg": (_is_text, "a string"),
+    "listagg": (is_text, "a string"),
     "bool_and": _FLAGS,
     "bool_or": _FLAGS,
     "collect": (_is_list, "a list"),

@@ -31,6 +31,7 @@ import pyarrow.types as pat
 
 from fermion.errors import InvalidArgumentError
 from fermion_table.errors import CorruptMetadata
+from fermion_table.schema.type_kinds import is_text
 
 _SIGN = np.uint64(1 << 63)
 _ZERO, _ESCAPED, _END = b"\x00", b"\x00\x01", b"\x00\x00"
@@ -48,7 +49,7 @@ def check_key_type(name: str, dtype: pa.DataType) -> None:
     InvalidArgumentError
         A float, a nested type, a dictionary or another type without an order of bytes.
     """
-    if not (is_number(dtype) or _is_fixed(dtype) or _is_text(dtype)):
+    if not (is_number(dtype) or _is_fixed(dtype) or _is_bytes(dtype)):
         reason = " (NaN and -0.0 have no one place in an order)" if pat.is_floating(dtype) else ""
         raise InvalidArgumentError(
             f"key column {name!r} is {dtype}{reason}: expected an integer, decimal, boolean, date, "
@@ -69,8 +70,8 @@ def keeps_keys(old: pa.DataType, new: pa.DataType) -> bool:
         return bool(pat.is_signed_integer(old) == pat.is_signed_integer(new))
     if pat.is_decimal(old) and pat.is_decimal(new):
         return old.scale == new.scale and _width(old) == _width(new)
-    variable = [_is_text(each) and not pat.is_fixed_size_binary(each) for each in (old, new)]
-    return old == new or (all(variable) and _is_string(old) == _is_string(new))
+    variable = [_is_bytes(each) and not pat.is_fixed_size_binary(each) for each in (old, new)]
+    return old == new or (all(variable) and is_text(old) == is_text(new))
 
 
 def direct_keys(column: pa.Array, name: str = "") -> np.ndarray:
@@ -154,7 +155,7 @@ def decode_keys(keys: pa.Array, types: Sequence[pa.DataType]) -> list[pa.Array]:
     at, ends = offsets[:-1], offsets[1:]
     columns = []
     for place, dtype in enumerate(types):
-        if _is_text(dtype) and not pat.is_fixed_size_binary(dtype):
+        if _is_bytes(dtype) and not pat.is_fixed_size_binary(dtype):
             is_last = place == len(types) - 1
             column, at = _read_text(data, at, ends, dtype, is_last=is_last)
         else:
@@ -315,7 +316,7 @@ def _read_text(
     if is_escaped:
         texts = pc.replace_substring(texts, pattern=_ESCAPED, replacement=_ZERO)
     try:
-        if _is_string(dtype):
+        if is_text(dtype):
             return texts.cast(pa.large_string()).cast(dtype), following
         return texts.cast(dtype), following
     except pa.ArrowInvalid as error:
@@ -377,13 +378,9 @@ def _is_fixed(dtype: pa.DataType) -> bool:
     return bool(pat.is_boolean(dtype) or pat.is_decimal(dtype) or pat.is_fixed_size_binary(dtype))
 
 
-def _is_string(dtype: pa.DataType) -> bool:
-    return bool(pat.is_string(dtype) or pat.is_large_string(dtype) or pat.is_string_view(dtype))
-
-
-def _is_text(dtype: pa.DataType) -> bool:
+def _is_bytes(dtype: pa.DataType) -> bool:
     return bool(
-        _is_string(dtype)
+        is_text(dtype)
         or pat.is_binary(dtype)
         or pat.is_large_binary(dtype)
         or pat.is_binary_view(dtype)

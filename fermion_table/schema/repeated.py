@@ -9,6 +9,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.types as pat
 
+from fermion_table.schema.type_kinds import is_list_view
+
 
 def repeat(scalar: pa.Scalar, length: int) -> pa.Array:
     """An array of ``length`` rows that all hold ``scalar``.
@@ -60,7 +62,7 @@ def nulls(dtype: pa.DataType, length: int) -> pa.Array:
     elif not pat.is_struct(dtype):
         width = 8 if pat.is_large_list(dtype) or pat.is_large_list_view(dtype) else 4
         buffers.append(pa.py_buffer(bytes(width * (length + 1))))
-        if pat.is_list_view(dtype) or pat.is_large_list_view(dtype):
+        if is_list_view(dtype):
             buffers.append(pa.py_buffer(bytes(width * length)))
     children = [nulls(dtype.field(at).type, lengths) for at in range(dtype.num_fields)]
     return pa.Array.from_buffers(dtype, length, buffers, length, children=children)

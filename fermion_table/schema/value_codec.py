@@ -29,6 +29,7 @@ import pyarrow.types as pat
 from fermion.errors import UnsupportedTypeError
 from fermion_table.errors import CorruptMetadata
 from fermion_table.schema.repeated import nulls, repeat
+from fermion_table.schema.type_kinds import is_text
 
 ARROW_KEY = "arrow"
 _CONTEXT = Context(prec=100, Emax=1000, Emin=-1000)
@@ -46,7 +47,7 @@ def encode_value(scalar: pa.Scalar | None) -> Any:
     if scalar is None or not scalar.is_valid:
         return None
     dtype = scalar.type
-    if pat.is_boolean(dtype) or pat.is_integer(dtype) or _is_string(dtype):
+    if pat.is_boolean(dtype) or pat.is_integer(dtype) or is_text(dtype):
         return scalar.as_py()
     if pat.is_floating(dtype):
         value = float(scalar.as_py())
@@ -92,7 +93,7 @@ def has_plain_json(dtype: pa.DataType) -> bool:
         or pat.is_floating(dtype)
         or pat.is_decimal(dtype)
         or _is_ticks(dtype)
-        or _is_string(dtype)
+        or is_text(dtype)
         or _is_binary(dtype)
     )
 
@@ -129,7 +130,7 @@ def _decode(value: Any, dtype: pa.DataType) -> pa.Scalar:
         return pa.scalar(bytes.fromhex(_typed(value, str)), dtype)
     if pat.is_boolean(dtype):
         return pa.scalar(_typed(value, bool), dtype)
-    return pa.scalar(_typed(value, str if _is_string(dtype) else int), dtype)
+    return pa.scalar(_typed(value, str if is_text(dtype) else int), dtype)
 
 
 def _decimal(unscaled: int, dtype: pa.DataType) -> pa.Scalar:
@@ -149,10 +150,6 @@ def _special_text(value: float) -> str:
     if math.isnan(value):
         return "NaN"
     return "Infinity" if value > 0 else "-Infinity"
-
-
-def _is_string(dtype: pa.DataType) -> bool:
-    return pat.is_string(dtype) or pat.is_large_string(dtype) or pat.is_string_view(dtype)
 
 
 def _is_binary(dtype: pa.DataType) -> bool:

@@ -25,6 +25,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.types as pat
 
+from fermion_table.schema.type_kinds import is_text
+
 _UNITS = {"s": 0, "ms": 1, "us": 2, "ns": 3}
 _MANTISSA_BITS = {16: 11, 32: 24, 64: 53}
 
@@ -131,10 +133,6 @@ def can_cast_checked(old: pa.DataType, new: pa.DataType) -> bool:
     return any(one(old) and other(new) for one, other in _CHECKED)
 
 
-def _is_text(dtype: pa.DataType) -> bool:
-    return pat.is_string(dtype) or pat.is_large_string(dtype) or pat.is_string_view(dtype)
-
-
 def _is_bytes(dtype: pa.DataType) -> bool:
     return pat.is_binary(dtype) or pat.is_large_binary(dtype) or pat.is_binary_view(dtype)
 
@@ -148,10 +146,10 @@ _CHECKED = (
     (pat.is_time, pat.is_time),
     (pat.is_duration, pat.is_duration),
     (pat.is_date, pat.is_date),
-    (_is_text, _is_text),
+    (is_text, is_text),
     (_is_bytes, _is_bytes),
-    (_is_text, _is_bytes),
-    (_is_bytes, _is_text),
+    (is_text, _is_bytes),
+    (_is_bytes, is_text),
     (pat.is_fixed_size_binary, _is_bytes),
 )
 
