@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import localcontext
 from typing import Any
 
 from fermion_table.schema.field_functions import FieldFunction
@@ -10,17 +11,17 @@ from fermion_table.schema.field_functions import FieldFunction
 Row = dict[str, Any]
 
 
+def place(value: Any) -> Any:
+    """Return what a value is compared by: text as UTF-8, NaN above all floats, 0.0 above -0.0."""
+    if isinstance(value, float):
+        is_nan = math.isnan(value)
+        return is_nan, 0.0 if is_nan else value, math.copysign(1, value)
+    return value.encode() if isinstance(value, str) else value
+
+
 def greater(one: Any, other: Any) -> bool:
-    """Return whether a value is above another: NaN above all, 0.0 above -0.0."""
-    if isinstance(one, float):
-        return _place(one) > _place(other)
-    if isinstance(one, str):
-        return one.encode() > other.encode()
-    return bool(one > other)
-
-
-def _place(number: float) -> tuple:
-    return math.isnan(number), 0.0 if math.isnan(number) else number, math.copysign(1, number)
+    """Return whether a value is above another."""
+    return bool(place(one) > place(other))
 
 
 def add(function: FieldFunction, state: Any, is_first: bool, value: Any) -> Any:
@@ -40,10 +41,9 @@ def add(function: FieldFunction, state: Any, is_first: bool, value: Any) -> Any:
         return value
     if name == "first_non_null_value":
         return state
-    if name == "sum":
-        return state + value
-    if name == "product":
-        return state * value
+    if name in ("sum", "product"):
+        with localcontext(prec=100):
+            return state + value if name == "sum" else state * value
     if name in ("max", "bool_or"):
         return value if greater(value, state) else state
     assert name in ("min", "bool_and")
@@ -60,7 +60,8 @@ def take_back(function: FieldFunction, state: Any, value: Any) -> Any:
     if name == "last_non_null_value":
         return None
     if name == "sum":
-        return (0 if state is None else state) - value
+        with localcontext(prec=100):
+            return (0 if state is None else state) - value
     left = list(state or [])
     for item in value:
         found = [

@@ -18,6 +18,7 @@ from fermion_table.merging.merge_engines.key_groups import Folded
 from fermion_table.schema.field_functions import COMMUTATIVE, RETRACTABLE, FieldFunction
 from tests.fermion_table.aggregate_model import aggregated
 from tests.fermion_table.merge_rows import KINDS, Row, batch_of, by_key, groups_of, kinds_of
+from tests.fermion_table.partial_update_model import updated
 
 TEXTS = st.sampled_from(["", "a", "b", "é", "a,b", "b,,c", ","])
 FLOATS = st.sampled_from([0.0, -0.0, 0.5, -2.0, math.nan, math.inf])
@@ -304,18 +305,6 @@ PARTIAL_ROWS = st.lists(
 )
 
 
-def filled(rows: list[Row]) -> Row | None:
-    """Return one key's row of the engine partial_update, from its rows in order."""
-    state: Row | None = None
-    for row in rows:
-        if row["_kind"] == "-D":
-            state = None
-        elif row["_kind"][0] == "+":
-            state = state or {"x": None, "y": None}
-            state |= {name: row[name] for name in "xy" if row[name] is not None}
-    return state
-
-
 @given(PARTIAL_ROWS, st.lists(st.integers(0, 14), max_size=3))
 def test_partial_update_fills_rows_as_in_the_model_however_they_are_grouped(rows, cuts):
     def fold(batch, groups, kinds, *, is_oldest=True):
@@ -323,7 +312,7 @@ def test_partial_update_fills_rows_as_in_the_model_however_they_are_grouped(rows
             batch, groups, ["k"], kinds, is_oldest=is_oldest, remove_record_on_delete=True
         )
 
-    expected = [filled(group) for group in by_key(rows).values()]
+    expected = [updated(group, ["x", "y"], removes=True) for group in by_key(rows).values()]
     whole = fold(batch_of(rows, PARTIAL), groups_of(rows), kinds_of(rows))
     check(whole, rows, expected, PARTIAL)
     left, kinds = runs_folded(rows, cuts, PARTIAL, fold)

@@ -13,7 +13,8 @@ from fermion_table.merging.merge_engines import partial_update
 from fermion_table.schema.field_functions import FieldFunction, SequenceGroup
 from tests.fermion_table.merge_rows import KINDS, Row, batch_of, by_key, groups_of, kinds_of
 from tests.fermion_table.merging.test_aggregation import as_rows, check, runs_folded
-from tests.fermion_table.merging.test_paimon_histories import histories, options_of
+from tests.fermion_table.paimon_histories import histories, options_of
+from tests.fermion_table.partial_update_model import updated
 
 COLUMNS = ("k", "s", "t", "a", "sum", "u", "b", "last", "c")
 SCHEMA = pa.schema({name: pa.int64() for name in COLUMNS})
@@ -37,32 +38,6 @@ ROWS = st.lists(
 )
 
 
-def place(row: Row, sequence: tuple[str, ...]) -> tuple:
-    """Return what a sequence is compared by; null is the smallest."""
-    return tuple(-1 if row[name] is None else row[name] for name in sequence)
-
-
-def merged(rows: list[Row]) -> Row | None:
-    """Return one key's row, from its rows in order of time, one after the other."""
-    state: Row = dict.fromkeys(COLUMNS[1:])
-    for row in rows:
-        is_back = row["_kind"][0] == "-"
-        if not is_back and row["c"] is not None:
-            state["c"] = row["c"]
-        for group in GROUPS:
-            if all(row[name] is None for name in group.sequence):
-                continue
-            if "sum" in group.columns and row["sum"] is not None:
-                state["sum"] = (state["sum"] or 0) + (-row["sum"] if is_back else row["sum"])
-            if place(row, group.sequence) < place(state, group.sequence):
-                continue
-            for name in group.sequence:
-                state[name] = row[name]
-            for name in set(group.columns) - {"sum"}:
-                state[name] = None if is_back else row[name]
-    return state if any(row["_kind"][0] == "+" for row in rows) else None
-
-
 @given(ROWS, st.lists(st.integers(0, 14), max_size=3))
 def test_groups_are_merged_as_in_the_model_however_rows_are_grouped(rows, cuts):
     def fold(batch, groups, kinds, *, is_oldest=True):
@@ -70,7 +45,7 @@ def test_groups_are_merged_as_in_the_model_however_rows_are_grouped(rows, cuts):
             batch, groups, ["k"], kinds, is_oldest=is_oldest, sequence_groups=GROUPS
         )
 
-    expected = [merged(group) for group in by_key(rows).values()]
+    expected = [updated(group, COLUMNS[1:], GROUPS) for group in by_key(rows).values()]
     whole = fold(batch_of(rows, SCHEMA), groups_of(rows), kinds_of(rows))
     check(whole, rows, expected, SCHEMA)
     left, kinds = runs_folded(rows, cuts, SCHEMA, fold)
