@@ -18,9 +18,8 @@ import pyarrow.compute as pc
 from fermion.errors import InvalidArgumentError
 from fermion_table.errors import CorruptMetadata
 from fermion_table.merging.merge_engines.key_groups import KeyGroups, group_rows
+from fermion_table.schema.key_changes import KEY_COLUMN
 from fermion_table.schema.key_encoding import key_ranks
-
-KEY_COLUMN = "_key"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,20 +2,18 @@
 
 The files of a tree are sorted runs. Sorted by their smallest keys they are cut wherever a file
 begins above the greatest key so far: what lies on both sides of a cut has no key in common. A
-section of one run needs no merging. Sections go into splits of some size, in the order of keys.
+section of one run needs no merging.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from sortedcontainers import SortedKeyList
 
-from fermion.arguments import integer
 from fermion_table.errors import CorruptMetadata
-from fermion_table.options import OPEN_COST_BYTES
 
 Key = Any
 """The direct form of a key (``int``), or its bytes; the same for all files of a tree."""
@@ -138,11 +136,6 @@ class Section:
         """The greatest key."""
         return max(run[-1].max_key for run in self.runs)
 
-    @property
-    def cost(self) -> int:
-        """Bytes of the files, and `OPEN_COST_BYTES` for each of them."""
-        return sum(file.size + OPEN_COST_BYTES for file in self.files)
-
 
 def sorted_runs(files: Iterable[TreeFile]) -> list[SortedRun]:
     """The runs of a tree from the newest to the oldest.
@@ -178,33 +171,6 @@ def cut_sections(files: Iterable[TreeFile]) -> list[Section]:
         greatest = file.max_key if not open_files else max(greatest, file.max_key)
         open_files.append(file)
     return [*sections, _section(open_files)] if open_files else sections
-
-
-def pack_sections(sections: Sequence[Section], bytes_target: int) -> list[tuple[Section, ...]]:
-    """Neighbouring sections together, each pack costing the target at most, or being one section.
-
-    Parameters
-    ----------
-    bytes_target
-        Bytes of files a pack, roughly; opening one counts as `OPEN_COST_BYTES`.
-
-    Raises
-    ------
-    TypeError
-        The target is no integer.
-    InvalidArgumentError
-        It is below 1.
-    """
-    bytes_target = integer(bytes_target, "bytes_target", minimum=1)
-    packs: list[list[Section]] = []
-    room = 0
-    for section in sections:
-        if not packs or section.cost > room:
-            packs.append([])
-            room = bytes_target
-        packs[-1].append(section)
-        room -= section.cost
-    return [tuple(pack) for pack in packs]
 
 
 def _section(files: list[TreeFile]) -> Section:

@@ -106,6 +106,7 @@ class FileScan(Scan):
     """A scan of some files that need not be live."""
 
     files: tuple[Entry, ...] = ()
+    key = None  # rows as they are stored
 
     @cached_property
     def entries(self) -> tuple[list[Entry], list[PruningStep]]:

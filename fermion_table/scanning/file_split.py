@@ -53,6 +53,8 @@ class FileSplit:
         Id of the file's first row.
     file_id
         The file's own identity, which it must have; None: not known.
+    retractions, keys_repeated
+        See `Entry`.
     shares
         Whether it lies on the table's own storage: only then the table's storage options go there.
     """
@@ -71,6 +73,8 @@ class FileSplit:
     deletion_location: str = ""
     row_id_base: int | None = None
     file_id: str | None = None
+    retractions: int = 0
+    keys_repeated: int = 0
     shares: bool = True
 
     @property
@@ -155,5 +159,7 @@ def file_split(
         deletion_location=deletion_location,
         row_id_base=entry.row_id_base,
         file_id=entry.file_id,
+        retractions=entry.retractions,
+        keys_repeated=entry.keys_repeated,
         shares=shares,
     )

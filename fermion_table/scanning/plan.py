@@ -135,6 +135,12 @@ class ScanPlan:
         return sum(split.rows_wanted for split in self.splits)
 
     @property
+    def _files(self) -> int:
+        """How many files are read."""
+        splits = self.splits
+        return len(splits) if isinstance(splits, LazySplits) else sum(len(x.files) for x in splits)
+
+    @property
     def is_exact(self) -> bool:
         """Whether `rows` is the exact number of rows, before the filter."""
         splits = self.splits
@@ -168,9 +174,7 @@ class ScanPlan:
         for step in self.steps:
             why = f"  ({step.why})" if step.why else ""
             lines.append(f"{step.name}: {step.after:,} of {step.before:,} {step.unit}{why}")
-        lines.append(
-            f"to read: {len(self.splits):,} files, {self.rows:,} rows, {self.bytes:,} bytes"
-        )
+        lines.append(f"to read: {self._files:,} files, {self.rows:,} rows, {self.bytes:,} bytes")
         return "\n".join(lines)
 
 

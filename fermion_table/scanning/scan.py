@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import msgspec
 import pyarrow as pa
@@ -19,6 +19,8 @@ from fermion.io.read_ahead import read_ahead
 from fermion.predicate import column_of
 from fermion.redaction import redacted
 from fermion_table.argument_checks import check_columns
+from fermion_table.merging.fold import columns_to_merge
+from fermion_table.merging.primary_key import PrimaryKey, primary_key_of
 from fermion_table.metadata.history import expiry_guard, until_expiry
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.snapshot import Snapshot
@@ -33,12 +35,16 @@ from fermion_table.scanning.plan import (
     prune_manifests,
 )
 from fermion_table.scanning.polars_filter import filter_of_predicate
+from fermion_table.scanning.section_reader import key_filter
 from fermion_table.scanning.split import Split, first_rows
 from fermion_table.scanning.split_reader import BATCH_ROWS, ReadRequest, SplitReader
+from fermion_table.scanning.tree_plan import TreePlan, plan_trees
+from fermion_table.scanning.tree_splits import tree_splits
 from fermion_table.schema import type_codec
 from fermion_table.schema.conversion import empty_columns
+from fermion_table.schema.key_changes import has_buckets
 from fermion_table.schema.schema import Field, PathLike, TableSchema
-from fermion_table.schema.selection import queryable_fields, select_columns
+from fermion_table.schema.selection import ROW_ID, queryable_fields, select_columns
 from fermion_table.schema.value_codec import has_plain_json
 from fermion_table.storage.store import AtomicStore, access_of, in_time
 
@@ -50,6 +56,7 @@ if TYPE_CHECKING:
     from fermion_table.scanning.arrow_dataset import ScanDataset
 
 _Result = TypeVar("_Result")
+ScanMode = Literal["snapshot", "read_optimized"]
 
 SMALL_FILE_BYTES = 64 * 1024
 """Threads over local files that are smaller pass Python's lock to and fro, and gain nothing."""
@@ -74,6 +81,7 @@ class Scan:
     limit: int | None = None
     threads: int | None = None
     batch_rows: int = BATCH_ROWS
+    mode: ScanMode = "snapshot"
     io: IoTotals = field(default_factory=IoTotals, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -81,6 +89,10 @@ class Scan:
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, integer(value, name, minimum=minimum))
+        if self.mode not in get_args(ScanMode):
+            raise InvalidArgumentError(
+                f"mode={self.mode!r}: expected one of {', '.join(get_args(ScanMode))}"
+            )
         _ = self._request  # a column that does not exist is an error now, not when reading
 
     def __getstate__(self) -> dict[str, Any]:
@@ -88,10 +100,23 @@ class Scan:
         return {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}
 
     @cached_property
+    def key(self) -> PrimaryKey | None:
+        """The primary key by which rows are merged; None: they are not."""
+        is_keyed = has_buckets(self.schemas[self.snapshot.schema.id])
+        return primary_key_of(self.table_schema) if is_keyed else None
+
+    @cached_property
     def _request(self) -> ReadRequest:
         fields = select_columns(self.table_schema, self.columns, where=self.store.location)
         paths = self.filter.paths if self.filter is not None else []
         names = {field.name for field in fields} | {path[0] for path in paths}
+        if self.key is not None:
+            if ROW_ID.name in names - self.table_schema.by_name.keys():
+                raise InvalidArgumentError(
+                    f"{self.store.location}: rows of a table with a primary key have no "
+                    f"{ROW_ID.name!r}: its key tells them apart"
+                )
+            names.update(columns_to_merge(self.key, names & self.table_schema.by_name.keys()))
         metadata = type_codec.decode_metadata(self.table_schema.stored_metadata)
         return ReadRequest(
             fields=fields,
@@ -104,6 +129,7 @@ class Scan:
             storage_options=self.store.storage_options,
             timeout_s=access_of(self.store).timeout_s,
             batch_rows=self.batch_rows,
+            key=self.key,
         )
 
     @cached_property
@@ -142,28 +168,45 @@ class Scan:
     def _files(self) -> tuple[LiveFiles, list[PruningStep]]:
         """The files that may hold rows, and how they were found."""
         snapshot = self.snapshot
-        references, step = prune_manifests(snapshot.manifests, self.filter, self.table_schema)
+        wanted = self.filter
+        if self.key is not None:  # another row of the key may be what the filter selects
+            wanted = key_filter(wanted, self.key) if self.mode == "snapshot" else None
+        references, step = prune_manifests(snapshot.manifests, wanted, self.table_schema)
         with in_time(self.store), until_expiry(self.store, snapshot):
             files = LiveFiles(self.store, snapshot.tail, references)
-            steps = files.prune(self.schemas, self.table_schema, self.filter)
+            steps = files.prune(self.schemas, self.table_schema, wanted)
         return files, [step, *steps] if snapshot.manifests else steps
 
     @cached_property
     def entries(self) -> tuple[list[Entry], list[PruningStep]]:
         """The files that may hold rows, in the order of their rows, and how they were found."""
         with in_time(self.store), until_expiry(self.store, self.snapshot):
+            if self.key is not None:
+                return self._trees.entries, self._trees.steps
             files, steps = self._files
             return files.entries(), steps
 
     @cached_property
+    def _trees(self) -> TreePlan:
+        """The files of a primary-key table that may hold rows, and which of them are merged."""
+        assert self.key is not None
+        files, steps = self._files
+        plan = plan_trees(
+            files.entries(), self.key, self.schemas, self.table_schema, self.filter, self.mode
+        )
+        return replace(plan, steps=[*steps, *plan.steps])
+
+    @cached_property
     def _plan(self) -> ScanPlan:
+        splits: Sequence[Split]
         with in_time(self.store):
             files, steps = self._files
-            return ScanPlan(
-                snapshot_id=self.snapshot.id,
-                splits=files.splits(self.store),
-                steps=tuple(steps),
-            )
+            if self.key is None:
+                splits = files.splits(self.store)
+            else:
+                with until_expiry(self.store, self.snapshot):
+                    splits, steps = tree_splits(self._trees, self.store), self._trees.steps
+            return ScanPlan(snapshot_id=self.snapshot.id, splits=splits, steps=tuple(steps))
 
     def plan(self) -> ScanPlan:
         """Plan the scan: the files that are read, and the steps of pruning."""
@@ -295,14 +338,13 @@ class Scan:
             total = _count_rows(self.reader, plan.splits, self._threads)
         else:
             reader = self.select(()).reader  # only what the filter reads
-            entries = self.entries[0]
+            entries = self._unmerged
             decided = files_that_must_match(entries, self.schemas, self.table_schema, self.filter)
-            undecided = [
-                split for split, certain in zip(plan.splits, decided, strict=True) if not certain
-            ]
+            raw, merged = plan.splits[: len(entries)], plan.splits[len(entries) :]
+            undecided = [split for split, certain in zip(raw, decided, strict=True) if not certain]
             total = sum(
                 entry.live_rows for entry, certain in zip(entries, decided, strict=True) if certain
-            ) + _count_rows(reader, undecided, self._threads)
+            ) + _count_rows(reader, [*undecided, *merged], self._threads)
         return total if self.limit is None else min(total, self.limit)
 
     def min_max(self, column: PathLike) -> tuple[pa.Scalar, pa.Scalar]:
@@ -321,7 +363,8 @@ class Scan:
         min_max = MinMax(chain[-1].type)
         scan = replace(self, columns=(path,))
         if self.filter is None and self.limit is None:
-            undecided = add_exact_bounds(self.entries[0], self.schemas, chain, min_max)
+            undecided = add_exact_bounds(self._unmerged, self.schemas, chain, min_max)
+            undecided += self.entries[0][len(self._unmerged) :]
             files = msgspec.structs.replace(self.snapshot, manifests=(), tail=tuple(undecided))
             scan = replace(scan, snapshot=files)
         for batch in scan.to_batches():
@@ -340,9 +383,16 @@ class Scan:
         if self.filter is not None or self.limit is not None:
             return None
         min_max = MinMax(chain[-1].type)
-        if add_exact_bounds(self.entries[0], self.schemas, chain, min_max):
+        if len(self._unmerged) < len(self.entries[0]) or add_exact_bounds(
+            self._unmerged, self.schemas, chain, min_max
+        ):
             return None
         return min_max.result()
+
+    @property
+    def _unmerged(self) -> list[Entry]:
+        """The first of `entries`: files that are read as they are; the others are merged."""
+        return self.entries[0] if self.key is None else self._trees.raw
 
     def _ordered(self, column: PathLike) -> tuple[tuple[str, ...], Sequence[Field]]:
         """The path of a column whose values have an order, and its fields."""

@@ -20,6 +20,7 @@ from fermion import FilePruning
 from fermion.columns.rows import filter_batch_rows
 from fermion.predicate import Expression, RowRanges
 from fermion.remote import TIMEOUT_S
+from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.metadata.deletion_vector import ranges_of, read_vector
 from fermion_table.metadata.file_identity import check_identity
 from fermion_table.scanning.batch_stream import batches_left
@@ -32,6 +33,7 @@ from fermion_table.schema.schema import Field, Path, field_to_arrow
 from fermion_table.schema.selection import (
     BATCH_COLUMNS,
     ROW_ID,
+    ROW_KIND,
     file_columns,
     select_paths,
 )
@@ -63,6 +65,8 @@ class ReadRequest:
         Rows a batch, at most.
     timeout_s
         See `StorageAccess`.
+    key
+        Of a primary-key table: what sections are merged by.
     """
 
     fields: tuple[Field, ...]
@@ -73,6 +77,7 @@ class ReadRequest:
     storage_options: dict[str, Any] | None = field(default=None, repr=False)
     batch_rows: int = BATCH_ROWS
     timeout_s: float = TIMEOUT_S
+    key: PrimaryKey | None = None
 
     def arrow_schema(self) -> pa.Schema:
         """The schema given back."""
@@ -139,7 +144,7 @@ class SplitReader:
 
     def plan(self, split: FileSplit) -> FilePlan:
         """How a file is read."""
-        key = split.schema_id, split.columns, split.in_batches
+        key = split.schema_id, split.columns, split.in_batches, split.retractions > 0
         plan = self._plans.get(key)
         if plan is None:
             plan = self._plans[key] = _plan(self.request, self.schema, split)
@@ -322,9 +327,11 @@ class SplitReader:
 def _plan(request: ReadRequest, schema: pa.Schema, split: FileSplit) -> FilePlan:
     fields_written = request.file_fields[split.schema_id]
     sources = [field for field in fields_written if split.has_data(field.id)]
+    all_null = {field.id for field in fields_written}.difference(field.id for field in sources)
     if split.in_batches:
         sources += BATCH_COLUMNS
-    all_null = {field.id for field in fields_written}.difference(field.id for field in sources)
+    if split.retractions:
+        sources.append(ROW_KIND)
     pushed: list[Expression] = []
     residual: list[Expression] = []
     for part in request.filter.parts if request.filter is not None else ():

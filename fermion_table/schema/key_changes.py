@@ -22,6 +22,8 @@ BUCKET = "bucket"
 """The setting that tells a primary-key table from an append table whose key is only recorded."""
 KIND_COLUMN = "_row_kind"
 """The column of row kinds in data files with retractions."""
+KEY_COLUMN = "_merge_key"
+"""The column of keys in memory, while rows are merged."""
 NEEDS_KEY = ("bucket", "bucket_key", "merge_engine", "changelog_producer")
 
 
@@ -38,10 +40,13 @@ def key_options(schema: TableSchema) -> KeyOptions:
     Raises
     ------
     InvalidArgumentError
-        See `parse_key_options`; or a column has the name of the column of row kinds.
+        See `parse_key_options`; or a column has a name that merging uses.
     """
-    if KIND_COLUMN in schema.by_name:
-        raise InvalidArgumentError(f"column {KIND_COLUMN!r}: the name is reserved for row kinds")
+    for name in (KIND_COLUMN, KEY_COLUMN):
+        if name in schema.by_name:
+            raise InvalidArgumentError(
+                f"column {name!r}: the name is reserved in tables with a primary key"
+            )
     by_id = schema.by_id
     return parse_key_options(
         schema.properties,

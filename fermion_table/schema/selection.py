@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from fermion.errors import InvalidArgumentError, column_not_found
+from fermion_table.schema.key_changes import KIND_COLUMN
 from fermion_table.schema.schema import Field, Path, PathLike, TableSchema
 
 BATCH_ID = Field(id=-1, name="batch_id", stored_type="int64")
@@ -16,6 +17,10 @@ BATCH_COLUMNS = (BATCH_ID, INDEX_IN_BATCH)
 """Columns that files in batch mode have besides the table's own; null in other files."""
 ROW_ID = Field(id=-3, name="_row_id", stored_type="int64")
 """Tells a row from all others that the table ever had; a row that is rewritten gets another."""
+ROW_KIND = Field(
+    id=-4, name=KIND_COLUMN, stored_type="int8", nullable=False, stored_initial_default=0
+)
+"""The kinds of rows in data files that hold retractions; in others every row is an insertion."""
 
 
 def queryable_fields(schema: TableSchema) -> tuple[Field, ...]:

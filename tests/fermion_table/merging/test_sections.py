@@ -8,17 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fermion.errors import InvalidArgumentError
 from fermion_table.errors import CorruptMetadata
 from fermion_table.merging.sections import (
-    Section,
     SortedRun,
     TreeFile,
     cut_sections,
-    pack_sections,
     sorted_runs,
 )
-from fermion_table.options import OPEN_COST_BYTES
 
 MB = 1024 * 1024
 
@@ -77,18 +73,6 @@ def test_runs_of_a_section_go_from_the_newest_to_the_oldest(files):
         assert section.max_key == max(each.max_key for each in section.files)
 
 
-@given(trees(), st.integers(1, 40 * MB))
-def test_packs_keep_the_order_and_fit_unless_one_section_is_too_great(files, target):
-    sections = cut_sections(files)
-    packs = pack_sections(sections, target)
-    assert [section for pack in packs for section in pack] == sections
-    for pack in packs:
-        assert pack
-        assert len(pack) == 1 or sum(section.cost for section in pack) <= target
-    for before, after in itertools.pairwise(packs):
-        assert sum(section.cost for section in before) + after[0].cost > target
-
-
 @given(trees(), st.integers(0, 40), st.integers(0, 40))
 def test_a_run_finds_the_files_of_a_key_range(files, low, high):
     low, high = min(low, high), max(low, high)
@@ -134,8 +118,4 @@ def test_runs_whose_files_overlap_are_refused(files):
 
 def test_there_may_be_no_files():
     assert cut_sections([]) == []
-    assert pack_sections([], 1) == []
     assert SortedRun().overlapping(0, 9) == []
-    with pytest.raises(InvalidArgumentError, match="bytes_target"):
-        pack_sections([], 0)
-    assert Section(((file(1, 2, size=5),),)).cost == 5 + OPEN_COST_BYTES

@@ -1,0 +1,94 @@
+"""Which files of a primary-key table a scan reads as they are, and which it merges; no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fermion_table.merging.primary_key import PrimaryKey
+from fermion_table.merging.sections import Section, TreeFile, cut_sections
+from fermion_table.metadata.manifest import Entry
+from fermion_table.scanning.filters import TableFilter
+from fermion_table.scanning.plan import PruningStep, plan_scan
+from fermion_table.scanning.trees import is_folded, trees_of
+from fermion_table.schema.schema import TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class TreePlan:
+    """What a scan reads of a primary-key table.
+
+    Attributes
+    ----------
+    raw
+        Files that need no merging.
+    merged
+        Sections that do.
+    steps
+        How planning got there.
+    """
+
+    raw: list[Entry]
+    merged: list[Section]
+    steps: list[PruningStep]
+
+    @property
+    def entries(self) -> list[Entry]:
+        """All files."""
+        return [*self.raw, *(file.entry for section in self.merged for file in section.files)]
+
+
+def plan_trees(
+    entries: Sequence[Entry],
+    key: PrimaryKey,
+    schemas: Mapping[int, TableSchema],
+    schema: TableSchema,
+    chosen: TableFilter | None,
+    mode: str = "snapshot",
+) -> TreePlan:
+    """Cut the trees of a scan into sections.
+
+    Parameters
+    ----------
+    entries
+        The files that may hold rows of the keys that the filter selects.
+    key
+        Of the table.
+    schemas, schema, chosen
+        As for `plan_scan`.
+    mode
+        ``read_optimized``: the top level of each tree alone, so all files of trees are needed.
+
+    Raises
+    ------
+    CorruptMetadata
+        A file that is no part of a tree, or files of one run with keys in common.
+    """
+    raw: list[Entry] = []
+    merged: list[Section] = []
+    sections = 0
+    trees = trees_of(entries, key)
+    for tree in sorted(trees, key=repr):
+        files = trees[tree] if mode == "snapshot" else top_level(trees[tree])
+        for section in cut_sections(files):
+            sections += 1
+            if section.is_single_run and all(is_folded(file.entry) for file in section.files):
+                raw += [file.entry for file in section.files]
+            else:
+                merged.append(section)
+    steps = [PruningStep("merge", "sections", sections, len(merged), "files whose keys overlap")]
+    if mode != "snapshot":
+        read = TreePlan(raw, merged, []).entries
+        behind = sum(each.rows for each in entries) - sum(each.rows for each in read)
+        why = f"the top level alone; {behind:,} newer rows are left out"
+        steps.insert(0, PruningStep(mode, "files", len(entries), len(read), why))
+    if chosen is not None:
+        raw, pruned = plan_scan(raw, schemas, schema, chosen)
+        steps += pruned
+    return TreePlan(raw, merged, steps)
+
+
+def top_level(files: Sequence[TreeFile]) -> list[TreeFile]:
+    """The files of a tree's highest level; none of a tree that was never compacted."""
+    top = max((file.level for file in files), default=0)
+    return [file for file in files if file.level == top > 0]
