@@ -46,7 +46,9 @@ from fermion_table.storage.paths import MAIN
 from fermion_table.storage.store import StorageAccess
 from fermion_table.table.staged import StagedTable, stage_table
 from fermion_table.table.table import Table
-from fermion_table.writing.data_writer import DataWriter, WriterMessage, WriteSettings
+from fermion_table.writing.data_writer import DataWriter
+from fermion_table.writing.settings import WriteSettings
+from fermion_table.writing.writer_message import WriterMessage
 
 __all__ = [
     "MAIN",

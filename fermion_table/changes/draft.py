@@ -37,7 +37,8 @@ from fermion_table.scanning.split_reader import SplitReader
 from fermion_table.scanning.whole_rows import whole_row_reader, write_again
 from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.store import AtomicStore, access_of
-from fermion_table.writing.data_writer import DataWriter, WriteSettings
+from fermion_table.writing.data_writer import DataWriter
+from fermion_table.writing.settings import WriteSettings
 
 REWRITE_DELETED_FRACTION = 0.5
 """A file of whose rows more than this part is deleted is written again without them."""

@@ -35,12 +35,8 @@ from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.schema_store import load_table_schema
 from fermion_table.metadata.snapshot import Kind, SchemaReference, Snapshot
 from fermion_table.storage.pending_files import PendingFiles
-from fermion_table.writing.data_writer import (
-    DataWriter,
-    WriterMessage,
-    check_batches,
-    check_same_schema,
-)
+from fermion_table.writing.data_writer import DataWriter, check_batches
+from fermion_table.writing.writer_message import WriterMessage, check_same_schema
 
 
 class Transaction:

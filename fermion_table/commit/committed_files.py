@@ -21,7 +21,8 @@ from fermion_table.metadata.manifest_store import locate, manifest_files
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.storage.paths import check_path
 from fermion_table.storage.store import AtomicStore
-from fermion_table.writing.data_writer import WriterMessage, delete_files
+from fermion_table.writing.data_files import delete_files
+from fermion_table.writing.writer_message import WriterMessage
 
 
 def written_files(messages: Sequence[WriterMessage]) -> WrittenFiles:

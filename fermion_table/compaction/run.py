@@ -22,7 +22,7 @@ from fermion_table.metadata.manifest_store import removed_entries
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.storage.paths import MAIN
 from fermion_table.storage.store import AtomicStore
-from fermion_table.writing.data_writer import delete_files
+from fermion_table.writing.data_files import delete_files
 
 Progress = Callable[[int, int], None]
 """Called with the groups done and the groups in all."""

@@ -25,7 +25,8 @@ from fermion_table.scanning.whole_rows import whole_row_reader, write_again
 from fermion_table.schema.schema import TableSchema
 from fermion_table.schema.sorting import parse_order, sorted_rows
 from fermion_table.storage.store import AtomicStore
-from fermion_table.writing.data_writer import DataWriter, WriteSettings
+from fermion_table.writing.data_writer import DataWriter
+from fermion_table.writing.settings import WriteSettings
 
 SMALL_FRACTION = 0.7
 """Files below this part of the target size are worth compacting."""

@@ -14,11 +14,9 @@ from fermion_table.commit.publisher import SchemaMerge
 from fermion_table.commit.request import CommitMetadata
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.table.state import HasState, TableState
-from fermion_table.writing.data_writer import (
-    DataWriter,
-    WriterMessage,
-    WriteSettings,
-)
+from fermion_table.writing.data_writer import DataWriter
+from fermion_table.writing.settings import WriteSettings
+from fermion_table.writing.writer_message import WriterMessage
 
 
 def append(

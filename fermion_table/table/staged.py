@@ -34,7 +34,9 @@ from fermion_table.storage.location import open_store, refuse_nested
 from fermion_table.storage.paths import MAIN
 from fermion_table.storage.store import AtomicStore, is_done_when_interrupted
 from fermion_table.table.table import Location, Table
-from fermion_table.writing.data_writer import DataWriter, WriterMessage, WriteSettings
+from fermion_table.writing.data_writer import DataWriter
+from fermion_table.writing.settings import WriteSettings
+from fermion_table.writing.writer_message import WriterMessage
 
 StageMode = Literal["create", "replace", "create_or_replace"]
 

@@ -46,13 +46,14 @@ class EntryMaker:
         Parameters
         ----------
         info
-            What the file's writer gave back.
+            What the file's writer gave back. Columns after those of the schema don't show.
         path
             The file, relative to the table.
         """
         fields = self._schema.fields
-        all_columns = len(info.columns_with_data) == len(fields)
-        runs = field_id_runs(fields[ordinal].id for ordinal in info.columns_with_data)
+        present = [ordinal for ordinal in info.columns_with_data if ordinal < len(fields)]
+        all_columns = len(present) == len(fields)
+        runs = field_id_runs(fields[ordinal].id for ordinal in present)
         batch = None
         if info.batch is not None:
             found = info.batch

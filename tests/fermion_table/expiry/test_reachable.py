@@ -22,7 +22,7 @@ from fermion_table.commit import manifest_plan
 from fermion_table.commit.clone import CLONE_TAG
 from fermion_table.expiry import expire
 from fermion_table.storage.cache import shared_cache
-from fermion_table.writing.data_writer import WriterMessage
+from fermion_table.writing.writer_message import WriterMessage
 
 SCHEMA = pa.schema({"a": pa.int64()})
 AT_ONCE = timedelta(days=-1)

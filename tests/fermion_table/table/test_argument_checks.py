@@ -22,7 +22,7 @@ from fermion_table.metadata.pointers import write_latest
 from fermion_table.metadata.references import create_branch, create_tag
 from fermion_table.schema.schema import encode_schema
 from fermion_table.testing import MemoryStore, made_up_entry
-from fermion_table.writing import data_writer
+from fermion_table.writing import data_files
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 ROWS = {"id": [1, 2], "name": ["a", "b"]}
@@ -253,12 +253,12 @@ def test_an_append_that_no_reader_would_take_leaves_no_data_file(
 ) -> None:
     """Entries that are wrong by a bug of the writer's: its files go with the failed commit."""
     before = objects(table)
-    make = data_writer.EntryMaker.entry
+    make = data_files.EntryMaker.entry
 
     def broken(self: Any, *arguments: Any, **named: Any) -> Any:
         return msgspec.structs.replace(make(self, *arguments, **named), rows=-1)
 
-    monkeypatch.setattr(data_writer.EntryMaker, "entry", broken)
+    monkeypatch.setattr(data_files.EntryMaker, "entry", broken)
     with pytest.raises(UnreadableMetadata):
         table.append(ROWS)
     with pytest.raises(UnreadableMetadata), table.transaction() as transaction:

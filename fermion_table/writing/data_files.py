@@ -1,0 +1,196 @@
+"""The data files of one writer: their names, options and sizes, and what deletes them.
+
+A file has a unique name that is noted before the file is made. Until `DataFiles.release` says that
+a commit decides on them, all of them are deleted when their writer gives up or is lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+import fermion
+from fermion_table.metadata.manifest import Entry
+from fermion_table.moments import now_ms
+from fermion_table.schema.properties import parse_properties
+from fermion_table.schema.schema import TableSchema
+from fermion_table.storage.paths import data_path, unique_name
+from fermion_table.storage.pending_files import PendingFiles
+from fermion_table.storage.store import AtomicStore, is_durable
+from fermion_table.writing.entry_maker import EntryMaker
+from fermion_table.writing.partition import Partition
+from fermion_table.writing.settings import WriteSettings
+
+FIRST_RATIO = 0.4
+"""Bytes of a file for a byte of Arrow data, until a file has been closed."""
+
+
+@dataclass(slots=True, eq=False)
+class OpenFile:
+    """A data file being written.
+
+    Attributes
+    ----------
+    rows, raw_bytes
+        Written so far; bytes are those of Arrow data.
+    waiting_rows, waiting_bytes
+        Those that the file keeps in memory: of the stripe that it has not finished.
+    """
+
+    writer: fermion.Writer
+    path: str
+    partition: Partition
+    raw_bytes: int = 0
+    rows: int = 0
+    waiting_bytes: int = 0
+    waiting_rows: int = 0
+
+
+class DataFiles:
+    """Makes data files.
+
+    Parameters
+    ----------
+    store
+        Of the table.
+    schema
+        What the files are written with.
+    settings
+        How.
+    begun
+        Where the paths of the files are noted, each before the file is made, for a caller that
+        deletes them if it gives up.
+
+    Attributes
+    ----------
+    arrow
+        The columns of a file.
+    target_bytes
+        Size that a file should have.
+    """
+
+    def __init__(
+        self,
+        store: AtomicStore,
+        schema: TableSchema,
+        settings: WriteSettings,
+        begun: set[str] | None = None,
+    ) -> None:
+        properties = parse_properties(schema.properties)
+        target = settings.target_file_bytes
+        self.arrow = schema.to_arrow()
+        self.target_bytes = properties.target_file_bytes if target is None else target
+        self._store = store
+        self._begun = begun if begun is not None else set()
+        self._written = PendingFiles(store, self)
+        self._source = settings.source
+        profile: Any = properties.profile
+        default = fermion.WriteOptions(profile=profile) if profile else fermion.WriteOptions()
+        options = settings.file_options or default
+        threads = settings.threads or options.threads
+        durable = options.durable and is_durable(store)
+        self._options = replace(options, durable=durable, threads=threads)
+        self._entries = EntryMaker(schema, properties.statistics_columns)
+        self._open: list[OpenFile] = []
+        self._raw_bytes = 0
+        self._file_bytes = 0
+
+    def open(
+        self,
+        partition: Partition,
+        *,
+        bucket: int | None = None,
+        hidden: pa.Field | None = None,
+        bloom_filters: Iterable[str] = (),
+    ) -> OpenFile:
+        """Begin a file.
+
+        Parameters
+        ----------
+        bucket
+            Of a table with buckets: goes into the path.
+        hidden
+            A column after those of the schema, which no field of the table stands for.
+        bloom_filters
+            Columns with a Bloom filter per chunk, beside those of the settings.
+        """
+        path = data_path(unique_name(), partition.segments, bucket)
+        self._written.paths.add(path)  # before: an interrupt must not lose it
+        self._begun.add(path)
+        options = self._options
+        more = [each for each in bloom_filters if each not in options.bloom_filters]
+        if more:
+            options = replace(options, bloom_filters=(*options.bloom_filters, *more))
+        writer = fermion.Writer(
+            self._store.locate(path, for_writing=True),
+            self.arrow if hidden is None else self.arrow.append(hidden),
+            options=options,
+            storage_options=self._store.storage_options,
+        )
+        file = OpenFile(writer, path, partition)
+        self._open.append(file)
+        return file
+
+    def room(self, file: OpenFile, rows: pa.RecordBatch) -> int:
+        """How many rows like these still go into a file; 0 or less: it has its size."""
+        row_bytes = max(rows.nbytes / rows.num_rows, 1.0) * self.ratio
+        return int((self.target_bytes - self.size(file)) / row_bytes)
+
+    def count(self, file: OpenFile, rows: int, raw_bytes: int) -> None:
+        """Note what was written to a file."""
+        file.rows += rows
+        file.raw_bytes += raw_bytes
+        stripe = self._options
+        stripe_bytes = stripe.stripe_bytes_for(len(self.arrow))
+        file.waiting_bytes = (file.waiting_bytes + raw_bytes) % stripe_bytes
+        file.waiting_rows += rows
+        if file.waiting_rows >= stripe.stripe_rows:
+            file.waiting_rows %= stripe.stripe_rows
+            file.waiting_bytes = min(file.waiting_bytes, raw_bytes)
+
+    def size(self, file: OpenFile) -> float:
+        """About how many bytes a file would have if it were closed now."""
+        return file.raw_bytes * self.ratio
+
+    @property
+    def ratio(self) -> float:
+        """Bytes of a file for a byte of Arrow data, as found so far."""
+        return self._file_bytes / self._raw_bytes if self._raw_bytes else FIRST_RATIO
+
+    def close(self, file: OpenFile) -> Entry:
+        """Finish a file, and describe it."""
+        info = file.writer.close()
+        self._open.remove(file)
+        self._raw_bytes += file.raw_bytes
+        self._file_bytes += info.size
+        return self._entries.entry(
+            info,
+            file.path,
+            partition=file.partition.values,
+            source=self._source,
+            created_ms=now_ms(),
+        )
+
+    def release(self) -> None:
+        """Leave the files alone from here on: a commit may name them."""
+        self._written.release()
+
+    def abort(self) -> None:
+        """Delete all files."""
+        for file in self._open:
+            file.writer.abort()
+        self._open.clear()
+        self._begun -= self._written.paths
+        self._written.delete()
+
+
+def delete_files(store: AtomicStore, entries: Iterable[Entry]) -> None:
+    """Delete data files that nothing refers to; what can't be deleted is left as an orphan."""
+    for entry in entries:
+        if entry.path:
+            with contextlib.suppress(OSError):
+                store.delete(entry.path)

@@ -1,0 +1,277 @@
+"""Writes sorted runs of primary-key tables: rows in the order of their keys, as files of one tree.
+
+A file is closed at its target size, where a key ends: the rows of one key never lie in two files of
+a run, so that the files of a run have no key in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, NoReturn
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fermion.arguments import integer
+from fermion.errors import InvalidArgumentError
+from fermion_table.argument_checks import check_kind
+from fermion_table.merging.merge_engines.key_groups import is_retraction
+from fermion_table.merging.primary_key import PrimaryKey
+from fermion_table.metadata.manifest import Entry, Source
+from fermion_table.schema.key_changes import KIND_COLUMN
+from fermion_table.schema.schema import TableSchema
+from fermion_table.storage.store import AtomicStore
+from fermion_table.writing.data_files import DataFiles, OpenFile
+from fermion_table.writing.partition import Partition
+from fermion_table.writing.settings import WriteSettings
+
+RunBatch = tuple[pa.RecordBatch, pa.Array, np.ndarray | None]
+"""Rows in the order of their keys, their keys (`PrimaryKey.keys`), and their kinds."""
+_KIND_FIELD = pa.field(KIND_COLUMN, pa.int8(), nullable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What the files of a run have in common."""
+
+    partition: Partition
+    bucket: int
+    level: int
+    has_kinds: bool
+    sequence_offset: int
+
+
+@dataclass(slots=True)
+class _RunFile:
+    """A file of a run being written, and what its entry will say."""
+
+    file: OpenFile
+    min_key: Any
+    max_key: Any = None
+    keys: int = 0
+    retractions: int = 0
+
+
+class TreeWriter:
+    """Writes sorted runs.
+
+    Until `release` says that a commit decides on the files, `abort` deletes them, and so does
+    leaving the context manager, or forgetting the writer.
+
+    Parameters
+    ----------
+    store
+        Of the table.
+    schema
+        What the files are written with.
+    key
+        Of the table.
+    settings
+        How.
+    begun
+        Where the paths of its files are noted, each before the file is made, for a caller that
+        deletes them if it gives up.
+    """
+
+    def __init__(
+        self,
+        store: AtomicStore,
+        schema: TableSchema,
+        key: PrimaryKey,
+        *,
+        settings: WriteSettings | None = None,
+        begun: set[str] | None = None,
+    ) -> None:
+        if settings is not None:
+            check_kind(settings, WriteSettings, "settings")
+        self._files = DataFiles(store, schema, settings or WriteSettings(), begun)
+        self._key = key
+        self._is_released = False
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse a copy: both would own, and delete, the same files."""
+        raise TypeError("a TreeWriter can't be pickled or copied: make one in each process")
+
+    def __enter__(self) -> TreeWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if not self._is_released:
+            self.abort()
+
+    def write_run(
+        self,
+        partition: Partition,
+        bucket: int,
+        level: int,
+        batches: Iterable[RunBatch],
+        *,
+        has_kinds: bool,
+        sequence_offset: int = 0,
+        source: Source | None = None,
+    ) -> list[Entry]:
+        """Write one sorted run, or a part of one.
+
+        Parameters
+        ----------
+        partition, bucket, level
+            Where the run belongs.
+        batches
+            The rows, all of the table's columns, each batch and all of them sorted by key; rows
+            of one key from the oldest to the newest. Kinds are ``int8``, shape (n,); None: no
+            retraction is among the rows.
+        has_kinds
+            Whether the files get a column of kinds: needed where rows are retractions.
+        sequence_offset
+            Of all entries.
+        source
+            What the entries say wrote the files; None: that of the settings.
+
+        Returns
+        -------
+        list of Entry
+            Of the files, in the order of keys; empty if there are no rows.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Rows that are not sorted, columns that are not the table's, or retractions without a
+            column of kinds. The files begun are `abort`'s to delete.
+        """
+        bucket = integer(bucket, "bucket", minimum=0)
+        level = integer(level, "level", minimum=0)
+        run = _Run(partition, bucket, level, has_kinds, sequence_offset)
+        entries: list[Entry] = []
+        current: _RunFile | None = None
+        last: Any = None
+        for rows, keys, kinds in batches:
+            if not rows.num_rows:
+                continue
+            self._check(rows, keys, kinds, has_kinds=has_kinds)
+            is_first = _first_of_keys(keys, last)
+            starts = np.flatnonzero(is_first)
+            last = keys[-1].as_py()
+            at = 0
+            while at < rows.num_rows:
+                rest = rows.slice(at)
+                if current is not None and is_first[at] and self._is_full(current, rest):
+                    entries.append(self._close(current, run))
+                    current = None
+                if current is None:
+                    current = _RunFile(self._open(run), keys[at].as_py())
+                room = max(1, self._files.room(current.file, rest))
+                place = int(np.searchsorted(starts, at + room))
+                stop = int(starts[place]) if place < len(starts) else rows.num_rows
+                some = slice(at, stop)
+                self._write(current, run, rows.slice(at, stop - at), kinds, some)
+                current.keys += int(is_first[some].sum())
+                current.max_key = keys[stop - 1].as_py()
+                at = stop
+        if current is not None:
+            entries.append(self._close(current, run))
+        if source is None:
+            return entries
+        return [msgspec.structs.replace(entry, source=source) for entry in entries]
+
+    def release(self) -> None:
+        """Leave the files alone from here on: a commit may name them."""
+        self._is_released = True
+        self._files.release()
+
+    def abort(self) -> None:
+        """Delete every file of this writer. Not allowed after an attempt to commit them."""
+        self._is_released = True
+        self._files.abort()
+
+    def _check(
+        self, rows: pa.RecordBatch, keys: pa.Array, kinds: np.ndarray | None, *, has_kinds: bool
+    ) -> None:
+        if not rows.schema.equals(self._files.arrow):
+            raise InvalidArgumentError(
+                f"batches: expected the table's columns {self._files.arrow.names}, found "
+                f"{rows.schema.names}"
+            )
+        count = rows.num_rows
+        if len(keys) != count or (kinds is not None and len(kinds) != count):
+            raise InvalidArgumentError(
+                f"batches: {count} rows with {len(keys)} keys and "
+                f"{'no' if kinds is None else len(kinds)} kinds"
+            )
+        if kinds is not None and not has_kinds and is_retraction(kinds).any():
+            raise InvalidArgumentError("has_kinds=False: some rows are retractions")
+
+    def _open(self, run: _Run) -> OpenFile:
+        return self._files.open(
+            run.partition,
+            bucket=run.bucket,
+            hidden=_KIND_FIELD if run.has_kinds else None,
+            bloom_filters=self._key.names if run.level else (),
+        )
+
+    def _is_full(self, current: _RunFile, rest: pa.RecordBatch) -> bool:
+        return self._files.room(current.file, rest) <= 0
+
+    def _write(
+        self,
+        current: _RunFile,
+        run: _Run,
+        rows: pa.RecordBatch,
+        kinds: np.ndarray | None,
+        some: slice,
+    ) -> None:
+        raw_bytes = rows.nbytes
+        if run.has_kinds:
+            held = np.zeros(rows.num_rows, np.int8) if kinds is None else kinds[some]
+            current.retractions += int(is_retraction(held).sum())
+            rows = pa.RecordBatch.from_arrays(
+                [*rows.columns, pa.array(held, pa.int8())], schema=rows.schema.append(_KIND_FIELD)
+            )
+        current.file.writer.write(rows)
+        self._files.count(current.file, rows.num_rows, raw_bytes)
+
+    def _close(self, current: _RunFile, run: _Run) -> Entry:
+        entry = self._files.close(current.file)
+        return msgspec.structs.replace(
+            entry,
+            bucket=run.bucket,
+            level=run.level,
+            min_key=self._key.bound(current.min_key),
+            max_key=self._key.bound(current.max_key),
+            retractions=current.retractions,
+            keys_repeated=entry.rows - current.keys,
+            sequence_offset=run.sequence_offset,
+        )
+
+
+def _first_of_keys(keys: pa.Array, last: Any) -> np.ndarray:
+    """Whether each row is the first of its key: ``bool``, shape (n,).
+
+    Parameters
+    ----------
+    last
+        The key of the row before; None: there is none.
+    """
+    is_first = np.ones(len(keys), bool)
+    first = keys[0].as_py()
+    is_sorted = last is None or last <= first
+    if pa.types.is_int64(keys.type):
+        numbers = keys.to_numpy()
+        is_first[1:] = numbers[1:] != numbers[:-1]
+        is_sorted = is_sorted and bool((numbers[1:] >= numbers[:-1]).all())
+    else:
+        is_first[1:] = pc.not_equal(keys[1:], keys[:-1]).to_numpy(zero_copy_only=False)
+        ascends = pc.all(pc.greater_equal(keys[1:], keys[:-1]), min_count=0).as_py()
+        is_sorted = is_sorted and bool(ascends)
+    if not is_sorted:
+        raise InvalidArgumentError("batches: expected rows sorted by key, found a smaller key")
+    is_first[0] = last is None or last != first
+    return is_first
