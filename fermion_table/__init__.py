@@ -5,7 +5,7 @@ from fermion_table.changes.transaction import Transaction
 from fermion_table.checks.verify import VerifyReport
 from fermion_table.commit.publisher import SchemaMerge
 from fermion_table.commit.request import CommitMetadata
-from fermion_table.compaction.small_files import (
+from fermion_table.compaction.task import (
     CompactionGroup,
     CompactionMessage,
     CompactionResult,

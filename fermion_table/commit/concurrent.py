@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from fermion_table.commit.conflict import Mine, Theirs, needs_files
+from collections.abc import Sequence
+
+from fermion_table.commit.conflict import Mine, Theirs, Tree, needs_files
 from fermion_table.errors import CorruptMetadata
 from fermion_table.metadata import pointers
 from fermion_table.metadata.history import load_parent
+from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import added_entries, removed_entries
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.storage.paths import snapshot_path
@@ -73,5 +76,15 @@ def _commit_of(
         partitions=None if partitions == "many" else frozenset(partitions),
         added=added,
         removed=frozenset(entry.file for entry in removed),
+        trees=_trees(snapshot, added, removed),
         schema=snapshot.schema if snapshot.schema.id != parent.schema.id else None,
+    )
+
+
+def _trees(snapshot: Snapshot, added: Sequence[Entry], removed: Sequence[Entry]) -> frozenset[Tree]:
+    """The trees whose runs a commit replaced or put back: new runs at level 0 leave the others."""
+    is_new = snapshot.kind in ("append", "delete", "upsert")
+    placed = (entry for entry in added if entry.level or not is_new)
+    return frozenset(
+        (entry.partition, entry.bucket) for entry in (*removed, *placed) if entry.bucket is not None
     )

@@ -13,8 +13,9 @@ Mine is the row, the commit that won is the column::
 ``*`` only where partitions overlap; ``+`` only if a file that was added may matter to what I
 decided; ``drop`` leaves out the groups that share a file. Upsert behaves like delete, restore
 like an overwrite of everything. A commit that also changes the schema stands in both its own
-column and that of schema, and takes the worst verdict. After a restore that changes the schema a
-compaction drops all of its groups: its files may lack columns that came back.
+column and that of schema, and takes the worst verdict. A group of a tree is left out whenever runs
+of the tree were replaced or put back, whether or not files are shared. After a restore that
+changes the schema a compaction drops all of its groups: its files may lack columns that came back.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.snapshot import Kind, SchemaReference
 
 Partitions = frozenset[tuple[Any, ...]]
+Tree = tuple[tuple[Any, ...], int]
+"""Partition values, as JSON values, and bucket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,8 @@ class Theirs:
         Entries it added.
     removed
         Files it removed.
+    trees
+        Trees whose runs it replaced or put back; new runs at level 0 alone do not count.
     schema
         The schema it brought, None if it kept its parent's.
     is_known
@@ -87,6 +92,7 @@ class Theirs:
     partitions: Partitions | None = None
     added: Sequence[Entry] = ()
     removed: frozenset[str] = frozenset()
+    trees: frozenset[Tree] = frozenset()
     schema: SchemaReference | None = None
     is_known: bool = True
 
@@ -105,6 +111,9 @@ class Mine:
         Files it removes.
     groups
         Files that each group of a compaction removes.
+    trees
+        The tree that each of them is of, None for files of an append table; as many as groups, or
+        none at all.
     changes_schema
         Whether it brings a schema.
     depends_on
@@ -120,6 +129,7 @@ class Mine:
     scope: Partitions | None = None
     removed: frozenset[str] = frozenset()
     groups: Sequence[frozenset[str]] = ()
+    trees: Sequence[Tree | None] = ()
     changes_schema: bool = False
     depends_on: Callable[[Entry], bool] | None = None
     accepts_schema: Callable[[SchemaReference], str | None] | None = None
@@ -167,8 +177,11 @@ def _delete(mine: Mine, theirs: Theirs) -> Verdict:
 
 def _compact(mine: Mine, theirs: Theirs) -> Verdict:
     is_other = not theirs.is_known or (theirs.kind == "restore" and theirs.schema is not None)
+    trees = mine.trees or [None] * len(mine.groups)
     dropped = [
-        index for index, files in enumerate(mine.groups) if is_other or files & theirs.removed
+        index
+        for index, (files, tree) in enumerate(zip(mine.groups, trees, strict=True))
+        if is_other or files & theirs.removed or tree in theirs.trees
     ]
     if mine.groups:
         return Ok(frozenset(dropped))

@@ -12,7 +12,7 @@ import msgspec
 
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_identifier, check_optional_text, check_text_map
-from fermion_table.commit.conflict import Mine, Partitions
+from fermion_table.commit.conflict import Mine, Partitions, Tree
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.snapshot import Kind, SchemaReference, Snapshot
 from fermion_table.storage.paths import MAIN
@@ -86,6 +86,14 @@ class FileGroup:
 
     added: tuple[Entry, ...]
     removed: tuple[RemovedFile, ...]
+
+    @property
+    def tree(self) -> Tree | None:
+        """The tree that the files belong to; None: an append table's belong to none."""
+        for item in (*self.removed, *self.added):
+            if isinstance(item, Entry) and item.bucket is not None:
+                return item.partition, item.bucket
+        return None
 
 
 class WrittenFiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -199,6 +207,7 @@ class CommitRequest:
             scope=self.scope,
             removed=frozenset(file_name(item) for item in self.removed),
             groups=[frozenset(file_name(item) for item in group.removed) for group in self.groups],
+            trees=[group.tree for group in self.groups],
             changes_schema=self.schema is not None,
             depends_on=self.depends_on,
             accepts_schema=self.accepts_schema,

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from fermion_table.commit.commit import commit
 from fermion_table.commit.committed_files import delete_unpublished
 from fermion_table.commit.request import CommitMetadata, CommitOutcome, CommitRequest, WrittenFiles
-from fermion_table.compaction.small_files import (
+from fermion_table.compaction.task import (
     CompactionMessage,
     CompactionResult,
     CompactionTask,
@@ -107,7 +107,7 @@ def _rewriting(
 
 def _delete_added(store: AtomicStore, messages: Iterable[CompactionMessage]) -> None:
     for message in messages:
-        delete_files(store, message.added)
+        delete_files(store, message.written)
 
 
 def commit_groups(
@@ -143,7 +143,7 @@ def commit_groups(
     if not listed:
         return None
     written = WrittenFiles(
-        files=frozenset(entry.file for message in listed for entry in message.added),
+        files=frozenset(entry.file for message in listed for entry in message.written),
         since=base.id,
         branch=branch,
     )
@@ -159,21 +159,17 @@ def commit_groups(
     try:
         snapshot = commit(store, request, branch=branch, outcome=outcome)
     except CommitConflict:
-        new = [entry for message in listed for entry in message.added]
+        new = [entry for message in listed for entry in message.written]
         delete_unpublished(store, new, written, branch)
         result.groups_dropped += len(listed)
         return None
     replaced = {entry.file for entry in removed_entries(store, snapshot)}
     for message in listed:
         if message.removed[0].file not in replaced:
-            delete_files(store, message.added)
+            delete_files(store, message.written)
             result.groups_dropped += 1
             continue
-        result.files_before += len(message.removed)
-        result.files_after += len(message.added)
-        result.bytes_before += sum(entry.size for entry in message.removed)
-        result.bytes_after += sum(entry.size for entry in message.added)
-        result.rows += sum(entry.rows for entry in message.added)
+        result.add_group(message)
     result.retries += snapshot.effort.retries
     result.snapshots.append(snapshot.id)
     return snapshot

@@ -7,7 +7,7 @@ yields: a group whose inputs another commit removed is left out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -15,8 +15,12 @@ import pyarrow as pa
 
 from fermion.arguments import integer
 from fermion.errors import InvalidArgumentError
-from fermion_table.argument_checks import check_kind
-from fermion_table.commit.request import FileGroup
+from fermion_table.compaction.task import (
+    CompactionGroup,
+    CompactionMessage,
+    CompactionTask,
+    slim,
+)
 from fermion_table.metadata.manifest import Entry
 from fermion_table.options import OPEN_COST_BYTES
 from fermion_table.scanning.plan import splits_of
@@ -36,23 +40,6 @@ DELETED_FRACTION = 0.2
 """So are files of whose rows more than this part is deleted."""
 GROUP_COST_BYTES_MAX = 1024 * OPEN_COST_BYTES
 """A group ends when opening its files costs as much as reading so many bytes."""
-
-
-@dataclass(frozen=True, slots=True)
-class CompactionGroup:
-    """Files that become one, in the order in which their rows are read."""
-
-    entries: tuple[Entry, ...]
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of the files."""
-        return sum(entry.size for entry in self.entries)
-
-    @property
-    def rows(self) -> int:
-        """Rows of the files, without deleted ones."""
-        return sum(entry.live_rows for entry in self.entries)
 
 
 def plan_compaction(
@@ -117,88 +104,49 @@ def _groups(entries: Iterable[Entry], target_bytes: int) -> Iterator[CompactionG
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionTask:
+class SmallFilesTask(CompactionTask):
     """One group and all that is needed to rewrite it, on any machine. Picklable.
 
     Attributes
     ----------
-    store
-        Of the table.
     schema
         The table's: what is written, and what the files are read as.
     reader
         Reads the group's files.
-    group
-        What to rewrite.
     settings
         How files are written.
     sort_by
         What to sort a group's rows by (see `sorting.parse_order`); none keeps their order.
     """
 
-    store: AtomicStore
     schema: TableSchema
     reader: SplitReader
-    group: CompactionGroup
     settings: WriteSettings
     sort_by: tuple[str, ...] = ()
 
-
-class CompactionMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a group: its new files, and those they replace."""
-
-    added: tuple[Entry, ...]
-    removed: tuple[Entry, ...]
-
-    def file_group(self) -> FileGroup:
-        """The group as `commit` takes it."""
-        return FileGroup(added=self.added, removed=self.removed)
-
-
-@dataclass(slots=True, kw_only=True)
-class CompactionResult:
-    """What a compaction did, or, as a dry run, would do.
-
-    Attributes
-    ----------
-    groups
-        Groups planned.
-    groups_dropped
-        Groups left out, because other commits removed their inputs.
-    files_before, files_after, bytes_before, bytes_after
-        Of the groups committed; a dry run knows only what was before.
-    snapshots
-        Ids of the snapshots made.
-    retries
-        Races for the next snapshot that were lost.
-    seconds
-        From planning to the last commit.
-    """
-
-    dry_run: bool = False
-    groups: int = 0
-    groups_dropped: int = 0
-    files_before: int = 0
-    files_after: int = 0
-    bytes_before: int = 0
-    bytes_after: int = 0
-    rows: int = 0
-    snapshots: list[int] = field(default_factory=list)
-    retries: int = 0
-    seconds: float = 0.0
-
-    def add(self, part: CompactionResult) -> None:
-        """Add what a part of the compaction did, except its time."""
-        check_kind(part, CompactionResult, "part")
-        self.groups += part.groups
-        self.groups_dropped += part.groups_dropped
-        self.files_before += part.files_before
-        self.files_after += part.files_after
-        self.bytes_before += part.bytes_before
-        self.bytes_after += part.bytes_after
-        self.rows += part.rows
-        self.snapshots += part.snapshots
-        self.retries += part.retries
+    def rewrite(self) -> CompactionMessage:
+        """Write the group's rows again."""
+        entries = self.group.entries
+        with DataWriter(self.store, self.schema, settings=self.settings, base_id=0) as writer:
+            batches = _rows(self)
+            if entries[0].batch is not None:
+                for split in splits_of(entries, self.store):
+                    rows, known = self.reader.read(split), self.reader.batches(split)
+                    write_again(writer, rows, self.reader.schema, known)
+            elif self.sort_by:
+                unsorted = list(batches)
+                if unsorted:
+                    writer.write(sorted_rows(unsorted, parse_order(self.sort_by)))
+            else:
+                for batch in batches:
+                    writer.write(batch)
+            (message,) = writer.prepare_commit()
+        # The place of the rows in a scan is that of the first file they come from.
+        start = min(entry.sequence_number for entry in entries)
+        added = tuple(
+            msgspec.structs.replace(entry, sequence_start=start) for entry in message.entries
+        )
+        return CompactionMessage(added=added, removed=entries)
 
 
 def compaction_tasks(
@@ -233,11 +181,11 @@ def compaction_tasks(
         keeps_order=bool(sort_by),
     )
     return [
-        CompactionTask(
+        SmallFilesTask(
             store=store,
             schema=schema,
             reader=whole_row_reader(group.entries, store, schema, schemas),
-            group=CompactionGroup(tuple(_slim(entry) for entry in group.entries)),
+            group=CompactionGroup(tuple(slim(entry) for entry in group.entries)),
             settings=settings,
             sort_by=(sort_by,) if isinstance(sort_by, str) else tuple(sort_by),
         )
@@ -245,34 +193,6 @@ def compaction_tasks(
     ]
 
 
-def _slim(entry: Entry) -> Entry:
-    """An entry without statistics; the columns that hold data are still needed for reading."""
-    return msgspec.structs.replace(entry, stats={}, min_key=None, max_key=None)
-
-
-def compact_group(task: CompactionTask) -> CompactionMessage:
-    """Rewrite a group; nothing is visible before the message is committed."""
-    entries = check_kind(task, CompactionTask, "task").group.entries
-    with DataWriter(task.store, task.schema, settings=task.settings, base_id=0) as writer:
-        batches = _rows(task)
-        if entries[0].batch is not None:
-            for split in splits_of(entries, task.store):
-                rows, known = task.reader.read(split), task.reader.batches(split)
-                write_again(writer, rows, task.reader.schema, known)
-        elif task.sort_by:
-            unsorted = list(batches)
-            if unsorted:
-                writer.write(sorted_rows(unsorted, parse_order(task.sort_by)))
-        else:
-            for batch in batches:
-                writer.write(batch)
-        (message,) = writer.prepare_commit()
-    # The place of the rows in a scan is that of the first file they come from.
-    start = min(entry.sequence_number for entry in entries)
-    added = tuple(msgspec.structs.replace(entry, sequence_start=start) for entry in message.entries)
-    return CompactionMessage(added=added, removed=entries)
-
-
-def _rows(task: CompactionTask) -> Iterator[pa.RecordBatch]:
+def _rows(task: SmallFilesTask) -> Iterator[pa.RecordBatch]:
     for split in splits_of(task.group.entries, task.store):
         yield from task.reader.read(split)

@@ -13,12 +13,8 @@ from fermion_table.checks.data_files import verify_table
 from fermion_table.checks.verify import VerifyReport
 from fermion_table.compaction import small_files
 from fermion_table.compaction.run import commit_groups, run_compaction
-from fermion_table.compaction.small_files import (
-    CompactionMessage,
-    CompactionResult,
-    CompactionTask,
-    compaction_tasks,
-)
+from fermion_table.compaction.small_files import compaction_tasks
+from fermion_table.compaction.task import CompactionMessage, CompactionResult, CompactionTask
 from fermion_table.expiry import expire, orphans
 from fermion_table.expiry.maintenance import MaintenanceResult
 from fermion_table.metadata.schema_store import schema_paths

@@ -1,0 +1,156 @@
+"""What a compaction consists of: groups of files, tasks that rewrite them, and their messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from fermion_table.argument_checks import check_kind
+from fermion_table.commit.request import FileGroup
+from fermion_table.metadata.manifest import Entry
+from fermion_table.storage.store import AtomicStore
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionGroup:
+    """Files that are rewritten together, in the order in which their rows are read."""
+
+    entries: tuple[Entry, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the files."""
+        return sum(entry.size for entry in self.entries)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the files, without deleted ones."""
+        return sum(entry.live_rows for entry in self.entries)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionTask:
+    """One group and all that is needed to rewrite it, on any machine. Picklable.
+
+    Attributes
+    ----------
+    store
+        Of the table.
+    group
+        What to rewrite.
+    """
+
+    store: AtomicStore
+    group: CompactionGroup
+
+    @property
+    def upgraded(self) -> tuple[Entry, ...]:
+        """Files that move to another level of their tree, without being rewritten."""
+        return ()
+
+    def rewrite(self) -> CompactionMessage:
+        """Write the group's rows again. What it has written goes if it fails."""
+        raise NotImplementedError
+
+
+class CompactionMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a group: its new files, and those they replace.
+
+    Attributes
+    ----------
+    added, removed
+        A file in both moved to another level of its tree, without being rewritten.
+    snapshot_id
+        Of a tree: the snapshot that it was planned on. None: a group of small files.
+    """
+
+    added: tuple[Entry, ...]
+    removed: tuple[Entry, ...]
+    snapshot_id: int | None = None
+
+    @property
+    def written(self) -> tuple[Entry, ...]:
+        """Entries of the files that were written for the group."""
+        known = {entry.file for entry in self.removed}
+        return tuple(entry for entry in self.added if entry.file not in known)
+
+    @property
+    def rewritten(self) -> tuple[Entry, ...]:
+        """Entries of the files whose rows were written again."""
+        kept = {entry.file for entry in self.added}
+        return tuple(entry for entry in self.removed if entry.file not in kept)
+
+    def file_group(self) -> FileGroup:
+        """The group as `commit` takes it."""
+        return FileGroup(added=self.added, removed=self.removed)
+
+
+def compact_group(task: CompactionTask) -> CompactionMessage:
+    """Rewrite a group; nothing is visible before the message is committed."""
+    return check_kind(task, CompactionTask, "task").rewrite()
+
+
+def slim(entry: Entry) -> Entry:
+    """An entry without statistics; the columns that hold data are still needed for reading."""
+    return msgspec.structs.replace(entry, stats={}, min_key=None, max_key=None)
+
+
+@dataclass(slots=True, kw_only=True)
+class CompactionResult:
+    """What a compaction did, or, as a dry run, would do.
+
+    Attributes
+    ----------
+    groups
+        Groups planned.
+    groups_dropped
+        Groups left out, because other commits removed their inputs.
+    files_before, files_after, bytes_before, bytes_after
+        Of the groups committed; a dry run knows only what was before.
+    files_upgraded
+        Files of trees that moved to another level as they are; the other numbers leave them out.
+    snapshots
+        Ids of the snapshots made.
+    retries
+        Races for the next snapshot that were lost.
+    seconds
+        From planning to the last commit.
+    """
+
+    dry_run: bool = False
+    groups: int = 0
+    groups_dropped: int = 0
+    files_before: int = 0
+    files_after: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    files_upgraded: int = 0
+    rows: int = 0
+    snapshots: list[int] = field(default_factory=list)
+    retries: int = 0
+    seconds: float = 0.0
+
+    def add_group(self, message: CompactionMessage) -> None:
+        """Count a group that was committed."""
+        before, after = message.rewritten, message.written
+        self.files_before += len(before)
+        self.files_after += len(after)
+        self.bytes_before += sum(entry.size for entry in before)
+        self.bytes_after += sum(entry.size for entry in after)
+        self.files_upgraded += len(message.added) - len(after)
+        self.rows += sum(entry.rows for entry in after)
+
+    def add(self, part: CompactionResult) -> None:
+        """Add what a part of the compaction did, except its time."""
+        check_kind(part, CompactionResult, "part")
+        self.groups += part.groups
+        self.groups_dropped += part.groups_dropped
+        self.files_before += part.files_before
+        self.files_after += part.files_after
+        self.bytes_before += part.bytes_before
+        self.bytes_after += part.bytes_after
+        self.files_upgraded += part.files_upgraded
+        self.rows += part.rows
+        self.snapshots += part.snapshots
+        self.retries += part.retries

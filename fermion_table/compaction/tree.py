@@ -1,0 +1,144 @@
+"""Compaction of a tree, planned: which runs become one, and which files are written again for it.
+
+The files of the runs that were picked are cut into sections. What lies in several runs is merged. A
+file alone in its section is *upgraded*: its entry gets the new level, and the file stays. It is
+written again all the same, if it is small and has a neighbour to join, or if it holds what the
+compaction is to remove. Pure (no I/O): the result is the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from fermion_table.compaction.small_files import SMALL_FRACTION
+from fermion_table.compaction.universal import Run, Unit, UniversalOptions, pick
+from fermion_table.merging.sections import Section, SortedRun, TreeFile, cut_sections, sorted_runs
+from fermion_table.schema.key_options import KeyOptions
+
+
+@dataclass(frozen=True, slots=True)
+class TreePlan:
+    """What a compaction of a tree does.
+
+    Attributes
+    ----------
+    unit
+        The runs that become one, and its level.
+    is_oldest
+        Whether they are all runs of the tree: there are no older rows of their keys.
+    rewrites
+        Neighbouring sections whose rows are written again, each group into files of its own.
+    upgrades
+        Files that get the new level, and stay as they are.
+    """
+
+    unit: Unit
+    is_oldest: bool
+    rewrites: tuple[tuple[Section, ...], ...]
+    upgrades: tuple[TreeFile, ...]
+
+
+def universal_options(options: KeyOptions) -> UniversalOptions:
+    """When trees of a table are compacted, by its settings."""
+    return UniversalOptions(
+        trigger=options.trigger,
+        max_size_amplification_percent=options.max_size_amplification_percent,
+        size_ratio=options.size_ratio,
+        num_levels=options.trigger + 1,
+        pick_rule=options.pick_rule,
+        force_level0=options.deletion_vectors or options.changelog_producer == "lookup",
+        total_size_threshold=options.total_size_threshold,
+        incremental_size_threshold=options.incremental_size_threshold,
+    )
+
+
+def plan_tree(
+    files: Iterable[TreeFile],
+    options: UniversalOptions,
+    *,
+    target_bytes: int,
+    is_full: bool = False,
+    keeps_retractions: bool = False,
+) -> TreePlan | None:
+    """What to compact in a tree; None: nothing.
+
+    Parameters
+    ----------
+    files
+        All files of the tree.
+    options
+        When to compact.
+    target_bytes
+        What a file should have.
+    is_full
+        Whether all runs are merged into the top level, whatever the options say.
+    keeps_retractions
+        Whether retractions, and several rows of a key, stay in the oldest run
+        (see `fold.keeps_retractions`).
+
+    Raises
+    ------
+    CorruptMetadata
+        Files of one run have keys in common.
+    """
+    runs = sorted_runs(files)
+    unit = _full(runs, options) if is_full else pick([_run(run) for run in runs], options)
+    if unit is None:
+        return None
+    is_oldest = unit.run_count == len(runs)
+    taken = [file for run in runs[: unit.run_count] for file in run]
+    drops = is_oldest and not keeps_retractions
+    is_done = is_full and all(file.level == unit.output_level for file in taken)
+    if is_done and not any(_is_worn(file, drops) for file in taken):
+        return None
+    rewrites: list[tuple[Section, ...]] = []
+    upgrades: list[TreeFile] = []
+    for group in _groups(cut_sections(taken), SMALL_FRACTION * target_bytes, drops):
+        files_of_group = [file for section in group for file in section.files]
+        if len(files_of_group) > 1 or _is_worn(files_of_group[0], drops):
+            rewrites.append(group)
+        elif files_of_group[0].level != unit.output_level:
+            upgrades += files_of_group
+    if not rewrites and not upgrades:
+        return None
+    return TreePlan(unit, is_oldest, tuple(rewrites), tuple(upgrades))
+
+
+def _full(runs: Sequence[SortedRun], options: UniversalOptions) -> Unit | None:
+    if not runs:
+        return None
+    return Unit("full", max(options.num_levels - 1, _level(runs[-1])), len(runs))
+
+
+def _groups(
+    sections: Iterable[Section], small_bytes: float, drops: bool
+) -> Iterator[tuple[Section, ...]]:
+    """Neighbours that are written together; a large file that stays as it is stands alone."""
+    group: list[Section] = []
+    for section in sections:
+        file = section.files[0]
+        stays = section.is_single_run and file.size >= small_bytes and not _is_worn(file, drops)
+        if not stays:
+            group.append(section)
+            continue
+        if group:
+            yield tuple(group)
+            group = []
+        yield (section,)
+    if group:
+        yield tuple(group)
+
+
+def _is_worn(file: TreeFile, drops: bool) -> bool:
+    """Whether a file holds what the compaction is to remove."""
+    entry = file.entry
+    return entry.delete_rows > 0 or (drops and (entry.retractions > 0 or entry.keys_repeated > 0))
+
+
+def _run(run: SortedRun) -> Run:
+    return Run(_level(run), sum(file.size for file in run))
+
+
+def _level(run: SortedRun) -> int:
+    return next(iter(run)).level
