@@ -1,4 +1,10 @@
-"""Rows of Arrow arrays by mask or number, also for types on which Arrow itself cannot do that."""
+"""Rows of Arrow arrays by mask or number, also for types on which Arrow itself cannot do that.
+
+Arrow 26 has no `take` and no `filter` for string views, binary views and run-end encoding, nor for
+types that hold them: it raises ArrowNotImplementedError. The array is then shredded, its rows are
+picked from the streams, and assembled. The error decides, not a list of types, as later versions of
+Arrow know more types.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +66,7 @@ def filter_rows(array: pa.Array, mask: np.ndarray, node: Node | None) -> pa.Arra
         return array
     try:
         return array.filter(_flags(mask))
-    except pa.ArrowNotImplementedError:
+    except pa.ArrowNotImplementedError:  # views and run-end encoding
         return _rearranged(array, np.flatnonzero(mask), node)
 
 
