@@ -23,6 +23,9 @@ STRIPE_BYTES_PER_COLUMN = 32 * KIB
 COMPRESSION_LEVELS = {"zstd": (-7, 22), "lz4": (1, 12)}
 """Least and greatest level of each codec; zstd's above 19 count as 19."""
 
+COLUMNS_PER_TASK = 32
+"""Of many columns: a task for each would cost more time than the work in it."""
+
 _Options = TypeVar("_Options", "WriteOptions", "ReadOptions")
 
 
@@ -373,3 +376,8 @@ def _replaced(options: _Options, overrides: Mapping[str, Any]) -> _Options:
 def thread_count(requested: int | None) -> int:
     """The threads to use: what was asked for, or one a processor."""
     return requested if requested is not None else (os.cpu_count() or 1)
+
+
+def columns_per_task(columns: int) -> int:
+    """Columns that a thread takes at once: one where there are few, so that all threads work."""
+    return COLUMNS_PER_TASK if columns > 4 * COLUMNS_PER_TASK else 1

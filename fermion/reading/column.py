@@ -21,6 +21,7 @@ from fermion.errors import ChecksumError, InvalidFileError
 from fermion.io.source import CountingSource
 from fermion.layout import ALL_NULL_LENGTH
 from fermion.metadata.cmb import Chunk, ColumnBlock
+from fermion.options import columns_per_task
 from fermion.pages.global_dictionary import DictionaryRecord, entries_array
 from fermion.reading.plan import (
     PageSpan,
@@ -32,7 +33,6 @@ from fermion.reading.plan import (
 )
 from fermion.reading.stream import DecodeOptions, FetchedStream, PageValidity
 
-COLUMNS_PER_TASK = 32
 # Fewer values out of fewer bytes are there before another thread has begun.
 THREADED_SLOTS_MIN = 8 * 1024
 THREADED_BYTES_MIN = 1024 * 1024
@@ -470,7 +470,7 @@ def _run(executor: Executor | None, function, *columns):  # type: ignore[no-unty
     count = len(columns[0])
     if executor is None or count < 2:
         return [function(*arguments) for arguments in zip(*columns, strict=True)]
-    step = COLUMNS_PER_TASK if count > 4 * COLUMNS_PER_TASK else 1
+    step = columns_per_task(count)
 
     def run(start: int) -> list:  # type: ignore[type-arg]
         parts = [column[start : start + step] for column in columns]

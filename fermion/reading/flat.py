@@ -23,7 +23,7 @@ from fermion.pages.frame import HEADER_SIZE, page_checksums
 from fermion.reading.column import FetchedPages
 from fermion.reading.index import FileIndex
 
-COLUMNS_PER_TASK = 64
+FLAT_COLUMNS_PER_TASK = 64
 # Of columns with fewer bytes the threads would pass Python's lock to and fro for longer than they
 # work without it.
 THREADED_COLUMN_BYTES_MIN = 32 * 1024
@@ -102,13 +102,13 @@ class FlatColumns:
         buffers, places = index.source.read_places(ranges)
 
         def decode(start: int) -> list[pa.Array | None]:
-            group = wanted[start : start + COLUMNS_PER_TASK]
+            group = wanted[start : start + FLAT_COLUMNS_PER_TASK]
             nodes = [columns[place][1] for place in group]
             own = slice(2 * start, 2 * (start + len(group)))
             own_forms = [forms[place] or (0, 0) for place in group]
             return self._decode(nodes, own_forms, buffers, places[own], ranges[own, 0], rows)
 
-        starts = range(0, len(wanted), COLUMNS_PER_TASK)
+        starts = range(0, len(wanted), FLAT_COLUMNS_PER_TASK)
         bytes_min = THREADED_COLUMN_BYTES_MIN * len(wanted)
         worth = len(starts) > 1 and ranges[:, 1].sum() >= bytes_min
         run = map if self._executor is None or not worth else self._executor.map

@@ -33,7 +33,7 @@ from fermion.metadata.file_info import VIRTUAL_COLUMNS, FileInfo
 from fermion.metadata.footer import FileIdentity, build_head
 from fermion.metadata.schema_area import build_schema_area
 from fermion.metadata.sort_order import OrderCheck, build_sort_order, sort_ordinals
-from fermion.options import WriteOptions, thread_count, write_options
+from fermion.options import WriteOptions, columns_per_task, thread_count, write_options
 from fermion.pages.batches import BatchLog, encode_batches
 from fermion.pages.encoded import EncodedStream
 from fermion.pages.frame import bind_page
@@ -46,14 +46,13 @@ from fermion.writing.metadata import ColumnLog, FileContents, all_statistics, ke
 from fermion.writing.option_columns import check_option_columns, physical_order
 from fermion.writing.stripe_limits import StripeLimits
 
-COLUMNS_PER_TASK = 32
 STRIPE_BYTES_MAX = 2 * 1024**3
 BLOCK_PADDING_MAX = 0.05  # of a block of storage
 THREADED_BYTES_MIN = 512 * 1024
+"""Bytes of a stripe from which on threads gain more than it costs to start them."""
 # Of columns with fewer bytes the threads would pass Python's lock to and fro for longer than they
 # work without it.
 THREADED_COLUMN_BYTES_MIN = 64 * 1024
-"""Bytes of a stripe from which on threads gain more than it costs to start them."""
 
 
 class Writer:
@@ -310,7 +309,7 @@ class Writer:
                 for ordinal, column in zip(placed[start : start + step], found, strict=True)
             ]
 
-        step = COLUMNS_PER_TASK if len(columns) > 4 * COLUMNS_PER_TASK else 1
+        step = columns_per_task(len(columns))
         starts = range(0, len(columns), step)
         threads = self._threads
         column_bytes = self._pending_bytes / max(len(columns), 1)

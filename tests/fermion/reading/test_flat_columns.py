@@ -16,7 +16,7 @@ from fermion import ReadOptions, WriteOptions, kernels
 from fermion.errors import FermionError
 from fermion.io.source import CountingSource
 from fermion.reading import flat as flat_columns
-from fermion.reading.flat import COLUMNS_PER_TASK, FlatColumns
+from fermion.reading.flat import FLAT_COLUMNS_PER_TASK, FlatColumns
 from tests.equality import assert_logically_equal
 from tests.strategies import random_array, scalar_types
 
@@ -167,7 +167,7 @@ def test_a_wide_file_takes_one_decoding_call_for_many_columns(monkeypatch: pytes
     with fermion.open(written(table)) as file:
         assert_logically_equal(file.read(), table)
     assert calls.count("flat_chunks") == 1
-    assert calls.count("decode_flat") == -(-1_000 // COLUMNS_PER_TASK)
+    assert calls.count("decode_flat") == -(-1_000 // FLAT_COLUMNS_PER_TASK)
 
 
 def test_what_the_short_way_leaves_out_is_not_fetched_again(monkeypatch: pytest.MonkeyPatch):

@@ -13,7 +13,7 @@ import fermion
 from fermion import kernels
 from fermion.columns.types import column_node
 from fermion.layout import ChunkFlag
-from fermion.options import WriteOptions
+from fermion.options import COLUMNS_PER_TASK, WriteOptions
 from fermion.writing import file as file_writer
 from fermion.writing.column import ColumnPlan, EncodedColumn, encode_column
 from fermion.writing.flat import FlatWriter
@@ -181,7 +181,7 @@ def test_a_wide_stripe_takes_a_call_for_dozens_of_columns(monkeypatch: pytest.Mo
     table = pa.table({f"{name} {n}": columns[name] for n in range(100) for name in columns})
     sink = io.BytesIO()
     fermion.write_table(table, sink)
-    assert calls["encode_flat"] == -(-table.num_columns // file_writer.COLUMNS_PER_TASK)
+    assert calls["encode_flat"] == -(-table.num_columns // COLUMNS_PER_TASK)
     assert calls["encode_column"] == 0
     assert fermion.open(sink.getvalue()).read().equals(table)
 
