@@ -249,7 +249,8 @@ class _Commit:
         start = self.request.base.id if self.request.base is not None else None
         while True:
             base, began = self._base(start)
-            earlier = self._earlier(base)
+            identity = self.request.metadata.identity
+            earlier = committed_before(self.store, base, identity, branch=self.branch)
             if earlier is not None:
                 self.writer.discard()
                 return earlier
@@ -275,13 +276,6 @@ class _Commit:
         if fresh and base is not None and seen_at is not None:
             return base, seen_at
         return latest(self.store, branch=self.branch, start=start), began
-
-    def _earlier(self, base: Snapshot) -> Snapshot | None:
-        """The snapshot of an earlier try of the same commit, if it was published."""
-        identity = self.request.metadata.identity
-        if identity is None:
-            return None
-        return committed_before(self.store, base, *identity, branch=self.branch)
 
     def _attempt(self, base: Snapshot, began: float) -> Snapshot | None:
         """Try for the snapshot file after `base`; None if another commit took it."""

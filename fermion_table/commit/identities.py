@@ -57,9 +57,9 @@ _lock = Lock()
 
 
 def committed_before(
-    store: AtomicStore, base: Snapshot, user: str, identifier: int | str, *, branch: str
+    store: AtomicStore, base: Snapshot, identity: tuple[str, int | str] | None, *, branch: str
 ) -> Snapshot | None:
-    """The snapshot in the history of `base` that has this user and identifier.
+    """The snapshot in the history of `base` that has this user and identifier; None without them.
 
     The first call for a table reads its history, newest first, until it finds the commit or the
     history ends or has expired: no more than one request for each snapshot, 32 at once. Later
@@ -72,6 +72,9 @@ def committed_before(
     CorruptMetadata
         A snapshot file of the history holds other bytes than its child names.
     """
+    if identity is None:
+        return None
+    user, identifier = identity
     found = _find(store, base, commit_identity(user, identifier), branch)
     if found is None:
         return None

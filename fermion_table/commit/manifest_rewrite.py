@@ -1,4 +1,4 @@
-"""Several manifests written again as one, without what is dead in them."""
+"""Entries stored as a manifest; several manifests written again as one, without what is dead."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from fermion_table.metadata.manifest import ManifestReference, PartitionRange, reference_to
+from fermion_table.metadata.manifest import Entry, ManifestReference, PartitionRange, reference_to
 from fermion_table.metadata.manifest_store import (
     MetadataWriter,
     live_ordinals,
@@ -43,6 +43,11 @@ def rewrite_manifests(
     entries = [
         entry for each in references for entry in manifest_entries(store, each, keep_unknown=True)
     ]
+    return store_entries(writer, entries)
+
+
+def store_entries(writer: MetadataWriter, entries: Sequence[Entry]) -> ManifestReference:
+    """Entries that inherit nothing any more, in a manifest of their own."""
     stored = writer.write_manifest(entries)
     return reference_to(
         entries, path=stored.path, hash=stored.hash, size=stored.size, kind=stored.kind

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from fermion_table.commit import manifest_plan
-from fermion_table.commit.manifest_rewrite import rewrite_manifests
+from fermion_table.commit.manifest_rewrite import rewrite_manifests, store_entries
 from fermion_table.commit.request import CommitRequest
 from fermion_table.metadata.manifest import Entry, ManifestReference, reference_to
 from fermion_table.metadata.manifest_store import Located, MetadataWriter, manifest_files
@@ -207,14 +207,6 @@ def _merged(
         elif position not in taken:
             result.append(reference)
     return tuple(result)
-
-
-def store_entries(writer: MetadataWriter, entries: Sequence[Entry]) -> ManifestReference:
-    """Entries that inherit nothing any more, in a manifest of their own."""
-    stored = writer.write_manifest(entries)
-    return reference_to(
-        entries, path=stored.path, hash=stored.hash, size=stored.size, kind=stored.kind
-    )
 
 
 def _stored_unnumbered(

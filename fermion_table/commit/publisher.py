@@ -161,7 +161,8 @@ class Publisher:
             try:
                 first = request_on(base)
             except (CommitConflict, SchemaMismatch):
-                earlier = self._earlier(base, metadata)
+                identity = metadata.identity
+                earlier = committed_before(self.store, base, identity, branch=self.branch)
                 if earlier is None:
                     raise
                 return Published(earlier)
@@ -182,13 +183,6 @@ class Publisher:
             return added_entries(self.store, snapshot)
         except OSError:
             return None
-
-    def _earlier(self, base: Snapshot, metadata: CommitMetadata) -> Snapshot | None:
-        """The snapshot of an earlier try of the same commit."""
-        identity = metadata.identity
-        if identity is None:
-            return None
-        return committed_before(self.store, base, *identity, branch=self.branch)
 
     def change_schema(
         self, known: Snapshot, changes_for: ChangesFor, metadata: CommitMetadata

@@ -38,7 +38,7 @@ def find_commit(self: HasState, commit_user: str, commit_identifier: int | str) 
     if metadata.identity is None:
         raise InvalidArgumentError("commit_user and commit_identifier: expected both, not None")
     state = self._state
-    return committed_before(state.store, state.snapshot, *metadata.identity, branch=state.branch)
+    return committed_before(state.store, state.snapshot, metadata.identity, branch=state.branch)
 
 
 def restore(self: HasState, version: Version, *, message: str | None = None) -> Snapshot:

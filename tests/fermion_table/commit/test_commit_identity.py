@@ -76,16 +76,16 @@ def test_the_first_identified_append_reads_a_history_of_300_snapshots_in_few_rou
     store = slow_table(300, "300 snapshots")
     base = latest(store)
     store.forget()
-    assert identities.committed_before(store, base, "new", 1, branch="main") is None
+    assert identities.committed_before(store, base, ("new", 1), branch="main") is None
     assert store.reads == 300
     assert store.most > identities.READS_AT_ONCE_MAX // 2
     store.reads = 0
-    assert identities.committed_before(store, base, "new", 2, branch="main") is None
-    assert identities.committed_before(store, base, "job", 7, branch="main").id == 8
+    assert identities.committed_before(store, base, ("new", 2), branch="main") is None
+    assert identities.committed_before(store, base, ("job", 7), branch="main").id == 8
     assert store.reads == 1  # the one found
     base = append(store, commit_user="new", commit_identifier=3)
     store.reads = 0
-    assert identities.committed_before(store, base, "new", 4, branch="main") is None
+    assert identities.committed_before(store, base, ("new", 4), branch="main") is None
     assert store.reads == 0
 
 
@@ -93,10 +93,10 @@ def test_a_repeated_commit_is_found_without_reading_what_came_long_before() -> N
     store = slow_table(120, "120 snapshots")
     base = latest(store)
     store.forget()
-    assert identities.committed_before(store, base, "job", 117, branch="main").id == 118
+    assert identities.committed_before(store, base, ("job", 117), branch="main").id == 118
     assert store.reads <= identities.READS_AT_ONCE_MIN + 1
     store.forget()
-    assert identities.committed_before(store, base, "job", 0, branch="main").id == 1
+    assert identities.committed_before(store, base, ("job", 0), branch="main").id == 1
     assert store.reads <= 121
 
 
@@ -104,11 +104,11 @@ def test_commits_between_two_lookups_are_read_and_no_others() -> None:
     store = slow_table(60, "60 snapshots")
     early, base = load_snapshot(store, 50), latest(store)
     store.forget()
-    assert identities.committed_before(store, early, "new", 1, branch="main") is None
+    assert identities.committed_before(store, early, ("new", 1), branch="main") is None
     store.reads = 0
-    assert identities.committed_before(store, base, "new", 1, branch="main") is None
+    assert identities.committed_before(store, base, ("new", 1), branch="main") is None
     assert store.reads == 9  # 51 to 59
-    assert identities.committed_before(store, base, "job", 3, branch="main").id == 4
+    assert identities.committed_before(store, base, ("job", 3), branch="main").id == 4
 
 
 def test_a_branch_knows_the_commits_before_it_left() -> None:
@@ -124,11 +124,11 @@ def test_a_branch_knows_the_commits_before_it_left() -> None:
         base = latest(store, branch="dev")
         for number, found in ((19, 20), (18, 19), (0, 1), (20, None), (39, None)):
             store.forget()
-            snapshot = identities.committed_before(store, base, "job", number, branch="dev")
+            snapshot = identities.committed_before(store, base, ("job", number), branch="dev")
             assert (snapshot and snapshot.id) == found
     del store.objects[snapshot_path(20)]  # the branch has a copy
     store.forget()
-    assert identities.committed_before(store, base, "job", 19, branch="dev").id == 20
+    assert identities.committed_before(store, base, ("job", 19), branch="dev").id == 20
 
 
 def test_a_history_whose_slot_holds_other_bytes_is_corrupt() -> None:
@@ -137,7 +137,7 @@ def test_a_history_whose_slot_holds_other_bytes_is_corrupt() -> None:
     store.forget()
     store.objects[snapshot_path(12)] = store.objects[snapshot_path(11)]
     with pytest.raises(CorruptMetadata, match="hash"):
-        identities.committed_before(store, base, "new", 1, branch="main")
+        identities.committed_before(store, base, ("new", 1), branch="main")
 
 
 def test_a_table_finds_a_commit_by_its_identity(tmp_path) -> None:
