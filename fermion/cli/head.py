@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from fermion.cli.console import Console
-from fermion.cli.wording import json_value, shortened, value_text
+from fermion.cli.wording import rows_json, shortened, value_text
 from fermion.reading.file import FermionFile, open_file
 from fermion.reading.projection import ColumnName
 
@@ -44,28 +44,10 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         rows = (0, min(max(arguments.n, 0), file.num_rows))
         table = file.read(columns, rows=rows)
         if arguments.json:
-            console.print_json(_rows_json(table))
+            console.print_json(rows_json(table))
         else:
             _print_rows(table, file, arguments, console)
     return 0
-
-
-def _rows_json(table: pa.Table) -> list[dict[str, object]]:
-    names = _unique_names(table.column_names)
-    columns = [[json_value(each) for each in column] for column in table.columns]
-    if not columns:
-        return [{} for _ in range(table.num_rows)]
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-
-
-def _unique_names(names: Sequence[str]) -> list[str]:
-    """The names; one that was there before gets its ordinal, so that no value is lost."""
-    seen: set[str] = set()
-    unique = []
-    for ordinal, name in enumerate(names):
-        unique.append(f"{name}#{ordinal}" if name in seen else name)
-        seen.add(name)
-    return unique
 
 
 def _print_rows(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -33,6 +34,25 @@ def size_text(size: int) -> str:
 def shortened(text: str, length: int) -> str:
     """The text, or its beginning and three dots."""
     return text if len(text) <= length else text[: max(length - 3, 0)] + "..."
+
+
+def rows_json(table: pa.Table) -> list[dict[str, Any]]:
+    """A table's rows as JSON objects."""
+    names = _unique_names(table.column_names)
+    columns = [[json_value(each) for each in column] for column in table.columns]
+    if not columns:
+        return [{} for _ in range(table.num_rows)]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _unique_names(names: Sequence[str]) -> list[str]:
+    """The names; one that was there before gets its ordinal, so that no value is lost."""
+    seen: set[str] = set()
+    unique = []
+    for ordinal, name in enumerate(names):
+        unique.append(f"{name}#{ordinal}" if name in seen else name)
+        seen.add(name)
+    return unique
 
 
 def json_value(scalar: pa.Scalar | None) -> Any:

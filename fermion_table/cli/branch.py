@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 
+from fermion.cli.wording import rows_json
 from fermion.errors import InvalidArgumentError
 from fermion_table.cli.arguments import add_table, add_version, open_table
-from fermion_table.cli.printing import Console, print_rows, rows_json
+from fermion_table.cli.printing import Console, print_rows
 from fermion_table.table.table import Table
 
 HELP = "show, create or delete branches, or fast-forward to one"

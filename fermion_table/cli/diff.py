@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from fermion.cli.wording import rows_json
 from fermion_table.cli.arguments import add_table, open_table
-from fermion_table.cli.printing import Console, print_lines, print_rows, rows_json
+from fermion_table.cli.printing import Console, print_lines, print_rows
 from fermion_table.inspection.table_difference import TableDiff
 
 HELP = "compare two versions: schema and files, with --rows also rows"

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.types as pat
 
-from fermion.cli.wording import json_value, shortened, value_text
+from fermion.cli.wording import shortened, value_text
 
 CELL_LENGTH = 40
 
@@ -69,15 +69,6 @@ def print_rows(
         console.print_table(header[:shown], rows, right=right)
     if shown < len(columns):
         console.print(f"... and {len(columns) - shown:,} more columns (--all shows them)")
-
-
-def rows_json(table: pa.Table) -> list[dict[str, Any]]:
-    """A table's rows as JSON objects."""
-    names = table.column_names
-    columns = [[json_value(value) for value in column] for column in table.columns]
-    if not columns:
-        return [{} for _ in range(table.num_rows)]
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def json_ready(value: Any) -> Any:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from fermion.cli.wording import counted
+from fermion.cli.wording import counted, rows_json
 from fermion_table.cli.arguments import add_table, add_version, open_table
-from fermion_table.cli.printing import Console, rows_json
+from fermion_table.cli.printing import Console
 from fermion_table.schema.schema import describe_field
 from fermion_table.table.table import Table
 
