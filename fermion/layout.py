@@ -366,3 +366,8 @@ class Incompat(enum.IntFlag):
 def align(value: int, alignment: int = ALIGNMENT) -> int:
     """The smallest multiple of ``alignment`` that is at least ``value``."""
     return -(-value // alignment) * alignment
+
+
+def padded(data: bytes) -> bytes:
+    """The bytes, and zeros up to a multiple of `ALIGNMENT`."""
+    return data + bytes(align(len(data)) - len(data))

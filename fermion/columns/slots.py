@@ -116,15 +116,10 @@ def take_values(values: Values, indices: np.ndarray) -> Values:
     """The values with some indices; a copy."""
     if isinstance(values, Bits):
         return Bits.pack(values.unpack()[indices])
-    codes = indices.astype(np.uint32)
     if isinstance(values, BinaryValues):
-        offsets = np.empty(len(codes) + 1, np.int64)
-        total = kernels.gather_binary(values.offsets, values.data, codes, offsets)
-        data = np.empty(total, np.uint8)
-        kernels.gather_binary_data(values.offsets, values.data, codes, offsets, data)
-        return BinaryValues(offsets, data)
-    out = np.empty(len(codes), values.dtype)
-    kernels.gather_fixed(values, codes, out)
+        return values.take(indices)
+    out = np.empty(len(indices), values.dtype)
+    kernels.gather_fixed(values, indices.astype(np.uint32), out)
     return out
 
 

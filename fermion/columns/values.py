@@ -150,6 +150,15 @@ class BinaryValues:
         """``int64``, shape (n,): bytes of each value; a copy."""
         return np.diff(self.offsets)
 
+    def take(self, indices: np.ndarray) -> BinaryValues:
+        """The values with some indices; a copy."""
+        codes = indices.astype(np.uint32)
+        offsets = np.empty(len(codes) + 1, np.int64)
+        total = kernels.gather_binary(self.offsets, self.data, codes, offsets)
+        data = np.empty(total, np.uint8)
+        kernels.gather_binary_data(self.offsets, self.data, codes, offsets, data)
+        return BinaryValues(offsets, data)
+
 
 Values = np.ndarray | Bits | BinaryValues
 

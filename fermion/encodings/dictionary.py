@@ -207,7 +207,7 @@ def build_dictionary(values: Values, limit: int) -> tuple[np.ndarray, Values] | 
         return None
     if isinstance(values, BinaryValues):
         built = kernels.build_dictionary_binary(values.offsets, values.data, limit)
-        return built and (built[0], _take_strings(values, built[1]))
+        return built and (built[0], values.take(built[1]))
     built = kernels.build_dictionary(values, limit)
     return built and (built[0], values[built[1]])
 
@@ -222,15 +222,7 @@ def in_order(codes: np.ndarray, entries: BinaryValues) -> tuple[np.ndarray, Bina
     order = arrow_compute.sort_indices(array).to_numpy()
     ranks = np.empty(len(order), np.uint32)
     ranks[order] = np.arange(len(order), dtype=np.uint32)
-    return ranks[codes], _take_strings(entries, order)
-
-
-def _take_strings(values: BinaryValues, indices: np.ndarray) -> BinaryValues:
-    codes = indices.astype(np.uint32)
-    offsets = np.empty(len(codes) + 1, np.int64)
-    data = np.empty(kernels.gather_binary(values.offsets, values.data, codes, offsets), np.uint8)
-    kernels.gather_binary_data(values.offsets, values.data, codes, offsets, data)
-    return BinaryValues(offsets, data)
+    return ranks[codes], entries.take(order)
 
 
 def _encode_codes(

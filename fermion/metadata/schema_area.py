@@ -40,6 +40,7 @@ from fermion.layout import (
     SHAPES_PER_BLOCK,
     ShapeIds,
     align,
+    padded,
 )
 
 FIELD_ID_KEY = b"PARQUET:field_id"
@@ -93,7 +94,7 @@ def build_schema_area(schema: pa.Schema, *, compress_metadata: bool = False) -> 
     header = _HEADER.pack(
         len(schema), len(messages), len(metadata), kind, runs, len(blocks), raw_length, 0
     )
-    head = _padded(header + metadata) + _padded(stored_ids)
+    head = padded(header + metadata) + padded(stored_ids)
     offset = len(head) + _BLOCK.size * len(blocks)
     directory, stored = b"", b""
     for data, raw_length in blocks:
@@ -169,10 +170,6 @@ def _compressed(raw: bytes) -> tuple[bytes, int]:
 def _expansion_limit(stored: int) -> int:
     """Bytes that ``stored`` ones may decompress to; writers and readers both check it."""
     return max(EXPANSION_FREE_BYTES, EXPANSION_MAX * stored)
-
-
-def _padded(data: bytes) -> bytes:
-    return data + bytes(align(len(data)) - len(data))
 
 
 def strip_field_id(field: pa.Field) -> pa.Field:

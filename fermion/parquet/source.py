@@ -16,6 +16,7 @@ from fermion.layout import MAGIC
 from fermion.options import MIB
 from fermion.parquet.int96 import check_range, instants, int96_leaves
 from fermion.parquet.types import ConversionWarning
+from fermion.reading.stripe import empty_columns
 from fermion.remote import resolve
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class ParquetSource:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """All rows, in batches that are small whatever the row groups are like."""
         if not self.schema.names:
-            yield _rows_without_columns(self.num_rows)
+            yield empty_columns(self.num_rows)
             return
         for group in range(self._file.num_row_groups):
             skip = 0
@@ -235,8 +236,3 @@ def _value_bytes(dtype: pa.DataType) -> float:
         return dtype.bit_width / 8
     except ValueError:
         return VARIABLE_BYTES
-
-
-def _rows_without_columns(rows: int) -> pa.RecordBatch:
-    struct = pa.StructArray.from_buffers(pa.struct([]), rows, [None])
-    return pa.RecordBatch.from_struct_array(struct)

@@ -19,7 +19,7 @@ from fermion.layout import (
     Incompat,
     SectionKind,
     Setting,
-    align,
+    padded,
 )
 from fermion.metadata.cit import build_cit, build_indexed, build_unindexed
 from fermion.metadata.cmb import ChunkRecord, build_cmb
@@ -204,11 +204,11 @@ def build_end(
         Empty for a file without one.
     """
     start = footer.tail_offset
-    tail, places = bytearray(_padded(schema_area)), {}
+    tail, places = bytearray(padded(schema_area)), {}
     for kind, data in sections.items():
         if data or kind is SectionKind.STRIPE_TABLE:
             places[kind] = (start + len(tail), len(data))
-            tail += _padded(data)
+            tail += padded(data)
     cit_offset = start + len(tail) if footer.has_cit else footer.cit_offset
     tail += cit
     directory = build_sections(places, bytes(tail))
@@ -278,7 +278,3 @@ def _text(value: Any, what: str) -> str:
 def encode_key_values(key_values: Mapping[str, str]) -> bytes:
     """The section KEY_VALUE; nothing where there are no metadata."""
     return msgspec.json.encode(key_values) if key_values else b""
-
-
-def _padded(data: bytes) -> bytes:
-    return data + bytes(align(len(data)) - len(data))

@@ -191,11 +191,8 @@ class FsspecStore:
             return self._create(full, data)
 
     def overwrite_hint(self, path: str, data: bytes) -> None:
-        """Store a hint."""
-        self._check_writable()
-        full = self._inside(path)
-        with self._told("write", full):
-            self._ask("pipe_file", full, data, repeats=False)
+        """Store a hint; `write` replaces what is there."""
+        self.write(path, data)
 
     def delete(self, path: str) -> None:
         """Delete an object if it exists."""
