@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from fermion_table.checks.trees import check_trees
 from fermion_table.errors import CorruptMetadata, TableError, TableNotFound
 from fermion_table.metadata import pointers
 from fermion_table.metadata.history import list_ids
@@ -16,7 +17,7 @@ from fermion_table.metadata.manifest import (
     ManifestReference,
     decode_manifest,
 )
-from fermion_table.metadata.manifest_store import read_stored
+from fermion_table.metadata.manifest_store import inherited, read_stored
 from fermion_table.metadata.packed_manifest import decode_packed
 from fermion_table.metadata.references import Reference, load_branch, load_tag, snapshot_of
 from fermion_table.metadata.shared_files import SharedFiles, is_outside, options_for
@@ -282,11 +283,14 @@ class _Walk:
             stored = self._manifest(reference)
             whole = whole and stored is not None
             dead = set(reference.dead)
-            entries += [entry for at, entry in enumerate(stored or ()) if at not in dead]
+            alive = [entry for at, entry in enumerate(stored or ()) if at not in dead]
+            entries += [_of_tree(entry, reference) for entry in alive]
         for entry in entries:
             self._check_data_file(entry)
         if whole:
             self._check_totals(snapshot, entries, path)
+        for problem in check_trees(entries):
+            self._problem(path, f"{problem.expected} in {problem.path}", problem.found)
 
     def _check_totals(self, snapshot: Snapshot, entries: list[Entry], path: str) -> None:
         totals = snapshot.totals
@@ -379,6 +383,11 @@ class _Walk:
 
     def _problem(self, path: str, expected: str, found: str) -> None:
         self.problems.append(Problem(path, expected, found))
+
+
+def _of_tree(entry: Entry, reference: ManifestReference) -> Entry:
+    """An entry of a manifest; one of a tree with what it inherits, which says what run it is of."""
+    return entry if entry.bucket is None else inherited(entry, reference)
 
 
 def _read_snapshot(store: AtomicStore, path: str) -> bytes:
