@@ -15,8 +15,8 @@ padded to 8, with length 0 for a column that has no CMB, and finding one reads t
 from __future__ import annotations
 
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 
@@ -99,9 +99,13 @@ def _length_check(length: int, place_key: int, offset: int) -> int:
     return crc32c(length.to_bytes(4, "little")) ^ place_of(place_key, offset)
 
 
-class ColumnRanges(Protocol):
+class ColumnRanges(ABC):
     """Finds CMBs by ordinal."""
 
+    def __init__(self, footer: Footer, where: str) -> None:
+        self._footer, self._where = footer, where
+
+    @abstractmethod
     def ranges(self, ordinals: Sequence[int] | np.ndarray) -> np.ndarray:
         """Offset and length of each column's CMB; length 0 where there is none.
 
@@ -111,11 +115,14 @@ class ColumnRanges(Protocol):
     def checksums(self, ordinals: Sequence[int] | np.ndarray) -> np.ndarray | None:
         """What the trailer of each column's CMB must say, where the index knows.
 
-        ``uint32``, shape (columns,).
+        ``uint32``, shape (columns,); None: it does not.
         """
+        return None
 
     def present(self) -> np.ndarray:
         """Whether each column has a CMB: bool, shape (user and system columns,)."""
+        count = self._footer.num_columns + self._footer.num_system_columns
+        return self.ranges(range(count))[:, 1] > 0
 
 
 def open_cit(source: CountingSource, tail: TailRegion, footer: Footer, where: str) -> ColumnRanges:
@@ -127,11 +134,12 @@ def open_cit(source: CountingSource, tail: TailRegion, footer: Footer, where: st
     return UnindexedColumns(source, footer, where)
 
 
-class UnindexedColumns:
+class UnindexedColumns(ColumnRanges):
     """Looks up CMB ranges in a file without a CIT, by walking its CMB area once."""
 
     def __init__(self, source: CountingSource, footer: Footer, where: str) -> None:
-        self._source, self._footer, self._where = source, footer, where
+        super().__init__(footer, where)
+        self._source = source
         self._found: np.ndarray | None = None
 
     def _walk(self) -> np.ndarray:
@@ -172,21 +180,13 @@ class UnindexedColumns:
             self._found = self._walk()
         return self._found[np.asarray(ordinals, np.int64)]
 
-    def checksums(self, ordinals: Sequence[int] | np.ndarray) -> np.ndarray | None:
-        """Nothing: this index has none."""
-        return None
 
-    def present(self) -> np.ndarray:
-        """Whether each column has a CMB: bool, shape (user and system columns,)."""
-        count = self._footer.num_columns + self._footer.num_system_columns
-        return self.ranges(range(count))[:, 1] > 0
-
-
-class ColumnIndexTable:
+class ColumnIndexTable(ColumnRanges):
     """Looks up CMB ranges without reading the whole table."""
 
     def __init__(self, tail: TailRegion, footer: Footer, where: str) -> None:
-        self._tail, self._footer, self._where = tail, footer, where
+        super().__init__(footer, where)
+        self._tail = tail
 
     def ranges(self, ordinals: Sequence[int] | np.ndarray) -> np.ndarray:
         """See `ColumnRanges.ranges`.
@@ -229,21 +229,18 @@ class ColumnIndexTable:
                 f"column {ordinal} at {start} to {stop}, CMB area {low} to {high}"
             )
 
-    def checksums(self, ordinals: Sequence[int] | np.ndarray) -> np.ndarray | None:
-        """Nothing: this index has none."""
-        return None
-
     def present(self) -> np.ndarray:
-        """Whether each column has a CMB: bool, shape (user and system columns,)."""
+        """See `ColumnRanges.present`."""
         table = self._tail.view(self._footer.cit_offset, self._footer.cit_length)
         return np.diff(np.frombuffer(table, "<u8")) != 0
 
 
-class ExtendedColumnIndex:
+class ExtendedColumnIndex(ColumnRanges):
     """Looks up CMB ranges where each column has an entry of its own."""
 
     def __init__(self, tail: TailRegion, footer: Footer, where: str) -> None:
-        self._tail, self._footer, self._where = tail, footer, where
+        super().__init__(footer, where)
+        self._tail = tail
 
     def _entries(self, ordinals: Sequence[int] | np.ndarray) -> np.ndarray:
         wanted, size = np.asarray(ordinals, np.int64), EXTENDED_CIT_ENTRY.itemsize
@@ -283,8 +280,3 @@ class ExtendedColumnIndex:
     def checksums(self, ordinals: Sequence[int] | np.ndarray) -> np.ndarray | None:
         """See `ColumnRanges.checksums`."""
         return self._entries(ordinals)["crc"]
-
-    def present(self) -> np.ndarray:
-        """Whether each column has a CMB: bool, shape (user and system columns,)."""
-        count = self._footer.num_columns + self._footer.num_system_columns
-        return self.ranges(range(count))[:, 1] > 0
