@@ -249,7 +249,7 @@ def _key(snapshot: Snapshot) -> str | None:
 
 
 def _after(rows: Rows, operation: dict[str, Any]) -> Rows:
-    """The rows after an operation."""
+    """The rows after an operation; of one of a primary-key table, whose rows have keys in ``k``."""
     key, new = operation.get("key"), tuple(map(tuple, operation.get("rows", ())))
     match operation["kind"]:
         case "append":
@@ -261,7 +261,22 @@ def _after(rows: Rows, operation: dict[str, Any]) -> Rows:
         case "update":
             value = operation["value"]
             return tuple(sorted((k, value) if k == key else (k, v) for k, v in rows))
+        case "upsert" | "replace":
+            kept = {k: v for k, v in rows if k != key}
+            return _upserted(kept, operation["rows"])
+        case "remove":
+            return tuple(row for row in rows if row[0] not in operation["keys"])
     return rows
+
+
+def _upserted(rows: dict[str, int], changes: list[list[Any]]) -> Rows:
+    """The rows by key after changes of key, value and maybe kind, one after the other."""
+    for key, value, *kind in changes:
+        if kind and kind[0][0] == "-":
+            rows.pop(key, None)
+        else:
+            rows[key] = value
+    return tuple(sorted(rows.items()))
 
 
 def _check_attempt(attempt: Attempt, chain: list[Snapshot], found: list[str]) -> None:

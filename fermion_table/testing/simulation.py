@@ -7,17 +7,14 @@ failure can be seen again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
-from unittest import mock
 
 import pyarrow as pa
 
 from fermion.errors import FermionError, InvalidArgumentError
-from fermion_table.commit import manifest_plan
 from fermion_table.commit.clone import clone_table
 from fermion_table.commit.commit import create_table
 from fermion_table.commit.request import NewSchema
@@ -26,12 +23,10 @@ from fermion_table.expiry.expire import expire_snapshots
 from fermion_table.expiry.orphans import remove_orphan_files
 from fermion_table.metadata.history import latest, table_exists
 from fermion_table.metadata.references import list_branches
-from fermion_table.metadata.schema_store import schema_paths
+from fermion_table.metadata.schema_store import reader_features, schema_paths
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.schema.from_arrow import schema_from_arrow
-from fermion_table.schema.schema import encode_schema
-from fermion_table.storage import pending_files
-from fermion_table.storage.cache import shared_cache
+from fermion_table.schema.schema import TableSchema, encode_schema
 from fermion_table.storage.paths import MAIN
 from fermion_table.table.table import Table
 from fermion_table.testing.history_check import (
@@ -45,7 +40,8 @@ from fermion_table.testing.history_check import (
     check_reachable,
     rows_of,
 )
-from fermion_table.testing.scheduler import Killed, Scheduler
+from fermion_table.testing.scheduler import Scheduler
+from fermion_table.testing.separate_processes import separate_processes
 from fermion_table.testing.simulated_storage import (
     Faults,
     SimulatedFileSystem,
@@ -80,8 +76,6 @@ STALLING = Faults(
     stale=0.2,
 )
 WEATHERS = (CALM, ROUGH, DISK, STALLING)
-
-_delete_own = pending_files._delete_own
 
 WITHOUT_IDENTITY = ("add column", "fast-forward")
 """Operations that can't be tried again once their outcome is unknown."""
@@ -127,9 +121,20 @@ def simulate(seed: int, *, faults: Faults | None = None) -> Report:
     Violation
         A promise of the table was broken; the message begins with the seed.
     """
-    simulation = _Simulation(seed, faults or WEATHERS[seed % len(WEATHERS)])
+    return run_simulation(Simulation(seed, faults))
+
+
+def run_simulation(simulation: Simulation) -> Report:
+    """Run a simulation; its violations are told with its seed.
+
+    Raises
+    ------
+    Violation
+        See `simulate`.
+    """
+    seed = simulation.seed
     try:
-        with _one_process_each():
+        with separate_processes():
             return simulation.run()
     except Violation as violation:
         raise Violation(f"seed {seed}: {violation}") from violation
@@ -139,35 +144,7 @@ def simulate(seed: int, *, faults: Faults | None = None) -> Report:
         SimulatedFileSystem.storages.clear()
 
 
-@contextmanager
-def _one_process_each() -> Iterator[None]:
-    """No cache or lock is shared, since the processes would not share one; tails are short."""
-    with (
-        mock.patch.object(shared_cache, "bytes_max", -1),
-        mock.patch.object(cached_property, "__get__", _get_without_lock),
-        mock.patch.object(manifest_plan, "INLINE_ENTRIES_MAX", 3),
-        mock.patch.object(pending_files, "_delete_own", _delete_unless_killed),
-    ):
-        shared_cache.clear()
-        yield
-
-
-def _delete_unless_killed(*given: Any) -> None:
-    """Delete what a writer lost, unless its process dies: a finalizer has no caller to tell so."""
-    with suppress(Killed):
-        _delete_own(*given)
-
-
-def _get_without_lock(wanted: Any, instance: Any, owner: Any = None) -> Any:
-    """What `cached_property` does from Python 3.12 on; before, its instances share a lock."""
-    if instance is None:
-        return wanted
-    if wanted.attrname not in instance.__dict__:
-        instance.__dict__[wanted.attrname] = wanted.func(instance)
-    return instance.__dict__[wanted.attrname]
-
-
-class _Place:
+class Place:
     """A table and what was done to it."""
 
     def __init__(self, scheduler: Scheduler, faults: Faults, name: str) -> None:
@@ -177,17 +154,21 @@ class _Place:
 
     @property
     def schema_paths(self) -> Any:
+        """The paths of the schemas of a snapshot."""
         return partial(schema_paths, self.store)
 
     def latest(self, branch: str = MAIN) -> Table:
+        """The table at the latest snapshot of a branch."""
         return Table(self.store, latest(self.store, branch=branch), branch=branch)
 
     def new_attempt(self, key: str, operation: dict[str, Any], branch: str = MAIN) -> Attempt:
+        """Note an operation before it is tried."""
         attempt = Attempt(key, operation, branch)
         self.records.attempts.append(attempt)
         return attempt
 
     def check(self, cloned: Rows = ()) -> tuple[Histories, int]:
+        """Check the histories: see `check_history`."""
         if self.storage.violations:
             raise Violation("; ".join(self.storage.violations))
         return check_history(self.store, self.storage, self.records, cloned)
@@ -197,24 +178,38 @@ class _Place:
 class _Clone:
     """A clone of a snapshot; whether whoever made it was told so."""
 
-    place: _Place
+    place: Place
     source: Snapshot
     is_acknowledged: bool = False
 
 
-class _Simulation:
-    def __init__(self, seed: int, faults: Faults) -> None:
+class Simulation:
+    """An append table, and processes that work on it.
+
+    Parameters
+    ----------
+    seed, faults
+        See `simulate`.
+    """
+
+    adds = "append"
+    """The kind of operations that add rows."""
+
+    def __init__(self, seed: int, faults: Faults | None = None) -> None:
         self.seed = seed
         self.scheduler = Scheduler(seed)
         self.dice = self.scheduler.random
-        self.main = _Place(self.scheduler, faults, "main")
+        self.main = Place(self.scheduler, faults or WEATHERS[seed % len(WEATHERS)], "main")
         self.clones: list[_Clone] = []
         self.outcomes: dict[str, int] = {}
 
-    def run(self) -> Report:
-        schema = schema_from_arrow(SCHEMA)
-        create_table(self.main.store, NewSchema(schema.id, encode_schema(schema)))
-        processes: dict[str, Callable[[str], None]] = {
+    def schema(self) -> TableSchema:
+        """The table's."""
+        return schema_from_arrow(SCHEMA)
+
+    def processes(self) -> dict[str, Callable[[str], None]]:
+        """What always runs, by name."""
+        return {
             "writer-1": self.writer,
             "writer-2": self.writer,
             "writer-3": self.writer,
@@ -224,6 +219,13 @@ class _Simulation:
             "tagger": self.tagger,
             "reader": self.reader,
         }
+
+    def run(self) -> Report:
+        """Let the processes work, and check what came of it."""
+        schema = self.schema()
+        stored = NewSchema(schema.id, encode_schema(schema))
+        create_table(self.main.store, stored, reader_features=reader_features(schema))
+        processes = self.processes()
         if self.dice.random() < 0.5:
             processes["brancher"] = self.brancher
         if self.dice.random() < 0.3:
@@ -255,8 +257,8 @@ class _Simulation:
                 place.store, schema_paths=place.schema_paths, older_than_ms=later, now=later
             )
         for place in places:
-            attempt = place.new_attempt("last", {"kind": "append", "rows": [["last", 0]]})
-            data = _data(attempt.operation)
+            attempt = place.new_attempt("last", {"kind": self.adds, "rows": [["last", 0]]})
+            data = data_of(attempt.operation["rows"])
             attempt.acknowledged = place.latest().append(data, message=attempt.message)
         cloned = {id(clone.place): histories.rows(clone.source.hash) for clone in self.clones}
         for place in places:
@@ -264,10 +266,11 @@ class _Simulation:
             check_reachable(place.store, place.records, histories)
 
     def writer(self, name: str) -> None:
+        """Do a few things to main."""
         for number in range(self.dice.randint(2, 5)):
             self.work(self.main, MAIN, name, number)
 
-    def work(self, place: _Place, branch: str, name: str, number: int) -> None:
+    def work(self, place: Place, branch: str, name: str, number: int) -> None:
         """Do something to a branch; again and again if the outcome is not known."""
         key = f"{name}.{number}"
         attempt = place.new_attempt(key, self.operation(key), branch)
@@ -292,7 +295,7 @@ class _Simulation:
             operation["value"] = self.dice.randint(100, 109)
         return operation
 
-    def attempt(self, place: _Place, attempt: Attempt, user: str, number: int) -> None:
+    def attempt(self, place: Place, attempt: Attempt, user: str, number: int) -> None:
         """Try once; what is unknown is tried again under the same identity."""
         try:
             table = place.latest(attempt.branch)
@@ -321,9 +324,10 @@ class _Simulation:
         }
         match operation["kind"]:
             case "append":
-                return table.append(_data(operation), **words)
+                return table.append(data_of(operation["rows"]), **words)
             case "overwrite":
-                return table.overwrite(_data(operation), filter=f"k = '{key}'", **words)
+                data = data_of(operation["rows"])
+                return table.overwrite(data, filter=f"k = '{key}'", **words)
             case "delete":
                 made = table.delete(f"k = '{key}'", **words)
             case "update":
@@ -337,6 +341,7 @@ class _Simulation:
         return made if made.message == attempt.message else None
 
     def brancher(self, name: str) -> None:
+        """Make branches."""
         for number in range(self.dice.randint(1, 2)):
             self.scheduler.pause(self.dice.randint(0, 10_000))
             self.tolerantly(name, partial(self.branch, f"b{number}"), "branch")
@@ -359,13 +364,14 @@ class _Simulation:
             table.branches.delete(name)
 
     def cloner(self, name: str) -> None:
+        """Make a clone."""
         self.scheduler.pause(self.dice.randint(0, 20_000))
         self.tolerantly(name, self.clone, "clone")
 
     def clone(self) -> None:
         """Clone a kept snapshot, work on the clone, and read it."""
         snapshot = self.dice.choice(self.main.latest().snapshots())
-        place = _Place(self.scheduler, self.main.storage.faults, "clone")
+        place = Place(self.scheduler, self.main.storage.faults, "clone")
         made = _Clone(place, snapshot)
         self.clones.append(made)
         clone_table(self.main.store, snapshot, place.store, message='{"kind": "clone"}')
@@ -375,19 +381,23 @@ class _Simulation:
         self.observe(place, place.latest())
 
     def compactor(self, name: str) -> None:
+        """Compact main now and then."""
         for _ in range(self.dice.randint(1, 3)):
             self.scheduler.pause(self.dice.randint(0, 10_000))
             self.tolerantly(name, self.compact, "compact")
 
     def compact(self) -> None:
+        """Compact main once."""
         self.main.latest().compact(threads=1)
 
     def expiry(self, name: str) -> None:
+        """Expire snapshots now and then."""
         for _ in range(self.dice.randint(1, 5)):
             self.scheduler.pause(self.dice.randint(0, 2 * SNAPSHOT_FILE_GRACE_MS))
             self.tolerantly(name, self.expire, "expire")
 
     def expire(self) -> None:
+        """Expire snapshots once; perhaps remove orphan files."""
         branches = list_branches(self.main.store) if self.dice.random() < 0.3 else []
         expire_snapshots(
             self.main.store,
@@ -405,11 +415,13 @@ class _Simulation:
             )
 
     def tagger(self, name: str) -> None:
+        """Make tags."""
         for number in range(self.dice.randint(1, 3)):
             self.scheduler.pause(self.dice.randint(0, 10_000))
             self.tolerantly(name, partial(self.tag, f"v{number}"), "tag")
 
     def tag(self, name: str) -> None:
+        """Make a tag; perhaps it goes at once."""
         records, table = self.main.records, self.main.latest()
         kept = table.snapshots()
         tag = table.tags.create(name, version=self.dice.choice(kept).id)
@@ -420,6 +432,7 @@ class _Simulation:
             table.tags.delete(name)
 
     def reader(self, name: str) -> None:
+        """Read now and then."""
         for _ in range(self.dice.randint(3, 6)):
             self.scheduler.pause(self.dice.randint(0, 5_000))
             self.tolerantly(name, self.read, "read")
@@ -437,7 +450,7 @@ class _Simulation:
                 table = place.latest(self.dice.choice(branches).name)
         self.observe(place, table)
 
-    def observe(self, place: _Place, table: Table) -> None:
+    def observe(self, place: Place, table: Table) -> None:
         """Read a version; it may expire meanwhile, or its branch go."""
         snapshot, branch = table.snapshot, table.branch
         try:
@@ -464,9 +477,11 @@ class _Simulation:
             self.count(type(error).__name__)
 
     def count(self, what: str) -> None:
+        """Count an outcome."""
         self.outcomes[what] = self.outcomes.get(what, 0) + 1
 
 
-def _data(operation: dict[str, Any]) -> pa.Table:
-    keys, values = zip(*operation["rows"], strict=True)
+def data_of(rows: list[list[Any]]) -> pa.Table:
+    """Pairs of key and value as data to write."""
+    keys, values = zip(*rows, strict=True)
     return pa.table({"k": list(keys), "v": list(values)}, schema=SCHEMA)

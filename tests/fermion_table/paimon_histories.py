@@ -100,13 +100,32 @@ def histories(name: str, folder: Path) -> list[dict]:
     return [json.loads(line) for line in lines]
 
 
+def schema_of(history: dict, *, with_nulls: bool = False) -> pa.Schema:
+    """Return the columns of a history; `with_nulls`: those that are NOT NULL are so."""
+    return pa.schema(
+        [
+            pa.field(name, type_of(kind), bool(is_nullable) or not with_nulls)
+            for name, kind, is_nullable in history["schema"]
+        ]
+    )
+
+
+def properties_of(history: dict) -> dict[str, str]:
+    """Return the properties that a table of a history has here."""
+    left_out = ("rowkind.field", "primary-key.nullable", "dynamic-")
+    found = {
+        name: each for name, each in history["options"].items() if not name.startswith(left_out)
+    }
+    if found.get("bucket") in ("-1", "-2"):  # rows are assigned when they are written, or later
+        found["bucket"] = "2"
+    return found
+
+
 def options_of(history: dict) -> tuple[pa.Schema, KeyOptions]:
     """Return the columns and the parsed options of a history."""
-    schema = pa.schema([(name, type_of(kind)) for name, kind, _ in history["schema"]])
-    left_out = {"rowkind.field", "primary-key.nullable"}
-    settings = {name: each for name, each in history["options"].items() if name not in left_out}
+    schema = schema_of(history)
     key, partition = tuple(history["primary_key"]), tuple(history["partition"])
-    return schema, parse_key_options(settings, schema, key, partition)
+    return schema, parse_key_options(properties_of(history), schema, key, partition)
 
 
 def is_left_out(history: dict) -> bool:

@@ -23,8 +23,8 @@ from fermion_table.testing import (
     SimulatedStore,
     Violation,
     simulate,
-    simulation,
 )
+from fermion_table.testing.separate_processes import separate_processes
 from fermion_table.testing.simulation import SNAPSHOT_FILE_GRACE_MS
 
 SEEDS_PER_TEST = 30
@@ -102,7 +102,7 @@ def test_a_dead_process_deletes_nothing_and_reports_nothing(
         pytest.fail("the process goes on")
 
     scheduler.spawn("p", lose_a_writer)
-    with simulation._one_process_each():
+    with separate_processes():
         scheduler.run()
     assert reported == []
     assert killed or "data/x" in storage.objects

@@ -1,0 +1,44 @@
+"""What simulated processes must not share, as real ones would not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from typing import Any
+from unittest import mock
+
+from fermion_table.commit import manifest_plan
+from fermion_table.storage import pending_files
+from fermion_table.storage.cache import shared_cache
+from fermion_table.testing.scheduler import Killed
+
+_delete_own = pending_files._delete_own
+
+
+@contextmanager
+def separate_processes() -> Iterator[None]:
+    """No cache or lock is shared, since the processes would not share one; tails are short."""
+    with (
+        mock.patch.object(shared_cache, "bytes_max", -1),
+        mock.patch.object(cached_property, "__get__", _get_without_lock),
+        mock.patch.object(manifest_plan, "INLINE_ENTRIES_MAX", 3),
+        mock.patch.object(pending_files, "_delete_own", _delete_unless_killed),
+    ):
+        shared_cache.clear()
+        yield
+
+
+def _delete_unless_killed(*given: Any) -> None:
+    """Delete what a writer lost, unless its process dies: a finalizer has no caller to tell so."""
+    with suppress(Killed):
+        _delete_own(*given)
+
+
+def _get_without_lock(wanted: Any, instance: Any, owner: Any = None) -> Any:
+    """What `cached_property` does from Python 3.12 on; before, its instances share a lock."""
+    if instance is None:
+        return wanted
+    if wanted.attrname not in instance.__dict__:
+        instance.__dict__[wanted.attrname] = wanted.func(instance)
+    return instance.__dict__[wanted.attrname]
