@@ -71,6 +71,78 @@ def merge_runs(
     InvalidArgumentError
         A key column of another type, or with nulls.
     """
+    for taken in _windows(runs, key_column):
+        yield _merged(taken, sequence_columns, is_descending)
+
+
+def pick_rows(
+    runs: Sequence[Iterable[pa.RecordBatch]],
+    *,
+    key_column: str = KEY_COLUMN,
+    oldest_wins: bool = False,
+) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
+    """Of each key the row of the newest run that has it: which rows of the runs these are.
+
+    The same as `merge_runs` with the engine ``deduplicate`` (or ``first_row``), for runs without
+    sequence fields in which no key is repeated; rows are not put in order, which is far faster.
+
+    Parameters
+    ----------
+    runs, key_column
+        As for `merge_runs`; of no run two rows have the same key.
+    oldest_wins
+        Whether the row of the oldest run is taken.
+
+    Yields
+    ------
+    A batch of one run, or a part of one, and which of its rows are taken: ``bool``, shape (n,).
+
+    Raises
+    ------
+    CorruptMetadata, InvalidArgumentError
+        As `merge_runs`.
+    """
+    for taken in _windows(runs, key_column):
+        present = [each for each in taken if each[0]]
+        keys_of_runs = _comparable([keys for keys, _ in present])
+        pairs = list(zip(keys_of_runs, (batches for _, batches in present), strict=True))
+        seen = np.zeros(0, np.int64)
+        for at, (keys, batches) in enumerate(pairs if oldest_wins else pairs[::-1], 1):
+            is_taken = np.ones(len(keys), bool)
+            is_taken[_places_of(seen, keys)] = False
+            start = 0
+            for batch in batches:
+                yield batch, is_taken[start : start + batch.num_rows]
+                start += batch.num_rows
+            if at < len(pairs):
+                seen = np.sort(np.concatenate((seen, keys)), kind="stable")
+
+
+def _comparable(runs: Sequence[list]) -> list[np.ndarray]:
+    """The keys of each run as numbers that compare as they do."""
+    if all(isinstance(each, np.ndarray) for keys in runs for each in keys):
+        return [keys[0] if len(keys) == 1 else np.concatenate(keys) for keys in runs]
+    ranks = key_ranks(pa.concat_arrays([each for keys in runs for each in keys]))
+    counts = [sum(map(len, keys)) for keys in runs]
+    return np.split(ranks, np.cumsum(counts)[:-1])
+
+
+def _places_of(some: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """Where sorted keys without repeats hold some others, sorted too: ``int64``, shape (m,)."""
+    if len(some) > len(keys):
+        places = np.searchsorted(some, keys)
+        places[places == len(some)] = 0
+        return np.flatnonzero(some[places] == keys)
+    places = np.searchsorted(keys, some)
+    count = int(np.searchsorted(places, len(keys)))
+    places = places[:count]
+    return places[keys[places] == some[:count]]
+
+
+def _windows(
+    runs: Sequence[Iterable[pa.RecordBatch]], key_column: str
+) -> Iterator[list[tuple[list, list[pa.RecordBatch]]]]:
+    """Of each run, from the oldest to the newest, the rows of the next keys: all rows of each."""
     cursors = [_Cursor(run, key_column, at) for at, run in enumerate(runs)]
     try:
         while True:
@@ -83,7 +155,7 @@ def merge_runs(
             watermark = min(lasts) if lasts else None
             taken = [cursor.take_below(watermark) for cursor in reversed(cursors)]
             if any(len(keys) for keys, _ in taken):
-                yield _merged(taken, sequence_columns, is_descending)
+                yield taken
             for cursor in cursors:
                 if not cursor.is_exhausted and cursor.last == watermark:
                     cursor.load()

@@ -17,7 +17,8 @@ import pyarrow as pa
 from fermion.columns.rows import filter_batch_rows
 from fermion.predicate import RowRanges, candidate_names
 from fermion_table.merging.fold import columns_to_merge, fold
-from fermion_table.merging.merge_reader import merge_runs
+from fermion_table.merging.merge_engines.key_groups import is_retraction
+from fermion_table.merging.merge_reader import merge_runs, pick_rows
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.scanning.file_split import FileSplit
 from fermion_table.scanning.filters import TableFilter, conjunction, selected
@@ -147,8 +148,34 @@ def visible_rows(
     splits = [split for run in runs for split in run]
     numbers = {split.location: number for number, split in enumerate(splits)}
     found: list[list[RowRanges]] = [[] for _ in splits]
+    batches = [_batches(run, merging, key, threads, numbers) for run in runs]
+    if key.options.sequence_fields or any(split.keys_repeated for split in splits):
+        picked = _picked_by_folding(batches, key)
+    else:
+        picked = _picked(batches, key)
+    for number, places in picked:
+        found[number].append(RowRanges.from_indices(places))
+    return [(split, _joined(ranges)) for split, ranges in zip(splits, found, strict=True) if ranges]
+
+
+def _picked(
+    runs: Sequence[Iterator[pa.RecordBatch]], key: PrimaryKey
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Numbers of files, and rows of each that are shown: by the order of runs alone."""
+    oldest_wins = key.options.merge_engine == "first_row"
+    for batch, is_taken in pick_rows(runs, oldest_wins=oldest_wins):
+        shown = is_taken & ~is_retraction(batch.column(KIND_COLUMN).to_numpy())
+        if shown.any():
+            number = batch.column(_FILE)[0].as_py()
+            yield number, batch.column(ROW_ID.name).to_numpy()[shown]
+
+
+def _picked_by_folding(
+    runs: Sequence[Iterator[pa.RecordBatch]], key: PrimaryKey
+) -> Iterator[tuple[int, np.ndarray]]:
+    """The same, by the merge engine."""
     merged = merge_runs(
-        [_batches(run, merging, key, threads, numbers) for run in runs],
+        runs,
         sequence_columns=key.options.sequence_fields,
         is_descending=key.options.sequence_descending,
     )
@@ -159,8 +186,8 @@ def visible_rows(
         files = batch.column(_FILE).to_numpy()[chosen]
         places = batch.column(ROW_ID.name).to_numpy()[chosen]
         for number in np.unique(files).tolist():
-            found[number].append(RowRanges.from_indices(places[files == number]))
-    return [(split, _joined(ranges)) for split, ranges in zip(splits, found, strict=True) if ranges]
+            of_file = files == number
+            yield number, places[of_file]
 
 
 def key_filter(chosen: TableFilter | None, key: PrimaryKey) -> TableFilter | None:

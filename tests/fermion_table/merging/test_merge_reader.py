@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from fermion.errors import InvalidArgumentError
 from fermion_table.errors import CorruptMetadata
-from fermion_table.merging.merge_engines import deduplicate
-from fermion_table.merging.merge_reader import merge_runs
+from fermion_table.merging.merge_engines import deduplicate, first_row
+from fermion_table.merging.merge_reader import merge_runs, pick_rows
+from fermion_table.schema.key_changes import KEY_COLUMN
 
 
 def batch_of(rows: list[tuple], is_direct: bool) -> pa.RecordBatch:
@@ -23,8 +24,13 @@ def batch_of(rows: list[tuple], is_direct: bool) -> pa.RecordBatch:
     column = pa.array(keys, pa.int64()) if is_direct else pa.array(texts, pa.large_binary())
     ids, sequence = [row[1] for row in rows], [row[2] for row in rows]
     return pa.record_batch(
-        [column, pa.array(ids, pa.int64()), pa.array(sequence, pa.int64())], ["_key", "id", "s"]
+        [column, pa.array(ids, pa.int64()), pa.array(sequence, pa.int64())], [KEY_COLUMN, "id", "s"]
     )
+
+
+def key_of(number: int, is_direct: bool) -> object:
+    """Return the key of a number."""
+    return batch_of([(number, 0, 0)], is_direct)[KEY_COLUMN][0].as_py()
 
 
 @st.composite
@@ -34,7 +40,9 @@ def runs_of(draw: st.DrawFn) -> tuple[list[list[pa.RecordBatch]], list[tuple]]:
     runs, rows, number = [], [], 0
     for run in range(draw(st.integers(0, 4))):
         drawn = draw(st.lists(st.integers(0, 30), max_size=25))
-        keys = sorted(drawn, key=lambda key: batch_of([(key, 0, 0)], is_direct)["_key"][0].as_py())
+        keys = sorted(
+            drawn, key=lambda key: batch_of([(key, 0, 0)], is_direct)[KEY_COLUMN][0].as_py()
+        )
         listed = []
         for key in keys:
             listed.append((key, number, draw(st.none() | st.integers(0, 2))))
@@ -58,7 +66,7 @@ def test_merging_gives_the_rows_by_key_and_within_a_key_by_time(drawn, sequenced
         ids = part.batch.column("id").to_numpy()[part.groups.order]
         found += [each.tolist() for each in np.split(ids, part.groups.starts[1:])]
         firsts = pa.array(part.groups.order[part.groups.starts])
-        keys += part.batch.column("_key").take(firsts).to_pylist()
+        keys += part.batch.column(KEY_COLUMN).take(firsts).to_pylist()
     by_key: dict[int, list[tuple]] = {}
     for run, key, number, sequence in rows:
         place = (-1 if sequence is None else sequence,) if sequenced else ()
@@ -137,10 +145,32 @@ def test_runs_that_are_not_sorted_are_refused(batches):
 
 @pytest.mark.parametrize("values", [[1, None], [1.0, 2.0], ["a", "b"]])
 def test_other_key_columns_are_refused(values):
-    with pytest.raises(InvalidArgumentError, match="'_key' of run 0"):
-        list(merge_runs([[pa.record_batch([pa.array(values)], ["_key"])]]))
+    with pytest.raises(InvalidArgumentError, match=f"'{KEY_COLUMN}' of run 0"):
+        list(merge_runs([[pa.record_batch([pa.array(values)], [KEY_COLUMN])]]))
 
 
 def test_no_runs_and_empty_batches_give_nothing():
     assert list(merge_runs([])) == []
     assert list(merge_runs([[], [batch_of([], True)]])) == []
+
+
+@given(runs_of(), st.booleans())
+def test_picking_rows_takes_those_that_folding_gives(drawn, oldest_wins):
+    runs, _ = drawn
+    unique = []
+    for run in runs:  # of each key the first row, as runs without repeats have
+        seen: set = set()
+        kept = []
+        for batch in run:
+            keys = batch[KEY_COLUMN].to_pylist()
+            mask = [not (key in seen or seen.add(key)) for key in keys]  # type: ignore[func-returns-value]
+            kept.append(batch.filter(pa.array(mask, pa.bool_())))
+        unique.append(kept)
+    expected = []
+    for part in merge_runs(unique):
+        engine = first_row if oldest_wins else deduplicate
+        expected += engine.fold(part.groups).gather(part.batch, ["id"])["id"].to_pylist()
+    found = []
+    for batch, is_taken in pick_rows(unique, oldest_wins=oldest_wins):
+        found += batch.filter(pa.array(is_taken))["id"].to_pylist()
+    assert sorted(found) == sorted(expected)
