@@ -256,6 +256,18 @@ def test_packages_use_only_the_public_names_of_the_packages_below():
     assert private == []
 
 
+def test_every_declared_dependency_is_imported():
+    """A dependency of `pyproject.toml` that nothing imports is a request for nothing."""
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+    declared = {re.split(r"[^\w-]", each)[0] for each in project["dependencies"]}
+    imported = {
+        source.partition(".")[0]
+        for file in PACKAGE_MODULES
+        for source, _, _ in imports_of(parse(file))
+    }
+    assert {name for name in declared if name.replace("-", "_") not in imported} == set()
+
+
 def test_no_module_imports_its_own_package_from_above():
     """`from fermion import X` within `fermion` is fine for a module X, and a cycle for a name."""
     cycles = []

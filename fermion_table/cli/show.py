@@ -9,6 +9,7 @@ from typing import Any
 from fermion.cli.wording import counted, size_text
 from fermion_table.cli.arguments import add_table, add_version, open_table
 from fermion_table.cli.printing import Console, time_text
+from fermion_table.schema.key_changes import has_buckets
 from fermion_table.table.table import Table
 
 HELP = "show a snapshot: time, author, rows, files and bytes; properties, tags, branches"
@@ -42,7 +43,8 @@ def _lines(table: Table) -> Iterator[str]:
     for line in (snapshot.message or "").splitlines():
         yield f"    {line}"
     live = totals.rows - totals.rows_deleted
-    yield f"{counted(live, 'row')} in {counted(totals.files, 'file')}, {size_text(totals.bytes)}"
+    row = "stored row" if has_buckets(schema) else "row"
+    yield f"{counted(live, row)} in {counted(totals.files, 'file')}, {size_text(totals.bytes)}"
     if totals.rows_deleted:
         yield f"{counted(totals.rows_deleted, 'row')} deleted by deletion vectors"
     yield f"{counted(len(schema.fields), 'column')}, schema {schema.id}"

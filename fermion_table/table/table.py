@@ -28,6 +28,7 @@ from fermion_table.metadata.schema_store import reader_features
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.metadata.versions import Version, find_version, with_readable_version
 from fermion_table.schema.from_arrow import PartitionBy
+from fermion_table.schema.key_changes import has_buckets
 from fermion_table.schema.schema import TableSchema, encode_schema
 from fermion_table.storage.location import open_store, refuse_nested
 from fermion_table.storage.paths import MAIN
@@ -77,9 +78,10 @@ class Table:
 
     def __repr__(self) -> str:
         totals = self.snapshot.totals
+        stored = "stored " if has_buckets(self.schema) else ""
         return (
             f"<Table {redacted(self.location)!r}, snapshot {self.snapshot.id}: "
-            f"{totals.rows:,} rows in {totals.files:,} files>"
+            f"{totals.rows:,} {stored}rows in {totals.files:,} files>"
         )
 
     @classmethod

@@ -248,7 +248,7 @@ class TableScan(Callback):
         for number, split in enumerate(plan.splits):
             if rows >= self._limit:
                 return replace(plan, splits=plan.splits[:number])
-            rows += split.rows_wanted
+            rows += split.rows_wanted if split.is_exact else 0
         return plan
 
 
