@@ -62,8 +62,8 @@ class CommitOptions:
     unknown_tries
         Number of attempts to find the outcome of a lost reply before it counts as unknown.
     fence_s
-        After an attempt that took longer than this, the commit also looks for later snapshots in a
-        listing, because its base may have expired.
+        After an attempt that took longer than this, or on a base older than this, the commit also
+        reads the expiry markers, because its base may have expired.
     """
 
     timeout_s: float = 600.0

@@ -39,7 +39,7 @@ from fermion_table.commit.request import (
 )
 from fermion_table.errors import CommitConflict, CommitStateUnknown, TableExists
 from fermion_table.metadata import pointers
-from fermion_table.metadata.history import latest, table_exists
+from fermion_table.metadata.history import latest, latest_listed, table_exists
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import Located, MetadataWriter, locate
 from fermion_table.metadata.snapshot import (
@@ -201,6 +201,7 @@ class _Commit:
         self.outcome = outcome
         self.seen_at = seen_at
         self.retries = 0
+        self.lists = False
         self.written: WrittenFiles | None = None
 
     def run(self) -> Snapshot:
@@ -275,6 +276,8 @@ class _Commit:
         fresh = not self.retries and self.options.is_fresh(seen_at)
         if fresh and base is not None and seen_at is not None:
             return base, seen_at
+        if self.lists:
+            return latest_listed(self.store, branch=self.branch), began
         return latest(self.store, branch=self.branch, start=start), began
 
     def _attempt(self, base: Snapshot, began: float) -> Snapshot | None:
@@ -294,7 +297,7 @@ class _Commit:
         )
         self._fsync(entry.path for entry in changes.added if entry.path)
         self.outcome.may_be_published = True
-        stored = self._publish(snapshot, began)
+        stored = self._publish(snapshot, base, began)
         self.outcome.may_be_published = stored is not None
         return stored
 
@@ -304,7 +307,7 @@ class _Commit:
         if written is not None:
             self.written = refuse_committed(self.store, base, written, self.branch)
 
-    def _publish(self, snapshot: Snapshot, began: float) -> Snapshot | None:
+    def _publish(self, snapshot: Snapshot, base: Snapshot, began: float) -> Snapshot | None:
         try:
             creation = create_snapshot_file(self.store, snapshot, self.branch, self.options)
         except BaseException as error:
@@ -312,8 +315,13 @@ class _Commit:
             self.outcome.may_be_published = not absent
             raise
         slow = time.monotonic() - began > self.options.fence_s
+        may_be_expired = slow or now_ms() - base.time_ms > self.options.fence_s * 1000
         stored = creation.stored
-        if stored is None or not is_in_history(self.store, stored, self.branch, search=slow):
+        is_lost = stored is not None and not is_in_history(
+            self.store, stored, self.branch, may_be_expired=may_be_expired
+        )
+        if stored is None or is_lost:
+            self.lists = slow or is_lost  # the ids that are known may have expired
             if slow and not creation.is_first_reply:
                 raise CommitStateUnknown(
                     f"{self.store.location}: an attempt to commit snapshot {snapshot.id} got no "

@@ -12,7 +12,7 @@ from fermion.redaction import logger
 from fermion.remote import time_left
 from fermion_table.errors import CommitStateUnknown, TableError, UnreadableMetadata
 from fermion_table.metadata import pointers
-from fermion_table.metadata.history import list_ids, try_load
+from fermion_table.metadata.history import try_load
 from fermion_table.metadata.snapshot import Snapshot, decode_snapshot, encode_snapshot
 from fermion_table.options import CommitOptions
 from fermion_table.storage.checked_reads import read_hashed
@@ -108,13 +108,14 @@ def proves_absence(
     return holder is None or holder.uuid != snapshot.uuid
 
 
-def is_in_history(store: AtomicStore, snapshot: Snapshot, branch: str, *, search: bool) -> bool:
+def is_in_history(
+    store: AtomicStore, snapshot: Snapshot, branch: str, *, may_be_expired: bool
+) -> bool:
     """The fence: whether a snapshot file that was just created is part of the history.
 
-    It is not if its id had been used and had expired before: then later snapshots exist that were
-    not made on it. Nor is it if its parent's snapshot file holds another snapshot by now, as the
-    table was replaced. Such a snapshot file is removed again. A parent that stands (but for
-    snapshot 0, which always does) is proof enough: snapshot files are deleted ascending.
+    It is not if its id had been used and had expired before. Nor is it if its parent's snapshot
+    file holds another snapshot by now, as the table was replaced. Such a snapshot file is removed
+    again.
 
     Parameters
     ----------
@@ -122,17 +123,18 @@ def is_in_history(store: AtomicStore, snapshot: Snapshot, branch: str, *, search
         Of the table.
     snapshot
         As stored in the snapshot file.
-    search
-        Look for later snapshots by listing as well, not by the pointer file alone: after a try that
-        took so long that its base may have expired meanwhile.
+    may_be_expired
+        Whether the base is so old, or the try took so long, that the base may have expired. Else a
+        parent that stands (but for snapshot 0, which always does) is proof enough: snapshot files
+        outlive their data by much longer than it is old.
 
     Raises
     ------
     CommitStateUnknown
-        What it takes to tell can't be read.
+        What it takes to tell can't be read, or has expired.
     """
     try:
-        return _is_in_history(store, snapshot, branch, search)
+        return _is_in_history(store, snapshot, branch, may_be_expired)
     except OSError as error:
         raise CommitStateUnknown(
             f"{store.location}: snapshot {snapshot.id} was created, but whether it is part of the "
@@ -140,27 +142,39 @@ def is_in_history(store: AtomicStore, snapshot: Snapshot, branch: str, *, search
         ) from error
 
 
-def _is_in_history(store: AtomicStore, snapshot: Snapshot, branch: str, search: bool) -> bool:
+def _is_in_history(
+    store: AtomicStore, snapshot: Snapshot, branch: str, may_be_expired: bool
+) -> bool:
     stands = _parent_stands(store, snapshot, branch)
-    if stands:
+    if stands and not may_be_expired:
         return True
-    # The pointer file first: if it names a later snapshot, the child of this one existed before.
-    known = max(list_ids(store, branch)) if search else pointers.read_latest(store, branch)
-    child = try_load(store, snapshot.id + 1, branch=branch)
-    if stands is not None:
-        is_outside = True
-    elif child is not None:
-        is_outside = child.parent != snapshot.reference
-    else:
-        later = known is not None and known > snapshot.id
-        is_outside = later and try_load(store, known or 0, branch=branch) is not None
-    if is_outside:
-        why = "had expired before" if stands is None else "has no parent in this table"
-        _log.warning("%s: snapshot %d %s", store.location, snapshot.id, why)
-        holder = try_load(store, snapshot.id, branch=branch)
-        if holder is not None and holder.uuid == snapshot.uuid:
-            store.delete(snapshot_path(snapshot.id, branch))
-    return not is_outside
+    # An id is marked as expired before its file is deleted: one that is not was never free again.
+    # Its neighbours prove nothing: stalled writers may have created them again, too.
+    kept = pointers.first_kept(store, branch)
+    has_expired = snapshot.id < kept
+    if _leads_to(store, snapshot, kept, branch) if has_expired else stands is not False:
+        return True
+    why = "had expired before" if has_expired else "has no parent in this table"
+    _log.warning("%s: snapshot %d %s", store.location, snapshot.id, why)
+    holder = try_load(store, snapshot.id, branch=branch)
+    if holder is not None and holder.uuid == snapshot.uuid:
+        store.delete(snapshot_path(snapshot.id, branch))
+    elif has_expired:
+        raise CommitStateUnknown(
+            f"{store.location}: snapshot {snapshot.id} was created, and its file was deleted "
+            f"before it was known to be part of the history: it may have expired"
+        )
+    return False
+
+
+def _leads_to(store: AtomicStore, snapshot: Snapshot, last: int, branch: str) -> bool:
+    """Whether each snapshot file up to an id holds the child of the one before."""
+    for snapshot_id in range(snapshot.id + 1, last + 1):
+        child = try_load(store, snapshot_id, branch=branch)
+        if child is None or child.parent != snapshot.reference:
+            return False
+        snapshot = child
+    return True
 
 
 def _parent_stands(store: AtomicStore, snapshot: Snapshot, branch: str) -> bool | None:

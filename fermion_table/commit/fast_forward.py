@@ -89,7 +89,7 @@ def fast_forward(
     snapshot = _moved(store, target, head, own, branch.parent, message, writer)
     creation = create_snapshot_file(store, snapshot, branch.parent, options)
     stored = creation.stored
-    if stored is None or not is_in_history(store, stored, branch.parent, search=True):
+    if stored is None or not is_in_history(store, stored, branch.parent, may_be_expired=True):
         if not creation.is_first_reply:
             raise CommitStateUnknown(
                 f"{store.location}: the reply was lost: not known whether {branch.parent!r} was "

@@ -341,6 +341,7 @@ def test_a_slot_whose_id_had_expired_is_not_taken_for_a_commit(
     def meanwhile() -> None:
         for at in range(6):
             append(store, made_up_entry(f"{at}"))
+        pointers.mark_expired(store, expired)
         for snapshot_id in range(1, expired):
             store.delete(snapshot_path(snapshot_id))
         if hint == "missing":
@@ -398,6 +399,7 @@ def test_a_loss_long_after_a_lost_reply_proves_nothing() -> None:
     def meanwhile() -> None:
         for at in range(6):
             append(store, made_up_entry(f"{at}"))
+        pointers.mark_expired(store, 4)
         for snapshot_id in range(1, 4):
             store.delete(snapshot_path(snapshot_id))
 
