@@ -1,5 +1,6 @@
 """Fermion tables: snapshots, schemas with field ids, many writers, time travel."""
 
+from fermion_table.changes.merge_builder import MergeBuilder, MergeResult
 from fermion_table.changes.row_changes import check_overwrite
 from fermion_table.changes.transaction import Transaction
 from fermion_table.checks.verify import VerifyReport
@@ -69,6 +70,8 @@ __all__ = [
     "FileSplit",
     "HistoryLog",
     "MaintenanceResult",
+    "MergeBuilder",
+    "MergeResult",
     "PartitionTransform",
     "PruningStep",
     "Scan",

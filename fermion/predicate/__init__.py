@@ -1,9 +1,9 @@
 """Public names only."""
 
 from fermion.columns.ranges import RowRanges
-from fermion.predicate.arrow_expression import from_pyarrow, to_pyarrow
+from fermion.predicate.arrow_expression import from_pyarrow, pyarrow_columns, to_pyarrow
 from fermion.predicate.binding import bind, candidate_names, rename_columns, resolve_path
-from fermion.predicate.evaluate import column_of, evaluate
+from fermion.predicate.evaluate import column_of, comparable, evaluate
 from fermion.predicate.expression import Column, Expression, col, conjuncts
 from fermion.predicate.parse import from_engine, parse_filter
 from fermion.predicate.prune import (
@@ -24,12 +24,14 @@ __all__ = [
     "candidate_names",
     "col",
     "column_of",
+    "comparable",
     "conjuncts",
     "evaluate",
     "from_engine",
     "from_pyarrow",
     "from_sql",
     "parse_filter",
+    "pyarrow_columns",
     "ranges_that_may_match",
     "ranges_that_must_match",
     "rename_columns",

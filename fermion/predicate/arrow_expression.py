@@ -151,6 +151,12 @@ def from_pyarrow(expression: pc.Expression) -> Expression:
         return Opaque(expression, _paths(pickled.tokens))
 
 
+def pyarrow_columns(expression: pc.Expression) -> tuple[Path, ...] | None:
+    """The columns that any pyarrow expression names; None where it names them by position."""
+    pickled = _Pickled.of(expression)
+    return None if pickled is None else _paths(pickled.tokens)
+
+
 def _parse(pickled: _Pickled, at: int) -> tuple[Any, int]:
     """The node (a column, literal or call) that starts at a token, and where the next one does."""
     tokens = pickled.tokens

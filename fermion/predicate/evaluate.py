@@ -108,6 +108,14 @@ def column_of(data: Data, path: Path) -> pa.Array | pa.ChunkedArray:
     return column
 
 
+def comparable(column: pa.Array) -> pa.Array:
+    """A column's values in a type that pyarrow's kernels compare, look up and make unique.
+
+    Dictionaries, run ends and extension types are taken off; a view where possible.
+    """
+    return _comparable(_unwrapped(column))
+
+
 def _unwrapped(column: Any) -> Any:
     """A column without extension, run-end and, where it matters, dictionary wrappers."""
     if isinstance(column, pa.ChunkedArray):

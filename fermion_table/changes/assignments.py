@@ -55,11 +55,7 @@ def assigned(
     rows, others = batch.select(range(len(names))), range(len(names), batch.num_columns)
     arrays, fields = list(rows.columns), list(rows.schema)
     for name, value in assignments.items():
-        array = _evaluated(value, batch, schema.by_name[name])
-        if len(array) != batch.num_rows:
-            raise InvalidArgumentError(
-                f"update: column {name!r}: found {len(array)} values for {batch.num_rows} rows"
-            )
+        array = evaluated(value, batch, schema.by_name[name])
         place = names.index(name)
         arrays[place], fields[place] = array, pa.field(name, array.type)
     changed = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
@@ -89,19 +85,46 @@ def overlaid(batch: pa.RecordBatch, changed: pa.RecordBatch, mask: np.ndarray) -
     return take_batch_rows(pa.RecordBatch.from_arrays(arrays, schema=batch.schema), order)
 
 
-def _evaluated(value: Assignment, batch: pa.RecordBatch, field: Field) -> pa.Array:
+def evaluated(
+    value: Assignment, batch: pa.RecordBatch, field: Field, *, where: str = "update"
+) -> pa.Array:
+    """What a column is set to, row by row; not yet of the column's type.
+
+    Parameters
+    ----------
+    batch
+        The rows that expressions and functions see.
+    field
+        The column.
+    where
+        What sets it, for messages.
+
+    Raises
+    ------
+    InvalidArgumentError
+        An expression fails, a value is none of the column's, or a function gives too few or too
+        many values.
+    """
+    shown = f"{where}: column {field.name!r}"
     if isinstance(value, Column):
         found: Any = batch.column(value.path[0])
         return pc.struct_field(found, list(value.path[1:])) if value.path[1:] else found
     if isinstance(value, pc.Expression):
-        return _computed(value, batch, field.name)
+        return _computed(value, batch, field.name, shown)
     if isinstance(value, Callable):  # type: ignore[arg-type]
-        found = value(batch)
-        return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else pa.array(found)
-    return _repeated(value, batch.num_rows, field)
+        return _called(value, batch, shown)
+    return _repeated(value, batch.num_rows, field, shown)
 
 
-def _computed(value: pc.Expression, batch: pa.RecordBatch, name: str) -> pa.Array:
+def _called(function: Callable[..., Any], batch: pa.RecordBatch, shown: str) -> pa.Array:
+    found = function(batch)
+    array = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else pa.array(found)
+    if len(array) != batch.num_rows:
+        raise InvalidArgumentError(f"{shown}: found {len(array)} values for {batch.num_rows} rows")
+    return array
+
+
+def _computed(value: pc.Expression, batch: pa.RecordBatch, name: str, shown: str) -> pa.Array:
     from pyarrow import acero  # slow to import, and only expressions need it
 
     source = acero.Declaration("table_source", acero.TableSourceNodeOptions(pa.table(batch)))
@@ -109,11 +132,11 @@ def _computed(value: pc.Expression, batch: pa.RecordBatch, name: str) -> pa.Arra
         project = acero.Declaration("project", acero.ProjectNodeOptions([value], [name]), [source])
         column = project.to_table(use_threads=False).column(0)
     except pa.ArrowException as error:
-        raise InvalidArgumentError(f"update: column {name!r}: {value}: {error}") from error
+        raise InvalidArgumentError(f"{shown}: {value}: {error}") from error
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
 
 
-def _repeated(value: Any, count: int, field: Field) -> pa.Array:
+def _repeated(value: Any, count: int, field: Field, shown: str) -> pa.Array:
     dtype = field.type
     if value is None:
         return nulls(dtype, count)
@@ -122,6 +145,4 @@ def _repeated(value: Any, count: int, field: Field) -> pa.Array:
             return repeat(value, count)
         return repeat(pa.array([value], dtype)[0], count)
     except (pa.ArrowException, TypeError, OverflowError, ValueError) as error:
-        raise InvalidArgumentError(
-            f"update: column {field.name!r}: {value!r} is no {dtype}: {error}"
-        ) from None
+        raise InvalidArgumentError(f"{shown}: {value!r} is no {dtype}: {error}") from None

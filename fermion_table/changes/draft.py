@@ -34,8 +34,8 @@ from fermion_table.scanning.filters import TableFilter
 from fermion_table.scanning.plan import files_that_must_match, plan_scan, splits_of
 from fermion_table.scanning.scan import Scan
 from fermion_table.scanning.split_reader import SplitReader
-from fermion_table.scanning.whole_rows import whole_row_reader, write_again
-from fermion_table.schema.schema import TableSchema
+from fermion_table.scanning.whole_rows import column_reader, whole_row_reader, write_again
+from fermion_table.schema.schema import Field, TableSchema
 from fermion_table.storage.store import AtomicStore, access_of
 from fermion_table.writing.data_writer import DataWriter
 from fermion_table.writing.settings import WriteSettings
@@ -108,6 +108,8 @@ class Draft:
         self.added: dict[str, Entry] = {}
         self.removed: dict[str, Entry] = {}
         self.deleted: dict[str, BitMap64] = {}
+        self.relied_on: set[str] = set()
+        """Files whose rows decided something, whether the files themselves change or not."""
         self.written = written
         self._cache = cache
         self._marked: dict[str, Entry] = {}
@@ -219,6 +221,11 @@ class Draft:
     def reader(self, entries: Sequence[Entry]) -> SplitReader:
         """Reads whole rows of files of one kind, with the batch columns of files that have them."""
         return whole_row_reader(entries, self.store, self.schema, self.schemas)
+
+    def column_reader(self, entries: Iterable[Entry], fields: tuple[Field, ...]) -> SplitReader:
+        """Reads some columns of all rows of files; `fields` may be pruned below structs."""
+        whole = tuple(self.schema.by_name[field.name] for field in fields)
+        return column_reader(entries, self.store, fields, whole, self.schemas)
 
     def read(self, reader: SplitReader, entry: Entry, rows: RowRanges) -> Iterator[pa.RecordBatch]:
         """Some rows of a file, deleted or not."""

@@ -9,11 +9,11 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from fermion.arguments import mapping
-from fermion.columns.rows import filter_batch_rows
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_bool, check_kind
-from fermion_table.changes.assignments import Assignment, assigned, check_assignments, overlaid
-from fermion_table.changes.draft import Draft, Matched, mask_within
+from fermion_table.changes.assignments import Assignment, assigned, check_assignments
+from fermion_table.changes.draft import Draft, Matched
+from fermion_table.changes.rewriting import write_changed
 from fermion_table.commit.conflict import Partitions
 from fermion_table.commit.fit import misfit, restated
 from fermion_table.commit.publisher import Publisher, SchemaMerge
@@ -23,7 +23,6 @@ from fermion_table.metadata.schema_store import load_table_schema
 from fermion_table.metadata.snapshot import Kind
 from fermion_table.scanning.filters import TableFilter, table_filter
 from fermion_table.scanning.plan import plan_scan
-from fermion_table.scanning.whole_rows import write_again
 from fermion_table.schema.changes import merge_columns
 from fermion_table.schema.schema import TableSchema
 
@@ -338,20 +337,9 @@ class Update(_Filtered):
     def _rewrite(self, draft: Draft, matched: Matched) -> None:
         """Write a whole file again, its rows and batches in their order."""
         entry = matched.entry
-        reader, live = draft.reader([entry]), draft.live_rows(entry)
-        mask = mask_within(matched.rows, live, entry.rows)
 
-        def batches() -> Iterator[pa.RecordBatch]:
-            start = 0
-            for batch in draft.read(reader, entry, live):
-                inside = mask[start : start + batch.num_rows]
-                start += batch.num_rows
-                if inside.any():
-                    new = assigned(filter_batch_rows(batch, inside), self.assignments, draft.schema)
-                    batch = overlaid(batch, new, inside)
-                yield batch
+        def change(batch: pa.RecordBatch, at: int) -> pa.RecordBatch:
+            return assigned(batch, self.assignments, draft.schema)
 
-        with draft.writer() as writer:
-            write_again(writer, batches(), reader.schema, draft.batches(reader, entry, live))
-            (message,) = writer.prepare_commit()
-        draft.take_place(entry, message.entries)
+        entries = write_changed(draft, entry, draft.live_rows(entry), matched.rows, change)
+        draft.take_place(entry, entries)

@@ -16,6 +16,8 @@ from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_kind, check_kinds
 from fermion_table.changes.assignments import Assignment
 from fermion_table.changes.draft import Draft, FindingCache
+from fermion_table.changes.merge import Merge, MergeCounts
+from fermion_table.changes.merge_builder import MergeBuilder, MergeResult, merge_result
 from fermion_table.changes.row_changes import (
     Addition,
     Deletion,
@@ -84,6 +86,7 @@ class Transaction:
         self._seen_at = seen_at
         self._owns_messages = True
         self._is_over = False
+        self._is_earlier = False
 
     def __reduce__(self) -> NoReturn:
         """Refuse a copy: both would commit, or delete, the same files."""
@@ -126,6 +129,11 @@ class Transaction:
     def update(self, filter: Any, assignments: Mapping[str, Assignment]) -> None:
         """Set columns of the rows that a filter selects (see `Table.update`)."""
         self._make(Update(filter, assignments))
+
+    def merge(self, source: Any, on: Any) -> MergeBuilder:
+        """Merge rows of a source when the builder is executed (see `Table.merge`)."""
+        self._enter()
+        return MergeBuilder(source, on, self._draft.schema, self._merge)
 
     def overwrite(self, data: Any, *, filter: Any = None, dynamic: bool = False) -> None:
         """Replace rows by new ones (see `Table.overwrite`)."""
@@ -191,6 +199,7 @@ class Transaction:
                 is_lost = isinstance(error, (CommitConflict, UnreadableMetadata))
                 self._clean(frozenset(), messages_too=self._owns_messages or is_lost)
             raise
+        self._is_earlier = outcome.is_earlier
         if published.entries is not None:
             with contextlib.suppress(OSError):  # published is published; at worst orphans stay
                 self._clean({path for entry in published.entries for path in _paths_of(entry)})
@@ -232,6 +241,7 @@ class Transaction:
             scope=_scope_of(changes),
             schema=stored_schema(draft.new_schema),
             depends_on=None if kind == "append" else depends_on,
+            relied_on=frozenset(draft.relied_on),
             accepts_schema=self._misfit if kind == "append" else None,
             metadata=metadata,
             written=self._handed_over,
@@ -259,6 +269,10 @@ class Transaction:
     def _check_overwrite(self, filter: Any, dynamic: bool) -> None:
         where = self._publisher.store.location
         check_overwrite(self._draft.schema, filter, dynamic, where=where)
+
+    def _merge(self, change: Merge) -> MergeResult:
+        self._make(change)
+        return merge_result(None, change.counts)
 
     def _replace(self, entries: Iterable[Entry], filter: Any, dynamic: bool) -> None:
         """Take away the rows in whose place new files come."""
@@ -377,6 +391,20 @@ def commit_written(
     # Applied by `commit` alone, which knows an earlier try that may not fit the table any more.
     transaction._changes += additions or [Addition((), transaction._draft.schema)]
     return transaction.commit()
+
+
+def commit_merge(transaction: Transaction, change: Merge) -> MergeResult:
+    """Publish a merge as the only change of a transaction.
+
+    Raises
+    ------
+    InvalidArgumentError, SchemaMismatch, CommitConflict, CommitStateUnknown
+    """
+    with transaction:
+        transaction._make(change)
+        snapshot = transaction.commit()
+    counts = MergeCounts() if transaction._is_earlier else change.counts
+    return merge_result(snapshot, counts)
 
 
 def kind_of(changes: Iterable[RowChange]) -> Kind:

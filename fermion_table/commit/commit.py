@@ -253,6 +253,7 @@ class _Commit:
             identity = self.request.metadata.identity
             earlier = committed_before(self.store, base, identity, branch=self.branch)
             if earlier is not None:
+                self.outcome.is_earlier = True
                 self.writer.discard()
                 return earlier
             published = self._attempt(base, began)

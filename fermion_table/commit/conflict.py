@@ -108,7 +108,7 @@ class Mine:
     scope
         Partitions that an overwrite or delete was decided on, None for all.
     removed
-        Files it removes.
+        Files it removes, or rests on as if it did.
     groups
         Files that each group of a compaction removes.
     trees

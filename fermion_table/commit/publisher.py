@@ -165,6 +165,8 @@ class Publisher:
                 earlier = committed_before(self.store, base, identity, branch=self.branch)
                 if earlier is None:
                     raise
+                if outcome is not None:
+                    outcome.is_earlier = True
                 return Published(earlier)
             snapshot = commit(
                 self.store, first, branch=self.branch, redo=redo, outcome=outcome, seen_at=seen_at

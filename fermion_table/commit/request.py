@@ -169,6 +169,9 @@ class CommitRequest:
         then based on the latest.
     scope, depends_on, accepts_schema
         What the operation rests on: see `conflict.Mine`.
+    relied_on
+        Names of files that it rests on as if it removed them: it found rows there that are to be
+        there still when it is published.
     metadata
         What the caller says about it.
     reader_features, writer_features
@@ -187,6 +190,7 @@ class CommitRequest:
     scope: Partitions | None = None
     depends_on: Callable[[Entry], bool] | None = None
     accepts_schema: Callable[[SchemaReference], str | None] | None = None
+    relied_on: frozenset[str] = frozenset()
     metadata: CommitMetadata = field(default_factory=CommitMetadata)
     reader_features: Sequence[str] = ()
     writer_features: Sequence[str] = ()
@@ -205,7 +209,7 @@ class CommitRequest:
         return Mine(
             kind=self.kind,
             scope=self.scope,
-            removed=frozenset(file_name(item) for item in self.removed),
+            removed=self.relied_on.union(file_name(item) for item in self.removed),
             groups=[frozenset(file_name(item) for item in group.removed) for group in self.groups],
             trees=[group.tree for group in self.groups],
             changes_schema=self.schema is not None,
@@ -223,9 +227,12 @@ class CommitOutcome:
     may_be_published
         Whether a snapshot may name the commit's files. As long as none may, nothing was published,
         and the files can be deleted.
+    is_earlier
+        Whether the snapshot is that of an earlier try of the same commit.
     """
 
     may_be_published: bool = False
+    is_earlier: bool = False
 
 
 def file_name(item: RemovedFile) -> str:

@@ -36,7 +36,9 @@ class MinMax:
 
     @property
     def _compared(self) -> pa.DataType:
-        """What values are compared as: Arrow does not compare half floats."""
+        """What values are compared as: Arrow compares neither half floats nor durations."""
+        if pa.types.is_duration(self.type):
+            return pa.int64()
         return pa.float32() if pa.types.is_float16(self.type) else self.type
 
 

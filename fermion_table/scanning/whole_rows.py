@@ -1,4 +1,4 @@
-"""Whole rows of files: read with all columns and their batches, and written again."""
+"""Rows of files: read with all columns and their batches or with some, and written again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from fermion_table.metadata.manifest import Entry
 from fermion_table.scanning.batch_stream import whole_batches
 from fermion_table.scanning.split_reader import ReadRequest, SplitReader
-from fermion_table.schema.schema import TableSchema
+from fermion_table.schema.schema import Field, TableSchema
 from fermion_table.schema.selection import BATCH_COLUMNS
 from fermion_table.storage.store import AtomicStore, access_of
 
@@ -37,11 +37,32 @@ def whole_row_reader(
     """
     in_batches = entries[0].batch is not None
     fields = schema.fields + (BATCH_COLUMNS if in_batches else ())
-    wanted = {field.id for field in fields}
+    return column_reader(entries, store, fields, fields, schemas)
+
+
+def column_reader(
+    entries: Iterable[Entry],
+    store: AtomicStore,
+    fields: tuple[Field, ...],
+    table_fields: tuple[Field, ...],
+    schemas: Mapping[int, TableSchema],
+) -> SplitReader:
+    """Reads some columns of all rows of files.
+
+    Parameters
+    ----------
+    fields
+        What is read, pruned below structs.
+    table_fields
+        The top-level fields that those are of, whole.
+    entries, store, schemas
+        As of `whole_row_reader`.
+    """
+    wanted = {field.id for field in table_fields}
     return SplitReader(
         ReadRequest(
             fields=fields,
-            table_fields=fields,
+            table_fields=table_fields,
             file_fields={
                 schema_id: tuple(field for field in schemas[schema_id].fields if field.id in wanted)
                 for schema_id in {entry.schema_id for entry in entries}

@@ -283,6 +283,22 @@ def plan_writing(schema: TableSchema, data: pa.Schema) -> list[Conversion]:
     return conversions
 
 
+def plan_column(target: Field, data: pa.DataType) -> Conversion:
+    """How one column is made from the values of a user's, the first of a batch.
+
+    Raises
+    ------
+    SchemaMismatch
+        The types do not fit.
+    """
+    problems: list[str] = []
+    found = pa.field(target.name, data)
+    conversion = _writing(target, found, 0, (target.name,), problems)
+    if problems:
+        raise SchemaMismatch("; ".join(problem.removeprefix("~ ") for problem in problems))
+    return conversion
+
+
 def _match_names(
     targets: Sequence[Field], found: Sequence[pa.Field], path: tuple[str, ...], problems: list[str]
 ) -> list[Conversion]:

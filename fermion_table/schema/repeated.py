@@ -26,7 +26,7 @@ def repeat(scalar: pa.Scalar, length: int) -> pa.Array:
         Run ends of the type can't count so many rows.
     """
     dtype = scalar.type
-    if not scalar.is_valid:
+    if not scalar.is_valid or not length:  # Arrow repeats no list zero times
         return nulls(dtype, length)
     if isinstance(dtype, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(dtype, repeat(scalar.value, length))

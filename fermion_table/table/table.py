@@ -40,7 +40,15 @@ from fermion_table.storage.store import (
     access_of,
     in_time,
 )
-from fermion_table.table import appending, changes, maintenance, reading, schema_changes, versions
+from fermion_table.table import (
+    appending,
+    changes,
+    maintenance,
+    merging_rows,
+    reading,
+    schema_changes,
+    versions,
+)
 from fermion_table.table.state import TableState
 
 Location = str | os.PathLike[str]
@@ -317,6 +325,7 @@ class Table:
     overwrite = changes.overwrite
     delete = changes.delete
     update = changes.update
+    merge = merging_rows.merge
     transaction = changes.transaction
 
     # Change the schema and the settings.

@@ -32,6 +32,7 @@ OPERATIONS: dict[str, Callable[[Table], Any]] = {
     "overwrite": lambda t: t.overwrite({"k": ["n"], "v": [99]}, filter="v < 12"),
     "delete": lambda t: t.delete("v = 3 OR v >= 10"),
     "update": lambda t: t.update("v = 4", {"v": 104}),
+    "merge": lambda t: merge(t),
     "compaction": lambda t: t.compact(threads=1),
     "expiry": lambda t: t.expire_snapshots(older_than=AT_ONCE, retain_last=1),
     "merging append": lambda t: t.append({"k": ["n"], "v": [99], "w": [1]}, schema_mode="merge"),
@@ -44,6 +45,13 @@ OPERATIONS: dict[str, Callable[[Table], Any]] = {
 def rows(first: int, end: int) -> pa.Table:
     """Rows of consecutive numbers."""
     return pa.table({"k": ["n"] * (end - first), "v": list(range(first, end))}, schema=SCHEMA)
+
+
+def merge(table: Table) -> None:
+    """Rows deleted, changed and added, by one commit."""
+    source = {"k": ["a", "b", "n"], "v": [4, 12, 99]}
+    changes = table.merge(source, on=["v"]).when_matched_delete("source.v = 4")
+    changes.when_matched_update({"v": 112}).when_not_matched_insert().execute()
 
 
 def transact(table: Table) -> None:

@@ -25,7 +25,15 @@ CHANGES: dict[str, Callable[[Table], Any]] = {
     "overwrite": lambda t: t.overwrite({"k": ["n"], "v": [99]}),
     "overwrite by filter": lambda t: t.overwrite({"k": ["n"], "v": [99]}, filter="v < 12"),
     "update": lambda t: t.update("v = 4", {"v": pc.field("v") + 100}),
+    "merge": lambda t: merge(t),
 }
+
+
+def merge(table: Table) -> None:
+    """Rows of both files change, and a new one comes."""
+    source = {"k": ["a", "b", "n"], "v": [4, 12, 99]}
+    changes = table.merge(source, on=["v"]).when_matched_delete("source.v = 4")
+    changes.when_matched_update({"v": 112}).when_not_matched_insert().execute()
 
 
 def rows_of(table: Table) -> list[int]:

@@ -92,6 +92,15 @@ OPERATIONS: dict[str, tuple[Callable[[Table], Any], Callable[[Rows], Rows]]] = {
         lambda t: delete_and_append(t),
         lambda model: [row for row in model if row["v"] != 3] + rows(("d", 3)),
     ),
+    "merge": (
+        lambda t: merge(t).when_matched_update({"k": "source.k"}).execute(),
+        lambda model: [merged(row) for row in model] + missing(model),
+    ),
+    "insert what is new": (lambda t: merge(t).execute(), lambda model: model + missing(model)),
+    "keep what is merged": (
+        lambda t: merge(t).when_not_matched_by_source_delete("target.v < 15").execute(),
+        lambda model: [row for row in model if row["v"] >= 15 or is_merged(row)] + missing(model),
+    ),
     "compact": (lambda t: t.compact(), lambda model: model),
     "schema": (lambda t: t.add_columns({"c": pa.int8()}), lambda model: model),
     "restore": (
@@ -99,6 +108,26 @@ OPERATIONS: dict[str, tuple[Callable[[Table], Any], Callable[[Rows], Rows]]] = {
         lambda model: FIRST[0],
     ),
 }
+
+
+MERGED = rows(("q", 3), ("b", 5), ("q", 7), ("q", 50))
+
+
+def merge(table: Table) -> Any:
+    return table.merge(data(MERGED), on=["v"]).when_not_matched_insert()
+
+
+def merged(row: dict[str, Any]) -> dict[str, Any]:
+    return next((each for each in MERGED if each["v"] == row["v"]), row)
+
+
+def is_merged(row: dict[str, Any]) -> bool:
+    return any(each["v"] == row["v"] for each in MERGED)
+
+
+def missing(model: Rows) -> Rows:
+    known = {row["v"] for row in model}
+    return [row for row in MERGED if row["v"] not in known]
 
 
 def delete_and_append(table: Table) -> None:
@@ -225,6 +254,46 @@ def test_a_delete_of_other_files_is_published_without_being_made_again(table_pat
     looked.clear()
     race(table_path, lambda t: t.delete("v = 4"), lambda t: t.delete("v = 15"))
     assert len(looked) == 2  # theirs and mine, each once
+
+
+def test_a_merge_is_made_again_only_for_rows_that_may_have_its_keys(table_path, monkeypatch):
+    """Counts how often rows are looked for: keys beside each other, then the same key."""
+    first_table(table_path)
+    looked = []
+    match = Draft.match
+    monkeypatch.setattr(Draft, "match", lambda *a: looked.append(1) or match(*a))
+
+    def insert(number: int) -> Callable[[Table], Any]:
+        source = data(rows(("q", number)))
+        return lambda t: t.merge(source, ["v"]).when_not_matched_insert().execute()
+
+    race(table_path, insert(70), lambda t: t.append(data(rows(("q", 71)))))
+    assert len(looked) == 1
+    looked.clear()
+    race(table_path, insert(72), insert(72))
+    assert len(looked) == 3  # theirs once, mine twice
+    assert Table.open(table_path).scan(filter="v = 72").count() == 1
+
+
+def test_many_writers_insert_each_key_once(table_path):
+    """Eight threads merge the same keys; each is inserted by one, and counted by all."""
+    Table.create(table_path, SCHEMA, durability="fast")
+
+    def work(number: int) -> None:
+        table = Table.open(table_path, durability="fast")
+        source = data([{"k": "n", "v": n % 12} for n in range(number, number + 6)])
+        count = {"v": pc.field("target", "v"), "k": pc.binary_join_element_wise(
+            pc.field("target", "k"), pc.field("source", "k"), "")}  # fmt: skip
+        table.merge(source, ["v"]).when_matched_update(count).when_not_matched_insert().execute()
+
+    with ThreadPoolExecutor(8) as executor:
+        list(executor.map(work, range(8)))
+    table = Table.open(table_path)
+    expected = [n % 12 for number in range(8) for n in range(number, number + 6)]
+    assert found_rows(table) == sorted_rows(
+        [{"k": "n" * expected.count(n), "v": n} for n in range(12) if n in expected]
+    )
+    check_files(table)
 
 
 def test_deletes_in_the_same_file_both_hold(table_path):

@@ -1,0 +1,80 @@
+"""The method of `Table` that merges rows of a source into it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from fermion_table.argument_checks import check_schema_mode
+from fermion_table.changes.merge import Merge
+from fermion_table.changes.merge_builder import MergeBuilder, MergeResult
+from fermion_table.changes.transaction import Transaction, commit_merge
+from fermion_table.commit.request import CommitMetadata
+from fermion_table.table.state import HasState
+
+
+def merge(
+    self: HasState,
+    source: Any,
+    on: Any,
+    *,
+    schema_mode: Literal["merge"] | None = None,
+    message: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    commit_user: str | None = None,
+    commit_identifier: int | str | None = None,
+) -> MergeBuilder:
+    """Merge rows of a source into the table: update, delete and insert, as one snapshot.
+
+    ``t.merge(changes, on=["id"]).when_matched_update().when_not_matched_insert().execute()``
+
+    Of the table only the columns of ``on`` are read, those that conditions and values name, and
+    of rows that are updated those that stay. The source is held in memory.
+
+    Parameters
+    ----------
+    source
+        Any Arrow producer.
+    on
+        Columns whose values are equal in rows that match: names that both sides have, or a mapping
+        from columns of the table to those of the source. Null matches nothing; NaN matches NaN,
+        and -0.0 matches 0.0. Values of the source are cast to the table's types; those that do
+        not fit are an error.
+    schema_mode
+        ``merge`` adds columns of the source to the table, in the same snapshot, where a clause
+        takes every column: those that the table lacks and that no condition or value names.
+    message, properties, commit_user, commit_identifier
+        See `append`.
+
+    Returns
+    -------
+    MergeBuilder
+        Add clauses to it, and call its ``execute()``, which gives a `MergeResult`.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        A column of `on` is not there.
+    SchemaMismatch
+        Its types on both sides do not fit.
+    TypeError, InvalidArgumentError
+        Names the parameter that is wrong.
+    """
+    metadata = CommitMetadata(
+        message=message,
+        properties=properties,
+        commit_user=commit_user,
+        commit_identifier=commit_identifier,
+    )
+    merges = check_schema_mode(schema_mode) is not None
+    state = self._state
+    state.check_writable()
+    state.refresh()
+
+    def run(change: Merge) -> MergeResult:
+        state.check_writable()
+        base = state.refresh()
+        transaction = Transaction(state.publisher, base, metadata=metadata, published=state.move_to)
+        return commit_merge(transaction, change)
+
+    return MergeBuilder(source, on, state.schema, run, state.publisher if merges else None)
