@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from fermion.errors import InvalidArgumentError
+from fermion_table.schema.conversion import empty_columns
 from fermion_table.schema.key_encoding import direct_keys, is_number
 from fermion_table.schema.transforms import plain
 
@@ -92,6 +93,8 @@ class Folded:
             Those wanted; None: all of the batch.
         """
         names = batch.schema.names if columns is None else columns
+        if not names:
+            return empty_columns(pa.schema([]), len(self.rows))
         arrays = [self._column(name, batch.column(name)) for name in names]
         fields = [batch.schema.field(name) for name in names]
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))

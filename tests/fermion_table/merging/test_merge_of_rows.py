@@ -135,6 +135,12 @@ def test_every_plain_type_has_an_order(values):
     assert third < first == last
 
 
+def test_rows_of_which_no_column_is_wanted_are_still_counted():
+    rows = [{"k": 1, "v": 1}, {"k": 1, "v": 2}, {"k": 2, "v": 3}]
+    found = deduplicate.fold(groups_of(rows)).gather(batch_of(rows, SCHEMA), [])
+    assert (found.num_rows, found.num_columns) == (2, 0)
+
+
 def test_lists_have_no_order_and_lengths_must_agree():
     with pytest.raises(InvalidArgumentError, match="list"):
         order_numbers(pa.array([[1], [2]]))
