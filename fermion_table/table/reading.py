@@ -25,7 +25,7 @@ from fermion_table.metadata.versions import (
 from fermion_table.moments import Moment
 from fermion_table.scanning.changes import ChangeScan, commits_between
 from fermion_table.scanning.filters import batch_filter, both, table_filter
-from fermion_table.scanning.scan import Scan
+from fermion_table.scanning.scan import Scan, ScanMode
 from fermion_table.schema.schema import PathLike, TableSchema
 from fermion_table.table.state import HasState, TableState
 
@@ -69,6 +69,7 @@ def scan(
     batch_id: int | Iterable[int] | None = None,
     limit: int | None = None,
     schema: Literal["snapshot", "current"] = "snapshot",
+    mode: ScanMode = "snapshot",
     threads: int | None = None,
 ) -> Scan:
     """Plan to read rows; nothing is read before a result is requested.
@@ -91,6 +92,10 @@ def scan(
     schema
         What the rows of another snapshot are read under: its own schema, or this table's
         ``current`` one, under whose names and types history looks as if written today.
+    mode
+        Of a table with a primary key: ``snapshot``, the rows that its merge engine makes, or
+        ``read_optimized``, only what the last full compaction of each tree left, without merging;
+        `Scan.explain` says how many newer rows are left out. Other tables show all rows in both.
     threads
         For reading files side by side; None takes the number of processors.
 
@@ -120,6 +125,7 @@ def scan(
         columns=None if columns is None else check_columns(columns, "columns"),
         filter=chosen,
         limit=limit,
+        mode=mode,
         threads=threads,
     )
 
