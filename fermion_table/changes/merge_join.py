@@ -16,6 +16,7 @@ from fermion.errors import InvalidArgumentError
 from fermion.predicate import Column, Expression, comparable
 from fermion_table.scanning.filters import conjunction
 from fermion_table.scanning.min_max import MinMax
+from fermion_table.schema.type_kinds import is_text
 
 IN_LIST_MAX = 1000
 """Keys up to so many are looked for one by one in files' statistics; more by their range."""
@@ -118,7 +119,7 @@ def _values_filter(column: Column, values: pa.Array, dtype: pa.DataType) -> Expr
     if not len(values):
         return column.isin(())
     storage = _storage(dtype)
-    if pat.is_string(storage) or pat.is_large_string(storage) or pat.is_string_view(storage):
+    if is_text(storage):
         values = values.cast(pa.large_string())  # they are looked up as bytes
     if len(values) <= IN_LIST_MAX and not pat.is_floating(values.type):
         return column.isin(list(values))

@@ -137,13 +137,24 @@ def _cast(array: pa.Array, field: pa.Field) -> pa.Array:
     try:
         if isinstance(array.type, pa.BaseExtensionType):
             array = array.storage
-        if isinstance(dtype, pa.BaseExtensionType):
-            return array.cast(dtype.storage_type).cast(dtype)
-        return array.cast(dtype)
+        storage = dtype.storage_type if isinstance(dtype, pa.BaseExtensionType) else dtype
+        if pat.is_dictionary(array.type) and not pat.is_dictionary(storage):
+            array = _decoded(array)
+        return array.cast(storage) if storage == dtype else array.cast(storage).cast(dtype)
     except pa.ArrowException as error:
         raise SchemaMismatch(
             f"column {field.name!r}: a value of type {array.type} does not fit {dtype}: {error}"
         ) from None
+
+
+def _decoded(array: pa.DictionaryArray) -> pa.Array:
+    """The values of a dictionary array; Arrow takes none of views."""
+    values = array.dictionary
+    if pat.is_string_view(values.type):
+        values = values.cast(pa.large_string())
+    elif pat.is_binary_view(values.type):
+        values = values.cast(pa.large_binary())
+    return pa.DictionaryArray.from_arrays(array.indices, values).dictionary_decode()
 
 
 def _rebuild(conversion: Conversion, array: pa.Array) -> pa.Array:

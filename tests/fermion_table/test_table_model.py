@@ -174,6 +174,25 @@ class TableMachine(RuleBasedStateMachine):
                 row[number] += 3
         self.keep()
 
+    @rule(pairs=ROWS, extra=VALUES)
+    def merge(self, pairs: list, extra: Any) -> None:
+        """Rows of known keys take what the source has; those of other keys come."""
+        given, rows = self.data(list({pair[0]: pair for pair in pairs}.values()), extra)
+        names = [name for name in given.schema.names if name != "k"]
+        builder = self.table.merge(given, on=["k"]).when_not_matched_insert()
+        if names:
+            builder.when_matched_update({name: f"source.{name}" for name in names})
+        builder.execute()
+        key = self.model.names["k"]
+        partners = {row[key]: row for row in rows if row[key] is not None}
+        known = {row[key] for row in self.model.rows}
+        for row in self.model.rows:
+            if row[key] in partners:
+                numbers = [self.model.names[name] for name in names]
+                row.update({number: partners[row[key]][number] for number in numbers})
+        self.model.rows += [row for row in rows if row[key] is None or row[key] not in known]
+        self.keep()
+
     @rule(data=st.data(), pairs=ROWS, extra=VALUES)
     def change_all_at_once(self, data: st.DataObject, pairs: list, extra: Any) -> None:
         first, second = self.condition(data), self.condition(data)
