@@ -169,7 +169,18 @@ def commit_groups(
             delete_files(store, message.written)
             result.groups_dropped += 1
             continue
-        result.add_group(message)
+        _count(result, message)
     result.retries += snapshot.effort.retries
     result.snapshots.append(snapshot.id)
     return snapshot
+
+
+def _count(result: CompactionResult, message: CompactionMessage) -> None:
+    """Add a group that was committed."""
+    before, after = message.rewritten, message.written
+    result.files_before += len(before)
+    result.files_after += len(after)
+    result.bytes_before += sum(entry.size for entry in before)
+    result.bytes_after += sum(entry.size for entry in after)
+    result.files_upgraded += len(message.added) - len(after)
+    result.rows += sum(entry.rows for entry in after)

@@ -131,16 +131,6 @@ class CompactionResult:
     retries: int = 0
     seconds: float = 0.0
 
-    def add_group(self, message: CompactionMessage) -> None:
-        """Count a group that was committed."""
-        before, after = message.rewritten, message.written
-        self.files_before += len(before)
-        self.files_after += len(after)
-        self.bytes_before += sum(entry.size for entry in before)
-        self.bytes_after += sum(entry.size for entry in after)
-        self.files_upgraded += len(message.added) - len(after)
-        self.rows += sum(entry.rows for entry in after)
-
     def add(self, part: CompactionResult) -> None:
         """Add what a part of the compaction did, except its time."""
         check_kind(part, CompactionResult, "part")

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.metadata.manifest import Entry
 from fermion_table.scanning.batch_stream import whole_batches
 from fermion_table.scanning.split_reader import ReadRequest, SplitReader
@@ -46,6 +47,8 @@ def column_reader(
     fields: tuple[Field, ...],
     table_fields: tuple[Field, ...],
     schemas: Mapping[int, TableSchema],
+    *,
+    key: PrimaryKey | None = None,
 ) -> SplitReader:
     """Reads some columns of all rows of files.
 
@@ -57,6 +60,8 @@ def column_reader(
         The top-level fields that those are of, whole.
     entries, store, schemas
         As of `whole_row_reader`.
+    key
+        Of a primary-key table: what rows are merged by.
     """
     wanted = {field.id for field in table_fields}
     return SplitReader(
@@ -69,6 +74,7 @@ def column_reader(
             },
             storage_options=store.storage_options,
             timeout_s=access_of(store).timeout_s,
+            key=key,
         )
     )
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from fermion.arguments import flag, function, integer
+from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_bool, check_kind, check_kinds, check_texts
 from fermion_table.checks.data_files import verify_table
 from fermion_table.checks.verify import VerifyReport
@@ -15,14 +16,22 @@ from fermion_table.compaction import small_files
 from fermion_table.compaction.run import commit_groups, run_compaction
 from fermion_table.compaction.small_files import compaction_tasks
 from fermion_table.compaction.task import CompactionMessage, CompactionResult, CompactionTask
+from fermion_table.compaction.tree_task import tree_tasks
 from fermion_table.expiry import expire, orphans
 from fermion_table.expiry.maintenance import MaintenanceResult
+from fermion_table.merging.primary_key import PrimaryKey, primary_key_of
+from fermion_table.metadata.history import until_expiry
+from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.schema_store import schema_paths
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.moments import limit_ms, now_ms
+from fermion_table.scanning.filters import table_filter
 from fermion_table.schema.properties import parse_properties, parse_size
+from fermion_table.storage.store import in_time
 from fermion_table.table.reading import scan
 from fermion_table.table.state import HasState, TableState
+
+MIN_INPUT_FILES = 2
 
 
 def plan_compaction(
@@ -30,15 +39,35 @@ def plan_compaction(
     *,
     filter: Any = None,
     target_size: int | str | None = None,
-    min_input_files: int = 2,
+    min_input_files: int = MIN_INPUT_FILES,
     sort_by: Sequence[str] | str | None = None,
+    full: bool = False,
 ) -> list[CompactionTask]:
-    """The groups of small files of this snapshot, as tasks for `compaction.compact_group`."""
+    """What `compact` would do with this snapshot, as tasks for `compaction.compact_group`.
+
+    Each is a group of small files or, of a table with a primary key, a tree. Commit what becomes
+    of them by `commit_compaction`.
+    """
     state = self._state
     if sort_by is not None and not isinstance(sort_by, str):
         sort_by = check_texts(sort_by, "sort_by")
     min_input_files = integer(min_input_files, "min_input_files")
+    full = flag(full, "full")
     target = _target_bytes(state, target_size)
+    key = primary_key_of(state.schema)
+    if key is not None:
+        if sort_by or min_input_files != MIN_INPUT_FILES:
+            name = "sort_by" if sort_by else "min_input_files"
+            raise InvalidArgumentError(
+                f"{name}: is for tables without a primary key; the files of {state.location} are "
+                "sorted by key, and compacted by the number and size of their runs"
+            )
+        return _tree_tasks(state, key, filter, target, full)
+    if full:
+        raise InvalidArgumentError(
+            f"full=True: {state.location} has no primary key, so its files have no levels; "
+            "compact() rewrites all small files"
+        )
     entries, _ = scan(self, filter=filter).entries
     return compaction_tasks(
         small_files.plan_compaction(
@@ -60,8 +89,9 @@ def compact(
     *,
     filter: Any = None,
     target_size: int | str | None = None,
-    min_input_files: int = 2,
+    min_input_files: int = MIN_INPUT_FILES,
     sort_by: Sequence[str] | str | None = None,
+    full: bool = False,
     max_groups_per_commit: int | None = None,
     dry_run: bool = False,
     threads: int | None = None,
@@ -69,23 +99,37 @@ def compact(
 ) -> CompactionResult:
     """Rewrite small files as larger ones; rows, their order and batches do not change.
 
+    Of a table with a primary key sorted runs are merged, in each tree (the files of a partition and
+    bucket) that has too many of them, and large files that overlap no others move to another level
+    without being rewritten. What a scan shows does not change.
+
     Parameters
     ----------
     filter
-        Only files that may hold such rows.
+        Only files that may hold such rows; with a primary key it reads partition columns alone.
     target_size
         Of a file: bytes, or as in ``"256MB"``; None takes the table's property.
     min_input_files
-        Fewer are left alone.
+        Fewer are left alone; not for tables with a primary key, which are compacted by the number
+        and size of their runs.
     sort_by
         Columns to sort rows by, or ``["zorder(a, b)"]`` to cluster them by several alike. Big
-        files take part too; rows move within groups of about four files.
+        files take part too; rows move within groups of about four files. Not for tables with a
+        primary key, whose files are sorted by it.
+    full
+        Of a table with a primary key: merge all runs of each tree into one, at its top level.
     max_groups_per_commit
         Publish progress after so many groups; None: one snapshot at the end.
     dry_run
         Only say what would be done.
     progress
         Called with the groups done and the groups in all.
+
+    Raises
+    ------
+    TypeError, InvalidArgumentError
+        Names the argument that is wrong, or not for this table.
+    CommitStateUnknown
     """
     state = self._state
     state.check_writable()
@@ -102,12 +146,14 @@ def compact(
         target_size=target_size,
         min_input_files=min_input_files,
         sort_by=sort_by,
+        full=full,
     )
     if dry_run:
         groups = [task.group for task in tasks]
         return CompactionResult(
             dry_run=True,
             groups=len(groups),
+            files_upgraded=sum(len(task.upgraded) for task in tasks),
             files_before=sum(len(group.entries) for group in groups),
             bytes_before=sum(group.bytes for group in groups),
             rows=sum(group.rows for group in groups),
@@ -134,11 +180,24 @@ def commit_compaction(
     ----------
     base
         The snapshot that `plan_compaction` planned on.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Messages that were committed before, are there twice, or were planned on another snapshot;
+        nothing was published.
+    CommitStateUnknown
     """
     state = self._state
     state.check_writable()
     listed = check_kinds(messages, CompactionMessage, "messages")
     check_kind(base, Snapshot, "base")
+    for message in listed:
+        if message.snapshot_id not in (None, base.id):
+            raise InvalidArgumentError(
+                f"base: expected snapshot {message.snapshot_id}, which the messages were planned "
+                f"on, found snapshot {base.id}"
+            )
     result = CompactionResult(groups=len(listed))
     commit_groups(listed, base, store=state.store, branch=state.branch, result=result)
     state.refresh()
@@ -235,6 +294,34 @@ def verify(self: HasState, *, data: bool = False) -> VerifyReport:
         its ``file_id`` and rows with its entry, and reads all of it.
     """
     return verify_table(self._state.store, data=flag(data, "data"))
+
+
+def _tree_tasks(
+    state: TableState, key: PrimaryKey, filter: Any, target_bytes: int, full: bool
+) -> list[CompactionTask]:
+    chosen = table_filter(filter, state.schema, where=state.location)
+    sources = [state.schema.by_id[each.source_id].name for each in state.schema.partition_by]
+    if chosen is not None:
+        others = sorted({path[0] for path in chosen.paths}.difference(sources))
+        if others or not chosen.paths:
+            named = f"column {others[0]!r}" if others else "no column"
+            raise InvalidArgumentError(
+                f"filter: reads {named}; trees of a table with a primary key are chosen by "
+                f"partition: expected its partition columns, {sources}"
+            )
+    with in_time(state.store), until_expiry(state.store, state.snapshot):
+        entries = live_entries(state.store, state.snapshot, keep_unknown=True)
+    return tree_tasks(
+        entries,
+        key,
+        state.snapshot,
+        store=state.store,
+        schema=state.schema,
+        schemas=state.schemas,
+        target_bytes=target_bytes,
+        is_full=full,
+        chosen=chosen,
+    )
 
 
 def _target_bytes(state: TableState, target_size: int | str | None) -> int:

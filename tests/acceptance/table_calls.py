@@ -209,6 +209,7 @@ COMPACTION: dict[str, Any] = {
     "target_size": 4096,
     "min_input_files": 2,
     "sort_by": ["id"],
+    "full": False,
 }
 DEFINITION: dict[str, Any] = {
     "schema": SCHEMA,

@@ -78,6 +78,8 @@ def fold(
     def computed(found: KeyGroups) -> Values:
         values: Values = {}
         for group in sequence_groups:
+            if not set(group.sequence).issubset(batch.schema.names):
+                continue  # none of its columns is wanted
             values |= fold_group(batch, found, group, retracts)
         additions = found if retracts is None else found.rows_where(~retracts[found.order])
         plain = [name for name in batch.schema.names if name not in {*key_columns, *values}]

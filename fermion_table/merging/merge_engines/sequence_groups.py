@@ -47,6 +47,8 @@ def fold_group(
     values: Values = dict.fromkeys(group.sequence, last)
     plain = last if retracts is None else np.where(retracts[last] & (last != ABSENT), ABSENT, last)
     for name in group.columns:
+        if name not in batch.schema.names:
+            continue
         function = group.functions.get(name)
         values[name] = (
             plain

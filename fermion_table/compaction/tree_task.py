@@ -1,0 +1,200 @@
+"""Compaction of trees, carried out: a tree is one task, which merges its sections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+import msgspec
+
+from fermion_table.compaction.task import CompactionGroup, CompactionMessage, CompactionTask, slim
+from fermion_table.compaction.tree import TreePlan, plan_tree, universal_options
+from fermion_table.merging.fold import keeps_retractions
+from fermion_table.merging.primary_key import PrimaryKey
+from fermion_table.merging.sections import Section, TreeFile
+from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.scanning.filters import TableFilter
+from fermion_table.scanning.partition_pruning import partitions_that_may_match
+from fermion_table.scanning.plan import splits_of
+from fermion_table.scanning.section_reader import merged_rows
+from fermion_table.scanning.split_reader import SplitReader
+from fermion_table.scanning.trees import Tree, trees_of
+from fermion_table.scanning.whole_rows import column_reader
+from fermion_table.schema.schema import TableSchema
+from fermion_table.storage.store import AtomicStore
+from fermion_table.writing.partition import partition_columns, split_batch
+from fermion_table.writing.settings import WriteSettings
+from fermion_table.writing.tree_writer import RunBatch, TreeWriter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeTask(CompactionTask):
+    """The newest runs of a tree, to become one. Picklable.
+
+    Attributes
+    ----------
+    schema, key
+        The table's: what is written, and what rows are merged by.
+    reader
+        Reads the files.
+    settings
+        How files are written.
+    snapshot_id
+        The snapshot that the task was planned on.
+    bucket, level
+        Of the new run.
+    rewrites
+        See `TreePlan`.
+    upgrades
+        Entries of files that get the new level, as they are now.
+    drops
+        Whether retractions are dropped, and of several rows of a key one is made.
+    """
+
+    schema: TableSchema
+    key: PrimaryKey
+    reader: SplitReader
+    settings: WriteSettings
+    snapshot_id: int
+    bucket: int
+    level: int
+    rewrites: tuple[tuple[Section, ...], ...]
+    upgrades: tuple[Entry, ...]
+    drops: bool
+
+    @property
+    def upgraded(self) -> tuple[Entry, ...]:
+        """Files that move to another level of their tree, without being rewritten."""
+        return self.upgrades
+
+    def rewrite(self) -> CompactionMessage:
+        """Merge the sections into new files."""
+        moved = tuple(msgspec.structs.replace(each, level=self.level) for each in self.upgrades)
+        written: list[Entry] = []
+        with TreeWriter(self.store, self.schema, self.key, settings=self.settings) as writer:
+            for sections in self.rewrites:
+                written += self._write(writer, sections)
+            writer.release()
+        return CompactionMessage(
+            added=(*written, *moved),
+            removed=(*self.group.entries, *self.upgrades),
+            snapshot_id=self.snapshot_id,
+        )
+
+    def _write(self, writer: TreeWriter, sections: Sequence[Section]) -> list[Entry]:
+        entries = [file.entry for section in sections for file in section.files]
+        batches = self._batches(sections)
+        first = next(batches, None)
+        if first is None:
+            return []
+        columns = partition_columns(self.schema)
+        ((partition, _),) = split_batch(first[0].slice(0, 1), columns)
+        return writer.write_run(
+            replace(partition, values=entries[0].partition),
+            self.bucket,
+            self.level,
+            chain([first], batches),
+            has_kinds=not self.drops and any(entry.retractions for entry in entries),
+        )
+
+    def _batches(self, sections: Sequence[Section]) -> Iterator[RunBatch]:
+        """The rows of neighbouring sections, in the order of keys."""
+        arrow = self.schema.to_arrow()
+        for section in sections:
+            runs = [splits_of((file.entry for file in run), self.store) for run in section.runs]
+            for each in merged_rows(runs, self.reader, is_oldest=self.drops):
+                rows = type(each.rows).from_arrays(each.rows.columns, schema=arrow)
+                yield rows, each.keys, each.kinds
+
+
+def tree_tasks(
+    entries: Sequence[Entry],
+    key: PrimaryKey,
+    snapshot: Snapshot,
+    *,
+    store: AtomicStore,
+    schema: TableSchema,
+    schemas: Mapping[int, TableSchema],
+    target_bytes: int,
+    is_full: bool = False,
+    chosen: TableFilter | None = None,
+) -> list[CompactionTask]:
+    """What is to be compacted of a primary-key table: a task a tree, of those that need it.
+
+    Parameters
+    ----------
+    entries
+        All live files of the snapshot.
+    key
+        Of the table.
+    schema, schemas
+        The table's, and those that the files were written with, by id.
+    target_bytes
+        What a file should have.
+    is_full
+        Whether everything goes to the top level.
+    chosen
+        Only trees of partitions that may hold such rows.
+
+    Raises
+    ------
+    CorruptMetadata
+        A file that is no part of a tree, or files of one run with keys in common.
+    """
+    trees = trees_of(entries, key)
+    options = universal_options(key.options)
+    keeps = keeps_retractions(key)
+    fields = schema.fields
+    tasks: list[CompactionTask] = []
+    for tree in _selected(trees, schema, chosen):
+        plan = plan_tree(
+            trees[tree],
+            options,
+            target_bytes=target_bytes,
+            is_full=is_full,
+            keeps_retractions=keeps,
+        )
+        if plan is None:
+            continue
+        inputs = [file.entry for group in plan.rewrites for part in group for file in part.files]
+        tasks.append(
+            TreeTask(
+                store=store,
+                group=CompactionGroup(tuple(map(slim, inputs))),
+                schema=schema,
+                key=key,
+                reader=column_reader(inputs, store, fields, fields, schemas, key=key),
+                settings=WriteSettings(target_file_bytes=target_bytes, source="compact"),
+                snapshot_id=snapshot.id,
+                bucket=tree[1],
+                level=plan.unit.output_level,
+                rewrites=_slim_sections(plan),
+                upgrades=tuple(file.entry for file in plan.upgrades),
+                drops=plan.is_oldest and not keeps,
+            )
+        )
+    return tasks
+
+
+def _selected(
+    trees: Mapping[Tree, Sequence[TreeFile]], schema: TableSchema, chosen: TableFilter | None
+) -> list[Tree]:
+    """The trees that may hold rows of a filter by their partitions, in a stable order."""
+    listed = sorted(trees, key=repr)
+    if chosen is None:
+        return listed
+    wanted = partitions_that_may_match([partition for partition, _ in listed], schema, chosen)
+    return [tree for tree, is_wanted in zip(listed, wanted, strict=True) if is_wanted]
+
+
+def _slim_sections(plan: TreePlan) -> tuple[tuple[Section, ...], ...]:
+    def slimmed(section: Section) -> Section:
+        return Section(
+            tuple(
+                tuple(replace(file, entry=slim(file.entry)) for file in run) for run in section.runs
+            )
+        )
+
+    return tuple(tuple(map(slimmed, group)) for group in plan.rewrites)
