@@ -37,6 +37,11 @@ METADATA_CACHE_BYTES = 256 * MIB
 DECODED_BYTES_PER_JSON_BYTE = 8
 """Estimated memory of a decoded object per byte of its JSON."""
 
+LOOKUP_FILES_MAX = 64
+"""Data files that a table object keeps open for lookups of keys."""
+LOOKUP_KEYS_BYTES = 128 * MIB
+"""Memory of the keys of data files that a table object keeps for lookups."""
+
 RETAIN_LAST_DEFAULT = 10
 """Number of latest snapshots that expiry always keeps."""
 RETAIN_MS_DEFAULT = 7 * 24 * 3600 * 1000

@@ -305,7 +305,13 @@ class SplitReader:
             yield pa.RecordBatch.from_arrays(arrays, names=[""] * len(arrays))
             start = stop
 
-    def _open(self, split: FileSplit, threads: int | None) -> fermion.FermionFile:
+    def _open(
+        self, split: FileSplit, threads: int | None
+    ) -> AbstractContextManager[fermion.FermionFile]:
+        """A file for as long as the context lasts."""
+        return self._opened(split, threads)
+
+    def _opened(self, split: FileSplit, threads: int | None) -> fermion.FermionFile:
         prefetch = None
         if "://" in split.location and split.tail_length:
             prefetch = max(split.tail_length, REMOTE_PREFETCH_BYTES)

@@ -12,6 +12,7 @@ from fermion.arguments import integer
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_columns
 from fermion_table.inspection.history_log import HistoryLog, history_log
+from fermion_table.merging.key_values import key_rows
 from fermion_table.metadata import history as stored_history
 from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.snapshot import Snapshot
@@ -128,6 +129,52 @@ def scan(
         mode=mode,
         threads=threads,
     )
+
+
+def lookup(
+    self: HasState,
+    keys: Any,
+    *,
+    columns: Sequence[PathLike] | None = None,
+    snapshot_id: int | None = None,
+) -> pa.Table:
+    """Read the rows that have some primary keys, from the pages that hold them.
+
+    Parameters
+    ----------
+    keys
+        Of a key of one column an array, a series or a list of values; of any key Arrow data, a
+        data frame or a dictionary with the key's columns (others are ignored), or a list of tuples
+        in the key's order or of dictionaries.
+    columns
+        As in `scan`.
+    snapshot_id
+        Another snapshot, with its own schema.
+
+    Returns
+    -------
+    pa.Table
+        In the order of the keys. A key without a row is left out; one that is asked for several
+        times gives its row each time.
+
+    Raises
+    ------
+    TypeError
+        Keys of another kind.
+    InvalidArgumentError
+        The rows of the table are not merged by key; or a key with a null, without one of its
+        columns, or whose value does not fit its column exactly.
+    ColumnNotFoundError
+    VersionNotFound
+        The snapshot has expired.
+    """
+    asked = scan(self, columns=columns, snapshot_id=snapshot_id)
+    if asked.key is None:
+        raise InvalidArgumentError(
+            f"{asked.store.location}: lookup needs a primary-key table, and this is an append "
+            "table: use scan(filter=...), or lookup_batch(...) for rows of a batch"
+        )
+    return self._state.lookups.find(asked, key_rows(keys, asked.key))
 
 
 def lookup_batch(

@@ -10,6 +10,7 @@ from fermion_table.commit.publisher import Publisher
 from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.metadata.versions import Version, check_version, find_version
+from fermion_table.scanning.lookup import Lookups
 from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.paths import MAIN
 from fermion_table.storage.store import AtomicStore
@@ -46,6 +47,7 @@ class TableState:
         self.seen_at: float | None = None
         """When, by ``time.monotonic``, the snapshot was known to be the latest."""
         self._schemas: SchemaVersions | None = SchemaVersions(store, snapshot)
+        self.lookups = Lookups()
 
     def __getstate__(self) -> dict[str, Any]:
         """The same snapshot, where it is loaded; that it was the latest is not known there."""

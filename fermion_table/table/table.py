@@ -306,6 +306,7 @@ class Table:
 
     # Read: rows, and what changed them.
     scan = reading.scan
+    lookup = reading.lookup
     lookup_batch = reading.lookup_batch
     scan_changes = reading.scan_changes
     schemas = reading.schemas

@@ -1,0 +1,189 @@
+"""Keys that a caller names: values, tuples, dictionaries or Arrow data, as rows of key columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pat
+
+from fermion.columns.arrow_input import record_batch_reader
+from fermion.errors import InvalidArgumentError
+from fermion_table.argument_checks import described
+from fermion_table.merging.primary_key import PrimaryKey
+from fermion_table.schema.transforms import plain
+from fermion_table.schema.widening import can_cast_checked
+
+
+def key_rows(keys: Any, key: PrimaryKey, parameter: str = "keys") -> pa.RecordBatch:
+    """Keys as rows of a table's key columns.
+
+    Parameters
+    ----------
+    keys
+        Arrow data, a data frame or a dictionary with the key's columns, others are ignored; of a
+        key of one column also an array, a series or a list of values; of any key a list of tuples
+        in the key's order, or of dictionaries.
+    parameter
+        What messages call it.
+
+    Returns
+    -------
+    pa.RecordBatch
+        The key's columns, of its types and without nulls, in the order of the keys given.
+
+    Raises
+    ------
+    TypeError
+        Something else.
+    InvalidArgumentError
+        A column that is missing, a null, or a value that does not fit its column exactly.
+    """
+    columns = _columns(keys, key, parameter)
+    arrays = [
+        _fitting(column, name, dtype, parameter)
+        for column, name, dtype in zip(columns, key.names, key.types, strict=True)
+    ]
+    lengths = [len(array) for array in arrays]
+    if len(set(lengths)) > 1:
+        raise InvalidArgumentError(f"{parameter}: expected columns of one length, found {lengths}")
+    return pa.RecordBatch.from_arrays(arrays, names=list(key.names))
+
+
+def _columns(keys: Any, key: PrimaryKey, parameter: str) -> Sequence[Any]:
+    """The key's columns: Arrow arrays, or lists of values."""
+    if isinstance(keys, str | bytes) or not (
+        isinstance(keys, Iterable) or hasattr(keys, "__arrow_c_stream__")
+    ):
+        raise TypeError(
+            f"{parameter}: expected Arrow data or a list of keys, found {described(keys)}"
+        )
+    if isinstance(keys, Mapping):
+        return [_named(keys, name, keys, parameter) for name in key.names]
+    if isinstance(keys, pa.Array | pa.ChunkedArray):
+        return _of_array(keys, key, parameter)
+    if isinstance(keys, np.ndarray) or (_is_of_pandas(keys) and not hasattr(keys, "columns")):
+        return _of_array(_array(keys, parameter), key, parameter)
+    if isinstance(keys, pa.Table | pa.RecordBatch | pa.RecordBatchReader) or _is_of_pandas(keys):
+        return _of_table(keys, key, parameter)
+    if hasattr(keys, "__arrow_c_stream__"):
+        return _of_array(pa.chunked_array(keys), key, parameter)
+    if hasattr(keys, "__arrow_c_array__"):
+        return _of_array(pa.array(keys), key, parameter)
+    listed = list(keys)
+    if listed and hasattr(listed[0], "__arrow_c_array__"):
+        return _of_table(listed, key, parameter)
+    return _of_values(listed, key, parameter)
+
+
+def _of_table(data: Any, key: PrimaryKey, parameter: str) -> Sequence[Any]:
+    table = record_batch_reader(data).read_all()
+    return [_named(table, name, table.column_names, parameter) for name in key.names]
+
+
+def _of_array(array: Any, key: PrimaryKey, parameter: str) -> Sequence[Any]:
+    if pat.is_struct(array.type):
+        if array.null_count:
+            raise InvalidArgumentError(f"{parameter}: expected no nulls, found {array.null_count}")
+        chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+        batches = [pa.RecordBatch.from_struct_array(chunk) for chunk in chunks]
+        schema = pa.schema(list(array.type))
+        return _of_table(pa.Table.from_batches(batches, schema=schema), key, parameter)
+    if len(key.names) > 1:
+        raise InvalidArgumentError(
+            f"{parameter}: expected the columns {', '.join(key.names)} of the primary key, found "
+            f"one array of {array.type}"
+        )
+    return [array]
+
+
+def _of_values(values: list[Any], key: PrimaryKey, parameter: str) -> Sequence[Any]:
+    """Columns of a list of values, tuples or dictionaries."""
+    count = len(key.names)
+    if count == 1 and not any(isinstance(value, Mapping | tuple) for value in values):
+        return [values]
+    columns: list[list[Any]] = [[] for _ in key.names]
+    for value in values:
+        if isinstance(value, Mapping):
+            found = [_named(value, name, value, f"an item of {parameter}") for name in key.names]
+        elif isinstance(value, tuple | list) and len(value) == count:
+            found = list(value)
+        else:
+            raise InvalidArgumentError(
+                f"an item of {parameter}: expected the values of {', '.join(key.names)} as a tuple "
+                f"or a dictionary, found {described(value)}"
+            )
+        for column, each in zip(columns, found, strict=True):
+            column.append(each)
+    return columns
+
+
+def _named(data: Any, name: str, names: Iterable[Any], parameter: str) -> Any:
+    """The column, or value, of a name that data must have once."""
+    found = sum(each == name for each in names)
+    if found != 1:
+        listed = ", ".join(map(str, names)) or "no columns"
+        raise InvalidArgumentError(
+            f"{parameter}: expected one column {name!r} of the primary key, found {listed}"[:400]
+        )
+    return data[name]
+
+
+def _fitting(column: Any, name: str, dtype: pa.DataType, parameter: str) -> pa.Array:
+    """Values as an array of exactly a key column's type, without nulls."""
+    array = _typed_array(column, name, dtype, parameter)
+    if array.null_count:
+        raise InvalidArgumentError(
+            f"{parameter}: column {name!r} of the primary key: expected no nulls, found "
+            f"{array.null_count}"
+        )
+    if array.type == dtype:
+        return array
+    if len(array) and not can_cast_checked(array.type, dtype):
+        raise InvalidArgumentError(
+            f"{parameter}: column {name!r} of the primary key is {dtype}, found values of "
+            f"{array.type}"
+        )
+    try:
+        return plain(array).cast(dtype) if len(array) else pa.array([], dtype)
+    except pa.ArrowException as error:
+        raise InvalidArgumentError(
+            f"{parameter}: column {name!r} of the primary key is {dtype}: a value of {array.type} "
+            f"does not fit: {error}"
+        ) from None
+
+
+def _typed_array(column: Any, name: str, dtype: pa.DataType, parameter: str) -> pa.Array:
+    """Arrow data as one array; plain values with the type that they have by themselves."""
+    if isinstance(column, pa.ChunkedArray):
+        return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    if isinstance(column, pa.Array):
+        return column
+    where = f"{parameter}: column {name!r} of the primary key is {dtype}"
+    if not isinstance(column, list | tuple):
+        return _array(column, where)
+    # Arrow checks these itself, and could not cast what it infers of them.
+    is_checked = (
+        pat.is_decimal(dtype)
+        or pat.is_fixed_size_binary(dtype)
+        or (pat.is_integer(dtype) and all(type(value) is int for value in column))
+    )
+    try:
+        return pa.array(column, dtype if is_checked else None)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise InvalidArgumentError(f"{where}: {error}") from None
+
+
+def _array(values: Any, where: str) -> pa.Array:
+    """A NumPy array, a series or another sequence as one array."""
+    try:
+        array = pa.array(values)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise InvalidArgumentError(f"{where}: {error}") from None
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+
+
+def _is_of_pandas(data: Any) -> bool:
+    return type(data).__module__.startswith("pandas.")
