@@ -83,7 +83,7 @@ def columns_to_merge(key: PrimaryKey, wanted: Iterable[str]) -> list[str]:
     """
     named = dict.fromkeys((*key.names, *key.options.sequence_fields, *wanted))
     for group in key.options.sequence_groups:
-        if any(name in named for name in group.columns):
+        if any(name in named for name in (*group.sequence, *group.columns)):
             named.update(dict.fromkeys(group.sequence))
     return list(named)
 

@@ -21,7 +21,7 @@ def fold_group(
     group: SequenceGroup,
     retracts: np.ndarray | None = None,
 ) -> Values:
-    """The values of a group's columns for each key.
+    """The values of a group's columns for each key, of those that the batch has.
 
     Rows whose sequence is null in every column are left out. Of the others the one with the
     greatest sequence, of equal ones the last in time, gives the sequence and the columns, nulls

@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fermion_table.merging.fold import columns_to_merge, fold
 from fermion_table.merging.merge_engines import partial_update
+from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.schema.field_functions import FieldFunction, SequenceGroup
+from fermion_table.schema.key_options import KeyOptions
 from tests.fermion_table.merge_rows import KINDS, Row, batch_of, by_key, groups_of, kinds_of
 from tests.fermion_table.merging.test_aggregation import as_rows, check, runs_folded
 from tests.fermion_table.paimon_histories import histories, options_of
@@ -85,3 +88,16 @@ def test_a_late_row_changes_sums_but_not_columns(kind):
     )
     (row,) = found.gather(batch).to_pylist()
     assert (row["s"], row["a"], row["sum"]) == (5, 1, 13 if kind == "+I" else 7)
+
+
+@given(ROWS, st.lists(st.sampled_from(COLUMNS), unique=True))
+def test_groups_of_which_few_columns_are_read_are_merged_all_the_same(rows, wanted):
+    options = KeyOptions(merge_engine="partial_update", sequence_groups=GROUPS)
+    key = PrimaryKey(names=("k",), types=(pa.int64(),), options=options)
+    whole, groups, kinds = batch_of(rows, SCHEMA), groups_of(rows), kinds_of(rows)
+    names = columns_to_merge(key, wanted)
+    expected = fold(whole, groups, key, kinds, is_oldest=True).gather(whole, wanted)
+    read = whole.select(names)
+    found = fold(read, groups, key, kinds, is_oldest=True).gather(read, wanted)
+    assert found.num_rows == expected.num_rows
+    assert found.to_pylist() == expected.to_pylist()
