@@ -47,13 +47,16 @@ from fermion_table.storage.paths import MAIN
 from fermion_table.storage.store import StorageAccess
 from fermion_table.table.staged import StagedTable, stage_table
 from fermion_table.table.table import Table
+from fermion_table.writing.buffer_pool import BufferPool
 from fermion_table.writing.data_writer import DataWriter
+from fermion_table.writing.key_writer import KeyWriter
 from fermion_table.writing.settings import WriteSettings
 from fermion_table.writing.writer_message import WriterMessage
 
 __all__ = [
     "MAIN",
     "BranchHead",
+    "BufferPool",
     "ChangeScan",
     "CommitConflict",
     "CommitMetadata",
@@ -69,6 +72,7 @@ __all__ = [
     "Field",
     "FileSplit",
     "HistoryLog",
+    "KeyWriter",
     "MaintenanceResult",
     "MergeBuilder",
     "MergeResult",

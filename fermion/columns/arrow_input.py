@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
@@ -86,6 +87,8 @@ def _difference(expected: pa.Schema, found: pa.Schema) -> str:
 
 
 def _from_columns(data: dict[str, Any], schema: pa.Schema | None) -> pa.Table:
+    for field in schema if schema is not None else ():
+        _check_whole(field, data.get(field.name))
     try:
         return pa.table(data, schema=schema)
     except (pa.ArrowException, TypeError, ValueError, KeyError) as error:
@@ -99,6 +102,19 @@ def _from_columns(data: dict[str, Any], schema: pa.Schema | None) -> pa.Table:
                 dtype = f" of type {wanted.field(0).type}" if wanted is not None else ""
                 raise InvalidArgumentError(f"data: column {name!r}{dtype}: {wrong}") from wrong
         raise InvalidArgumentError(f"data: {error}") from error
+
+
+def _check_whole(field: pa.Field, values: Any) -> None:
+    """Refuse a list of floats for an integer column where Arrow would cut off their fractions."""
+    if not pat.is_integer(field.type) or not isinstance(values, (list, tuple)):
+        return
+    if any(issubclass(kind, (float, np.floating)) for kind in set(map(type, values))):
+        try:
+            pa.array(values).cast(field.type)
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise InvalidArgumentError(
+                f"data: column {field.name!r} of type {field.type}: {error}"
+            ) from error
 
 
 def _from_pandas(data: Any, schema: pa.Schema | None) -> pa.Table:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from fermion.predicate import RowRanges
+from fermion_table.commit.run_numbers import RunNumbers
 from fermion_table.metadata.deletion_vector import (
     bitmap_of,
     ranges_of,
@@ -37,7 +38,7 @@ from fermion_table.scanning.split_reader import SplitReader
 from fermion_table.scanning.whole_rows import column_reader, whole_row_reader, write_again
 from fermion_table.schema.schema import Field, TableSchema
 from fermion_table.storage.store import AtomicStore, access_of
-from fermion_table.writing.data_writer import DataWriter
+from fermion_table.writing.make_writer import TableWriter, make_writer
 from fermion_table.writing.settings import WriteSettings
 
 REWRITE_DELETED_FRACTION = 0.5
@@ -113,6 +114,7 @@ class Draft:
         self.written = written
         self._cache = cache
         self._marked: dict[str, Entry] = {}
+        self._runs = RunNumbers()
 
     @property
     def is_empty(self) -> bool:
@@ -125,8 +127,8 @@ class Draft:
             self.schema = self.new_schema = schema
 
     def add(self, entries: Iterable[Entry]) -> None:
-        """New files."""
-        for entry in entries:
+        """New files of one writer, whose rows come after those of files added before."""
+        for entry in self._runs.numbered(entries):
             self.added[entry.file] = entry
 
     def remove(self, entry: Entry) -> None:
@@ -206,10 +208,10 @@ class Draft:
         gone = self._gone(entry)
         return RowRanges.all(entry.rows) if gone is None else ranges_of(gone).complement(entry.rows)
 
-    def writer(self, *, source: str = "append", schema: TableSchema | None = None) -> DataWriter:
+    def writer(self, *, source: str = "append", schema: TableSchema | None = None) -> TableWriter:
         """Writes new files under the draft's schema, or another one."""
         settings = WriteSettings(source=source)  # type: ignore[arg-type]
-        return DataWriter(
+        return make_writer(
             self.store,
             schema or self.schema,
             settings=settings,

@@ -35,7 +35,7 @@ from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.snapshot import Kind
 from fermion_table.scanning.plan import plan_scan
 from fermion_table.schema.changes import merge_columns
-from fermion_table.writing.data_writer import DataWriter
+from fermion_table.writing.make_writer import TableWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ def _gone(draft: Draft, outcome: FileOutcome) -> Matched:
 
 
 def _write_updates(
-    draft: Draft, merge: BoundMerge, outcome: FileOutcome, writer: DataWriter
+    draft: Draft, merge: BoundMerge, outcome: FileOutcome, writer: TableWriter
 ) -> None:
     """Write what rows of a file become, clause by clause."""
     for number in np.unique(outcome.clauses[_updates(merge, outcome)]).tolist():

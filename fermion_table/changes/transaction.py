@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 import msgspec
+import pyarrow as pa
 
 from fermion.columns.arrow_input import record_batch_reader
 from fermion.errors import InvalidArgumentError
@@ -32,12 +33,17 @@ from fermion_table.commit.conflict import Partitions
 from fermion_table.commit.fit import misfit
 from fermion_table.commit.publisher import Publisher, SchemaMerge, stored_schema
 from fermion_table.commit.request import CommitMetadata, CommitOutcome, CommitRequest, WrittenFiles
+from fermion_table.commit.run_numbers import numbered_in_order
 from fermion_table.errors import CommitConflict, UnreadableMetadata
+from fermion_table.merging.primary_key import required_key
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.schema_store import load_table_schema
 from fermion_table.metadata.snapshot import Kind, SchemaReference, Snapshot
+from fermion_table.schema.key_changes import KIND_COLUMN
 from fermion_table.storage.pending_files import PendingFiles
-from fermion_table.writing.data_writer import DataWriter, check_batches
+from fermion_table.writing.data_writer import check_batches
+from fermion_table.writing.deletions import deletions
+from fermion_table.writing.make_writer import TableWriter, write_changes
 from fermion_table.writing.writer_message import WriterMessage, check_same_schema
 
 
@@ -114,6 +120,20 @@ class Transaction:
     def append(self, data: Any) -> None:
         """Add rows from any Arrow producer; they are matched to the table's columns by name."""
         self._add(self._write(data))
+
+    def upsert(self, data: Any, *, change_type: str | None = None) -> None:
+        """Add rows to a table with a primary key (see `Table.upsert`)."""
+        self._enter()
+        required_key(self._draft.schema, self._publisher.store.location, "upsert")
+        self._add(self._write(data, change_type))
+
+    def delete_keys(self, keys: Any) -> None:
+        """Delete the rows of keys, without looking for them (see `Table.delete_keys`)."""
+        self._enter()
+        where = self._publisher.store.location
+        key = required_key(self._draft.schema, where, "delete_keys")
+        rows = deletions(self._draft.schema, key, keys)
+        self._add(self._write(rows, KIND_COLUMN))
 
     def append_batches(self, batches: Iterable[tuple[int, Any]]) -> None:
         """Add batches, pairs of id and data."""
@@ -308,17 +328,17 @@ class Transaction:
                 check_same_schema(message, schema, self._publisher.branch, where)
                 additions.append(Addition(message.entries, schema))
         if merge is not None:
-            entries = tuple(entry for message in messages for entry in message.entries)
+            entries = tuple(numbered_in_order(message.entries for message in messages))
             additions.append(addition_of(entries, merge, self._publisher))
         return additions
 
-    def _writer(self) -> DataWriter:
+    def _writer(self) -> TableWriter:
         self._enter()
         return self._draft.writer()
 
-    def _write(self, data: Any) -> tuple[Entry, ...]:
+    def _write(self, data: Any, change_type: str | None = None) -> tuple[Entry, ...]:
         with self._writer() as writer:
-            writer.write(data)
+            write_changes(writer, data, change_type)
             (message,) = writer.prepare_commit()
         return message.entries
 
@@ -347,8 +367,13 @@ class Transaction:
                 store.delete(path)
 
 
-def append_merging(transaction: Transaction, data: Any) -> None:
+def append_merging(transaction: Transaction, data: Any, change_type: str | None = None) -> None:
     """Add rows, and the columns that a table lacks: the first change of a transaction.
+
+    Parameters
+    ----------
+    change_type
+        See `Table.upsert`: that column of the data is not added.
 
     Raises
     ------
@@ -358,9 +383,10 @@ def append_merging(transaction: Transaction, data: Any) -> None:
     transaction._enter()
     draft, publisher = transaction._draft, transaction._publisher
     reader = record_batch_reader(data)
-    merge = publisher.plan_merge(draft.base, reader.schema)
+    columns = [field for field in reader.schema if field.name != change_type]
+    merge = publisher.plan_merge(draft.base, pa.schema(columns))
     with draft.writer(schema=merge.schema) as writer:
-        writer.write(reader)
+        write_changes(writer, reader, change_type)
         (message,) = writer.prepare_commit()
     transaction._make(addition_of(message.entries, merge, publisher))
 

@@ -7,9 +7,11 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import pyarrow as pa
 
+from fermion.errors import InvalidArgumentError
 from fermion_table.errors import CommitConflict
 from fermion_table.metadata.manifest import Entry, field_id_runs
 from fermion_table.schema.field_widening import narrowed, ranges_lost
+from fermion_table.schema.key_changes import check_key_change, has_buckets
 from fermion_table.schema.schema import Field, TableSchema
 
 
@@ -17,6 +19,9 @@ def misfit(written: TableSchema, schema: TableSchema, entries: Sequence[Entry]) 
     """Why files written with one version can't live under a later one; None if they can."""
     if written.partition_by != schema.partition_by:
         return "the table is partitioned otherwise now"
+    reason = _other_key(written, schema)
+    if reason is not None:
+        return reason
     replaced = _replaced_field(written, schema)
     if replaced is not None:
         return f"column {replaced!r} was dropped, and another one of its name was added"
@@ -44,6 +49,21 @@ def misfit(written: TableSchema, schema: TableSchema, entries: Sequence[Entry]) 
                     return f"column {name!r} was added as NOT NULL without a default"
             elif nullable[each.id] and not all(entry.has_no_null(each.id) for entry in entries):
                 return f"column {name!r} is NOT NULL now, and the new files may hold nulls"
+    return None
+
+
+def _other_key(written: TableSchema, schema: TableSchema) -> str | None:
+    """Why the rows of files are in other trees now, or merged otherwise; None if they are not."""
+    if has_buckets(written) != has_buckets(schema):
+        return "its rows are merged by a primary key now, and were not, or the other way round"
+    if not has_buckets(schema):
+        return None
+    if written.primary_key != schema.primary_key:
+        return "the table has another primary key now"
+    try:
+        check_key_change(written, schema, has_rows=True)
+    except InvalidArgumentError as error:
+        return str(error)
     return None
 
 

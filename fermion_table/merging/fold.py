@@ -68,6 +68,28 @@ def fold(
     )
 
 
+def check_retractions(key: PrimaryKey, kinds: np.ndarray) -> None:
+    """Refuse retractions that the merge engine does not take.
+
+    Parameters
+    ----------
+    kinds
+        Of some rows: ``int8``, shape (n,).
+
+    Raises
+    ------
+    InvalidArgumentError
+        Names the settings that take them.
+    """
+    options, removes = key.options, key.options.remove_record_on_delete
+    if options.merge_engine == "first_row":
+        first_row.check_retractions(kinds)
+    elif options.merge_engine == "partial_update":
+        partial_update.check_retractions(kinds, removes, options.sequence_groups)
+    elif options.merge_engine == "aggregation":
+        aggregation.check_retractions(options.functions, kinds, removes=removes)
+
+
 def columns_to_merge(key: PrimaryKey, wanted: Iterable[str]) -> list[str]:
     """The top-level columns that have to be read to fold some: those, and what decides for them.
 

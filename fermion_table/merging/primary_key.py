@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from fermion.errors import InvalidArgumentError
 from fermion_table.errors import CorruptMetadata
 from fermion_table.merging.buckets import bucket_numbers
 from fermion_table.schema.key_changes import has_buckets, key_options
@@ -114,6 +115,30 @@ def primary_key_of(schema: TableSchema) -> PrimaryKey | None:
         _kept.popitem(last=False)
     _kept[id(schema)] = schema, found  # holds the schema, so that no other one gets its id
     return found
+
+
+def required_key(schema: TableSchema, where: str, operation: str) -> PrimaryKey:
+    """The primary key that the rows of a table are merged by.
+
+    Parameters
+    ----------
+    where
+        The table's location, for messages.
+    operation
+        What needs it.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is an append table; or see `primary_key_of`.
+    """
+    key = primary_key_of(schema)
+    if key is None:
+        raise InvalidArgumentError(
+            f"{where}: {operation} needs a table with a primary key that rows are merged by "
+            "(Table.create(..., primary_key=[...])); this is an append table"
+        )
+    return key
 
 
 def _primary_key(schema: TableSchema) -> PrimaryKey | None:

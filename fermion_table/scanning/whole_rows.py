@@ -80,7 +80,7 @@ def column_reader(
 
 
 class RowWriter(Protocol):
-    """What whole rows are written with: a `DataWriter`."""
+    """What whole rows are written with: the writer of the table."""
 
     def write(self, data: Any) -> None:
         """Append rows."""

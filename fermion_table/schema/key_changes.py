@@ -9,6 +9,7 @@ import msgspec
 import pyarrow as pa
 
 from fermion.errors import InvalidArgumentError
+from fermion_table.errors import UnsupportedFeature
 from fermion_table.schema.field_functions import FieldFunction
 from fermion_table.schema.key_encoding import keeps_keys
 from fermion_table.schema.key_options import (
@@ -63,6 +64,8 @@ def with_key(schema: TableSchema) -> TableSchema:
     ------
     InvalidArgumentError
         A key or settings that no table can have.
+    UnsupportedFeature
+        Settings that this version has no support for.
     """
     if not schema.primary_key:
         refuse_settings_of_keys(schema.properties)
@@ -75,7 +78,7 @@ def with_key(schema: TableSchema) -> TableSchema:
     made = msgspec.structs.replace(schema, fields=fields)
     if not has_buckets(made):
         made = msgspec.structs.replace(made, properties={**made.properties, BUCKET: "1"})
-    key_options(made)
+    _refuse_unsupported(key_options(made))
     return made
 
 
@@ -104,6 +107,8 @@ def check_key_change(old: TableSchema, new: TableSchema, *, has_rows: bool) -> N
     Raises
     ------
     InvalidArgumentError
+    UnsupportedFeature
+        Settings that this version has no support for.
     """
     if not has_buckets(old):
         added = {
@@ -118,6 +123,7 @@ def check_key_change(old: TableSchema, new: TableSchema, *, has_rows: bool) -> N
             "property 'bucket' can't be removed from a table with a primary key"
         )
     after = key_options(new)
+    _refuse_unsupported(after)
     for field_id in new.primary_key:
         _check_type(old.by_id[field_id], new.by_id[field_id])
     if not has_rows:
@@ -137,6 +143,16 @@ def check_key_change(old: TableSchema, new: TableSchema, *, has_rows: bool) -> N
                 f"{setting} can't change from {value!r} to {now[setting]!r}, as the table's rows "
                 "were merged by it: make a new table, or replace this one with mode='overwrite'"
             )
+
+
+def _refuse_unsupported(options: KeyOptions) -> None:
+    """Refuse settings that nothing acts on yet."""
+    for setting, is_on in (
+        (f"changelog_producer={options.changelog_producer}", options.changelog_producer != "none"),
+        ("deletion_vectors.enabled=true", options.deletion_vectors),
+    ):
+        if is_on:
+            raise UnsupportedFeature(f"property {setting}: this version has no support for it")
 
 
 def _merging(options: KeyOptions, names: Mapping[str, str]) -> dict[str, Any]:

@@ -66,3 +66,53 @@ def nulls(dtype: pa.DataType, length: int) -> pa.Array:
             buffers.append(pa.py_buffer(bytes(width * length)))
     children = [nulls(dtype.field(at).type, lengths) for at in range(dtype.num_fields)]
     return pa.Array.from_buffers(dtype, length, buffers, length, children=children)
+
+
+def zeros(dtype: pa.DataType, length: int) -> pa.Array:
+    """An array of ``length`` values that are 0, false or empty; nullable fields inside are null.
+
+    Raises
+    ------
+    pa.ArrowInvalid
+        Run ends of the type can't count so many rows.
+    """
+    if isinstance(dtype, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(dtype, zeros(dtype.storage_type, length))
+    if pat.is_run_end_encoded(dtype):
+        ends = pa.array([length] if length else [], dtype.run_end_type)
+        return pa.RunEndEncodedArray.from_arrays(ends, zeros(dtype.value_type, len(ends)), dtype)
+    if pat.is_dictionary(dtype):
+        indices = zeros(dtype.index_type, length)
+        return pa.DictionaryArray.from_arrays(
+            indices, zeros(dtype.value_type, 1), ordered=dtype.ordered
+        )
+    if pat.is_struct(dtype) or pat.is_fixed_size_list(dtype):
+        count = length if pat.is_struct(dtype) else length * dtype.list_size
+        children = [
+            (nulls if child.nullable else zeros)(child.type, count)
+            for child in (dtype.field(at) for at in range(dtype.num_fields))
+        ]
+        return pa.Array.from_buffers(dtype, length, [None], children=children)
+    if dtype.num_fields:  # lists and maps without elements: as nulls are, but valid
+        empty = nulls(dtype, length)
+        children = [nulls(dtype.field(at).type, 0) for at in range(dtype.num_fields)]
+        buffers = [None, *empty.buffers()[1 : 3 if is_list_view(dtype) else 2]]
+        return pa.Array.from_buffers(dtype, length, buffers, children=children)
+    if pat.is_null(dtype):
+        return pa.nulls(length)
+    if pat.is_fixed_size_binary(dtype) or not _is_variable(dtype):
+        size = -(-length * dtype.bit_width // 8)
+        return pa.Array.from_buffers(dtype, length, [None, pa.py_buffer(bytes(size))])
+    return pa.repeat(pa.scalar(b"", pa.binary()).cast(dtype), length)
+
+
+def _is_variable(dtype: pa.DataType) -> bool:
+    """Whether values are texts or bytes of any length."""
+    return bool(
+        pat.is_string(dtype)
+        or pat.is_large_string(dtype)
+        or pat.is_string_view(dtype)
+        or pat.is_binary(dtype)
+        or pat.is_large_binary(dtype)
+        or pat.is_binary_view(dtype)
+    )

@@ -14,7 +14,7 @@ from fermion_table.commit.publisher import SchemaMerge
 from fermion_table.commit.request import CommitMetadata
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.table.state import HasState, TableState
-from fermion_table.writing.data_writer import DataWriter
+from fermion_table.writing.make_writer import TableWriter, make_writer
 from fermion_table.writing.settings import WriteSettings
 from fermion_table.writing.writer_message import WriterMessage
 
@@ -30,6 +30,9 @@ def append(
     commit_identifier: int | str | None = None,
 ) -> Snapshot:
     """Append rows from any Arrow producer, as one snapshot.
+
+    Where the table has a primary key, each row replaces or joins the one of its key (see
+    `upsert`).
 
     No rows make no snapshot, unless a message, properties or an identity ask for one, or the
     data adds columns: the latest one comes back.
@@ -70,7 +73,7 @@ def append(
     state.check_writable()
     merges = check_schema_mode(schema_mode) is not None
     state.refresh_for_append()
-    with _appending(state, metadata) as transaction:
+    with appending(state, metadata) as transaction:
         if merges:
             append_merging(transaction, data)
         else:
@@ -108,19 +111,19 @@ def append_batches(
     state = self._state
     state.check_writable()
     state.refresh_for_append()
-    with _appending(state, metadata) as transaction:
+    with appending(state, metadata) as transaction:
         transaction.append_batches(batches)
     return state.snapshot
 
 
-def writer(self: HasState, *, settings: WriteSettings | None = None) -> DataWriter:
+def writer(self: HasState, *, settings: WriteSettings | None = None) -> TableWriter:
     """A writer of data files, for engines: its messages are given to `commit`."""
     return writer_factory(self, settings=settings)()
 
 
 def writer_factory(
     self: HasState, *, settings: WriteSettings | None = None, merge: SchemaMerge | None = None
-) -> partial[DataWriter]:
+) -> partial[TableWriter]:
     """A picklable function that makes a writer, for the tasks of engines.
 
     Parameters
@@ -133,7 +136,7 @@ def writer_factory(
     if settings is not None:
         check_kind(settings, WriteSettings, "settings")
     return partial(
-        DataWriter,
+        make_writer,
         state.store,
         state.schema if merge is None else check_kind(merge, SchemaMerge, "merge").schema,
         settings=settings,
@@ -187,10 +190,10 @@ def commit(
         check_kind(merge, SchemaMerge, "merge")
     if merge is None and any(written.schema_id not in state.schemas for written in listed):
         state.refresh()
-    return commit_written(_appending(state, metadata), listed, merge)
+    return commit_written(appending(state, metadata), listed, merge)
 
 
-def _appending(state: TableState, metadata: CommitMetadata) -> Transaction:
+def appending(state: TableState, metadata: CommitMetadata) -> Transaction:
     """A transaction for one append, which checks itself whether the snapshot is the latest."""
     return Transaction(
         state.publisher,

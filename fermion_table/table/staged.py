@@ -23,6 +23,7 @@ from fermion_table.commit.replacement import (
     replacing_schema,
 )
 from fermion_table.commit.request import CommitMetadata
+from fermion_table.commit.run_numbers import numbered_in_order
 from fermion_table.errors import CommitStateUnknown, TableExists, TableNotFound
 from fermion_table.expiry.drop import drop_table, remove_empty_folders
 from fermion_table.metadata.history import latest, table_exists
@@ -34,7 +35,7 @@ from fermion_table.storage.location import open_store, refuse_nested
 from fermion_table.storage.paths import MAIN
 from fermion_table.storage.store import AtomicStore, is_done_when_interrupted
 from fermion_table.table.table import Location, Table
-from fermion_table.writing.data_writer import DataWriter
+from fermion_table.writing.make_writer import TableWriter, make_writer
 from fermion_table.writing.settings import WriteSettings
 from fermion_table.writing.writer_message import WriterMessage
 
@@ -118,16 +119,16 @@ class StagedTable:
     base: Snapshot | None
     schema: TableSchema
 
-    def writer(self, *, settings: WriteSettings | None = None) -> DataWriter:
+    def writer(self, *, settings: WriteSettings | None = None) -> TableWriter:
         """A writer of data files: its messages are given to `commit`."""
         return self.writer_factory(settings=settings)()
 
-    def writer_factory(self, *, settings: WriteSettings | None = None) -> partial[DataWriter]:
+    def writer_factory(self, *, settings: WriteSettings | None = None) -> partial[TableWriter]:
         """A picklable function that makes a writer, for the tasks of engines."""
         if settings is not None:
             check_kind(settings, WriteSettings, "settings")
         return partial(
-            DataWriter,
+            make_writer,
             self.store,
             self.schema,
             settings=settings,
@@ -172,7 +173,7 @@ class StagedTable:
             nothing is published, and the files of the messages are deleted.
         """
         written = check_kinds(messages, WriterMessage, "messages")
-        entries = [entry for each in written for entry in each.entries]
+        entries = numbered_in_order(each.entries for each in written)
         metadata = CommitMetadata(
             message=message,
             properties=properties,

@@ -47,6 +47,7 @@ from fermion_table.table import (
     merging_rows,
     reading,
     schema_changes,
+    upserting,
     versions,
 )
 from fermion_table.table.state import TableState
@@ -315,6 +316,8 @@ class Table:
 
     # Append; engines write files in many tasks, and commit them at once.
     append = appending.append
+    upsert = upserting.upsert
+    delete_keys = upserting.delete_keys
     append_batch = appending.append_batch
     append_batches = appending.append_batches
     writer = appending.writer

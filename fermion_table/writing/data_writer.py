@@ -14,13 +14,9 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from fermion.arguments import INT64_MAX, INT64_MIN, integer, several
-from fermion.columns.arrow_input import record_batch_reader
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_kind
-from fermion_table.errors import SchemaMismatch, UnsupportedFeature
-from fermion_table.metadata import pointers
 from fermion_table.metadata.manifest import Entry
-from fermion_table.schema.conversion import Conversion, convert_batch, find_null, plan_writing
 from fermion_table.schema.key_changes import has_buckets
 from fermion_table.schema.properties import parse_properties
 from fermion_table.schema.schema import TableSchema
@@ -28,10 +24,11 @@ from fermion_table.schema.sorting import RowOrder
 from fermion_table.storage.paths import MAIN
 from fermion_table.storage.store import AtomicStore
 from fermion_table.writing.data_files import DataFiles, OpenFile
+from fermion_table.writing.incoming_rows import IncomingRows
 from fermion_table.writing.partition import UNPARTITIONED, Partition, partition_columns, split_batch
 from fermion_table.writing.settings import WriteSettings
 from fermion_table.writing.sort_buffer import WriteBuffer
-from fermion_table.writing.writer_message import WriterMessage
+from fermion_table.writing.writer_message import Origin, WriterMessage
 
 OPEN_FILES_MAX = 64
 """Partitions that are written to at once; more close the one not written to for longest."""
@@ -89,19 +86,20 @@ class DataWriter:
         if settings is not None:
             check_kind(settings, WriteSettings, "settings")
         if has_buckets(schema):
-            raise UnsupportedFeature(f"{store.location}: writing to tables with a primary key")
+            raise InvalidArgumentError(
+                f"{store.location}: a table with a primary key is written by a KeyWriter, which "
+                "Table.writer() makes"
+            )
         self.schema = schema
-        self._base_id = pointers.read_latest(store, branch) if base_id is None else base_id
-        self._branch = branch
+        self._origin = Origin.of(store, schema, table_uuid, base_id, branch)
         self._settings = settings or WriteSettings()
         self._files = DataFiles(store, schema, self._settings, begun)
-        self._table_uuid = table_uuid
+        self._incoming = IncomingRows(schema)
         self._arrow = self._files.arrow
         self._partitions = partition_columns(schema)
         self._entries: list[Entry] = []
         self._open: OrderedDict[tuple[Any, ...], OpenFile] = OrderedDict()
         self._batch_mode: bool | None = None
-        self._plan: tuple[pa.Schema, list[Conversion]] | None = None
         self._finished = False
         self._memory = parse_properties(schema.properties).write_buffer_bytes
         self._buffer = self._sorting_buffer()
@@ -142,8 +140,8 @@ class DataWriter:
             After `append_batch`: a file holds batches or plain rows.
         """
         self._enter_mode(batches=False)
-        for batch in self._reader(data):
-            for partition, rows in split_batch(self._converted(batch), self._partitions):
+        for batch in self._incoming.reader(data):
+            for partition, rows in split_batch(self._incoming.convert(batch), self._partitions):
                 if self._buffer is None:
                     self._write_rows(partition, rows)
                 else:
@@ -158,8 +156,8 @@ class DataWriter:
         """
         number = integer(batch_id, "batch_id", minimum=INT64_MIN, maximum=INT64_MAX)
         self._enter_mode(batches=True)
-        reader = self._reader(data)
-        table = pa.Table.from_batches(map(self._converted, reader), schema=self._arrow)
+        reader = self._incoming.reader(data)
+        table = pa.Table.from_batches(map(self._incoming.convert, reader), schema=self._arrow)
         parts: dict[Partition, list[pa.RecordBatch]] = {}
         for batch in table.to_batches():
             for partition, rows in split_batch(batch, self._partitions):
@@ -178,16 +176,7 @@ class DataWriter:
                 self._close(key)
             self._finished = True
             self._files.release()
-        return [
-            WriterMessage(
-                entries=tuple(self._entries),
-                schema_id=self.schema.id,
-                table_uuid=self._table_uuid,
-                base_id=self._base_id,
-                branch=self._branch,
-                schema_time_ms=self.schema.time_ms,
-            )
-        ]
+        return [self._origin.message(self._entries)]
 
     def abort(self) -> None:
         """Delete every file of this writer. Not allowed after an attempt to commit its messages."""
@@ -197,41 +186,12 @@ class DataWriter:
         self._files.abort()
         self._entries.clear()
 
-    def _schema_for(self, data: Any) -> pa.Schema | None:
-        """What a data set without types of its own (a dict, an empty iterable) is read as."""
-        untyped = isinstance(data, dict) or not hasattr(data, "__arrow_c_stream__")
-        known = isinstance(data, pa.RecordBatch | pa.RecordBatchReader)
-        if isinstance(data, dict):
-            fields = [item for item in self._arrow if item.name in data]
-            return pa.schema(fields) if len(fields) == len(data) else None  # refused by name later
-        return self._arrow if untyped and not known else None
-
-    def _reader(self, data: Any) -> pa.RecordBatchReader:
-        """The data as record batches, of which there may be none; their schema is checked first."""
-        reader = record_batch_reader(data, schema=self._schema_for(data))
-        self._take_schema(reader.schema)
-        return reader
-
-    def _take_schema(self, data: pa.Schema) -> Sequence[Conversion]:
-        """How data of a schema is converted; refuse what does not fit the table's."""
-        if self._plan is None or not self._plan[0].equals(data):
-            self._plan = data, plan_writing(self.schema, data)
-        return self._plan[1]
-
     def _enter_mode(self, *, batches: bool) -> None:
         if self._finished:
             raise InvalidArgumentError("the writer is finished: create a new one")
         if self._batch_mode is not None and self._batch_mode != batches:
             raise InvalidArgumentError("a writer takes batches or plain rows, not both")
         self._batch_mode = batches
-
-    def _converted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        converted = convert_batch(self._take_schema(batch.schema), batch, self._arrow)
-        for item, column in zip(self._arrow, converted.columns, strict=True):
-            found = find_null(item, column)
-            if found is not None:
-                raise SchemaMismatch(f"column {found!r} is NOT NULL, but the data holds nulls")
-        return converted
 
     def _write_sorted(self, buffer: WriteBuffer) -> None:
         """Write what is buffered; the next rows begin new files, so that each file is sorted."""

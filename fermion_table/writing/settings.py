@@ -10,6 +10,7 @@ from fermion.arguments import integer
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_bool, check_kind
 from fermion_table.metadata.manifest import Source
+from fermion_table.writing.buffer_pool import BufferPool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,9 @@ class WriteSettings:
         What the entries say wrote them.
     keeps_order
         Whether rows are written in the order they come in, whatever the table's sort order.
+    buffer_pool
+        Of a table with a primary key: memory that the writer shares with other ones; None: it has
+        a pool of its own, of the table's ``write_buffer_size``.
     """
 
     target_file_bytes: int | None = None
@@ -35,6 +39,7 @@ class WriteSettings:
     threads: int | None = None
     source: Source = "append"
     keeps_order: bool = False
+    buffer_pool: BufferPool | None = None
 
     def __post_init__(self) -> None:
         if self.target_file_bytes is not None:
@@ -48,3 +53,5 @@ class WriteSettings:
             expected = ", ".join(map(repr, get_args(Source)))
             raise InvalidArgumentError(f"source={self.source!r}: expected one of {expected}")
         object.__setattr__(self, "keeps_order", check_bool(self.keeps_order, "keeps_order"))
+        if self.buffer_pool is not None:
+            check_kind(self.buffer_pool, BufferPool, "buffer_pool")

@@ -31,7 +31,7 @@ from fermion_table.writing.settings import WriteSettings
 
 RunBatch = tuple[pa.RecordBatch, pa.Array, np.ndarray | None]
 """Rows in the order of their keys, their keys (`PrimaryKey.keys`), and their kinds."""
-_KIND_FIELD = pa.field(KIND_COLUMN, pa.int8(), nullable=False)
+KIND_FIELD = pa.field(KIND_COLUMN, pa.int8(), nullable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +213,7 @@ class TreeWriter:
         return self._files.open(
             run.partition,
             bucket=run.bucket,
-            hidden=_KIND_FIELD if run.has_kinds else None,
+            hidden=KIND_FIELD if run.has_kinds else None,
             bloom_filters=self._key.names if run.level else (),
         )
 
@@ -233,7 +233,7 @@ class TreeWriter:
             held = np.zeros(rows.num_rows, np.int8) if kinds is None else kinds[some]
             current.retractions += int(is_retraction(held).sum())
             rows = pa.RecordBatch.from_arrays(
-                [*rows.columns, pa.array(held, pa.int8())], schema=rows.schema.append(_KIND_FIELD)
+                [*rows.columns, pa.array(held, pa.int8())], schema=rows.schema.append(KIND_FIELD)
             )
         current.file.writer.write(rows)
         self._files.count(current.file, rows.num_rows, raw_bytes)

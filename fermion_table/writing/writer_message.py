@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 import msgspec
 
 from fermion.errors import InvalidArgumentError
+from fermion_table.metadata import pointers
 from fermion_table.metadata.manifest import Entry
 from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.paths import MAIN
+from fermion_table.storage.store import AtomicStore
 
 
 class WriterMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -40,6 +45,48 @@ class WriterMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     def rows(self) -> int:
         """Rows in all files."""
         return sum(entry.rows for entry in self.entries)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What the messages of a writer say beside its files.
+
+    Attributes
+    ----------
+    schema
+        What the files are written with.
+    table_uuid, base_id, branch
+        See `WriterMessage`.
+    """
+
+    schema: TableSchema
+    table_uuid: str
+    base_id: int | None
+    branch: str
+
+    @classmethod
+    def of(
+        cls,
+        store: AtomicStore,
+        schema: TableSchema,
+        table_uuid: str,
+        base_id: int | None,
+        branch: str,
+    ) -> Origin:
+        """Of a writer that begins now; a base of None: the latest snapshot is looked up."""
+        base_id = pointers.read_latest(store, branch) if base_id is None else base_id
+        return cls(schema, table_uuid, base_id, branch)
+
+    def message(self, entries: Iterable[Entry]) -> WriterMessage:
+        """The message that names some files."""
+        return WriterMessage(
+            entries=tuple(entries),
+            schema_id=self.schema.id,
+            table_uuid=self.table_uuid,
+            base_id=self.base_id,
+            branch=self.branch,
+            schema_time_ms=self.schema.time_ms,
+        )
 
 
 def check_same_schema(message: WriterMessage, schema: TableSchema, branch: str, where: str) -> None:

@@ -22,6 +22,7 @@ from fermion.parquet.source import ParquetSource
 from fermion_table import (
     CommitMetadata,
     DataWriter,
+    KeyWriter,
     Snapshot,
     StagedTable,
     StorageAccess,
@@ -168,7 +169,7 @@ class _Import:
     """Converts the Parquet files of one task. Picklable."""
 
     filesystem: Any
-    open_writer: partial[DataWriter]
+    open_writer: partial[DataWriter | KeyWriter]
     finished: Accumulator[list[WriterMessage]]
 
     def __call__(self, files: Sequence[ParquetFile]) -> list[WriterMessage]:

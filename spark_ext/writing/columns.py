@@ -11,6 +11,7 @@ from pyspark.sql import types as st
 from fermion.errors import InvalidArgumentError
 from fermion_table import (
     DataWriter,
+    KeyWriter,
     SchemaMerge,
     StagedTable,
     Table,
@@ -26,7 +27,7 @@ TASK_SETTINGS = WriteSettings(threads=1)
 
 def task_writer(
     table: Table | StagedTable, merge: SchemaMerge | None = None
-) -> partial[DataWriter]:
+) -> partial[DataWriter | KeyWriter]:
     """A picklable function that makes the table's writer in a task.
 
     Parameters
@@ -112,7 +113,7 @@ def renamed_columns(frame: st.StructType, schema: TableSchema) -> dict[str, pa.F
     return renamed_fields(frame, spelled(frame, known, case_sensitive=False))
 
 
-def check_batches(open_writer: Callable[[], DataWriter], columns: pa.Schema) -> None:
+def check_batches(open_writer: Callable[[], DataWriter | KeyWriter], columns: pa.Schema) -> None:
     """Check that a writer takes record batches of a schema.
 
     Raises

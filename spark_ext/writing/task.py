@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark import Accumulator
 from pyspark.sql.datasource import WriterCommitMessage
 
-from fermion_table import DataWriter, WriterMessage
+from fermion_table import DataWriter, KeyWriter, WriterMessage
 from spark_ext.column_names import renamed_batch
 from spark_ext.exchange import convert_batch
 from spark_ext.writing.batch_runs import batch_runs
@@ -50,7 +50,7 @@ class WriteTask:
         Columns to rename to the table's names: see `column_names.renamed_fields`.
     """
 
-    open_writer: Callable[[], DataWriter]
+    open_writer: Callable[[], DataWriter | KeyWriter]
     columns: pa.Schema
     batch_id: int | None = None
     finished: Accumulator[list[WriterMessage]] | None = None

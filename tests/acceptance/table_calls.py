@@ -12,6 +12,7 @@ import pyarrow as pa
 import fermion
 import fermion_table
 from fermion_table import (
+    BufferPool,
     CommitMetadata,
     PartitionTransform,
     StorageAccess,
@@ -23,10 +24,12 @@ from fermion_table.inspection.refs import Branches, Tags
 from tests.acceptance.wrong_arguments import EVERYTHING, TEXTS, Case
 
 ROWS = {"id": [1, 2, 3], "name": ["a", "b", "c"]}
+CHANGES = {"id": [1, 2], "name": ["a", "b"], "change": ["insert", "delete"]}
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 UNTYPED = {
     "filter": TEXTS | {"None"},
     "data": frozenset[str](),
+    "keys": frozenset[str](),
     "schema": frozenset[str](),
     # Values: whether one fits its column is known when the change is applied.
     "default": EVERYTHING,
@@ -45,6 +48,7 @@ MADE_BY_THE_PACKAGE = {
     "CompactionResult",
     "CompactionTask",
     "DataWriter",
+    "KeyWriter",
     "DroppedTable",
     "Effort",
     "Field",
@@ -70,6 +74,14 @@ MADE_BY_THE_PACKAGE = {
     "WriterMessage",
 }
 """What a table or one of its functions gives, which nobody else makes."""
+
+BETWEEN_WRITERS = {
+    "BufferPool.add",
+    "BufferPool.discard",
+    "BufferPool.flush",
+    "KeyWriter.append_batch",
+}
+"""What writers call of their pool, with buffers of theirs; and what always refuses."""
 
 CALLED_FOR_EVERY_FILE = {
     "Field.walk",
@@ -105,6 +117,7 @@ def prepare(directory: Path) -> None:
     table.append_batch(5, ROWS)
     table.tags.create("first")
     table.branches.create("side")
+    Table.create(directory / "k", SCHEMA, primary_key=["id"], durability="fast").upsert(ROWS)
 
 
 def _table(directory: Path) -> Table:
@@ -151,6 +164,16 @@ def _of(make: Callable[[Table], Any], method: str, **arguments: Any) -> Callable
         table = _table(directory)
         placed = {name: _made(value, table) for name, value in arguments.items()}
         return _case(make(table), method, table, placed)
+
+    return case
+
+
+def _of_keyed_table(make: Callable[[Table], Any], method: str, **arguments: Any) -> Any:
+    """A method of a table with a primary key, or of an object that is made of it."""
+
+    def case(directory: Path) -> Case:
+        table = Table.open(directory / "k", durability="fast")
+        return _case(make(table), method, table, arguments)
 
     return case
 
@@ -214,7 +237,7 @@ COMPACTION: dict[str, Any] = {
 DEFINITION: dict[str, Any] = {
     "schema": SCHEMA,
     "partition_by": ["name"],
-    "primary_key": ["id"],
+    "primary_key": ["id", "name"],
     "sort_by": ["id"],
     "properties": {"a": "b"},
     "storage_options": {},
@@ -228,9 +251,13 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "Branches.delete": _of(lambda t: t.branches, "delete", name="side"),
     "Branches.fast_forward": _of(lambda t: t.branches, "fast_forward", name="side", message="why"),
     "ChangeScan.to_pandas": _of(lambda t: t.scan_changes(0), "to_pandas"),
+    "BufferPool": _free(BufferPool, bytes_max=4096),
     "CommitMetadata": _free(CommitMetadata, **WORDS, began=1.5),
     "DataWriter.append_batch": _of(lambda t: t.writer(), "append_batch", batch_id=5, data=ROWS),
     "DataWriter.write": _of(lambda t: t.writer(), "write", data=ROWS),
+    "KeyWriter.write": _of_keyed_table(
+        lambda t: t.writer(), "write", data=CHANGES, change_type="change"
+    ),
     "PartitionTransform": _free(
         PartitionTransform, column="id", kind="bucket", parameter=5, name="b"
     ),
@@ -324,6 +351,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         durability="fast",
         message="why",
     ),
+    "Table.delete_keys": _of_keyed_table(lambda t: t, "delete_keys", keys=[1, 7], **WORDS),
     "Table.delete": _of_table("delete", filter="id > 1", **WORDS),
     "Table.diff": _of_table("diff", before=0, after=1),
     "Table.drop_columns": _of_table("drop_columns", columns=["id"]),
@@ -367,6 +395,9 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     ),
     "Table.set_properties": _of_table("set_properties", updates={"a": "b"}, remove=["c"]),
     "Table.transaction": _of_table("transaction", **WORDS),
+    "Table.upsert": _of_keyed_table(
+        lambda t: t, "upsert", data=CHANGES, change_type="change", schema_mode="merge", **WORDS
+    ),
     "Table.update": _of_table("update", filter="id > 1", assignments={"name": "x"}, **WORDS),
     "Table.update_schema": _of_table("update_schema", message="why"),
     "Table.verify": _of_table("verify", data=True),
@@ -385,6 +416,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "Transaction.append": _of(Table.transaction, "append", data=ROWS),
     "Transaction.append_batches": _of(Table.transaction, "append_batches", batches=[(6, ROWS)]),
     "Transaction.append_written": _of(Table.transaction, "append_written", messages=MESSAGES),
+    "Transaction.delete_keys": _of_keyed_table(Table.transaction, "delete_keys", keys=[1, 7]),
     "Transaction.delete": _of(Table.transaction, "delete", filter="id > 1"),
     "Transaction.overwrite": _of(Table.transaction, "overwrite", **OVERWRITE),
     "Transaction.overwrite_written": _of(
@@ -394,6 +426,9 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         filter="id > 1",
         dynamic=False,
         merge=_Of(_merge),
+    ),
+    "Transaction.upsert": _of_keyed_table(
+        Table.transaction, "upsert", data=CHANGES, change_type="change"
     ),
     "Transaction.update": _of(
         Table.transaction, "update", filter="id > 1", assignments={"name": "x"}
@@ -405,6 +440,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         threads=2,
         source="append",
         keeps_order=True,
+        buffer_pool=BufferPool(4096),
     ),
     "compact_group": _compact_group,
     "drop_table": _free(

@@ -21,9 +21,20 @@ def fold(groups: KeyGroups, kinds: np.ndarray | None = None) -> Folded:
     InvalidArgumentError
         A row is a retraction.
     """
-    if kinds is not None and is_retraction(kinds[groups.order]).any():
+    if kinds is not None:
+        check_retractions(kinds[groups.order])
+    return Folded(groups.order[groups.starts])
+
+
+def check_retractions(kinds: np.ndarray) -> None:
+    """Refuse retractions.
+
+    Raises
+    ------
+    InvalidArgumentError
+    """
+    if is_retraction(kinds).any():
         raise InvalidArgumentError(
             "merge_engine=first_row: found a delete or update_preimage, which takes no row back "
             "here; set ignore_delete=true to drop such rows, or use merge_engine=deduplicate"
         )
-    return Folded(groups.order[groups.starts])

@@ -11,11 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.errors import InvalidArgumentError
-from fermion_table.merging.merge_engines.aggregation import (
-    Values,
-    check_retractions,
-    values_in_range,
-)
+from fermion_table.merging.merge_engines import aggregation
+from fermion_table.merging.merge_engines.aggregation import Values, values_in_range
 from fermion_table.merging.merge_engines.key_groups import (
     ABSENT,
     UPDATE_BEFORE,
@@ -64,7 +61,7 @@ def fold(
     """
     retracts = None
     if kinds is not None and is_retraction(kinds[groups.order]).any():
-        _check_retractions(kinds[groups.order], remove_record_on_delete, sequence_groups)
+        check_retractions(kinds[groups.order], remove_record_on_delete, sequence_groups)
         if remove_record_on_delete:
             groups = groups.rows_where(kinds[groups.order] != UPDATE_BEFORE)
         retracts = is_retraction(kinds)
@@ -91,9 +88,24 @@ def fold(
     return Folded(rows, values, found if found is not None and is_retraction(found).any() else None)
 
 
-def _check_retractions(
+def check_retractions(
     kinds: np.ndarray, removes: bool, sequence_groups: Sequence[SequenceGroup]
 ) -> None:
+    """Refuse retractions that take nothing back.
+
+    Parameters
+    ----------
+    kinds
+        Of the rows: ``int8``.
+    removes
+        Whether a deletion removes the row.
+
+    Raises
+    ------
+    InvalidArgumentError
+    """
+    if not is_retraction(kinds).any():
+        return
     if not removes and not sequence_groups:
         raise InvalidArgumentError(
             "merge_engine=partial_update: found a delete or update_preimage; set "
@@ -102,7 +114,7 @@ def _check_retractions(
             "sequence groups (fields.<sequence>.sequence_group)"
         )
     for group in sequence_groups:
-        check_retractions(group.functions, kinds)
+        aggregation.check_retractions(group.functions, kinds)
 
 
 def _with_additions(groups: KeyGroups, retracts: np.ndarray) -> KeyGroups:

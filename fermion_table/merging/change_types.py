@@ -1,0 +1,88 @@
+"""What a change does to the row of its key: the names of change types, and their row kinds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pat
+
+from fermion.errors import InvalidArgumentError
+from fermion_table.merging.merge_engines.key_groups import (
+    DELETE,
+    INSERT,
+    UPDATE_AFTER,
+    UPDATE_BEFORE,
+)
+
+CHANGE_TYPES = {
+    "insert": INSERT,
+    "update_preimage": UPDATE_BEFORE,
+    "update_postimage": UPDATE_AFTER,
+    "delete": DELETE,
+    "+I": INSERT,
+    "-U": UPDATE_BEFORE,
+    "+U": UPDATE_AFTER,
+    "-D": DELETE,
+}
+"""Row kinds by their names."""
+_NAMES = pa.array(CHANGE_TYPES, pa.large_string())
+_NUMBERS = np.array(list(CHANGE_TYPES.values()), np.int8)
+
+
+def check_change_type(name: str, dtype: pa.DataType) -> None:
+    """Refuse a column that can't hold change types.
+
+    Parameters
+    ----------
+    name
+        Of the column.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It holds neither text nor a dictionary of texts.
+    """
+    plain = dtype.value_type if pat.is_dictionary(dtype) else dtype
+    if not (
+        pat.is_string(plain)
+        or pat.is_large_string(plain)
+        or pat.is_string_view(plain)
+        or pat.is_null(plain)
+    ):
+        raise InvalidArgumentError(f"change_type: column {name!r} is {dtype}, expected text")
+
+
+def row_kinds(name: str, column: pa.Array, *, first_row: int = 0) -> np.ndarray:
+    """The kinds of rows whose change types are given.
+
+    Parameters
+    ----------
+    name
+        Of the column, for messages.
+    column
+        Text, or a dictionary of texts.
+    first_row
+        The number of the first row, for messages.
+
+    Returns
+    -------
+    np.ndarray
+        ``int8``, shape (n,).
+
+    Raises
+    ------
+    InvalidArgumentError
+        Another value, or null; names the first such row.
+    """
+    check_change_type(name, column.type)
+    if pat.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    found = pc.index_in(column.cast(pa.large_string()), _NAMES)
+    if found.null_count:
+        at = int(np.flatnonzero(found.is_null().to_numpy(zero_copy_only=False))[0])
+        raise InvalidArgumentError(
+            f"change_type: column {name!r}, row {first_row + at:,}: expected one of "
+            f"{', '.join(CHANGE_TYPES)}; found {column[at].as_py()!r}"
+        )
+    return _NUMBERS[found.to_numpy()]

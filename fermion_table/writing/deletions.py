@@ -1,0 +1,67 @@
+"""Rows that delete keys: they hold the keys, and hide or take back what older rows say of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from fermion.errors import InvalidArgumentError
+from fermion_table.merging.key_values import key_rows
+from fermion_table.merging.primary_key import PrimaryKey
+from fermion_table.schema.key_changes import KIND_COLUMN
+from fermion_table.schema.repeated import nulls, zeros
+from fermion_table.schema.schema import TableSchema
+
+
+def deletions(schema: TableSchema, key: PrimaryKey, keys: Any) -> pa.Table:
+    """Rows of kind ``-D`` for keys, with their change type in a column ``_row_kind``.
+
+    Other columns are null; or 0, empty or false where they must not be null.
+
+    Parameters
+    ----------
+    keys
+        See `key_rows`. Where sequence fields order the rows of a key, their values are given with
+        the keys, in tuples after the key's.
+
+    Raises
+    ------
+    TypeError, InvalidArgumentError
+        See `key_rows`; or the merge engine deletes no rows by their keys.
+    """
+    _check_engine(key)
+    arrow = schema.to_arrow()
+    names = tuple(dict.fromkeys((*key.names, *_sequences(key))))
+    types = tuple(arrow.field(name).type for name in names)
+    given = key_rows(keys, replace(key, names=names, types=types))
+    columns = dict(zip(names, given.columns, strict=True))
+    for field in arrow:
+        if field.name not in columns:
+            make = nulls if field.nullable else zeros
+            columns[field.name] = make(field.type, given.num_rows)
+    columns[KIND_COLUMN] = pa.nulls(given.num_rows, pa.string()).fill_null("-D")
+    return pa.table(columns)
+
+
+def _check_engine(key: PrimaryKey) -> None:
+    options = key.options
+    if options.ignore_delete or options.remove_record_on_delete:
+        return
+    if options.merge_engine == "aggregation":
+        raise InvalidArgumentError(
+            "delete_keys with merge_engine=aggregation takes no values back: set "
+            "aggregation.remove_record_on_delete=true, or write the rows to be taken back by "
+            "upsert(data, change_type=...)"
+        )
+
+
+def _sequences(key: PrimaryKey) -> list[str]:
+    """The columns without whose values a deletion would be older than all rows."""
+    options = key.options
+    names = list(options.sequence_fields)
+    if not options.remove_record_on_delete:
+        for group in options.sequence_groups:
+            names += group.sequence
+    return names

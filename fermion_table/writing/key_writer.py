@@ -1,0 +1,263 @@
+"""Writes rows of primary-key tables: blind, as sorted runs of level 0.
+
+Rows wait in a buffer of their tree, the partition and bucket that their key belongs to. When the
+pool of buffers is full the largest one is flushed: its rows are sorted, those of one key folded,
+and written as one sorted run. Nothing is visible before a commit names the files.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, NoReturn
+
+import numpy as np
+import pyarrow as pa
+
+from fermion.columns.rows import filter_batch_rows, take_batch_rows
+from fermion.errors import InvalidArgumentError
+from fermion_table.argument_checks import check_kind
+from fermion_table.merging.fold import check_retractions
+from fermion_table.merging.merge_engines.key_groups import is_retraction
+from fermion_table.merging.primary_key import PrimaryKey, required_key
+from fermion_table.metadata.manifest import Entry
+from fermion_table.schema.properties import parse_properties
+from fermion_table.schema.schema import TableSchema
+from fermion_table.storage.paths import MAIN
+from fermion_table.storage.store import AtomicStore
+from fermion_table.writing.buffer_pool import Buffer, BufferPool, Tree
+from fermion_table.writing.incoming_rows import IncomingRows
+from fermion_table.writing.partition import partition_columns, split_batch
+from fermion_table.writing.run_folding import sorted_run
+from fermion_table.writing.settings import WriteSettings
+from fermion_table.writing.tree_writer import KIND_FIELD, TreeWriter
+from fermion_table.writing.writer_message import Origin, WriterMessage
+
+SHARE_MAX = 4
+"""A batch with more than the pool's bytes divided by this is added in parts."""
+
+
+class KeyWriter:
+    """Writes Arrow data to the files of a primary-key table.
+
+    As a context manager it deletes what it wrote unless the block reaches `prepare_commit`. So it
+    does when it is forgotten before.
+
+    Parameters
+    ----------
+    store
+        Of the table.
+    schema
+        What the files are written with; data is matched by name.
+    settings
+        How.
+    table_uuid
+        Goes into the message.
+    base_id, branch
+        The snapshot that the files are written for; None: the latest one is looked up.
+    begun
+        Where the paths of its files are noted, each before the file is made, for a caller that
+        deletes them if it gives up.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The table has no primary key by which rows are merged.
+    """
+
+    def __init__(
+        self,
+        store: AtomicStore,
+        schema: TableSchema,
+        *,
+        settings: WriteSettings | None = None,
+        table_uuid: str = "",
+        base_id: int | None = None,
+        branch: str = MAIN,
+        begun: set[str] | None = None,
+    ) -> None:
+        if settings is not None:
+            check_kind(settings, WriteSettings, "settings")
+        settings = settings or WriteSettings()
+        key = required_key(schema, store.location, "KeyWriter")
+        self.schema = schema
+        self._key = key
+        self._origin = Origin.of(store, schema, table_uuid, base_id, branch)
+        is_partial = key.options.merge_engine == "partial_update"
+        self._incoming = IncomingRows(schema, fills_defaults=not is_partial)
+        self._partitions = partition_columns(schema)
+        trees = TreeWriter(store, schema, key, settings=settings, begun=begun)
+        self._runs = _Runs(trees, key)
+        size = parse_properties(schema.properties).write_buffer_bytes
+        self._pool = settings.buffer_pool or BufferPool(size)
+        self._buffers: dict[Tree, Buffer] = {}
+        self._finished = False
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse a copy: both would own, and delete, the same files."""
+        raise TypeError(
+            "a KeyWriter can't be pickled or copied: pickle the Table and make a writer there, or "
+            "pickle the messages of prepare_commit()"
+        )
+
+    def __enter__(self) -> KeyWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if not self._finished:  # once there are messages, a commit may have named the files
+            self.abort()
+
+    def write(self, data: Any, change_type: str | None = None) -> None:
+        """Add rows from any Arrow producer: each replaces or joins the row of its key.
+
+        Parameters
+        ----------
+        data
+            Columns are matched by name and cast where no value changes; missing nullable ones
+            are null.
+        change_type
+            The column of the data that says what each row is: ``insert``, ``update_preimage``,
+            ``update_postimage`` or ``delete``, or ``+I``, ``-U``, ``+U``, ``-D``. None: all rows
+            are insertions.
+
+        Raises
+        ------
+        SchemaMismatch
+            The data does not fit the table's schema, field by field; or one value does not.
+        InvalidArgumentError
+            A change type of another name, or one that the merge engine does not take.
+        """
+        self._enter()
+        options = self._key.options
+        for rows, kinds in self._incoming.changes(data, change_type):
+            if kinds is not None and options.ignore_delete:
+                kept = ~is_retraction(kinds)
+                rows, kinds = filter_batch_rows(rows, kept), None
+            elif kinds is not None:
+                check_retractions(self._key, kinds)
+            for some in self._parts(rows, kinds):
+                for tree, part in self._split(some):
+                    self._add(tree, part)
+
+    def append_batch(self, batch_id: int, data: Any) -> NoReturn:
+        """Refuse: rows of a primary-key table are sorted by key, not stored in batches.
+
+        Raises
+        ------
+        InvalidArgumentError
+        """
+        raise InvalidArgumentError(
+            "a table with a primary key has no batches: its rows are sorted and merged by key; "
+            "expected write(data)"
+        )
+
+    def prepare_commit(self) -> list[WriterMessage]:
+        """Flush all rows and return the messages for `Table.commit`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            A sum or product is out of range, or the writer has failed before.
+        """
+        if not self._finished:
+            self._runs.check()
+            self._pool.flush(list(self._buffers.values()))
+            self._runs.check()
+            self._finished = True
+            self._runs.trees.release()
+        return [self._origin.message(self._runs.entries)]
+
+    def abort(self) -> None:
+        """Delete every file of this writer. Not allowed after an attempt to commit its messages."""
+        self._finished = True
+        self._pool.discard(self._buffers.values())
+        self._runs.trees.abort()
+        self._runs.entries.clear()
+
+    def _enter(self) -> None:
+        if self._finished:
+            raise InvalidArgumentError("the writer is finished: create a new one")
+        self._runs.check()
+
+    def _add(self, tree: Tree, rows: pa.RecordBatch) -> None:
+        buffer = self._buffers.get(tree)
+        if buffer is None:
+            buffer = self._buffers[tree] = Buffer(weakref.ref(self._runs), tree)
+        self._pool.add(buffer, rows)
+
+    def _parts(self, rows: pa.RecordBatch, kinds: np.ndarray | None) -> Iterator[pa.RecordBatch]:
+        """A batch with a column of kinds where it has any, in parts that fit into the pool."""
+        if kinds is not None:
+            schema = rows.schema.append(KIND_FIELD)
+            columns = [*rows.columns, pa.array(kinds, pa.int8())]
+            rows = pa.RecordBatch.from_arrays(columns, schema=schema)
+        count = -(-rows.nbytes * SHARE_MAX // self._pool.bytes_max)
+        step = max(1, -(-rows.num_rows // max(1, count)))
+        for start in range(0, rows.num_rows, step):
+            yield rows.slice(start, step)
+
+    def _split(self, rows: pa.RecordBatch) -> Iterator[tuple[Tree, pa.RecordBatch]]:
+        """The rows of each tree in their order."""
+        for partition, part in split_batch(rows, self._partitions):
+            buckets = self._key.buckets(part)
+            order = np.argsort(buckets, kind="stable")
+            cuts = np.flatnonzero(np.diff(buckets[order])) + 1
+            if not len(cuts):
+                yield Tree(partition, int(buckets[0])), part
+                continue
+            for numbers in np.split(order, cuts):
+                tree = Tree(partition, int(buckets[numbers[0]]))
+                yield tree, take_batch_rows(part, numbers)
+
+
+class _Runs:
+    """Writes the rows of buffers as sorted runs, of each tree one after the other.
+
+    Parameters
+    ----------
+    trees
+        Writes the files.
+    key
+        Of the table.
+    """
+
+    def __init__(self, trees: TreeWriter, key: PrimaryKey) -> None:
+        self.trees = trees
+        self.entries: list[Entry] = []
+        self._key = key
+        self._next: dict[Tree, int] = {}
+        self._failure: BaseException | None = None
+
+    def flush(self, tree: Tree, batches: list[pa.RecordBatch]) -> None:
+        """Write rows of a tree as its next newer run."""
+        try:
+            has_kinds, run = sorted_run(batches, self._key)
+        except pa.ArrowInvalid:  # too much text for one array, or too many values in dictionaries
+            if len(batches) == 1:
+                raise
+            half = len(batches) // 2
+            self.flush(tree, batches[:half])
+            self.flush(tree, batches[half:])
+            return
+        number = self._next.get(tree, 0)
+        self._next[tree] = number + 1
+        self.entries += self.trees.write_run(
+            tree.partition, tree.bucket, 0, run, has_kinds=has_kinds, sequence_offset=number
+        )
+
+    def fail(self, error: BaseException) -> None:
+        """Learn that rows were lost: nothing can be committed any more."""
+        self._failure = error
+
+    def check(self) -> None:
+        """Refuse to go on after a failure."""
+        if self._failure is not None:
+            raise InvalidArgumentError(
+                f"the writer has failed, its rows can't be committed: {self._failure}"
+            ) from self._failure

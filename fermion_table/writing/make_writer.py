@@ -1,0 +1,53 @@
+"""The writer of a table: one that merges by the primary key, or one that appends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fermion_table.schema.key_changes import has_buckets
+from fermion_table.schema.schema import TableSchema
+from fermion_table.storage.paths import MAIN
+from fermion_table.storage.store import AtomicStore
+from fermion_table.writing.data_writer import DataWriter
+from fermion_table.writing.key_writer import KeyWriter
+from fermion_table.writing.settings import WriteSettings
+
+TableWriter = DataWriter | KeyWriter
+"""What writes the files of a table: of one with a primary key a `KeyWriter`."""
+
+
+def make_writer(
+    store: AtomicStore,
+    schema: TableSchema,
+    *,
+    settings: WriteSettings | None = None,
+    table_uuid: str = "",
+    base_id: int | None = None,
+    branch: str = MAIN,
+    begun: set[str] | None = None,
+) -> TableWriter:
+    """Make the writer of a table.
+
+    Parameters
+    ----------
+    store, schema, settings, table_uuid, base_id, branch, begun
+        See `DataWriter`.
+    """
+    kind = KeyWriter if has_buckets(schema) else DataWriter
+    return kind(
+        store,
+        schema,
+        settings=settings,
+        table_uuid=table_uuid,
+        base_id=base_id,
+        branch=branch,
+        begun=begun,
+    )
+
+
+def write_changes(writer: TableWriter, data: Any, change_type: str | None) -> None:
+    """Give rows to a writer; only one that merges by the primary key takes change types."""
+    if isinstance(writer, KeyWriter):
+        writer.write(data, change_type)
+    else:
+        writer.write(data)
