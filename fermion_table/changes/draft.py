@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 import numpy as np
@@ -19,6 +19,7 @@ from pyroaring import BitMap64
 
 from fermion.predicate import RowRanges
 from fermion_table.commit.run_numbers import RunNumbers
+from fermion_table.merging.primary_key import PrimaryKey, primary_key_of
 from fermion_table.metadata.deletion_vector import (
     bitmap_of,
     ranges_of,
@@ -120,6 +121,11 @@ class Draft:
     def is_empty(self) -> bool:
         """Whether nothing changes."""
         return not (self.added or self.removed or self.deleted or self.new_schema)
+
+    @property
+    def key(self) -> PrimaryKey | None:
+        """The primary key by which rows are merged; None: they are not."""
+        return primary_key_of(self.schema)
 
     def take_schema(self, schema: TableSchema) -> None:
         """What the schema is from here on; files removed or rewritten before keep theirs."""
@@ -256,6 +262,19 @@ class Draft:
                 entry, deletion_vector=vector, delete_rows=vector.rows
             )
         return list(added.values()), list(removed.values())
+
+    def scan(self, chosen: TableFilter | None) -> Scan:
+        """The rows that a filter selects, merged by key where the table has one."""
+        state = self.base
+        if not self.is_empty:
+            new = {
+                "snapshot_id": state.id + 1,
+                "sequence_start": state.sequence_next,
+                "row_id_start": state.row_id_next,
+            }
+            live = tuple(entry.inherit(**new) for entry in self.live())
+            state = msgspec.structs.replace(state, manifests=(), tail=live)
+        return replace(self._scan(chosen), snapshot=state, columns=None)
 
     def _scan(self, chosen: TableFilter | None) -> Scan:
         return Scan(

@@ -13,6 +13,7 @@ from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_bool, check_kind
 from fermion_table.changes.assignments import Assignment, assigned, check_assignments
 from fermion_table.changes.draft import Draft, Matched
+from fermion_table.changes.keyed_rows import delete_rows, keys_may_match, update_rows
 from fermion_table.changes.rewriting import write_changed
 from fermion_table.commit.conflict import Partitions
 from fermion_table.commit.fit import misfit, restated
@@ -252,7 +253,9 @@ class _Filtered:
         return self._bound[1]
 
     def concerns(self, entry: Entry, draft: Draft) -> bool:
-        """Whether the file may hold rows of the filter."""
+        """Whether the file may hold rows of the filter, or of keys that it selects."""
+        if draft.key is not None:
+            return keys_may_match(entry, draft, draft.key, self.chosen(draft))
         if entry.schema_id not in draft.schemas:
             return True
         kept, _ = plan_scan([entry], draft.schemas, draft.schema, self.chosen(draft))
@@ -281,6 +284,9 @@ class Deletion(_Filtered):
 
     def apply(self, draft: Draft) -> None:
         """Delete the rows."""
+        if draft.key is not None:
+            delete_rows(draft, draft.key, self.chosen(draft))
+            return
         for matched in draft.match(self.chosen(draft)):
             draft.delete(matched)
 
@@ -310,6 +316,9 @@ class Update(_Filtered):
     def apply(self, draft: Draft) -> None:
         """Write the changed rows to new files and delete the old ones; batches stay in place."""
         check_assignments(self.assignments, draft.schema)
+        if draft.key is not None:
+            update_rows(draft, draft.key, self.chosen(draft), self.assignments)
+            return
         matched = draft.match(self.chosen(draft))
         plain = [each for each in matched if each.entry.batch is None]
         if plain:

@@ -170,7 +170,8 @@ def _delete(mine: Mine, theirs: Theirs) -> Verdict:
         return Redo(f"snapshot {theirs.snapshot_id} ({theirs.kind}) changed the same file", shared)
     if theirs.kind in ("overwrite", "restore", "create"):
         return _overwrite(mine, theirs)
-    if theirs.kind in ("append", "upsert"):
+    is_by_key = any(entry.bucket is not None for entry in theirs.added)
+    if theirs.kind in ("append", "upsert") or (theirs.kind == "delete" and is_by_key):
         return _redo_if_matters(mine, theirs)
     return Ok()
 
