@@ -1,4 +1,4 @@
-"""Primary keys of new tables, and which changes of schema and settings a table with rows refuses."""
+"""Primary keys of new tables, and which changes a table with rows refuses."""
 
 from __future__ import annotations
 
