@@ -21,6 +21,7 @@ from fermion_table.scanning.plan import plan_scan
 from fermion_table.scanning.section_reader import key_filter
 from fermion_table.schema.key_changes import KIND_COLUMN
 from fermion_table.schema.repeated import repeat
+from fermion_table.writing.make_writer import write_changes
 
 _REMOVING = ("partial_update", "aggregation")
 """Engines that can be told to remove the row of a key that is deleted."""
@@ -102,6 +103,6 @@ def _of_kind(rows: pa.RecordBatch, kind: str) -> pa.RecordBatch:
 def _write(draft: Draft, batches: Iterator[pa.RecordBatch]) -> None:
     with draft.writer() as writer:
         for rows in batches:
-            writer.write(rows, change_type=KIND_COLUMN)
+            write_changes(writer, rows, KIND_COLUMN)
         (message,) = writer.prepare_commit()
     draft.add_written(message.entries)

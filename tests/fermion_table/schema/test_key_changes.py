@@ -9,9 +9,7 @@ from fermion.errors import FermionError, InvalidArgumentError
 from fermion_table import Table
 from fermion_table.errors import UnsupportedFeature
 
-SCHEMA = pa.schema(
-    [("id", pa.int32()), ("at", pa.int64()), ("v", pa.int64()), ("f", pa.float64())]
-)
+SCHEMA = pa.schema([("id", pa.int32()), ("at", pa.int64()), ("v", pa.int64()), ("f", pa.float64())])
 
 
 def make(path: object, **properties: str) -> Table:
@@ -54,9 +52,7 @@ def test_a_replaced_table_gets_the_feature(table_path):
         (None, {"bucket": "4"}, "no primary key"),
     ],
 )
-def test_keys_and_settings_that_no_table_can_have_are_refused(
-    table_path, key, properties, message
-):
+def test_keys_and_settings_that_no_table_can_have_are_refused(table_path, key, properties, message):
     with pytest.raises(FermionError, match=message):
         Table.create(table_path, SCHEMA, primary_key=key, properties=properties)
     assert not table_path.exists()
