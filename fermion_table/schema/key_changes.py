@@ -11,7 +11,7 @@ import pyarrow as pa
 from fermion.errors import InvalidArgumentError
 from fermion_table.errors import UnsupportedFeature
 from fermion_table.schema.field_functions import FieldFunction
-from fermion_table.schema.key_encoding import keeps_keys
+from fermion_table.schema.key_encoding import check_key_type, keeps_keys
 from fermion_table.schema.key_options import (
     KeyOptions,
     parse_key_options,
@@ -71,6 +71,8 @@ def with_key(schema: TableSchema) -> TableSchema:
         refuse_settings_of_keys(schema.properties)
         return schema
     key = set(schema.primary_key)
+    for field_id in schema.primary_key:
+        check_key_type(schema.by_id[field_id].name, schema.by_id[field_id].type)
     fields = tuple(
         msgspec.structs.replace(field, nullable=False) if field.id in key else field
         for field in schema.fields

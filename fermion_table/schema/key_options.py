@@ -38,7 +38,7 @@ PREFIXES = (
 )
 NAMES = (
     *("bucket", "bucket_key", "merge_engine", "ignore_delete", "changelog_producer"),
-    *("lookup_compact", "force_lookup"),
+    *("lookup_compact", "force_lookup", "write_only", "compaction"),
 )
 """Names of this family: these, those that begin as `PREFIXES` say or with an engine and a dot."""
 _LIKENESS = 0.85

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
+from fermion.columns.rows import take_batch_rows
 from fermion.errors import InvalidArgumentError
 from fermion_table.schema.conversion import empty_columns
 from fermion_table.schema.key_encoding import direct_keys, is_number
@@ -103,7 +104,20 @@ class Folded:
         values = self.values.get(name, self.rows)
         if isinstance(values, pa.Array):
             return values
-        return column.take(pa.array(values, mask=values == ABSENT))
+        try:
+            return column.take(pa.array(values, mask=values == ABSENT))
+        except pa.ArrowNotImplementedError:  # views and run-end encoding
+            return _taken(column, values)
+
+
+def _taken(column: pa.Array, rows: np.ndarray) -> pa.Array:
+    """Values by row number, `ABSENT` for null, of types that Arrow does not take."""
+    is_absent = rows == ABSENT
+    if is_absent.any():
+        column = pa.concat_arrays([column, pa.nulls(1, column.type)])
+        rows = np.where(is_absent, len(column) - 1, rows)
+    batch = pa.RecordBatch.from_arrays([column], names=[""])
+    return take_batch_rows(batch, rows).column(0)
 
 
 def group_rows(
