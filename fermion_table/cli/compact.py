@@ -33,6 +33,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="sort rows by this column; may be repeated",
     )
     parser.add_argument(
+        "--full",
+        action="store_true",
+        help="of a table with a primary key: merge all sorted runs, not only where they are many",
+    )
+    parser.add_argument(
         "--max-groups-per-commit", type=int, metavar="N", help="commit after N groups"
     )
     parser.add_argument(
@@ -50,6 +55,7 @@ def run(arguments: argparse.Namespace, console: Console) -> bool:
             target_size=arguments.target_size,
             min_input_files=arguments.min_input_files,
             sort_by=arguments.sort_by,
+            full=arguments.full,
             max_groups_per_commit=arguments.max_groups_per_commit,
             dry_run=arguments.dry_run,
             threads=arguments.threads,
@@ -59,13 +65,17 @@ def run(arguments: argparse.Namespace, console: Console) -> bool:
         console.print_json(dataclasses.asdict(result))
         return True
     before = f"{counted(result.files_before, 'file')} ({size_text(result.bytes_before)})"
-    if not result.files_before:
+    moved = counted(result.files_upgraded, "file")
+    if not result.files_before and not result.files_upgraded:
         console.print("nothing to do")
-    elif arguments.dry_run:
+    elif arguments.dry_run and result.files_before:
         console.print(f"would rewrite {before} in {counted(result.groups, 'group')}")
-    else:
+    elif result.files_before:
         after = f"{counted(result.files_after, 'file')} ({size_text(result.bytes_after)})"
         console.print(f"rewrote {before} as {after} in {result.seconds:.1f} s")
+    if result.files_upgraded:
+        would = "would move" if arguments.dry_run else "moved"
+        console.print(f"{would} {moved} to another level without rewriting")
     if result.groups_dropped:
         console.print(
             f"left out {counted(result.groups_dropped, 'group')} that concurrent commits changed"

@@ -296,3 +296,23 @@ def test_what_goes_wrong_is_one_line_and_a_status(
     assert run("scan", "--filter", "id >", status=2).count("\n") == 1
     assert "COMMAND" in run("nothing", status=2)
     assert main(["table"]) == 2
+
+
+def test_compact_merges_the_runs_of_a_table_with_a_primary_key(tmp_path: Path, capsys: Any) -> None:
+    path = str(tmp_path / "keyed")
+    keyed = Table.create(path, pa.schema([("k", pa.int64())]), primary_key="k")
+    for n in (0, 0, 10):
+        keyed.upsert({"k": [n, n + 1]})
+
+    def printed(*words: str) -> str:
+        assert main(["table", "compact", path, *words]) == 0
+        return capsys.readouterr().out
+
+    assert printed() == "nothing to do\n"
+    planned = printed("--full", "--dry-run", "--target-size", "1")
+    assert planned.startswith("would rewrite 2 files (")
+    assert planned.endswith("would move 1 file to another level without rewriting\n")
+    done = printed("--full", "--target-size", "1")
+    assert done.startswith("rewrote 2 files (")
+    assert done.endswith("moved 1 file to another level without rewriting\n")
+    assert printed("--full") == "nothing to do\n"

@@ -6,27 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from fermion_table import Table
-from fermion_table.commit.commit import commit
-from fermion_table.commit.request import CommitRequest
-from fermion_table.merging.fold import fold
-from fermion_table.merging.merge_engines.key_groups import group_rows
-from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.merging.sections import TreeFile, sorted_runs
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.scanning.trees import Tree, trees_of
-from fermion_table.schema.key_encoding import key_ranks
-from fermion_table.writing.partition import partition_columns, split_batch
-from fermion_table.writing.tree_writer import RunBatch, TreeWriter
-from tests.fermion_table.keyed_model import is_retraction, merged
+from tests.fermion_table.keyed_model import merged
 from tests.fermion_table.writing.trees import key_of
 
 SCHEMA = pa.schema([("k", pa.int64()), ("p", pa.int64()), ("s", pa.int64()), ("v", pa.int64())])
-KINDS = {"+I": 0, "-U": 1, "+U": 2, "-D": 3}
+KIND = "_kind"
 Rows = Sequence[dict[str, Any]]
 
 
@@ -42,41 +33,13 @@ def table_of(path: Path | str, properties: dict[str, str] | None = None, **optio
 
 
 def write_run(table: Table, rows: Rows) -> None:
-    """Commit rows as one flush: a run of level 0 in each tree, folded as far as that is exact."""
+    """Upsert rows: a run of level 0 in each tree. `_kind` is the kind of a row."""
     table.refresh()
-    key = key_of(table)
-    if key.options.ignore_delete:
-        rows = [row for row in rows if not is_retraction(row)]
-    arrow = table.schema.to_arrow()
-    batch = pa.RecordBatch.from_pylist(
-        [{name: row.get(name) for name in arrow.names} for row in rows], schema=arrow
-    )
-    kinds = np.array([KINDS[row.get("_kind", "+I")] for row in rows], np.int8)
-    added: list[Entry] = []
-    with TreeWriter(table.store, table.schema, key) as writer:
-        numbered = batch.append_column("_number", pa.array(range(len(rows))))
-        for partition, part in split_batch(numbered, partition_columns(table.schema)):
-            for bucket in np.unique(key.buckets(part)).tolist():
-                chosen = part.filter(pa.array(key.buckets(part) == bucket))
-                numbers = chosen.column("_number").to_numpy()
-                run = _folded(chosen.remove_column(len(arrow)), kinds[numbers], key)
-                added += writer.write_run(partition, bucket, 0, [run], has_kinds=run[2] is not None)
-        writer.release()
-    commit(table.store, CommitRequest(kind="upsert", added=added), branch=table.branch)
+    table_schema = table.schema.to_arrow()
+    arrow = pa.schema([*table_schema, (KIND, pa.string())])
+    given = [{**row, KIND: row.get(KIND, "+I")} for row in rows]
+    table.upsert(pa.Table.from_pylist(given, schema=arrow), change_type=KIND)
     table.refresh()
-
-
-def _folded(rows: pa.RecordBatch, kinds: np.ndarray, key: PrimaryKey) -> RunBatch:
-    options = key.options
-    keys = key.keys(rows)
-    groups = group_rows(
-        keys.to_numpy() if key.is_direct else key_ranks(keys),
-        np.arange(rows.num_rows),
-        sequence=[rows.column(name) for name in options.sequence_fields],
-        is_descending=options.sequence_descending,
-    )
-    folded = fold(rows, groups, key, kinds, is_oldest=False)
-    return folded.gather(rows), keys.take(pa.array(folded.rows)), folded.kinds
 
 
 def trees(table: Table) -> dict[Tree, list[TreeFile]]:
