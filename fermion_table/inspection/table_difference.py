@@ -13,7 +13,7 @@ from fermion_table.inspection.history_log import counted
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.schema_store import SchemaVersions, load_table_schema
-from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.metadata.snapshot import PRIMARY_KEY, Snapshot
 from fermion_table.scanning.changes import ChangeScan, ChangeStep
 from fermion_table.scanning.filters import table_filter
 from fermion_table.schema.difference import SchemaChange, schema_changes
@@ -46,12 +46,12 @@ class TableDiff:
 
     @property
     def rows_added(self) -> int:
-        """Rows, not deleted, of the files added; those carried over from removed files too."""
+        """Rows stored, not deleted, in the files added; also those carried over from others."""
         return sum(entry.live_rows for entry in self.files_added)
 
     @property
     def rows_removed(self) -> int:
-        """Rows, not deleted, of the files removed."""
+        """Rows stored, not deleted, in the files removed."""
         return sum(entry.live_rows for entry in self.files_removed)
 
     @property
@@ -72,13 +72,15 @@ class TableDiff:
     def rows(self, *, columns: Sequence[PathLike] | None = None, filter: Any = None) -> ChangeScan:
         """The rows that one of the snapshots has and the other lacks, as `Table.scan_changes`.
 
-        All are said to come with the later snapshot. Only files that differ are read; rows that
-        are equal in the columns asked for cancel out.
+        All are said to come with the later snapshot. Only files that differ are read, of a
+        primary-key table also those that hold the same keys; rows that are equal in the columns
+        asked for cancel out.
 
         Raises
         ------
         InvalidArgumentError
-            The schemas are of branches that went their own ways.
+            The schemas are of branches that went their own ways; or, when the rows are read, the
+            table was replaced by one with another primary key.
         """
         chosen = None if columns is None else check_columns(columns, "columns")
         versions = SchemaVersions(self.store, self.after)
@@ -93,6 +95,8 @@ class TableDiff:
             time_ms=self.after.time_ms,
             added=self.files_added,
             removed=self.files_removed,
+            before=self.before,
+            after=self.after,
         )
         return ChangeScan(
             store=self.store,
@@ -104,6 +108,8 @@ class TableDiff:
         )
 
     def __str__(self) -> str:
+        is_keyed = PRIMARY_KEY in (*self.before.reader_features, *self.after.reader_features)
+        row = "stored row" if is_keyed else "row"
         lines = [f"snapshot {self.before.id} -> snapshot {self.after.id}"]
         lines += [f"  {change}" for change in self.schema_changes]
         for sign, entries, rows, size in (
@@ -111,7 +117,7 @@ class TableDiff:
             ("+", self.files_added, self.rows_added, self.bytes_added),
         ):
             if entries:
-                numbers = ((len(entries), "file"), (rows, "row"), (size, "byte"))
+                numbers = ((len(entries), "file"), (rows, row), (size, "byte"))
                 lines.append(f"  {sign} {', '.join(counted(*amount) for amount in numbers)}")
                 lines += [f"    {sign} {entry.file}" for entry in entries[:FILES_SHOWN_MAX]]
                 if len(entries) > FILES_SHOWN_MAX:

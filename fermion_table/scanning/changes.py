@@ -2,32 +2,36 @@
 
 The columns beside the table's own are those of Delta's change data feed. Compactions change no
 rows and are passed over. A commit that rewrites files removes and adds the rows that it carries
-over: such pairs, equal in all columns that were asked for, cancel out.
+over: such pairs, equal in all columns that were asked for, cancel out. Rows of a primary-key table
+are told apart by their keys (see `keyed_changes`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
-from fermion.columns.rows import take_batch_rows
 from fermion.errors import InvalidArgumentError
 from fermion.forks import cached_property
 from fermion.predicate import RowRanges
 from fermion.redaction import redacted
 from fermion_table.errors import VersionNotFound
+from fermion_table.merging.primary_key import primary_key_of
 from fermion_table.metadata.history import until_expiry, walk
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import added_entries, removed_entries
-from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.metadata.snapshot import PRIMARY_KEY, Snapshot
 from fermion_table.scanning.filters import TableFilter
+from fermion_table.scanning.keyed_changes import DELETE, INSERT, KeyedChanges, distinct_keys
 from fermion_table.scanning.plan import PruningStep, ScanPlan, plan_scan, splits_of
-from fermion_table.scanning.row_difference import rows_apart
+from fermion_table.scanning.row_difference import pick_rows, rows_apart
 from fermion_table.scanning.scan import Scan
+from fermion_table.scanning.section_reader import key_filter
+from fermion_table.schema.key_changes import has_buckets
 from fermion_table.schema.schema import PathLike, TableSchema
 from fermion_table.storage.store import AtomicStore
 
@@ -38,7 +42,6 @@ if TYPE_CHECKING:
 CHANGE_TYPE = "_change_type"
 COMMIT_VERSION = "_commit_version"
 COMMIT_TIMESTAMP = "_commit_timestamp"
-INSERT, DELETE = "insert", "delete"
 COMMIT_TIME_TYPE = pa.timestamp("ms", "UTC")
 CHANGE_FIELDS = (
     pa.field(CHANGE_TYPE, pa.string(), nullable=False),
@@ -57,12 +60,16 @@ class ChangeStep:
         What the rows say made the change.
     added, removed
         Entries; one of the same file in both had other rows deleted.
+    before, after
+        The states that it leads from and to; of an append table its files tell enough.
     """
 
     snapshot_id: int
     time_ms: int
     added: tuple[Entry, ...] = ()
     removed: tuple[Entry, ...] = ()
+    before: Snapshot | None = None
+    after: Snapshot | None = None
 
 
 def commits_between(
@@ -129,7 +136,8 @@ class ChangeScan:
     """Rows that were added and removed, each with what happened to it, in which commit and when.
 
     Make one with `Table.scan_changes`. Commits come in their order; of each the rows removed
-    come first, so that replaying the rows leads from one state to the other.
+    come first, so that replaying the rows leads from one state to the other. Of a primary-key table
+    that holds for each 16,384 keys of a commit, in the order of keys.
 
     Attributes
     ----------
@@ -139,6 +147,8 @@ class ChangeScan:
         The last one; rows are read under its schema.
     schemas
         Up to that schema, by id.
+    start
+        The state before them; only of a primary-key table it is needed.
     snapshots
         Whose commits are read, oldest first.
     steps
@@ -150,6 +160,7 @@ class ChangeScan:
     store: AtomicStore
     snapshot: Snapshot
     schemas: Mapping[int, TableSchema]
+    start: Snapshot | None = None
     snapshots: tuple[Snapshot, ...] = ()
     steps: tuple[ChangeStep, ...] = ()
     columns: tuple[PathLike, ...] | None = None
@@ -157,6 +168,9 @@ class ChangeScan:
     threads: int | None = None
 
     def __post_init__(self) -> None:
+        keyed = self._keyed_changes()
+        if keyed is not None:
+            keyed.scan(self.snapshot)  # a column that it has not is an error now
         taken = set(self._files(()).schema.names).intersection(
             field.name for field in CHANGE_FIELDS
         )
@@ -174,10 +188,12 @@ class ChangeScan:
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows as record batches."""
+        keyed = self._keyed_changes()
         for step in self.steps:
-            yield from self._step(step)
-        for snapshot in self.snapshots:
-            batches = self._commit(snapshot)
+            yield from self._step(step, keyed)
+        for before, snapshot in pairwise((self.start, *self.snapshots)):
+            assert snapshot is not None
+            batches = self._commit(before, snapshot, keyed)
             while True:
                 with until_expiry(self.store, snapshot):
                     batch = next(batches, None)
@@ -185,8 +201,11 @@ class ChangeScan:
                     break
                 yield batch
 
-    def _commit(self, snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
-        yield from self._step(step_of(self.store, snapshot))
+    def _commit(
+        self, before: Snapshot | None, snapshot: Snapshot, keyed: KeyedChanges | None
+    ) -> Iterator[pa.RecordBatch]:
+        step = step_of(self.store, snapshot)
+        yield from self._step(replace(step, before=before, after=snapshot), keyed)
 
     def to_reader(self) -> pa.RecordBatchReader:
         """The rows as a stream."""
@@ -219,19 +238,76 @@ class ChangeScan:
             f"<ChangeScan of {redacted(self.store.location)!r}, up to snapshot {self.snapshot.id}>"
         )
 
+    @property
+    def _table_schema(self) -> TableSchema:
+        return self.schemas[self.snapshot.schema.id]
+
     def _files(self, entries: Sequence[Entry]) -> FileScan:
         return FileScan(
             store=self.store,
             snapshot=self.snapshot,
             schemas=self.schemas,
-            table_schema=self.schemas[self.snapshot.schema.id],
+            table_schema=self._table_schema,
             columns=self.columns,
             filter=self.filter,
             threads=self.threads,
             files=tuple(entries),
         )
 
-    def _step(self, step: ChangeStep) -> Iterator[pa.RecordBatch]:
+    def _keyed_changes(self) -> KeyedChanges | None:
+        """What compares states by key; None for an append table."""
+        schema = self._table_schema
+        if not has_buckets(schema):
+            return None
+        return KeyedChanges(self.store, self.schemas, schema, self.columns, self.filter)
+
+    def _step(self, step: ChangeStep, keyed: KeyedChanges | None) -> Iterator[pa.RecordBatch]:
+        self._check_key(step)
+        if keyed is None:
+            yield from self._file_step(step)
+        else:
+            yield from self._keyed_step(step, keyed)
+
+    def _keyed_step(self, step: ChangeStep, keyed: KeyedChanges) -> Iterator[pa.RecordBatch]:
+        """The rows of the keys in the step's files, as far as they differ before and after."""
+        key = primary_key_of(self._table_schema)
+        assert key is not None
+        assert step.before is not None
+        assert step.after is not None
+        touched = replace(
+            self._files([*step.removed, *step.added]),
+            columns=tuple((name,) for name in key.names),
+            filter=key_filter(self.filter, key),
+        )
+        for keys in distinct_keys(touched.to_batches() if touched.files else (), key):
+            for change, batch in keyed.between(step.before, step.after, keys):
+                yield self._labelled(batch, change, step)
+
+    def _check_key(self, step: ChangeStep) -> None:
+        """Refuse a step on one of whose sides the rows have another primary key, or none.
+
+        Raises
+        ------
+        InvalidArgumentError
+        """
+        now = self.snapshot
+        sides = ((step.before, step.removed), (step.after, (*step.removed, *step.added)))
+        for then, files in sides:
+            if then is None or not files:
+                continue
+            is_keyed = PRIMARY_KEY in now.reader_features
+            if is_keyed == (PRIMARY_KEY in then.reader_features) and (
+                not is_keyed
+                or self.schemas[then.schema.id].primary_key == self._table_schema.primary_key
+            ):
+                continue
+            raise InvalidArgumentError(
+                f"{self.store.location}: snapshot {then.id} has another primary key than snapshot "
+                f"{now.id}, as the table was replaced between them: read the changes before and "
+                "after that apart"
+            )
+
+    def _file_step(self, step: ChangeStep) -> Iterator[pa.RecordBatch]:
         kept, groups = _sorted_out(step)
         for before, after in kept:
             yield from self._same_file(before, after, step)
@@ -265,9 +341,9 @@ class ChangeScan:
             list(self._files(entries).to_batches()) for entries in (removed, added)
         )
         rows_gone, rows_new = rows_apart(removed_batches, added_batches)
-        for batch in _picked(removed_batches, rows_gone):
+        for batch in pick_rows(removed_batches, rows_gone):
             yield self._labelled(batch, DELETE, step)
-        for batch in _picked(added_batches, rows_new):
+        for batch in pick_rows(added_batches, rows_new):
             yield self._labelled(batch, INSERT, step)
 
     def _labelled(self, batch: pa.RecordBatch, change: str, step: ChangeStep) -> pa.RecordBatch:
@@ -279,16 +355,6 @@ class ChangeScan:
         )
         columns = [*batch.columns, *(pa.repeat(label, rows) for label in labels)]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
-
-
-def _picked(batches: Sequence[pa.RecordBatch], rows: np.ndarray) -> Iterator[pa.RecordBatch]:
-    """Rows of batches by number, ascending, counted through all batches."""
-    start = 0
-    for batch in batches:
-        low, high = np.searchsorted(rows, (start, start + batch.num_rows))
-        if low < high:
-            yield take_batch_rows(batch, rows[low:high] - start)
-        start += batch.num_rows
 
 
 _Group = tuple[list[Entry], list[Entry]]

@@ -167,6 +167,10 @@ class Lookups:
         VersionNotFound
             The snapshot has expired.
         """
+        return self.find_with_places(scan, keys)[0]
+
+    def find_with_places(self, scan: Scan, keys: pa.RecordBatch) -> tuple[pa.Table, np.ndarray]:
+        """The same, and the places of the keys that have rows: ``int64``, one a row."""
         with until_expiry(scan.store, scan.snapshot):
             plan = self._plan(scan)
             readers = plan.readers.get(scan.columns)
@@ -174,7 +178,7 @@ class Lookups:
                 if len(plan.readers) >= READERS_MAX:
                     plan.readers.clear()
                 readers = plan.readers[scan.columns] = _readers(scan, self._held)
-            return _Lookup(scan, plan, readers, keys).table()
+            return _Lookup(scan, plan, readers, keys).found()
 
     def _plan(self, scan: Scan) -> _Plan:
         assert scan.key is not None
@@ -238,13 +242,17 @@ class _Lookup:
         self._rows = take_batch_rows(keys, first)
         self._keys = pick(encoded, first)
 
-    def table(self) -> pa.Table:
-        """The rows that were found, in the order of the keys that were asked for."""
+    def found(self) -> tuple[pa.Table, np.ndarray]:
+        """The rows, in the order of the keys that were asked for, and the places of those."""
         batches, numbers = self._picked() if _picks(self._key) else self._folded()
-        places = np.full(len(self._keys), -1)
-        places[numbers] = np.arange(len(numbers))
-        wanted = places[self._numbered]
-        wanted = wanted[wanted >= 0]
+        rows = np.full(len(self._keys), -1)
+        rows[numbers] = np.arange(len(numbers))
+        wanted = rows[self._numbered]
+        places = np.flatnonzero(wanted >= 0)
+        return self._table(batches, wanted[places]), places
+
+    def _table(self, batches: list[pa.RecordBatch], wanted: np.ndarray) -> pa.Table:
+        """Some rows of batches, counted through all of them."""
         schema = self._scan.schema
         if not schema.names:
             return pa.Table.from_batches([empty_columns(schema, len(wanted))])

@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
+from fermion.columns.rows import take_batch_rows
+
 NULL_CODE = -1
 _CODE = np.dtype("<i8")
 
@@ -38,6 +40,18 @@ def rows_apart(
     ours, theirs = codes[:rows], codes[rows:]
     shared = np.minimum(np.bincount(ours, minlength=count), np.bincount(theirs, minlength=count))
     return _after(ours, shared), _after(theirs, shared)
+
+
+def pick_rows(batches: Sequence[pa.RecordBatch], rows: np.ndarray) -> list[pa.RecordBatch]:
+    """Rows of batches by number, ascending, counted through all batches; no batch is empty."""
+    picked = []
+    start = 0
+    for batch in batches:
+        low, high = np.searchsorted(rows, (start, start + batch.num_rows))
+        if low < high:
+            picked.append(take_batch_rows(batch, rows[low:high] - start))
+        start += batch.num_rows
+    return picked
 
 
 def row_codes(batches: Sequence[pa.RecordBatch]) -> np.ndarray:

@@ -201,6 +201,11 @@ def scan_changes(
     rows. Rows that a commit carries over from one file to another are left out; they are told
     by the selected columns.
 
+    Of a primary-key table each commit gives the keys whose rows it changed, as the state before
+    and the state after show them: ``_change_type`` is ``insert``, ``delete``, or
+    ``update_preimage`` and ``update_postimage`` for the row before and after an update. A filter
+    selects rows of both states.
+
     Parameters
     ----------
     start, end
@@ -211,7 +216,8 @@ def scan_changes(
     Raises
     ------
     InvalidArgumentError
-        The end does not descend from the start.
+        The end does not descend from the start; or, when it is read, a table with another primary
+        key was replaced between them.
     VersionNotFound
         Snapshots between them have expired.
     """
@@ -225,6 +231,7 @@ def scan_changes(
         store=state.store,
         snapshot=last,
         schemas=versions,
+        start=first,
         snapshots=tuple(commits_between(state.store, first, last, branch=branch)),
         columns=chosen,
         filter=table_filter(filter, versions.current, where=state.location),

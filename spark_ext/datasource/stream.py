@@ -4,7 +4,8 @@ The source counts snapshots, and files where a limit divides a snapshot into sev
 see `offsets`. A stream begins with all rows of the table (or after a snapshot that the user names),
 and goes on with the rows of each append. Compactions and schema changes add no rows and are
 skipped. A commit that removes or replaces rows ends the stream with an error, because a stream
-cannot take rows back; the option ``skipRewrites`` skips such commits too.
+cannot take rows back; the option ``skipRewrites`` skips such commits too. A primary-key table can't
+be read as a stream.
 """
 
 from __future__ import annotations
@@ -193,7 +194,21 @@ class FermionStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return replace(self._options, snapshot_id=snapshot_id)
 
     def _newest(self) -> Snapshot:
-        return open_branch(self._options).snapshot
+        """The newest snapshot.
+
+        Raises
+        ------
+        UnsupportedBySpark
+            Of a primary-key table, whose commits replace rows.
+        """
+        table = open_branch(self._options)
+        if table.scan().key is not None:
+            raise UnsupportedBySpark(
+                f"{self._options.path} is a primary-key table: its commits replace rows, which a "
+                "stream cannot follow. Read a snapshot of it, or the changes between two snapshots "
+                "with Table.scan_changes"
+            )
+        return table.snapshot
 
     def _snapshot(self, snapshot_id: int) -> Snapshot:
         return open_version(self._at(snapshot_id)).snapshot
