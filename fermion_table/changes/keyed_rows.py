@@ -35,8 +35,8 @@ def delete_rows(draft: Draft, key: PrimaryKey, chosen: TableFilter) -> None:
     InvalidArgumentError
         The table's merge engine keeps deleted rows.
     """
-    _check_removes(key, "delete")
-    _write(draft, (_of_kind(rows, "-D") for rows in draft.scan(chosen).to_batches()))
+    check_removes(key, "delete")
+    _write(draft, (of_kind(rows, "-D") for rows in draft.scan(chosen).to_batches()))
 
 
 def update_rows(
@@ -60,13 +60,13 @@ def update_rows(
             )
     is_replacing = key.options.merge_engine == "deduplicate"
     if not is_replacing:
-        _check_removes(key, "update")
+        check_removes(key, "update")
 
     def changed() -> Iterator[pa.RecordBatch]:
         for rows in draft.scan(chosen).to_batches():
             if not is_replacing:
-                yield _of_kind(rows, "-D")
-            yield _of_kind(assigned(rows, assignments, draft.schema), "+U")
+                yield of_kind(rows, "-D")
+            yield of_kind(assigned(rows, assignments, draft.schema), "+U")
 
     _write(draft, changed())
 
@@ -80,8 +80,18 @@ def keys_may_match(entry: Entry, draft: Draft, key: PrimaryKey, chosen: TableFil
     return bool(kept)
 
 
-def _check_removes(key: PrimaryKey, action: str) -> None:
-    """Refuse what a merge engine would not carry out."""
+def check_removes(key: PrimaryKey, action: str) -> None:
+    """Refuse what a merge engine would not carry out.
+
+    Parameters
+    ----------
+    action
+        ``delete``, or another one that takes rows away.
+
+    Raises
+    ------
+    InvalidArgumentError
+    """
     options = key.options
     engine = options.merge_engine
     if options.ignore_delete and (action == "delete" or engine != "deduplicate"):
@@ -96,7 +106,8 @@ def _check_removes(key: PrimaryKey, action: str) -> None:
     )
 
 
-def _of_kind(rows: pa.RecordBatch, kind: str) -> pa.RecordBatch:
+def of_kind(rows: pa.RecordBatch, kind: str) -> pa.RecordBatch:
+    """Rows with a column `KIND_COLUMN` that says what they do."""
     return rows.append_column(KIND_COLUMN, repeat(pa.scalar(kind), rows.num_rows))
 
 

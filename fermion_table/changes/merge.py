@@ -8,21 +8,21 @@ million rows or as many as the source has, and the numbers of the rows that chan
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from fermion.columns.rows import take_batch_rows
 from fermion_table.changes.draft import Draft, Matched
-from fermion_table.changes.merge_clauses import BoundClause, Clause, MergeSides, joined
+from fermion_table.changes.merge_by_key import by_key_concerns, check_by_key, merge_by_key
+from fermion_table.changes.merge_clauses import Clause, MergeSides
 from fermion_table.changes.merge_matching import (
     BoundMerge,
     FileOutcome,
     Matching,
+    MergeCounts,
     bind_clauses,
     bind_merge,
-    columns_of,
     find_matches,
     rows_to_insert,
     unread_columns,
@@ -36,15 +36,6 @@ from fermion_table.metadata.snapshot import Kind
 from fermion_table.scanning.plan import plan_scan
 from fermion_table.schema.changes import merge_columns
 from fermion_table.writing.make_writer import TableWriter
-
-
-@dataclass(frozen=True, slots=True)
-class MergeCounts:
-    """How many rows a merge has inserted, updated and deleted."""
-
-    inserted: int = 0
-    updated: int = 0
-    deleted: int = 0
 
 
 class Merge:
@@ -88,14 +79,17 @@ class Merge:
         """Write what the rows become, and delete what they were; batches stay in place."""
         self._add_columns(draft)
         merge = self._bound_to(draft)
+        if draft.key is not None:
+            self.counts = merge_by_key(draft, draft.key, merge)
+            return
         matching = find_matches(draft, merge)
         inserted = 0
         with draft.writer() as writer:
             for outcome in matching.files:
                 if outcome.entry.batch is None:
                     _write_updates(draft, merge, outcome, writer)
-            for clause, rows in rows_to_insert(merge, matching):
-                writer.write(clause.made_of(_seen_of_source(merge, clause, rows), None))
+            for clause, rows in rows_to_insert(merge, matching.unmatched):
+                writer.write(clause.made_of(merge.seen_by_insert(clause, rows), None))
                 inserted += len(rows)
             (message,) = writer.prepare_commit()
         rewritten = {
@@ -115,9 +109,11 @@ class Merge:
 
     def concerns(self, entry: Entry, draft: Draft) -> bool:
         """Whether the file may hold keys of the source, or rows that a clause takes without one."""
+        merge = self._bound_to(draft)
+        if draft.key is not None:
+            return by_key_concerns(entry, draft, draft.key, merge)
         if entry.schema_id not in draft.schemas:
             return True
-        merge = self._bound_to(draft)
         kept, _ = plan_scan([entry], draft.schemas, draft.schema, merge.chosen)
         return bool(kept)
 
@@ -128,7 +124,11 @@ class Merge:
 
     def _bound_to(self, draft: Draft) -> BoundMerge:
         if self._bound is None or self._bound.sides.schema != draft.schema:
-            self._bound = bind_merge(self.clauses, self.source.rows(), self.on, draft.schema)
+            bound = bind_merge(self.clauses, self.source.rows(), self.on, draft.schema)
+            if draft.key is not None:
+                for clause in bound.clauses:
+                    check_by_key(clause, draft.key)
+            self._bound = bound
         return self._bound
 
     def _add_columns(self, draft: Draft) -> None:
@@ -171,7 +171,7 @@ def _write_updates(
         for batch in draft.read(reader, part.entry, part.ranges):
             source_rows = part.source_rows[start : start + batch.num_rows]
             start += batch.num_rows
-            writer.write(clause.made_of(_seen(merge, clause, batch, source_rows), batch))
+            writer.write(clause.made_of(merge.seen_by_update(clause, batch, source_rows), batch))
 
 
 def _write_batches(draft: Draft, merge: BoundMerge, outcome: FileOutcome) -> tuple[Entry, ...]:
@@ -197,7 +197,7 @@ def _updated(
     for number in np.unique(clauses).tolist():
         clause, places = merge.clauses[number], np.flatnonzero(clauses == number)
         rows = take_batch_rows(batch, places).select(range(width))
-        parts.append(clause.fitting(_seen(merge, clause, rows, source_rows[places]), rows))
+        parts.append(clause.fitting(merge.seen_by_update(clause, rows, source_rows[places]), rows))
         order.append(places)
     columns = [
         pa.concat_arrays(each) for each in zip(*(part.columns for part in parts), strict=True)
@@ -205,18 +205,3 @@ def _updated(
     unordered = pa.RecordBatch.from_arrays(columns, schema=parts[0].schema)
     fresh = take_batch_rows(unordered, np.argsort(np.concatenate(order)))
     return pa.RecordBatch.from_arrays([*fresh.columns, *batch.columns[width:]], schema=batch.schema)
-
-
-def _seen(
-    merge: BoundMerge, clause: BoundClause, target: pa.RecordBatch, source_rows: np.ndarray
-) -> pa.RecordBatch:
-    """What the values of an update see."""
-    if clause.clause.case == "not_matched_by_source":
-        return joined(len(source_rows), target=target)
-    source = take_batch_rows(columns_of(merge.source, clause.read), source_rows)
-    return joined(len(source_rows), target=target, source=source)
-
-
-def _seen_of_source(merge: BoundMerge, clause: BoundClause, rows: np.ndarray) -> pa.RecordBatch:
-    source = take_batch_rows(columns_of(merge.source, clause.read), rows)
-    return joined(len(rows), source=source)

@@ -8,7 +8,8 @@ from typing import Any
 
 from fermion.errors import InvalidArgumentError
 from fermion_table.changes.assignments import Assignment
-from fermion_table.changes.merge import Merge, MergeCounts
+from fermion_table.changes.merge import Merge
+from fermion_table.changes.merge_by_key import check_by_key
 from fermion_table.changes.merge_clauses import (
     Action,
     Case,
@@ -17,11 +18,11 @@ from fermion_table.changes.merge_clauses import (
     bind_clause,
     check_reachable,
 )
+from fermion_table.changes.merge_matching import MergeCounts
 from fermion_table.changes.merge_source import MergeSource, check_on
 from fermion_table.commit.publisher import Publisher
-from fermion_table.errors import UnsupportedFeature
+from fermion_table.merging.primary_key import primary_key_of
 from fermion_table.metadata.snapshot import Snapshot
-from fermion_table.schema.key_changes import has_buckets
 from fermion_table.schema.schema import TableSchema
 
 
@@ -36,7 +37,8 @@ class MergeResult:
         at its end.
     rows_inserted, rows_updated, rows_deleted
         By this call: zeros where an earlier try of the same commit had been published. Within a
-        transaction, as of now: a commit that comes first may change them.
+        transaction, as of now: a commit that comes first may change them. Of a merge that is an
+        upsert (see `Table.merge`), as of the snapshot that it began with.
     """
 
     snapshot: Snapshot | None
@@ -80,11 +82,6 @@ class MergeBuilder:
         Executes the merge.
     publisher
         See `Merge`.
-
-    Raises
-    ------
-    UnsupportedFeature
-        The table has a primary key.
     """
 
     def __init__(
@@ -95,11 +92,7 @@ class MergeBuilder:
         run: Callable[[Merge], MergeResult],
         publisher: Publisher | None = None,
     ) -> None:
-        if has_buckets(schema):
-            raise UnsupportedFeature(
-                "merge: this version can't merge into a table with a primary key: the rows of its "
-                "trees are not changed by deletion vectors"
-            )
+        self._key = primary_key_of(schema)
         self._on = check_on(on, schema)
         self._source = MergeSource(source, self._on, schema)
         self._sides = MergeSides(schema, self._source.schema, self._on)
@@ -246,6 +239,8 @@ class MergeBuilder:
     ) -> MergeBuilder:
         clause = Clause(case, action, condition, values)
         check_reachable([*self._clauses, clause])
-        bind_clause(clause, self._sides)
+        bound = bind_clause(clause, self._sides)
+        if self._key is not None:
+            check_by_key(bound, self._key)
         self._clauses.append(clause)
         return self

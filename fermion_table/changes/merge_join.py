@@ -63,6 +63,15 @@ class SourceKeys:
         """The values of each column, each once, without null."""
         return self._values
 
+    @property
+    def repeated(self) -> tuple[int, int] | None:
+        """Two rows of the source of one key, neither null; None if there are none."""
+        again = np.flatnonzero(np.diff(self._starts) > 1)
+        if not len(again):
+            return None
+        first = self._starts[again[0]]
+        return int(self._order[first]), int(self._order[first + 1])
+
     def match(self, columns: Sequence[pa.Array]) -> tuple[np.ndarray, np.ndarray]:
         """The pairs of rows with equal keys.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,6 +39,15 @@ INSERT_ROWS = 65_536
 
 
 @dataclass(frozen=True, slots=True)
+class MergeCounts:
+    """How many rows a merge has inserted, updated and deleted."""
+
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class BoundMerge:
     """A merge whose columns were found in one version of the table's schema.
 
@@ -66,20 +75,39 @@ class BoundMerge:
     def looked_at(self) -> tuple[Field, ...]:
         """Fields of the table that rows are paired and chosen by."""
         keys: list[Path] = [(name,) for name in self.sides.on]
-        return fields_of(self.sides.schema, [*keys, *below(self._asked, TARGET)])
+        return fields_of(self.sides.schema, [*keys, *below(self.asked, TARGET)])
 
     @property
     def asked_of_source(self) -> pa.RecordBatch:
         """The columns of the source that conditions read."""
-        return columns_of(self.source, self._asked)
+        return columns_of(self.source, self.asked)
 
     @property
     def inserts(self) -> bool:
         """Whether rows of the source may become rows of the table."""
         return any(clause.clause.action == "insert" for clause in self.clauses)
 
+    def pairs(self, rows: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
+        """The pairs of rows of the table and rows of the source: see `SourceKeys.match`."""
+        return self.keys.match([rows.column(name) for name in self.sides.on])
+
+    def seen_by_update(
+        self, clause: BoundClause, target: pa.RecordBatch, source_rows: np.ndarray
+    ) -> pa.RecordBatch:
+        """What the values of an update see of rows and their partners."""
+        if clause.clause.case == "not_matched_by_source":
+            return joined(len(source_rows), target=target)
+        source = take_batch_rows(columns_of(self.source, clause.read), source_rows)
+        return joined(len(source_rows), target=target, source=source)
+
+    def seen_by_insert(self, clause: BoundClause, source_rows: np.ndarray) -> pa.RecordBatch:
+        """What the values of an insert see."""
+        source = take_batch_rows(columns_of(self.source, clause.read), source_rows)
+        return joined(len(source_rows), source=source)
+
     @property
-    def _asked(self) -> set[Path]:
+    def asked(self) -> set[Path]:
+        """Columns that conditions read."""
         return {path for clause in self.clauses for path in clause.asked}
 
     def first_clause(
@@ -208,11 +236,11 @@ def find_matches(draft: Draft, merge: BoundMerge) -> Matching:
     has_partner = np.zeros(merge.source.num_rows, bool)
     partners: set[str] = set()
     parts: dict[int, list[FileOutcome]] = {}
-    for piece in _pieces(draft, files, merge):
-        rows, source_rows = merge.keys.match([piece.data.column(name) for name in merge.sides.on])
+    for piece in gathered(_parts(draft, files, merge), merge):
+        rows, source_rows = merge.pairs(piece.data)
         has_partner[source_rows] = True
         partners.update(files[owner].entry.file for owner in np.unique(piece.owners[rows]))
-        taken = _taken(merge, piece, rows, source_rows)
+        taken = rows_taken(merge, piece, rows, source_rows)
         for owner, outcome in piece.by_file(files, *taken):
             parts.setdefault(owner, []).append(outcome)
     outcomes = (_whole(parts[owner]) for owner in sorted(parts))
@@ -220,14 +248,20 @@ def find_matches(draft: Draft, merge: BoundMerge) -> Matching:
 
 
 def rows_to_insert(
-    merge: BoundMerge, matching: Matching
+    merge: BoundMerge, unmatched: np.ndarray
 ) -> Iterator[tuple[BoundClause, np.ndarray]]:
-    """Rows of the source that clauses insert, in order, some at a time."""
+    """Rows of the source that clauses insert, in order, some at a time.
+
+    Parameters
+    ----------
+    unmatched
+        Rows of the source without a partner, ascending.
+    """
     if not merge.inserts:
         return
     asked = merge.asked_of_source
-    for start in range(0, len(matching.unmatched), INSERT_ROWS):
-        rows = matching.unmatched[start : start + INSERT_ROWS]
+    for start in range(0, len(unmatched), INSERT_ROWS):
+        rows = unmatched[start : start + INSERT_ROWS]
 
         def seen(places: np.ndarray, rows: np.ndarray = rows) -> pa.RecordBatch:
             return joined(len(places), source=take_batch_rows(asked, rows[places]))
@@ -247,7 +281,7 @@ def columns_of(source: pa.RecordBatch, paths: Collection[Path]) -> pa.RecordBatc
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class Piece:
     """Some rows of the table: the number of each one's file, its own there, and its columns."""
 
     owners: np.ndarray
@@ -273,26 +307,32 @@ class _Piece:
             )
 
 
-def _pieces(draft: Draft, files: Sequence[Matched], merge: BoundMerge) -> Iterator[_Piece]:
-    """The rows of files in their order, so many at a time that looking them up pays."""
-    rows_min = max(PIECE_ROWS_MIN, merge.source.num_rows)
+def _parts(draft: Draft, files: Sequence[Matched], merge: BoundMerge) -> Iterator[Piece]:
+    """The rows of files that the merge may look at, in their order."""
     reader = draft.column_reader([each.entry for each in files], merge.looked_at)
-    held: list[_Piece] = []
-    held_rows = 0
     for owner, each in enumerate(files):
         numbers, start = each.rows.to_indices(), 0
         for batch in draft.read(reader, each.entry, each.rows):
             rows = numbers[start : start + batch.num_rows]
             start += batch.num_rows
-            held.append(_Piece(np.full(len(rows), owner, np.int64), rows, batch))
-            held_rows += len(rows)
-            if held_rows >= rows_min:
-                yield from _together(held)
-                held, held_rows = [], 0
+            yield Piece(np.full(len(rows), owner, np.int64), rows, batch)
+
+
+def gathered(parts: Iterable[Piece], merge: BoundMerge) -> Iterator[Piece]:
+    """Pieces so large that looking them up pays."""
+    rows_min = max(PIECE_ROWS_MIN, merge.source.num_rows)
+    held: list[Piece] = []
+    held_rows = 0
+    for part in parts:
+        held.append(part)
+        held_rows += len(part.rows)
+        if held_rows >= rows_min:
+            yield from _together(held)
+            held, held_rows = [], 0
     yield from _together(held)
 
 
-def _together(pieces: Sequence[_Piece]) -> Iterator[_Piece]:
+def _together(pieces: Sequence[Piece]) -> Iterator[Piece]:
     """Pieces as one; as several only where an array would become too long."""
     if not pieces:
         return
@@ -302,12 +342,12 @@ def _together(pieces: Sequence[_Piece]) -> Iterator[_Piece]:
     table = pa.Table.from_batches([piece.data for piece in pieces]).combine_chunks()
     for batch in table.to_batches():
         stop = start + batch.num_rows
-        yield _Piece(owners[start:stop], rows[start:stop], batch)
+        yield Piece(owners[start:stop], rows[start:stop], batch)
         start = stop
 
 
-def _taken(
-    merge: BoundMerge, piece: _Piece, rows: np.ndarray, source_rows: np.ndarray
+def rows_taken(
+    merge: BoundMerge, piece: Piece, rows: np.ndarray, source_rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The rows of a piece that clauses take, ascending, their partners, and the clauses."""
     asked = merge.asked_of_source

@@ -17,8 +17,9 @@ from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_kind, check_kinds
 from fermion_table.changes.assignments import Assignment
 from fermion_table.changes.draft import Draft, FindingCache
-from fermion_table.changes.merge import Merge, MergeCounts
+from fermion_table.changes.merge import Merge
 from fermion_table.changes.merge_builder import MergeBuilder, MergeResult, merge_result
+from fermion_table.changes.merge_matching import MergeCounts
 from fermion_table.changes.row_changes import (
     Addition,
     Deletion,

@@ -31,6 +31,13 @@ def merge(
     Of the table only the columns of ``on`` are read, those that conditions and values name, and
     of rows that are updated those that stay. The source is held in memory.
 
+    In a table with a primary key, rows are written again by key. With ``on`` the primary key and
+    the two clauses above, without conditions and values, the merge is an upsert (`upsert`): it
+    reads keys only to count them, and never conflicts with other upserts. Inserts need an ``on``
+    of columns of the primary key; updates do not set those. A ``sequence.field`` keeps its
+    meaning: a row that is older than the table's loses. Merge engines other than ``deduplicate``
+    take no updates and deletes unless they remove rows that are deleted.
+
     Parameters
     ----------
     source

@@ -9,7 +9,7 @@ import pytest
 import fermion
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion_table import MergeResult, Table
-from fermion_table.errors import SchemaMismatch, UnsupportedFeature
+from fermion_table.errors import SchemaMismatch
 
 from .test_row_changes import live_files, stored_files
 
@@ -397,10 +397,3 @@ def test_a_table_opened_at_a_version_refuses_a_merge(table_path):
     filled(table_path)
     with pytest.raises(InvalidArgumentError, match="can only be"):
         Table.open(table_path, version=1).merge(SOURCE, ["id"])
-
-
-def test_a_table_with_a_primary_key_refuses_a_merge(table_path):
-    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
-    table = create(table_path, schema, primary_key=["id"])
-    with pytest.raises(UnsupportedFeature, match="primary key"):
-        table.merge({"id": [1], "v": [1]}, ["id"])
