@@ -269,11 +269,13 @@ class _NamedColumns:
         object.__setattr__(self, "_known", known)
 
     def condition(self, given: Any) -> Expression:
-        expression = parse_filter(given)
+        where = f"{self._shown}: condition"
+        try:
+            expression = parse_filter(given)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"{where}: {error}") from error
         assert expression is not None
-        return self._helped(
-            lambda: bind(expression, self.seen, where=self._shown, known=self._known)
-        )
+        return self._helped(lambda: bind(expression, self.seen, where=where, known=self._known))
 
     def path(self, path: Path) -> Path:
         found: Path = self._helped(

@@ -68,7 +68,11 @@ class MergeSource:
     """
 
     def __init__(self, data: Any, on: Mapping[str, str], schema: TableSchema) -> None:
-        self._reader = record_batch_reader(data, schema=_expected(data, on, schema))
+        try:
+            self._reader = record_batch_reader(data, schema=_expected(data, on, schema))
+        except InvalidArgumentError as error:
+            reason = str(error).removeprefix("data: ")
+            raise InvalidArgumentError(f"source: {reason}") from error
         self._rows: pa.RecordBatch | None = None
         self.schema = self._reader.schema
         names = self.schema.names

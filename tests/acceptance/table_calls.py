@@ -30,6 +30,9 @@ UNTYPED = {
     "filter": TEXTS | {"None"},
     "data": frozenset[str](),
     "keys": frozenset[str](),
+    "source": frozenset[str](),
+    "on": frozenset[str](),
+    "condition": TEXTS | {"None"},
     "schema": frozenset[str](),
     # Values: whether one fits its column is known when the change is applied.
     "default": EVERYTHING,
@@ -55,6 +58,8 @@ MADE_BY_THE_PACKAGE = {
     "FileSplit",
     "HistoryLog",
     "MaintenanceResult",
+    "MergeBuilder",
+    "MergeResult",
     "PruningStep",
     "Scan",
     "ScanPlan",
@@ -199,6 +204,10 @@ def _merge(table: Table) -> Any:
     return table.plan_merge(SCHEMA)
 
 
+def _merging(table: Table) -> Any:
+    return table.merge(ROWS, ["id"])
+
+
 def _staged(table: Table) -> Any:
     return stage_table(f"{table.location}-staged", SCHEMA)
 
@@ -257,6 +266,24 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "DataWriter.write": _of(lambda t: t.writer(), "write", data=ROWS),
     "KeyWriter.write": _of_keyed_table(
         lambda t: t.writer(), "write", data=CHANGES, change_type="change"
+    ),
+    "MergeBuilder.when_matched_delete": _of(
+        _merging, "when_matched_delete", condition="source.id > 1"
+    ),
+    "MergeBuilder.when_matched_update": _of(
+        _merging, "when_matched_update", set={"name": "x"}, condition="source.id > 1"
+    ),
+    "MergeBuilder.when_not_matched_by_source_delete": _of(
+        _merging, "when_not_matched_by_source_delete", condition="target.id > 1"
+    ),
+    "MergeBuilder.when_not_matched_by_source_update": _of(
+        _merging,
+        "when_not_matched_by_source_update",
+        set={"name": "x"},
+        condition="target.id > 1",
+    ),
+    "MergeBuilder.when_not_matched_insert": _of(
+        _merging, "when_not_matched_insert", values={"name": "x"}, condition="source.id > 1"
     ),
     "PartitionTransform": _free(
         PartitionTransform, column="id", kind="bucket", parameter=5, name="b"
@@ -362,6 +389,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "Table.find_commit": _of_table("find_commit", commit_user="somebody", commit_identifier=5),
     "Table.history": _of_table("history", limit=5),
     "Table.lookup_batch": _of_table("lookup_batch", batch_id=5, columns=["id"]),
+    "Table.merge": _of_table("merge", source=ROWS, on=["id"], schema_mode="merge", **WORDS),
     "Table.open": _free(
         Table.open,
         path=Path("t"),
@@ -418,6 +446,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "Transaction.append_written": _of(Table.transaction, "append_written", messages=MESSAGES),
     "Transaction.delete_keys": _of_keyed_table(Table.transaction, "delete_keys", keys=[1, 7]),
     "Transaction.delete": _of(Table.transaction, "delete", filter="id > 1"),
+    "Transaction.merge": _of(Table.transaction, "merge", source=ROWS, on=["id"]),
     "Transaction.overwrite": _of(Table.transaction, "overwrite", **OVERWRITE),
     "Transaction.overwrite_written": _of(
         Table.transaction,
