@@ -93,8 +93,14 @@ class BufferPool:
         """Arrow bytes of the rows that wait now."""
         return self._bytes
 
-    def add(self, buffer: Buffer, rows: pa.RecordBatch) -> None:
+    def add(self, buffer: Buffer, rows: pa.RecordBatch, data_bytes: int | None = None) -> None:
         """Keep rows; flush the largest buffers if there are too many bytes then.
+
+        Parameters
+        ----------
+        data_bytes
+            Bytes of their values, where they share memory with the rows of other buffers; None:
+            those that Arrow counts.
 
         Raises
         ------
@@ -105,7 +111,8 @@ class BufferPool:
             self._leave_the_parents_rows()
             if buffer.batches:
                 self._buffers.remove(buffer)
-            size = rows.nbytes + COLUMN_BYTES * (rows.num_columns + 1)
+            size = rows.nbytes if data_bytes is None else data_bytes
+            size += COLUMN_BYTES * (rows.num_columns + 1)
             buffer.batches.append(rows)
             buffer.bytes += size
             self._bytes += size
@@ -135,7 +142,7 @@ class BufferPool:
                     self._take(buffer)
 
     def _take(self, buffer: Buffer) -> list[pa.RecordBatch]:
-        self._buffers.remove(buffer)
+        self._buffers.discard(buffer)  # an interrupted addition may have left it out
         batches, buffer.batches, buffer.bytes = buffer.batches, [], 0
         return batches
 

@@ -24,6 +24,7 @@ from fermion_table.merging.primary_key import PrimaryKey, required_key
 from fermion_table.metadata.manifest import Entry
 from fermion_table.schema.properties import parse_properties
 from fermion_table.schema.schema import TableSchema
+from fermion_table.schema.type_kinds import shares_memory
 from fermion_table.storage.paths import MAIN
 from fermion_table.storage.store import AtomicStore
 from fermion_table.writing.buffer_pool import Buffer, BufferPool, Tree
@@ -92,6 +93,7 @@ class KeyWriter:
         size = parse_properties(schema.properties).write_buffer_bytes
         self._pool = settings.buffer_pool or BufferPool(size)
         self._buffers: dict[Tree, Buffer] = {}
+        self._shares_memory = any(shares_memory(field.type) for field in self._incoming.arrow)
         self._finished = False
 
     def __reduce__(self) -> NoReturn:
@@ -142,8 +144,9 @@ class KeyWriter:
             elif kinds is not None:
                 check_retractions(self._key, kinds)
             for some in self._parts(rows, kinds):
+                row_bytes = some.nbytes / some.num_rows if self._shares_memory else None
                 for tree, part in self._split(some):
-                    self._add(tree, part)
+                    self._add(tree, part, row_bytes)
 
     def append_batch(self, batch_id: int, data: Any) -> NoReturn:
         """Refuse: rows of a primary-key table are sorted by key, not stored in batches.
@@ -185,11 +188,12 @@ class KeyWriter:
             raise InvalidArgumentError("the writer is finished: create a new one")
         self._runs.check()
 
-    def _add(self, tree: Tree, rows: pa.RecordBatch) -> None:
+    def _add(self, tree: Tree, rows: pa.RecordBatch, row_bytes: float | None) -> None:
         buffer = self._buffers.get(tree)
         if buffer is None:
             buffer = self._buffers[tree] = Buffer(weakref.ref(self._runs), tree)
-        self._pool.add(buffer, rows)
+        size = None if row_bytes is None else int(row_bytes * rows.num_rows)
+        self._pool.add(buffer, rows, size)
 
     def _parts(self, rows: pa.RecordBatch, kinds: np.ndarray | None) -> Iterator[pa.RecordBatch]:
         """A batch with a column of kinds where it has any, in parts that fit into the pool."""
@@ -205,6 +209,9 @@ class KeyWriter:
     def _split(self, rows: pa.RecordBatch) -> Iterator[tuple[Tree, pa.RecordBatch]]:
         """The rows of each tree in their order."""
         for partition, part in split_batch(rows, self._partitions):
+            if self._key.options.bucket == 1:
+                yield Tree(partition, 0), part
+                continue
             buckets = self._key.buckets(part)
             order = np.argsort(buckets, kind="stable")
             cuts = np.flatnonzero(np.diff(buckets[order])) + 1

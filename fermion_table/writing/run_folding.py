@@ -67,10 +67,10 @@ def _folded(
         is_descending=options.sequence_descending,
     )
     folded = fold(rows, groups, key, kinds, is_oldest=False)
-    return folded.kinds is not None, _gathered(rows, keys, folded)
+    return folded.kinds is not None, _gathered(rows, key, folded)
 
 
-def _gathered(rows: pa.RecordBatch, keys: pa.Array, folded: Folded) -> Iterator[RunBatch]:
+def _gathered(rows: pa.RecordBatch, key: PrimaryKey, folded: Folded) -> Iterator[RunBatch]:
     step = max(1, PIECE_BYTES * rows.num_rows // max(rows.nbytes, 1))
     for start in range(0, len(folded.rows), step):
         piece = slice(start, start + step)
@@ -79,7 +79,8 @@ def _gathered(rows: pa.RecordBatch, keys: pa.Array, folded: Folded) -> Iterator[
             {name: values[piece] for name, values in folded.values.items()},
             None if folded.kinds is None else folded.kinds[piece],
         )
-        yield some.gather(rows), keys.take(pa.array(some.rows)), some.kinds
+        gathered = some.gather(rows)
+        yield gathered, key.keys(gathered), some.kinds  # made anew: faster than to take them
 
 
 def _without_kinds(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, np.ndarray | None]:

@@ -219,3 +219,19 @@ def test_one_batch_above_the_size_of_the_pool_is_written_in_parts(tmp_path):
     assert found > 4
     assert sum(entry.rows for entry in entries) == 40_000
     assert max(entry.rows for entry in entries) < 10_000
+
+
+@pytest.mark.parametrize("dtype", [pa.string_view(), pa.dictionary(pa.int32(), pa.string())])
+def test_rows_of_many_buckets_that_share_memory_count_once(tmp_path, dtype):
+    """Each bucket's rows refer to all texts of the batch."""
+    texts = pa.array([f"{n:0100}" for n in range(1000)])
+    values = texts.dictionary_encode() if pa.types.is_dictionary(dtype) else texts.cast(dtype)
+    schema = pa.schema([("k", pa.int64()), ("v", dtype)])
+    table = keyed_table(tmp_path / "t", schema, properties={"bucket": "50"})
+    settings = WriteSettings(buffer_pool=BufferPool("1MB"))
+    with table.writer(settings=settings) as writer:
+        writer.write(pa.table({"k": list(range(1000)), "v": values}, schema))
+        assert data_files(table) == set()
+        entries = entries_of(writer.prepare_commit())
+    assert len(entries) == 50
+    assert sum(entry.rows for entry in entries) == 1000
