@@ -106,8 +106,17 @@ def _rewriting(
 
 
 def _delete_added(store: AtomicStore, messages: Iterable[CompactionMessage]) -> None:
-    for message in messages:
+    listed = list(messages)
+    for message in listed:
         delete_files(store, message.written)
+    _delete_vectors(store, listed)
+
+
+def _delete_vectors(store: AtomicStore, messages: Iterable[CompactionMessage]) -> None:
+    for message in messages:
+        for path in message.vectors:
+            with contextlib.suppress(OSError):  # an orphan then
+                store.delete(path)
 
 
 def commit_groups(
@@ -161,12 +170,13 @@ def commit_groups(
     except CommitConflict:
         new = [entry for message in listed for entry in message.written]
         delete_unpublished(store, new, written, branch)
+        _delete_vectors(store, listed)
         result.groups_dropped += len(listed)
         return None
     replaced = {entry.file for entry in removed_entries(store, snapshot)}
     for message in listed:
         if message.removed[0].file not in replaced:
-            delete_files(store, message.written)
+            _delete_added(store, [message])
             result.groups_dropped += 1
             continue
         _count(result, message)
@@ -182,5 +192,5 @@ def _count(result: CompactionResult, message: CompactionMessage) -> None:
     result.files_after += len(after)
     result.bytes_before += sum(entry.size for entry in before)
     result.bytes_after += sum(entry.size for entry in after)
-    result.files_upgraded += len(message.added) - len(after)
+    result.files_upgraded += message.upgraded
     result.rows += sum(entry.rows for entry in after)

@@ -60,7 +60,8 @@ class CompactionMessage(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     added, removed
-        A file in both moved to another level of its tree, without being rewritten.
+        A file in both moved to another level of its tree, or has other deleted rows, without being
+        rewritten.
     snapshot_id
         Of a tree: the snapshot that it was planned on. None: a group of small files.
     """
@@ -74,6 +75,19 @@ class CompactionMessage(msgspec.Struct, frozen=True, kw_only=True):
         """Entries of the files that were written for the group."""
         known = {entry.file for entry in self.removed}
         return tuple(entry for entry in self.added if entry.file not in known)
+
+    @property
+    def vectors(self) -> set[str]:
+        """The files of deletion vectors that were written for the group."""
+        known = {entry.deletion_vector for entry in self.removed}
+        found = {entry.deletion_vector for entry in self.added} - known - {None}
+        return {vector.path for vector in found if vector is not None}
+
+    @property
+    def upgraded(self) -> int:
+        """How many files moved to another level of their tree as they are."""
+        levels = {entry.file: entry.level for entry in self.removed}
+        return sum(levels.get(entry.file, entry.level) != entry.level for entry in self.added)
 
     @property
     def rewritten(self) -> tuple[Entry, ...]:

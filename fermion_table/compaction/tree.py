@@ -13,8 +13,17 @@ from dataclasses import dataclass
 
 from fermion_table.compaction.small_files import SMALL_FRACTION
 from fermion_table.compaction.universal import Run, Unit, UniversalOptions, pick
-from fermion_table.merging.sections import Section, SortedRun, TreeFile, cut_sections, sorted_runs
+from fermion_table.merging.sections import (
+    Section,
+    SortedRun,
+    TreeFile,
+    cut_sections,
+    overlapping_files,
+    sorted_runs,
+)
 from fermion_table.schema.key_options import KeyOptions
+
+Runs = tuple[tuple[TreeFile, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,18 +34,25 @@ class TreePlan:
     ----------
     unit
         The runs that become one, and its level.
-    is_oldest
-        Whether they are all runs of the tree: there are no older rows of their keys.
+    drops
+        Whether retractions are dropped, and of several rows of a key one is made: no older row of
+        these keys is left that they would have to hide.
     rewrites
         Neighbouring sections whose rows are written again, each group into files of its own.
     upgrades
         Files that get the new level, and stay as they are.
+    newer, older
+        Runs, from the newest to the oldest: those of level 0 among the runs that become one, and
+        what may hold rows of their keys of the runs that do not. Rows that the first replace are
+        marked as deleted in the second. Both are empty where nothing is marked.
     """
 
     unit: Unit
-    is_oldest: bool
+    drops: bool
     rewrites: tuple[tuple[Section, ...], ...]
     upgrades: tuple[TreeFile, ...]
+    newer: Runs = ()
+    older: Runs = ()
 
 
 def universal_options(options: KeyOptions) -> UniversalOptions:
@@ -60,6 +76,7 @@ def plan_tree(
     target_bytes: int,
     is_full: bool = False,
     keeps_retractions: bool = False,
+    marks_replaced: bool = False,
 ) -> TreePlan | None:
     """What to compact in a tree; None: nothing.
 
@@ -76,6 +93,8 @@ def plan_tree(
     keeps_retractions
         Whether retractions, and several rows of a key, stay in the oldest run
         (see `fold.keeps_retractions`).
+    marks_replaced
+        Whether rows of older runs that the new run replaces are marked as deleted.
 
     Raises
     ------
@@ -88,7 +107,7 @@ def plan_tree(
         return None
     is_oldest = unit.run_count == len(runs)
     taken = [file for run in runs[: unit.run_count] for file in run]
-    drops = is_oldest and not keeps_retractions
+    drops = (is_oldest or marks_replaced) and not keeps_retractions
     is_done = is_full and all(file.level == unit.output_level for file in taken)
     if is_done and not any(_is_worn(file, drops) for file in taken):
         return None
@@ -102,7 +121,17 @@ def plan_tree(
             upgrades += files_of_group
     if not rewrites and not upgrades:
         return None
-    return TreePlan(unit, is_oldest, tuple(rewrites), tuple(upgrades))
+    newer, older = _marking(runs, unit.run_count) if marks_replaced else ((), ())
+    return TreePlan(unit, drops, tuple(rewrites), tuple(upgrades), newer, older)
+
+
+def _marking(runs: Sequence[SortedRun], taken: int) -> tuple[Runs, Runs]:
+    """The runs of level 0 that are taken, and the files of older runs that may have their keys."""
+    newer = tuple(tuple(run) for run in runs[:taken] if _level(run) == 0)
+    files = [file for run in newer for file in run]
+    older = (overlapping_files(run, files)[0] for run in runs[taken:])
+    found = tuple(tuple(run) for run in older if run)
+    return (newer, found) if files and found else ((), ())
 
 
 def _full(runs: Sequence[SortedRun], options: UniversalOptions) -> Unit | None:

@@ -13,12 +13,13 @@ from fermion_table.compaction.tree import TreePlan, plan_tree, universal_options
 from fermion_table.merging.fold import keeps_retractions
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.merging.sections import Section, TreeFile
+from fermion_table.metadata.deletion_vector import bitmap_of, write_vectors
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.scanning.filters import TableFilter
 from fermion_table.scanning.partition_pruning import partitions_that_may_match
 from fermion_table.scanning.plan import splits_of
-from fermion_table.scanning.section_reader import merged_rows
+from fermion_table.scanning.section_reader import merged_rows, visible_rows
 from fermion_table.scanning.split_reader import SplitReader
 from fermion_table.scanning.trees import Tree, trees_of
 from fermion_table.scanning.whole_rows import column_reader
@@ -50,7 +51,9 @@ class TreeTask(CompactionTask):
     upgrades
         Entries of files that get the new level, as they are now.
     drops
-        Whether retractions are dropped, and of several rows of a key one is made.
+        See `TreePlan`.
+    newer, older
+        See `TreePlan`; runs of entries.
     """
 
     schema: TableSchema
@@ -63,6 +66,8 @@ class TreeTask(CompactionTask):
     rewrites: tuple[tuple[Section, ...], ...]
     upgrades: tuple[Entry, ...]
     drops: bool
+    newer: tuple[tuple[Entry, ...], ...] = ()
+    older: tuple[tuple[Entry, ...], ...] = ()
 
     @property
     def upgraded(self) -> tuple[Entry, ...]:
@@ -76,12 +81,40 @@ class TreeTask(CompactionTask):
         with TreeWriter(self.store, self.schema, self.key, settings=self.settings) as writer:
             for sections in self.rewrites:
                 written += self._write(writer, sections)
+            hidden, marked = self._marked()
             writer.release()
         return CompactionMessage(
-            added=(*written, *moved),
-            removed=(*self.group.entries, *self.upgrades),
+            added=(*written, *moved, *marked),
+            removed=(*self.group.entries, *self.upgrades, *hidden),
             snapshot_id=self.snapshot_id,
         )
+
+    def _marked(self) -> tuple[list[Entry], list[Entry]]:
+        """The older files that lose rows to newer ones, as they are, and with these rows marked.
+
+        Files that lose all rows have no second entry.
+        """
+        if not self.older:
+            return [], []
+        splits = [splits_of(run, self.store) for run in (*self.newer, *self.older)]
+        shown = {split.file: rows for split, rows in visible_rows(splits, self.reader)}
+        older = [entry for run in self.older for entry in run]
+        hidden = [
+            entry
+            for entry in older
+            if entry.file not in shown or shown[entry.file].total < entry.live_rows
+        ]
+        left = {entry.file: entry for entry in hidden if entry.file in shown}
+        gone = {file: bitmap_of(shown[file].complement(entry.rows)) for file, entry in left.items()}
+        counts = {file: entry.rows for file, entry in left.items()}
+        vectors = write_vectors(self.store, gone, counts)
+        marked = [
+            msgspec.structs.replace(
+                entry, deletion_vector=vectors[file], delete_rows=vectors[file].rows
+            )
+            for file, entry in left.items()
+        ]
+        return hidden, marked
 
     def _write(self, writer: TreeWriter, sections: Sequence[Section]) -> list[Entry]:
         entries = [file.entry for section in sections for file in section.files]
@@ -155,24 +188,29 @@ def tree_tasks(
             target_bytes=target_bytes,
             is_full=is_full,
             keeps_retractions=keeps,
+            marks_replaced=key.options.deletion_vectors,
         )
         if plan is None:
             continue
         inputs = [file.entry for group in plan.rewrites for part in group for file in part.files]
+        older = [file.entry for run in (*plan.newer, *plan.older) for file in run]
+        read = [*inputs, *older]
         tasks.append(
             TreeTask(
                 store=store,
                 group=CompactionGroup(tuple(map(slim, inputs))),
                 schema=schema,
                 key=key,
-                reader=column_reader(inputs, store, fields, fields, schemas, key=key),
+                reader=column_reader(read, store, fields, fields, schemas, key=key),
                 settings=WriteSettings(target_file_bytes=target_bytes, source="compact"),
                 snapshot_id=snapshot.id,
                 bucket=tree[1],
                 level=plan.unit.output_level,
                 rewrites=_slim_sections(plan),
                 upgrades=tuple(file.entry for file in plan.upgrades),
-                drops=plan.is_oldest and not keeps,
+                drops=plan.drops,
+                newer=tuple(tuple(file.entry for file in run) for run in plan.newer),
+                older=tuple(tuple(file.entry for file in run) for run in plan.older),
             )
         )
     return tasks

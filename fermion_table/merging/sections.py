@@ -7,6 +7,7 @@ section of one run needs no merging.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -171,6 +172,27 @@ def cut_sections(files: Iterable[TreeFile]) -> list[Section]:
         greatest = file.max_key if not open_files else max(greatest, file.max_key)
         open_files.append(file)
     return [*sections, _section(open_files)] if open_files else sections
+
+
+def overlapping_files(
+    files: Iterable[TreeFile], others: Iterable[TreeFile]
+) -> tuple[list[TreeFile], list[TreeFile]]:
+    """The files that may have keys in common with some others, and those that can't.
+
+    Parameters
+    ----------
+    others
+        Of the same tree.
+    """
+    spans = cut_sections(others)
+    ends = [span.max_key for span in spans]
+    overlapping: list[TreeFile] = []
+    apart: list[TreeFile] = []
+    for file in files:
+        at = bisect_left(ends, file.min_key)
+        meets = at < len(spans) and spans[at].min_key <= file.max_key
+        (overlapping if meets else apart).append(file)
+    return overlapping, apart
 
 
 def _section(files: list[TreeFile]) -> Section:

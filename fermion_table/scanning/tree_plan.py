@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fermion_table.merging.primary_key import PrimaryKey
-from fermion_table.merging.sections import Section, TreeFile, cut_sections
+from fermion_table.merging.sections import Section, TreeFile, cut_sections, overlapping_files
 from fermion_table.metadata.manifest import Entry
 from fermion_table.scanning.filters import TableFilter
 from fermion_table.scanning.plan import PruningStep, plan_scan
@@ -57,7 +57,8 @@ def plan_trees(
     schemas, schema, chosen
         As for `plan_scan`.
     mode
-        ``read_optimized``: the top level of each tree alone, so all files of trees are needed.
+        ``read_optimized``: the top level of each tree alone, so all files of trees are needed; with
+        deletion vectors all levels from 1 on.
 
     Raises
     ------
@@ -69,7 +70,13 @@ def plan_trees(
     sections = 0
     trees = trees_of(entries, key)
     for tree in sorted(trees, key=repr):
-        files = trees[tree] if mode == "snapshot" else top_level(trees[tree])
+        files = trees[tree]
+        if key.options.deletion_vectors:
+            files, settled = _unsettled(files)
+            raw += [file.entry for file in settled]
+            files = files if mode == "snapshot" else []
+        elif mode != "snapshot":
+            files = top_level(files)
         for section in cut_sections(files):
             sections += 1
             if section.is_single_run and all(is_folded(file.entry) for file in section.files):
@@ -80,7 +87,8 @@ def plan_trees(
     if mode != "snapshot":
         read = TreePlan(raw, merged, []).entries
         behind = sum(each.rows for each in entries) - sum(each.rows for each in read)
-        why = f"the top level alone; {behind:,} newer rows are left out"
+        levels = "levels from 1 on" if key.options.deletion_vectors else "the top level alone"
+        why = f"{levels}; {behind:,} newer rows are left out"
         steps.insert(0, PruningStep(mode, "files", len(entries), len(read), why))
     if chosen is not None:
         raw, pruned = plan_scan(raw, schemas, schema, chosen)
@@ -92,3 +100,14 @@ def top_level(files: Sequence[TreeFile]) -> list[TreeFile]:
     """The files of a tree's highest level; none of a tree that was never compacted."""
     top = max((file.level for file in files), default=0)
     return [file for file in files if file.level == top > 0]
+
+
+def _unsettled(files: Sequence[TreeFile]) -> tuple[list[TreeFile], list[TreeFile]]:
+    """The files that have to be merged although a compaction marks what it replaces, and the rest.
+
+    Of levels from 1 on at most one row of a key is not deleted. Only level 0 hides some of these.
+    """
+    newest = [file for file in files if file.level == 0 or not is_folded(file.entry)]
+    older = [file for file in files if file.level > 0 and is_folded(file.entry)]
+    hidden, settled = overlapping_files(older, newest)
+    return [*newest, *hidden], settled

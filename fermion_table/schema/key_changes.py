@@ -151,7 +151,12 @@ def _refuse_unsupported(options: KeyOptions) -> None:
     """Refuse settings that nothing acts on yet."""
     for setting, is_on in (
         (f"changelog_producer={options.changelog_producer}", options.changelog_producer != "none"),
-        ("deletion_vectors.enabled=true", options.deletion_vectors),
+        (
+            "deletion_vectors.enabled=true with sequence.field or another merge_engine than "
+            "deduplicate",
+            options.deletion_vectors
+            and (bool(options.sequence_fields) or options.merge_engine != "deduplicate"),
+        ),
     ):
         if is_on:
             raise UnsupportedFeature(f"property {setting}: this version has no support for it")
@@ -171,6 +176,7 @@ def _merging(options: KeyOptions, names: Mapping[str, str]) -> dict[str, Any]:
         "sequence.field": renamed(options.sequence_fields),
         "sequence.field.sort_order": options.sequence_descending,
         "remove_record_on_delete": options.remove_record_on_delete,
+        "deletion_vectors.enabled": options.deletion_vectors,
         "sequence groups": [
             (renamed(group.sequence), renamed(group.columns)) for group in options.sequence_groups
         ],

@@ -72,7 +72,7 @@ class KeyOptions:
     changelog_producer
         Where changes are recorded.
     deletion_vectors
-        Whether compaction marks replaced rows as deleted.
+        Whether compaction marks the rows of older runs that it replaces as deleted.
     trigger
         Number of sorted runs from which on a tree is compacted.
     max_size_amplification_percent, size_ratio, pick_rule

@@ -74,7 +74,7 @@ def test_a_plan_replaces_a_prefix_of_the_runs_by_one_run_of_a_level_above_0(file
     unit = plan.unit
     taken = [f for run in runs[: unit.run_count] for f in run]
     left = [f for run in runs[unit.run_count :] for f in run]
-    assert plan.is_oldest == (not left)
+    assert plan.drops == (not left and not keeps)
     assert unit.output_level > 0
     named = [f for group in plan.rewrites for section in group for f in section.files]
     named += plan.upgrades
@@ -86,7 +86,7 @@ def test_a_plan_replaces_a_prefix_of_the_runs_by_one_run_of_a_level_above_0(file
     assert [f.level for f in after if f.level == 0] == []
     new = [run for run in sorted_runs(after) if _level_and_size(run)[0] == unit.output_level]
     assert sum(len(run) for run in new) == len(plan.rewrites) + len(plan.upgrades) + len(stays)
-    drops = plan.is_oldest and not keeps
+    drops = plan.drops
     for f in [*plan.upgrades, *stays]:
         assert not (drops and (f.entry.retractions or f.entry.keys_repeated))
 
@@ -165,7 +165,7 @@ def test_below_the_top_files_with_retractions_are_upgraded():
     new = [file((10 * n, 10 * n + 9), order=n, size=80, retractions=1) for n in range(3)]
     plan = plan_tree([old, *new], OPTIONS, target_bytes=TARGET)
     assert plan is not None
-    assert (plan.unit.output_level, plan.is_oldest, plan.rewrites) == (2, False, ())
+    assert (plan.unit.output_level, plan.drops, plan.rewrites) == (2, False, ())
     assert ranges(plan.upgrades) == [(0, 9), (10, 19), (20, 29)]
 
 
@@ -173,7 +173,7 @@ def test_tables_that_keep_retractions_upgrade_them_to_the_top():
     files = [file((10 * n, 10 * n + 9), order=n, size=80, retractions=1) for n in range(3)]
     plan = plan_tree(files, OPTIONS, target_bytes=TARGET, is_full=True, keeps_retractions=True)
     assert plan is not None
-    assert (plan.is_oldest, plan.rewrites, len(plan.upgrades)) == (True, (), 3)
+    assert (plan.drops, plan.rewrites, len(plan.upgrades)) == (False, (), 3)
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,11 @@ def test_row_ids_are_refused(table_path):
 
 
 @pytest.mark.parametrize(
-    "properties", [{"changelog_producer": "input"}, {"deletion_vectors.enabled": "true"}]
+    "properties",
+    [
+        {"changelog_producer": "input"},
+        {"deletion_vectors.enabled": "true", "sequence.field": "at"},
+    ],
 )
 def test_what_is_not_available_yet_is_refused(table_path, properties):
     with pytest.raises(UnsupportedFeature, match=next(iter(properties))):
