@@ -14,6 +14,7 @@ from fermion_table.merging.merge_engines.key_groups import (
     UPDATE_AFTER,
     UPDATE_BEFORE,
 )
+from fermion_table.schema.type_kinds import is_text
 
 CHANGE_TYPES = {
     "insert": INSERT,
@@ -43,13 +44,8 @@ def check_change_type(name: str, dtype: pa.DataType) -> None:
     InvalidArgumentError
         It holds neither text nor a dictionary of texts.
     """
-    plain = dtype.value_type if pat.is_dictionary(dtype) else dtype
-    if not (
-        pat.is_string(plain)
-        or pat.is_large_string(plain)
-        or pat.is_string_view(plain)
-        or pat.is_null(plain)
-    ):
+    values = dtype.value_type if pat.is_dictionary(dtype) else dtype
+    if not (is_text(values) or pat.is_null(values)):
         raise InvalidArgumentError(f"change_type: column {name!r} is {dtype}, expected text")
 
 
@@ -76,9 +72,7 @@ def row_kinds(name: str, column: pa.Array, *, first_row: int = 0) -> np.ndarray:
         Another value, or null; names the first such row.
     """
     check_change_type(name, column.type)
-    if pat.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    found = pc.index_in(column.cast(pa.large_string()), _NAMES)
+    found = _places(column)
     if found.null_count:
         at = int(np.flatnonzero(found.is_null().to_numpy(zero_copy_only=False))[0])
         raise InvalidArgumentError(
@@ -86,3 +80,10 @@ def row_kinds(name: str, column: pa.Array, *, first_row: int = 0) -> np.ndarray:
             f"{', '.join(CHANGE_TYPES)}; found {column[at].as_py()!r}"
         )
     return _NUMBERS[found.to_numpy()]
+
+
+def _places(column: pa.Array) -> pa.Array:
+    """Where each text is among the names: ``int32``; null where it is none of them."""
+    if pat.is_dictionary(column.type):  # Arrow can't decode a dictionary of views
+        return _places(column.dictionary).take(column.indices)
+    return pc.index_in(column.cast(pa.large_string()), _NAMES)

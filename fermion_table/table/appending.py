@@ -117,7 +117,10 @@ def append_batches(
 
 
 def writer(self: HasState, *, settings: WriteSettings | None = None) -> TableWriter:
-    """A writer of data files, for engines: its messages are given to `commit`."""
+    """A writer of data files, for engines: its messages are given to `commit`.
+
+    Of a table with a primary key it is a `KeyWriter`, which takes change types.
+    """
     return writer_factory(self, settings=settings)()
 
 
