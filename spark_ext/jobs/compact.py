@@ -37,6 +37,11 @@ def parser() -> argparse.ArgumentParser:
         help="sort rows by this column; repeat for more, or 'zorder(a, b)' to cluster by several",
     )
     made.add_argument(
+        "--full",
+        action="store_true",
+        help="of a table with a primary key: merge all sorted runs, not only where they are many",
+    )
+    made.add_argument(
         "--max-groups-per-commit",
         type=int,
         metavar="N",
@@ -54,6 +59,7 @@ def compact(spark: SparkSession, options: argparse.Namespace) -> Mapping[str, An
         target_size=options.target_size,
         min_input_files=options.min_input_files,
         sort_by=options.sort_by,
+        full=options.full,
         max_groups_per_commit=options.max_groups_per_commit,
         dry_run=options.dry_run,
         progress=progress_line("groups"),
@@ -65,6 +71,7 @@ def compact(spark: SparkSession, options: argparse.Namespace) -> Mapping[str, An
         "groups": result.groups,
         "groups_dropped": result.groups_dropped,
         "files_before": result.files_before,
+        "files_upgraded": result.files_upgraded,
         "bytes_before": result.bytes_before,
         "rows": result.rows,
     }

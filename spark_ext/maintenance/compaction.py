@@ -38,6 +38,7 @@ def compact(
     target_size: int | str | None = None,
     min_input_files: int = 2,
     sort_by: Sequence[str] | None = None,
+    full: bool = False,
     max_groups_per_commit: int | None = None,
     dry_run: bool = False,
     progress: Progress | None = None,
@@ -45,6 +46,9 @@ def compact(
     access: StorageAccess | None = None,
 ) -> CompactionResult:
     """Rewrite small files as larger ones; rows, their order and batches do not change.
+
+    Of a table with a primary key each tree (the files of a partition and bucket) that has too many
+    sorted runs is a group, as for `fermion_table.Table.compact`.
 
     Other writers can commit at the same time. A group whose files another commit removed is left
     out, and counted in the result; the other groups are published.
@@ -64,6 +68,8 @@ def compact(
     sort_by
         Columns to sort rows by, or ``["zorder(a, b)"]`` to cluster rows by several columns equally,
         as for `fermion_table.Table.compact`.
+    full
+        Of a table with a primary key: merge all runs of each tree into one.
     max_groups_per_commit
         Commit after this many groups, so that a later failure loses less work; None: commit once,
         at the end.
@@ -89,6 +95,7 @@ def compact(
     if max_groups_per_commit is not None:
         max_groups_per_commit = integer(max_groups_per_commit, "max_groups_per_commit", minimum=1)
     dry_run = flag(dry_run, "dry_run")
+    full = flag(full, "full")
     function(progress, "progress")
     started = time.monotonic()
     table = open_table(path, storage_options=storage_options, access=access)
@@ -97,6 +104,7 @@ def compact(
         "target_size": target_size,
         "min_input_files": min_input_files,
         "sort_by": sort_by,
+        "full": full,
     }
     if dry_run:
         return table.compact(dry_run=True, **chosen)
@@ -165,4 +173,5 @@ class _Rewrite:
 
 
 def _files(message: CompactionMessage) -> list[str]:
-    return [entry.path for entry in message.added]
+    """The files that a task wrote; others only moved to another level, and stay whatever comes."""
+    return [entry.path for entry in message.written]

@@ -119,6 +119,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         target_size=None,
         min_input_files=2,
         sort_by=None,
+        full=False,
         max_groups_per_commit=None,
         dry_run=False,
         progress=None,
