@@ -7,7 +7,7 @@ million rows or as many as the source has, and the numbers of the rows that chan
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -55,7 +55,7 @@ class Merge:
     Attributes
     ----------
     counts
-        Of the draft that it was applied to last.
+        Of the draft that it was applied to last; or what counts them.
     """
 
     kind: Kind = "upsert"
@@ -72,7 +72,7 @@ class Merge:
         self.on = dict(on)
         self.clauses = tuple(clauses)
         self.publisher = publisher
-        self.counts = MergeCounts()
+        self.counts: MergeCounts | Callable[[], MergeCounts] = MergeCounts()
         self._bound: BoundMerge | None = None
 
     def apply(self, draft: Draft) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from fermion.errors import InvalidArgumentError
@@ -26,9 +25,13 @@ from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.schema.schema import TableSchema
 
 
-@dataclass(frozen=True, slots=True)
 class MergeResult:
     """What a merge did.
+
+    Parameters
+    ----------
+    snapshot, counts
+        Use `MergeBuilder.execute`.
 
     Attributes
     ----------
@@ -37,26 +40,51 @@ class MergeResult:
         at its end.
     rows_inserted, rows_updated, rows_deleted
         By this call: zeros where an earlier try of the same commit had been published. Within a
-        transaction, as of now: a commit that comes first may change them. Of a merge that is an
-        upsert (see `Table.merge`), as of the snapshot that it began with.
+        transaction, as of then: a commit that comes first may change them. Of a merge that is an
+        upsert (see `Table.merge`), as of the snapshot that it began with: they are counted when
+        one of them is asked for first, which reads the keys of that snapshot, and raises
+        VersionNotFound where it has expired.
     """
 
-    snapshot: Snapshot | None
-    rows_inserted: int
-    rows_updated: int
-    rows_deleted: int
+    def __init__(
+        self, snapshot: Snapshot | None, counts: MergeCounts | Callable[[], MergeCounts]
+    ) -> None:
+        self.snapshot = snapshot
+        self._counts = counts
+
+    def __reduce__(self) -> tuple[type[MergeResult], tuple[Snapshot | None, MergeCounts]]:
+        """With the counts, whatever they are counted from."""
+        return MergeResult, (self.snapshot, self._known)
+
+    @property
+    def rows_inserted(self) -> int:
+        """See above."""
+        return self._known.inserted
+
+    @property
+    def rows_updated(self) -> int:
+        """See above."""
+        return self._known.updated
+
+    @property
+    def rows_deleted(self) -> int:
+        """See above."""
+        return self._known.deleted
+
+    @property
+    def _known(self) -> MergeCounts:
+        if not isinstance(self._counts, MergeCounts):
+            self._counts = self._counts()
+        return self._counts
 
     def __repr__(self) -> str:
         snapshot = "no snapshot yet" if self.snapshot is None else f"snapshot {self.snapshot.id}"
+        if not isinstance(self._counts, MergeCounts):
+            return f"<MergeResult: {snapshot}, an upsert, rows not counted yet>"
         return (
             f"<MergeResult: {snapshot}, {self.rows_inserted:,} rows inserted, "
             f"{self.rows_updated:,} updated, {self.rows_deleted:,} deleted>"
         )
-
-
-def merge_result(snapshot: Snapshot | None, counts: MergeCounts) -> MergeResult:
-    """What a merge did, that a snapshot may have come of."""
-    return MergeResult(snapshot, counts.inserted, counts.updated, counts.deleted)
 
 
 class MergeBuilder:

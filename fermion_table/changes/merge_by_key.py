@@ -7,7 +7,8 @@ those that change: new values, or retractions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,7 @@ from fermion_table.changes.merge_matching import (
 )
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.metadata.manifest import Entry
+from fermion_table.scanning.scan import Scan
 from fermion_table.schema.key_changes import KIND_COLUMN
 from fermion_table.writing.make_writer import TableWriter, write_changes
 
@@ -65,17 +67,26 @@ def check_by_key(clause: BoundClause, key: PrimaryKey) -> None:
         )
 
 
-def merge_by_key(draft: Draft, key: PrimaryKey, merge: BoundMerge) -> MergeCounts:
+def merge_by_key(
+    draft: Draft, key: PrimaryKey, merge: BoundMerge
+) -> MergeCounts | Callable[[], MergeCounts]:
     """Write what rows become.
+
+    Returns
+    -------
+    The rows that changed; of an upsert, which reads nothing, what counts them.
 
     Raises
     ------
     InvalidArgumentError
         Rows of the source have one key, and are to change the same row of the table.
     """
+    counts: MergeCounts | Callable[[], MergeCounts]
     with draft.writer() as writer:
         if is_upsert(merge, key):
-            counts = _upsert(draft, merge, writer)
+            _upsert(merge, writer)
+            keys = draft.scan(merge.chosen).select([(name,) for name in merge.sides.on])
+            counts = partial(_counted, keys, merge)
         else:
             counts = _merge(draft, key, merge, writer)
         (message,) = writer.prepare_commit()
@@ -103,16 +114,17 @@ def is_upsert(merge: BoundMerge, key: PrimaryKey) -> bool:
     )
 
 
-def _upsert(draft: Draft, merge: BoundMerge, writer: TableWriter) -> MergeCounts:
-    """Write the source; which keys are there is only counted."""
+def _upsert(merge: BoundMerge, writer: TableWriter) -> None:
     if merge.keys.repeated is not None:
         _refuse_twice(merge, *merge.keys.repeated)
-    rows = np.arange(merge.source.num_rows)
-    for clause, some in rows_to_insert(merge, rows):
-        writer.write(clause.made_of(merge.seen_by_insert(clause, some), None))
-    scan = draft.scan(merge.chosen).select([(name,) for name in merge.sides.on])
-    updated = sum(len(merge.pairs(piece.data)[0]) for piece in _pieces(scan.to_batches(), merge))
-    return MergeCounts(len(rows) - updated, updated)
+    for clause, rows in rows_to_insert(merge, np.arange(merge.source.num_rows)):
+        writer.write(clause.made_of(merge.seen_by_insert(clause, rows), None))
+
+
+def _counted(keys: Scan, merge: BoundMerge) -> MergeCounts:
+    """Which rows of an upsert were there before, by a scan of the keys as they were."""
+    updated = sum(len(merge.pairs(piece.data)[0]) for piece in _pieces(keys.to_batches(), merge))
+    return MergeCounts(merge.source.num_rows - updated, updated)
 
 
 def _merge(draft: Draft, key: PrimaryKey, merge: BoundMerge, writer: TableWriter) -> MergeCounts:

@@ -18,7 +18,7 @@ from fermion_table.argument_checks import check_kind, check_kinds
 from fermion_table.changes.assignments import Assignment
 from fermion_table.changes.draft import Draft, FindingCache
 from fermion_table.changes.merge import Merge
-from fermion_table.changes.merge_builder import MergeBuilder, MergeResult, merge_result
+from fermion_table.changes.merge_builder import MergeBuilder, MergeResult
 from fermion_table.changes.merge_matching import MergeCounts
 from fermion_table.changes.row_changes import (
     Addition,
@@ -293,7 +293,7 @@ class Transaction:
 
     def _merge(self, change: Merge) -> MergeResult:
         self._make(change)
-        return merge_result(None, change.counts)
+        return MergeResult(None, change.counts)
 
     def _replace(self, entries: Iterable[Entry], filter: Any, dynamic: bool) -> None:
         """Take away the rows in whose place new files come."""
@@ -431,7 +431,7 @@ def commit_merge(transaction: Transaction, change: Merge) -> MergeResult:
         transaction._make(change)
         snapshot = transaction.commit()
     counts = MergeCounts() if transaction._is_earlier else change.counts
-    return merge_result(snapshot, counts)
+    return MergeResult(snapshot, counts)
 
 
 def kind_of(changes: Iterable[RowChange]) -> Kind:

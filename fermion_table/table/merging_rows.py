@@ -33,8 +33,8 @@ def merge(
 
     In a table with a primary key, rows are written again by key. With ``on`` the primary key and
     the two clauses above, without conditions and values, the merge is an upsert (`upsert`): it
-    reads keys only to count them, and never conflicts with other upserts. Inserts need an ``on``
-    of columns of the primary key; updates do not set those. A ``sequence.field`` keeps its
+    reads nothing, and never conflicts with other upserts. Inserts need an ``on`` of columns of the
+    primary key; updates do not set those. A ``sequence.field`` keeps its
     meaning: a row that is older than the table's loses. Merge engines other than ``deduplicate``
     take no updates and deletes unless they remove rows that are deleted.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import tempfile
 from typing import Any
 
@@ -107,9 +108,9 @@ def test_a_merge_by_key_does_what_the_same_merge_of_single_rows_does(
 def test_a_merge_of_all_columns_is_an_upsert(table_path, monkeypatch):
     """It stands beside another one of its keys: neither is made again."""
     table, other = make(table_path), Table.open(table_path)
-    read: list[int] = []
+    applied: list[int] = []
     scan = Draft.scan
-    monkeypatch.setattr(Draft, "scan", lambda *given: read.append(1) or scan(*given))
+    monkeypatch.setattr(Draft, "scan", lambda *given: applied.append(1) or scan(*given))
     source = {"id": [1, 6, 20], "v": [100, 101, 102], "s": ["x", "y", "z"]}
     with table.transaction() as transaction:
         builder = transaction.merge(source, ["id"]).when_matched_update()
@@ -117,10 +118,23 @@ def test_a_merge_of_all_columns_is_an_upsert(table_path, monkeypatch):
         other.upsert({"id": [6, 20], "v": [0, 0], "s": ["theirs", "theirs"]})
     found = rows(table)
     assert (found[1], found[6], found[20]) == ((100, "x"), (101, "y"), (102, "z"))
-    assert len(read) == 1
+    assert len(applied) == 1
     assert table.snapshot.kind == "upsert"
     kinds = {entry.level for entry in table.scan().entries[0]}
     assert kinds == {0}
+
+
+def test_an_upsert_reads_nothing_until_its_rows_are_counted(table_path, monkeypatch):
+    table = make(table_path)
+    source = {"id": [1, 6, 20], "v": [100, 101, 102], "s": ["x", "y", "z"]}
+    monkeypatch.setattr(fermion, "open", None)  # whoever reads a file fails
+    builder = table.merge(source, ["id"]).when_not_matched_insert().when_matched_update()
+    result = builder.execute()
+    assert repr(result) == "<MergeResult: snapshot 3, an upsert, rows not counted yet>"
+    monkeypatch.undo()
+    table.upsert({"id": [20], "v": [0], "s": ["later"]})
+    assert counts(pickle.loads(pickle.dumps(result))) == counts(result) == (1, 2, 0)
+    assert repr(result) == "<MergeResult: snapshot 3, 1 rows inserted, 2 updated, 0 deleted>"
 
 
 def test_a_merge_by_key_is_decided_again_after_a_commit_of_its_keys(table_path):
