@@ -21,6 +21,7 @@ from fermion_table.merging.merge_engines.key_groups import group_rows, is_retrac
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.merging.sections import SortedRun, TreeFile, sorted_runs
 from fermion_table.metadata.history import until_expiry
+from fermion_table.options import MIB
 from fermion_table.scanning.file_split import FileSplit
 from fermion_table.scanning.filters import conjunction, table_filter
 from fermion_table.scanning.held_files import FileKeys, HeldFiles, HeldReader
@@ -48,10 +49,12 @@ PLANS_MAX = 2
 """Snapshots whose files a table object knows for lookups."""
 READERS_MAX = 8
 """Choices of columns of a snapshot that it knows how to read."""
-SMALL_FILE_ROWS = 131_072
-"""All keys of a file with at most so many rows are decoded."""
+DECODED_BYTES_LOCAL, DECODED_BYTES_REMOTE = 16 * MIB, MIB
+"""All keys of a file are decoded if they take at most about so much memory."""
 ROWS_PER_KEY = 4096
 """Those of a greater file, once it was asked for one key in so many rows."""
+BYTES_PER_KEY = 64
+"""A guess, for keys that are not numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +346,9 @@ class _Lookup:
         known = held.keys(split.location)
         if known is None:
             asked = held.count(split.location, wanted)
-            if split.rows <= SMALL_FILE_ROWS or asked * ROWS_PER_KEY >= split.rows:
+            size = split.rows * (8 if self._key.is_direct else BYTES_PER_KEY)
+            free = DECODED_BYTES_REMOTE if "://" in split.location else DECODED_BYTES_LOCAL
+            if size <= free or asked * ROWS_PER_KEY >= split.rows:
                 known = self._file_keys(split, RowRanges.all(split.rows))
                 held.hold_keys(split.location, known)
         return known

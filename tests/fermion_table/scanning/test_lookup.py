@@ -221,7 +221,7 @@ def test_keys_of_every_type(table_path, monkeypatch, dtype, values, is_decoded):
 
 def never_decode(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every file be searched by filter, as great ones are for a few keys."""
-    monkeypatch.setattr(lookup_module, "SMALL_FILE_ROWS", -1)
+    monkeypatch.setattr(lookup_module, "DECODED_BYTES_LOCAL", -1)
     monkeypatch.setattr(lookup_module, "ROWS_PER_KEY", 0)
 
 
@@ -303,7 +303,7 @@ def test_files_that_can_not_hold_the_keys_are_not_opened(table_path, monkeypatch
 
 
 def test_a_great_file_is_searched_by_filter_until_it_was_asked_often(table, monkeypatch):
-    monkeypatch.setattr(lookup_module, "SMALL_FILE_ROWS", 0)
+    monkeypatch.setattr(lookup_module, "DECODED_BYTES_LOCAL", 0)
     monkeypatch.setattr(lookup_module, "ROWS_PER_KEY", 2)
     held = table._state.lookups._held
     assert found(table, [0], columns=["v"]) == [{"v": 0}]
