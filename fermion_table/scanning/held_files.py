@@ -24,6 +24,9 @@ from fermion_table.scanning.io_totals import IoTotals
 from fermion_table.scanning.sorted_keys import Keys
 from fermion_table.scanning.split_reader import FilePlan, ReadRequest, SplitReader
 
+REQUESTS_AT_ONCE = 8
+"""Of a remote file: its pages lie apart, and one at a time would be waited for."""
+
 
 @dataclass(slots=True)
 class FileKeys:
@@ -146,7 +149,7 @@ class HeldReader(SplitReader):
     ) -> AbstractContextManager[fermion.FermionFile]:
         file = self.held.file(split.location)
         if file is None:
-            file = self._opened(split, 1)
+            file = self._opened(split, REQUESTS_AT_ONCE if "://" in split.location else 1)
             self.held.hold(split.location, file)
         return nullcontext(file)
 
