@@ -67,6 +67,7 @@ class HeldFiles:
         self._files: OrderedDict[str, fermion.FermionFile] = OrderedDict()
         self._keys: OrderedDict[str, FileKeys] = OrderedDict()
         self._asked: dict[str, int] = {}
+        self._great: set[str] = set()
         self._lock = Lock()
 
     def __reduce__(self) -> tuple[type[HeldFiles], tuple[int, int]]:
@@ -95,11 +96,16 @@ class HeldFiles:
                 self._keys.move_to_end(location)
             return found
 
+    def has_room(self, location: str, size: int) -> bool:
+        """Whether `hold_keys` would keep the keys of a file that may take so much memory."""
+        return size <= self._bytes_max // 2 and location not in self._great
+
     def hold_keys(self, location: str, keys: FileKeys) -> None:
-        """Keep the keys of a file, unless they take more than a quarter of the memory."""
-        if keys.bytes > self._bytes_max // 4:
-            return
+        """Keep the keys of a file, unless they take more than half of the memory."""
         with self._lock:
+            if keys.bytes > self._bytes_max // 2:
+                self._great.add(location)
+                return
             self._keys[location] = keys
             while sum(each.bytes for each in self._keys.values()) > self._bytes_max:
                 self._keys.popitem(last=False)
@@ -116,6 +122,7 @@ class HeldFiles:
             for held in (self._files, self._keys, self._asked):
                 for location in [each for each in held if each not in locations]:
                     del held[location]  # type: ignore[attr-defined]
+            self._great.intersection_update(locations)
 
 
 class _Uncounted(IoTotals):

@@ -51,10 +51,12 @@ READERS_MAX = 8
 """Choices of columns of a snapshot that it knows how to read."""
 DECODED_BYTES_LOCAL, DECODED_BYTES_REMOTE = 16 * MIB, MIB
 """All keys of a file are decoded if they take at most about so much memory."""
-ROWS_PER_KEY = 4096
+ROWS_PER_KEY = 262_144
 """Those of a greater file, once it was asked for one key in so many rows."""
-BYTES_PER_KEY = 64
+BYTES_PER_KEY = 24
 """A guess, for keys that are not numbers."""
+LISTED_KEYS_MAX = 1024
+"""A file is searched for so many keys one by one, for more by the range of their first column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +350,8 @@ class _Lookup:
             asked = held.count(split.location, wanted)
             size = split.rows * (8 if self._key.is_direct else BYTES_PER_KEY)
             free = DECODED_BYTES_REMOTE if "://" in split.location else DECODED_BYTES_LOCAL
-            if size <= free or asked * ROWS_PER_KEY >= split.rows:
+            is_asked_often = asked * ROWS_PER_KEY >= split.rows
+            if (size <= free or is_asked_often) and held.has_room(split.location, size):
                 known = self._file_keys(split, RowRanges.all(split.rows))
                 held.hold_keys(split.location, known)
         return known

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,22 @@ from fermion_table.schema.key_encoding import key_ranks
 
 Keys = Any
 """Direct keys (``int64``), or the bytes of keys."""
+
+ONE_BY_ONE_MAX = 64
+"""So many keys of bytes are searched for one by one, more of them side by side."""
+
+
+class _Values(Sequence[bytes]):
+    """The values of an array, each made when it is asked for."""
+
+    def __init__(self, array: pa.Array) -> None:
+        self._array = array
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._array[place].as_py()
 
 
 def keys_of(column: pa.Array) -> Keys:
@@ -59,6 +77,10 @@ def is_up_to(keys: Keys, bounds: Keys) -> np.ndarray:
 def _places(keys: Keys, wanted: Keys, *, is_after: bool) -> np.ndarray:
     if isinstance(keys, np.ndarray):
         return np.asarray(np.searchsorted(keys, wanted, "right" if is_after else "left"))
+    if len(wanted) <= ONE_BY_ONE_MAX:
+        search = bisect_right if is_after else bisect_left
+        found = [search(_Values(keys), key) for key in wanted.to_pylist()]
+        return np.array(found, np.int64)
     compare = pc.less_equal if is_after else pc.less
     low = np.zeros(len(wanted), np.int64)
     high = np.full(len(wanted), len(keys))

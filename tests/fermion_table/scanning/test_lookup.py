@@ -26,8 +26,8 @@ from fermion_table import Table, VersionNotFound
 from fermion_table.merging.primary_key import primary_key_of
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.scanning import lookup as lookup_module
+from fermion_table.scanning import sorted_keys
 from fermion_table.scanning.held_files import FileKeys, HeldFiles
-from fermion_table.scanning.sorted_keys import places_of
 from tests.fermion_table.keyed_model import merged
 from tests.fermion_table.merge_rows import Row
 from tests.fermion_table.tree_rows import put
@@ -206,10 +206,10 @@ def test_keys_of_several_columns(table_path):
     ],
     ids=str,
 )
-@pytest.mark.parametrize("is_decoded", [True, False])
-def test_keys_of_every_type(table_path, monkeypatch, dtype, values, is_decoded):
-    if not is_decoded:
-        never_decode(monkeypatch)
+@pytest.mark.parametrize("way", ["decoded", "listed", "range"])
+def test_keys_of_every_type(table_path, monkeypatch, dtype, values, way):
+    if way != "decoded":
+        never_decode(monkeypatch, by_range=way == "range")
     schema = pa.schema([("k", dtype), ("v", pa.int64())])
     table = made(table_path, schema)
     put(table, [{"k": value, "v": n} for n, value in enumerate(values)], level=5)
@@ -219,8 +219,9 @@ def test_keys_of_every_type(table_path, monkeypatch, dtype, values, is_decoded):
     assert found(table, values[::-1]) == wanted[::-1]
 
 
-def never_decode(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every file be searched by filter, as great ones are for a few keys."""
+def never_decode(monkeypatch: pytest.MonkeyPatch, *, by_range: bool = False) -> None:
+    """Let every file be searched by filter, as great ones are for a few keys, or for many."""
+    monkeypatch.setattr(lookup_module, "LISTED_KEYS_MAX", 0 if by_range else 1024)
     monkeypatch.setattr(lookup_module, "DECODED_BYTES_LOCAL", -1)
     monkeypatch.setattr(lookup_module, "ROWS_PER_KEY", 0)
 
@@ -237,21 +238,19 @@ ROWS = st.lists(
 )
 
 
-@pytest.mark.parametrize("is_decoded", [True, False])
+@pytest.mark.parametrize("way", ["decoded", "listed", "range"])
 @pytest.mark.parametrize("engine", ENGINES)
 @given(commits=st.lists(ROWS, max_size=5), base=ROWS, asked=st.lists(st.integers(-1, 13)))
-@settings(max_examples=12)
-def test_a_lookup_finds_what_the_model_holds(
-    tmp_path_factory, engine, is_decoded, commits, base, asked
-):
+@settings(max_examples=9)
+def test_a_lookup_finds_what_the_model_holds(tmp_path_factory, engine, way, commits, base, asked):
     is_picky = engine not in ("deduplicate", "deduplicate by sequence")
     every = [base, *commits]
     if is_picky:  # the other engines take no retractions
         every = [[each for each in rows if each["_kind"][0] == "+"] for rows in every]
     table = made(tmp_path_factory.mktemp("lookup") / "t", properties=ENGINES[engine])
     with pytest.MonkeyPatch.context() as patch:
-        if not is_decoded:
-            never_decode(patch)
+        if way != "decoded":
+            never_decode(patch, by_range=way == "range")
         for number, rows in enumerate(every):
             if rows:
                 put(table, rows, level=5 if number == 0 else 0)
@@ -263,6 +262,7 @@ def test_a_lookup_finds_what_the_model_holds(
         assert found(table, asked) == wanted
         only = [{"v": each["v"]} for each in wanted]
         assert found(table, asked, columns=["v"]) == only
+        assert table.lookup(asked, columns=[]).num_rows == len(wanted)
 
 
 def test_a_renamed_and_widened_table_is_looked_up_under_its_new_names(table_path):
@@ -346,13 +346,16 @@ def open_files() -> int:
 
 def test_few_files_stay_open(table_path):
     held = HeldFiles(files_max=3, bytes_max=100)
+    assert held.has_room("0", 50)
+    assert not held.has_room("0", 51)
     for number in range(5):
         held.hold(str(number), number)
         held.hold_keys(str(number), FileKeys(np.zeros(3, np.int64), None))
     assert [*held._files] == ["2", "3", "4"]
     assert [*held._keys] == ["1", "2", "3", "4"]
-    held.hold_keys("5", FileKeys(np.zeros(4, np.int64), None))
+    held.hold_keys("5", FileKeys(np.zeros(7, np.int64), None))
     assert held.keys("5") is None, "too many for so little memory"
+    assert not held.has_room("5", 8), "that is known now"
     held.keep_only({"3"})
     assert ([*held._files], [*held._keys]) == (["3"], ["3"])
 
@@ -376,9 +379,13 @@ def test_threads_look_up_side_by_side(table):
         assert list(pool.map(lambda k: found(fresh, [k]), asked)) == [wanted[k] for k in asked]
 
 
+@pytest.mark.parametrize("one_by_one_max", [0, 64])
 @given(st.lists(st.binary(max_size=3), max_size=20), st.lists(st.binary(max_size=3), max_size=5))
-def test_binary_search_over_bytes(keys, wanted):
+def test_binary_search_over_bytes(one_by_one_max, keys, wanted):
     keys.sort()
-    first, after = places_of(pa.array(keys, pa.large_binary()), pa.array(wanted, pa.large_binary()))
+    arrays = [pa.array(each, pa.large_binary()) for each in (keys, wanted)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sorted_keys, "ONE_BY_ONE_MAX", one_by_one_max)
+        first, after = sorted_keys.places_of(*arrays)
     assert first.tolist() == [sum(key < each for key in keys) for each in wanted]
     assert after.tolist() == [sum(key <= each for key in keys) for each in wanted]
