@@ -29,6 +29,7 @@ TABLES = (
     "table_batches",
     "table_compaction",
     "table_row_changes",
+    "primary_key",
 )
 QUESTIONS = FILES + TABLES
 

@@ -1,4 +1,4 @@
-"""What README and guide promise: their code runs, links lead to files, commands exist."""
+"""What README and the pages for users promise: code runs, links lead to files, commands exist."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ PROJECT = Path(__file__).resolve().parent.parent
 README = PROJECT / "README.md"
 BLOCK = re.compile(r"^```python(?P<mark>[^\n]*)\n(?P<code>.*?)^```$", re.M | re.S)
 BLOCKS = BLOCK.findall(README.read_text())
-GUIDE_BLOCKS = BLOCK.findall((PROJECT / "docs" / "guide.md").read_text())
+PAGES = {
+    name: BLOCK.findall((PROJECT / "docs" / name).read_text())
+    for name in ("guide.md", "primary_key.md")
+}
 
 
 @pytest.mark.parametrize(
@@ -35,10 +38,11 @@ def test_the_code_in_the_readme_runs(code, tmp_path, project_environment):
     run(code, tmp_path, project_environment)
 
 
-def test_the_code_in_the_guide_runs(tmp_path, project_environment):
-    """All blocks in one program, as a reader runs them one after the other."""
-    assert len(GUIDE_BLOCKS) >= 10
-    run("\n".join(code for _, code in GUIDE_BLOCKS), tmp_path, project_environment)
+@pytest.mark.parametrize("name", PAGES)
+def test_the_code_in_the_pages_for_users_runs(name, tmp_path, project_environment):
+    """All blocks of a page in one program, as a reader runs them one after the other."""
+    assert len(PAGES[name]) >= 10
+    run("\n".join(code for _, code in PAGES[name]), tmp_path, project_environment)
 
 
 def run(code: str, directory: Path, environment: dict[str, str]) -> None:

@@ -95,8 +95,9 @@ def scan(
         ``current`` one, under whose names and types history looks as if written today.
     mode
         Of a table with a primary key: ``snapshot``, the rows that its merge engine makes, or
-        ``read_optimized``, only what the last full compaction of each tree left, without merging;
-        `Scan.explain` says how many newer rows are left out. Other tables show all rows in both.
+        ``read_optimized``, only what was compacted to the highest level of each tree (with
+        deletion vectors: to any), without merging; `Scan.explain` says how many newer rows are left
+        out. Other tables show all rows in both.
     threads
         For reading files side by side; None takes the number of processors.
 

@@ -1,0 +1,253 @@
+"""Tables, 7: primary keys. Upserts into 2,000,000 rows, reads after them, lookups of keys."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks import harness, tables
+from benchmarks.files import size_of
+from benchmarks.keyed_layers import (
+    DELTA,
+    FAST,
+    FULL,
+    KEY,
+    LANCE,
+    PAIMON,
+    PARQUET,
+    PART,
+    KeyedFermion,
+    KeyedLayer,
+)
+from benchmarks.question import Action, Case, NotOffered, Question, Size, Target
+
+ROWS = {"full": 2_000_000, "quick": 100_000, "tiny": 1_000}
+UPSERT_ROWS = {"full": 40_000, "quick": 2_000, "tiny": 50}
+UPSERTS = 5
+PARTS = 20
+PARTITIONED_ROWS = {"full": 5_000_000, "quick": 100_000, "tiny": 2_000}
+SMALL_ROWS = {"full": 200_000, "quick": 20_000, "tiny": 500}
+SMALL_UPSERTS = {"full": 200, "quick": 10, "tiny": 6}
+SHARES = (0, 20, 50, 100)
+
+
+def rows_of(keys: np.ndarray, seed: int) -> pa.Table:
+    """Eight columns for keys."""
+    random = np.random.default_rng(tables.SEED + seed)
+    count = len(keys)
+    words = np.array([f"name {n}" for n in range(1000)])
+    return pa.table(
+        {
+            KEY: keys.astype(np.int64),
+            "price": np.round(random.uniform(0, 1000, count), 2),
+            "quantity": random.integers(1, 100, count).astype(np.int32),
+            "stock": random.integers(0, 10**6, count),
+            "name": pa.array(words[random.integers(0, 1000, count)], pa.string()),
+            "place": pa.array(words[random.integers(0, 50, count)], pa.string()),
+            "seen": random.integers(1_700_000_000, 1_800_000_000, count),
+            "weight": np.round(random.normal(50, 10, count), 3),
+        }
+    )
+
+
+def upsert_of(number: int, stored: int, count: int) -> pa.Table:
+    """The rows of one of several upserts: nine in ten replace a row, the others are new."""
+    random = np.random.default_rng(tables.SEED + 100 + number)
+    new = count // 10
+    first = stored + (number - 1) * new
+    old = random.choice(stored, count - new, replace=False)
+    return rows_of(random.permutation(np.concatenate([old, np.arange(first, first + new)])), number)
+
+
+def loaded(layer: KeyedLayer, path: str, rows: pa.Table) -> Any:
+    """A table of rows that need no merging."""
+    layer.create(path, rows.schema)
+    table = layer.upsert(layer.open(path), rows)
+    if layer.own:
+        layer.compact_fully(table)
+    return table
+
+
+def make_base(layer: KeyedLayer, size: Size, path: str) -> None:
+    """The table before the upserts."""
+    loaded(layer, path, rows_of(np.arange(ROWS[size]), 0))
+
+
+def base(layer: KeyedLayer, size: Size) -> str:
+    """The path of the table before the upserts, in the cache."""
+    return tables.stored(layer, size, "keyed", lambda path: make_base(layer, size, path))
+
+
+def upserted(layer: KeyedLayer, size: Size) -> str:
+    """The path of the table after five upserts, in the cache."""
+
+    def make(path: str) -> None:
+        make_base(layer, size, path)
+        table = layer.open(path)
+        for number in range(1, UPSERTS + 1):
+            table = layer.upsert(table, upsert_of(number, ROWS[size], UPSERT_ROWS[size]))
+
+    return tables.stored(layer, size, "keyed-upserted", make)
+
+
+def compacted(layer: KeyedLayer, size: Size) -> str:
+    """The path of that table after full compaction, in the cache."""
+    source = upserted(layer, size)
+
+    def make(path: str) -> None:
+        shutil.copytree(source, path)
+        layer.compact_fully(layer.open(path))
+
+    return tables.stored(layer, size, "keyed-compacted", make)
+
+
+def upsert(layer: KeyedLayer, size: Size) -> Action:
+    """Five upserts, each timed."""
+    stored = base(layer, size)
+    path = tables.copy_of(layer, size, stored, lambda target: make_base(layer, size, target))
+    changes = [upsert_of(number, ROWS[size], UPSERT_ROWS[size]) for number in range(1, UPSERTS + 1)]
+    table = layer.open(path)
+
+    def five() -> dict[str, float]:
+        current, times = table, []
+        for rows in changes:
+            start = time.perf_counter()
+            current = layer.upsert(current, rows)
+            times.append(time.perf_counter() - start)
+        median = statistics.median(times)
+        return {"seconds": median, "slowest_factor": max(times) / median}
+
+    return five
+
+
+def read(path_of: Callable[[KeyedLayer, Size], str]) -> Callable[[KeyedLayer, Size], Action]:
+    """Open the table and read all of it."""
+
+    def prepare(layer: KeyedLayer, size: Size) -> Action:
+        path = path_of(layer, size)
+        return lambda: layer.read(layer.open(path))
+
+    return prepare
+
+
+def lookup(count: int) -> Callable[[KeyedLayer, Size], Action]:
+    """Look keys up in a table that is open and was asked before."""
+
+    def prepare(layer: KeyedLayer, size: Size) -> Action:
+        table = layer.open(upserted(layer, size))
+        random = np.random.default_rng(tables.SEED)
+        keys = random.choice(ROWS[size], min(count, ROWS[size]), replace=False).tolist()
+        layer.lookup(table, keys)
+        return lambda: layer.lookup(table, keys)
+
+    return prepare
+
+
+def share(percent: int) -> Callable[[KeyedLayer, Size], Action]:
+    """Read 3 columns with a filter, after a tenth of some partitions' rows was replaced."""
+
+    def make(layer: KeyedLayer, size: Size, path: str) -> None:
+        keys = np.arange(PARTITIONED_ROWS[size])
+        table = loaded(layer, path, with_part(rows_of(keys, 0)))
+        touched = keys[(keys % PARTS < PARTS * percent // 100) & (keys // PARTS % 10 == 0)]
+        if len(touched):
+            layer.upsert(table, with_part(rows_of(touched, 1)))
+
+    def prepare(layer: KeyedLayer, size: Size) -> Action:
+        path = tables.stored(
+            layer, size, f"keyed-share-{percent}", lambda target: make(layer, size, target)
+        )
+        return lambda: layer.select(layer.open(path), [KEY, "name", "stock"], 800.0)
+
+    return prepare
+
+
+def with_part(rows: pa.Table) -> pa.Table:
+    """Rows with the partition that their key is in."""
+    part = (rows[KEY].to_numpy() % PARTS).astype(np.int32)
+    return rows.add_column(0, PART, pa.array(part))
+
+
+def amplification(**settings: str) -> Callable[[KeyedLayer, Size], Action]:
+    """Many small upserts, a compaction after each; what was written in all, and what is read."""
+
+    def prepare(layer: KeyedLayer, size: Size) -> Action:
+        if layer.reference:
+            raise NotOffered("keeps nothing that it wrote before")
+        if isinstance(layer, KeyedFermion):
+            layer = replace(layer, settings=(*layer.settings, *settings.items()))
+        elif settings:
+            raise NotOffered("no such setting")
+        count, stored = SMALL_UPSERTS[size], SMALL_ROWS[size]
+        path = tables.fresh(layer, size)
+        loaded(layer, path, rows_of(np.arange(stored), 0))
+        changes = [upsert_of(number, stored, stored // 100) for number in range(1, count + 1)]
+        before = size_of(Path(path))
+
+        def many() -> dict[str, float]:
+            table = layer.open(path)
+            for rows in changes:
+                table = layer.upsert(table, rows)
+                if layer.own:
+                    layer.compact(table)
+            return {
+                "written_bytes": size_of(Path(path)) - before,
+                "files_read": layer.plan(layer.open(path), None),
+            }
+
+        return many
+
+    return prepare
+
+
+AFTER, COMPACTED = "read all after 5 upserts", "read all, fully compacted"
+QUESTION = Question(
+    module="benchmarks.primary_key",
+    title="Tables 7  Primary keys: 2,000,000 rows of 8 columns, then 5 upserts of 40,000 rows",
+    cases={
+        "upsert": Case(upsert),
+        AFTER: Case(read(upserted), calls=3),
+        COMPACTED: Case(read(compacted), calls=3),
+        "1 key": Case(lookup(1), calls=5),
+        "1,000 keys": Case(lookup(1_000), calls=5),
+        **{
+            f"updates in {percent} % of partitions": Case(share(percent), calls=3)
+            for percent in SHARES
+        },
+        "200 upserts": Case(amplification()),
+        "200 upserts, trigger 10": Case(
+            amplification(**{"num_sorted_run.compaction_trigger": "10"})
+        ),
+        "200 upserts, size ratio 50": Case(amplification(**{"compaction.size_ratio": "50"})),
+    },
+    libraries=(FULL, FAST, LANCE, DELTA, PAIMON, PARQUET),
+    targets=(
+        Target("upsert", 0.5, measured=FAST.name, of=LANCE.name),
+        Target("upsert", 3.0, metric="slowest_factor", measured=FAST.name),
+        Target(AFTER, 1.0, of=LANCE.name),
+        Target(AFTER, 1.5, of=COMPACTED),
+        Target("1 key", 0.005),
+        Target("1,000 keys", 0.040),
+        Target("updates in 20 % of partitions", 1.25, of="updates in 0 % of partitions"),
+        Target("updates in 100 % of partitions", 2.5, of="updates in 0 % of partitions"),
+    ),
+    rounds={"full": 3},
+    metrics=("slowest_factor", "written_bytes", "files_read"),
+    notes=(
+        "A tenth of the rows of an upsert is new. The partitioned table has 5,000,000 rows in 20 "
+        "partitions; a tenth of the rows of some of them was replaced. 200 upserts: 2,000 rows "
+        "each into 200,000, Fermion's with compact() after each; written bytes hold the rewritten "
+        "ones. pypaimon does not compact; Lance has no partitions, and no index here."
+    ),
+)
+
+if __name__ == "__main__":
+    harness.main(QUESTION)
