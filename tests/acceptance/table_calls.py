@@ -388,6 +388,9 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     ),
     "Table.find_commit": _of_table("find_commit", commit_user="somebody", commit_identifier=5),
     "Table.history": _of_table("history", limit=5),
+    "Table.lookup": _of_keyed_table(
+        lambda t: t, "lookup", keys=[1, 7], columns=["name"], snapshot_id=1
+    ),
     "Table.lookup_batch": _of_table("lookup_batch", batch_id=5, columns=["id"]),
     "Table.merge": _of_table("merge", source=ROWS, on=["id"], schema_mode="merge", **WORDS),
     "Table.open": _free(
