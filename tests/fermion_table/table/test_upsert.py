@@ -277,7 +277,6 @@ def test_files_for_other_trees_are_refused(table, primary_key, properties, messa
     [
         ("changelog_producer", "input"),
         ("changelog-producer", "lookup"),
-        ("deletion_vectors.enabled", "true"),
     ],
 )
 def test_settings_without_support_are_refused(tmp_path, table, name, value):
