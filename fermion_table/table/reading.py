@@ -139,7 +139,11 @@ def lookup(
     columns: Sequence[PathLike] | None = None,
     snapshot_id: int | None = None,
 ) -> pa.Table:
-    """Read the rows that have some primary keys, from the pages that hold them.
+    """Read the rows that have some primary keys.
+
+    Files whose key ranges hold none of the keys are not opened. Of others the key's columns are
+    searched, and the pages are read that hold the rows. This object keeps some files open, and
+    their keys in memory, for the next lookup.
 
     Parameters
     ----------
