@@ -10,7 +10,7 @@ import pytest
 
 from fermion_table.commit import manifest_plan
 from fermion_table.storage import probe as storage_probe
-from tests.fermion_table.crash_operations import Signaller, make_table
+from tests.fermion_table.crash_operations import Signaller, make_keyed_table, make_table
 
 S3_REASON = "the extra s3 and the group dev bring s3fs and moto"
 
@@ -60,4 +60,12 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A table for those operations, to be copied."""
     path = tmp_path_factory.mktemp("template") / "table"
     make_table(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def keyed_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A primary-key table for those operations, to be copied."""
+    path = tmp_path_factory.mktemp("template") / "keyed"
+    make_keyed_table(path)
     return path

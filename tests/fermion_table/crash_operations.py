@@ -40,6 +40,20 @@ OPERATIONS: dict[str, Callable[[Table], Any]] = {
     "schema change": lambda t: t.add_columns({"w": pa.int64()}),
     "clone": lambda t: t.clone(f"{t.location}-clone"),
 }
+KEYED_OPERATIONS: dict[str, Callable[[Table], Any]] = {
+    "upsert": lambda t: t.upsert({"k": ["a0", "a1", "n"], "v": [97, 98, 99]}),
+    "upsert of changes": lambda t: t.upsert(
+        {"k": ["a0", "a1"], "v": [None, 98], "change": ["-D", "+U"]}, change_type="change"
+    ),
+    "deletion of keys": lambda t: t.delete_keys(["a0", "b1", "absent"]),
+    "deletion of rows": lambda t: t.delete("v = 3 OR v >= 10"),
+    "update of rows": lambda t: t.update("v = 4", {"v": 104}),
+    "overwriting rows": lambda t: t.overwrite({"k": ["n"], "v": [99]}, filter="v < 12"),
+    "transaction of upserts": lambda t: transact(t),
+    "compaction of runs": lambda t: t.compact(threads=1),
+    "full compaction of runs": lambda t: t.compact(full=True, threads=1),
+}
+"""Operations on a primary-key table."""
 
 
 def rows(first: int, end: int) -> pa.Table:
@@ -71,6 +85,18 @@ def make_table(path: Path) -> None:
     table.append({"k": ["c"] * 3, "v": range(14, 17)})
     table.overwrite({"k": ["c"] * 2, "v": range(14, 16)}, filter="v >= 14")
     table.delete("v = 0")
+
+
+def make_keyed_table(path: Path) -> None:
+    """Trees with a compacted run and newer ones, some rows of which are deletions."""
+    settings = {"bucket": "2", "num_sorted_run.compaction_trigger": "2"}
+    table = Table.create(path, SCHEMA, primary_key="k", properties=settings)
+    table.upsert({"k": [f"a{number}" for number in range(10)], "v": range(10)})
+    table.upsert({"k": [f"b{number}" for number in range(4)], "v": range(10, 14)})
+    table.compact(full=True)
+    table.upsert({"k": ["a9", "b3", "c"], "v": [19, 23, 15]})
+    table.delete_keys(["a8", "b0"])
+    table.upsert({"k": ["a7", "b1"], "v": [17, 21]})
 
 
 class Deadline:
@@ -185,7 +211,7 @@ def serve() -> None:
 def run(name: str, path: str) -> int:
     """Carry out an operation; the exit code."""
     try:
-        OPERATIONS[name](Table.open(path))
+        (OPERATIONS | KEYED_OPERATIONS)[name](Table.open(path))
     except KeyboardInterrupt:
         return 2
     except BaseException as error:  # noqa: BLE001 - told by the exit code

@@ -11,8 +11,9 @@ import pytest
 
 from fermion_table import Table
 from fermion_table.storage.cache import shared_cache
-from tests.fermion_table.crash_operations import AT_ONCE, OPERATIONS, Signaller
+from tests.fermion_table.crash_operations import AT_ONCE, KEYED_OPERATIONS, OPERATIONS, Signaller
 
+CHANGE_NO_ROWS = ("compaction", "expiry", "clone", "compaction of runs", "full compaction of runs")
 STEP_SAMPLED = 9
 """CI kills at every ninth change of a file, from another one on for each operation."""
 
@@ -68,7 +69,7 @@ def kill_everywhere(
         if Table.exists(clone):  # after the maintenance of its source
             assert state(clone)[0] in ([], *clones)
         shutil.rmtree(clone, ignore_errors=True)
-    if name not in ("compaction", "expiry", "clone"):  # these change no rows
+    if name not in CHANGE_NO_ROWS:
         assert before != after
         assert outcomes == sorted(outcomes), "once published, it stays"
         assert outcomes[-1]
@@ -85,6 +86,16 @@ def test_a_killed_process_leaves_the_old_state_or_the_new(
     assert len(kill_everywhere(name, template, tmp_path, signaller, numbers)) > 1
 
 
+@pytest.mark.parametrize("name", KEYED_OPERATIONS)
+def test_a_killed_process_leaves_a_primary_key_table_whole(
+    name: str, keyed_template: Path, tmp_path: Path, signaller: Signaller
+) -> None:
+    """The same of a primary-key table."""
+    first = 1 + sorted(KEYED_OPERATIONS).index(name) % STEP_SAMPLED
+    numbers = range(first, 1000, STEP_SAMPLED)
+    assert len(kill_everywhere(name, keyed_template, tmp_path, signaller, numbers)) > 1
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_a_process_killed_anywhere_leaves_the_old_state_or_the_new(
@@ -92,4 +103,14 @@ def test_a_process_killed_anywhere_leaves_the_old_state_or_the_new(
 ) -> None:
     """Killed before every change of a file."""
     outcomes = kill_everywhere(name, template, tmp_path, signaller, range(1, 1000))
+    print("soak:", json.dumps({f"points of {name}": len(outcomes) - 1}))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KEYED_OPERATIONS)
+def test_a_process_killed_anywhere_leaves_a_primary_key_table_whole(
+    name: str, keyed_template: Path, tmp_path: Path, signaller: Signaller
+) -> None:
+    """Killed before every change of a file."""
+    outcomes = kill_everywhere(name, keyed_template, tmp_path, signaller, range(1, 1000))
     print("soak:", json.dumps({f"points of {name}": len(outcomes) - 1}))
