@@ -1,5 +1,6 @@
 """For tests: stores in memory that crash or lose replies, and a simulation of a whole table."""
 
+from fermion_table.testing.keyed_simulation import simulate_keyed
 from fermion_table.testing.scheduler import Killed, Scheduler
 from fermion_table.testing.simulated_storage import Faults, SimulatedStorage, SimulatedStore
 from fermion_table.testing.simulation import Report, Violation, simulate
@@ -31,4 +32,5 @@ __all__ = [
     "made_up_entry",
     "made_up_schema",
     "simulate",
+    "simulate_keyed",
 ]

@@ -220,11 +220,15 @@ class Simulation:
             "reader": self.reader,
         }
 
+    def prepare(self) -> None:
+        """Write what is there before the processes begin."""
+
     def run(self) -> Report:
         """Let the processes work, and check what came of it."""
         schema = self.schema()
         stored = NewSchema(schema.id, encode_schema(schema))
         create_table(self.main.store, stored, reader_features=reader_features(schema))
+        self.prepare()
         processes = self.processes()
         if self.dice.random() < 0.5:
             processes["brancher"] = self.brancher

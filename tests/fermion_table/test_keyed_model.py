@@ -176,7 +176,8 @@ class KeyedMachine(RuleBasedStateMachine):
         """A deletion has its sequences too, where rows are in the order of some."""
         names = [*self.model.key, *sequences(self.model.options)]
         values = self.model.values()
-        row = {name: st.sampled_from(values[name]) for name in names} | {"_kind": st.just("-D")}
+        known = {name: [each for each in values[name] if each is not None] for name in names}
+        row = {name: st.sampled_from(known[name]) for name in names} | {"_kind": st.just("-D")}
         rows = data.draw(st.lists(st.fixed_dictionaries(row), max_size=4))
         keys = as_table(rows, {name: self.model.columns[name] for name in names})
         if self.engine.takes_keys:
@@ -281,6 +282,9 @@ class KeyedMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from(NAMES), default=st.sampled_from(ADDED[1]))
     def add_column(self, name: str, default: Any) -> None:
         if name in self.model.columns:
+            return
+        if self.model.options.merge_engine == "aggregation" and self.model.options.sequence_fields:
+            self.refused(lambda: self.table.add_columns({name: ADDED[0]}))  # has no function
             return
         if self.model.options.merge_engine not in ("deduplicate", "first_row"):
             default = None

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from fermion_table.storage.pending_files import PendingFiles
 from fermion_table.storage.store import CreateResult
 from fermion_table.testing import (
     Faults,
+    Report,
     Scheduler,
     SimulatedStorage,
     SimulatedStore,
@@ -108,10 +110,10 @@ def test_a_dead_process_deletes_nothing_and_reports_nothing(
     assert killed or "data/x" in storage.objects
 
 
-def first_violation(faults: Faults | None = None) -> str:
+def first_violation(faults: Faults | None = None, *, run: Callable[..., Report] = simulate) -> str:
     for seed in range(SEEDS_MAX):
         try:
-            simulate(seed, faults=faults)
+            run(seed, faults=faults)
         except Violation as violation:
             return str(violation)
     pytest.fail(f"nothing was noticed in {SEEDS_MAX} seeds")

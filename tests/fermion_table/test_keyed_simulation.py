@@ -1,0 +1,75 @@
+"""Primary-key tables under simulated faults keep their promises; sabotaged they do not.
+
+At most one row a key, no acknowledged row lost, and nothing deleted comes back: every read is
+compared with the rows that the operations of its history leave.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fermion_table.compaction import tree_task
+from fermion_table.compaction.tree import plan_tree
+from fermion_table.merging.sections import TreeFile
+from fermion_table.testing import simulate_keyed
+from tests.fermion_table.test_simulation import SEEDS_PER_TEST, SOAK_SEEDS, first_violation
+
+
+@pytest.mark.parametrize("first", range(0, 120, SEEDS_PER_TEST))
+def test_no_promise_of_a_primary_key_table_is_broken_under_faults(first: int) -> None:
+    """120 seeds; a failure names its own, and `simulate_keyed(seed)` repeats it."""
+    outcomes: Counter[str] = Counter()
+    for seed in range(first, first + SEEDS_PER_TEST):
+        report = simulate_keyed(seed)
+        assert report.snapshots > 0
+        outcomes.update(report.outcomes)
+    assert outcomes["compact"] > SEEDS_PER_TEST
+    assert outcomes["acknowledged"] > 4 * SEEDS_PER_TEST
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(24 * 3600)
+def test_no_promise_of_a_primary_key_table_is_broken_under_faults_for_long() -> None:
+    commits = sum(simulate_keyed(seed).snapshots for seed in SOAK_SEEDS)
+    print("soak:", json.dumps({"seeds of primary-key tables": len(SOAK_SEEDS), "commits": commits}))
+
+
+def test_the_simulation_notices_runs_in_the_wrong_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of runs at level 0 the oldest wins."""
+    reversed_run = property(lambda file: (0, file.order) if file.level == 0 else (file.level, 0))
+    monkeypatch.setattr(TreeFile, "run", reversed_run)
+    assert re.search("was read as|reads as", first_violation(run=simulate_keyed))
+
+
+def test_the_simulation_notices_retractions_that_are_dropped_too_early(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Compaction drops them although older runs hold rows of their keys."""
+
+    def plan(*given: Any, **options: Any) -> Any:
+        found = plan_tree(*given, **options)
+        return None if found is None else replace(found, drops=True)
+
+    monkeypatch.setattr(tree_task, "plan_tree", plan)
+    assert re.search("was read as|reads as", first_violation(run=simulate_keyed))
+
+
+def test_the_simulation_notices_newer_rows_at_the_level_of_older_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Compaction of some runs writes to the top level, where files hold the same keys."""
+
+    def plan(files: Any, options: Any, **others: Any) -> Any:
+        found = plan_tree(files, options, **others)
+        if found is None or found.drops:
+            return found
+        return replace(found, unit=replace(found.unit, output_level=options.num_levels - 1))
+
+    monkeypatch.setattr(tree_task, "plan_tree", plan)
+    assert "files without keys in common" in first_violation(run=simulate_keyed)
