@@ -37,6 +37,8 @@ PARTITIONED_ROWS = {"full": 5_000_000, "quick": 100_000, "tiny": 2_000}
 SMALL_ROWS = {"full": 200_000, "quick": 20_000, "tiny": 500}
 SMALL_UPSERTS = {"full": 200, "quick": 10, "tiny": 6}
 SHARES = (0, 20, 50, 100)
+LONG: tuple[Size, ...] = ("full", "tiny")
+"""Sizes of cases that take too long for quick runs."""
 
 
 def rows_of(keys: np.ndarray, seed: int) -> pa.Table:
@@ -219,14 +221,16 @@ QUESTION = Question(
         "1 key": Case(lookup(1), calls=5),
         "1,000 keys": Case(lookup(1_000), calls=5),
         **{
-            f"updates in {percent} % of partitions": Case(share(percent), calls=3)
+            f"updates in {percent} % of partitions": Case(share(percent), calls=3, sizes=LONG)
             for percent in SHARES
         },
-        "200 upserts": Case(amplification()),
+        "200 upserts": Case(amplification(), sizes=LONG),
         "200 upserts, trigger 10": Case(
-            amplification(**{"num_sorted_run.compaction_trigger": "10"})
+            amplification(**{"num_sorted_run.compaction_trigger": "10"}), sizes=LONG
         ),
-        "200 upserts, size ratio 50": Case(amplification(**{"compaction.size_ratio": "50"})),
+        "200 upserts, size ratio 50": Case(
+            amplification(**{"compaction.size_ratio": "50"}), sizes=LONG
+        ),
     },
     libraries=(FULL, FAST, LANCE, DELTA, PAIMON, PARQUET),
     targets=(
