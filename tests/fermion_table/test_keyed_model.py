@@ -423,8 +423,9 @@ class KeyedMachine(RuleBasedStateMachine):
         number = self.known(data)
         version = self.versions[number]
         values = version.values()
-        key = st.fixed_dictionaries({name: st.sampled_from(values[name]) for name in version.key})
-        keys = data.draw(st.lists(key, unique_by=lambda each: tuple(each.values()), max_size=5))
+        key = st.tuples(*(st.sampled_from(values[name]) for name in version.key))
+        drawn = data.draw(st.lists(key, unique=True, max_size=5))
+        keys = [dict(zip(version.key, each, strict=True)) for each in drawn]
         columns = {name: version.columns[name] for name in version.key}
         found = self.table.lookup(as_table(keys, columns), snapshot_id=number).to_pylist()
         wanted = found_by_key(version.visible(), keys)
