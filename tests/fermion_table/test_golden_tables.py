@@ -14,6 +14,9 @@ from fermion_table import Table
 from tests.golden.table_features import TABLES
 from tests.golden.write_golden_tables import FOLDER, expectations
 
+KEEPING = {"keyed_aggregates", "keyed_parts", "keyed_firsts"}
+"""Tables whose merge engines do not delete rows."""
+
 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_golden_table_gives_the_rows_it_gave(name: str) -> None:
@@ -31,11 +34,15 @@ def test_a_golden_table_can_be_written_to(name: str, tmp_path: Path) -> None:
     rows = table.scan().to_arrow()
     if table.scan().entries[0] and table.scan().entries[0][0].batch is None:
         table.append(rows)
-        assert table.scan().count() == 2 * rows.num_rows
+        times = 1 if table.scan().key is not None else 2
+        assert table.scan().count() == times * rows.num_rows
     table.compact()
     table.expire_snapshots(older_than=timedelta(days=-1), retain_last=1)
     assert table.scan().count() % max(rows.num_rows, 1) == 0
-    table.delete("TRUE")
+    if name in KEEPING:
+        table.overwrite(rows.slice(0, 0))
+    else:
+        table.delete("TRUE")
     assert table.scan().count() == 0
     report = table.verify(data=True)
     assert report.ok, report

@@ -12,6 +12,7 @@ import pyarrow as pa
 from fermion_table import Table
 from fermion_table.commit import manifest_plan
 from fermion_table.storage import json_codec
+from tests.golden.keyed_features import KEYED
 
 Maker = Callable[[Path], Table]
 
@@ -176,5 +177,6 @@ TABLES: dict[str, Maker] = {
     for maker in (
         appended, batches, changed_rows, partitions, evolved_schema, versions, manifests,
         expired, expired_branch, sorted_rows, file_ids, branch_commits,
+        *KEYED,
     )
 }  # fmt: skip
