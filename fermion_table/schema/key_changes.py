@@ -25,6 +25,8 @@ KIND_COLUMN = "_row_kind"
 """The column of row kinds in data files with retractions."""
 KEY_COLUMN = "_merge_key"
 """The column of keys in memory, while rows are merged."""
+_COUNTING = ("sum", "product", "listagg", "collect", "nested_update")
+"""Functions whose result changes where a value comes twice, unless it is told not to."""
 NEEDS_KEY = ("bucket", "bucket_key", "merge_engine", "changelog_producer")
 
 
@@ -130,6 +132,7 @@ def check_key_change(old: TableSchema, new: TableSchema, *, has_rows: bool) -> N
         _check_type(old.by_id[field_id], new.by_id[field_id])
     if not has_rows:
         return
+    _check_defaults(old, new, after)
     names = {field.name: new.by_id[field.id].name for field in old.fields if field.id in new.by_id}
     first = key_options(old)
     before, now = _merging(first, names), _merging(after, {})
@@ -181,6 +184,21 @@ def _merging(options: KeyOptions, names: Mapping[str, str]) -> dict[str, Any]:
             (renamed(group.sequence), renamed(group.columns)) for group in options.sequence_groups
         ],
     }
+
+
+def _check_defaults(old: TableSchema, new: TableSchema, options: KeyOptions) -> None:
+    """Refuse a default that would count for every row that was stored before, folded or not."""
+    functions = _functions(options)
+    for field in new.fields:
+        function = functions.get(field.name)
+        if field.id in old.by_id or field.stored_initial_default is None or function is None:
+            continue
+        if function.name in _COUNTING and not (function.distinct or function.nested_key):
+            raise InvalidArgumentError(
+                f"column {field.name!r}: {function.name} would add its default once for every row "
+                "of a key that has not been merged yet, so the result would depend on compaction; "
+                "add the column without a default"
+            )
 
 
 def _check_type(old: Field, new: Field) -> None:

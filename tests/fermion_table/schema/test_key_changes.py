@@ -98,6 +98,22 @@ def test_functions_of_columns_stay(table_path):
     assert table.scan(columns=["v", "w"]).to_arrow().to_pylist() == [{"v": 6, "w": 2}]
 
 
+def test_defaults_that_would_count_for_every_stored_row_are_refused(table_path):
+    settings = {"merge_engine": "aggregation", "fields__v__aggregate_function": "sum"}
+    table = make(table_path, **settings)
+    table.append({"id": [1], "at": [1], "v": [5], "f": [1.0]})
+    with (  # noqa: PT012 - both changes together are what is tested
+        pytest.raises(InvalidArgumentError, match="without a default"),
+        table.update_schema() as update,
+    ):
+        update.set_properties({"fields.w.aggregate_function": "sum"})
+        update.add_column("w", pa.int64(), default=7)
+    table.add_columns({"m": pa.int64()}, defaults={"m": 7})  # the last value that is not null
+    assert table.scan(columns=["m"]).to_arrow()["m"].to_pylist() == [7]
+    table.compact(full=True)
+    assert table.scan(columns=["m"]).to_arrow()["m"].to_pylist() == [7]
+
+
 def test_settings_of_compaction_may_change(table_path):
     table = make(table_path)
     table.set_properties({"num_sorted_run.compaction_trigger": "3"})
