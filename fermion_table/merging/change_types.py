@@ -27,7 +27,6 @@ CHANGE_TYPES = {
     "-D": DELETE,
 }
 """Row kinds by their names."""
-_NAMES = pa.array(CHANGE_TYPES, pa.large_string())
 _NUMBERS = np.array(list(CHANGE_TYPES.values()), np.int8)
 
 
@@ -86,4 +85,5 @@ def _places(column: pa.Array) -> pa.Array:
     """Where each text is among the names: ``int32``; null where it is none of them."""
     if pat.is_dictionary(column.type):  # Arrow can't decode a dictionary of views
         return _places(column.dictionary).take(column.indices)
-    return pc.index_in(column.cast(pa.large_string()), _NAMES)
+    names = pa.array(list(CHANGE_TYPES), pa.large_string())
+    return pc.index_in(column.cast(pa.large_string()), names)

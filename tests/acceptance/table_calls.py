@@ -420,6 +420,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         limit=5,
         schema="current",
         threads=1,
+        mode="snapshot",
     ),
     "Table.scan_changes": _of_table(
         "scan_changes", start=0, end=1, columns=["id"], filter="id > 1", threads=1

@@ -79,22 +79,20 @@ def write(table: Table, history: dict, number: int) -> None:
 
 
 def replay(history: dict, path: Path, step: Step | None = None) -> None:
-    """Write a history; what a scan returns after each commit is what Paimon returned."""
+    """Write a history; of each of its snapshots a scan returns what Paimon returned then."""
     table = create(history, path, **(TRIGGER if step else {}))
     schema, key = schema_of(history), history["primary_key"]
     versions: dict[int, list[Row]] = {}
     for number, expected in enumerate(history["expected_after"]):
         write(table, history, number)
         wanted = shown(batch_of(rows_of(expected, schema), schema).to_pylist(), key)
-        where = f"{history['name']}, commit {number}"
-        check(table.scan(threads=1), wanted, key, where)
         versions[table.snapshot.id] = wanted
         if step is not None:
             step(table, number)
-            check(table.scan(threads=1), wanted, key, f"{where}, compacted")
+            versions[table.snapshot.id] = wanted
     for number, wanted in versions.items():
         scan = table.scan(snapshot_id=number, threads=1)
-        check(scan, wanted, key, f"{history['name']}, snapshot {number} in the end")
+        check(scan, wanted, key, f"{history['name']}, snapshot {number}")
 
 
 def check(scan: Any, wanted: list[Row], key: list[str], where: str) -> None:

@@ -21,9 +21,9 @@ from fermion_table.testing import simulate_keyed
 from tests.fermion_table.test_simulation import SEEDS_PER_TEST, SOAK_SEEDS, first_violation
 
 
-@pytest.mark.parametrize("first", range(0, 60, SEEDS_PER_TEST))
+@pytest.mark.parametrize("first", range(0, 30, SEEDS_PER_TEST))
 def test_no_promise_of_a_primary_key_table_is_broken_under_faults(first: int) -> None:
-    """60 seeds; a failure names its own, and `simulate_keyed(seed)` repeats it."""
+    """30 seeds; a failure names its own, and `simulate_keyed(seed)` repeats it."""
     outcomes: Counter[str] = Counter()
     for seed in range(first, first + SEEDS_PER_TEST):
         report = simulate_keyed(seed)

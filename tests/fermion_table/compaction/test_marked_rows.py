@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from fermion_table import FileSplit, Table
 from fermion_table.errors import UnsupportedFeature
 from fermion_table.metadata.manifest_store import live_entries
+from fermion_table.storage.paths import unique_name
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 MARKING = {"deletion_vectors.enabled": "true", "num_sorted_run.compaction_trigger": "3"}
@@ -26,7 +27,7 @@ STEPS = st.lists(
         st.tuples(st.just("compact"), st.booleans()),
         st.tuples(st.just("compact"), st.just(False)),
     ),
-    max_size=12,
+    max_size=9,
 )
 
 
@@ -44,10 +45,10 @@ def rows_of(table: Table, **options: Any) -> dict[int, int]:
     return {row["k"]: row["v"] for row in found}
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(STEPS, st.sampled_from(["300B", "10MB"]), st.sampled_from(["1", "2"]))
 def test_every_snapshot_shows_what_it_should(steps, target, buckets):
-    table = make(f"memory://{id(steps)}", target_file_size=target, bucket=buckets)
+    table = make(f"memory://marked-{unique_name()}", target_file_size=target, bucket=buckets)
     model: dict[int, int] = {}
     states = {0: dict(model)}
     for number, (step, given_keys) in enumerate(steps):

@@ -61,9 +61,9 @@ def test_threads_of_a_writer_are_checked_and_leave_the_tables_profile(table_path
         WriteSettings(threads=0)
     table = Table.create(table_path, SCHEMA, properties={"file.profile": "fast"})
     with table.writer(settings=WriteSettings(threads=1)) as writer:
-        assert (writer._options.profile, writer._options.threads) == ("fast", 1)
+        assert (writer._files._options.profile, writer._files._options.threads) == ("fast", 1)
     with table.writer() as writer:
-        assert writer._options.threads is None
+        assert writer._files._options.threads is None
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ JOBS: dict[str, ModuleType] = {
 }
 FLAGS = {
     "dry_run",
+    "full",
     "help",
     "json",
     "nanoseconds",
