@@ -52,6 +52,7 @@ def test_a_failing_task_deletes_no_file_that_only_moved(spark, table_path):
     (table_path / broken).write_bytes(b"x" * len(content))
     with pytest.raises(PySparkException):
         spark_ext.compact(spark, table_path, full=True, target_size=1)
-    assert data_files(table_path) == before
+    # Files of a task whose result the driver never got are orphans: they may be left.
+    assert before <= data_files(table_path)
     (table_path / broken).write_bytes(content)
     assert Table.open(table_path).verify(data=True).ok
