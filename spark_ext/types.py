@@ -351,7 +351,7 @@ def _spark_type(dtype: pa.DataType, time_enabled: bool, where: str) -> st.DataTy
         if time_enabled:
             return st.TimeType(TIME_DIGITS[dtype.unit])
         raise UnsupportedBySpark(
-            f"{where}: Arrow type {dtype} is Spark's TIME, which is not enabled in this session; "
+            f"{where}: Arrow type {dtype} is Spark's TIME, which is not enabled; "
             f"set {TIME_SETTING}=true or leave the column out with columns="
         )
     if pat.is_struct(dtype):

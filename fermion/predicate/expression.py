@@ -84,7 +84,7 @@ class Expression:
 
     def to_sql(self) -> str:
         """The filter as SQL text, in the dialect that filter strings are read in."""
-        raise NotImplementedError
+        raise NotImplementedError  # of `Expression` alone: every kind of node has its own
 
     def __str__(self) -> str:
         return self.to_sql()

@@ -81,23 +81,6 @@ class SortedRun:
                 )
         self._files.add(file)
 
-    def remove(self, file: TreeFile) -> None:
-        """Take a file out.
-
-        Raises
-        ------
-        ValueError
-            It is not there.
-        """
-        self._files.remove(file)
-
-    def overlapping(self, low: Key, high: Key) -> list[TreeFile]:
-        """The files that may hold keys from `low` to `high`, both inclusive."""
-        start = self._files.bisect_key_right(low)
-        if start and self._files[start - 1].max_key >= low:
-            start -= 1
-        return list(self._files[start : self._files.bisect_key_right(high)])
-
     def __iter__(self) -> Iterator[TreeFile]:
         return iter(self._files)
 

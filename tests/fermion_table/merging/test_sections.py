@@ -73,21 +73,6 @@ def test_runs_of_a_section_go_from_the_newest_to_the_oldest(files):
         assert section.max_key == max(each.max_key for each in section.files)
 
 
-@given(trees(), st.integers(0, 40), st.integers(0, 40))
-def test_a_run_finds_the_files_of_a_key_range(files, low, high):
-    low, high = min(low, high), max(low, high)
-    if files and isinstance(files[0].min_key, bytes):
-        low, high = f"{low:03}".encode(), f"{high:03}".encode()
-    for run in sorted_runs(files):
-        expected = [each for each in run if each.min_key <= high and low <= each.max_key]
-        assert run.overlapping(low, high) == expected
-        first = next(iter(run))
-        run.remove(first)
-        assert first not in list(run)
-        run.add(first)
-        assert next(iter(run)) == first
-
-
 def test_equal_bounds_share_a_section():
     sections = cut_sections([file(1, 5, 0, 2), file(5, 9, 0, 1), file(10, 11, 3)])
     assert [len(section.files) for section in sections] == [2, 1]
@@ -118,4 +103,4 @@ def test_runs_whose_files_overlap_are_refused(files):
 
 def test_there_may_be_no_files():
     assert cut_sections([]) == []
-    assert SortedRun().overlapping(0, 9) == []
+    assert list(SortedRun()) == []
