@@ -12,11 +12,8 @@ from fermion.errors import InvalidArgumentError
 from fermion_table.errors import UnsupportedFeature
 from fermion_table.schema.field_functions import FieldFunction
 from fermion_table.schema.key_encoding import check_key_type, keeps_keys
-from fermion_table.schema.key_options import (
-    KeyOptions,
-    parse_key_options,
-    plain_name,
-)
+from fermion_table.schema.key_options import KeyOptions, parse_key_options
+from fermion_table.schema.key_settings import plain_name
 from fermion_table.schema.schema import Field, TableSchema, field_to_arrow
 
 BUCKET = "bucket"
