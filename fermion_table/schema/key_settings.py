@@ -32,7 +32,10 @@ _LIKENESS = 0.85
 
 
 class KeySettings:
-    """Properties of this family by their names with ``_``; remembers which were asked for."""
+    """Properties of this family by their names with ``_``; remembers which were asked for.
+
+    All methods raise `InvalidArgumentError`, which names the property, for a value of another form.
+    """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._values: dict[str, str] = {}
@@ -46,19 +49,23 @@ class KeySettings:
             self._values[plain] = value
 
     def has(self, name: str) -> bool:
+        """Whether a property is there; does not count as asking for it."""
         return name in self._values
 
     def text(self, name: str, default: str) -> str:
+        """The value of a property as it stands."""
         self._asked.add(name)
         return self._values.get(name, default)
 
     def flag(self, name: str) -> bool:
+        """A value that is true or false; false by default."""
         found = self.text(name, "false").strip().lower()
         if found not in ("true", "false"):
             raise InvalidArgumentError(f"{name}={found!r}: expected true or false")
         return found == "true"
 
     def number(self, name: str, default: int, least: int, most: int) -> int:
+        """A whole number between two bounds, both included."""
         found = self.text(name, str(default)).strip()
         if not re.fullmatch(r"-?\d{1,10}", found) or not least <= int(found) <= most:
             raise InvalidArgumentError(
@@ -67,9 +74,11 @@ class KeySettings:
         return int(found)
 
     def size(self, name: str) -> int | None:
+        """Bytes; None where the property is not there."""
         return parse_size(self.text(name, ""), name) if self.has(name) else None
 
     def choice(self, name: str, choices: tuple[Any, ...], default: Any) -> Any:
+        """One of some words, in lower case."""
         found = self.text(name, default).strip().lower().replace("-", "_")
         if found not in choices:
             raise InvalidArgumentError(
@@ -78,6 +87,7 @@ class KeySettings:
         return found
 
     def names(self, name: str, default: tuple[str, ...]) -> tuple[str, ...]:
+        """Names of columns, each once."""
         self._asked.add(name)
         if name not in self._values:
             return default
@@ -99,6 +109,7 @@ class KeySettings:
         return found
 
     def refuse_functions(self, column: str, engine: str, *, is_key: bool) -> None:
+        """Refuse the function of a column that takes none."""
         name = f"fields.{column}.aggregate_function"
         if not self.has(name):
             return
