@@ -71,20 +71,23 @@ class PerProcess(Generic[T]):
 
 
 class Lock:
-    """A lock that is free in a forked process, whoever held it; for ``with``."""
+    """A lock that is free in a forked process, whoever held it: ``with lock.get(): ...``.
+
+    Python's own lock is what ``with`` takes, as an interrupt can't come between taking that lock
+    and entering the block. Between two lines of an ``__enter__`` of ours it could, and the lock
+    would be held for ever.
+    """
 
     __slots__ = ("_lock", "_made_in")
 
     def __init__(self) -> None:
         self._lock, self._made_in = threading.Lock(), _process
 
-    def __enter__(self) -> None:
+    def get(self) -> threading.Lock:
+        """The lock of this process."""
         if self._made_in is not _process:
             self._renew()
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
+        return self._lock
 
     def _renew(self) -> None:
         with _renewing:

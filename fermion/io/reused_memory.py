@@ -33,7 +33,7 @@ class KeptMemory:
         """Memory of ``size`` bytes, with anything in it: ``uint8``, writable."""
         if size < KEPT_BYTES_MIN:
             return np.empty(size, np.uint8)
-        with self._lock:
+        with self._lock.get():
             if self._made_in is not process():
                 self._pieces, self._made_in = [], process()
             for piece in self._pieces:
@@ -50,5 +50,5 @@ class KeptMemory:
 
     def clear(self) -> None:
         """Keep nothing any more; what is lent stays with its borrowers."""
-        with self._lock:
+        with self._lock.get():
             self._pieces.clear()

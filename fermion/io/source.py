@@ -486,7 +486,7 @@ class CountingSource:
         return buffers or [memoryview(b"")], places
 
     def _count(self, requests: int, requested: int, used: int) -> None:
-        with self._lock:
+        with self._lock.get():
             stats = self._stats
             self._stats = IoStats(
                 stats.requests + requests,

@@ -345,7 +345,7 @@ class FileIndex:
             ``int64``, shape (columns,): where the CMBs are in the file.
         """
         wanted = np.asarray(ordinals, np.int64)
-        with self._block_lock:
+        with self._block_lock.get():
             missing = np.unique(wanted[again | (self._block_places[wanted, 0] == 0)])
             if len(missing):
                 ranges = self.cit.ranges(missing)

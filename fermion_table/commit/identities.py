@@ -90,7 +90,7 @@ def committed_before(
 def _find(store: AtomicStore, base: Snapshot, wanted: Identity, branch: str) -> int | None:
     """The id of the snapshot of an identity, None if the history has none."""
     key = (store.location, base.table_uuid, branch)
-    with _lock:
+    with _lock.get():
         known = _indexes.get(key)
     if known is not None and base.reference == known.newest:
         return known.commits.get(wanted)
@@ -108,7 +108,7 @@ def _find(store: AtomicStore, base: Snapshot, wanted: Identity, branch: str) -> 
             break
     # If they do not join, what is known is of another history, or nothing.
     commits = {**known.commits, **newer} if known is not None and is_joined else newer
-    with _lock:
+    with _lock.get():
         _indexes[key] = _Index(base.reference, commits)
         _indexes.move_to_end(key)
         while len(_indexes) > INDEXES_MAX:

@@ -75,7 +75,7 @@ class HeldFiles:
 
     def file(self, location: str) -> fermion.FermionFile | None:
         """An open file; None if it is not held."""
-        with self._lock:
+        with self._lock.get():
             found = self._files.get(location)
             if found is not None:
                 self._files.move_to_end(location)
@@ -83,14 +83,14 @@ class HeldFiles:
 
     def hold(self, location: str, file: fermion.FermionFile) -> None:
         """Keep a file open."""
-        with self._lock:
+        with self._lock.get():
             self._files[location] = file
             while len(self._files) > self._files_max:
                 self._files.popitem(last=False)
 
     def keys(self, location: str) -> FileKeys | None:
         """The keys of a file; None if they are not held."""
-        with self._lock:
+        with self._lock.get():
             found = self._keys.get(location)
             if found is not None:
                 self._keys.move_to_end(location)
@@ -102,7 +102,7 @@ class HeldFiles:
 
     def hold_keys(self, location: str, keys: FileKeys) -> None:
         """Keep the keys of a file, unless they take more than half of the memory."""
-        with self._lock:
+        with self._lock.get():
             if keys.bytes > self._bytes_max // 2:
                 self._great.add(location)
                 return
@@ -112,13 +112,13 @@ class HeldFiles:
 
     def count(self, location: str, wanted: int) -> int:
         """How many keys a file was asked for so far, these included."""
-        with self._lock:
+        with self._lock.get():
             self._asked[location] = self._asked.get(location, 0) + wanted
             return self._asked[location]
 
     def keep_only(self, locations: Collection[str]) -> None:
         """Let go of all other files."""
-        with self._lock:
+        with self._lock.get():
             for held in (self._files, self._keys, self._asked):
                 for location in [each for each in held if each not in locations]:
                     del held[location]  # type: ignore[attr-defined]

@@ -21,7 +21,7 @@ class IoTotals:
     def add(self, file: fermion.FermionFile) -> None:
         """Count a file that is about to be closed."""
         stats = file.io_stats
-        with self._lock:
+        with self._lock.get():
             self._files += 1
             self._requests += stats.requests
             self._bytes_requested += stats.bytes_requested
@@ -29,7 +29,7 @@ class IoTotals:
 
     def as_dict(self) -> dict[str, Any]:
         """``files``, ``requests``, ``bytes_requested`` and ``bytes_used`` so far."""
-        with self._lock:
+        with self._lock.get():
             return {
                 "files": self._files,
                 "requests": self._requests,

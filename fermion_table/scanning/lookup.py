@@ -188,7 +188,7 @@ class Lookups:
     def _plan(self, scan: Scan) -> _Plan:
         assert scan.key is not None
         snapshot = scan.snapshot
-        with self._lock:
+        with self._lock.get():
             known = self._plans.get(snapshot.hash)
             if known is not None:
                 self._plans.move_to_end(snapshot.hash)
@@ -196,7 +196,7 @@ class Lookups:
         with in_time(scan.store):
             files = LiveFiles(scan.store, snapshot.tail, snapshot.manifests)
             plan = _Plan(scan.store, trees_of(files.entries(statistics=False), scan.key))
-        with self._lock:
+        with self._lock.get():
             self._plans[snapshot.hash] = plan
             while len(self._plans) > PLANS_MAX:
                 self._plans.popitem(last=False)

@@ -31,7 +31,7 @@ class MetadataCache:
 
     def get(self, key: Hashable) -> Any:
         """The value of a key, None if it is not (or no longer) here."""
-        with self._lock:
+        with self._lock.get():
             found = self._values.get(key)
             if found is None:
                 return None
@@ -42,7 +42,7 @@ class MetadataCache:
         """Keep a value; one that alone exceeds the bound is not kept."""
         if size > self.bytes_max:
             return
-        with self._lock:
+        with self._lock.get():
             replaced = self._values.pop(key, None)
             self._bytes += size - (replaced[1] if replaced else 0)
             self._values[key] = (value, size)
@@ -52,7 +52,7 @@ class MetadataCache:
 
     def clear(self) -> None:
         """Forget everything."""
-        with self._lock:
+        with self._lock.get():
             self._values.clear()
             self._bytes = 0
 

@@ -269,7 +269,7 @@ class FsspecStore:
         if self._trusted:
             return
         place = self.filesystem._fs_token, self._root.split("/", 1)[0]
-        with _probe_lock:
+        with _probe_lock.get():
             if place not in _probed:
                 renames = _protocol(self.filesystem) == WEBHDFS
                 try:
@@ -304,7 +304,9 @@ class FsspecStore:
             with in_time(self):
                 return create_by_rename(self.filesystem, full, data)
         guard: contextlib.AbstractContextManager[Any] = (
-            _memory_lock if _protocol(self.filesystem) == "memory" else contextlib.nullcontext()
+            _memory_lock.get()
+            if _protocol(self.filesystem) == "memory"
+            else contextlib.nullcontext()
         )
         try:
             with guard:

@@ -107,7 +107,7 @@ class BufferPool:
         Exception
             What flushing a buffer of the same writer raises; other writers learn of it themselves.
         """
-        with self._lock:
+        with self._lock.get():
             self._leave_the_parents_rows()
             if buffer.batches:
                 self._buffers.remove(buffer)
@@ -128,14 +128,14 @@ class BufferPool:
         Exception
             What its flushing raises.
         """
-        with self._lock:
+        with self._lock.get():
             for buffer in buffers:
                 if buffer.batches:
                     self._flush(buffer, asking=buffer.owner())
 
     def discard(self, buffers: Iterable[Buffer]) -> None:
         """Forget the rows of buffers."""
-        with self._lock:
+        with self._lock.get():
             for buffer in buffers:
                 if buffer.batches:
                     self._bytes -= buffer.bytes

@@ -105,7 +105,7 @@ def test_the_cache_of_metadata_is_free_in_the_child(table: Table):
     held, go_on = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with shared_cache._lock:
+        with shared_cache._lock.get():
             held.set()
             go_on.wait()
 
