@@ -18,7 +18,7 @@ from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.metadata.manifest import Entry
 from fermion_table.scanning.filters import TableFilter
 from fermion_table.scanning.plan import plan_scan
-from fermion_table.scanning.section_reader import key_filter
+from fermion_table.scanning.run_reader import key_filter
 from fermion_table.schema.key_changes import KIND_COLUMN
 from fermion_table.schema.repeated import repeat
 from fermion_table.writing.make_writer import write_changes

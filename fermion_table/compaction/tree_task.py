@@ -19,9 +19,10 @@ from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.scanning.filters import TableFilter
 from fermion_table.scanning.partition_pruning import partitions_that_may_match
 from fermion_table.scanning.plan import splits_of
-from fermion_table.scanning.section_reader import merged_rows, visible_rows
+from fermion_table.scanning.section_reader import merged_rows
 from fermion_table.scanning.split_reader import SplitReader
 from fermion_table.scanning.trees import Tree, trees_of
+from fermion_table.scanning.visible_rows import visible_rows
 from fermion_table.scanning.whole_rows import column_reader
 from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.store import AtomicStore

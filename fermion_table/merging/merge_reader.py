@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from fermion.errors import InvalidArgumentError
 from fermion_table.errors import CorruptMetadata
-from fermion_table.merging.merge_engines.key_groups import KeyGroups, group_rows
-from fermion_table.schema.key_changes import KEY_COLUMN
+from fermion_table.merging.merge_engines.key_groups import KeyGroups, group_rows, is_retraction
+from fermion_table.schema.key_changes import KEY_COLUMN, KIND_COLUMN
 from fermion_table.schema.key_encoding import key_ranks
 
 
@@ -75,13 +75,13 @@ def merge_runs(
         yield _merged(taken, sequence_columns, is_descending)
 
 
-def pick_rows(
+def hidden_rows(
     runs: Sequence[Iterable[pa.RecordBatch]],
     *,
     key_column: str = KEY_COLUMN,
     oldest_wins: bool = False,
-) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
-    """Of each key the row of the newest run that has it: which rows of the runs these are.
+) -> list[np.ndarray]:
+    """Of each run the rows that are not the results of their keys: others hide them.
 
     The same as `merge_runs` with the engine ``deduplicate`` (or ``first_row``), for runs without
     sequence fields in which no key is repeated; rows are not put in order, which is far faster.
@@ -89,33 +89,52 @@ def pick_rows(
     Parameters
     ----------
     runs, key_column
-        As for `merge_runs`; of no run two rows have the same key.
+        As for `merge_runs`; of no run two rows have the same key. Batches may have a column of
+        kinds: retractions are no results.
     oldest_wins
-        Whether the row of the oldest run is taken.
+        Whether the row of the oldest run is taken, not that of the newest.
 
-    Yields
-    ------
-    A batch of one run, or a part of one, and which of its rows are taken: ``bool``, shape (n,).
+    Returns
+    -------
+    list of np.ndarray
+        Of each run row numbers, counted from 0 through its batches: ``int64``, ascending.
 
     Raises
     ------
     CorruptMetadata, InvalidArgumentError
         As `merge_runs`.
     """
+    hidden: list[list[np.ndarray]] = [[np.zeros(0, np.int64)] for _ in runs]
+    before = [0] * len(runs)
     for taken in _windows(runs, key_column):
-        present = [each for each in taken if each[0]]
-        keys_of_runs = _comparable([keys for keys, _ in present])
-        pairs = list(zip(keys_of_runs, (batches for _, batches in present), strict=True))
+        numbers = [number for number, (keys, _) in enumerate(taken) if keys]
+        found = _comparable([taken[number][0] for number in numbers])
+        pairs = list(zip(numbers, found, strict=True))
         seen = np.zeros(0, np.int64)
-        for at, (keys, batches) in enumerate(pairs if oldest_wins else pairs[::-1], 1):
-            is_taken = np.ones(len(keys), bool)
-            is_taken[_places_of(seen, keys)] = False
-            start = 0
-            for batch in batches:
-                yield batch, is_taken[start : start + batch.num_rows]
-                start += batch.num_rows
+        for at, (number, keys) in enumerate(pairs if oldest_wins else pairs[::-1], 1):
+            run = len(runs) - 1 - number
+            is_hidden = np.zeros(len(keys), bool)
+            is_hidden[_places_of(seen, keys)] = True
+            kinds = _kinds_of(taken[number][1])
+            gone = is_hidden if kinds is None else is_hidden | is_retraction(kinds)
+            hidden[run].append(np.flatnonzero(gone) + before[run])
+            before[run] += len(keys)
             if at < len(pairs):
-                seen = np.sort(np.concatenate((seen, keys)), kind="stable")
+                seen = np.sort(np.concatenate((seen, keys[~is_hidden])), kind="stable")
+    return [np.concatenate(parts) for parts in hidden]
+
+
+def _kinds_of(batches: Sequence[pa.RecordBatch]) -> np.ndarray | None:
+    """The kinds of rows; None: no retraction is among them."""
+    if not any(KIND_COLUMN in batch.schema.names for batch in batches):
+        return None
+    parts = [
+        batch.column(KIND_COLUMN).to_numpy()
+        if KIND_COLUMN in batch.schema.names
+        else np.zeros(batch.num_rows, np.int8)
+        for batch in batches
+    ]
+    return np.concatenate(parts)
 
 
 def _comparable(runs: Sequence[list]) -> list[np.ndarray]:

@@ -32,11 +32,14 @@ class PrimaryKey:
         Its columns, in the key's order.
     options
         The table's settings.
+    shared
+        Columns that have one value in all rows of a tree: it is partitioned by them. Not all.
     """
 
     names: tuple[str, ...]
     types: tuple[pa.DataType, ...]
     options: KeyOptions
+    shared: frozenset[str] = frozenset()
 
     @property
     def is_direct(self) -> bool:
@@ -61,10 +64,40 @@ class PrimaryKey:
         InvalidArgumentError
             A null.
         """
-        columns = [rows.column(name) for name in self.names]
-        if self.is_direct:
-            return pa.array(direct_keys(columns[0], self.names[0]))
-        return encode_keys(columns, self.names)
+        return _keys(rows, self.names)
+
+    @property
+    def tree_names(self) -> tuple[str, ...]:
+        """The columns that tell the keys of one tree apart, in the key's order."""
+        return tuple(name for name in self.names if name not in self.shared)
+
+    @property
+    def is_direct_in_tree(self) -> bool:
+        """Whether the keys of one tree are compared as ``int64``, not as bytes."""
+        (name, *more) = self.tree_names
+        return not more and is_number(self.types[self.names.index(name)])
+
+    def tree_keys(self, rows: pa.RecordBatch) -> pa.Array:
+        """The key of each row of a tree, in the form in which its keys are compared fastest.
+
+        They have the order of `keys`, but say nothing about rows of other trees.
+
+        Parameters
+        ----------
+        rows
+            With `tree_names`, without nulls there.
+
+        Returns
+        -------
+        pa.Array
+            As of `keys`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            A null.
+        """
+        return _keys(rows, self.tree_names)
 
     def buckets(self, rows: pa.RecordBatch) -> np.ndarray:
         """The bucket of each row: ``int32``, shape (n,)."""
@@ -97,6 +130,13 @@ class PrimaryKey:
         if len(key) != 8:
             raise CorruptMetadata(file, "a key of 8 bytes", f"{len(key)} bytes")
         return int.from_bytes(key, "big") - _SIGN
+
+
+def _keys(rows: pa.RecordBatch, names: tuple[str, ...]) -> pa.Array:
+    columns = [rows.column(name) for name in names]
+    if len(names) == 1 and is_number(columns[0].type):
+        return pa.array(direct_keys(columns[0], names[0]))
+    return encode_keys(columns, names)
 
 
 def primary_key_of(schema: TableSchema) -> PrimaryKey | None:
@@ -145,8 +185,12 @@ def _primary_key(schema: TableSchema) -> PrimaryKey | None:
     if not has_buckets(schema):
         return None
     fields = [schema.by_id[field_id] for field_id in schema.primary_key]
+    names = tuple(field.name for field in fields)
+    partitions = {each.source_id for each in schema.partition_by if each.transform == "identity"}
+    shared = frozenset(field.name for field in fields if field.id in partitions)
     return PrimaryKey(
-        names=tuple(field.name for field in fields),
+        names=names,
         types=tuple(field.type for field in fields),
         options=key_options(schema),
+        shared=shared if len(shared) < len(names) else frozenset(names[:-1]),
     )

@@ -29,8 +29,8 @@ from fermion_table.scanning.filters import TableFilter
 from fermion_table.scanning.keyed_changes import DELETE, INSERT, KeyedChanges, distinct_keys
 from fermion_table.scanning.plan import PruningStep, ScanPlan, plan_scan, splits_of
 from fermion_table.scanning.row_difference import pick_rows, rows_apart
+from fermion_table.scanning.run_reader import key_filter
 from fermion_table.scanning.scan import Scan
-from fermion_table.scanning.section_reader import key_filter
 from fermion_table.schema.key_changes import has_buckets
 from fermion_table.schema.schema import PathLike, TableSchema
 from fermion_table.storage.store import AtomicStore

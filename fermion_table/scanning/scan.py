@@ -35,7 +35,7 @@ from fermion_table.scanning.plan import (
     prune_manifests,
 )
 from fermion_table.scanning.polars_filter import filter_of_predicate
-from fermion_table.scanning.section_reader import key_filter
+from fermion_table.scanning.run_reader import key_filter
 from fermion_table.scanning.split import Split, first_rows
 from fermion_table.scanning.split_reader import BATCH_ROWS, ReadRequest, SplitReader
 from fermion_table.scanning.tree_plan import TreePlan, plan_trees

@@ -45,7 +45,7 @@ def sorted_run(
     """
     parts = [_without_kinds(batch) for batch in batches]
     if key.options.merge_engine in ("deduplicate", "first_row"):
-        keys = [key.keys(rows) for rows, _ in parts]
+        keys = [key.tree_keys(rows) for rows, _ in parts]
         if _is_ascending(keys):
             found = [kinds for _, kinds in parts if kinds is not None]
             has_kinds = any(bool(is_retraction(kinds).any()) for kinds in found)
@@ -59,9 +59,9 @@ def _folded(
     rows: pa.RecordBatch, kinds: np.ndarray | None, key: PrimaryKey
 ) -> tuple[bool, Iterator[RunBatch]]:
     options = key.options
-    keys = key.keys(rows)
+    keys = key.tree_keys(rows)
     groups = group_rows(
-        keys.to_numpy() if key.is_direct else key_ranks(keys),
+        keys.to_numpy() if key.is_direct_in_tree else key_ranks(keys),
         np.arange(rows.num_rows),
         sequence=[rows.column(name) for name in options.sequence_fields],
         is_descending=options.sequence_descending,
@@ -80,7 +80,7 @@ def _gathered(rows: pa.RecordBatch, key: PrimaryKey, folded: Folded) -> Iterator
             None if folded.kinds is None else folded.kinds[piece],
         )
         gathered = some.gather(rows)
-        yield gathered, key.keys(gathered), some.kinds  # made anew: faster than to take them
+        yield gathered, key.tree_keys(gathered), some.kinds  # made anew: faster than to take them
 
 
 def _without_kinds(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, np.ndarray | None]:

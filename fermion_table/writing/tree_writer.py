@@ -30,7 +30,7 @@ from fermion_table.writing.partition import Partition
 from fermion_table.writing.settings import WriteSettings
 
 RunBatch = tuple[pa.RecordBatch, pa.Array, np.ndarray | None]
-"""Rows in the order of their keys, their keys (`PrimaryKey.keys`), and their kinds."""
+"""Rows in the order of their keys, their keys (`PrimaryKey.tree_keys`), and their kinds."""
 KIND_FIELD = pa.field(KIND_COLUMN, pa.int8(), nullable=False)
 
 
@@ -47,11 +47,11 @@ class _Run:
 
 @dataclass(slots=True)
 class _RunFile:
-    """A file of a run being written, and what its entry will say."""
+    """A file of a run being written, its last row, and what its entry will say."""
 
     file: OpenFile
-    min_key: Any
-    max_key: Any = None
+    min_key: str
+    last: pa.RecordBatch
     keys: int = 0
     retractions: int = 0
 
@@ -167,14 +167,15 @@ class TreeWriter:
                     entries.append(self._close(current, run))
                     current = None
                 if current is None:
-                    current = _RunFile(self._open(run), keys[at].as_py())
+                    first = rows.slice(at, 1)
+                    current = _RunFile(self._open(run), self._bound(first), first)
                 room = max(1, self._files.room(current.file, rest))
                 place = int(np.searchsorted(starts, at + room))
                 stop = int(starts[place]) if place < len(starts) else rows.num_rows
                 some = slice(at, stop)
                 self._write(current, run, rows.slice(at, stop - at), kinds, some)
                 current.keys += int(is_first[some].sum())
-                current.max_key = keys[stop - 1].as_py()
+                current.last = rows.slice(stop - 1, 1)
                 at = stop
         if current is not None:
             entries.append(self._close(current, run))
@@ -244,12 +245,16 @@ class TreeWriter:
             entry,
             bucket=run.bucket,
             level=run.level,
-            min_key=self._key.bound(current.min_key),
-            max_key=self._key.bound(current.max_key),
+            min_key=current.min_key,
+            max_key=self._bound(current.last),
             retractions=current.retractions,
             keys_repeated=entry.rows - current.keys,
             sequence_offset=run.sequence_offset,
         )
+
+    def _bound(self, row: pa.RecordBatch) -> str:
+        """The key of a row, as entries hold it."""
+        return self._key.bound(self._key.keys(row)[0].as_py())
 
 
 def _first_of_keys(keys: pa.Array, last: Any) -> np.ndarray:
