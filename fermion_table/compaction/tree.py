@@ -57,15 +57,17 @@ class TreePlan:
 
 def universal_options(options: KeyOptions) -> UniversalOptions:
     """When trees of a table are compacted, by its settings."""
+    found = options.compaction
+    needs_lookup = options.deletion_vectors or options.changelog_producer == "lookup"
     return UniversalOptions(
-        trigger=options.trigger,
-        max_size_amplification_percent=options.max_size_amplification_percent,
-        size_ratio=options.size_ratio,
-        num_levels=options.trigger + 1,
-        pick_rule=options.pick_rule,
-        force_level0=options.deletion_vectors or options.changelog_producer == "lookup",
-        total_size_threshold=options.total_size_threshold,
-        incremental_size_threshold=options.incremental_size_threshold,
+        trigger=found.trigger,
+        max_size_amplification_percent=found.max_size_amplification_percent,
+        size_ratio=found.size_ratio,
+        num_levels=found.trigger + 1,
+        pick_rule=found.pick_rule,
+        force_level0=needs_lookup or found.force_lookup,
+        total_size_threshold=found.total_size_threshold,
+        incremental_size_threshold=found.incremental_size_threshold,
     )
 
 

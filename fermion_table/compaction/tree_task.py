@@ -8,6 +8,7 @@ from itertools import chain
 
 import msgspec
 
+from fermion_table.compaction.due import due_trees
 from fermion_table.compaction.task import CompactionGroup, CompactionMessage, CompactionTask, slim
 from fermion_table.compaction.tree import TreePlan, plan_tree, universal_options
 from fermion_table.merging.fold import keeps_retractions
@@ -152,6 +153,7 @@ def tree_tasks(
     schema: TableSchema,
     schemas: Mapping[int, TableSchema],
     target_bytes: int,
+    now_ms: int,
     is_full: bool = False,
     chosen: TableFilter | None = None,
 ) -> list[CompactionTask]:
@@ -167,6 +169,8 @@ def tree_tasks(
         The table's, and those that the files were written with, by id.
     target_bytes
         What a file should have.
+    now_ms
+        Milliseconds since 1970 UTC: decides what is due by time.
     is_full
         Whether everything goes to the top level.
     chosen
@@ -178,16 +182,17 @@ def tree_tasks(
         A file that is no part of a tree, or files of one run with keys in common.
     """
     trees = trees_of(entries, key)
-    options = universal_options(key.options)
+    options, settings = universal_options(key.options), key.options.compaction
+    due = due_trees(trees, options, settings, snapshot, store=store, now_ms=now_ms)
     keeps = keeps_retractions(key)
     fields = schema.fields
     tasks: list[CompactionTask] = []
     for tree in _selected(trees, schema, chosen):
         plan = plan_tree(
             trees[tree],
-            options,
+            due[tree].options,
             target_bytes=target_bytes,
-            is_full=is_full,
+            is_full=is_full or due[tree].is_full,
             keeps_retractions=keeps,
             marks_replaced=key.options.deletion_vectors,
         )

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 import pyarrow as pa
 
 from fermion.errors import InvalidArgumentError
+from fermion_table.schema.compaction_settings import CompactionSettings, compaction_settings
 from fermion_table.schema.field_functions import FieldFunction, SequenceGroup
 from fermion_table.schema.field_settings import (
     check_exact,
@@ -61,12 +61,8 @@ class KeyOptions:
         Where changes are recorded.
     deletion_vectors
         Whether compaction marks the rows of older runs that it replaces as deleted.
-    trigger
-        Number of sorted runs from which on a tree is compacted.
-    max_size_amplification_percent, size_ratio, pick_rule
-        How runs are picked: see `fermion_table.compaction.universal.UniversalOptions`.
-    total_size_threshold, incremental_size_threshold
-        Bytes, of the same; None: no such rule.
+    compaction
+        When trees are compacted.
     """
 
     bucket: int = 1
@@ -80,12 +76,7 @@ class KeyOptions:
     remove_record_on_delete: bool = False
     changelog_producer: ChangelogProducer = "none"
     deletion_vectors: bool = False
-    trigger: int = 5
-    max_size_amplification_percent: int = 200
-    size_ratio: int = 1
-    pick_rule: Literal["current", "seed"] = "current"
-    total_size_threshold: int | None = None
-    incremental_size_threshold: int | None = None
+    compaction: CompactionSettings = field(default_factory=CompactionSettings)
 
 
 def parse_key_options(
@@ -119,6 +110,8 @@ def parse_key_options(
     _check_key(columns, primary_key, partition_columns)
     engine = settings.choice("merge_engine", ENGINES, "deduplicate")
     groups = sequence_groups(settings, columns, primary_key, engine)
+    producer = settings.choice("changelog_producer", PRODUCERS, "none")
+    deletion_vectors = settings.flag("deletion_vectors.enabled")
     options = KeyOptions(
         bucket=settings.number("bucket", 1, 1, 2**31 - 1),
         bucket_key=_bucket_key(settings, primary_key, partition_columns),
@@ -133,16 +126,11 @@ def parse_key_options(
         sequence_groups=groups,
         remove_record_on_delete=engine in ("partial_update", "aggregation")
         and settings.flag(f"{engine}.remove_record_on_delete"),
-        changelog_producer=settings.choice("changelog_producer", PRODUCERS, "none"),
-        deletion_vectors=settings.flag("deletion_vectors.enabled"),
-        trigger=settings.number("num_sorted_run.compaction_trigger", 5, 1, 2**31 - 1),
-        max_size_amplification_percent=settings.number(
-            "compaction.max_size_amplification_percent", 200, 0, 2**31 - 1
+        changelog_producer=producer,
+        deletion_vectors=deletion_vectors,
+        compaction=compaction_settings(
+            settings, needs_lookup=deletion_vectors or producer == "lookup"
         ),
-        size_ratio=settings.number("compaction.size_ratio", 1, 0, 2**31 - 1),
-        pick_rule=settings.choice("compaction.pick_rule", ("current", "seed"), "current"),
-        total_size_threshold=settings.size("compaction.total_size_threshold"),
-        incremental_size_threshold=settings.size("compaction.incremental_size_threshold"),
     )
     settings.refuse_the_rest(engine)
     _check_together(options)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 from fermion.errors import InvalidArgumentError
-from fermion_table.schema.properties import parse_size
+from fermion_table.schema.properties import parse_duration, parse_size
 
 MergeEngine = Literal["deduplicate", "partial_update", "aggregation", "first_row"]
 ChangelogProducer = Literal["none", "input", "lookup", "full_compaction"]
@@ -76,6 +76,10 @@ class KeySettings:
     def size(self, name: str) -> int | None:
         """Bytes; None where the property is not there."""
         return parse_size(self.text(name, ""), name) if self.has(name) else None
+
+    def duration(self, name: str) -> int | None:
+        """Milliseconds; None where the property is not there."""
+        return parse_duration(self.text(name, ""), name) if self.has(name) else None
 
     def choice(self, name: str, choices: tuple[Any, ...], default: Any) -> Any:
         """One of some words, in lower case."""

@@ -25,6 +25,14 @@ STATISTICS_COLUMNS_MAX = 32
 """Leaf columns, beside partition, key and sort columns, whose statistics entries keep."""
 
 _SIZE = re.compile(r"\s*(\d{1,18})\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
+_DURATION = re.compile(r"\s*(\d{1,9})\s*([a-z]+)\s*", re.IGNORECASE)
+_MILLISECONDS = {
+    **dict.fromkeys(("ms", "milli", "millis", "millisecond", "milliseconds"), 1),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1_000),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60_000),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600_000),
+    **dict.fromkeys(("d", "day", "days"), 86_400_000),
+}
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
@@ -114,3 +122,27 @@ def parse_size(size: int | str, parameter: str = "") -> int:
         named = f"{parameter}={size!r}" if parameter else repr(size)
         raise InvalidArgumentError(f"{named} is not a size: expected bytes, or as in '256MB'")
     return count
+
+
+def parse_duration(text: str, parameter: str) -> int:
+    """Milliseconds from a text such as ``30 min``.
+
+    Parameters
+    ----------
+    parameter
+        That it was given for, named in the message.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Not a duration, without a unit, or not above 0.
+    """
+    match = _DURATION.fullmatch(text)
+    unit = None if match is None else _MILLISECONDS.get(match[2].lower())
+    duration = 0 if match is None or unit is None else int(match[1]) * unit
+    if not duration:
+        raise InvalidArgumentError(
+            f"{parameter}={text!r} is not a duration: expected a number and a unit (ms, s, min, h "
+            "or d), as in '30 min'"
+        )
+    return duration

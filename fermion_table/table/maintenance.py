@@ -311,17 +311,18 @@ def _tree_tasks(
             )
     with in_time(state.store), until_expiry(state.store, state.snapshot):
         entries = live_entries(state.store, state.snapshot, keep_unknown=True)
-    return tree_tasks(
-        entries,
-        key,
-        state.snapshot,
-        store=state.store,
-        schema=state.schema,
-        schemas=state.schemas,
-        target_bytes=target_bytes,
-        is_full=full,
-        chosen=chosen,
-    )
+        return tree_tasks(
+            entries,
+            key,
+            state.snapshot,
+            store=state.store,
+            schema=state.schema,
+            schemas=state.schemas,
+            target_bytes=target_bytes,
+            now_ms=now_ms(),
+            is_full=full,
+            chosen=chosen,
+        )
 
 
 def _target_bytes(state: TableState, target_size: int | str | None) -> int:

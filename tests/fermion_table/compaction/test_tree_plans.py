@@ -10,6 +10,7 @@ from fermion_table.compaction.tree import TreePlan, plan_tree, universal_options
 from fermion_table.compaction.universal import Run, UniversalOptions, pick
 from fermion_table.merging.sections import TreeFile, sorted_runs
 from fermion_table.metadata.manifest import Entry
+from fermion_table.schema.compaction_settings import CompactionSettings
 from fermion_table.schema.key_options import KeyOptions
 
 TARGET = 100
@@ -202,7 +203,7 @@ def test_a_tree_without_files_is_not_compacted():
 
 
 def test_options_come_from_the_settings_of_the_table():
-    options = KeyOptions(
+    settings = CompactionSettings(
         trigger=7,
         max_size_amplification_percent=50,
         size_ratio=3,
@@ -210,7 +211,7 @@ def test_options_come_from_the_settings_of_the_table():
         total_size_threshold=5,
         incremental_size_threshold=6,
     )
-    assert universal_options(options) == UniversalOptions(
+    assert universal_options(KeyOptions(compaction=settings)) == UniversalOptions(
         trigger=7,
         max_size_amplification_percent=50,
         size_ratio=3,
@@ -219,5 +220,10 @@ def test_options_come_from_the_settings_of_the_table():
         total_size_threshold=5,
         incremental_size_threshold=6,
     )
-    assert universal_options(KeyOptions(deletion_vectors=True)).force_level0
-    assert universal_options(KeyOptions(changelog_producer="lookup")).force_level0
+    lookups = [
+        KeyOptions(deletion_vectors=True),
+        KeyOptions(changelog_producer="lookup"),
+        KeyOptions(compaction=CompactionSettings(force_lookup=True)),
+    ]
+    assert all(universal_options(options).force_level0 for options in lookups)
+    assert not universal_options(KeyOptions()).force_level0

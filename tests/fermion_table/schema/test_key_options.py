@@ -44,7 +44,7 @@ def test_both_spellings_are_taken():
         name.replace("_", "-"): each.replace("_", "-") for name, each in underscored.items()
     }
     assert parse(underscored) == parse(hyphenated)
-    assert parse(hyphenated).trigger == 3
+    assert parse(hyphenated).compaction.trigger == 3
     assert parse(hyphenated).remove_record_on_delete
     with pytest.raises(InvalidArgumentError, match="has another value"):
         parse({"merge_engine": "first_row", "merge-engine": "deduplicate"})
