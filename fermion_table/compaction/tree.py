@@ -8,8 +8,9 @@ compaction is to remove. Pure (no I/O): the result is the plan.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from fermion_table.compaction.small_files import SMALL_FRACTION
 from fermion_table.compaction.universal import Run, Unit, UniversalOptions, pick
@@ -41,17 +42,16 @@ class TreePlan:
         Neighbouring sections whose rows are written again, each group into files of its own.
     upgrades
         Files that get the new level, and stay as they are.
-    newer, older
-        Runs, from the newest to the oldest: those of level 0 among the runs that become one, and
-        what may hold rows of their keys of the runs that do not. Rows that the first replace are
-        marked as deleted in the second. Both are empty where nothing is marked.
+    older
+        Of the runs that do not become one, from the newest to the oldest, the files that may hold
+        rows of keys of level 0. These rows are merged with those of level 0, and marked as deleted.
+        Empty where nothing is marked.
     """
 
     unit: Unit
     drops: bool
     rewrites: tuple[tuple[Section, ...], ...]
     upgrades: tuple[TreeFile, ...]
-    newer: Runs = ()
     older: Runs = ()
 
 
@@ -79,6 +79,7 @@ def plan_tree(
     is_full: bool = False,
     keeps_retractions: bool = False,
     marks_replaced: bool = False,
+    replaces_whole: bool = True,
 ) -> TreePlan | None:
     """What to compact in a tree; None: nothing.
 
@@ -97,6 +98,8 @@ def plan_tree(
         (see `fold.keeps_retractions`).
     marks_replaced
         Whether rows of older runs that the new run replaces are marked as deleted.
+    replaces_whole
+        Whether such a row need not be merged with the new one (see `fold.replaces_whole`).
 
     Raises
     ------
@@ -113,27 +116,36 @@ def plan_tree(
     is_done = is_full and all(file.level == unit.output_level for file in taken)
     if is_done and not any(_is_worn(file, drops) for file in taken):
         return None
+    older = _older(taken, runs[unit.run_count :]) if marks_replaced else ()
+    is_whole = replaces_whole or not older
+    merging = [] if is_whole else overlapping_files(_level0(taken), chain(*older))[0]
+    unfolded = {id(file) for file in merging}
+
+    def stays(file: TreeFile) -> bool:
+        return not _is_worn(file, drops) and id(file) not in unfolded
+
     rewrites: list[tuple[Section, ...]] = []
     upgrades: list[TreeFile] = []
-    for group in _groups(cut_sections(taken), SMALL_FRACTION * target_bytes, drops):
+    for group in _groups(cut_sections(taken), SMALL_FRACTION * target_bytes, stays):
         files_of_group = [file for section in group for file in section.files]
-        if len(files_of_group) > 1 or _is_worn(files_of_group[0], drops):
+        if len(files_of_group) > 1 or not stays(files_of_group[0]):
             rewrites.append(group)
         elif files_of_group[0].level != unit.output_level:
             upgrades += files_of_group
     if not rewrites and not upgrades:
         return None
-    newer, older = _marking(runs, unit.run_count) if marks_replaced else ((), ())
-    return TreePlan(unit, drops, tuple(rewrites), tuple(upgrades), newer, older)
+    return TreePlan(unit, drops, tuple(rewrites), tuple(upgrades), older)
 
 
-def _marking(runs: Sequence[SortedRun], taken: int) -> tuple[Runs, Runs]:
-    """The runs of level 0 that are taken, and the files of older runs that may have their keys."""
-    newer = tuple(tuple(run) for run in runs[:taken] if _level(run) == 0)
-    files = [file for run in newer for file in run]
-    older = (overlapping_files(run, files)[0] for run in runs[taken:])
-    found = tuple(tuple(run) for run in older if run)
-    return (newer, found) if files and found else ((), ())
+def _older(taken: Iterable[TreeFile], runs: Iterable[SortedRun]) -> Runs:
+    """The files of older runs that may have keys of the files of level 0 that are taken."""
+    newest = _level0(taken)
+    found = (tuple(overlapping_files(run, newest)[0]) for run in runs)
+    return tuple(run for run in found if run)
+
+
+def _level0(files: Iterable[TreeFile]) -> list[TreeFile]:
+    return [file for file in files if file.level == 0]
 
 
 def _full(runs: Sequence[SortedRun], options: UniversalOptions) -> Unit | None:
@@ -143,14 +155,13 @@ def _full(runs: Sequence[SortedRun], options: UniversalOptions) -> Unit | None:
 
 
 def _groups(
-    sections: Iterable[Section], small_bytes: float, drops: bool
+    sections: Iterable[Section], small_bytes: float, stays: Callable[[TreeFile], bool]
 ) -> Iterator[tuple[Section, ...]]:
     """Neighbours that are written together; a large file that stays as it is stands alone."""
     group: list[Section] = []
     for section in sections:
         file = section.files[0]
-        stays = section.is_single_run and file.size >= small_bytes and not _is_worn(file, drops)
-        if not stays:
+        if not (section.is_single_run and file.size >= small_bytes and stays(file)):
             group.append(section)
             continue
         if group:

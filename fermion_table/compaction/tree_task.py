@@ -9,12 +9,12 @@ from itertools import chain
 import msgspec
 
 from fermion_table.compaction.due import due_trees
+from fermion_table.compaction.marking import Marking, OlderRows
 from fermion_table.compaction.task import CompactionGroup, CompactionMessage, CompactionTask, slim
-from fermion_table.compaction.tree import TreePlan, plan_tree, universal_options
-from fermion_table.merging.fold import keeps_retractions
+from fermion_table.compaction.tree import Runs, TreePlan, plan_tree, universal_options
+from fermion_table.merging.fold import keeps_retractions, replaces_whole
 from fermion_table.merging.primary_key import PrimaryKey
-from fermion_table.merging.sections import Section, TreeFile
-from fermion_table.metadata.deletion_vector import bitmap_of, write_vectors
+from fermion_table.merging.sections import Section, TreeFile, section_of
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.scanning.filters import TableFilter
@@ -23,7 +23,6 @@ from fermion_table.scanning.plan import splits_of
 from fermion_table.scanning.section_reader import merged_rows
 from fermion_table.scanning.split_reader import SplitReader
 from fermion_table.scanning.trees import Tree, trees_of
-from fermion_table.scanning.visible_rows import visible_rows
 from fermion_table.scanning.whole_rows import column_reader
 from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.store import AtomicStore
@@ -51,11 +50,11 @@ class TreeTask(CompactionTask):
     rewrites
         See `TreePlan`.
     upgrades
-        Entries of files that get the new level, as they are now.
+        See `TreePlan`.
     drops
         See `TreePlan`.
-    newer, older
-        See `TreePlan`; runs of entries.
+    older
+        See `TreePlan`.
     """
 
     schema: TableSchema
@@ -66,61 +65,39 @@ class TreeTask(CompactionTask):
     bucket: int
     level: int
     rewrites: tuple[tuple[Section, ...], ...]
-    upgrades: tuple[Entry, ...]
+    upgrades: tuple[TreeFile, ...]
     drops: bool
-    newer: tuple[tuple[Entry, ...], ...] = ()
-    older: tuple[tuple[Entry, ...], ...] = ()
+    older: Runs = ()
 
     @property
     def upgraded(self) -> tuple[Entry, ...]:
         """Files that move to another level of their tree, without being rewritten."""
-        return self.upgrades
+        return tuple(file.entry for file in self.upgrades)
 
     def rewrite(self) -> CompactionMessage:
         """Merge the sections into new files."""
-        moved = tuple(msgspec.structs.replace(each, level=self.level) for each in self.upgrades)
+        moved = tuple(msgspec.structs.replace(each, level=self.level) for each in self.upgraded)
         written: list[Entry] = []
+        marking = Marking(self.older, self.reader, self.store)
         with TreeWriter(self.store, self.schema, self.key, settings=self.settings) as writer:
             for sections in self.rewrites:
-                written += self._write(writer, sections)
-            hidden, marked = self._marked()
+                files = [file for section in sections for file in section.files]
+                written += self._write(writer, sections, marking.find(files))
+            marking.find(self.upgrades)
+            hidden, marked = marking.entries()
             writer.release()
         return CompactionMessage(
             added=(*written, *moved, *marked),
-            removed=(*self.group.entries, *self.upgrades, *hidden),
+            removed=(*self.group.entries, *self.upgraded, *hidden),
             snapshot_id=self.snapshot_id,
         )
 
-    def _marked(self) -> tuple[list[Entry], list[Entry]]:
-        """The older files that lose rows to newer ones, as they are, and with these rows marked.
-
-        Files that lose all rows have no second entry.
-        """
-        if not self.older:
-            return [], []
-        splits = [splits_of(run, self.store) for run in (*self.newer, *self.older)]
-        shown = {split.file: rows for split, rows in visible_rows(splits, self.reader)}
-        older = [entry for run in self.older for entry in run]
-        hidden = [
-            entry
-            for entry in older
-            if entry.file not in shown or shown[entry.file].total < entry.live_rows
-        ]
-        left = {entry.file: entry for entry in hidden if entry.file in shown}
-        gone = {file: bitmap_of(shown[file].complement(entry.rows)) for file, entry in left.items()}
-        counts = {file: entry.rows for file, entry in left.items()}
-        vectors = write_vectors(self.store, gone, counts)
-        marked = [
-            msgspec.structs.replace(
-                entry, deletion_vector=vectors[file], delete_rows=vectors[file].rows
-            )
-            for file, entry in left.items()
-        ]
-        return hidden, marked
-
-    def _write(self, writer: TreeWriter, sections: Sequence[Section]) -> list[Entry]:
+    def _write(
+        self, writer: TreeWriter, sections: Sequence[Section], older: OlderRows
+    ) -> list[Entry]:
         entries = [file.entry for section in sections for file in section.files]
-        batches = self._batches(sections)
+        retractions = sum(each.retractions for each in (*entries, *chain(*older.runs)))
+        batches = self._batches(sections, older)
         first = next(batches, None)
         if first is None:
             return []
@@ -131,15 +108,20 @@ class TreeTask(CompactionTask):
             self.bucket,
             self.level,
             chain([first], batches),
-            has_kinds=not self.drops and any(entry.retractions for entry in entries),
+            has_kinds=retractions > 0 and not self.drops,
         )
 
-    def _batches(self, sections: Sequence[Section]) -> Iterator[RunBatch]:
-        """The rows of neighbouring sections, in the order of keys."""
+    def _batches(self, sections: Sequence[Section], older: OlderRows) -> Iterator[RunBatch]:
+        """The rows of neighbouring sections, merged with older ones, in the order of keys."""
         arrow = self.schema.to_arrow()
+        if older.runs:  # their files do not end where sections do
+            sections = [section_of(file for section in sections for file in section.files)]
         for section in sections:
             runs = [splits_of((file.entry for file in run), self.store) for run in section.runs]
-            for each in merged_rows(runs, self.reader, is_oldest=self.drops):
+            merged = merged_rows(
+                [*runs, *older.runs], self.reader, is_oldest=self.drops, rows=older.rows
+            )
+            for each in merged:
                 rows = type(each.rows).from_arrays(each.rows.columns, schema=arrow)
                 yield rows, each.keys, each.kinds
 
@@ -195,12 +177,13 @@ def tree_tasks(
             is_full=is_full or due[tree].is_full,
             keeps_retractions=keeps,
             marks_replaced=key.options.deletion_vectors,
+            replaces_whole=replaces_whole(key),
         )
         if plan is None:
             continue
         inputs = [file.entry for group in plan.rewrites for part in group for file in part.files]
-        older = [file.entry for run in (*plan.newer, *plan.older) for file in run]
-        read = [*inputs, *older]
+        others = [file.entry for run in (plan.upgrades, *plan.older) for file in run]
+        read = [*inputs, *others]
         tasks.append(
             TreeTask(
                 store=store,
@@ -213,10 +196,9 @@ def tree_tasks(
                 bucket=tree[1],
                 level=plan.unit.output_level,
                 rewrites=_slim_sections(plan),
-                upgrades=tuple(file.entry for file in plan.upgrades),
+                upgrades=plan.upgrades,
                 drops=plan.drops,
-                newer=tuple(tuple(file.entry for file in run) for run in plan.newer),
-                older=tuple(tuple(file.entry for file in run) for run in plan.older),
+                older=plan.older,
             )
         )
     return tasks

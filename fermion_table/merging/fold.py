@@ -113,3 +113,8 @@ def columns_to_merge(key: PrimaryKey, wanted: Iterable[str]) -> list[str]:
 def keeps_retractions(key: PrimaryKey) -> bool:
     """Whether retractions stay in the oldest run: a row with a smaller sequence may come later."""
     return bool(key.options.sequence_fields or key.options.sequence_groups)
+
+
+def replaces_whole(key: PrimaryKey) -> bool:
+    """Whether a newer row takes the place of an older one of its key, whatever both hold."""
+    return key.options.merge_engine == "deduplicate" and not key.options.sequence_fields

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fermion.columns.rows import filter_batch_rows
 from fermion.errors import InvalidArgumentError
 from fermion_table.errors import CorruptMetadata
 from fermion_table.merging.merge_engines.key_groups import KeyGroups, group_rows, is_retraction
@@ -135,6 +136,56 @@ def _kinds_of(batches: Sequence[pa.RecordBatch]) -> np.ndarray | None:
         for batch in batches
     ]
     return np.concatenate(parts)
+
+
+def shared_keys(
+    newer: Sequence[Iterable[pa.RecordBatch]],
+    older: Sequence[Iterable[pa.RecordBatch]],
+    *,
+    key_column: str = KEY_COLUMN,
+) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+    """The rows of the keys that newer and older runs have in common.
+
+    Parameters
+    ----------
+    newer, older, key_column
+        Runs and their key as for `merge_runs`.
+
+    Yields
+    ------
+    Of some neighbouring keys the rows of the newer runs and those of the older ones, the oldest
+    run first; neither is empty.
+
+    Raises
+    ------
+    CorruptMetadata, InvalidArgumentError
+        As `merge_runs`.
+    """
+    for taken in _windows([*newer, *older], key_column):
+        present = [(at, *each) for at, each in enumerate(taken) if each[0]]
+        numbers = _comparable([keys for _, keys, _ in present])
+        count = sum(at < len(older) for at, _, _ in present)  # the older runs come first
+        if count in (0, len(present)):
+            continue
+        old, new = np.concatenate(numbers[:count]), np.concatenate(numbers[count:])
+        old_rows, new_rows = (
+            pa.concat_batches([batch for _, _, batches in some for batch in batches])
+            for some in (present[:count], present[count:])
+        )
+        is_old_shared, is_new_shared = _is_among(old, new), _is_among(new, old)
+        if is_old_shared.any():
+            yield (
+                filter_batch_rows(new_rows, is_new_shared),
+                filter_batch_rows(old_rows, is_old_shared),
+            )
+
+
+def _is_among(keys: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Whether each key is one of some others: ``bool``, shape (n,)."""
+    known = np.unique(others)
+    places = np.searchsorted(known, keys)
+    places[places == len(known)] = 0
+    return known[places] == keys
 
 
 def _comparable(runs: Sequence[list]) -> list[np.ndarray]:

@@ -135,6 +135,14 @@ def sorted_runs(files: Iterable[TreeFile]) -> list[SortedRun]:
     return [runs[run] for run in sorted(runs)]
 
 
+def section_of(files: Iterable[TreeFile]) -> Section:
+    """Files in the order of keys as one section, by run."""
+    runs: dict[tuple[int, int], list[TreeFile]] = {}
+    for file in files:
+        runs.setdefault(file.run, []).append(file)
+    return Section(tuple(tuple(runs[run]) for run in sorted(runs)))
+
+
 def cut_sections(files: Iterable[TreeFile]) -> list[Section]:
     """The sections of a tree, in the order of keys. Equal bounds share a section.
 
@@ -150,11 +158,11 @@ def cut_sections(files: Iterable[TreeFile]) -> list[Section]:
     greatest: Any = None
     for file in sorted(listed, key=lambda file: file.min_key):
         if open_files and file.min_key > greatest:
-            sections.append(_section(open_files))
+            sections.append(section_of(open_files))
             open_files = []
         greatest = file.max_key if not open_files else max(greatest, file.max_key)
         open_files.append(file)
-    return [*sections, _section(open_files)] if open_files else sections
+    return [*sections, section_of(open_files)] if open_files else sections
 
 
 def overlapping_files(
@@ -176,14 +184,6 @@ def overlapping_files(
         meets = at < len(spans) and spans[at].min_key <= file.max_key
         (overlapping if meets else apart).append(file)
     return overlapping, apart
-
-
-def _section(files: list[TreeFile]) -> Section:
-    """Files in the order of keys, by run."""
-    runs: dict[tuple[int, int], list[TreeFile]] = {}
-    for file in files:
-        runs.setdefault(file.run, []).append(file)
-    return Section(tuple(tuple(runs[run]) for run in sorted(runs)))
 
 
 def _shown(file: TreeFile) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
-from fermion.predicate import candidate_names
+from fermion.predicate import RowRanges, candidate_names
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.scanning.file_split import FileSplit
 from fermion_table.scanning.filters import TableFilter, conjunction
@@ -69,6 +69,7 @@ def run_batches(
     reader: SplitReader,
     threads: int | None,
     numbers: dict[str, int] | None = None,
+    rows: Mapping[str, RowRanges] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The batches of a run with their keys; with the number of their file, where those are given.
 
@@ -82,11 +83,15 @@ def run_batches(
         For decoding a file.
     numbers
         By location.
+    rows
+        By location: read these rows of a file, deleted or not; of other files those that are not
+        deleted.
     """
     key = key_of(reader.request)
     for split in run:
         counted = replace(split, row_id_base=0)
-        for batch in reader.read_file(counted, threads=threads):
+        wanted = None if rows is None else rows.get(split.location)
+        for batch in reader.read_file(counted, rows=wanted, threads=threads):
             arrays, names = (
                 [*batch.columns, key.tree_keys(batch)],
                 [*batch.schema.names, KEY_COLUMN],

@@ -8,13 +8,14 @@ names. Otherwise the rows are merged and folded, batch by batch in the order of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from fermion.columns.rows import filter_batch_rows
+from fermion.predicate import RowRanges
 from fermion_table.merging.fold import columns_to_merge, fold
 from fermion_table.merging.merge_reader import merge_runs
 from fermion_table.scanning.filters import conjunction, selected
@@ -45,7 +46,12 @@ class KeyedRows:
 
 
 def merged_rows(
-    runs: Runs, reader: SplitReader, *, is_oldest: bool, threads: int | None = 1
+    runs: Runs,
+    reader: SplitReader,
+    *,
+    is_oldest: bool,
+    rows: Mapping[str, RowRanges] | None = None,
+    threads: int | None = 1,
 ) -> Iterator[KeyedRows]:
     """The rows of a section, folded, in the order of keys.
 
@@ -59,6 +65,8 @@ def merged_rows(
     is_oldest
         Whether no older rows of these keys exist, and none can come: see `fold`. Retractions are
         dropped then.
+    rows
+        See `run_batches`.
     threads
         For decoding a file.
     """
@@ -67,18 +75,18 @@ def merged_rows(
     names = [field.name for field in request.fields]
     merging = merging_reader(reader, columns_to_merge(key, names))
     merged = merge_runs(
-        [run_batches(run, merging, threads) for run in runs],
+        [run_batches(run, merging, threads, rows=rows) for run in runs],
         sequence_columns=key.options.sequence_fields,
         is_descending=key.options.sequence_descending,
     )
     helpers = {KEY_COLUMN, KIND_COLUMN}
     for each in merged:
-        rows = each.batch.select([name for name in each.batch.schema.names if name not in helpers])
+        batch = each.batch.select([name for name in each.batch.schema.names if name not in helpers])
         kinds = each.batch.column(KIND_COLUMN).to_numpy()
-        folded = fold(rows, each.groups, key, kinds, is_oldest=is_oldest)
+        folded = fold(batch, each.groups, key, kinds, is_oldest=is_oldest)
         if len(folded.rows):
             keys = each.batch.column(KEY_COLUMN).take(pa.array(folded.rows))
-            yield KeyedRows(folded.gather(rows, names), keys, folded.kinds)
+            yield KeyedRows(folded.gather(batch, names), keys, folded.kinds)
 
 
 def read_section(

@@ -6,7 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fermion_table.merging.primary_key import PrimaryKey
-from fermion_table.merging.sections import Section, TreeFile, cut_sections, overlapping_files
+from fermion_table.merging.sections import (
+    Section,
+    TreeFile,
+    cut_sections,
+    overlapping_files,
+    section_of,
+)
 from fermion_table.metadata.manifest import Entry
 from fermion_table.scanning.filters import TableFilter
 from fermion_table.scanning.plan import PruningStep, plan_scan
@@ -70,14 +76,13 @@ def plan_trees(
     sections = 0
     trees = trees_of(entries, key)
     for tree in sorted(trees, key=repr):
-        files = trees[tree]
+        files, alone = trees[tree], list[Section]()
         if key.options.deletion_vectors:
-            files, settled = _unsettled(files)
-            raw += [file.entry for file in settled]
-            files = files if mode == "snapshot" else []
+            files, settled = _unsettled(files if mode == "snapshot" else levels_from_1(files))
+            alone = [section_of([file]) for file in settled]
         elif mode != "snapshot":
             files = top_level(files)
-        for section in cut_sections(files):
+        for section in (*alone, *cut_sections(files)):
             sections += 1
             if section.is_single_run and all(is_folded(file.entry) for file in section.files):
                 raw += [file.entry for file in section.files]
@@ -96,6 +101,11 @@ def plan_trees(
     return TreePlan(raw, merged, steps)
 
 
+def levels_from_1(files: Sequence[TreeFile]) -> list[TreeFile]:
+    """The files of a tree that a compaction has placed."""
+    return [file for file in files if file.level > 0]
+
+
 def top_level(files: Sequence[TreeFile]) -> list[TreeFile]:
     """The files of a tree's highest level; none of a tree that was never compacted."""
     top = max((file.level for file in files), default=0)
@@ -103,11 +113,11 @@ def top_level(files: Sequence[TreeFile]) -> list[TreeFile]:
 
 
 def _unsettled(files: Sequence[TreeFile]) -> tuple[list[TreeFile], list[TreeFile]]:
-    """The files that have to be merged although a compaction marks what it replaces, and the rest.
+    """Level 0 and the files that it overlaps, and the others, with deletion vectors.
 
-    Of levels from 1 on at most one row of a key is not deleted. Only level 0 hides some of these.
+    In levels from 1 on the rows of a key that are not deleted are in one file, whatever overlaps
+    it. Only level 0 hides some of them.
     """
-    newest = [file for file in files if file.level == 0 or not is_folded(file.entry)]
-    older = [file for file in files if file.level > 0 and is_folded(file.entry)]
-    hidden, settled = overlapping_files(older, newest)
+    newest = [file for file in files if file.level == 0]
+    hidden, settled = overlapping_files(levels_from_1(files), newest)
     return [*newest, *hidden], settled

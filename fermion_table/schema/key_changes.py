@@ -132,6 +132,11 @@ def check_key_change(old: TableSchema, new: TableSchema, *, has_rows: bool) -> N
     _check_defaults(old, new, after)
     names = {field.name: new.by_id[field.id].name for field in old.fields if field.id in new.by_id}
     first = key_options(old)
+    if after.deletion_vectors and not first.deletion_vectors:
+        raise InvalidArgumentError(
+            "deletion_vectors.enabled can't change from false to true, as the table has rows that "
+            "no compaction has marked: make a new table, or replace this one with mode='overwrite'"
+        )
     before, now = _merging(first, names), _merging(after, {})
     functions = _functions(after)
     for column, function in _functions(first).items():
@@ -151,12 +156,6 @@ def _refuse_unsupported(options: KeyOptions) -> None:
     """Refuse settings that nothing acts on yet."""
     for setting, is_on in (
         (f"changelog_producer={options.changelog_producer}", options.changelog_producer != "none"),
-        (
-            "deletion_vectors.enabled=true with sequence.field or another merge_engine than "
-            "deduplicate",
-            options.deletion_vectors
-            and (bool(options.sequence_fields) or options.merge_engine != "deduplicate"),
-        ),
     ):
         if is_on:
             raise UnsupportedFeature(f"property {setting}: this version has no support for it")
@@ -176,7 +175,6 @@ def _merging(options: KeyOptions, names: Mapping[str, str]) -> dict[str, Any]:
         "sequence.field": renamed(options.sequence_fields),
         "sequence.field.sort_order": options.sequence_descending,
         "remove_record_on_delete": options.remove_record_on_delete,
-        "deletion_vectors.enabled": options.deletion_vectors,
         "sequence groups": [
             (renamed(group.sequence), renamed(group.columns)) for group in options.sequence_groups
         ],

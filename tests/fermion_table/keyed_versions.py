@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import pyarrow as pa
 
+from fermion_table import Table
+from fermion_table.merging.fold import keeps_retractions
+from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.manifest_store import live_entries
+from fermion_table.scanning.changes import FileScan
+from fermion_table.scanning.scan import Scan
+from fermion_table.scanning.trees import trees_of
 from fermion_table.schema.key_options import KeyOptions
 from tests.fermion_table.keyed_model import merged
 from tests.fermion_table.keyed_strategies import (
@@ -19,13 +27,20 @@ Columns = dict[str, tuple[pa.DataType, list[Any]]]
 
 @dataclass
 class Version:
-    """All rows up to a snapshot, and how they are folded."""
+    """All rows up to a snapshot, and how they are folded.
+
+    Attributes
+    ----------
+    settled
+        How many of the rows were compacted, so that they are read without merging; None: not known.
+    """
 
     key: list[str]
     columns: Columns
     options: KeyOptions
     rows: list[Row] = field(default_factory=list)
     defaults: dict[str, Any] = field(default_factory=dict)
+    settled: int | None = 0
 
     def copy(self) -> Version:
         rows = [dict(row) for row in self.rows]
@@ -36,6 +51,17 @@ class Version:
     def visible(self) -> list[Row]:
         """Return what a scan returns."""
         return merged(self.rows, list(self.columns), self.key, self.options)
+
+    def compacted(self, *, is_full: bool) -> None:
+        """Note a compaction; with deletion vectors each takes all rows."""
+        is_known = is_full or self.options.deletion_vectors
+        self.settled = len(self.rows) if is_known else None
+
+    def keep(self, kept: Callable[[Row], bool]) -> None:
+        """Forget some rows."""
+        if self.settled is not None:
+            self.settled = sum(map(kept, self.rows[: self.settled]))
+        self.rows = [row for row in self.rows if kept(row)]
 
     def write(self, rows: list[Row]) -> None:
         """Add rows; columns that they lack have their defaults."""
@@ -92,6 +118,46 @@ def check(scan: Any, version: Version) -> None:
     keys = shown(rows, version.key)
     assert len(set(keys)) == len(keys)
     assert scan.count() == len(rows)
+
+
+def check_compacted(table: Table, number: int, version: Version) -> None:
+    """What was compacted is read without merging; with deletion vectors no key is there twice."""
+    names = list(version.columns)
+    if version.settled is not None:
+        scan = table.scan(snapshot_id=number, mode="read_optimized")
+        rows = merged(version.rows[: version.settled], names, version.key, version.options)
+        assert shown(scan.to_arrow().to_pylist(), names) == shown(rows, names)
+        assert scan.count() == len(rows)
+    if version.options.deletion_vectors:
+        scan = table.scan(snapshot_id=number, columns=version.key)
+        keeps = keeps_retractions(scan.key) and version.options.merge_engine != "deduplicate"
+        for files in trees_of(live_entries(table.store, scan.snapshot), scan.key).values():
+            keys = [stored_keys(scan, file.entry) for file in files if file.level > 0]
+            listed = [key for found in keys for key in (set(found) if keeps else found)]
+            assert len(set(listed)) == len(listed)
+
+
+def stored_keys(scan: Scan, entry: Entry) -> list[str]:
+    """Return the keys of the rows of a file that are not deleted."""
+    asked = {each.name: getattr(scan, each.name) for each in fields(scan)}
+    found = FileScan(**asked, files=(entry,)).to_arrow()
+    return shown(found.to_pylist(), found.schema.names)
+
+
+def replayed(rows: list[Row], changes: list[Row], key: list[str]) -> list[Row]:
+    """Return rows after changes; each of these finds the row that it says."""
+    by_key = {repr([row[name] for name in key]): row for row in rows}
+    labels = [name for name in (changes[0] if changes else ()) if name.startswith("_c")]
+    for change in changes:
+        kind, *_ = (change.pop(name) for name in labels)
+        place = repr([change[name] for name in key])
+        before = by_key.pop(place, None)
+        if kind in ("delete", "update_preimage"):
+            assert repr(before) == repr(change)
+        else:
+            assert before is None
+            by_key[place] = change
+    return list(by_key.values())
 
 
 def in_order(rows: list[Row], names: list[str]) -> list[str]:

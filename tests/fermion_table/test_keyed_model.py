@@ -37,9 +37,11 @@ from tests.fermion_table.keyed_versions import (
     Version,
     as_table,
     check,
+    check_compacted,
     check_extremes,
     found_by_key,
     in_order,
+    replayed,
     sequences,
     shown,
 )
@@ -48,6 +50,9 @@ from tests.fermion_table.merge_rows import KINDS, Row
 NAMES = ["x", "y", "z"]
 SIZES = ["1kb", "4kb", "256mb"]
 """Of files and of the write buffer: flushes of several files, and several flushes a commit."""
+
+
+SETTINGS: list[dict[str, str]] = [{}, {"deletion_vectors.enabled": "true"}]
 
 
 class KeyedMachine(RuleBasedStateMachine):
@@ -71,8 +76,11 @@ class KeyedMachine(RuleBasedStateMachine):
         trigger=st.integers(1, 4),
         file_size=st.sampled_from(SIZES),
         buffer_size=st.sampled_from(SIZES),
+        settings=st.sampled_from(SETTINGS),
     )
-    def create(self, engine, key, is_partitioned, bucket, trigger, file_size, buffer_size) -> None:
+    def create(
+        self, engine, key, is_partitioned, bucket, trigger, file_size, buffer_size, settings
+    ) -> None:
         self.engine: Engine = ENGINES[engine]
         self.partition = "p" if is_partitioned and "p" in key else None
         columns: Columns = {name: KEY_TYPES[kind] for name, kind in key.items()} | VALUES
@@ -87,6 +95,7 @@ class KeyedMachine(RuleBasedStateMachine):
                 "target_file_size": file_size,
                 "write_buffer_size": buffer_size,
                 **self.engine.properties,
+                **settings,
             },
             durability="fast",
         )
@@ -223,7 +232,7 @@ class KeyedMachine(RuleBasedStateMachine):
     def overwrite(self, data: st.DataObject) -> None:
         rows = self.rows(data)
         self.table.overwrite(self.given(rows))
-        self.model.rows.clear()
+        self.model.keep(lambda row: False)
         self.model.write(rows)
         self.keep()
 
@@ -233,7 +242,7 @@ class KeyedMachine(RuleBasedStateMachine):
         rows = self.rows(data)
         self.table.overwrite(self.given(rows), dynamic=True)
         gone = {row[self.partition] for row in rows}
-        self.model.rows = [row for row in self.model.rows if row[self.partition] not in gone]
+        self.model.keep(lambda row: row[self.partition] not in gone)
         self.model.write(rows)
         self.keep()
 
@@ -265,6 +274,7 @@ class KeyedMachine(RuleBasedStateMachine):
     @rule(is_full=st.booleans())
     def compact(self, is_full: bool) -> None:
         self.table.compact(full=is_full)
+        self.model.compacted(is_full=is_full)
         self.keep()
 
     @rule(retained=st.integers(1, 3))
@@ -383,6 +393,7 @@ class KeyedMachine(RuleBasedStateMachine):
         other.upsert(self.given(rows))
         model.write(rows)
         other.compact(full=True)
+        model.compacted(is_full=True)
         self.others.append((other, model))
         return model
 
@@ -418,6 +429,16 @@ class KeyedMachine(RuleBasedStateMachine):
                 check_extremes(scan, name, wanted)
 
     @rule(data=st.data())
+    def replay(self, data: st.DataObject) -> None:
+        """The changes since any kept version, applied to it, give the latest one."""
+        number = self.known(data)
+        start = self.table.scan(snapshot_id=number, schema="current").to_arrow().to_pylist()
+        changes = self.table.scan_changes(number).to_arrow().to_pylist()
+        names = list(self.model.columns)
+        found = replayed(start, changes, self.model.key)
+        assert shown(found, names) == shown(self.model.visible(), names)
+
+    @rule(data=st.data())
     def look_up(self, data: st.DataObject) -> None:
         """Some keys, of any kept version; some of them absent."""
         number = self.known(data)
@@ -439,6 +460,7 @@ class CheckedKeyedMachine(KeyedMachine):
         if self.versions:
             for number, version in self.versions.items():
                 check(self.table.scan(snapshot_id=number), version)
+                check_compacted(self.table, number, version)
             for name, version in self.tags.items():
                 check(self.table.scan(tag=name), version)
             for table, version in self.others:

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fermion_table import FileSplit, Table
-from fermion_table.errors import UnsupportedFeature
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.storage.paths import unique_name
 
@@ -125,17 +124,16 @@ def test_of_two_compactions_that_mark_the_same_file_one_stands(table_path):
     assert vectors == {path.removeprefix("deletion/") for path in named}
 
 
-@pytest.mark.parametrize(
-    "properties",
-    [{"sequence.field": "v"}, {"merge_engine": "first_row"}, {"merge_engine": "aggregation"}],
-)
-def test_other_tables_are_refused(table_path, properties):
-    with pytest.raises(UnsupportedFeature, match="deletion_vectors"):
-        make(table_path, **properties)
-
-
-def test_a_table_with_rows_does_not_begin_to_mark(table_path):
-    table = Table.create(table_path, SCHEMA, primary_key="k")
-    table.upsert({"k": [1], "v": [1]})
-    with pytest.raises(ValueError, match="can't change"):
+def test_a_table_with_rows_stops_marking_and_does_not_begin_again(table_path):
+    table = make(table_path)
+    for step in range(4):
+        table.upsert({"k": range(step, 9), "v": [step] * (9 - step)})
+        table.compact(full=step == 0)
+        if step == 2:
+            table.set_properties({"deletion_vectors.enabled": "false"})
+    expected = {key: min(key, 3) for key in range(9)}
+    assert rows_of(table) == expected
+    table.compact(full=True)
+    assert rows_of(table) == rows_of(table, mode="read_optimized") == expected
+    with pytest.raises(ValueError, match=r"deletion_vectors\.enabled can't change from false"):
         table.set_properties({"deletion_vectors.enabled": "true"})

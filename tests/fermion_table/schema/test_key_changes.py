@@ -150,13 +150,7 @@ def test_row_ids_are_refused(table_path):
         make(table_path).scan(columns=["_row_id"])
 
 
-@pytest.mark.parametrize(
-    "properties",
-    [
-        {"changelog_producer": "input"},
-        {"deletion_vectors.enabled": "true", "sequence.field": "at"},
-    ],
-)
+@pytest.mark.parametrize("properties", [{"changelog_producer": "input"}])
 def test_what_is_not_available_yet_is_refused(table_path, properties):
     with pytest.raises(UnsupportedFeature, match=next(iter(properties))):
         Table.create(table_path, SCHEMA, primary_key="id", properties=properties)
