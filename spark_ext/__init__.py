@@ -8,7 +8,7 @@ from spark_ext.maintenance.compaction import compact
 from spark_ext.maintenance.expiry import expire, remove_orphans
 from spark_ext.reading.table import read_table
 from spark_ext.session import configure
-from spark_ext.writing.append import append, overwrite
+from spark_ext.writing.append import append, overwrite, upsert
 from spark_ext.writing.save import write
 
 __all__ = [
@@ -23,5 +23,6 @@ __all__ = [
     "register",
     "remove_orphans",
     "to_parquet",
+    "upsert",
     "write",
 ]

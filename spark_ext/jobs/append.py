@@ -11,10 +11,16 @@ from pyspark.sql import SparkSession
 
 import spark_ext
 from fermion_table import Snapshot, Table
-from spark_ext.column_names import is_case_sensitive
-from spark_ext.jobs.program import add_commit, added, arguments, pairs, run, storage_options
-from spark_ext.writing.columns import check_columns
-from spark_ext.writing.job import FrameOptions, planned_columns
+from spark_ext.jobs.program import (
+    add_commit,
+    add_source,
+    added,
+    arguments,
+    run,
+    source,
+    storage_options,
+)
+from spark_ext.writing.job import FrameOptions, planned_columns, row_columns
 
 
 def parser() -> argparse.ArgumentParser:
@@ -25,16 +31,7 @@ def parser() -> argparse.ArgumentParser:
         dry_run="check the columns and append nothing",
     )
     made.add_argument("path", help="the table; it must exist")
-    made.add_argument("source", nargs="+", help="files or directories for Spark to read")
-    made.add_argument("--format", default="parquet", help="format of the files (default: parquet)")
-    made.add_argument(
-        "--option",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="an option of that format, such as header=true; repeat for more",
-    )
-    made.add_argument("--schema", help="columns of the files, such as 'id bigint, name string'")
+    add_source(made)
     made.add_argument("--batch-id-column", help="write batches; this column has their ids")
     made.add_argument(
         "--schema-mode", choices=["merge"], help="merge: add columns that the table does not have"
@@ -59,21 +56,13 @@ def append(spark: SparkSession, options: argparse.Namespace) -> Mapping[str, Any
     """Run the job and return its summary."""
     access = storage_options(options)
     table = Table.open(options.path, storage_options=access)
-    reader = spark.read.format(options.format).options(**pairs(options.option, "--option"))
-    if options.schema:
-        reader = reader.schema(options.schema)
-    frame = reader.load(options.source)
+    frame = source(spark, options)
     if options.dry_run:
         frame_options = FrameOptions(
             batch_id_column=options.batch_id_column, schema_mode=options.schema_mode
         )
-        columns = check_columns(
-            table,
-            frame.schema,
-            options.batch_id_column,
-            merge=planned_columns(frame, table, frame_options),
-            case_sensitive=is_case_sensitive(frame.sparkSession),
-        )
+        merge = planned_columns(frame, table, frame_options)
+        columns = row_columns(frame, table, frame_options, merge)
         return {"table": options.path, "dry_run": True, "columns": columns.names}
     write: Callable[..., Snapshot] = spark_ext.append
     replaced: dict[str, Any] = {}

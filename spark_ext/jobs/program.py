@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from fermion.errors import FermionError, InvalidArgumentError
 from fermion.predicate import parse_filter
@@ -141,6 +141,38 @@ def add_commit(parser: argparse.ArgumentParser) -> None:
         help="who commits; the same user and --commit-identifier are committed only once",
     )
     parser.add_argument("--commit-identifier", help="which commit of that user this is")
+
+
+def add_source(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that say which files Spark reads, and how; see `source`."""
+    parser.add_argument("source", nargs="+", help="files or directories for Spark to read")
+    parser.add_argument(
+        "--format", default="parquet", help="format of the files (default: parquet)"
+    )
+    parser.add_argument(
+        "--option",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="an option of that format, such as header=true; repeat for more",
+    )
+    parser.add_argument("--schema", help="columns of the files, such as 'id bigint, name string'")
+
+
+def source(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
+    """The rows of the files that the arguments name.
+
+    Raises
+    ------
+    InvalidArgumentError
+        An option without a value.
+    pyspark.errors.PySparkException
+        Spark can't read them.
+    """
+    reader = spark.read.format(options.format).options(**pairs(options.option, "--option"))
+    if options.schema:
+        reader = reader.schema(options.schema)
+    return reader.load(options.source)
 
 
 def added(path: str, snapshot: Snapshot) -> Mapping[str, Any]:

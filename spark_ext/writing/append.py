@@ -1,4 +1,4 @@
-"""Appends the rows of data frames to tables, and overwrites rows with them."""
+"""Appends the rows of data frames to tables, upserts them, and overwrites rows with them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from pyspark.sql import DataFrame
 
-from fermion_table import CommitMetadata, Snapshot, StorageAccess, check_overwrite
+from fermion_table import CommitMetadata, Snapshot, StorageAccess, Table, check_overwrite
+from fermion_table.merging.primary_key import required_key
 from spark_ext.opening import open_table
 from spark_ext.session import classic_frame
 from spark_ext.writing.job import (
@@ -59,7 +60,8 @@ def append(
         ``merge`` adds the columns that the table lacks, in the same snapshot.
     cluster
         Gather rows by the table's partitions and sort order before they are written, which needs
-        a shuffle. False writes the rows of each task as they come.
+        a shuffle. False writes the rows of each task as they come. Of a primary-key table: see
+        `upsert`.
     message, properties
         For the table's history.
     commit_user, commit_identifier
@@ -103,6 +105,80 @@ def append(
         commit_identifier=commit_identifier,
     )
     table = open_table(path, branch=branch, storage_options=storage_options, access=access)
+    return _appended(df, table, options, metadata)
+
+
+def upsert(
+    df: DataFrame,
+    path: str | os.PathLike[str],
+    *,
+    change_type: str | None = None,
+    schema_mode: Literal["merge"] | None = None,
+    cluster: bool = True,
+    message: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    commit_user: str | None = None,
+    commit_identifier: int | str | None = None,
+    branch: str | None = None,
+    storage_options: dict[str, Any] | None = None,
+    access: StorageAccess | None = None,
+) -> Snapshot:
+    """Insert the rows of a data frame, or replace those of their keys, as one snapshot.
+
+    The table has a primary key and buckets. Nothing of it is read: rows of one key are merged when
+    they are read, and by compaction. On such a table `append` does the same without change types.
+
+    Parameters
+    ----------
+    df
+        As for `append`. The last row of a key in the frame's order is the newest.
+    path
+        The table.
+    change_type
+        The column of the frame that says what each row is: ``insert``, ``update_preimage``,
+        ``update_postimage`` or ``delete``, or ``+I``, ``-U``, ``+U``, ``-D``. It is not stored.
+        None: all rows are insertions.
+    cluster
+        Gather the rows of each tree (a partition and bucket) in one task, in the frame's order,
+        which needs a shuffle. False writes the rows of each task as they come: more files, and
+        which of several rows of a key is the newest is not defined (sequence fields decide).
+    schema_mode, message, properties, commit_user, commit_identifier
+        As for `append`.
+    branch, storage_options, access
+        As for `append`.
+
+    Returns
+    -------
+    fermion_table.Snapshot
+        The new snapshot. It has no rows if the frame has none.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The table has no primary key by which rows are merged, or the frame no such column of
+        change types; raised before any task runs.
+    pyspark.errors.PySparkException
+        A task failed, for example at a change type that the merge engine does not take.
+    TypeError, TableNotFound, VersionNotFound, SchemaMismatch, UnsupportedBySpark
+    CommitConflict, CommitStateUnknown
+        As for `append`.
+    """
+    classic_frame(df, "upsert")
+    options = FrameOptions(schema_mode=schema_mode, cluster=cluster, change_type=change_type)
+    metadata = CommitMetadata(
+        message=message,
+        properties=properties,
+        commit_user=commit_user,
+        commit_identifier=commit_identifier,
+    )
+    table = open_table(path, branch=branch, storage_options=storage_options, access=access)
+    required_key(table.schema, table.location, "upsert")
+    return _appended(df, table, options, metadata)
+
+
+def _appended(
+    df: DataFrame, table: Table, options: FrameOptions, metadata: CommitMetadata
+) -> Snapshot:
     earlier = committed_before(table, metadata)
     if earlier is not None:
         return earlier

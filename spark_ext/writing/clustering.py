@@ -1,7 +1,8 @@
-"""Gathers the rows that are written together: by batch, by partition, by the sort order.
+"""Gathers the rows that are written together: by batch, by partition, bucket or sort order.
 
 A task writes a file for every partition that it has rows of, so rows of a partition are gathered
-first. A table with a sort order gets files of disjoint ranges.
+first. A table with a sort order gets files of disjoint ranges. Rows of a tree, the partition and
+bucket of a primary-key table, get to one task in the frame's order: the last row of a key wins.
 """
 
 from __future__ import annotations
@@ -9,14 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, functions
 
 from fermion_table import PartitionTransform, TableSchema
+from fermion_table.merging.primary_key import PrimaryKey, primary_key_of
 from spark_ext.column_names import quoted
 
 _POSITION = "__fermion_position__"
 _KEY = "__fermion_partition_{}__"
+_BUCKET = "__fermion_bucket__"
 
 
 def clustered(df: DataFrame, batch_id_column: str) -> tuple[DataFrame, int]:
@@ -28,7 +32,7 @@ def clustered(df: DataFrame, batch_id_column: str) -> tuple[DataFrame, int]:
         The frame, and the index of its id column.
     """
     # A hash would gather batches too, but spread every range of ids over all files.
-    numbered = df.withColumn(_POSITION, functions.monotonically_increasing_id())
+    numbered = _numbered(df)
     id_column = quoted(batch_id_column)
     rows = numbered.repartitionByRange(id_column).sortWithinPartitions(id_column, _POSITION)
     return rows.drop(_POSITION), df.columns.index(batch_id_column)
@@ -39,14 +43,12 @@ def arranged(df: DataFrame, schema: TableSchema) -> DataFrame:
 
     Without a sort order Spark balances the partitions by a hash: tasks share a big partition, and
     small ones share a task. With a sort order each task gets a range of partitions and of the
-    sort columns.
+    sort columns. Of a primary-key table each tree goes to one task.
     """
-    keys = {}
-    for number, field in enumerate(schema.partition_by):
-        name = schema.by_id[field.source_id].name
-        if name in df.columns:
-            transform = PartitionTransform(name, field.transform, field.parameter)
-            keys[_KEY.format(number)] = _partition_key(transform)
+    keys = _partition_keys(df, schema)
+    primary_key = primary_key_of(schema)
+    if primary_key is not None:
+        return _arranged_trees(df, primary_key, schema, keys)
     names = [schema.by_id[field_id].name for field_id in schema.sort_by]
     order = [functions.col(quoted(name)).asc_nulls_last() for name in names if name in df.columns]
     if not keys and not order:
@@ -58,6 +60,50 @@ def arranged(df: DataFrame, schema: TableSchema) -> DataFrame:
     else:
         rows = rows.hint("rebalance", *keys)
     return rows.drop(*keys)
+
+
+def _numbered(df: DataFrame) -> DataFrame:
+    """The frame with a column that grows in the order of its rows."""
+    return df.withColumn(_POSITION, functions.monotonically_increasing_id())
+
+
+def _arranged_trees(
+    df: DataFrame, primary_key: PrimaryKey, schema: TableSchema, keys: dict[str, Column]
+) -> DataFrame:
+    if primary_key.options.bucket > 1:
+        named = [functions.col(quoted(name)) for name in primary_key.options.bucket_key]
+        keys = {**keys, _BUCKET: _bucket_of(primary_key, schema)(*named)}
+    rows = _numbered(df).withColumns(keys)
+    rows = rows.repartition(*keys) if keys else rows.repartition(1)
+    return rows.sortWithinPartitions(_POSITION).drop(_POSITION, *keys)
+
+
+def _bucket_of(primary_key: PrimaryKey, schema: TableSchema) -> Callable[..., Column]:
+    """Makes the column of bucket numbers from those of the bucket key."""
+    names = primary_key.options.bucket_key
+    types = [schema.by_name[name].type for name in names]
+
+    def numbers(*columns: pa.Array) -> pa.Array:
+        if any(column.null_count for column in columns):
+            return pa.array(np.zeros(len(columns[0]), np.int32))  # the writer refuses the row
+        stored = [column.cast(dtype) for column, dtype in zip(columns, types, strict=True)]
+        rows = pa.RecordBatch.from_arrays(stored, names=list(names))
+        return pa.array(primary_key.buckets(rows))
+
+    make: Any = functions.arrow_udf  # its type stubs accept only functions over pandas
+    udf: Callable[..., Column] = make(numbers, "int")
+    return udf
+
+
+def _partition_keys(df: DataFrame, schema: TableSchema) -> dict[str, Column]:
+    """Columns that are equal for rows of one partition, by the names they get."""
+    keys = {}
+    for number, field in enumerate(schema.partition_by):
+        name = schema.by_id[field.source_id].name
+        if name in df.columns:
+            transform = PartitionTransform(name, field.transform, field.parameter)
+            keys[_KEY.format(number)] = _partition_key(transform)
+    return keys
 
 
 def _partition_key(transform: PartitionTransform) -> Column:

@@ -107,6 +107,39 @@ def check_columns(
     return columns
 
 
+def without_change_type(
+    frame: st.StructType, change_type: str | None, table: TableSchema, *, case_sensitive: bool
+) -> st.StructType:
+    """The columns of a frame without the one that says what each row is, which is checked.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The frame lacks it, it is no text, or the table has a column of this name.
+    """
+    if change_type is None:
+        return frame
+    known = set(table.by_name)
+    if change_type in known or (
+        not case_sensitive and change_type.lower() in {name.lower() for name in known}
+    ):
+        raise InvalidArgumentError(
+            f"change_type={change_type!r}: expected a column beside those of the table, which "
+            "has one of this name"
+        )
+    if frame.names.count(change_type) != 1:
+        raise InvalidArgumentError(
+            f"change_type={change_type!r}: expected one column of this name in the frame, which "
+            f"has {', '.join(frame.names)}"
+        )
+    dtype = frame[change_type].dataType
+    if not isinstance(dtype, st.StringType):
+        raise InvalidArgumentError(
+            f"change_type={change_type!r} is {dtype.simpleString()}; expected string"
+        )
+    return st.StructType([field for field in frame if field.name != change_type])
+
+
 def renamed_columns(frame: st.StructType, schema: TableSchema) -> dict[str, pa.Field]:
     """What a task of a data source renames: it knows no setting, so Spark's default applies."""
     known = schema.to_arrow(field_ids=False)

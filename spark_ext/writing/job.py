@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, functions
 
 from fermion.arguments import flag, text
@@ -29,6 +30,7 @@ from spark_ext.writing.columns import (
     check_columns,
     planned_merge,
     task_writer,
+    without_change_type,
     written_schema,
 )
 from spark_ext.writing.finished_tasks import finished_messages
@@ -46,6 +48,8 @@ class FrameOptions:
     ----------
     batch_id_column, schema_mode, cluster
         As for `append`.
+    change_type
+        As for `upsert`.
 
     Raises
     ------
@@ -56,9 +60,12 @@ class FrameOptions:
     batch_id_column: str | None = None
     schema_mode: Literal["merge"] | None = None
     cluster: bool = True
+    change_type: str | None = None
 
     def __post_init__(self) -> None:
         check_schema_mode(self.schema_mode)
+        if self.change_type is not None:
+            text(self.change_type, "change_type")
         if self.batch_id_column is not None:
             text(self.batch_id_column, "batch_id_column")
         object.__setattr__(self, "cluster", flag(self.cluster, "cluster"))
@@ -74,7 +81,30 @@ def planned_columns(df: DataFrame, table: Table, options: FrameOptions) -> Schem
     if options.schema_mode is None:
         return None
     sensitive = is_case_sensitive(df.sparkSession)
-    return planned_merge(table, df.schema, options.batch_id_column, case_sensitive=sensitive)
+    frame = without_change_type(
+        df.schema, options.change_type, table.schema, case_sensitive=sensitive
+    )
+    return planned_merge(table, frame, options.batch_id_column, case_sensitive=sensitive)
+
+
+def row_columns(
+    df: DataFrame,
+    table: Table | StagedTable,
+    options: FrameOptions,
+    merge: SchemaMerge | None = None,
+) -> pa.Schema:
+    """The columns of the rows that a frame would write, which are checked; see `check_columns`.
+
+    Raises
+    ------
+    SchemaMismatch, UnsupportedBySpark, InvalidArgumentError
+    """
+    sensitive = is_case_sensitive(df.sparkSession)
+    schema = written_schema(table, merge)
+    frame = without_change_type(df.schema, options.change_type, schema, case_sensitive=sensitive)
+    return check_columns(
+        table, frame, options.batch_id_column, merge=merge, case_sensitive=sensitive
+    )
 
 
 def write_files(
@@ -104,9 +134,9 @@ def write_files(
     spark = df.sparkSession
     sensitive = is_case_sensitive(spark)
     batch_id_column, schema = options.batch_id_column, written_schema(table, merge)
-    columns = check_columns(
-        table, df.schema, batch_id_column, merge=merge, case_sensitive=sensitive
-    )
+    columns = row_columns(df, table, options, merge)
+    if options.change_type is not None:
+        columns = columns.append(pa.field(options.change_type, pa.string()))
     known = schema.to_arrow(field_ids=False)
     renamed_schema = spelled(df.schema, known, case_sensitive=sensitive)
     if renamed_schema is not df.schema:
@@ -124,7 +154,9 @@ def write_files(
         finished_messages(spark.sparkContext, table, files_of) as finished,
         settings(spark, batch_settings(spark, columns)),
     ):
-        task = WriteTask(task_writer(table, merge), columns, id_index, finished, renamed)
+        task = WriteTask(
+            task_writer(table, merge), columns, id_index, finished, renamed, options.change_type
+        )
         results = structs.mapInArrow(task, MESSAGE_SCHEMA).collect()
     return [message for result in results for message in pickle.loads(result[0])]
 

@@ -11,6 +11,7 @@ from pyspark import Accumulator
 from pyspark.sql.datasource import WriterCommitMessage
 
 from fermion_table import DataWriter, KeyWriter, WriterMessage
+from fermion_table.writing.make_writer import write_changes
 from spark_ext.column_names import renamed_batch
 from spark_ext.exchange import convert_batch
 from spark_ext.writing.batch_runs import batch_runs
@@ -48,6 +49,8 @@ class WriteTask:
         fails later.
     renamed
         Columns to rename to the table's names: see `column_names.renamed_fields`.
+    change_type
+        The column of `columns` that says what each row is; None: all are insertions.
     """
 
     open_writer: Callable[[], DataWriter | KeyWriter]
@@ -55,6 +58,7 @@ class WriteTask:
     batch_id: int | None = None
     finished: Accumulator[list[WriterMessage]] | None = None
     renamed: Mapping[str, pa.Field] = field(default_factory=dict)
+    change_type: str | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write batches of one struct column; yield one row with the pickled messages."""
@@ -68,7 +72,7 @@ class WriteTask:
         with self.open_writer() as writer:
             if self.batch_id is None:
                 for batch in batches:
-                    writer.write(self._arriving(batch))
+                    write_changes(writer, self._arriving(batch), self.change_type)
             else:
                 for number, parts in batch_runs(batches, self.batch_id):
                     arriving = [self._arriving(part) for part in parts]

@@ -1,0 +1,82 @@
+"""Upserts files that Spark reads: ``python -m spark_ext.jobs.upsert PATH SOURCE...``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+import spark_ext
+from fermion_table import Table
+from fermion_table.merging.primary_key import required_key
+from spark_ext.jobs.program import (
+    add_commit,
+    add_source,
+    added,
+    arguments,
+    run,
+    source,
+    storage_options,
+)
+from spark_ext.writing.job import FrameOptions, planned_columns, row_columns
+
+
+def parser() -> argparse.ArgumentParser:
+    """The program's arguments."""
+    made = arguments(
+        "spark_ext.jobs.upsert",
+        "Insert the rows of files that Spark reads into a table with a primary key, or replace "
+        "those of their keys, as one snapshot.",
+        dry_run="check the columns and write nothing",
+    )
+    made.add_argument("path", help="the table; it must exist")
+    add_source(made)
+    made.add_argument(
+        "--change-type",
+        metavar="COLUMN",
+        help="the column that says what each row is: insert, update_preimage, update_postimage or "
+        "delete (default: all are insertions)",
+    )
+    made.add_argument(
+        "--schema-mode", choices=["merge"], help="merge: add columns that the table does not have"
+    )
+    add_commit(made)
+    return made
+
+
+def upsert(spark: SparkSession, options: argparse.Namespace) -> Mapping[str, Any]:
+    """Run the job and return its summary."""
+    access = storage_options(options)
+    table = Table.open(options.path, storage_options=access)
+    required_key(table.schema, table.location, "upsert")
+    frame = source(spark, options)
+    if options.dry_run:
+        frame_options = FrameOptions(
+            change_type=options.change_type, schema_mode=options.schema_mode
+        )
+        merge = planned_columns(frame, table, frame_options)
+        columns = row_columns(frame, table, frame_options, merge)
+        return {"table": options.path, "dry_run": True, "columns": columns.names}
+    snapshot = spark_ext.upsert(
+        frame,
+        options.path,
+        change_type=options.change_type,
+        schema_mode=options.schema_mode,
+        message=options.message,
+        commit_user=options.commit_user,
+        commit_identifier=options.commit_identifier,
+        storage_options=access,
+    )
+    return added(options.path, snapshot)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program and return its exit status."""
+    return run(parser(), upsert, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
