@@ -50,10 +50,11 @@ class Frame(DataFrame):
 
 
 def prepare(directory: Path) -> None:
-    """A table of two small files, partitioned, and a Parquet file."""
+    """A table of two small files, partitioned, one with a primary key, and a Parquet file."""
     table = Table.create(directory / "t", SCHEMA, partition_by="part")
     for number in (1, 2):
         table.append({"id": [number], "part": [2]})
+    Table.create(directory / "k", SCHEMA, primary_key=["id"]).upsert({"id": [1], "part": [2]})
     pq.write_table(pa.table({"id": [1], "part": [2]}), directory / "a.parquet")
 
 
@@ -62,8 +63,8 @@ def _case(
 ) -> Callable[[Path], Case]:
     def case(directory: Path) -> Case:
         def state() -> Any:
-            table = Table.open(directory / "t")
-            return table.snapshot.id, table.schema, table.scan().count()
+            tables = [Table.open(directory / name) for name in ("t", "k")]
+            return [(each.snapshot.id, each.schema, each.scan().count()) for each in tables]
 
         placed = {} if place is None else {"path": str(directory / place)}
         for name, value in arguments.items():
@@ -100,6 +101,8 @@ _WRITE = {
     **_WORDS,
     **_ACCESS,
 }
+_UPSERT = {**_WRITE, "change_type": None}
+del _UPSERT["batch_id_column"]
 _REPLACE = {**_WRITE, "filter": None, "dynamic": False}
 _MADE = {"partition_by": None, "sort_by": None, "table_properties": None}
 _SPARK = {"spark": SESSION}
@@ -107,6 +110,7 @@ _AGE = {"older_than": None, "dry_run": False}
 
 CALLS: dict[str, Callable[[Path], Case]] = {
     "append": _case(spark_ext.append, **_WRITE),
+    "upsert": _case(spark_ext.upsert, "k", **_UPSERT),
     "overwrite": _case(spark_ext.overwrite, **_REPLACE),
     "write": _case(spark_ext.write, "new", df=Frame(), mode="error", **_MADE, **_ACCESS),
     "read_table": _case(

@@ -19,13 +19,14 @@ from spark_ext.jobs import (
     program,
     remove_orphans,
     to_parquet,
+    upsert,
 )
 from tests.acceptance.wrong_arguments import contents
 from tests.spark_ext.spark_calls import SESSION, Unused, prepare
 
 JOBS: dict[str, ModuleType] = {
     job.__name__.rpartition(".")[2]: job
-    for job in (append, compact, expire, from_parquet, remove_orphans, to_parquet)
+    for job in (append, compact, expire, from_parquet, remove_orphans, to_parquet, upsert)
 }
 FLAGS = {
     "dry_run",
@@ -39,6 +40,7 @@ FLAGS = {
 """They take no value."""
 DATA_DECIDE = {
     "batch_id_column",
+    "change_type",
     "column",
     "format",
     "message",
@@ -104,6 +106,7 @@ def places(name: str, directory) -> list[str]:
         "append": [table, parquet],
         "from_parquet": [parquet, table],
         "to_parquet": [table, new],
+        "upsert": [str(directory / "k"), parquet],
     }.get(name, [table])
 
 
