@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -20,6 +21,7 @@ from pyroaring import BitMap64
 from fermion.predicate import RowRanges
 from fermion_table.commit.run_numbers import RunNumbers
 from fermion_table.merging.primary_key import PrimaryKey, primary_key_of
+from fermion_table.metadata.bucket_counts import BucketCounts, other_counts
 from fermion_table.metadata.deletion_vector import (
     bitmap_of,
     ranges_of,
@@ -32,7 +34,8 @@ from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.shared_files import SharedFiles, options_for
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.scanning.changes import FileScan
-from fermion_table.scanning.filters import TableFilter
+from fermion_table.scanning.filters import TableFilter, table_filter
+from fermion_table.scanning.partition_pruning import partitions_replaced
 from fermion_table.scanning.plan import files_that_must_match, plan_scan, splits_of
 from fermion_table.scanning.scan import Scan
 from fermion_table.scanning.split_reader import SplitReader
@@ -84,6 +87,10 @@ class FindingCache:
         """Remember what was found."""
         self._filters[id(chosen)] = chosen
         self._found[entry.file, id(chosen), schema.id] = rows
+
+
+Replaced = bool | TableFilter
+"""Partitions: none, all, or those whose rows a filter selects by their partition values alone."""
 
 
 class Draft:
@@ -214,8 +221,20 @@ class Draft:
         gone = self._gone(entry)
         return RowRanges.all(entry.rows) if gone is None else ranges_of(gone).complement(entry.rows)
 
-    def writer(self, *, source: str = "append", schema: TableSchema | None = None) -> TableWriter:
-        """Writes new files under the draft's schema, or another one."""
+    def writer(
+        self,
+        *,
+        source: str = "append",
+        schema: TableSchema | None = None,
+        replaced: Replaced = False,
+    ) -> TableWriter:
+        """Writes new files under the draft's schema, or another one.
+
+        Parameters
+        ----------
+        replaced
+            See `bucket_counts`.
+        """
         settings = WriteSettings(source=source)  # type: ignore[arg-type]
         return make_writer(
             self.store,
@@ -224,7 +243,31 @@ class Draft:
             table_uuid=self.base.table_uuid,
             base_id=self.base.id,
             begun=self.written,
+            bucket_counts=self.bucket_counts(replaced),
         )
+
+    def replaced(self, filter: Any) -> Replaced:
+        """The partitions that an overwrite leaves no file of; without a filter all."""
+        if filter is None:
+            return True
+        return table_filter(filter, self.schema, where=self.store.location) or True
+
+    def bucket_counts(self, replaced: Replaced) -> BucketCounts:
+        """Numbers of buckets of partitions that have another one than the settings say.
+
+        Parameters
+        ----------
+        replaced
+            Which partitions lose all their files before anything is added to them: none, all, or
+            those of a filter (see `partitions_replaced`).
+        """
+        if replaced is True or not self.schema.bucket_counts:
+            return {}
+        counts = other_counts(self.live(), self.schemas, self.schema)
+        if isinstance(replaced, TableFilter):
+            gone = partitions_replaced(list(counts), self.schema, replaced) or ()
+            return {each: count for each, count in counts.items() if each not in gone}
+        return counts
 
     def reader(self, entries: Sequence[Entry]) -> SplitReader:
         """Reads whole rows of files of one kind, with the batch columns of files that have them."""

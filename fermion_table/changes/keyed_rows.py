@@ -17,6 +17,7 @@ from fermion_table.changes.draft import Draft
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.metadata.manifest import Entry
 from fermion_table.scanning.filters import TableFilter
+from fermion_table.scanning.partition_pruning import partitions_replaced
 from fermion_table.scanning.plan import plan_scan
 from fermion_table.scanning.run_reader import key_filter
 from fermion_table.schema.key_changes import KIND_COLUMN
@@ -37,6 +38,29 @@ def delete_rows(draft: Draft, key: PrimaryKey, chosen: TableFilter) -> None:
     """
     check_removes(key, "delete")
     _write(draft, (of_kind(rows, "-D") for rows in draft.scan(chosen).to_batches()))
+
+
+def replace_rows(draft: Draft, key: PrimaryKey, chosen: TableFilter) -> None:
+    """Take away the rows that a filter selects, for others to take their place.
+
+    A filter on partition columns removes the partitions' files: nothing is left of their rows'
+    history, and the partitions get the number of buckets that the settings say. Other rows are
+    deleted.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The filter reads other columns, and the table's merge engine keeps deleted rows.
+    """
+    live = draft.live()
+    partitions = list({entry.partition for entry in live})
+    gone = partitions_replaced(partitions, draft.schema, chosen)
+    if gone is None:
+        delete_rows(draft, key, chosen)
+        return
+    for entry in live:
+        if entry.partition in gone:
+            draft.remove(entry)
 
 
 def update_rows(

@@ -13,7 +13,12 @@ from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_bool, check_kind
 from fermion_table.changes.assignments import Assignment, assigned, check_assignments
 from fermion_table.changes.draft import Draft, Matched
-from fermion_table.changes.keyed_rows import delete_rows, keys_may_match, update_rows
+from fermion_table.changes.keyed_rows import (
+    delete_rows,
+    keys_may_match,
+    replace_rows,
+    update_rows,
+)
 from fermion_table.changes.rewriting import write_changed
 from fermion_table.commit.conflict import Partitions
 from fermion_table.commit.fit import misfit, restated
@@ -285,7 +290,8 @@ class Deletion(_Filtered):
     def apply(self, draft: Draft) -> None:
         """Delete the rows."""
         if draft.key is not None:
-            delete_rows(draft, draft.key, self.chosen(draft))
+            change = replace_rows if self.kind == "overwrite" else delete_rows
+            change(draft, draft.key, self.chosen(draft))
             return
         for matched in draft.match(self.chosen(draft)):
             draft.delete(matched)

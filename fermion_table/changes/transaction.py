@@ -16,7 +16,7 @@ from fermion.columns.arrow_input import record_batch_reader
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_kind, check_kinds
 from fermion_table.changes.assignments import Assignment
-from fermion_table.changes.draft import Draft, FindingCache
+from fermion_table.changes.draft import Draft, FindingCache, Replaced
 from fermion_table.changes.merge import Merge
 from fermion_table.changes.merge_builder import MergeBuilder, MergeResult
 from fermion_table.changes.merge_matching import MergeCounts
@@ -159,7 +159,7 @@ class Transaction:
     def overwrite(self, data: Any, *, filter: Any = None, dynamic: bool = False) -> None:
         """Replace rows by new ones (see `Table.overwrite`)."""
         self._check_overwrite(filter, dynamic)
-        entries = self._write(data)
+        entries = self._write(data, replaced=self._draft.replaced(filter))
         self._replace(entries, filter, dynamic)
         self._add(entries)
 
@@ -333,12 +333,14 @@ class Transaction:
             additions.append(addition_of(entries, merge, self._publisher))
         return additions
 
-    def _writer(self) -> TableWriter:
+    def _writer(self, replaced: Replaced = False) -> TableWriter:
         self._enter()
-        return self._draft.writer()
+        return self._draft.writer(replaced=replaced)
 
-    def _write(self, data: Any, change_type: str | None = None) -> tuple[Entry, ...]:
-        with self._writer() as writer:
+    def _write(
+        self, data: Any, change_type: str | None = None, *, replaced: Replaced = False
+    ) -> tuple[Entry, ...]:
+        with self._writer(replaced) as writer:
             write_changes(writer, data, change_type)
             (message,) = writer.prepare_commit()
         return message.entries

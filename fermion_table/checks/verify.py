@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from fermion_table.checks.trees import check_trees
 from fermion_table.errors import CorruptMetadata, TableError, TableNotFound
 from fermion_table.metadata import pointers
+from fermion_table.metadata.bucket_counts import bucket_counts
 from fermion_table.metadata.history import list_ids
 from fermion_table.metadata.manifest import (
     DeletionVector,
@@ -20,6 +21,7 @@ from fermion_table.metadata.manifest import (
 from fermion_table.metadata.manifest_store import inherited, read_stored
 from fermion_table.metadata.packed_manifest import decode_packed
 from fermion_table.metadata.references import Reference, load_branch, load_tag, snapshot_of
+from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.shared_files import SharedFiles, is_outside, options_for
 from fermion_table.metadata.snapshot import (
     SchemaReference,
@@ -289,8 +291,19 @@ class _Walk:
             self._check_data_file(entry)
         if whole:
             self._check_totals(snapshot, entries, path)
-        for problem in check_trees(entries):
+        for problem in self._tree_problems(snapshot, entries):
             self._problem(path, f"{problem.expected} in {problem.path}", problem.found)
+
+    def _tree_problems(
+        self, snapshot: Snapshot, entries: Sequence[Entry]
+    ) -> Iterator[CorruptMetadata]:
+        yield from check_trees(entries)
+        of_trees = [entry for entry in entries if entry.bucket is not None]
+        try:
+            if of_trees:
+                bucket_counts(of_trees, SchemaVersions(self.store, snapshot))
+        except CorruptMetadata as error:
+            yield error
 
     def _check_totals(self, snapshot: Snapshot, entries: list[Entry], path: str) -> None:
         totals = snapshot.totals

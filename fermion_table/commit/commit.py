@@ -15,6 +15,7 @@ from dataclasses import replace
 import msgspec
 
 from fermion.redaction import logger
+from fermion_table.commit.bucket_check import bucket_conflict
 from fermion_table.commit.committed_files import refuse_committed
 from fermion_table.commit.concurrent import commits_since
 from fermion_table.commit.conflict import Fail, Ok, Redo, Verdict, conflict
@@ -382,6 +383,7 @@ class _Commit:
             if located.missing:
                 self.redo = None
                 self._again(base, "none", gone)
+        self._check_buckets(base, added)
         schema = self.request.schema
         if schema is not None and schema.id <= base.schema.id:
             raise CommitConflict(
@@ -402,6 +404,18 @@ class _Commit:
         added = [*request.added, *(entry for group in groups for entry in group.added)]
         removed = [*request.removed, *(item for group in groups for item in group.removed)]
         return added, locate(self.store, base, removed)
+
+    def _check_buckets(self, base: Snapshot, added: Sequence[Entry]) -> None:
+        """Refuse files that were written for another number of buckets than their partition has."""
+        removed = self.request.as_mine().removed
+        problem = bucket_conflict(self.store, base, added, removed, self.request.schema)
+        if problem is not None:
+            raise CommitConflict(
+                f"{self.store.location}: {self.request.kind} can't follow snapshot {base.id}: "
+                f"{problem}",
+                mine=self.request.kind,
+                theirs=f"{base.kind} (snapshot {base.id})",
+            )
 
     def _fsync(self, paths: Iterable[str]) -> None:
         fresh = set(paths) - self.fsynced

@@ -11,7 +11,7 @@ from fermion.errors import InvalidArgumentError
 from fermion_table.errors import CommitConflict
 from fermion_table.metadata.manifest import Entry, field_id_runs
 from fermion_table.schema.field_widening import narrowed, ranges_lost
-from fermion_table.schema.key_changes import check_key_change, has_buckets
+from fermion_table.schema.key_changes import bucket_setting, check_key_change, has_buckets
 from fermion_table.schema.schema import Field, TableSchema
 
 
@@ -19,7 +19,7 @@ def misfit(written: TableSchema, schema: TableSchema, entries: Sequence[Entry]) 
     """Why files written with one version can't live under a later one; None if they can."""
     if written.partition_by != schema.partition_by:
         return "the table is partitioned otherwise now"
-    reason = _other_key(written, schema)
+    reason = _other_key(written, schema, entries)
     if reason is not None:
         return reason
     replaced = _replaced_field(written, schema)
@@ -52,7 +52,7 @@ def misfit(written: TableSchema, schema: TableSchema, entries: Sequence[Entry]) 
     return None
 
 
-def _other_key(written: TableSchema, schema: TableSchema) -> str | None:
+def _other_key(written: TableSchema, schema: TableSchema, entries: Sequence[Entry]) -> str | None:
     """Why the rows of files are in other trees now, or merged otherwise; None if they are not."""
     if has_buckets(written) != has_buckets(schema):
         return "its rows are merged by a primary key now, and were not, or the other way round"
@@ -64,6 +64,11 @@ def _other_key(written: TableSchema, schema: TableSchema) -> str | None:
         check_key_change(written, schema, has_rows=True)
     except InvalidArgumentError as error:
         return str(error)
+    known = {bucket_setting(schema), *schema.bucket_counts}
+    for entry in entries:
+        count = entry.total_buckets or bucket_setting(written)
+        if count not in known:
+            return f"the table's partitions have {sorted(known)} buckets now, the new files {count}"
     return None
 
 
@@ -154,10 +159,13 @@ def restated(
                 theirs=f"schema {schema.id}",
             )
     present = [top.id for top in written.fields]
+    is_keyed = has_buckets(written) and bucket_setting(written) != bucket_setting(schema)
+    count = bucket_setting(written) if is_keyed else None
     return [
         msgspec.structs.replace(
             entry,
             schema_id=schema.id,
+            total_buckets=entry.total_buckets or count,
             columns=field_id_runs(ids[each] for each in present if entry.has_column(each)),
             stats={ids[each]: statistics for each, statistics in entry.stats.items()},
         )

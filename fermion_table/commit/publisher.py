@@ -28,7 +28,7 @@ from fermion_table.moments import now_ms
 from fermion_table.options import CommitOptions
 from fermion_table.schema.changes import Change, apply_changes, merge_columns
 from fermion_table.schema.field_widening import ranges_lost
-from fermion_table.schema.key_changes import check_key_change
+from fermion_table.schema.key_changes import check_key_change, with_bucket_counts
 from fermion_table.schema.schema import TableSchema, encode_schema
 from fermion_table.storage.paths import MAIN, snapshot_path
 from fermion_table.storage.store import AtomicStore
@@ -227,6 +227,7 @@ class Publisher:
         if schema is not None:
             current = load_table_schema(self.store, base.schema)
             check_key_change(current, schema, has_rows=bool(base.totals.files))
+            schema = with_bucket_counts(current, schema)
         return schema
 
     def plan_merge(self, base: Snapshot, data: pa.Schema) -> SchemaMerge:

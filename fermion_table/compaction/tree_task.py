@@ -15,6 +15,7 @@ from fermion_table.compaction.tree import Runs, TreePlan, plan_tree, universal_o
 from fermion_table.merging.fold import keeps_retractions, replaces_whole
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.merging.sections import Section, TreeFile, section_of
+from fermion_table.metadata.bucket_counts import bucket_counts
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.scanning.filters import TableFilter
@@ -45,7 +46,7 @@ class TreeTask(CompactionTask):
         How files are written.
     snapshot_id
         The snapshot that the task was planned on.
-    bucket, level
+    bucket, total_buckets, level
         Of the new run.
     rewrites
         See `TreePlan`.
@@ -63,6 +64,7 @@ class TreeTask(CompactionTask):
     settings: WriteSettings
     snapshot_id: int
     bucket: int
+    total_buckets: int
     level: int
     rewrites: tuple[tuple[Section, ...], ...]
     upgrades: tuple[TreeFile, ...]
@@ -109,6 +111,7 @@ class TreeTask(CompactionTask):
             self.level,
             chain([first], batches),
             has_kinds=retractions > 0 and not self.drops,
+            total_buckets=self.total_buckets,
         )
 
     def _batches(self, sections: Sequence[Section], older: OlderRows) -> Iterator[RunBatch]:
@@ -164,6 +167,7 @@ def tree_tasks(
         A file that is no part of a tree, or files of one run with keys in common.
     """
     trees = trees_of(entries, key)
+    counts = bucket_counts(entries, schemas)
     options, settings = universal_options(key.options), key.options.compaction
     due = due_trees(trees, options, settings, snapshot, store=store, now_ms=now_ms)
     keeps = keeps_retractions(key)
@@ -194,6 +198,7 @@ def tree_tasks(
                 settings=WriteSettings(target_file_bytes=target_bytes, source="compact"),
                 snapshot_id=snapshot.id,
                 bucket=tree[1],
+                total_buckets=counts[tree[0]],
                 level=plan.unit.output_level,
                 rewrites=_slim_sections(plan),
                 upgrades=plan.upgrades,

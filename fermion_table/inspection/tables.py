@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from fermion_table.inspection.entry_columns import partition_column, statistics_column
 from fermion_table.inspection.refs import Branches
+from fermion_table.metadata.bucket_counts import bucket_count
 from fermion_table.metadata.history import walk
 from fermion_table.metadata.manifest import Entry, partition_range
 from fermion_table.metadata.manifest_store import live_entries
@@ -75,6 +76,7 @@ FILES = pa.schema(
         ("bytes", pa.int64()),
         ("schema_id", pa.int64()),
         ("bucket", pa.int32()),
+        ("total_buckets", pa.int32()),
         ("level", pa.int32()),
         ("retractions", pa.int64()),
         ("sequence_number", pa.int64()),
@@ -174,7 +176,7 @@ class Inspection:
         whose bounds are kept; strings longer than a few bytes have bounds that are not exact.
         """
         entries, schemas = self._entries(), SchemaVersions(self.store, self.snapshot)
-        columns = _columns([_file_row(entry) for entry in entries], FILES)
+        columns = _columns([_file_row(entry, schemas) for entry in entries], FILES)
         values = [entry.partition for entry in entries]
         columns |= partition_column("partition", values, schemas.current)
         columns |= statistics_column(entries, schemas)
@@ -316,7 +318,7 @@ def _history_row(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def _file_row(entry: Entry) -> dict[str, Any]:
+def _file_row(entry: Entry, schemas: SchemaVersions) -> dict[str, Any]:
     batch = entry.batch
     return {
         "path": entry.file,
@@ -326,6 +328,7 @@ def _file_row(entry: Entry) -> dict[str, Any]:
         "bytes": entry.size,
         "schema_id": entry.schema_id,
         "bucket": entry.bucket,
+        "total_buckets": None if entry.bucket is None else bucket_count(entry, schemas),
         "level": entry.level,
         "retractions": entry.retractions,
         "sequence_number": entry.sequence_number,

@@ -27,11 +27,11 @@ import pyarrow.types as pat
 from fermion.arguments import integer
 from fermion.errors import InvalidArgumentError
 from fermion_table.schema.key_encoding import check_key_type, direct_keys, is_number
+from fermion_table.schema.key_options import BUCKETS_MAX
 from fermion_table.schema.murmur import hash_integers, hash_texts
 from fermion_table.schema.transforms import plain, shortest_bytes
 from fermion_table.schema.value_codec import encode_value
 
-BUCKETS_MAX = 2**31 - 1
 _SIGN = np.uint64(1 << 63)
 _C1, _C2 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)
 _SAME_LENGTH_MIN = 32

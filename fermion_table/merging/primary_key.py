@@ -99,11 +99,17 @@ class PrimaryKey:
         """
         return _keys(rows, self.tree_names)
 
-    def buckets(self, rows: pa.RecordBatch) -> np.ndarray:
-        """The bucket of each row: ``int32``, shape (n,)."""
+    def buckets(self, rows: pa.RecordBatch, count: int | None = None) -> np.ndarray:
+        """The bucket of each row: ``int32``, shape (n,).
+
+        Parameters
+        ----------
+        count
+            Number of buckets; None: as the settings say.
+        """
         named = self.options.bucket_key
         columns = [rows.column(name) for name in named]
-        return bucket_numbers(columns, self.options.bucket, named)
+        return bucket_numbers(columns, count or self.options.bucket, named)
 
     def bound(self, key: int | bytes) -> str:
         """A key as an entry holds it: the key's bytes in hexadecimal digits."""

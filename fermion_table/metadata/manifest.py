@@ -118,6 +118,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
         Partition values in the order of the table's partition fields, as JSON values.
     bucket, level
         Of a primary-key table: the tree that the file belongs to, and its level there.
+    total_buckets
+        The number of buckets of its partition; None: what the setting ``bucket`` of the file's
+        schema says.
     min_key, max_key
         Bounds of the primary key, both inclusive: the bytes of the key in hexadecimal digits.
     retractions
@@ -160,6 +163,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     schema_id: Natural = 0
     partition: tuple[Plain, ...] = ()
     bucket: Natural | None = None
+    total_buckets: Natural | None = None
     level: Whole = 0
     min_key: Any = None
     max_key: Any = None

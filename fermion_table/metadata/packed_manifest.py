@@ -7,11 +7,12 @@ column                                 type     meaning
 =====================================  =======  ==================================================
 path, external_path, source, file_id   string   as in an entry; null: the default
 size, rows, tail_length, schema_id,    int64    as in an entry; null where the entry has null
-bucket, level, retractions,
-keys_repeated, delete_rows,
-sequence_offset, sequence_start,
-row_offset, row_id_base,
-added_snapshot, created_ms
+bucket, total_buckets, level,
+retractions, keys_repeated,
+delete_rows, sequence_offset,
+sequence_start, row_offset,
+row_id_base, added_snapshot,
+created_ms
 batch.min, batch.max, batch.count,     int64    of ``batch``; null: there are no batches
 batch.sorted (0 or 1)
 partition, columns, min_key, max_key,  string   the key's JSON; null: the default
@@ -61,9 +62,9 @@ from fermion_table.storage.cache import shared_cache
 STATISTICS = ("min", "max", "null_count", "flags")
 _TEXTS = ("path", "external_path", "source", "file_id")
 _INTEGERS = (
-    "size", "rows", "tail_length", "schema_id", "bucket", "level", "retractions", "keys_repeated",
-    "delete_rows", "sequence_offset", "sequence_start", "row_offset", "row_id_base",
-    "added_snapshot", "created_ms",
+    "size", "rows", "tail_length", "schema_id", "bucket", "total_buckets", "level", "retractions",
+    "keys_repeated", "delete_rows", "sequence_offset", "sequence_start", "row_offset",
+    "row_id_base", "added_snapshot", "created_ms",
 )  # fmt: skip
 _OF_TREES = ("retractions", "keys_repeated")
 _INHERITED = ("sequence_start", "row_offset", "row_id_base", "added_snapshot")

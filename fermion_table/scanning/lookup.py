@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,7 @@ from fermion_table.merging.fold import columns_to_merge, fold
 from fermion_table.merging.merge_engines.key_groups import group_rows, is_retraction
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.merging.sections import SortedRun, TreeFile, sorted_runs
+from fermion_table.metadata.bucket_counts import BucketCounts, bucket_counts
 from fermion_table.metadata.history import until_expiry
 from fermion_table.options import MIB
 from fermion_table.scanning.file_split import FileSplit
@@ -102,6 +104,8 @@ class _Plan:
     ----------
     trees
         Its files.
+    bucket_counts
+        Of its partitions.
     runs
         Of the trees that were asked, from the newest to the oldest.
     readers
@@ -112,6 +116,7 @@ class _Plan:
 
     store: AtomicStore
     trees: dict[Tree, list[TreeFile]]
+    bucket_counts: BucketCounts
     runs: dict[Tree, list[_Run]] = field(default_factory=dict)
     readers: dict[object, _Readers] = field(default_factory=dict)
     live: dict[str, RowRanges] = field(default_factory=dict)
@@ -195,7 +200,9 @@ class Lookups:
                 return known
         with in_time(scan.store):
             files = LiveFiles(scan.store, snapshot.tail, snapshot.manifests)
-            plan = _Plan(scan.store, trees_of(files.entries(statistics=False), scan.key))
+            entries = files.entries(statistics=False)
+            counts = bucket_counts(entries, scan.schemas)
+            plan = _Plan(scan.store, trees_of(entries, scan.key), counts)
         with self._lock.get():
             self._plans[snapshot.hash] = plan
             while len(self._plans) > PLANS_MAX:
@@ -274,7 +281,7 @@ class _Lookup:
         is_first = self._key.options.merge_engine == "first_row"
         batches: list[pa.RecordBatch] = []
         numbers = [np.zeros(0, np.int64)]
-        for tree, wanted in _by_tree(self._rows, self._key, self._scan.table_schema):
+        for tree, wanted in self._trees():
             runs = self._plan.runs_of(tree, self._key)
             for run in reversed(runs) if is_first else runs:
                 decided = [wanted[:0]]
@@ -294,7 +301,7 @@ class _Lookup:
         """The rows that the merge engine makes of all runs, and the keys' numbers."""
         batches: list[pa.RecordBatch] = []
         parts = [np.zeros(0, np.int64)]
-        for tree, wanted in _by_tree(self._rows, self._key, self._scan.table_schema):
+        for tree, wanted in self._trees():
             for run in reversed(self._plan.runs_of(tree, self._key)):
                 for split, asked in run.shares(self._keys, wanted):
                     found = self._in_file(split, asked)
@@ -318,6 +325,10 @@ class _Lookup:
         made = folded.gather(rows, [each.name for each in whole])
         conversions = plan_reading(request.fields, whole)
         return [convert_batch(conversions, made, self._scan.schema)], numbers[folded.rows]
+
+    def _trees(self) -> Iterator[tuple[Tree, np.ndarray]]:
+        counts = self._plan.bucket_counts
+        return _by_tree(self._rows, self._key, self._scan.table_schema, counts)
 
     def _read(self, found: _Found) -> list[pa.RecordBatch]:
         rows = RowRanges.from_indices(found.rows)
@@ -405,13 +416,38 @@ def _without_retractions(found: _Found) -> _Found:
 
 
 def _by_tree(
-    rows: pa.RecordBatch, key: PrimaryKey, schema: TableSchema
+    rows: pa.RecordBatch, key: PrimaryKey, schema: TableSchema, counts: BucketCounts
 ) -> Iterator[tuple[Tree, np.ndarray]]:
-    """The trees that keys belong to, and the numbers of their keys, ascending."""
+    """The trees that keys belong to, and the numbers of their keys, ascending.
+
+    Keys of partitions without files have no trees.
+    """
     if not rows.num_rows:
         return
+    for partition, part in _by_partition(rows, schema):
+        count = counts.get(partition)
+        if count is None:
+            continue
+        if count == 1:
+            yield (partition, 0), part
+            continue
+        some = rows if len(part) == rows.num_rows else take_batch_rows(rows, part)
+        buckets = key.buckets(some, count)
+        order = np.argsort(buckets, kind="stable")
+        cuts = np.flatnonzero(np.diff(buckets[order])) + 1
+        for places in np.split(order, cuts):
+            yield (partition, int(buckets[places[0]])), part[places]
+
+
+def _by_partition(
+    rows: pa.RecordBatch, schema: TableSchema
+) -> Iterator[tuple[tuple[Any, ...], np.ndarray]]:
+    """The partitions that keys belong to, and the numbers of their keys, ascending."""
+    if not schema.partition_by:
+        yield (), np.arange(rows.num_rows)
+        return
     names = {each.id: each.name for each in schema.fields}
-    codes = [key.buckets(rows).astype(np.int64)]
+    codes: list[np.ndarray] = []
     texts: list[Sequence[object]] = []
     for each in schema.partition_by:
         column = rows.column(names[each.source_id])
@@ -422,6 +458,5 @@ def _by_tree(
     placed = np.stack(codes)[:, order]
     cuts = np.flatnonzero((placed[:, 1:] != placed[:, :-1]).any(axis=0)) + 1
     for part in np.split(order, cuts):
-        bucket, *at = (int(code[part[0]]) for code in codes)
-        partition = tuple(values[place] for values, place in zip(texts, at, strict=True))
-        yield (partition, bucket), part
+        at = (int(code[part[0]]) for code in codes)
+        yield tuple(values[place] for values, place in zip(texts, at, strict=True)), part

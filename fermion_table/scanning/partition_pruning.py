@@ -64,6 +64,22 @@ def partitions_that_may_match(
     return kept
 
 
+def partitions_replaced(
+    partitions: Sequence[Partition], schema: TableSchema, chosen: TableFilter
+) -> frozenset[Partition] | None:
+    """The partitions all of whose rows a filter selects; it selects no rows of others.
+
+    None for a filter that reads anything but columns whose values partitions are made of.
+    """
+    kept = np.ones(len(partitions), bool)
+    for part in chosen.parts:
+        selected = partitions_selected(part, partitions, schema)
+        if selected is None:
+            return None
+        kept &= selected
+    return frozenset(each for each, is_kept in zip(partitions, kept, strict=True) if is_kept)
+
+
 def manifest_bounds(
     references: Sequence[ManifestReference], schema: TableSchema, chosen: TableFilter
 ) -> dict[Path, Bounds]:

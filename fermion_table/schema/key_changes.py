@@ -12,8 +12,8 @@ from fermion.errors import InvalidArgumentError
 from fermion_table.errors import UnsupportedFeature
 from fermion_table.schema.field_functions import FieldFunction
 from fermion_table.schema.key_encoding import check_key_type, keeps_keys
-from fermion_table.schema.key_options import KeyOptions, parse_key_options
-from fermion_table.schema.key_settings import plain_name
+from fermion_table.schema.key_options import BUCKETS_MAX, KeyOptions, parse_key_options
+from fermion_table.schema.key_settings import KeySettings, plain_name
 from fermion_table.schema.schema import Field, TableSchema, field_to_arrow
 
 BUCKET = "bucket"
@@ -32,6 +32,30 @@ def has_buckets(schema: TableSchema) -> bool:
     return bool(schema.primary_key) and any(
         plain_name(name) == BUCKET for name in schema.properties
     )
+
+
+def bucket_setting(schema: TableSchema) -> int:
+    """The number of buckets that a partition gets with its first file.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The setting has another form.
+    """
+    named = schema.properties.items()
+    found = {name: value for name, value in named if plain_name(name) == BUCKET}
+    return KeySettings(found).number(BUCKET, 1, 1, BUCKETS_MAX)
+
+
+def with_bucket_counts(old: TableSchema, new: TableSchema) -> TableSchema:
+    """The next version of a schema, which knows the earlier values of ``bucket``."""
+    if not (has_buckets(old) and has_buckets(new)):
+        return new
+    before, now = bucket_setting(old), bucket_setting(new)
+    if before == now:
+        return new
+    counts = {*old.bucket_counts, before, now}
+    return msgspec.structs.replace(new, bucket_counts=tuple(sorted(counts)))
 
 
 def key_options(schema: TableSchema) -> KeyOptions:
@@ -168,7 +192,6 @@ def _merging(options: KeyOptions, names: Mapping[str, str]) -> dict[str, Any]:
         return tuple(names.get(column, column) for column in columns)
 
     return {
-        "bucket": options.bucket,
         "bucket_key": renamed(options.bucket_key),
         "merge_engine": options.merge_engine,
         "ignore_delete": options.ignore_delete,

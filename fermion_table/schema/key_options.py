@@ -32,6 +32,8 @@ from fermion_table.schema.key_settings import (
     check_no_repeats,
 )
 
+BUCKETS_MAX = 2**31 - 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyOptions:
@@ -113,7 +115,7 @@ def parse_key_options(
     producer = settings.choice("changelog_producer", PRODUCERS, "none")
     deletion_vectors = settings.flag("deletion_vectors.enabled")
     options = KeyOptions(
-        bucket=settings.number("bucket", 1, 1, 2**31 - 1),
+        bucket=settings.number("bucket", 1, 1, BUCKETS_MAX),
         bucket_key=_bucket_key(settings, primary_key, partition_columns),
         merge_engine=engine,
         ignore_delete=settings.flag("ignore_delete") or settings.flag(f"{engine}.ignore_delete"),

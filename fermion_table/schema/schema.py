@@ -191,6 +191,9 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
         The table's settings.
     stored_metadata
         Arrow's schema metadata.
+    bucket_counts
+        Of a primary-key table whose setting ``bucket`` was changed: all values that it has had,
+        ascending. Empty: only the present one.
     ancestors
         The versions before this one, oldest first: data files may have been written with any.
     time_ms
@@ -209,6 +212,7 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     sort_by: tuple[int, ...] = ()
     properties: dict[str, str] = msgspec.field(default_factory=dict)
     stored_metadata: dict[str, str] = msgspec.field(name="metadata", default_factory=dict)
+    bucket_counts: tuple[int, ...] = ()
     ancestors: tuple[SchemaVersion, ...] = ()
     time_ms: int = 0
     unknown: dict[str, Any] = msgspec.field(default_factory=dict, name=json_codec.UNKNOWN_KEYS)

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from fermion_table.argument_checks import check_kind, check_kinds, check_schema_mode
+from fermion_table.argument_checks import check_bool, check_kind, check_kinds, check_schema_mode
+from fermion_table.changes.draft import Draft, FindingCache
 from fermion_table.changes.transaction import Transaction, append_merging, commit_written
 from fermion_table.commit.publisher import SchemaMerge
 from fermion_table.commit.request import CommitMetadata
@@ -125,7 +126,12 @@ def writer(self: HasState, *, settings: WriteSettings | None = None) -> TableWri
 
 
 def writer_factory(
-    self: HasState, *, settings: WriteSettings | None = None, merge: SchemaMerge | None = None
+    self: HasState,
+    *,
+    settings: WriteSettings | None = None,
+    merge: SchemaMerge | None = None,
+    overwrites: bool = False,
+    filter: Any = None,
 ) -> partial[TableWriter]:
     """A picklable function that makes a writer, for the tasks of engines.
 
@@ -133,9 +139,15 @@ def writer_factory(
     ----------
     merge
         Of `plan_merge`: its schema is written.
+    overwrites, filter
+        Whether the files are for an overwrite, and of which rows (see `Table.overwrite`): then
+        partitions that it replaces get as many buckets as the property ``bucket`` says.
     """
     state = self._state
     state.check_writable()
+    overwrites = check_bool(overwrites, "overwrites")
+    draft = Draft(state.store, state.snapshot, FindingCache(), set())
+    replaced = draft.replaced(filter) if overwrites else False
     if settings is not None:
         check_kind(settings, WriteSettings, "settings")
     return partial(
@@ -146,6 +158,7 @@ def writer_factory(
         table_uuid=state.snapshot.table_uuid,
         base_id=state.snapshot.id,
         branch=state.branch,
+        bucket_counts=draft.bucket_counts(replaced),
     )
 
 

@@ -21,6 +21,7 @@ from fermion_table.argument_checks import check_kind
 from fermion_table.merging.fold import check_retractions
 from fermion_table.merging.merge_engines.key_groups import is_retraction
 from fermion_table.merging.primary_key import PrimaryKey, required_key
+from fermion_table.metadata.bucket_counts import BucketCounts
 from fermion_table.metadata.manifest import Entry
 from fermion_table.schema.properties import parse_properties
 from fermion_table.schema.schema import TableSchema
@@ -60,6 +61,9 @@ class KeyWriter:
     begun
         Where the paths of its files are noted, each before the file is made, for a caller that
         deletes them if it gives up.
+    bucket_counts
+        Numbers of buckets of partitions that have another one than the table's settings say (see
+        `metadata.bucket_counts`).
 
     Raises
     ------
@@ -77,6 +81,7 @@ class KeyWriter:
         base_id: int | None = None,
         branch: str = MAIN,
         begun: set[str] | None = None,
+        bucket_counts: BucketCounts | None = None,
     ) -> None:
         if settings is not None:
             check_kind(settings, WriteSettings, "settings")
@@ -89,7 +94,8 @@ class KeyWriter:
         self._incoming = IncomingRows(schema, fills_defaults=not is_partial)
         self._partitions = partition_columns(schema)
         trees = TreeWriter(store, schema, key, settings=settings, begun=begun)
-        self._runs = _Runs(trees, key)
+        self._counts: BucketCounts = bucket_counts or {}
+        self._runs = _Runs(trees, key, self._counts)
         size = parse_properties(schema.properties).write_buffer_bytes
         self._pool = settings.buffer_pool or BufferPool(size)
         self._buffers: dict[Tree, Buffer] = {}
@@ -209,10 +215,11 @@ class KeyWriter:
     def _split(self, rows: pa.RecordBatch) -> Iterator[tuple[Tree, pa.RecordBatch]]:
         """The rows of each tree in their order."""
         for partition, part in split_batch(rows, self._partitions):
-            if self._key.options.bucket == 1:
+            count = self._counts.get(partition.values, self._key.options.bucket)
+            if count == 1:
                 yield Tree(partition, 0), part
                 continue
-            buckets = self._key.buckets(part)
+            buckets = self._key.buckets(part, count)
             order = np.argsort(buckets, kind="stable")
             cuts = np.flatnonzero(np.diff(buckets[order])) + 1
             if not len(cuts):
@@ -232,12 +239,15 @@ class _Runs:
         Writes the files.
     key
         Of the table.
+    bucket_counts
+        See `KeyWriter`.
     """
 
-    def __init__(self, trees: TreeWriter, key: PrimaryKey) -> None:
+    def __init__(self, trees: TreeWriter, key: PrimaryKey, bucket_counts: BucketCounts) -> None:
         self.trees = trees
         self.entries: list[Entry] = []
         self._key = key
+        self._counts = bucket_counts
         self._next: dict[Tree, int] = {}
         self._failure: BaseException | None = None
 
@@ -255,7 +265,13 @@ class _Runs:
         number = self._next.get(tree, 0)
         self._next[tree] = number + 1
         self.entries += self.trees.write_run(
-            tree.partition, tree.bucket, 0, run, has_kinds=has_kinds, sequence_offset=number
+            tree.partition,
+            tree.bucket,
+            0,
+            run,
+            has_kinds=has_kinds,
+            sequence_offset=number,
+            total_buckets=self._counts.get(tree.partition.values),
         )
 
     def fail(self, error: BaseException) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from fermion_table.metadata.bucket_counts import BucketCounts
 from fermion_table.schema.key_changes import has_buckets
 from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.paths import MAIN
@@ -25,6 +28,7 @@ def make_writer(
     base_id: int | None = None,
     branch: str = MAIN,
     begun: set[str] | None = None,
+    bucket_counts: BucketCounts | None = None,
 ) -> TableWriter:
     """Make the writer of a table.
 
@@ -32,8 +36,12 @@ def make_writer(
     ----------
     store, schema, settings, table_uuid, base_id, branch, begun
         See `DataWriter`.
+    bucket_counts
+        See `KeyWriter`.
     """
-    kind = KeyWriter if has_buckets(schema) else DataWriter
+    kind: Callable[..., TableWriter] = KeyWriter if has_buckets(schema) else DataWriter
+    if has_buckets(schema) and bucket_counts:
+        kind = partial(KeyWriter, bucket_counts=bucket_counts)
     return kind(
         store,
         schema,

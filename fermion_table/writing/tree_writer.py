@@ -43,6 +43,7 @@ class _Run:
     level: int
     has_kinds: bool
     sequence_offset: int
+    total_buckets: int | None
 
 
 @dataclass(slots=True)
@@ -118,6 +119,7 @@ class TreeWriter:
         has_kinds: bool,
         sequence_offset: int = 0,
         source: Source | None = None,
+        total_buckets: int | None = None,
     ) -> list[Entry]:
         """Write one sorted run, or a part of one.
 
@@ -135,6 +137,8 @@ class TreeWriter:
             Of all entries.
         source
             What the entries say wrote the files; None: that of the settings.
+        total_buckets
+            The number of buckets of the partition; None: as the table's settings say.
 
         Returns
         -------
@@ -149,7 +153,9 @@ class TreeWriter:
         """
         bucket = integer(bucket, "bucket", minimum=0)
         level = integer(level, "level", minimum=0)
-        run = _Run(partition, bucket, level, has_kinds, sequence_offset)
+        if total_buckets == self._key.options.bucket:
+            total_buckets = None
+        run = _Run(partition, bucket, level, has_kinds, sequence_offset, total_buckets)
         entries: list[Entry] = []
         current: _RunFile | None = None
         last: Any = None
@@ -244,6 +250,7 @@ class TreeWriter:
         return msgspec.structs.replace(
             entry,
             bucket=run.bucket,
+            total_buckets=run.total_buckets,
             level=run.level,
             min_key=current.min_key,
             max_key=self._bound(current.last),

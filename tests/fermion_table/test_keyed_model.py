@@ -246,12 +246,19 @@ class KeyedMachine(RuleBasedStateMachine):
         self.model.write(rows)
         self.keep()
 
-    @precondition(lambda self: self.engine.removes)
     @rule(data=st.data())
     def overwrite_by_filter(self, data: st.DataObject) -> None:
+        """A filter on the partition alone leaves nothing of the partition's history."""
         condition, rows = self.condition(data), self.rows(data)
+        if condition.columns == {self.partition}:
+            kept = [row for row in self.model.rows if not condition.selects(row)]
+        elif not self.engine.removes:
+            return
+        else:
+            self.model.take_out(condition)
+            kept = self.model.rows
         self.table.overwrite(self.given(rows), filter=condition.expression)
-        self.model.take_out(condition)
+        self.model.rows = kept
         self.model.write(rows)
         self.keep()
 
@@ -342,10 +349,10 @@ class KeyedMachine(RuleBasedStateMachine):
             self.model.columns[name] = (pa.int64(), self.model.columns[name][1])
             self.changed_schema()
 
-    @rule(trigger=st.integers(1, 5), size=st.sampled_from(SIZES))
-    def set_properties(self, trigger: int, size: str) -> None:
-        trigger_name = "num_sorted_run.compaction_trigger"
-        self.table.set_properties({trigger_name: str(trigger), "target_file_size": size})
+    @rule(trigger=st.integers(1, 5), size=st.sampled_from(SIZES), bucket=st.integers(1, 4))
+    def set_properties(self, trigger: int, size: str, bucket: int) -> None:
+        updates = {"num_sorted_run.compaction_trigger": str(trigger), "bucket": str(bucket)}
+        self.table.set_properties({**updates, "target_file_size": size})
         self.changed_schema()
 
     def changed_schema(self) -> None:

@@ -119,7 +119,26 @@ def keyed_vectors(path: Path) -> Table:
     return table
 
 
+def keyed_buckets(path: Path) -> Table:
+    """Partitions of other numbers of buckets than the property says, and of the same."""
+    schema = SCHEMA.append(pa.field("p", pa.int8()))
+    table = Table.create(
+        path, schema, primary_key=["p", "id"], partition_by="p", properties={"bucket": "2"}
+    )
+    rows = {"id": range(9), "v": range(9), "s": ["two"] * 9}
+    for partition in (1, 2):
+        table.upsert({**rows, "p": [partition] * 9})
+    table.set_properties({"bucket": "5"})
+    table.upsert({**rows, "p": [1] * 9, "s": ["still two"] * 9})
+    table.upsert({**rows, "p": [3] * 9, "s": ["five"] * 9})
+    table.overwrite({**rows, "p": [2] * 9, "s": ["now five"] * 9}, filter="p = 2")
+    table.delete("id = 3")
+    table.compact(full=True)
+    table.set_properties({"bucket": "2"})
+    return table
+
+
 KEYED = (
     keyed_rows, keyed_partitions, keyed_sequence, keyed_aggregates, keyed_parts, keyed_firsts,
-    keyed_vectors,
+    keyed_vectors, keyed_buckets,
 )  # fmt: skip

@@ -72,7 +72,6 @@ def test_names_that_merging_uses_are_refused(table_path, name):
 @pytest.mark.parametrize(
     "updates",
     [
-        {"bucket": "2"},
         {"merge_engine": "first_row"},
         {"sequence.field": "at"},
         {"ignore_delete": "true"},
