@@ -49,7 +49,7 @@ lint: setup
 # then the other slow ones. What was stopped goes on where it was: see tests/soak.py.
 SOAKED := $(addprefix --ignore=tests/,fermion/test_corruption.py $(addprefix fermion_table/,\
 	metadata/test_hostile_metadata.py $(addprefix test_,\
-	simulation.py killed_processes.py crowd.py resource_bounds.py)))
+	simulation.py keyed_simulation.py killed_processes.py crowd.py resource_bounds.py)))
 
 soak: java setup
 	@$(RUN)/python -m pip install -qq --disable-pip-version-check --group fuzz

@@ -79,6 +79,19 @@ def slow_test(name: str, path: str, case: str = "", **environment: Any) -> Piece
     return Piece(name, command, given)
 
 
+def seeds(module: str) -> tuple[Piece, ...]:
+    """The seeds of a simulation, some of them a piece."""
+    return tuple(
+        slow_test(
+            f"{first}",
+            f"{TABLE_TESTS}/{module}",
+            FERMION_SEED_FIRST=first,
+            FERMION_SEED_END=first + SEEDS_PER_PIECE,
+        )
+        for first in range(0, SEEDS, SEEDS_PER_PIECE)
+    )
+
+
 def parts(seconds: float | None) -> dict[str, Part]:
     """Every part, cheap ones first."""
     crowd_seconds = CROWD_SECONDS if seconds is None else seconds
@@ -157,17 +170,9 @@ def parts(seconds: float | None) -> dict[str, Part]:
                 for first in range(0, DAMAGED_FILES, DAMAGED_FILES_PER_PIECE)
             ),
         ),
-        "simulation": Part(
-            "simulated storage",
-            tuple(
-                slow_test(
-                    f"{first}",
-                    f"{TABLE_TESTS}/test_simulation.py",
-                    FERMION_SEED_FIRST=first,
-                    FERMION_SEED_END=first + SEEDS_PER_PIECE,
-                )
-                for first in range(0, SEEDS, SEEDS_PER_PIECE)
-            ),
+        "simulation": Part("simulated storage", seeds("test_simulation.py")),
+        "keyed_simulation": Part(
+            "simulated storage, primary-key tables", seeds("test_keyed_simulation.py")
         ),
     }
 

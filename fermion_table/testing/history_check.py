@@ -219,24 +219,26 @@ def check_reachable(store: SimulatedStore, records: Records, histories: Historie
     report = table.verify(data=True)
     if not report.ok:
         raise Violation(f"verify: {report}")
-    for snapshot in table.snapshots():
-        _compare(f"snapshot {snapshot.id}", Table(store, snapshot), histories)
+    versions = {f"snapshot {snapshot.id}": Table(store, snapshot) for snapshot in table.snapshots()}
     tags = {tag.name: tag for tag in table.tags.list()}
     for name in records.tags:
         if name not in tags:
             raise Violation(f"tag {name} was made, and is gone")
     for name, tag in tags.items():
-        tagged = snapshot_of(tag, tag_path(name))
-        _compare(f"tag {name}", Table(store, tagged), histories)
+        versions[f"tag {name}"] = Table(store, snapshot_of(tag, tag_path(name)))
     for branch in list_branches(store):
         left = snapshot_of(branch, branch_path(branch.name))
-        _compare(f"the start of branch {branch.name}", Table(store, left), histories)
+        versions[f"the start of branch {branch.name}"] = Table(store, left)
         table = Table(store, latest(store, branch=branch.name), branch=branch.name)
         for snapshot in table.snapshots():
             if snapshot.branch == branch.name:
-                seen = Table(store, snapshot, branch=branch.name)
                 what = f"snapshot {snapshot.id} of branch {branch.name}"
-                _compare(what, seen, histories)
+                versions[what] = Table(store, snapshot, branch=branch.name)
+    compared: set[str] = set()
+    for what, version in versions.items():
+        if version.snapshot.hash not in compared:
+            compared.add(version.snapshot.hash)
+            _compare(what, version, histories)
 
 
 def _operation(snapshot: Snapshot) -> dict[str, Any]:

@@ -31,6 +31,7 @@ class _Process:
     name: str
     function: Callable[[], None]
     wakes_ms: int
+    owes_ms: int = 0
     turn: Any = field(default_factory=_thread.allocate_lock)
     is_killed: bool = False
     error: BaseException | None = None
@@ -122,13 +123,20 @@ class Scheduler:
         if mine is None:
             return
         if not mine.is_killed:
-            mine.wakes_ms = self.elapsed_ms + milliseconds
+            mine.wakes_ms = self.elapsed_ms + milliseconds + mine.owes_ms
+            mine.owes_ms = 0
             chosen = self._next()
             if chosen is not mine:
                 self._hand_over(chosen)
                 mine.turn.acquire()
         if mine.is_killed:
             raise Killed(mine.name)
+
+    def delay(self, milliseconds: int) -> None:
+        """Make the next pause of the process longer: between the two it does nothing others see."""
+        mine: _Process | None = getattr(self._mine, "process", None)
+        if mine is not None:
+            mine.owes_ms += milliseconds
 
     def _run(self, process: _Process) -> None:
         process.turn.acquire()
@@ -151,7 +159,7 @@ class Scheduler:
 
     def _next(self) -> _Process:
         """Whose turn it is: one of those awake, else whoever wakes first."""
-        earliest = min(process.wakes_ms for process in self._processes)
+        earliest = min([process.wakes_ms for process in self._processes])
         self._until(max(earliest, self.elapsed_ms))
         awake = [each for each in self._processes if each.wakes_ms <= self.elapsed_ms]
         return awake[0] if len(awake) == 1 else self.random.choice(awake)

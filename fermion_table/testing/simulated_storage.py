@@ -64,6 +64,11 @@ class Faults:
     stale_ms: int = 10_000
     is_local: bool = False
 
+    @property
+    def any_trouble(self) -> float:
+        """How often anything of `Trouble` happens."""
+        return self.fails + self.lost + self.late + self.twice + self.forgotten + self.outage
+
 
 @dataclass(slots=True)
 class SimulatedStorage:
@@ -125,7 +130,7 @@ class SimulatedStorage:
             return effect()
         self.requests += 1
         dice, faults = scheduler.random, self.faults
-        delay = dice.randint(0, faults.latency_ms)
+        delay = self._latency()
         if unknown is not None and faults.stalls and dice.random() < faults.stalls:
             delay = dice.randint(0, faults.stall_ms)
             self._count("stalls")
@@ -147,7 +152,7 @@ class SimulatedStorage:
             result = effect()
         if death > 1 - faults.killed / 2:
             self._die(None)
-        scheduler.pause(dice.randint(0, faults.latency_ms))
+        scheduler.delay(self._latency())
         if trouble == "outage":
             lasts = dice.randint(0, faults.outage_ms)
             self._no_connection[scheduler.process] = scheduler.elapsed_ms + lasts
@@ -205,14 +210,14 @@ class SimulatedStorage:
     def list(self, directory: str) -> list[StoredObject]:
         """The objects below a directory; some as they were before."""
         prefix = f"{directory}/" if directory else ""
+        known = self.objects.keys() | self._changed_ms.keys()
         found = []
-        for path in sorted(self.objects.keys() | self._changed_ms.keys()):
-            if path.startswith(prefix):
-                fresh = path.startswith(("pending/", "tags/", "branch/", "expired/"))
-                stale = not fresh and self._is_stale(path)
-                stored = self._before[path] if stale else self.objects.get(path)
-                if stored is not None:
-                    found.append(StoredObject(path, len(stored[0]), stored[1]))
+        for path in sorted([path for path in known if path.startswith(prefix)]):
+            fresh = path.startswith(("pending/", "tags/", "branch/", "expired/"))
+            stale = not fresh and self._is_stale(path)
+            stored = self._before[path] if stale else self.objects.get(path)
+            if stored is not None:
+                found.append(StoredObject(path, len(stored[0]), stored[1]))
         return found
 
     def _put(self, path: str, data: bytes) -> None:
@@ -233,9 +238,15 @@ class SimulatedStorage:
             return False
         return self.scheduler.random.random() < self.faults.stale
 
+    def _latency(self) -> int:
+        """Milliseconds that a request or its reply travels."""
+        return int(self.scheduler.random.random() * (self.faults.latency_ms + 1))
+
     def _trouble(self, is_change: bool) -> Trouble | None:
         faults = self.faults
         drawn = self.scheduler.random.random()
+        if drawn >= faults.any_trouble:
+            return None
         for trouble in ("fails", "lost", "late", "twice", "forgotten", "outage"):
             drawn -= getattr(faults, trouble)
             if drawn < 0:

@@ -18,7 +18,7 @@ from fermion_table.compaction import tree_task
 from fermion_table.compaction.tree import plan_tree
 from fermion_table.merging.sections import TreeFile
 from fermion_table.testing import simulate_keyed
-from tests.fermion_table.test_simulation import SEEDS_PER_TEST, SOAK_SEEDS, first_violation
+from tests.fermion_table.test_simulation import SEEDS_PER_TEST, counts_of_seeds, first_violation
 
 
 @pytest.mark.parametrize("first", range(0, 30, SEEDS_PER_TEST))
@@ -36,8 +36,7 @@ def test_no_promise_of_a_primary_key_table_is_broken_under_faults(first: int) ->
 @pytest.mark.slow
 @pytest.mark.timeout(24 * 3600)
 def test_no_promise_of_a_primary_key_table_is_broken_under_faults_for_long() -> None:
-    commits = sum(simulate_keyed(seed).snapshots for seed in SOAK_SEEDS)
-    print("soak:", json.dumps({"seeds of primary-key tables": len(SOAK_SEEDS), "commits": commits}))
+    print("soak:", json.dumps(counts_of_seeds(simulate_keyed)))
 
 
 def test_the_simulation_notices_runs_in_the_wrong_order(monkeypatch: pytest.MonkeyPatch) -> None:

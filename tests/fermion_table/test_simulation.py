@@ -54,13 +54,18 @@ def test_no_promise_is_broken_under_faults(first: int) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(24 * 3600)
 def test_no_promise_is_broken_under_faults_for_long() -> None:
-    commits = requests = 0
+    print("soak:", json.dumps(counts_of_seeds(simulate)))
+
+
+def counts_of_seeds(run: Callable[[int], Report]) -> dict[str, int]:
+    """What the seeds of the long form did."""
+    counts = {"seeds": 0, "commits": 0, "requests": 0}
     for seed in SOAK_SEEDS:
-        report = simulate(seed)
-        commits += report.snapshots
-        requests += report.requests
-    counts = {"seeds": len(SOAK_SEEDS), "commits": commits, "requests": requests}
-    print("soak:", json.dumps(counts))
+        report = run(seed)
+        counts["seeds"] += 1
+        counts["commits"] += report.snapshots
+        counts["requests"] += report.requests
+    return counts
 
 
 def test_a_seed_repeats_itself(project_environment: dict[str, str]) -> None:
