@@ -26,9 +26,7 @@ def test_no_promise_of_a_primary_key_table_is_broken_under_faults(first: int) ->
     """30 seeds; a failure names its own, and `simulate_keyed(seed)` repeats it."""
     outcomes: Counter[str] = Counter()
     for seed in range(first, first + SEEDS_PER_TEST):
-        report = simulate_keyed(seed)
-        assert report.snapshots > 0
-        outcomes.update(report.outcomes)
+        outcomes.update(simulate_keyed(seed).outcomes)
     assert outcomes["compact"] > SEEDS_PER_TEST
     assert outcomes["acknowledged"] > 4 * SEEDS_PER_TEST
 
