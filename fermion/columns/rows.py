@@ -115,6 +115,25 @@ def filter_batch_rows(batch: pa.RecordBatch, mask: np.ndarray) -> pa.RecordBatch
     return batch if mask.all() else take_batch_rows(batch, np.flatnonzero(mask))
 
 
+def drop_batch_rows(batch: pa.RecordBatch, rows: np.ndarray) -> pa.RecordBatch:
+    """A batch without some rows; the batch itself if these are none.
+
+    Parameters
+    ----------
+    rows
+        ``int64``, shape (n,): row numbers, ascending.
+    """
+    if not len(rows):
+        return batch
+    mask = np.ones(batch.num_rows, bool)
+    mask[rows] = False
+    arrays = [
+        filter_rows(column, mask, column_node(field.with_nullable(True)))
+        for field, column in zip(batch.schema, batch.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+
+
 def _joined(array: pa.ChunkedArray, indices: np.ndarray, node: Node | None) -> pa.ChunkedArray:
     """Rows of chunks with dictionaries of their own, in one chunk; more where orders differ."""
     assert node is not None

@@ -115,7 +115,7 @@ def hidden_rows(
         for at, (number, keys) in enumerate(pairs if oldest_wins else pairs[::-1], 1):
             run = len(runs) - 1 - number
             is_hidden = np.zeros(len(keys), bool)
-            is_hidden[_places_of(seen, keys)] = True
+            is_hidden[places_in(seen, keys)] = True
             kinds = _kinds_of(taken[number][1])
             gone = is_hidden if kinds is None else is_hidden | is_retraction(kinds)
             hidden[run].append(np.flatnonzero(gone) + before[run])
@@ -123,6 +123,18 @@ def hidden_rows(
             if at < len(pairs):
                 seen = np.sort(np.concatenate((seen, keys[~is_hidden])), kind="stable")
     return [np.concatenate(parts) for parts in hidden]
+
+
+def places_in(some: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """Where sorted keys without repeats hold some others, sorted too: ``int64``, shape (m,)."""
+    if len(some) > len(keys):
+        places = np.searchsorted(some, keys)
+        places[places == len(some)] = 0
+        return np.flatnonzero(some[places] == keys)
+    places = np.searchsorted(keys, some)
+    count = int(np.searchsorted(places, len(keys)))
+    places = places[:count]
+    return places[keys[places] == some[:count]]
 
 
 def _kinds_of(batches: Sequence[pa.RecordBatch]) -> np.ndarray | None:
@@ -195,18 +207,6 @@ def _comparable(runs: Sequence[list]) -> list[np.ndarray]:
     ranks = key_ranks(pa.concat_arrays([each for keys in runs for each in keys]))
     counts = [sum(map(len, keys)) for keys in runs]
     return np.split(ranks, np.cumsum(counts)[:-1])
-
-
-def _places_of(some: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """Where sorted keys without repeats hold some others, sorted too: ``int64``, shape (m,)."""
-    if len(some) > len(keys):
-        places = np.searchsorted(some, keys)
-        places[places == len(some)] = 0
-        return np.flatnonzero(some[places] == keys)
-    places = np.searchsorted(keys, some)
-    count = int(np.searchsorted(places, len(keys)))
-    places = places[:count]
-    return places[keys[places] == some[:count]]
 
 
 def _windows(

@@ -20,7 +20,7 @@ from fermion.forks import Lock
 from fermion.predicate import RowRanges
 from fermion_table.options import LOOKUP_FILES_MAX, LOOKUP_KEYS_BYTES
 from fermion_table.scanning.file_split import FileSplit
-from fermion_table.scanning.io_totals import IoTotals
+from fermion_table.scanning.io_totals import Uncounted
 from fermion_table.scanning.sorted_keys import Keys
 from fermion_table.scanning.split_reader import FilePlan, ReadRequest, SplitReader
 
@@ -125,13 +125,6 @@ class HeldFiles:
             self._great.intersection_update(locations)
 
 
-class _Uncounted(IoTotals):
-    """Counts nothing: a held file says what it was asked for since it was opened."""
-
-    def add(self, file: fermion.FermionFile) -> None:
-        """Do nothing."""
-
-
 class HeldReader(SplitReader):
     """Reads data files that stay open.
 
@@ -148,7 +141,7 @@ class HeldReader(SplitReader):
     __slots__ = ("held",)
 
     def __init__(self, request: ReadRequest, reader: SplitReader, held: HeldFiles) -> None:
-        super().__init__(request, io=_Uncounted(), guard=reader.guard)
+        super().__init__(request, io=Uncounted(), guard=reader.guard)
         self.held = held
 
     def _open(

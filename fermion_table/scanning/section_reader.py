@@ -20,6 +20,7 @@ from fermion_table.merging.fold import columns_to_merge, fold
 from fermion_table.merging.merge_reader import merge_runs
 from fermion_table.scanning.filters import conjunction, selected
 from fermion_table.scanning.run_reader import Runs, key_of, merging_reader, run_batches
+from fermion_table.scanning.shown_rows import holds_few_keys, read_shown
 from fermion_table.scanning.split_reader import SplitReader
 from fermion_table.scanning.visible_rows import picks_rows, visible_rows
 from fermion_table.schema.conversion import convert_batch, plan_reading
@@ -103,6 +104,9 @@ def read_section(
     """
     request = reader.request
     if picks_rows(key_of(request)):
+        if holds_few_keys(runs, key_of(request)):
+            yield from read_shown(runs, reader, threads=threads)
+            return
         for split, rows in visible_rows(runs, reader, threads=threads):
             yield from reader.read_file(split, rows=rows, threads=threads)
         return

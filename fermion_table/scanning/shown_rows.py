@@ -1,0 +1,214 @@
+"""Reads the rows of a section that no other run hides, for merge engines that pick rows.
+
+The runs are read one after the other, the one that decides first, each file once, with all that the
+query asks for, its filter included. Only the keys of the runs read so far are held: what has one of
+these keys in a later run is left out. So nothing of the run that is asked last, usually by far the
+largest, is read for the merge alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import fermion
+from fermion.columns.rows import drop_batch_rows
+from fermion_table.merging.merge_engines.key_groups import is_retraction
+from fermion_table.merging.merge_reader import places_in
+from fermion_table.merging.primary_key import PrimaryKey
+from fermion_table.options import MIB
+from fermion_table.scanning.file_split import FileSplit
+from fermion_table.scanning.io_totals import Uncounted
+from fermion_table.scanning.run_reader import Runs, key_filter, key_of
+from fermion_table.scanning.sorted_keys import Keys, keys_of, places_of
+from fermion_table.scanning.split_reader import ReadRequest, SplitReader
+from fermion_table.schema.conversion import empty_columns
+from fermion_table.schema.schema import Field
+from fermion_table.schema.selection import ROW_KIND
+
+HELD_KEYS_BYTES = 64 * MIB
+"""Keys that are held of a section, roughly; where they would take more, `visible_rows` streams."""
+BYTES_PER_KEY = 32
+"""A guess, for keys that are not numbers."""
+
+
+def holds_few_keys(runs: Runs, key: PrimaryKey) -> bool:
+    """Whether `read_shown` can read a section.
+
+    Parameters
+    ----------
+    key
+        With an engine that picks rows.
+    """
+    if key.options.sequence_fields or any(split.keys_repeated for run in runs for split in run):
+        return False
+    rows = sum(split.rows for run in _in_order(runs, key)[:-1] for split in run)
+    return rows * (8 if key.is_direct_in_tree else BYTES_PER_KEY) <= HELD_KEYS_BYTES
+
+
+def read_shown(
+    runs: Runs, reader: SplitReader, *, threads: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a section that the query selects, as the query wants them.
+
+    Parameters
+    ----------
+    runs
+        Of the section.
+    reader
+        Of a request with a key, with an engine that picks rows; see `holds_few_keys`.
+    threads
+        For decoding a file.
+    """
+    request, files = reader.request, _FileAtHand()
+    key, seen = key_of(request), _SeenKeys()
+    by_name = {field.name: field for field in request.table_fields}
+    keys = tuple(by_name[name] for name in key.tree_names)
+    wanted = {field.id for field in request.fields}
+    missing = tuple(field for field in keys if field.id not in wanted)
+    rows = _Readers(replace(request, fields=(*request.fields, *missing)), reader, files)
+    bare = replace(request, fields=keys, filter=key_filter(request.filter, key), metadata=None)
+    bare_rows = _Readers(bare, reader, files, is_counted=False)
+    is_filtered = request.filter is not None and request.filter != bare.filter
+    ordered = _in_order(runs, key)
+    try:
+        for run in ordered:
+            found: list[Keys] = []
+            hides = run is not ordered[-1]
+            for split in run:
+                if hides and is_filtered:
+                    batches = bare_rows.of(split).read_file(split, threads=threads)
+                    found += [keys_of(key.tree_keys(batch)) for batch in batches]
+                for batch in rows.of(split).read_file(split, threads=threads):
+                    own = keys_of(key.tree_keys(batch))
+                    if hides and not is_filtered:
+                        found.append(own)
+                    shown = drop_batch_rows(batch, _hidden(batch, split, own, seen))
+                    if shown.num_rows:
+                        columns = shown.columns[: len(request.fields)]
+                        yield _as_asked(columns, shown.num_rows, reader.schema)
+            if hides:
+                seen.add(found)
+    finally:
+        files.close()
+
+
+def _in_order(runs: Runs, key: PrimaryKey) -> Runs:
+    """The runs, the one whose rows hide those of all others first."""
+    return runs[::-1] if key.options.merge_engine == "first_row" else runs
+
+
+def _hidden(batch: pa.RecordBatch, split: FileSplit, keys: Keys, seen: _SeenKeys) -> np.ndarray:
+    """Rows of a batch that are not shown: ``int64``, ascending."""
+    hidden = seen.places(keys)
+    if not split.retractions:
+        return hidden
+    kinds = batch.column(batch.num_columns - 1).to_numpy()
+    return np.union1d(hidden, np.flatnonzero(is_retraction(kinds)))
+
+
+def _as_asked(columns: Sequence[pa.Array], rows: int, schema: pa.Schema) -> pa.RecordBatch:
+    if not len(schema):
+        return empty_columns(schema, rows)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+class _SeenKeys:
+    """The keys of the runs that were read."""
+
+    def __init__(self) -> None:
+        self._numbers = np.zeros(0, np.int64)
+        self._texts: list[pa.Array] = []  # of each run
+
+    def add(self, parts: Sequence[Keys]) -> None:
+        """Remember the keys of a run, which ascend."""
+        if not parts:
+            return
+        if isinstance(parts[0], np.ndarray):
+            joined = np.sort(np.concatenate([self._numbers, *parts]), kind="stable")
+            is_new = np.ones(len(joined), bool)
+            is_new[1:] = joined[1:] != joined[:-1]
+            self._numbers = joined[is_new]
+        else:
+            self._texts.append(pa.concat_arrays(parts))
+
+    def places(self, keys: Keys) -> np.ndarray:
+        """Which of some ascending keys, none of them twice, are among these: ``int64``."""
+        if isinstance(keys, np.ndarray):
+            first, last = self._numbers.searchsorted(keys[0]), self._numbers.searchsorted(keys[-1])
+            return places_in(self._numbers[first : last + 1], keys)
+        ends = keys.take(pa.array([0, len(keys) - 1]))
+        near = []
+        for texts in self._texts:
+            starts, stops = places_of(texts, ends)
+            near.append(texts.slice(starts[0], stops[1] - starts[0]))
+        if not any(map(len, near)):
+            return np.zeros(0, np.int64)
+        is_seen = pc.is_in(keys, pa.chunked_array(near, pa.large_binary()))
+        return np.flatnonzero(is_seen.to_numpy(zero_copy_only=False))
+
+
+class _FileAtHand:
+    """A data file that is open, for several readers one after the other."""
+
+    def __init__(self) -> None:
+        self._location = ""
+        self._file: fermion.FermionFile | None = None
+
+    def get(self, location: str, opened: Callable[[], fermion.FermionFile]) -> fermion.FermionFile:
+        """The file, opened where another one is at hand."""
+        if self._file is None or location != self._location:
+            self.close()
+            self._file, self._location = opened(), location
+        return self._file
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class _SharingReader(SplitReader):
+    """Reads data files that other readers read too."""
+
+    __slots__ = ("_files",)
+
+    def __init__(
+        self, request: ReadRequest, reader: SplitReader, files: _FileAtHand, *, is_counted: bool
+    ) -> None:
+        io = reader.io if is_counted else Uncounted()
+        super().__init__(request, io=io, guard=reader.guard)
+        self._files = files
+
+    def _open(
+        self, split: FileSplit, threads: int | None
+    ) -> AbstractContextManager[fermion.FermionFile]:
+        return nullcontext(self._files.get(split.location, lambda: self._opened(split, threads)))
+
+
+class _Readers:
+    """A reader of files without retractions, and one that reads kinds too, as the last column."""
+
+    def __init__(
+        self,
+        request: ReadRequest,
+        reader: SplitReader,
+        files: _FileAtHand,
+        *,
+        is_counted: bool = True,
+    ) -> None:
+        with_kinds: tuple[Field, ...] = (*request.fields, ROW_KIND)
+        self._plain, self._with_kinds = (
+            _SharingReader(each, reader, files, is_counted=is_counted)
+            for each in (request, replace(request, fields=with_kinds))
+        )
+
+    def of(self, split: FileSplit) -> SplitReader:
+        """The reader of a file."""
+        return self._with_kinds if split.retractions else self._plain
