@@ -327,6 +327,7 @@ class Draft:
             table_schema=self.schema,
             columns=(),
             filter=chosen,
+            merges_level0=True,
         )
 
     def _live_rows(self, entry: Entry) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -161,6 +161,37 @@ def primary_key_of(schema: TableSchema) -> PrimaryKey | None:
         _kept.popitem(last=False)
     _kept[id(schema)] = schema, found  # holds the schema, so that no other one gets its id
     return found
+
+
+def scanned_key(
+    shown: TableSchema, stored: TableSchema, *, merges_level0: bool = False
+) -> PrimaryKey | None:
+    """The primary key that the rows of a snapshot are merged by; None: they are not.
+
+    Parameters
+    ----------
+    shown
+        What the rows are read under.
+    stored
+        The snapshot's own schema: it tells whether replaced rows are marked in its files.
+    merges_level0
+        Whether level 0 is read whatever `deletion_vectors.merge_on_read` says.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Settings that this version does not know.
+    """
+    key = primary_key_of(shown) if has_buckets(stored) else None
+    if key is None:
+        return None
+    own = key if shown.properties == stored.properties else primary_key_of(stored)
+    options = replace(
+        key.options,
+        deletion_vectors=own is not None and own.options.deletion_vectors,
+        merge_on_read=key.options.merge_on_read or merges_level0,
+    )
+    return key if options == key.options else replace(key, options=options)
 
 
 def required_key(schema: TableSchema, where: str, operation: str) -> PrimaryKey:

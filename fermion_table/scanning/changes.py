@@ -99,11 +99,18 @@ def commits_between(
     )
 
 
-def step_of(store: AtomicStore, snapshot: Snapshot) -> ChangeStep:
-    """What the commit of a snapshot changed; a compaction changed nothing."""
+def step_of(store: AtomicStore, snapshot: Snapshot, *, shows_level0: bool = True) -> ChangeStep:
+    """What the commit of a snapshot changed.
+
+    A compaction changed nothing; but if level 0 is not shown, it shows the rows that it takes from
+    there.
+    """
     step = ChangeStep(snapshot_id=snapshot.id, time_ms=snapshot.time_ms)
     if snapshot.kind == "compact":
-        return step
+        if shows_level0:
+            return step
+        taken = (entry for entry in removed_entries(store, snapshot) if entry.level == 0)
+        return replace(step, removed=tuple(taken))
     added, removed = added_entries(store, snapshot), removed_entries(store, snapshot)
     return replace(step, added=tuple(added), removed=tuple(removed))
 
@@ -204,7 +211,9 @@ class ChangeScan:
     def _commit(
         self, before: Snapshot | None, snapshot: Snapshot, keyed: KeyedChanges | None
     ) -> Iterator[pa.RecordBatch]:
-        step = step_of(self.store, snapshot)
+        key = None if keyed is None else primary_key_of(self._table_schema)
+        shows_level0 = key is None or key.options.reads_level0
+        step = step_of(self.store, snapshot, shows_level0=shows_level0)
         yield from self._step(replace(step, before=before, after=snapshot), keyed)
 
     def to_reader(self) -> pa.RecordBatchReader:

@@ -62,5 +62,6 @@ class LiveValues:
             columns=(),
             filter=table_filter(select(stored), schemas.current, where=where),
             limit=1,
+            merges_level0=True,
         )
         return scan.count() > 0

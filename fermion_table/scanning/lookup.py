@@ -202,6 +202,8 @@ class Lookups:
             files = LiveFiles(scan.store, snapshot.tail, snapshot.manifests)
             entries = files.entries(statistics=False)
             counts = bucket_counts(entries, scan.schemas)
+            if not scan.key.options.reads_level0:
+                entries = [entry for entry in entries if entry.level > 0]
             plan = _Plan(scan.store, trees_of(entries, scan.key), counts)
         with self._lock.get():
             self._plans[snapshot.hash] = plan

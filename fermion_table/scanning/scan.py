@@ -20,7 +20,7 @@ from fermion.predicate import column_of
 from fermion.redaction import redacted
 from fermion_table.argument_checks import check_columns
 from fermion_table.merging.fold import columns_to_merge
-from fermion_table.merging.primary_key import PrimaryKey, primary_key_of
+from fermion_table.merging.primary_key import PrimaryKey, scanned_key
 from fermion_table.metadata.history import expiry_guard, until_expiry
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.snapshot import Snapshot
@@ -42,7 +42,6 @@ from fermion_table.scanning.tree_plan import TreePlan, plan_trees
 from fermion_table.scanning.tree_splits import tree_splits
 from fermion_table.schema import type_codec
 from fermion_table.schema.conversion import empty_columns
-from fermion_table.schema.key_changes import has_buckets
 from fermion_table.schema.schema import Field, PathLike, TableSchema
 from fermion_table.schema.selection import ROW_ID, queryable_fields, select_columns
 from fermion_table.schema.value_codec import has_plain_json
@@ -82,6 +81,7 @@ class Scan:
     threads: int | None = None
     batch_rows: int = BATCH_ROWS
     mode: ScanMode = "snapshot"
+    merges_level0: bool = False  # for changes of rows, whatever merge_on_read says
     io: IoTotals = field(default_factory=IoTotals, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -102,8 +102,8 @@ class Scan:
     @cached_property
     def key(self) -> PrimaryKey | None:
         """The primary key by which rows are merged; None: they are not."""
-        is_keyed = has_buckets(self.schemas[self.snapshot.schema.id])
-        return primary_key_of(self.table_schema) if is_keyed else None
+        stored = self.schemas[self.snapshot.schema.id]
+        return scanned_key(self.table_schema, stored, merges_level0=self.merges_level0)
 
     @cached_property
     def _request(self) -> ReadRequest:

@@ -75,10 +75,11 @@ def plan_trees(
     merged: list[Section] = []
     sections = 0
     trees = trees_of(entries, key)
+    is_merging = mode == "snapshot" and key.options.reads_level0
     for tree in sorted(trees, key=repr):
         files, alone = trees[tree], list[Section]()
         if key.options.deletion_vectors:
-            files, settled = _unsettled(files if mode == "snapshot" else levels_from_1(files))
+            files, settled = _unsettled(files if is_merging else levels_from_1(files))
             alone = [section_of([file]) for file in settled]
         elif mode != "snapshot":
             files = top_level(files)
@@ -89,12 +90,13 @@ def plan_trees(
             else:
                 merged.append(section)
     steps = [PruningStep("merge", "sections", sections, len(merged), "files whose keys overlap")]
-    if mode != "snapshot":
+    if not is_merging:
         read = TreePlan(raw, merged, []).entries
         behind = sum(each.rows for each in entries) - sum(each.rows for each in read)
         levels = "levels from 1 on" if key.options.deletion_vectors else "the top level alone"
         why = f"{levels}; {behind:,} newer rows are left out"
-        steps.insert(0, PruningStep(mode, "files", len(entries), len(read), why))
+        name = mode if mode != "snapshot" else "deletion_vectors.merge_on_read=false"
+        steps.insert(0, PruningStep(name, "files", len(entries), len(read), why))
     if chosen is not None:
         raw, pruned = plan_scan(raw, schemas, schema, chosen)
         steps += pruned

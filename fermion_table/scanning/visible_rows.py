@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from fermion.predicate import RowRanges
 from fermion_table.merging.fold import fold
+from fermion_table.merging.merge_engines.key_groups import is_retraction
 from fermion_table.merging.merge_reader import hidden_rows, merge_runs
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.scanning.file_split import FileSplit
@@ -47,11 +48,33 @@ def visible_rows(
     alone are applied already.
     """
     key = key_of(reader.request)
-    if key.options.sequence_fields or any(split.keys_repeated for run in runs for split in run):
+    is_repeated = any(split.keys_repeated for run in runs for split in run)
+    if len(runs) == 1 and not is_repeated:
+        return list(_not_retracted(runs[0], reader, threads))
+    if key.options.sequence_fields or is_repeated:
         return _picked_by_folding(runs, reader, key, threads)
     read = [_RunKeys(run, reader, key, threads) for run in runs]
     hidden = hidden_rows(read, oldest_wins=key.options.merge_engine == "first_row")
     return [shown for run, rows in zip(read, hidden, strict=True) for shown in run.shown(rows)]
+
+
+def _not_retracted(
+    run: Sequence[FileSplit], reader: SplitReader, threads: int | None
+) -> Iterator[tuple[FileSplit, RowRanges]]:
+    """The same of a run alone that has each key once: not even keys are read."""
+    kinds = merging_reader(reader, (), ROW_ID.name)
+    for split in run:
+        counted = replace(split, row_id_base=0)
+        shown = [
+            RowRanges.from_indices(
+                batch.column(ROW_ID.name).to_numpy()[
+                    ~is_retraction(batch.column(KIND_COLUMN).to_numpy())
+                ]
+            )
+            for batch in kinds.read_file(counted, threads=threads)
+        ]
+        if any(shown):
+            yield split, _joined(shown)
 
 
 class _RunKeys:

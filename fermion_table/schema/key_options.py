@@ -63,6 +63,8 @@ class KeyOptions:
         Where changes are recorded.
     deletion_vectors
         Whether compaction marks the rows of older runs that it replaces as deleted.
+    merge_on_read
+        Whether scans then read level 0 too.
     compaction
         When trees are compacted.
     """
@@ -78,7 +80,13 @@ class KeyOptions:
     remove_record_on_delete: bool = False
     changelog_producer: ChangelogProducer = "none"
     deletion_vectors: bool = False
+    merge_on_read: bool = True
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
+
+    @property
+    def reads_level0(self) -> bool:
+        """Whether rows that no compaction has taken yet are shown."""
+        return self.merge_on_read or not self.deletion_vectors
 
 
 def parse_key_options(
@@ -130,6 +138,7 @@ def parse_key_options(
         and settings.flag(f"{engine}.remove_record_on_delete"),
         changelog_producer=producer,
         deletion_vectors=deletion_vectors,
+        merge_on_read=settings.flag("deletion_vectors.merge_on_read", default=True),
         compaction=compaction_settings(
             settings, needs_lookup=deletion_vectors or producer == "lookup"
         ),
@@ -140,6 +149,11 @@ def parse_key_options(
 
 
 def _check_together(options: KeyOptions) -> None:
+    if not options.merge_on_read and not options.deletion_vectors:
+        raise InvalidArgumentError(
+            "deletion_vectors.merge_on_read=false needs deletion_vectors.enabled=true: without "
+            "deletion vectors all levels are merged"
+        )
     if options.ignore_delete and options.remove_record_on_delete:
         raise InvalidArgumentError(
             f"ignore_delete=true drops the deletions that {options.merge_engine}."

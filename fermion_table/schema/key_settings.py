@@ -57,9 +57,9 @@ class KeySettings:
         self._asked.add(name)
         return self._values.get(name, default)
 
-    def flag(self, name: str) -> bool:
-        """A value that is true or false; false by default."""
-        found = self.text(name, "false").strip().lower()
+    def flag(self, name: str, default: bool = False) -> bool:
+        """A value that is true or false."""
+        found = self.text(name, str(default)).strip().lower()
         if found not in ("true", "false"):
             raise InvalidArgumentError(f"{name}={found!r}: expected true or false")
         return found == "true"

@@ -97,7 +97,8 @@ def scan(
         Of a table with a primary key: ``snapshot``, the rows that its merge engine makes, or
         ``read_optimized``, only what was compacted to the highest level of each tree (with
         deletion vectors: to any), without merging; `Scan.explain` says how many newer rows are left
-        out. Other tables show all rows in both.
+        out. With ``deletion_vectors.merge_on_read=false`` both show what was compacted. Other
+        tables show all rows in both.
     threads
         For reading files side by side; None takes the number of processors.
 
@@ -143,7 +144,7 @@ def lookup(
 
     Files whose key ranges hold none of the keys are not opened. Of others the key's columns are
     searched, and the pages are read that hold the rows. This object keeps some files open, and
-    their keys in memory, for the next lookup.
+    their keys in memory, for the next lookup. What is found is what a scan shows.
 
     Parameters
     ----------
@@ -209,7 +210,8 @@ def scan_changes(
     Of a primary-key table each commit gives the keys whose rows it changed, as the state before
     and the state after show them: ``_change_type`` is ``insert``, ``delete``, or
     ``update_preimage`` and ``update_postimage`` for the row before and after an update. A filter
-    selects rows of both states.
+    selects rows of both states. With ``deletion_vectors.merge_on_read=false`` compactions change
+    rows: they show those that were written before.
 
     Parameters
     ----------

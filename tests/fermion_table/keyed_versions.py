@@ -50,7 +50,11 @@ class Version:
 
     def visible(self) -> list[Row]:
         """Return what a scan returns."""
-        return merged(self.rows, list(self.columns), self.key, self.options)
+        return self.folded(self.rows if self.options.reads_level0 else self.rows[: self.settled])
+
+    def folded(self, rows: list[Row]) -> list[Row]:
+        """Return the row of each key."""
+        return merged(rows, list(self.columns), self.key, self.options)
 
     def compacted(self, *, is_full: bool) -> None:
         """Note a compaction; with deletion vectors each takes all rows."""
@@ -71,7 +75,7 @@ class Version:
 
     def take_out(self, condition: Condition) -> None:
         """Delete the rows that a filter selects."""
-        gone = [row for row in self.visible() if condition.selects(row)]
+        gone = [row for row in self.folded(self.rows) if condition.selects(row)]
         self.write([{**row, "_kind": "-D"} for row in gone])
 
     def values(self) -> dict[str, list[Any]]:
@@ -125,7 +129,7 @@ def check_compacted(table: Table, number: int, version: Version) -> None:
     names = list(version.columns)
     if version.settled is not None:
         scan = table.scan(snapshot_id=number, mode="read_optimized")
-        rows = merged(version.rows[: version.settled], names, version.key, version.options)
+        rows = version.folded(version.rows[: version.settled])
         assert shown(scan.to_arrow().to_pylist(), names) == shown(rows, names)
         assert scan.count() == len(rows)
     if version.options.deletion_vectors:

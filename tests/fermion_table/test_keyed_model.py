@@ -52,7 +52,8 @@ SIZES = ["1kb", "4kb", "256mb"]
 """Of files and of the write buffer: flushes of several files, and several flushes a commit."""
 
 
-SETTINGS: list[dict[str, str]] = [{}, {"deletion_vectors.enabled": "true"}]
+MARKING = {"deletion_vectors.enabled": "true"}
+SETTINGS = [{}, MARKING, MARKING | {"deletion_vectors.merge_on_read": "false"}]
 
 
 class KeyedMachine(RuleBasedStateMachine):
@@ -217,7 +218,7 @@ class KeyedMachine(RuleBasedStateMachine):
             self.refused(lambda: self.table.update(condition.expression, {name: value}))
             return
         self.table.update(condition.expression, {name: value})
-        for row in [row for row in self.model.visible() if condition.selects(row)]:
+        for row in [row for row in self.model.folded(self.model.rows) if condition.selects(row)]:
             if self.model.options.merge_engine != "deduplicate":
                 self.model.write([{**row, "_kind": "-D"}])
             self.model.write([{**row, name: value, "_kind": "+U"}])
@@ -251,14 +252,12 @@ class KeyedMachine(RuleBasedStateMachine):
         """A filter on the partition alone leaves nothing of the partition's history."""
         condition, rows = self.condition(data), self.rows(data)
         if condition.columns == {self.partition}:
-            kept = [row for row in self.model.rows if not condition.selects(row)]
+            self.model.keep(lambda row: not condition.selects(row))
         elif not self.engine.removes:
             return
         else:
             self.model.take_out(condition)
-            kept = self.model.rows
         self.table.overwrite(self.given(rows), filter=condition.expression)
-        self.model.rows = kept
         self.model.write(rows)
         self.keep()
 
@@ -349,9 +348,16 @@ class KeyedMachine(RuleBasedStateMachine):
             self.model.columns[name] = (pa.int64(), self.model.columns[name][1])
             self.changed_schema()
 
-    @rule(trigger=st.integers(1, 5), size=st.sampled_from(SIZES), bucket=st.integers(1, 4))
-    def set_properties(self, trigger: int, size: str, bucket: int) -> None:
+    @rule(
+        trigger=st.integers(1, 5),
+        size=st.sampled_from(SIZES),
+        bucket=st.integers(1, 4),
+        merges=st.booleans(),
+    )
+    def set_properties(self, trigger: int, size: str, bucket: int, merges: bool) -> None:
         updates = {"num_sorted_run.compaction_trigger": str(trigger), "bucket": str(bucket)}
+        if self.model.options.deletion_vectors:
+            updates["deletion_vectors.merge_on_read"] = str(merges)
         self.table.set_properties({**updates, "target_file_size": size})
         self.changed_schema()
 
