@@ -4,6 +4,7 @@
 # make soak    the slow tests, hours of them; writes the table of docs/reliability.md
 # make fuzz    readers under bytes of a coverage-guided fuzzer, SECONDS for each target
 # make sanitize  the tests of the file format, kernels under AddressSanitizer and UBSan
+# make test-paimon  primary-key tables beside Apache Paimon's Java engine, from Maven Central
 # make bench   the benchmarks, beside other formats and tables; an hour alone on two cores
 #              (make bench-quick: the same smaller, in three minutes after the first set-up)
 # make clean   removes what the others made
@@ -17,17 +18,21 @@ READY := $(VENV)/ready
 BENCH := .venv-bench
 BENCH_READY := $(BENCH)/ready
 PAIMON := .venv-bench-paimon
+PAIMON_SPARK := .venv-paimon-spark
+PAIMON_READY := $(PAIMON_SPARK)/ready
+MAVEN := https://repo1.maven.org/maven2
+PAIMON_JARS := paimon-bundle/1.4.2/paimon-bundle-1.4.2.jar
 PACKAGES := fermion fermion_table spark_ext
 EXTRAS := spark,polars,duckdb,pandas,s3,cli
 KERNELS := $(wildcard fermion/kernels/*.pyx fermion/kernels/*.h fermion/kernels/*/*.pxi)
 
 LINT := $(RUN)/ruff check . && $(RUN)/ruff format --check . && $(RUN)/mypy && $(RUN)/lint-imports
 
-.PHONY: help demo test lint soak fuzz sanitize bench bench-quick clean setup java
+.PHONY: help demo test lint soak fuzz sanitize paimon test-paimon bench bench-quick clean setup java
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n 's/^# //p' Makefile | head -n 9
+	@sed -n 's/^# //p' Makefile | head -n 10
 
 demo: java setup
 	@$(RUN)/python examples/quickstart.py $(TABLE)
@@ -79,8 +84,17 @@ fuzz: setup
 sanitize: setup
 	@HYPOTHESIS_PROFILE=ci tools/sanitize $(abspath $(RUN)/python) -n 2 tests/fermion
 
+# Paimon's Java engine in an environment of its own, which wants an older PySpark; HISTORIES of each
+# case are drawn.
+HISTORIES := 4
+
+paimon: java $(PAIMON_READY)
+
+test-paimon: setup paimon
+	@PAIMON_HISTORIES=$(HISTORIES) $(RUN)/python -m pytest -q -m slow tests/paimon
+
 clean:
-	rm -rf $(VENV) $(BENCH) $(PAIMON) benchmarks/cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) $(PAIMON) $(PAIMON_SPARK) benchmarks/cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -rf .import_linter_cache spark-warehouse metastore_db derby.log
 	rm -f fermion/kernels/*.so fermion/kernels/_compiled.c
 	find $(PACKAGES) tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -111,4 +125,16 @@ $(BENCH_READY): pyproject.toml setup.py $(KERNELS)
 	@$(BENCH)/bin/python -m pip install -qq --disable-pip-version-check --upgrade "pip>=25.1"
 	@$(BENCH)/bin/python -m pip install -qq --disable-pip-version-check --editable ".[bench]"
 	@$(PAIMON)/bin/python -m pip install -qq --disable-pip-version-check "pypaimon>=2.1"
+	@touch $@
+
+$(PAIMON_READY): Makefile
+	@python=$$(tools/prerequisites python) && \
+	echo "Setting up $(PAIMON_SPARK) with $$python, and Paimon's Java engine from Maven Central" && \
+	{ [ -x $(PAIMON_SPARK)/bin/python ] || "$$python" -m venv $(PAIMON_SPARK); }
+	@$(PAIMON_SPARK)/bin/python -m pip install -qq --disable-pip-version-check "pyspark>=3.5,<3.6" "JPype1>=1.5"
+	@mkdir -p $(PAIMON_SPARK)/jars
+	@for jar in $(PAIMON_JARS); do \
+		$(PAIMON_SPARK)/bin/python -c "import sys, urllib.request as u; u.urlretrieve(*sys.argv[1:])" \
+			$(MAVEN)/org/apache/paimon/$$jar $(PAIMON_SPARK)/jars/$$(basename $$jar) || exit 1; \
+	done
 	@touch $@

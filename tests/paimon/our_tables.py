@@ -1,0 +1,136 @@
+"""Histories carried out on tables of our own, and rows and changes in a form to compare."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow as pa
+
+from fermion_table import Table
+from tests.fermion_table.merge_rows import Row, batch_of
+from tests.fermion_table.paimon_histories import (
+    comparable,
+    properties_of,
+    rows_of,
+    schema_of,
+    shown,
+)
+
+KINDS = {"insert": "+I", "delete": "-D", "update_preimage": "-U", "update_postimage": "+U"}
+TRIGGER = {"num_sorted_run.compaction_trigger": "2"}
+
+
+def create(history: dict, path: Path) -> Table:
+    """Make the table of a history."""
+    return Table.create(
+        path,
+        schema_of(history, with_nulls=True),
+        primary_key=history["primary_key"],
+        partition_by=history["partition"] or None,
+        properties=properties_of(history) | TRIGGER,
+        durability="fast",
+    )
+
+
+def write(table: Table, history: dict, number: int) -> None:
+    """Carry out a commit: by keys where it only deletes, without kinds where it only adds."""
+    schema, key = schema_of(history), history["primary_key"]
+    rows = rows_of(history["commits"][number], schema)
+    kinds = {row["_kind"] or "+I" for row in rows}
+    batch = batch_of(rows, schema)
+    removes = history["options"].get("merge-engine") != "aggregation" and not any(
+        "sequence" in name for name in history["options"]
+    )
+    if kinds == {"+I"}:
+        table.append(batch)
+    elif kinds == {"-D"} and removes:
+        table.delete_keys(batch.select(key))
+    else:
+        column = pa.array([row["_kind"] or "+I" for row in rows], pa.string())
+        data = pa.Table.from_batches([batch]).append_column("_kind", column)
+        table.upsert(data, change_type="_kind")
+
+
+def step(table: Table, history: dict, number: int) -> None:
+    """Carry out a commit and the compaction that comes after it."""
+    write(table, history, number)
+    if compaction := history["our_compactions"][number]:
+        table.compact(full=compaction == "full")
+
+
+def comparable_rows(rows: Iterable[Row], history: dict, unordered: Iterable[str] = ()) -> list[Row]:
+    """Rows in the order of their keys, with values that can be compared.
+
+    Parameters
+    ----------
+    unordered
+        Columns of lists whose order does not count.
+    """
+    found = shown(list(rows), history["primary_key"])
+    for row in found:
+        for name in unordered:
+            if row[name] is not None:
+                row[name] = sorted(row[name], key=repr)
+    return found
+
+
+def paimons_rows(rows: list[dict], history: dict, unordered: Iterable[str] = ()) -> list[Row]:
+    """Rows that Paimon returned, as `comparable_rows`."""
+    schema = schema_of(history)
+    return comparable_rows(batch_of(rows_of(rows, schema), schema).to_pylist(), history, unordered)
+
+
+def our_changes(table: Table, start: int, end: int) -> list[Row]:
+    """What `scan_changes` returns, with `_kind`."""
+    found = table.scan_changes(start, end).to_arrow().to_pylist()
+    return [
+        {"_kind": KINDS[row["_change_type"]]}
+        | {name: value for name, value in row.items() if not name.startswith("_")}
+        for row in found
+    ]
+
+
+def paimons_changes(rows: list[dict], history: dict) -> list[Row]:
+    """Changes that Paimon's reader got, with `_kind`.
+
+    The first row of a key is an insertion; Paimon passes on the kind that was written.
+    """
+    schema = schema_of(history)
+    if history["options"].get("merge-engine") == "first-row":
+        rows = [row | {"_kind": "+I"} for row in rows]
+    values = batch_of(rows_of(rows, schema), schema).to_pylist()
+    return [{"_kind": row["_kind"]} | value for row, value in zip(rows, values, strict=True)]
+
+
+def effective(changes: list[Row]) -> Counter[str]:
+    """Changes without the updates that change nothing, in no order."""
+    counted = {"+": Counter[str](), "-": Counter[str]()}
+    kinds: dict[str, str] = {}
+    for row in changes:
+        text = repr(
+            sorted((name, comparable(value)) for name, value in row.items() if name[0] != "_")
+        )
+        counted[row["_kind"][0]][text] += 1
+        kinds[row["_kind"][0] + text] = row["_kind"]
+    same = counted["+"] & counted["-"]
+    return Counter(
+        {
+            kinds[sign + text] + text: count
+            for sign, texts in counted.items()
+            for text, count in (texts - same).items()
+        }
+    )
+
+
+def replayed(before: list[Row], changes: list[Row], key: list[str]) -> list[Row]:
+    """Rows after changes, in their order."""
+    rows = {tuple(row[name] for name in key): row for row in before}
+    for change in changes:
+        place = tuple(change[name] for name in key)
+        if change["_kind"][0] == "+":
+            rows[place] = {name: value for name, value in change.items() if name != "_kind"}
+        else:
+            rows.pop(place, None)
+    return list(rows.values())
