@@ -113,7 +113,9 @@ class FermionWriter(DataSourceArrowWriter):
         self._merge: SchemaMerge | None = None
         if options.merge_schema:
             self._merge = planned_merge(table, schema)
-        self._task = frame_task(table, schema, self._merge)
+        self._task = frame_task(
+            table, schema, self._merge, overwrites=overwrite, filter=options.replace_where
+        )
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of a task."""

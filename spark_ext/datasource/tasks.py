@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
@@ -24,8 +25,20 @@ TASKS_MIN = 8
 """Tasks that a small table is spread over: the data source does not know how many can run."""
 
 
-def frame_task(table: Table, schema: StructType, merge: SchemaMerge | None = None) -> WriteTask:
+def frame_task(
+    table: Table,
+    schema: StructType,
+    merge: SchemaMerge | None = None,
+    *,
+    overwrites: bool = False,
+    filter: Any = None,
+) -> WriteTask:
     """The task that writes rows of a schema to a table.
+
+    Parameters
+    ----------
+    merge, overwrites, filter
+        See `task_writer`.
 
     Raises
     ------
@@ -34,7 +47,8 @@ def frame_task(table: Table, schema: StructType, merge: SchemaMerge | None = Non
     """
     columns = check_columns(table, schema, merge=merge)
     renamed = renamed_columns(schema, written_schema(table, merge))
-    return WriteTask(task_writer(table, merge), columns, renamed=renamed)
+    open_writer = task_writer(table, merge, overwrites=overwrites, filter=filter)
+    return WriteTask(open_writer, columns, renamed=renamed)
 
 
 def delete_unfinished(

@@ -250,5 +250,5 @@ def overwrite(
         return earlier
     check_overwrite(table.schema, filter, dynamic, where=table.location)
     merge = planned_columns(df, table, options)
-    messages = write_files(df, table, options, merge)
+    messages = write_files(df, table, options, merge, overwrites=True, filter=filter)
     return commit_overwrite(table, messages, filter, dynamic, merge, **commit_arguments(metadata))

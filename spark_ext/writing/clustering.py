@@ -7,7 +7,8 @@ bucket of a primary-key table, get to one task in the frame's order: the last ro
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -38,17 +39,27 @@ def clustered(df: DataFrame, batch_id_column: str) -> tuple[DataFrame, int]:
     return rows.drop(_POSITION), df.columns.index(batch_id_column)
 
 
-def arranged(df: DataFrame, schema: TableSchema) -> DataFrame:
+def arranged(
+    df: DataFrame, schema: TableSchema, bucket_counts: Mapping[tuple[Any, ...], int] | None = None
+) -> DataFrame:
     """Gather the rows of a frame by a table's partitions and sort order.
 
     Without a sort order Spark balances the partitions by a hash: tasks share a big partition, and
     small ones share a task. With a sort order each task gets a range of partitions and of the
     sort columns. Of a primary-key table each tree goes to one task.
+
+    Parameters
+    ----------
+    bucket_counts
+        Of partitions of a primary-key table that have another number of buckets than its settings
+        say.
     """
     keys = _partition_keys(df, schema)
     primary_key = primary_key_of(schema)
     if primary_key is not None:
-        return _arranged_trees(df, primary_key, schema, keys)
+        settings = primary_key.options.bucket
+        count = _common_count(settings, bucket_counts or {}, is_partitioned=bool(keys))
+        return _arranged_trees(df, primary_key, schema, keys, count)
     names = [schema.by_id[field_id].name for field_id in schema.sort_by]
     order = [functions.col(quoted(name)).asc_nulls_last() for name in names if name in df.columns]
     if not keys and not order:
@@ -68,17 +79,34 @@ def _numbered(df: DataFrame) -> DataFrame:
 
 
 def _arranged_trees(
-    df: DataFrame, primary_key: PrimaryKey, schema: TableSchema, keys: dict[str, Column]
+    df: DataFrame,
+    primary_key: PrimaryKey,
+    schema: TableSchema,
+    keys: dict[str, Column],
+    count: int,
 ) -> DataFrame:
-    if primary_key.options.bucket > 1:
+    if count > 1:
         named = [functions.col(quoted(name)) for name in primary_key.options.bucket_key]
-        keys = {**keys, _BUCKET: _bucket_of(primary_key, schema)(*named)}
+        keys = {**keys, _BUCKET: _bucket_of(primary_key, schema, count)(*named)}
     rows = _numbered(df).withColumns(keys)
     rows = rows.repartition(*keys) if keys else rows.repartition(1)
     return rows.sortWithinPartitions(_POSITION).drop(_POSITION, *keys)
 
 
-def _bucket_of(primary_key: PrimaryKey, schema: TableSchema) -> Callable[..., Column]:
+def _common_count(
+    setting: int, counts: Mapping[tuple[Any, ...], int], *, is_partitioned: bool
+) -> int:
+    """A number of buckets by which no tree of any partition is cut, if there is one.
+
+    A bucket modulo a divisor of the number of buckets is a function of the bucket.
+    """
+    if not is_partitioned:
+        return counts.get((), setting)
+    common = math.gcd(setting, *counts.values())
+    return common if common > 1 else setting
+
+
+def _bucket_of(primary_key: PrimaryKey, schema: TableSchema, count: int) -> Callable[..., Column]:
     """Makes the column of bucket numbers from those of the bucket key."""
     names = primary_key.options.bucket_key
     types = [schema.by_name[name].type for name in names]
@@ -88,7 +116,7 @@ def _bucket_of(primary_key: PrimaryKey, schema: TableSchema) -> Callable[..., Co
             return pa.array(np.zeros(len(columns[0]), np.int32))  # the writer refuses the row
         stored = [column.cast(dtype) for column, dtype in zip(columns, types, strict=True)]
         rows = pa.RecordBatch.from_arrays(stored, names=list(names))
-        return pa.array(primary_key.buckets(rows))
+        return pa.array(primary_key.buckets(rows, count))
 
     make: Any = functions.arrow_udf  # its type stubs accept only functions over pandas
     udf: Callable[..., Column] = make(numbers, "int")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import types as st
@@ -26,7 +27,11 @@ TASK_SETTINGS = WriteSettings(threads=1)
 
 
 def task_writer(
-    table: Table | StagedTable, merge: SchemaMerge | None = None
+    table: Table | StagedTable,
+    merge: SchemaMerge | None = None,
+    *,
+    overwrites: bool = False,
+    filter: Any = None,
 ) -> partial[DataWriter | KeyWriter]:
     """A picklable function that makes the table's writer in a task.
 
@@ -34,10 +39,14 @@ def task_writer(
     ----------
     merge
         Of `planned_merge`, for a table that exists.
+    overwrites, filter
+        Whether the rows replace others, and which: see `Table.writer_factory`.
     """
     if isinstance(table, StagedTable):
         return table.writer_factory(settings=TASK_SETTINGS)
-    return table.writer_factory(settings=TASK_SETTINGS, merge=merge)
+    return table.writer_factory(
+        settings=TASK_SETTINGS, merge=merge, overwrites=overwrites, filter=filter
+    )
 
 
 def written_schema(table: Table | StagedTable, merge: SchemaMerge | None = None) -> TableSchema:

@@ -112,6 +112,9 @@ def write_files(
     table: Table | StagedTable,
     options: FrameOptions,
     merge: SchemaMerge | None = None,
+    *,
+    overwrites: bool = False,
+    filter: Any = None,
 ) -> list[WriterMessage]:
     """Run the tasks. If the job fails, the files that its tasks wrote are deleted.
 
@@ -119,6 +122,8 @@ def write_files(
     ----------
     merge
         Of `planned_columns`.
+    overwrites, filter
+        Whether the rows replace others, and which: see `Table.writer_factory`.
 
     Returns
     -------
@@ -145,18 +150,17 @@ def write_files(
         df = df.toDF(*renamed_schema.names)
     renamed = renamed_fields(df.schema, renamed_schema)
     rows, id_index = df, None
+    open_writer = task_writer(table, merge, overwrites=overwrites, filter=filter)
     if batch_id_column is not None:
         rows, id_index = clustered(df, batch_id_column)
     elif options.cluster:
-        rows = arranged(df, schema)
+        rows = arranged(df, schema, open_writer.keywords.get("bucket_counts"))
     structs = rows.select(functions.struct("*").alias(_ROW))
     with (
         finished_messages(spark.sparkContext, table, files_of) as finished,
         settings(spark, batch_settings(spark, columns)),
     ):
-        task = WriteTask(
-            task_writer(table, merge), columns, id_index, finished, renamed, options.change_type
-        )
+        task = WriteTask(open_writer, columns, id_index, finished, renamed, options.change_type)
         results = structs.mapInArrow(task, MESSAGE_SCHEMA).collect()
     return [message for result in results for message in pickle.loads(result[0])]
 

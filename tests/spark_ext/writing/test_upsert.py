@@ -64,6 +64,28 @@ def test_a_task_writes_a_tree_and_the_last_row_of_a_key_wins(spark, table_path):
     assert table.verify(data=True).ok
 
 
+def test_partitions_keep_their_number_of_buckets_until_they_are_overwritten(spark, table_path):
+    """Each tree is still written by one task, with either number."""
+    table = keyed(table_path)
+    given = [(DAYS[n % 2], n, n) for n in range(100)]
+    spark_ext.upsert(frame(spark, given), table_path)
+    table.set_properties({"bucket": "8"})
+    snapshot = spark_ext.upsert(frame(spark, given), table_path)
+    assert snapshot.deltas.files_added == 2 * 4
+    first = frame(spark, given[::2])
+    spark_ext.overwrite(first, table_path, filter=f"day = '{DAYS[0]}'")
+    table.refresh()
+    files = table.inspect.files().to_pylist()
+    found = {(file["partition"]["day"], file["total_buckets"]) for file in files}
+    assert found == {(DAYS[0], 8), (DAYS[1], 4)}
+    second = frame(spark, given[1::2]).write.format("fermion").mode("overwrite")
+    second.option("partitionOverwriteMode", "dynamic").save(str(table_path))
+    assert rows(table) == {(day, n): v for day, n, v in given}
+    assert set(table.inspect.files()["total_buckets"].to_pylist()) == {8}
+    assert table.lookup([(DAYS[n % 2], n) for n in range(100)]).num_rows == 100
+    assert table.verify(data=True).ok
+
+
 def test_change_types_delete_and_new_columns_join(spark, table_path):
     table = keyed(table_path)
     table.upsert({"day": [DAYS[0]] * 3, "id": [1, 2, 3], "v": [1, 2, 3]})
