@@ -38,6 +38,8 @@ class TreePlan:
     drops
         Whether retractions are dropped, and of several rows of a key one is made: no older row of
         these keys is left that they would have to hide.
+    expires
+        Whether expired rows are removed: no older row of their keys is left.
     rewrites
         Neighbouring sections whose rows are written again, each group into files of its own.
     upgrades
@@ -50,6 +52,7 @@ class TreePlan:
 
     unit: Unit
     drops: bool
+    expires: bool
     rewrites: tuple[tuple[Section, ...], ...]
     upgrades: tuple[TreeFile, ...]
     older: Runs = ()
@@ -80,6 +83,7 @@ def plan_tree(
     keeps_retractions: bool = False,
     marks_replaced: bool = False,
     replaces_whole: bool = True,
+    has_expired: Callable[[TreeFile], bool] = lambda file: False,
 ) -> TreePlan | None:
     """What to compact in a tree; None: nothing.
 
@@ -100,6 +104,8 @@ def plan_tree(
         Whether rows of older runs that the new run replaces are marked as deleted.
     replaces_whole
         Whether such a row need not be merged with the new one (see `fold.replaces_whole`).
+    has_expired
+        Whether a file is known to hold rows that are expired.
 
     Raises
     ------
@@ -112,9 +118,14 @@ def plan_tree(
         return None
     is_oldest = unit.run_count == len(runs)
     taken = [file for run in runs[: unit.run_count] for file in run]
-    drops = (is_oldest or marks_replaced) and not keeps_retractions
+    expires = is_oldest or marks_replaced
+    drops = expires and not keeps_retractions
+
+    def is_worn(file: TreeFile) -> bool:
+        return _is_worn(file, drops) or (expires and has_expired(file))
+
     is_done = is_full and all(file.level == unit.output_level for file in taken)
-    if is_done and not any(_is_worn(file, drops) for file in taken):
+    if is_done and not any(map(is_worn, taken)):
         return None
     older = _older(taken, runs[unit.run_count :]) if marks_replaced else ()
     is_whole = replaces_whole or not older
@@ -122,7 +133,7 @@ def plan_tree(
     unfolded = {id(file) for file in merging}
 
     def stays(file: TreeFile) -> bool:
-        return not _is_worn(file, drops) and id(file) not in unfolded
+        return not is_worn(file) and id(file) not in unfolded
 
     rewrites: list[tuple[Section, ...]] = []
     upgrades: list[TreeFile] = []
@@ -134,7 +145,7 @@ def plan_tree(
             upgrades += files_of_group
     if not rewrites and not upgrades:
         return None
-    return TreePlan(unit, drops, tuple(rewrites), tuple(upgrades), older)
+    return TreePlan(unit, drops, expires, tuple(rewrites), tuple(upgrades), older)
 
 
 def _older(taken: Iterable[TreeFile], runs: Iterable[SortedRun]) -> Runs:

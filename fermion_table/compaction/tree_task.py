@@ -9,6 +9,7 @@ from itertools import chain
 import msgspec
 
 from fermion_table.compaction.due import due_trees
+from fermion_table.compaction.expired_rows import ExpiredRows, expired_rows
 from fermion_table.compaction.marking import Marking, OlderRows
 from fermion_table.compaction.task import CompactionGroup, CompactionMessage, CompactionTask, slim
 from fermion_table.compaction.tree import Runs, TreePlan, plan_tree, universal_options
@@ -21,7 +22,7 @@ from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.scanning.filters import TableFilter
 from fermion_table.scanning.partition_pruning import partitions_that_may_match
 from fermion_table.scanning.plan import splits_of
-from fermion_table.scanning.section_reader import merged_rows
+from fermion_table.scanning.section_reader import KeyedRows, merged_rows
 from fermion_table.scanning.split_reader import SplitReader
 from fermion_table.scanning.trees import Tree, trees_of
 from fermion_table.scanning.whole_rows import column_reader
@@ -56,6 +57,8 @@ class TreeTask(CompactionTask):
         See `TreePlan`.
     older
         See `TreePlan`.
+    expired
+        Finds the rows that are removed because they have expired; None: none is.
     """
 
     schema: TableSchema
@@ -70,6 +73,7 @@ class TreeTask(CompactionTask):
     upgrades: tuple[TreeFile, ...]
     drops: bool
     older: Runs = ()
+    expired: ExpiredRows | None = None
 
     @property
     def upgraded(self) -> tuple[Entry, ...]:
@@ -124,9 +128,14 @@ class TreeTask(CompactionTask):
             merged = merged_rows(
                 [*runs, *older.runs], self.reader, is_oldest=self.drops, rows=older.rows
             )
-            for each in merged:
+            for each in filter(None, map(self._without_expired, merged)):
                 rows = type(each.rows).from_arrays(each.rows.columns, schema=arrow)
                 yield rows, each.keys, each.kinds
+
+    def _without_expired(self, merged: KeyedRows) -> KeyedRows | None:
+        if self.expired is None:
+            return merged
+        return self.expired.removed(merged, self.key, is_final=self.drops)
 
 
 def tree_tasks(
@@ -171,6 +180,12 @@ def tree_tasks(
     options, settings = universal_options(key.options), key.options.compaction
     due = due_trees(trees, options, settings, snapshot, store=store, now_ms=now_ms)
     keeps = keeps_retractions(key)
+    expired = expired_rows(key, now_ms)
+
+    def has_expired(file: TreeFile) -> bool:
+        written = schemas[file.entry.schema_id]
+        return expired is not None and expired.known_in(file.entry, schema, written)
+
     fields = schema.fields
     tasks: list[CompactionTask] = []
     for tree in _selected(trees, schema, chosen):
@@ -182,6 +197,7 @@ def tree_tasks(
             keeps_retractions=keeps,
             marks_replaced=key.options.deletion_vectors,
             replaces_whole=replaces_whole(key),
+            has_expired=has_expired,
         )
         if plan is None:
             continue
@@ -204,6 +220,7 @@ def tree_tasks(
                 upgrades=plan.upgrades,
                 drops=plan.drops,
                 older=plan.older,
+                expired=expired if plan.expires else None,
             )
         )
     return tasks

@@ -31,6 +31,7 @@ from fermion_table.schema.key_settings import (
     MergeEngine,
     check_no_repeats,
 )
+from fermion_table.schema.record_expiry import RecordExpiry, record_expiry
 
 BUCKETS_MAX = 2**31 - 1
 
@@ -67,6 +68,8 @@ class KeyOptions:
         Whether scans then read level 0 too.
     compaction
         When trees are compacted.
+    record_expiry
+        When rows expire; None: never.
     """
 
     bucket: int = 1
@@ -82,6 +85,7 @@ class KeyOptions:
     deletion_vectors: bool = False
     merge_on_read: bool = True
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
+    record_expiry: RecordExpiry | None = None
 
     @property
     def reads_level0(self) -> bool:
@@ -142,6 +146,7 @@ def parse_key_options(
         compaction=compaction_settings(
             settings, needs_lookup=deletion_vectors or producer == "lookup"
         ),
+        record_expiry=record_expiry(settings, columns),
     )
     settings.refuse_the_rest(engine)
     _check_together(options)

@@ -17,6 +17,7 @@ import fermion
 from fermion_table.metadata.manifest import Entry
 from fermion_table.moments import now_ms
 from fermion_table.schema.properties import parse_properties
+from fermion_table.schema.record_expiry import time_field
 from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.paths import data_path, unique_name
 from fermion_table.storage.pending_files import PendingFiles
@@ -94,7 +95,9 @@ class DataFiles:
         threads = settings.threads or options.threads
         durable = options.durable and is_durable(store)
         self._options = replace(options, durable=durable, threads=threads)
-        self._entries = EntryMaker(schema, properties.statistics_columns)
+        time = time_field(schema.properties)
+        columns = (*properties.statistics_columns, *([] if time is None else [time]))
+        self._entries = EntryMaker(schema, columns)
         self._open: list[OpenFile] = []
         self._raw_bytes = 0
         self._file_bytes = 0

@@ -1,0 +1,109 @@
+"""Rows that compaction removes because they have expired, and files that hold such rows.
+
+A row is removed only where it is what a scan shows for its key, and no older row of the key is left
+below. So no older row comes back: a key whose row was removed begins anew with the next row that is
+written. Whatever the merge engine, the time of the merged row counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fermion_table.merging.fold import fold
+from fermion_table.merging.merge_engines.key_groups import group_rows
+from fermion_table.merging.primary_key import PrimaryKey
+from fermion_table.metadata.manifest import Entry
+from fermion_table.scanning.section_reader import KeyedRows
+from fermion_table.schema.key_encoding import key_ranks
+from fermion_table.schema.record_expiry import RecordExpiry
+from fermion_table.schema.schema import TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiredRows:
+    """Finds the rows that are expired at a time. Picklable.
+
+    Attributes
+    ----------
+    expiry
+        Of the table.
+    now_ms
+        Milliseconds since 1970 UTC.
+    """
+
+    expiry: RecordExpiry
+    now_ms: int
+
+    def known_in(self, entry: Entry, schema: TableSchema, written: TableSchema) -> bool:
+        """Whether a file is known to hold expired rows, by its statistics.
+
+        Parameters
+        ----------
+        schema, written
+            The table's, and that of the file.
+        """
+        field = written.by_id.get(schema.by_name[self.expiry.column].id)
+        if field is None or entry.retractions or entry.keys_repeated or entry.delete_rows:
+            return False  # the least time may be that of a row that is not shown
+        statistics = entry.stats.get(field.id)
+        bounds = None if statistics is None else statistics.bounds()
+        least = None if bounds is None else bounds.min_value(field.type, exact=True)
+        return least is not None and bool(self._are_expired(pa.array([least], field.type))[0])
+
+    def removed(self, each: KeyedRows, key: PrimaryKey, *, is_final: bool) -> KeyedRows | None:
+        """The rows without those of keys that are expired; None: no row is left.
+
+        Parameters
+        ----------
+        each
+            All rows of some keys that are left.
+        is_final
+            Whether they are what a scan shows; otherwise there may be several of a key, or
+            retractions.
+        """
+        if is_final:
+            kept = ~self._are_expired(each.rows.column(self.expiry.column))
+        else:
+            kept = ~self._of_expired_keys(each, key)
+        if kept.all():
+            return each
+        if not kept.any():
+            return None
+        mask = pa.array(kept)
+        kinds = None if each.kinds is None else each.kinds[kept]
+        return KeyedRows(each.rows.filter(mask), each.keys.filter(mask), kinds)
+
+    def _of_expired_keys(self, each: KeyedRows, key: PrimaryKey) -> np.ndarray:
+        """Whether the row of a key is expired, for each of its rows: ``bool``, shape (n,)."""
+        options = key.options
+        is_direct = pa.types.is_int64(each.keys.type)
+        numbers = each.keys.to_numpy() if is_direct else key_ranks(each.keys)
+        groups = group_rows(
+            numbers,
+            np.arange(len(numbers)),
+            sequence=[each.rows.column(name) for name in options.sequence_fields],
+            is_descending=options.sequence_descending,
+        )
+        folded = fold(each.rows, groups, key, each.kinds, is_oldest=True)
+        shown = folded.gather(each.rows, [self.expiry.column])
+        expired = numbers[folded.rows[self._are_expired(shown.column(0))]]
+        return np.isin(numbers, expired)
+
+    def _are_expired(self, times: pa.Array) -> np.ndarray:
+        """``bool``, shape (n,)."""
+        limit = self.expiry.limit(times.type, self.now_ms)
+        bits = pa.int32() if times.type.bit_width == 32 else pa.int64()
+        numbers = times.cast(bits).cast(pa.int64())
+        limit = max(min(limit, 2**63 - 1), -(2**63))
+        below = pc.less(numbers, pa.scalar(limit, pa.int64())).fill_null(False)
+        return below.to_numpy(zero_copy_only=False)
+
+
+def expired_rows(key: PrimaryKey, now_ms: int) -> ExpiredRows | None:
+    """What finds the expired rows of a table; None: its rows do not expire."""
+    expiry = key.options.record_expiry
+    return None if expiry is None else ExpiredRows(expiry, now_ms)
