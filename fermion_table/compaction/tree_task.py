@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -150,6 +151,7 @@ def tree_tasks(
     now_ms: int,
     is_full: bool = False,
     chosen: TableFilter | None = None,
+    written: AbstractSet[Tree] | None = None,
 ) -> list[CompactionTask]:
     """What is to be compacted of a primary-key table: a task a tree, of those that need it.
 
@@ -169,6 +171,9 @@ def tree_tasks(
         Whether everything goes to the top level.
     chosen
         Only trees of partitions that may hold such rows.
+    written
+        Only these trees, and those of which a full compaction is due by the number of commits;
+        None: all.
 
     Raises
     ------
@@ -189,6 +194,8 @@ def tree_tasks(
     fields = schema.fields
     tasks: list[CompactionTask] = []
     for tree in _selected(trees, schema, chosen):
+        if written is not None and tree not in written and not due[tree].is_full:
+            continue
         plan = plan_tree(
             trees[tree],
             due[tree].options,

@@ -1,4 +1,4 @@
-"""Settings of a primary-key table that say when its trees are compacted."""
+"""Settings of a primary-key table that say when its trees are compacted, and by whom."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from fermion.errors import InvalidArgumentError
 from fermion_table.schema.key_settings import KeySettings
 
 NUMBER_MAX = 2**31 - 1
+STOP_RUNS = 3
+"""By default a writer that compacts waits at so many runs more than the trigger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +21,8 @@ class CompactionSettings:
     ----------
     trigger
         Number of sorted runs from which on a tree is compacted.
+    stop_trigger
+        Number of sorted runs of a tree from which on a writer that compacts waits for compaction.
     max_size_amplification_percent, size_ratio, pick_rule
         How runs are picked: see `fermion_table.compaction.universal.UniversalOptions`.
     total_size_threshold, incremental_size_threshold
@@ -31,9 +35,12 @@ class CompactionSettings:
         Whether level 0 is to be compacted although there are few runs.
     lookup_interval
         Number of commits after which level 0 is compacted where it is to be.
+    is_inline
+        Whether a writer compacts the trees that its commit has changed.
     """
 
     trigger: int = 5
+    stop_trigger: int = 5 + STOP_RUNS
     max_size_amplification_percent: int = 200
     size_ratio: int = 1
     pick_rule: Literal["current", "seed"] = "current"
@@ -43,6 +50,7 @@ class CompactionSettings:
     delta_commits: int | None = None
     force_lookup: bool = False
     lookup_interval: int = 1
+    is_inline: bool = False
 
 
 def compaction_settings(settings: KeySettings, *, needs_lookup: bool) -> CompactionSettings:
@@ -59,10 +67,14 @@ def compaction_settings(settings: KeySettings, *, needs_lookup: bool) -> Compact
         A value of another form or out of its range, or settings that contradict each other.
     """
     trigger = settings.number("num_sorted_run.compaction_trigger", 5, 1, NUMBER_MAX)
+    stops = min(trigger + STOP_RUNS, NUMBER_MAX)
+    is_inline = settings.choice("compaction", ("none", "inline"), "none") == "inline"
+    writes_only = settings.flag("write_only")
     force_lookup = settings.flag("force_lookup")
     commits = "full_compaction.delta_commits"
     return CompactionSettings(
         trigger=trigger,
+        stop_trigger=settings.number("num_sorted_run.stop_trigger", stops, trigger, NUMBER_MAX),
         max_size_amplification_percent=settings.number(
             "compaction.max_size_amplification_percent", 200, 0, NUMBER_MAX
         ),
@@ -78,6 +90,7 @@ def compaction_settings(settings: KeySettings, *, needs_lookup: bool) -> Compact
         lookup_interval=_lookup_interval(
             settings, trigger, needs_lookup=needs_lookup or force_lookup
         ),
+        is_inline=is_inline and not writes_only,
     )
 
 

@@ -67,7 +67,7 @@ class KeyOptions:
     merge_on_read
         Whether scans then read level 0 too.
     compaction
-        When trees are compacted.
+        When trees are compacted, and by whom.
     record_expiry
         When rows expire; None: never.
     """

@@ -14,6 +14,7 @@ from fermion_table.changes.transaction import Transaction, append_merging, commi
 from fermion_table.commit.publisher import SchemaMerge
 from fermion_table.commit.request import CommitMetadata
 from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.table.inline_compaction import finished
 from fermion_table.table.state import HasState, TableState
 from fermion_table.writing.make_writer import TableWriter, make_writer
 from fermion_table.writing.settings import WriteSettings
@@ -79,7 +80,7 @@ def append(
             append_merging(transaction, data)
         else:
             transaction.append(data)
-    return state.snapshot
+    return finished(state)
 
 
 def append_batch(
@@ -114,7 +115,7 @@ def append_batches(
     state.refresh_for_append()
     with appending(state, metadata) as transaction:
         transaction.append_batches(batches)
-    return state.snapshot
+    return finished(state)
 
 
 def writer(self: HasState, *, settings: WriteSettings | None = None) -> TableWriter:
@@ -206,7 +207,8 @@ def commit(
         check_kind(merge, SchemaMerge, "merge")
     if merge is None and any(written.schema_id not in state.schemas for written in listed):
         state.refresh()
-    return commit_written(appending(state, metadata), listed, merge)
+    commit_written(appending(state, metadata), listed, merge)
+    return finished(state)
 
 
 def appending(state: TableState, metadata: CommitMetadata) -> Transaction:

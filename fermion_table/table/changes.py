@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from fermion_table.changes.assignments import Assignment
 from fermion_table.changes.transaction import Transaction
 from fermion_table.commit.request import CommitMetadata
 from fermion_table.metadata.snapshot import Snapshot
-from fermion_table.table.state import HasState
+from fermion_table.table.inline_compaction import finished, published
+from fermion_table.table.state import HasState, TableState
 
 
 def transaction(
@@ -40,10 +42,7 @@ def transaction(
         commit_user=commit_user,
         commit_identifier=commit_identifier,
     )
-    state = self._state
-    state.check_writable()
-    base = state.refresh()
-    return Transaction(state.publisher, base, metadata=metadata, published=state.move_to)
+    return _begun(self._state, metadata, partial(published, self._state))
 
 
 def overwrite(
@@ -77,15 +76,15 @@ def overwrite(
     SchemaMismatch, ColumnNotFoundError, InvalidArgumentError
     CommitConflict, CommitStateUnknown
     """
-    with transaction(
-        self,
+    metadata = CommitMetadata(
         message=message,
         properties=properties,
         commit_user=commit_user,
         commit_identifier=commit_identifier,
-    ) as changes:
+    )
+    with _begun(self._state, metadata, self._state.move_to) as changes:
         changes.overwrite(data, filter=filter, dynamic=dynamic)
-    return self._state.snapshot
+    return finished(self._state)
 
 
 def delete(
@@ -118,15 +117,15 @@ def delete(
     ------
     ColumnNotFoundError, InvalidArgumentError, CommitConflict, CommitStateUnknown
     """
-    with transaction(
-        self,
+    metadata = CommitMetadata(
         message=message,
         properties=properties,
         commit_user=commit_user,
         commit_identifier=commit_identifier,
-    ) as changes:
+    )
+    with _begun(self._state, metadata, self._state.move_to) as changes:
         changes.delete(filter)
-    return self._state.snapshot
+    return finished(self._state)
 
 
 def update(
@@ -163,12 +162,23 @@ def update(
         A value does not fit its column.
     ColumnNotFoundError, InvalidArgumentError, CommitConflict, CommitStateUnknown
     """
-    with transaction(
-        self,
+    metadata = CommitMetadata(
         message=message,
         properties=properties,
         commit_user=commit_user,
         commit_identifier=commit_identifier,
-    ) as changes:
+    )
+    with _begun(self._state, metadata, self._state.move_to) as changes:
         changes.update(filter, assignments)
-    return self._state.snapshot
+    return finished(self._state)
+
+
+def _begun(
+    state: TableState,
+    metadata: CommitMetadata,
+    moved: Callable[[Snapshot, float | None], object],
+) -> Transaction:
+    """A transaction on the latest snapshot; `moved` is called with the new one."""
+    state.check_writable()
+    base = state.refresh()
+    return Transaction(state.publisher, base, metadata=metadata, published=moved)

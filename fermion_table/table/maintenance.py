@@ -16,18 +16,14 @@ from fermion_table.compaction import small_files
 from fermion_table.compaction.run import commit_groups, run_compaction
 from fermion_table.compaction.small_files import compaction_tasks
 from fermion_table.compaction.task import CompactionMessage, CompactionResult, CompactionTask
-from fermion_table.compaction.tree_task import tree_tasks
 from fermion_table.expiry import expire, orphans
 from fermion_table.expiry.maintenance import MaintenanceResult
-from fermion_table.merging.primary_key import PrimaryKey, primary_key_of
-from fermion_table.metadata.history import until_expiry
-from fermion_table.metadata.manifest_store import live_entries
+from fermion_table.merging.primary_key import primary_key_of
 from fermion_table.metadata.schema_store import schema_paths
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.moments import limit_ms, now_ms
-from fermion_table.scanning.filters import table_filter
-from fermion_table.schema.properties import parse_properties, parse_size
-from fermion_table.storage.store import in_time
+from fermion_table.scanning.filters import TableFilter, table_filter
+from fermion_table.table.inline_compaction import planned_trees, target_bytes
 from fermion_table.table.reading import scan
 from fermion_table.table.state import HasState, TableState
 
@@ -53,7 +49,7 @@ def plan_compaction(
         sort_by = check_texts(sort_by, "sort_by")
     min_input_files = integer(min_input_files, "min_input_files")
     full = flag(full, "full")
-    target = _target_bytes(state, target_size)
+    target = target_bytes(state, target_size)
     key = primary_key_of(state.schema)
     if key is not None:
         if sort_by or min_input_files != MIN_INPUT_FILES:
@@ -62,7 +58,8 @@ def plan_compaction(
                 f"{name}: is for tables without a primary key; the files of {state.location} are "
                 "sorted by key, and compacted by the number and size of their runs"
             )
-        return _tree_tasks(state, key, filter, target, full)
+        chosen = _of_partitions(state, filter)
+        return planned_trees(state, key, target_bytes=target, is_full=full, chosen=chosen)
     if full:
         raise InvalidArgumentError(
             f"full=True: {state.location} has no primary key, so its files have no levels; "
@@ -296,9 +293,8 @@ def verify(self: HasState, *, data: bool = False) -> VerifyReport:
     return verify_table(self._state.store, data=flag(data, "data"))
 
 
-def _tree_tasks(
-    state: TableState, key: PrimaryKey, filter: Any, target_bytes: int, full: bool
-) -> list[CompactionTask]:
+def _of_partitions(state: TableState, filter: Any) -> TableFilter | None:
+    """A filter of partition columns alone."""
     chosen = table_filter(filter, state.schema, where=state.location)
     sources = [state.schema.by_id[each.source_id].name for each in state.schema.partition_by]
     if chosen is not None:
@@ -309,23 +305,4 @@ def _tree_tasks(
                 f"filter: reads {named}; trees of a table with a primary key are chosen by "
                 f"partition: expected its partition columns, {sources}"
             )
-    with in_time(state.store), until_expiry(state.store, state.snapshot):
-        entries = live_entries(state.store, state.snapshot, keep_unknown=True)
-        return tree_tasks(
-            entries,
-            key,
-            state.snapshot,
-            store=state.store,
-            schema=state.schema,
-            schemas=state.schemas,
-            target_bytes=target_bytes,
-            now_ms=now_ms(),
-            is_full=full,
-            chosen=chosen,
-        )
-
-
-def _target_bytes(state: TableState, target_size: int | str | None) -> int:
-    if target_size is not None:
-        return parse_size(target_size, "target_size")
-    return parse_properties(state.schema.properties).target_file_bytes
+    return chosen

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Literal
 
 from fermion_table.argument_checks import check_schema_mode
@@ -10,6 +11,7 @@ from fermion_table.changes.merge import Merge
 from fermion_table.changes.merge_builder import MergeBuilder, MergeResult
 from fermion_table.changes.transaction import Transaction, commit_merge
 from fermion_table.commit.request import CommitMetadata
+from fermion_table.table.inline_compaction import published
 from fermion_table.table.state import HasState
 
 
@@ -81,7 +83,9 @@ def merge(
     def run(change: Merge) -> MergeResult:
         state.check_writable()
         base = state.refresh()
-        transaction = Transaction(state.publisher, base, metadata=metadata, published=state.move_to)
+        transaction = Transaction(
+            state.publisher, base, metadata=metadata, published=partial(published, state)
+        )
         return commit_merge(transaction, change)
 
     return MergeBuilder(source, on, state.schema, run, state.publisher if merges else None)

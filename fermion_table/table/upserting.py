@@ -11,6 +11,7 @@ from fermion_table.commit.request import CommitMetadata
 from fermion_table.merging.primary_key import required_key
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.table.appending import appending
+from fermion_table.table.inline_compaction import finished
 from fermion_table.table.state import HasState
 
 
@@ -74,7 +75,7 @@ def upsert(
             append_merging(transaction, data, change_type)
         else:
             transaction.upsert(data, change_type=change_type)
-    return state.snapshot
+    return finished(state)
 
 
 def delete_keys(
@@ -127,4 +128,4 @@ def delete_keys(
     state.refresh_for_append()
     with appending(state, metadata) as transaction:
         transaction.delete_keys(keys)
-    return state.snapshot
+    return finished(state)

@@ -198,8 +198,6 @@ def test_functions_that_are_exact_with_a_sequence_are_taken(function):
         ),
         ({"compaction.pick_rule": "old"}, "expected one of current, seed"),
         ({"compaction.total_size_threshold": "big"}, "compaction.total_size_threshold='big'"),
-        ({"write-only": "true"}, "'write_only' is not known here"),
-        ({"compaction": "inline"}, "'compaction' is not known here"),
     ],
 )
 def test_what_is_unknown_or_contradicts_itself_is_refused(settings, message):
