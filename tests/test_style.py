@@ -8,7 +8,8 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -73,15 +74,31 @@ def words_of(name: str) -> set[str]:
     return {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)}
 
 
-def imports_of(tree: ast.AST) -> Iterator[tuple[str, str | None, int]]:
-    """Yield (module, imported name or None, line) of every import, within functions too."""
+@dataclass(frozen=True)
+class Facts:
+    """What the tests here ask of a module; trees of all modules would take much memory.
+
+    Imports are (module, imported name or None, line), those within functions too.
+    """
+
+    docstring: str | None
+    classes: list[tuple[str, int]]
+    imports: list[tuple[str, str | None, int]]
+
+
+@cache
+def facts_of(file: Path) -> Facts:
+    """Return what a module says and has; each is parsed once."""
+    tree = parse(file)
+    facts = Facts(ast.get_docstring(tree, clean=False), [], [])
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield alias.name, None, node.lineno
+        if isinstance(node, ast.ClassDef):
+            facts.classes.append((node.name, node.lineno))
+        elif isinstance(node, ast.Import):
+            facts.imports.extend((alias.name, None, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module is not None and node.level == 0:
-            for alias in node.names:
-                yield node.module, alias.name, node.lineno
+            facts.imports.extend((node.module, alias.name, node.lineno) for alias in node.names)
+    return facts
 
 
 def for_type_checkers(node: ast.stmt) -> list[ast.stmt]:
@@ -114,9 +131,9 @@ def test_no_module_or_class_has_a_name_that_says_nothing():
     for file in MODULES:
         for part in file.relative_to(PROJECT).with_suffix("").parts:
             found += [f"{name_of(file)}: {part}"] if words_of(part) & BANNED_WORDS else []
-        for node in ast.walk(parse(file)):
-            if isinstance(node, ast.ClassDef) and words_of(node.name) & BANNED_WORDS:
-                found.append(f"{name_of(file)}:{node.lineno}: class {node.name}")
+        for name, line in facts_of(file).classes:
+            if words_of(name) & BANNED_WORDS:
+                found.append(f"{name_of(file)}:{line}: class {name}")
     assert found == []
 
 
@@ -126,7 +143,7 @@ def test_every_module_says_on_its_first_line_what_it_holds():
     for file in MODULES:
         if not file.read_text().strip():
             continue  # an empty __init__.py
-        docstring = ast.get_docstring(parse(file), clean=False)
+        docstring = facts_of(file).docstring
         if not (docstring and docstring.splitlines()[0].strip()):
             silent.append(name_of(file))
     assert silent == []
@@ -211,7 +228,7 @@ def test_the_modules_directly_in_a_package_are_its_lowest_layer(package: str):
     for file in sorted((PROJECT / package).glob("*.py")):
         if file.name in {"__init__.py", "__main__.py"}:
             continue
-        for source, name, line in imports_of(parse(file)):
+        for source, name, line in facts_of(file).imports:
             parts = [*source.split("."), *([name] if source == package and name else [])]
             if parts[0] == package and (PROJECT / package / parts[1]).is_dir():
                 above.append(f"{name_of(file)}:{line}: {'.'.join(parts)}")
@@ -240,7 +257,7 @@ def test_packages_use_only_the_public_names_of_the_packages_below():
     private = []
     for file in PACKAGE_MODULES:
         own = file.relative_to(PROJECT).parts[0]
-        for source, name, line in imports_of(parse(file)):
+        for source, name, line in facts_of(file).imports:
             package = source.partition(".")[0]
             if package not in PACKAGES or package == own:
                 continue
@@ -264,7 +281,7 @@ def test_every_declared_dependency_is_imported():
     imported = {
         source.partition(".")[0]
         for file in PACKAGE_MODULES
-        for source, _, _ in imports_of(parse(file))
+        for source, _, _ in facts_of(file).imports
     }
     assert {name for name in declared if name.replace("-", "_") not in imported} == set()
 
@@ -276,7 +293,7 @@ def test_no_module_imports_its_own_package_from_above():
         own = file.relative_to(PROJECT).parts[0]
         if file.name in {"cli.py", "__main__.py"} or "jobs" in file.parts:
             continue  # programs, which nothing imports: they may use what users use
-        for source, name, line in imports_of(parse(file)):
+        for source, name, line in facts_of(file).imports:
             if source != own:
                 continue
             submodule = PROJECT / own / (name or "")

@@ -14,6 +14,14 @@ import spark_ext
 PROJECT = Path(__file__).resolve().parents[2]
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What has a session is marked: one that is forgotten would start a JVM among other tests."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker("spark")
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local session of two threads; workers and planners import this checkout."""
