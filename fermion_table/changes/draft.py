@@ -33,7 +33,7 @@ from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.shared_files import SharedFiles, options_for
 from fermion_table.metadata.snapshot import Snapshot
-from fermion_table.scanning.changes import FileScan
+from fermion_table.scanning.file_scan import FileScan
 from fermion_table.scanning.filters import TableFilter, table_filter
 from fermion_table.scanning.partition_pruning import partitions_replaced
 from fermion_table.scanning.plan import files_that_must_match, plan_scan, splits_of
@@ -117,6 +117,8 @@ class Draft:
         self.added: dict[str, Entry] = {}
         self.removed: dict[str, Entry] = {}
         self.deleted: dict[str, BitMap64] = {}
+        self.changelog: list[Entry] | None = []
+        """Changelog files in the order of time; None: they do not tell of all new rows."""
         self.relied_on: set[str] = set()
         """Files whose rows decided something, whether the files themselves change or not."""
         self.written = written
@@ -141,8 +143,14 @@ class Draft:
 
     def add(self, entries: Iterable[Entry]) -> None:
         """New files of one writer, whose rows come after those of files added before."""
-        for entry in self._runs.numbered(entries):
-            self.added[entry.file] = entry
+        numbered = self._runs.numbered(entries)
+        changes = [entry for entry in numbered if entry.is_changelog]
+        data = [entry for entry in numbered if not entry.is_changelog]
+        self.added.update((entry.file, entry) for entry in data)
+        if data and not changes:
+            self.changelog = None
+        elif self.changelog is not None:
+            self.changelog += changes
 
     def remove(self, entry: Entry) -> None:
         """A file goes, with all its rows."""
@@ -293,7 +301,10 @@ class Draft:
         return reader.batches(split, rows=rows)
 
     def changes(self) -> tuple[list[Entry], list[Entry]]:
-        """The entries added and removed, as a commit takes them; stores deletion vectors."""
+        """The entries added and removed, as a commit takes them; stores deletion vectors.
+
+        Changelog files are among the added.
+        """
         num_rows = {file: self._marked[file].rows for file in self.deleted}
         vectors = write_vectors(self.store, self.deleted, num_rows, self.written)
         added, removed = dict(self.added), dict(self.removed)
@@ -304,7 +315,7 @@ class Draft:
             added[file] = msgspec.structs.replace(
                 entry, deletion_vector=vector, delete_rows=vector.rows
             )
-        return list(added.values()), list(removed.values())
+        return [*added.values(), *(self.changelog or ())], list(removed.values())
 
     def scan(self, chosen: TableFilter | None) -> Scan:
         """The rows that a filter selects, merged by key where the table has one."""

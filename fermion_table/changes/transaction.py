@@ -33,7 +33,13 @@ from fermion_table.commit.committed_files import unpublished, written_files
 from fermion_table.commit.conflict import Partitions
 from fermion_table.commit.fit import misfit
 from fermion_table.commit.publisher import Publisher, SchemaMerge, stored_schema
-from fermion_table.commit.request import CommitMetadata, CommitOutcome, CommitRequest, WrittenFiles
+from fermion_table.commit.request import (
+    CommitMetadata,
+    CommitOutcome,
+    CommitRequest,
+    WrittenFiles,
+    recorded,
+)
 from fermion_table.commit.run_numbers import numbered_in_order
 from fermion_table.errors import CommitConflict, UnreadableMetadata
 from fermion_table.merging.primary_key import required_key
@@ -256,7 +262,7 @@ class Transaction:
 
         return CommitRequest(
             kind=kind,
-            added=added,
+            added=recorded(kind, added),
             removed=removed,
             base=draft.base,
             scope=_scope_of(changes),
@@ -365,7 +371,10 @@ class Transaction:
         self._given.clear()
         store, branch = self._publisher.store, self._publisher.branch
         given = msgspec.structs.replace(self._handed_over, files=self._handed_over.files & files)
-        for path in unpublished(store, given, branch):
+        going = unpublished(store, given, branch)
+        if going == given.files:  # changelog files too, which go with all data files
+            going |= files - self._handed_over.files
+        for path in going:
             with contextlib.suppress(OSError):  # an orphan then
                 store.delete(path)
 

@@ -287,7 +287,7 @@ class _Walk:
             dead = set(reference.dead)
             alive = [entry for at, entry in enumerate(stored or ()) if at not in dead]
             entries += [_of_tree(entry, reference) for entry in alive]
-        for entry in entries:
+        for entry in (*entries, *self._changelog(snapshot)):
             self._check_data_file(entry)
         if whole:
             self._check_totals(snapshot, entries, path)
@@ -304,6 +304,13 @@ class _Walk:
                 bucket_counts(of_trees, SchemaVersions(self.store, snapshot))
         except CorruptMetadata as error:
             yield error
+
+    def _changelog(self, snapshot: Snapshot) -> list[Entry]:
+        """The changelog files of a snapshot, as far as they are known."""
+        if snapshot.changelog is None:
+            return []
+        stored = [self._manifest(reference) for reference in snapshot.changelog.manifests]
+        return [*snapshot.changelog.entries, *(each for some in stored for each in some or ())]
 
     def _check_totals(self, snapshot: Snapshot, entries: list[Entry], path: str) -> None:
         totals = snapshot.totals

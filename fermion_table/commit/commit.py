@@ -37,6 +37,7 @@ from fermion_table.commit.request import (
     CommitRequest,
     NewSchema,
     WrittenFiles,
+    recorded,
 )
 from fermion_table.errors import CommitConflict, CommitStateUnknown, TableExists
 from fermion_table.metadata import pointers
@@ -47,6 +48,7 @@ from fermion_table.metadata.snapshot import (
     SNAPSHOT_FORMAT,
     SNAPSHOT_FORMAT_VERSION,
     Effort,
+    Producer,
     Snapshot,
     check_writable,
 )
@@ -297,7 +299,7 @@ class _Commit:
             branch=self.branch,
             writer=self.writer,
         )
-        self._fsync(entry.path for entry in changes.added if entry.path)
+        self._fsync(entry.path for entry in (*changes.added, *changes.changelog) if entry.path)
         self.outcome.may_be_published = True
         stored = self._publish(snapshot, base, began)
         self.outcome.may_be_published = stored is not None
@@ -375,11 +377,11 @@ class _Commit:
 
     def _changes(self, base: Snapshot) -> Changes:
         """What the request changes in `base`; computed again if files to remove are gone."""
-        added, located = self._files(base)
+        added, located, producer = self._files(base)
         if located.missing:
             gone = Redo("files it removes are not live", tuple(located.missing))
             self._again(base, f"{base.kind} (snapshot {base.id})", gone)
-            added, located = self._files(base)
+            added, located, producer = self._files(base)
             if located.missing:
                 self.redo = None
                 self._again(base, "none", gone)
@@ -391,19 +393,29 @@ class _Commit:
                 mine=self.request.kind,
                 theirs=f"{base.kind} (snapshot {base.id})",
             )
+        changelog = [entry for entry in added if entry.is_changelog]
         return Changes(
-            added=number_rows(added),
+            added=number_rows([entry for entry in added if not entry.is_changelog]),
             located=located,
+            producer=producer,
+            changelog=tuple(changelog) if producer else (),
             schema=self.writer.write_schema(schema.id, schema.data) if schema else None,
         )
 
-    def _files(self, base: Snapshot) -> tuple[list[Entry], Located]:
-        """Files to add, and where those to remove stand, without the groups dropped."""
+    def _files(self, base: Snapshot) -> tuple[list[Entry], Located, Producer | None]:
+        """Files to add, where those to remove stand, and what recorded changes of rows.
+
+        The groups dropped are left out.
+        """
         request = self.request
         groups = [group for index, group in enumerate(request.groups) if index not in self.dropped]
         added = [*request.added, *(entry for group in groups for entry in group.added)]
         removed = [*request.removed, *(item for group in groups for item in group.removed)]
-        return added, locate(self.store, base, removed)
+        producers = {group.producer for group in groups}
+        if not groups and any(entry.is_changelog for entry in recorded(request.kind, added)):
+            producers = {"input"}
+        producer = producers.pop() if len(producers) == 1 else None
+        return added, locate(self.store, base, removed), producer
 
     def _check_buckets(self, base: Snapshot, added: Sequence[Entry]) -> None:
         """Refuse files that were written for another number of buckets than their partition has."""
@@ -430,5 +442,7 @@ class _Commit:
 def _objects_of(snapshot: Snapshot) -> set[str]:
     """The metadata objects that a snapshot refers to."""
     delta = snapshot.delta
-    references = (*snapshot.manifests, *delta.added, *delta.removed_manifests)
+    references = [*snapshot.manifests, *delta.added, *delta.removed_manifests]
+    if snapshot.changelog is not None:
+        references += snapshot.changelog.manifests
     return {snapshot.schema.path, *(reference.path for reference in references)}

@@ -26,7 +26,9 @@ from fermion_table.writing.writer_message import WriterMessage
 
 
 def written_files(messages: Sequence[WriterMessage]) -> WrittenFiles:
-    """The files of some messages, to be committed together.
+    """The data files of some messages, to be committed together.
+
+    Changelog files are not among them: they belong to the data files that they came with.
 
     Raises
     ------
@@ -41,8 +43,8 @@ def written_files(messages: Sequence[WriterMessage]) -> WrittenFiles:
     for each in messages:
         if not isinstance(each, WriterMessage):
             raise TypeError(f"messages: expected those of writers, found {described(each)}")
-        names = [entry.file for entry in each.entries]
-        check_names_once(names)
+        check_names_once([entry.file for entry in each.entries])
+        names = [entry.file for entry in each.entries if not entry.is_changelog]
         for entry in each.entries:
             if entry.external_path is None:
                 check_path(entry.path)
@@ -129,7 +131,9 @@ def unpublished(store: AtomicStore, written: WrittenFiles, branch: str) -> froze
 def delete_unpublished(
     store: AtomicStore, entries: Sequence[Entry], written: WrittenFiles | None, branch: str
 ) -> None:
-    """Delete data files whose commit is proven to have failed, but what others have published.
+    """Delete files whose commit is proven to have failed, but what others have published.
+
+    Changelog files go where all data files do.
 
     Parameters
     ----------
@@ -139,7 +143,8 @@ def delete_unpublished(
     keep: frozenset[str] = frozenset()
     if written is not None and entries:
         keep = written.files - unpublished(store, written, branch)
-    delete_files(store, (entry for entry in entries if entry.file not in keep))
+    going = [entry for entry in entries if entry.file not in keep]
+    delete_files(store, (entry for entry in going if not (keep and entry.is_changelog)))
 
 
 def _added_names(store: AtomicStore, snapshot: Snapshot, files: frozenset[str]) -> set[str]:

@@ -14,10 +14,13 @@ from fermion_table.commit.request import CommitRequest
 from fermion_table.metadata.manifest import Entry, ManifestReference, reference_to
 from fermion_table.metadata.manifest_store import Located, MetadataWriter, manifest_files
 from fermion_table.metadata.snapshot import (
+    CHANGELOG,
     SNAPSHOT_FORMAT,
     SNAPSHOT_FORMAT_VERSION,
+    Changelog,
     Delta,
     Deltas,
+    Producer,
     SchemaReference,
     Snapshot,
     Totals,
@@ -40,11 +43,15 @@ class Changes:
         The files removed, found in the parent.
     schema
         The new schema, None to keep the parent's.
+    producer, changelog
+        What recorded changes of rows, and the changelog files; None: no changelog.
     """
 
     added: tuple[Entry, ...]
     located: Located
     schema: SchemaReference | None = None
+    producer: Producer | None = None
+    changelog: tuple[Entry, ...] = ()
 
 
 def number_rows(entries: Sequence[Entry]) -> tuple[Entry, ...]:
@@ -114,6 +121,7 @@ def next_snapshot(
         delta=placement.delta,
         totals=_totals(base.totals, deltas, added, removed),
         deltas=deltas,
+        changelog=_changelog(writer, base, changes),
         row_id_next=base.row_id_next
         + sum(entry.rows for entry in changes.added if entry.row_id_base is None),
         sequence_next=base.sequence_next + _sequence_numbers(changes.added),
@@ -121,8 +129,29 @@ def next_snapshot(
         commit_identifier=metadata.commit_identifier,
         touched=touched_by((*added, *removed)),
         reader_features=_union(base.reader_features, request.reader_features),
-        writer_features=_union(base.writer_features, request.writer_features),
+        writer_features=_union(
+            base.writer_features,
+            (*request.writer_features, *([] if changes.producer is None else [CHANGELOG])),
+        ),
     )
+
+
+def _changelog(writer: MetadataWriter, base: Snapshot, changes: Changes) -> Changelog | None:
+    """The changelog of a commit: entries inline, or in a manifest when there are many."""
+    if changes.producer is None:
+        return None
+    entries = tuple(
+        entry.inherit(
+            snapshot_id=base.id + 1,
+            sequence_start=base.sequence_next,
+            row_id_start=base.row_id_next,
+        )
+        for entry in changes.changelog
+    )
+    if manifest_plan.fits_inline(entries):
+        return Changelog(producer=changes.producer, entries=entries)
+    stored = _stored_unnumbered(writer, changes.changelog, entries, base)
+    return Changelog(producer=changes.producer, manifests=(stored,))
 
 
 def user_of_process() -> str:

@@ -21,7 +21,7 @@ from fermion_table.commit.request import (
 from fermion_table.errors import CommitConflict, SchemaMismatch
 from fermion_table.metadata.history import latest
 from fermion_table.metadata.manifest import Entry
-from fermion_table.metadata.manifest_store import added_entries
+from fermion_table.metadata.manifest_store import added_entries, changelog_entries
 from fermion_table.metadata.schema_store import load_table_schema, version_of
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.moments import now_ms
@@ -182,7 +182,8 @@ class Publisher:
         if not request.added:
             return ()
         try:
-            return added_entries(self.store, snapshot)
+            changes = changelog_entries(self.store, snapshot)
+            return [*added_entries(self.store, snapshot), *changes]
         except OSError:
             return None
 

@@ -13,7 +13,13 @@ from fermion_table.argument_checks import described
 from fermion_table.commit.committed_files import delete_unpublished
 from fermion_table.commit.fit import restated
 from fermion_table.commit.publisher import Publisher, stored_schema
-from fermion_table.commit.request import CommitMetadata, CommitOutcome, CommitRequest, WrittenFiles
+from fermion_table.commit.request import (
+    CommitMetadata,
+    CommitOutcome,
+    CommitRequest,
+    WrittenFiles,
+    recorded,
+)
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.schema_store import load_table_schema, reader_features
@@ -143,7 +149,7 @@ def replace_table(
                 added = restated(rows.schema, schema, entries, last_known_id=0)
         return CommitRequest(
             kind="overwrite",
-            added=added,
+            added=recorded("overwrite", added),
             removed=live_entries(publisher.store, base),
             schema=stored_schema(schema) if schema.id != base.schema.id else None,
             base=base,

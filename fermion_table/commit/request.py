@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_identifier, check_optional_text, check_text_map
 from fermion_table.commit.conflict import Mine, Partitions, Tree
 from fermion_table.metadata.manifest import Entry
-from fermion_table.metadata.snapshot import Kind, SchemaReference, Snapshot
+from fermion_table.metadata.snapshot import Kind, Producer, SchemaReference, Snapshot
 from fermion_table.storage.paths import MAIN
 
 RemovedFile = Entry | str
@@ -82,10 +82,21 @@ class NewSchema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileGroup:
-    """One unit of a compaction: these files in place of those."""
+    """One unit of a compaction: these files in place of those.
+
+    Attributes
+    ----------
+    added
+        Data files; with a producer changelog files, too.
+    removed
+        Data files.
+    producer
+        What has recorded the changes of rows; None: nothing has.
+    """
 
     added: tuple[Entry, ...]
     removed: tuple[RemovedFile, ...]
+    producer: Producer | None = None
 
     @property
     def tree(self) -> Tree | None:
@@ -156,7 +167,7 @@ class CommitRequest:
         What it does.
     added
         Entries of new files. What they inherit stays None; `sequence_offset` and `row_offset`
-        count within this commit.
+        count within this commit. Changelog files are among them (`recorded`).
     removed
         Entries as `live_entries` gave them, or (slower) names of files. A file in both
         `removed` and `added` is replaced (a new deletion vector).
@@ -233,6 +244,15 @@ class CommitOutcome:
 
     may_be_published: bool = False
     is_earlier: bool = False
+
+
+RECORDED_KINDS = ("append", "delete", "upsert")
+"""Kinds of commits that changelog files of writers tell everything of; others replace rows too."""
+
+
+def recorded(kind: Kind, added: Iterable[Entry]) -> list[Entry]:
+    """The entries that a commit adds, without changelog files that do not tell all its changes."""
+    return [entry for entry in added if kind in RECORDED_KINDS or not entry.is_changelog]
 
 
 def file_name(item: RemovedFile) -> str:

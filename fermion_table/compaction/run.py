@@ -152,7 +152,9 @@ def commit_groups(
     if not listed:
         return None
     written = WrittenFiles(
-        files=frozenset(entry.file for message in listed for entry in message.written),
+        files=frozenset(
+            entry.file for message in listed for entry in message.written if not entry.is_changelog
+        ),
         since=base.id,
         branch=branch,
     )
@@ -187,7 +189,8 @@ def commit_groups(
 
 def _count(result: CompactionResult, message: CompactionMessage) -> None:
     """Add a group that was committed."""
-    before, after = message.rewritten, message.written
+    before = message.rewritten
+    after = [entry for entry in message.written if not entry.is_changelog]
     result.files_before += len(before)
     result.files_after += len(after)
     result.bytes_before += sum(entry.size for entry in before)

@@ -10,6 +10,7 @@ import msgspec
 from fermion_table.argument_checks import check_kind
 from fermion_table.commit.request import FileGroup
 from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.snapshot import Producer
 from fermion_table.storage.store import AtomicStore
 
 
@@ -65,15 +66,18 @@ class CompactionMessage(msgspec.Struct, frozen=True, kw_only=True):
         rewritten.
     snapshot_id
         Of a tree: the snapshot that it was planned on. None: a group of small files.
+    producer
+        What has recorded the changes of rows in changelog files, which are among `added`.
     """
 
     added: tuple[Entry, ...]
     removed: tuple[Entry, ...]
     snapshot_id: int | None = None
+    producer: Producer | None = None
 
     @property
     def written(self) -> tuple[Entry, ...]:
-        """Entries of the files that were written for the group."""
+        """Entries of the files that were written for the group, changelog files too."""
         known = {entry.file for entry in self.removed}
         return tuple(entry for entry in self.added if entry.file not in known)
 
@@ -98,7 +102,7 @@ class CompactionMessage(msgspec.Struct, frozen=True, kw_only=True):
 
     def file_group(self) -> FileGroup:
         """The group as `commit` takes it."""
-        return FileGroup(added=self.added, removed=self.removed)
+        return FileGroup(added=self.added, removed=self.removed, producer=self.producer)
 
 
 def compact_group(task: CompactionTask) -> CompactionMessage:

@@ -14,12 +14,13 @@ from fermion_table.compaction.expired_rows import ExpiredRows, expired_rows
 from fermion_table.compaction.marking import Marking, OlderRows
 from fermion_table.compaction.task import CompactionGroup, CompactionMessage, CompactionTask, slim
 from fermion_table.compaction.tree import Runs, TreePlan, plan_tree, universal_options
+from fermion_table.compaction.tree_changelog import TreeChangelog, tree_changelog
 from fermion_table.merging.fold import keeps_retractions, replaces_whole
 from fermion_table.merging.primary_key import PrimaryKey
-from fermion_table.merging.sections import Section, TreeFile, section_of
+from fermion_table.merging.sections import Section, TreeFile, section_of, sorted_runs
 from fermion_table.metadata.bucket_counts import bucket_counts
 from fermion_table.metadata.manifest import Entry
-from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.metadata.snapshot import Producer, Snapshot
 from fermion_table.scanning.filters import TableFilter
 from fermion_table.scanning.partition_pruning import partitions_that_may_match
 from fermion_table.scanning.plan import splits_of
@@ -29,6 +30,7 @@ from fermion_table.scanning.trees import Tree, trees_of
 from fermion_table.scanning.whole_rows import column_reader
 from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.store import AtomicStore
+from fermion_table.writing.changelog_writer import ChangelogWriter
 from fermion_table.writing.partition import partition_columns, split_batch
 from fermion_table.writing.settings import WriteSettings
 from fermion_table.writing.tree_writer import RunBatch, TreeWriter
@@ -60,6 +62,8 @@ class TreeTask(CompactionTask):
         See `TreePlan`.
     expired
         Finds the rows that are removed because they have expired; None: none is.
+    producer, changelog
+        See `tree_changelog`.
     """
 
     schema: TableSchema
@@ -75,6 +79,8 @@ class TreeTask(CompactionTask):
     drops: bool
     older: Runs = ()
     expired: ExpiredRows | None = None
+    producer: Producer | None = None
+    changelog: TreeChangelog | None = None
 
     @property
     def upgraded(self) -> tuple[Entry, ...]:
@@ -85,18 +91,26 @@ class TreeTask(CompactionTask):
         """Merge the sections into new files."""
         moved = tuple(msgspec.structs.replace(each, level=self.level) for each in self.upgraded)
         written: list[Entry] = []
+        recorded: list[Entry] = []
         marking = Marking(self.older, self.reader, self.store)
-        with TreeWriter(self.store, self.schema, self.key, settings=self.settings) as writer:
+        with (
+            TreeWriter(self.store, self.schema, self.key, settings=self.settings) as writer,
+            ChangelogWriter(self.store, self.schema, settings=self.settings) as changes,
+        ):
             for sections in self.rewrites:
                 files = [file for section in sections for file in section.files]
                 written += self._write(writer, sections, marking.find(files))
+            if self.changelog is not None:
+                recorded = self.changelog.record(changes)
             marking.find(self.upgrades)
             hidden, marked = marking.entries()
+            changes.release()
             writer.release()
         return CompactionMessage(
-            added=(*written, *moved, *marked),
+            added=(*written, *moved, *marked, *recorded),
             removed=(*self.group.entries, *self.upgraded, *hidden),
             snapshot_id=self.snapshot_id,
+            producer=self.producer,
         )
 
     def _write(
@@ -211,6 +225,15 @@ def tree_tasks(
         inputs = [file.entry for group in plan.rewrites for part in group for file in part.files]
         others = [file.entry for run in (plan.upgrades, *plan.older) for file in run]
         read = [*inputs, *others]
+        producer, changelog = tree_changelog(
+            [file.entry for file in trees[tree]],
+            key,
+            snapshot,
+            store=store,
+            schema=schema,
+            schemas=schemas,
+            takes_all=plan.unit.run_count == len(sorted_runs(trees[tree])),
+        )
         tasks.append(
             TreeTask(
                 store=store,
@@ -228,6 +251,8 @@ def tree_tasks(
                 drops=plan.drops,
                 older=plan.older,
                 expired=expired if plan.expires else None,
+                producer=producer,
+                changelog=changelog,
             )
         )
     return tasks

@@ -30,14 +30,14 @@ from fermion_table.expiry.reachable import (
 )
 from fermion_table.metadata import pointers
 from fermion_table.metadata.history import earliest_id, latest_listed, try_load, walk
-from fermion_table.metadata.manifest_store import removed_entries
+from fermion_table.metadata.manifest_store import changelog_entries, removed_entries
 from fermion_table.metadata.references import (
     HEAD_PROPERTY,
     Branch,
     list_tags,
     load_branch,
 )
-from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.metadata.snapshot import Snapshot, check_writable
 from fermion_table.moments import now_ms
 from fermion_table.options import (
     RETAIN_LAST_DEFAULT,
@@ -145,6 +145,8 @@ def expire_snapshots(
     ------
     CorruptMetadata, OSError
         Something kept can't be read; nothing was deleted.
+    UnsupportedFeature
+        The table needs a newer writer.
     """
     began = time.monotonic()
     moment = now_ms() if now is None else now
@@ -198,6 +200,7 @@ def _plan_run(
     left = load_branch(store, branch) if branch != MAIN else None
     first_own = 1 if left is None else left.snapshot_id + 1
     newest = latest_listed(store, branch=branch)
+    check_writable(newest, snapshot_path(newest.id, branch))
     times_ms = _snapshot_times(store, newest, branch, first_own)
     there = max(first_own, earliest_id(store, newest.id, branch=branch))
     there = max(there, pointers.first_kept(store, branch))
@@ -268,6 +271,7 @@ def _objects_before(store: AtomicStore, there: int, earliest: int, branch: str) 
         if snapshot_id < earliest:
             sizes.update((reference.path, reference.size) for reference in manifests_of(snapshot))
             sizes[snapshot.schema.path] = snapshot.schema.size
+            sizes.update((each.path, each.size) for each in changelog_entries(store, snapshot))
     return {path: size for path, size in sizes.items() if path.startswith(_DELETABLE)}
 
 

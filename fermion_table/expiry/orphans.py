@@ -80,6 +80,8 @@ def remove_orphan_files(
         No table here: nothing in the directory can be told from an orphan.
     CorruptMetadata, OSError
         Something referred to can't be read; nothing was deleted.
+    UnsupportedFeature
+        The table needs a newer writer.
     """
     if not table_exists(store):
         raise TableNotFound(f"{store.location}: no table here (no snapshot)")

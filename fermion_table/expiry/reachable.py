@@ -13,7 +13,7 @@ from fermion_table.errors import CorruptMetadata
 from fermion_table.metadata import pointers
 from fermion_table.metadata.history import latest_listed, load_snapshot, walk
 from fermion_table.metadata.manifest import Entry, ManifestReference
-from fermion_table.metadata.manifest_store import added_entries, live_entries
+from fermion_table.metadata.manifest_store import added_entries, changelog_entries, live_entries
 from fermion_table.metadata.references import (
     Tag,
     list_branches,
@@ -21,8 +21,8 @@ from fermion_table.metadata.references import (
     pending_snapshots,
     snapshot_of,
 )
-from fermion_table.metadata.snapshot import SchemaReference, Snapshot
-from fermion_table.storage.paths import MAIN, branch_path, tag_path
+from fermion_table.metadata.snapshot import SchemaReference, Snapshot, check_writable
+from fermion_table.storage.paths import MAIN, branch_path, snapshot_path, tag_path
 from fermion_table.storage.store import AtomicStore
 
 SchemaPaths = Callable[[SchemaReference], Iterable[str]]
@@ -39,8 +39,11 @@ class LiveObjects:
         """A data file and its deletion vector."""
         self.paths.update(paths_of(entry))
 
-    def add_references(self, snapshot: Snapshot, schema_paths: SchemaPaths) -> None:
-        """Manifests, those of the delta, and schemas."""
+    def add_references(
+        self, store: AtomicStore, snapshot: Snapshot, schema_paths: SchemaPaths
+    ) -> None:
+        """Manifests, those of the delta and of the changelog, schemas, and changelog files."""
+        self.paths.update(entry.path for entry in changelog_entries(store, snapshot))
         self.paths.update(reference.path for reference in manifests_of(snapshot))
         self.paths.update(schema_paths(snapshot.schema))
 
@@ -71,6 +74,8 @@ def live_objects(
     ------
     CorruptMetadata, OSError
         Anything can't be read: then what is alive is not known.
+    UnsupportedFeature
+        The table needs a newer writer, which may know of other objects.
     """
     live = LiveObjects()
     # These first: what is no longer there has become a tag or branch by now.
@@ -81,7 +86,9 @@ def live_objects(
     lefts = list_branches(store)
     for name, left_after in ((MAIN, 0), *((left.name, left.snapshot_id) for left in lefts)):
         first = max(left_after, pointers.first_kept(store, name), earliest if name == branch else 0)
-        _add_history(store, live, latest_listed(store, branch=name), name, first, schema_paths)
+        newest = latest_listed(store, branch=name)
+        check_writable(newest, snapshot_path(newest.id, name))
+        _add_history(store, live, newest, name, first, schema_paths)
     _add_state(store, live, load_snapshot(store, 0), schema_paths)
     for left in lefts:
         _add_state(store, live, snapshot_of(left, branch_path(left.name)), schema_paths)
@@ -107,7 +114,7 @@ def _add_history(
     for snapshot in walk(store, newest, branch=branch):
         if snapshot.id < first:
             break
-        live.add_references(snapshot, schema_paths)
+        live.add_references(store, snapshot, schema_paths)
         for entry in added_entries(store, snapshot):
             live.add_entry(entry)
         last = snapshot
@@ -118,7 +125,7 @@ def _add_state(
     store: AtomicStore, live: LiveObjects, snapshot: Snapshot, schema_paths: SchemaPaths
 ) -> None:
     """All that one snapshot refers to."""
-    live.add_references(snapshot, schema_paths)
+    live.add_references(store, snapshot, schema_paths)
     for entry in live_entries(store, snapshot):
         live.add_entry(entry)
 
@@ -137,6 +144,7 @@ def paths_of(entry: Entry) -> dict[str, int]:
 
 
 def manifests_of(snapshot: Snapshot) -> tuple[ManifestReference, ...]:
-    """The manifests of a snapshot and of its delta."""
-    delta = snapshot.delta
-    return (*snapshot.manifests, *delta.added, *delta.removed_manifests)
+    """The manifests of a snapshot, of its delta, and of its changelog."""
+    delta, changelog = snapshot.delta, snapshot.changelog
+    changes = () if changelog is None else changelog.manifests
+    return (*snapshot.manifests, *delta.added, *delta.removed_manifests, *changes)

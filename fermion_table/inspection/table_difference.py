@@ -14,7 +14,8 @@ from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.schema_store import SchemaVersions, load_table_schema
 from fermion_table.metadata.snapshot import PRIMARY_KEY, Snapshot
-from fermion_table.scanning.changes import ChangeScan, ChangeStep
+from fermion_table.scanning.change_steps import ChangeStep
+from fermion_table.scanning.changes import ChangeScan
 from fermion_table.scanning.filters import table_filter
 from fermion_table.schema.difference import SchemaChange, schema_changes
 from fermion_table.schema.schema import PathLike

@@ -26,7 +26,7 @@ from fermion_table.storage.json_codec import Natural, Plain, Whole
 MANIFEST_FORMAT = "fermion-manifest"
 MANIFEST_FORMAT_VERSION = 1
 
-Source = Literal["append", "compact", "import", "clone"]
+Source = Literal["append", "compact", "import", "clone", "changelog"]
 ManifestKind = Literal["loose", "packed"]
 
 _UNKNOWN = unknown(0)
@@ -146,7 +146,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     deletion_vector
         Rows of the file to leave out.
     source
-        What wrote the file.
+        What wrote the file; ``changelog``: it holds changes of rows, and is never live.
     created_ms
         Milliseconds since 1970 UTC, by the writer's clock.
     file_id
@@ -188,6 +188,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     def file(self) -> str:
         """What identifies the data file: its path, or a clone's external path."""
         return self.external_path or self.path
+
+    @property
+    def is_changelog(self) -> bool:
+        """Whether the file holds changes of rows, for a snapshot's changelog."""
+        return self.source == "changelog"
 
     @property
     def sequence_number(self) -> int:

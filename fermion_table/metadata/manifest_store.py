@@ -319,6 +319,17 @@ def added_entries(store: AtomicStore, snapshot: Snapshot) -> list[Entry]:
     return entries
 
 
+def changelog_entries(store: AtomicStore, snapshot: Snapshot) -> list[Entry]:
+    """The changelog files of a snapshot's commit, in the order of time."""
+    changelog = snapshot.changelog
+    if changelog is None:
+        return []
+    entries = list(changelog.entries)
+    for reference in changelog.manifests:
+        entries += manifest_entries(store, reference)
+    return entries
+
+
 def removed_entries(store: AtomicStore, snapshot: Snapshot) -> list[Entry]:
     """The entries that a snapshot's commit removed, without statistics."""
     return list(_removed(store, snapshot.delta))

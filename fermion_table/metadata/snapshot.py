@@ -36,7 +36,9 @@ CHECKSUM_END = b'"}'
 PRIMARY_KEY = "primary-key"
 """Feature of tables whose rows are merged by key when they are read."""
 KNOWN_READER_FEATURES: frozenset[str] = frozenset({PRIMARY_KEY})
-KNOWN_WRITER_FEATURES: frozenset[str] = frozenset()
+CHANGELOG = "changelog"
+"""Feature of tables with changelog files, which whoever deletes files has to know."""
+KNOWN_WRITER_FEATURES: frozenset[str] = frozenset({CHANGELOG})
 
 Kind = Literal["create", "append", "overwrite", "delete", "compact", "schema", "restore", "upsert"]
 
@@ -107,6 +109,28 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     row_id_start: Natural = 0
 
 
+Producer = Literal["input", "lookup", "full_compaction"]
+"""What records changes of rows: values of the setting ``changelog_producer``."""
+
+
+class Changelog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The changes of rows that one commit has recorded, in changelog files.
+
+    Attributes
+    ----------
+    producer
+        The table's ``changelog_producer`` when they were recorded: what they tell.
+    entries
+        The files, in the order of time; none if nothing changed.
+    manifests
+        Manifests with the entries (instead, when there are many).
+    """
+
+    producer: Producer
+    entries: tuple[Entry, ...] = ()
+    manifests: tuple[ManifestReference, ...] = ()
+
+
 class Touched(msgspec.Struct, frozen=True):
     """The partitions that a commit added files to or removed files from."""
 
@@ -143,11 +167,23 @@ class _CountedDelta(msgspec.Struct, frozen=True):
     removed: tuple[CountedEntry, ...] = ()
 
 
+class _CountedChangelog(msgspec.Struct, frozen=True):
+    """A changelog whose entries are only counted."""
+
+    entries: tuple[CountedEntry, ...] = ()
+
+
 class _Counted(msgspec.Struct, frozen=True):
     """A snapshot whose entries are only counted."""
 
     tail: tuple[CountedEntry, ...] = ()
     delta: _CountedDelta = _CountedDelta()
+    changelog: _CountedChangelog | None = None
+
+    @property
+    def changes(self) -> tuple[CountedEntry, ...]:
+        """Entries of the changelog."""
+        return () if self.changelog is None else self.changelog.entries
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -175,6 +211,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         The live files: those of the manifests (without dead ordinals) and those listed here.
     delta, deltas
         What the commit changed, file by file and in numbers.
+    changelog
+        The changes of rows that the commit recorded; None: it recorded none.
     totals
         What is live after it.
     row_id_next, sequence_next
@@ -212,6 +250,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     delta: Delta = Delta()
     totals: Totals = Totals()
     deltas: Deltas = Deltas()
+    changelog: Changelog | None = None
     row_id_next: Natural = 0
     sequence_next: Natural = 1
     commit_user: str | None = None
@@ -306,7 +345,7 @@ def decode_snapshot(data: bytes, path: str, *, keep_unknown: bool = True) -> Sna
     plain = json_codec.decompressed(_checked_body(data, path) + b"}", path)
     if len(plain) > SNAPSHOT_ENTRIES_MAX * ENTRY_BYTES_MIN:
         counted = json_codec.decode(plain, _Counted, path)
-        _check_entries(counted.tail, counted.delta.removed, path)
+        _check_entries(counted.tail, counted.delta.removed, counted.changes, path)
     snapshot = decoder(plain, Snapshot, path)
     if snapshot.format != SNAPSHOT_FORMAT:
         raise CorruptMetadata(path, f"format {SNAPSHOT_FORMAT!r}", repr(snapshot.format))
@@ -360,14 +399,15 @@ def _check(snapshot: Snapshot, path: str) -> None:
         raise CorruptMetadata(path, "a parent unless the id is 0", f"id {snapshot.id}")
     if snapshot.parent is not None and snapshot.parent.id != snapshot.id - 1:
         raise CorruptMetadata(path, f"parent {snapshot.id - 1}", f"parent {snapshot.parent.id}")
-    _check_entries(snapshot.tail, snapshot.delta.removed, path)
+    changes = () if snapshot.changelog is None else snapshot.changelog.entries
+    _check_entries(snapshot.tail, snapshot.delta.removed, changes, path)
     if not 0 <= snapshot.delta.tail_entries <= len(snapshot.tail):
         raise CorruptMetadata(
             path,
             f"at most {len(snapshot.tail)} inline entries in the delta",
             str(snapshot.delta.tail_entries),
         )
-    for entry in snapshot.tail:
+    for entry in (*snapshot.tail, *changes):
         for name in ("added_snapshot", "sequence_start", "row_id_base"):
             if getattr(entry, name) is None:
                 raise CorruptMetadata(path, f"inline entries with {name}", entry.file)
@@ -375,8 +415,11 @@ def _check(snapshot: Snapshot, path: str) -> None:
         _check_dead(reference, path)
 
 
-def _check_entries(tail: Sequence[object], removed: Sequence[object], path: str) -> None:
-    for where, entries in (("tail", tail), ("delta.removed", removed)):
+def _check_entries(
+    tail: Sequence[object], removed: Sequence[object], changes: Sequence[object], path: str
+) -> None:
+    parts = (("tail", tail), ("delta.removed", removed), ("changelog.entries", changes))
+    for where, entries in parts:
         if len(entries) > SNAPSHOT_ENTRIES_MAX:
             raise CorruptMetadata(
                 path, f"at most {SNAPSHOT_ENTRIES_MAX} entries in {where}", f"{len(entries)}"

@@ -19,18 +19,20 @@ from fermion.errors import InvalidArgumentError
 from fermion.forks import cached_property
 from fermion.predicate import RowRanges
 from fermion.redaction import redacted
-from fermion_table.errors import VersionNotFound
-from fermion_table.merging.primary_key import primary_key_of
-from fermion_table.metadata.history import until_expiry, walk
+from fermion_table.merging.primary_key import PrimaryKey, primary_key_of
+from fermion_table.metadata.history import until_expiry
 from fermion_table.metadata.manifest import Entry
-from fermion_table.metadata.manifest_store import added_entries, removed_entries
-from fermion_table.metadata.snapshot import PRIMARY_KEY, Snapshot
+from fermion_table.metadata.manifest_store import changelog_entries
+from fermion_table.metadata.snapshot import PRIMARY_KEY, Producer, Snapshot
+from fermion_table.scanning.change_steps import ChangeStep, step_of, step_without_files
+from fermion_table.scanning.file_scan import FileScan
 from fermion_table.scanning.filters import TableFilter
 from fermion_table.scanning.keyed_changes import DELETE, INSERT, KeyedChanges, distinct_keys
-from fermion_table.scanning.plan import PruningStep, ScanPlan, plan_scan, splits_of
+from fermion_table.scanning.plan import splits_of
+from fermion_table.scanning.recorded_changes import RecordedChanges
+from fermion_table.scanning.recorded_interval import RecordedInterval, producer_of
 from fermion_table.scanning.row_difference import pick_rows, rows_apart
 from fermion_table.scanning.run_reader import key_filter
-from fermion_table.scanning.scan import Scan
 from fermion_table.schema.key_changes import has_buckets
 from fermion_table.schema.schema import PathLike, TableSchema
 from fermion_table.storage.store import AtomicStore
@@ -48,94 +50,6 @@ CHANGE_FIELDS = (
     pa.field(COMMIT_VERSION, pa.int64(), nullable=False),
     pa.field(COMMIT_TIMESTAMP, COMMIT_TIME_TYPE, nullable=False),
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeStep:
-    """What one commit, or several at once, changed.
-
-    Attributes
-    ----------
-    snapshot_id, time_ms
-        What the rows say made the change.
-    added, removed
-        Entries; one of the same file in both had other rows deleted.
-    before, after
-        The states that it leads from and to; of an append table its files tell enough.
-    """
-
-    snapshot_id: int
-    time_ms: int
-    added: tuple[Entry, ...] = ()
-    removed: tuple[Entry, ...] = ()
-    before: Snapshot | None = None
-    after: Snapshot | None = None
-
-
-def commits_between(
-    store: AtomicStore, start: Snapshot, end: Snapshot, *, branch: str
-) -> list[Snapshot]:
-    """The snapshots after one up to another, oldest first.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The end does not descend from the start.
-    VersionNotFound
-        Snapshots between them have expired.
-    """
-    snapshots: list[Snapshot] = []
-    for snapshot in walk(store, end, branch=branch):
-        if snapshot.hash == start.hash:
-            return snapshots[::-1]
-        if snapshot.id <= start.id:
-            raise InvalidArgumentError(
-                f"{store.location}: snapshot {end.id} does not descend from snapshot {start.id}"
-            )
-        snapshots.append(snapshot)
-    raise VersionNotFound(
-        f"{store.location}: no changes after snapshot {start.id}: snapshots up to "
-        f"{snapshots[-1].id - 1} have expired"
-    )
-
-
-def step_of(store: AtomicStore, snapshot: Snapshot, *, shows_level0: bool = True) -> ChangeStep:
-    """What the commit of a snapshot changed.
-
-    A compaction changed nothing; but if level 0 is not shown, it shows the rows that it takes from
-    there.
-    """
-    step = ChangeStep(snapshot_id=snapshot.id, time_ms=snapshot.time_ms)
-    if snapshot.kind == "compact":
-        if shows_level0:
-            return step
-        taken = (entry for entry in removed_entries(store, snapshot) if entry.level == 0)
-        return replace(step, removed=tuple(taken))
-    added, removed = added_entries(store, snapshot), removed_entries(store, snapshot)
-    return replace(step, added=tuple(added), removed=tuple(removed))
-
-
-@dataclass(frozen=True, kw_only=True)
-class FileScan(Scan):
-    """A scan of some files that need not be live."""
-
-    files: tuple[Entry, ...] = ()
-    key = None  # rows as they are stored
-
-    @cached_property
-    def entries(self) -> tuple[list[Entry], list[PruningStep]]:
-        """The files that may hold rows, and how they were found."""
-        return plan_scan(self.files, self.schemas, self.table_schema, self.filter)
-
-    @property
-    def _schema_ids(self) -> set[int]:
-        return {entry.schema_id for entry in self.entries[0]}
-
-    @cached_property
-    def _plan(self) -> ScanPlan:
-        kept, steps = self.entries
-        splits = splits_of(kept, self.store)
-        return ScanPlan(snapshot_id=self.snapshot.id, splits=splits, steps=tuple(steps))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,6 +112,10 @@ class ChangeScan:
         keyed = self._keyed_changes()
         for step in self.steps:
             yield from self._step(step, keyed)
+        producer = None if keyed is None else producer_of(self.snapshots)
+        if keyed is not None and producer is not None:
+            yield from self._recorded(keyed, producer)
+            return
         for before, snapshot in pairwise((self.start, *self.snapshots)):
             assert snapshot is not None
             batches = self._commit(before, snapshot, keyed)
@@ -208,11 +126,49 @@ class ChangeScan:
                     break
                 yield batch
 
+    def _recorded(self, keyed: KeyedChanges, producer: Producer) -> Iterator[pa.RecordBatch]:
+        """The changes of all commits, from changelog files of compactions where these tell them."""
+        assert self.start is not None
+        for before, after in pairwise((self.start, *self.snapshots)):
+            step = step_of(self.store, after)
+            files = tuple(changelog_entries(self.store, after))
+            self._check_key(replace(step, added=step.added or files, before=before, after=after))
+        key = primary_key_of(self._table_schema)
+        assert key is not None
+        interval = RecordedInterval(
+            store=self.store,
+            key=key,
+            producer=producer,
+            start=self.start,
+            snapshots=self.snapshots,
+            changes=self._changelog_reader(key),
+            keyed=keyed,
+            read_keys=self._keys_in,
+        )
+        for snapshot, change, rows in interval.read():
+            yield self._labelled(rows, change, step_without_files(snapshot))
+
+    def _given(self, snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
+        """The rows of a commit as writers were given them."""
+        key = primary_key_of(self._table_schema)
+        assert key is not None
+        entries = changelog_entries(self.store, snapshot)
+        step = step_without_files(snapshot)
+        self._check_key(replace(step, added=tuple(entries), after=snapshot))
+        for changes, rows in self._changelog_reader(key).read(entries, "input"):
+            yield self._labelled(rows, changes, step)
+
     def _commit(
         self, before: Snapshot | None, snapshot: Snapshot, keyed: KeyedChanges | None
     ) -> Iterator[pa.RecordBatch]:
+        changelog = snapshot.changelog
+        if keyed is not None and changelog is not None and changelog.producer == "input":
+            yield from self._given(snapshot)
+            return
         key = None if keyed is None else primary_key_of(self._table_schema)
         shows_level0 = key is None or key.options.reads_level0
+        if key is not None and key.options.changelog_producer == "input":
+            shows_level0 = True  # commits have told of the rows when they were written
         step = step_of(self.store, snapshot, shows_level0=shows_level0)
         yield from self._step(replace(step, before=before, after=snapshot), keyed)
 
@@ -283,14 +239,25 @@ class ChangeScan:
         assert key is not None
         assert step.before is not None
         assert step.after is not None
-        touched = replace(
-            self._files([*step.removed, *step.added]),
-            columns=tuple((name,) for name in key.names),
-            filter=key_filter(self.filter, key),
-        )
-        for keys in distinct_keys(touched.to_batches() if touched.files else (), key):
+        for keys in distinct_keys(self._keys_in([*step.removed, *step.added]), key):
             for change, batch in keyed.between(step.before, step.after, keys):
                 yield self._labelled(batch, change, step)
+
+    def _keys_in(self, entries: Sequence[Entry]) -> Iterator[pa.RecordBatch]:
+        """The columns of the key, of the rows of files that the filter may select."""
+        key = primary_key_of(self._table_schema)
+        assert key is not None
+        if entries:
+            yield from replace(
+                self._files(entries),
+                columns=tuple((name,) for name in key.names),
+                filter=key_filter(self.filter, key),
+            ).to_batches()
+
+    def _changelog_reader(self, key: PrimaryKey) -> RecordedChanges:
+        return RecordedChanges(
+            self.store, self.snapshot, self.schemas, key, self.columns, self.filter
+        )
 
     def _check_key(self, step: ChangeStep) -> None:
         """Refuse a step on one of whose sides the rows have another primary key, or none.
@@ -355,14 +322,17 @@ class ChangeScan:
         for batch in pick_rows(added_batches, rows_new):
             yield self._labelled(batch, INSERT, step)
 
-    def _labelled(self, batch: pa.RecordBatch, change: str, step: ChangeStep) -> pa.RecordBatch:
+    def _labelled(
+        self, batch: pa.RecordBatch, change: str | pa.Array, step: ChangeStep
+    ) -> pa.RecordBatch:
+        """Rows with what happened to all of them, or to each."""
         rows = batch.num_rows
         labels = (
-            pa.scalar(change),
             pa.scalar(step.snapshot_id, pa.int64()),
             pa.scalar(step.time_ms, COMMIT_TIME_TYPE),
         )
-        columns = [*batch.columns, *(pa.repeat(label, rows) for label in labels)]
+        changes = change if isinstance(change, pa.Array) else pa.repeat(pa.scalar(change), rows)
+        columns = [*batch.columns, changes, *(pa.repeat(label, rows) for label in labels)]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 

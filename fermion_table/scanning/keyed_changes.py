@@ -43,6 +43,8 @@ class KeyedChanges:
         What rows are read under.
     columns, filter
         As of a scan. Both states are compared as if other rows and columns did not exist.
+    merges_level0
+        Whether level 0 counts whatever `deletion_vectors.merge_on_read` says.
     """
 
     def __init__(
@@ -52,9 +54,12 @@ class KeyedChanges:
         schema: TableSchema,
         columns: Sequence[PathLike] | None,
         filter: TableFilter | None,
+        *,
+        merges_level0: bool = False,
     ) -> None:
         self._store, self._schemas, self._schema = store, schemas, schema
         self._filter = filter
+        self._merges_level0 = merges_level0
         asked = select_columns(schema, columns, where=store.location)
         named = {field.name for field in asked}
         named.update(path[0] for path in (filter.paths if filter is not None else ()))
@@ -74,10 +79,16 @@ class KeyedChanges:
             schemas=self._schemas,
             table_schema=self._schema,
             columns=self._columns,
+            merges_level0=self._merges_level0,
         )
 
     def between(
-        self, before: Snapshot, after: Snapshot, keys: pa.RecordBatch
+        self,
+        before: Snapshot,
+        after: Snapshot,
+        keys: pa.RecordBatch,
+        *,
+        keeps_equal: bool = False,
     ) -> Iterator[tuple[str, pa.RecordBatch]]:
         """The rows of some keys that two states do not have in common, and what became of them.
 
@@ -89,6 +100,8 @@ class KeyedChanges:
             Snapshots of tables of the same primary key.
         keys
             The key's columns; no key twice.
+        keeps_equal
+            Whether rows that the states have in common are updates, too.
         """
         old, old_keys = self._rows(before, keys)
         new, new_keys = self._rows(after, keys)
@@ -96,8 +109,11 @@ class KeyedChanges:
             old_keys, new_keys, assume_unique=True, return_indices=True
         )
         kept_old, kept_new = pick_rows(old, old_shared), pick_rows(new, new_shared)
-        codes = row_codes([*kept_old, *kept_new])
-        changed = np.flatnonzero(codes[: len(old_shared)] != codes[len(old_shared) :])
+        if keeps_equal:
+            changed = np.arange(len(old_shared))
+        else:
+            codes = row_codes([*kept_old, *kept_new])
+            changed = np.flatnonzero(codes[: len(old_shared)] != codes[len(old_shared) :])
         for change, batches, rows in (
             (DELETE, old, np.setdiff1d(np.arange(len(old_keys)), old_shared)),
             (BEFORE, old, old_shared[changed]),

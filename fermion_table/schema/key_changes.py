@@ -9,7 +9,6 @@ import msgspec
 import pyarrow as pa
 
 from fermion.errors import InvalidArgumentError
-from fermion_table.errors import UnsupportedFeature
 from fermion_table.schema.field_functions import FieldFunction
 from fermion_table.schema.key_encoding import check_key_type, keeps_keys
 from fermion_table.schema.key_options import BUCKETS_MAX, KeyOptions, parse_key_options
@@ -87,8 +86,6 @@ def with_key(schema: TableSchema) -> TableSchema:
     ------
     InvalidArgumentError
         A key or settings that no table can have.
-    UnsupportedFeature
-        Settings that this version has no support for.
     """
     if not schema.primary_key:
         refuse_settings_of_keys(schema.properties)
@@ -103,7 +100,7 @@ def with_key(schema: TableSchema) -> TableSchema:
     made = msgspec.structs.replace(schema, fields=fields)
     if not has_buckets(made):
         made = msgspec.structs.replace(made, properties={**made.properties, BUCKET: "1"})
-    _refuse_unsupported(key_options(made))
+    key_options(made)  # refuses what contradicts itself
     return made
 
 
@@ -132,8 +129,6 @@ def check_key_change(old: TableSchema, new: TableSchema, *, has_rows: bool) -> N
     Raises
     ------
     InvalidArgumentError
-    UnsupportedFeature
-        Settings that this version has no support for.
     """
     if not has_buckets(old):
         added = {
@@ -148,7 +143,6 @@ def check_key_change(old: TableSchema, new: TableSchema, *, has_rows: bool) -> N
             "property 'bucket' can't be removed from a table with a primary key"
         )
     after = key_options(new)
-    _refuse_unsupported(after)
     for field_id in new.primary_key:
         _check_type(old.by_id[field_id], new.by_id[field_id])
     if not has_rows:
@@ -174,15 +168,6 @@ def check_key_change(old: TableSchema, new: TableSchema, *, has_rows: bool) -> N
                 f"{setting} can't change from {value!r} to {now[setting]!r}, as the table's rows "
                 "were merged by it: make a new table, or replace this one with mode='overwrite'"
             )
-
-
-def _refuse_unsupported(options: KeyOptions) -> None:
-    """Refuse settings that nothing acts on yet."""
-    for setting, is_on in (
-        (f"changelog_producer={options.changelog_producer}", options.changelog_producer != "none"),
-    ):
-        if is_on:
-            raise UnsupportedFeature(f"property {setting}: this version has no support for it")
 
 
 def _merging(options: KeyOptions, names: Mapping[str, str]) -> dict[str, Any]:

@@ -61,7 +61,9 @@ class KeyOptions:
     remove_record_on_delete
         Whether a deletion removes the whole row, of ``partial_update`` and ``aggregation``.
     changelog_producer
-        Where changes are recorded.
+        What records changes.
+    row_deduplicate
+        Whether rows that did not change are left out of what compactions record.
     deletion_vectors
         Whether compaction marks the rows of older runs that it replaces as deleted.
     merge_on_read
@@ -82,6 +84,7 @@ class KeyOptions:
     sequence_groups: tuple[SequenceGroup, ...] = ()
     remove_record_on_delete: bool = False
     changelog_producer: ChangelogProducer = "none"
+    row_deduplicate: bool = False
     deletion_vectors: bool = False
     merge_on_read: bool = True
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
@@ -141,6 +144,7 @@ def parse_key_options(
         remove_record_on_delete=engine in ("partial_update", "aggregation")
         and settings.flag(f"{engine}.remove_record_on_delete"),
         changelog_producer=producer,
+        row_deduplicate=settings.flag("changelog_producer.row_deduplicate"),
         deletion_vectors=deletion_vectors,
         merge_on_read=settings.flag("deletion_vectors.merge_on_read", default=True),
         compaction=compaction_settings(
@@ -173,6 +177,11 @@ def _check_together(options: KeyOptions) -> None:
         raise InvalidArgumentError(
             f"changelog_producer={options.changelog_producer} with merge_engine=first_row: "
             "expected none or lookup"
+        )
+    if options.deletion_vectors and options.changelog_producer == "full_compaction":
+        raise InvalidArgumentError(
+            "changelog_producer=full_compaction with deletion_vectors.enabled=true, by which rows "
+            "of the top level go before it is compacted: use changelog_producer=lookup"
         )
     if not options.sequence_fields:
         return

@@ -18,6 +18,7 @@ Names are relative to the table, with ``/`` between segments::
     manifest/<unique>.index.fermion        a packed manifest's columns
     deletion/<unique>.dv                   packed deletion vectors
     data/[k=v/...][bucket-n/]<unique>.fermion
+    data/[k=v/...][bucket-n/]changelog-<unique>.fermion
 
 Slots, tags and hints are never compressed: a slot must have exactly one name.
 All functions but `unique_name` are pure.
@@ -60,10 +61,12 @@ _SAFE_SEGMENT = r"(?!\.{1,2}(?:/|\Z))[^/\\:\x00-\x1f]+"
 _SAFE_PATH = re.compile(f"{_SAFE_SEGMENT}(?:/{_SAFE_SEGMENT})*")
 _SNAPSHOT_FILE = re.compile(rf"(\d{{{SNAPSHOT_ID_DIGITS}}})\.json")
 _UNIQUE = "[0-9a-f]{32}"
+_CHANGELOG = "(?:changelog-)?"
 _ANY_TEMPORARY = rf"\.[^/]+\.{_UNIQUE}\.tmp"
 _PARTITIONS = r"(?:(?:[A-Za-z0-9_.%-]*=[A-Za-z0-9_.%-]*|bucket-[0-9]+)/)*"
 _WRITERS_OBJECT = re.compile(
-    rf"data/{_PARTITIONS}(?:{_UNIQUE}\.fermion|\.{_UNIQUE}\.fermion\.{_UNIQUE}\.tmp)"
+    rf"data/{_PARTITIONS}(?:{_CHANGELOG}{_UNIQUE}\.fermion"
+    rf"|\.{_CHANGELOG}{_UNIQUE}\.fermion\.{_UNIQUE}\.tmp)"
     rf"|deletion/{_UNIQUE}\.dv"
     rf"|manifest/{_UNIQUE}(?:\.json(?:\.zst)?|\.index\.fermion)"
     rf"|schema/[0-9]+-{_UNIQUE}\.json(?:\.zst)?"
@@ -177,6 +180,8 @@ def data_path(
     unique: str,
     partition: Sequence[tuple[str, str | None]] = (),
     bucket: int | None = None,
+    *,
+    is_changelog: bool = False,
 ) -> str:
     """The file of rows.
 
@@ -189,12 +194,14 @@ def data_path(
         never parsed back: the values themselves are in the manifest entry.
     bucket
         Bucket number, if the table has buckets.
+    is_changelog
+        Whether the rows are changes of a changelog.
     """
     segments = [DATA_DIRECTORY]
     segments += [partition_segment(name, value) for name, value in partition]
     if bucket is not None:
         segments.append(f"bucket-{bucket}")
-    segments.append(f"{unique}.fermion")
+    segments.append(f"{'changelog-' if is_changelog else ''}{unique}.fermion")
     return check_path("/".join(segments))
 
 

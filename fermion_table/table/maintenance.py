@@ -230,6 +230,8 @@ def expire_snapshots(
         A limit of another type, or ``retain_last`` below 1.
     CorruptMetadata, OSError
         Something kept can't be read; nothing was deleted.
+    UnsupportedFeature
+        The table needs a newer writer.
     """
     state = self._state
     dry_run = check_bool(dry_run, "dry_run")
@@ -266,6 +268,8 @@ def remove_orphan_files(
         A limit of another type.
     CorruptMetadata, OSError
         Something referred to can't be read; nothing was deleted.
+    UnsupportedFeature
+        The table needs a newer writer.
     """
     state = self._state
     dry_run = check_bool(dry_run, "dry_run")

@@ -24,7 +24,8 @@ from fermion_table.metadata.versions import (
     snapshot_of_tag,
 )
 from fermion_table.moments import Moment
-from fermion_table.scanning.changes import ChangeScan, commits_between
+from fermion_table.scanning.change_steps import commits_between
+from fermion_table.scanning.changes import ChangeScan
 from fermion_table.scanning.filters import batch_filter, both, table_filter
 from fermion_table.scanning.scan import Scan, ScanMode
 from fermion_table.schema.schema import PathLike, TableSchema
@@ -212,6 +213,13 @@ def scan_changes(
     ``update_preimage`` and ``update_postimage`` for the row before and after an update. A filter
     selects rows of both states. With ``deletion_vectors.merge_on_read=false`` compactions change
     rows: they show those that were written before.
+
+    Where such a table has a ``changelog_producer``, the changes that commits recorded are read:
+    with ``input`` the rows of each commit as writers were given them; with ``lookup`` and
+    ``full_compaction`` the changes of what compactions merged, as those of the compaction, and
+    after them, as changes of the end, those of rows that are not compacted yet. What no commit has
+    recorded is compared as without a producer. Replaying the changes on the rows of the start
+    gives the rows of the end; with ``input`` by the merge engine.
 
     Parameters
     ----------

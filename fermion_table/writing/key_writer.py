@@ -29,9 +29,10 @@ from fermion_table.schema.type_kinds import shares_memory
 from fermion_table.storage.paths import MAIN
 from fermion_table.storage.store import AtomicStore
 from fermion_table.writing.buffer_pool import Buffer, BufferPool, Tree
+from fermion_table.writing.changelog_writer import ChangelogWriter
 from fermion_table.writing.incoming_rows import IncomingRows
 from fermion_table.writing.partition import partition_columns, split_batch
-from fermion_table.writing.run_folding import sorted_run
+from fermion_table.writing.run_folding import sorted_run, split_kinds
 from fermion_table.writing.settings import WriteSettings
 from fermion_table.writing.tree_writer import KIND_FIELD, TreeWriter
 from fermion_table.writing.writer_message import Origin, WriterMessage
@@ -94,8 +95,10 @@ class KeyWriter:
         self._incoming = IncomingRows(schema, fills_defaults=not is_partial)
         self._partitions = partition_columns(schema)
         trees = TreeWriter(store, schema, key, settings=settings, begun=begun)
+        is_logged = key.options.changelog_producer == "input"
+        changes = ChangelogWriter(store, schema, settings=settings, begun=begun)
         self._counts: BucketCounts = bucket_counts or {}
-        self._runs = _Runs(trees, key, self._counts)
+        self._runs = _Runs(trees, key, self._counts, changes if is_logged else None)
         size = parse_properties(schema.properties).write_buffer_bytes
         self._pool = settings.buffer_pool or BufferPool(size)
         self._buffers: dict[Tree, Buffer] = {}
@@ -179,15 +182,14 @@ class KeyWriter:
             self._pool.flush(list(self._buffers.values()))
             self._runs.check()
             self._finished = True
-            self._runs.trees.release()
+            self._runs.release()
         return [self._origin.message(self._runs.entries)]
 
     def abort(self) -> None:
         """Delete every file of this writer. Not allowed after an attempt to commit its messages."""
         self._finished = True
         self._pool.discard(self._buffers.values())
-        self._runs.trees.abort()
-        self._runs.entries.clear()
+        self._runs.abort()
 
     def _enter(self) -> None:
         if self._finished:
@@ -241,11 +243,20 @@ class _Runs:
         Of the table.
     bucket_counts
         See `KeyWriter`.
+    changes
+        Writes the rows as they came; None: nothing does.
     """
 
-    def __init__(self, trees: TreeWriter, key: PrimaryKey, bucket_counts: BucketCounts) -> None:
-        self.trees = trees
+    def __init__(
+        self,
+        trees: TreeWriter,
+        key: PrimaryKey,
+        bucket_counts: BucketCounts,
+        changes: ChangelogWriter | None,
+    ) -> None:
         self.entries: list[Entry] = []
+        self._trees = trees
+        self._changes = changes
         self._key = key
         self._counts = bucket_counts
         self._next: dict[Tree, int] = {}
@@ -264,7 +275,16 @@ class _Runs:
             return
         number = self._next.get(tree, 0)
         self._next[tree] = number + 1
-        self.entries += self.trees.write_run(
+        if self._changes is not None:
+            given = map(split_kinds, batches)
+            self.entries += self._changes.write(
+                tree.partition,
+                tree.bucket,
+                given,
+                sequence_offset=number,
+                total_buckets=self._counts.get(tree.partition.values),
+            )
+        self.entries += self._trees.write_run(
             tree.partition,
             tree.bucket,
             0,
@@ -273,6 +293,19 @@ class _Runs:
             sequence_offset=number,
             total_buckets=self._counts.get(tree.partition.values),
         )
+
+    def release(self) -> None:
+        """Leave the files alone from here on: a commit may name them."""
+        self._trees.release()
+        if self._changes is not None:
+            self._changes.release()
+
+    def abort(self) -> None:
+        """Delete all files."""
+        self._trees.abort()
+        if self._changes is not None:
+            self._changes.abort()
+        self.entries.clear()
 
     def fail(self, error: BaseException) -> None:
         """Learn that rows were lost: nothing can be committed any more."""

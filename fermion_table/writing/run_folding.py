@@ -43,7 +43,7 @@ def sorted_run(
     InvalidArgumentError
         See `fold`.
     """
-    parts = [_without_kinds(batch) for batch in batches]
+    parts = [split_kinds(batch) for batch in batches]
     if key.options.merge_engine in ("deduplicate", "first_row"):
         keys = [key.tree_keys(rows) for rows, _ in parts]
         if _is_ascending(keys):
@@ -83,7 +83,8 @@ def _gathered(rows: pa.RecordBatch, key: PrimaryKey, folded: Folded) -> Iterator
         yield gathered, key.tree_keys(gathered), some.kinds  # made anew: faster than to take them
 
 
-def _without_kinds(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, np.ndarray | None]:
+def split_kinds(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, np.ndarray | None]:
+    """The columns of the table, and the kinds of rows; None: all are insertions."""
     last = batch.num_columns - 1
     if batch.schema.names[last] != KIND_COLUMN:
         return batch, None

@@ -21,7 +21,7 @@ class WriterMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     Attributes
     ----------
     entries
-        Its data files.
+        Its data files, and changelog files.
     schema_id
         The schema they were written with.
     table_uuid
@@ -43,8 +43,8 @@ class WriterMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     @property
     def rows(self) -> int:
-        """Rows in all files."""
-        return sum(entry.rows for entry in self.entries)
+        """Rows in all data files."""
+        return sum(entry.rows for entry in self.entries if not entry.is_changelog)
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,7 @@ def make_table(path: Path) -> None:
 def make_keyed_table(path: Path) -> None:
     """Trees with a compacted run and newer ones, some rows of which are deletions."""
     settings = {"bucket": "2", "num_sorted_run.compaction_trigger": "2"}
+    settings["changelog_producer"] = "input"
     table = Table.create(path, SCHEMA, primary_key="k", properties=settings)
     table.upsert({"k": [f"a{number}" for number in range(10)], "v": range(10)})
     table.upsert({"k": [f"b{number}" for number in range(4)], "v": range(10, 14)})

@@ -28,7 +28,7 @@ from fermion_table.testing import made_up_entry
 
 PROJECT = Path(__file__).resolve().parents[2]
 TEXT = (PROJECT / "docs" / "table_format.md").read_text(encoding="utf-8")
-ABSTRACT = {"Reference", "Effort", "_Counted", "_CountedDelta", "CountedEntry"}
+ABSTRACT = {"Reference", "Effort", "_Counted", "_CountedDelta", "_CountedChangelog", "CountedEntry"}
 STRUCTS = {
     name: value
     for module in (snapshot, manifest, schema, references, deletion_vector)
@@ -206,7 +206,7 @@ def test_limits_are_documented() -> None:
         "depth of nested types": schema.DEPTH_MAX,
         "JSON of a metadata object, bytes": json_codec.DECODED_BYTES_MAX,
         "JSON for each byte of a compressed object, bytes": json_codec.EXPANSION_MAX,
-        "entries in a snapshot's `tail`, and in `removed` of its `delta`": (
+        "entries in a snapshot's `tail`, in `removed` of its `delta`, and in its `changelog`": (
             snapshot.SNAPSHOT_ENTRIES_MAX
         ),
         "deletion vector, bytes": deletion_vector.VECTOR_BYTES_MAX,

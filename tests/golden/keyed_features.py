@@ -138,7 +138,40 @@ def keyed_buckets(path: Path) -> Table:
     return table
 
 
+def changelog(path: Path, producer: str, **settings: str) -> Table:
+    """Every kind of change, folded and not, before and after compactions."""
+    settings = {"changelog_producer": producer, "bucket": "2", **settings}
+    table = Table.create(path, SCHEMA, primary_key="id", properties=settings)
+    table.upsert({"id": range(8), "v": range(8), "s": ["a"] * 8})
+    table.upsert({"id": [1, 1, 9], "v": [10, 11, 9], "s": ["b", "c", "d"]})
+    table.compact(full=True)
+    kinds = ["-U", "+U", "-D", "+I"]
+    changes = {"id": [2, 2, 3, 10], "v": [2, 20, 3, 10], "s": ["a", "e", "a", "f"]}
+    table.upsert({**changes, "kind": kinds}, change_type="kind")
+    table.compact(full=True)
+    table.delete_keys([4])
+    table.overwrite({"id": [1, 2], "v": [1, 20], "s": ["g", "e"]})
+    table.upsert({"id": range(100), "v": [0] * 100, "s": ["h"] * 100})
+    return table
+
+
+def keyed_given_changes(path: Path) -> Table:
+    """Changes as writers were given them."""
+    return changelog(path, "input")
+
+
+def keyed_looked_up_changes(path: Path) -> Table:
+    """Changes of what compactions merge."""
+    return changelog(path, "lookup", target_file_size="1kb")
+
+
+def keyed_compacted_changes(path: Path) -> Table:
+    """Changes of the top level."""
+    return changelog(path, "full_compaction")
+
+
 KEYED = (
     keyed_rows, keyed_partitions, keyed_sequence, keyed_aggregates, keyed_parts, keyed_firsts,
-    keyed_vectors, keyed_buckets,
+    keyed_vectors, keyed_buckets, keyed_given_changes, keyed_looked_up_changes,
+    keyed_compacted_changes,
 )  # fmt: skip

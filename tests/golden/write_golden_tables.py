@@ -31,11 +31,21 @@ def content(table: Table, **version: Any) -> dict[str, Any]:
     return {"schema": [f"{field.name}: {field.type}" for field in rows.schema], "rows": listed}
 
 
+def changes(table: Table) -> list[Any]:
+    """All changes of rows, in the order of their texts, without the times of commits."""
+    found = table.scan_changes(0).to_arrow().drop_columns("_commit_timestamp").to_pylist()
+    return sorted((json.loads(json.dumps(row, default=str)) for row in found), key=json.dumps)
+
+
 def expectations(path: Path) -> dict[str, Any]:
     """What every version of a table gives."""
     table = Table.open(path)
     heads = [head.name for head in table.branches.list()]
+    recorded = {}
+    if any(each.changelog is not None for each in table.snapshots()):
+        recorded = {"changes": changes(table)}
     return {
+        **recorded,
         "snapshots": {
             str(each.id): {**content(table, snapshot_id=each.id), "kind": each.kind}
             for each in table.snapshots()

@@ -30,7 +30,8 @@ def value(k: int, v: int | None = None, kind: str = "+I") -> dict:
 def template(tmp_path_factory) -> Path:
     """Two trees of several runs, with files to merge and files to upgrade."""
     path = tmp_path_factory.mktemp("template") / "table"
-    table = table_of(path, {"target_file_size": str(TARGET)})
+    settings = {"target_file_size": str(TARGET), "changelog_producer": "lookup"}
+    table = table_of(path, settings)
     for n in range(3):
         write_run(table, [value(k, n) for k in range(20 * n, 20 * n + 25)])
         write_run(table, [value(20 * n + 1, kind="-D"), value(1000 + n)])

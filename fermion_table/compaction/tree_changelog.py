@@ -1,0 +1,157 @@
+"""What the compaction of a tree changes for readers of changelog files, and how it is recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from fermion_table.merging.primary_key import PrimaryKey, required_key
+from fermion_table.metadata.bucket_counts import bucket_count
+from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.snapshot import Delta, Producer, Snapshot
+from fermion_table.scanning.file_scan import FileScan
+from fermion_table.scanning.keyed_changes import (
+    AFTER,
+    BEFORE,
+    DELETE,
+    INSERT,
+    KeyedChanges,
+    distinct_keys,
+)
+from fermion_table.scanning.recorded_changes import CHANGE_NAMES
+from fermion_table.scanning.recorded_interval import settled_files, state_of
+from fermion_table.schema.schema import TableSchema
+from fermion_table.storage.store import AtomicStore
+from fermion_table.writing.changelog_writer import ChangelogWriter, Changes
+from fermion_table.writing.partition import partition_columns, split_batch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeChangelog:
+    """The state of a tree before and after a compaction settles all of its rows. Picklable.
+
+    Attributes
+    ----------
+    store
+        Of the table.
+    snapshot
+        That the compaction was planned on, without files.
+    schema, schemas
+        The table's, and those that the files were written with.
+    settled, fresh
+        The files that the changelog tells of before, and those that it tells of from then on.
+    bucket
+        Of the tree.
+    keeps_equal
+        Whether rows that did not change are recorded as updates.
+    """
+
+    store: AtomicStore
+    snapshot: Snapshot
+    schema: TableSchema
+    schemas: Mapping[int, TableSchema]
+    settled: tuple[Entry, ...]
+    fresh: tuple[Entry, ...]
+    bucket: int
+    keeps_equal: bool
+
+    def record(self, writer: ChangelogWriter) -> list[Entry]:
+        """Write the changes; entries of the changelog files."""
+        changes = self._changes()
+        first = next(changes, None)
+        if first is None:
+            return []
+        ((partition, _),) = split_batch(first[0].slice(0, 1), partition_columns(self.schema))
+        place = replace(partition, values=self.fresh[0].partition)
+        count = bucket_count(self.fresh[0], self.schemas)
+        return writer.write(place, self.bucket, _chained(first, changes), total_buckets=count)
+
+    def _changes(self) -> Iterator[Changes]:
+        """The rows before and after, of the keys in the files that become settled."""
+        key = required_key(self.schema, self.store.location, "a changelog")
+        keyed = KeyedChanges(self.store, self.schemas, self.schema, None, None, merges_level0=True)
+        before = state_of(self.snapshot, self.settled, "before")
+        after = state_of(self.snapshot, (*self.settled, *self.fresh), "after")
+        for keys in distinct_keys(self._keys(key), key):
+            found = keyed.between(before, after, keys, keeps_equal=self.keeps_equal)
+            rows = _in_order(found)
+            if rows is not None:
+                yield rows
+
+    def _keys(self, key: PrimaryKey) -> Iterator[pa.RecordBatch]:
+        return FileScan(
+            store=self.store,
+            snapshot=self.snapshot,
+            schemas=self.schemas,
+            table_schema=self.schema,
+            columns=tuple((name,) for name in key.names),
+            threads=1,
+            files=self.fresh,
+        ).to_batches()
+
+
+def tree_changelog(
+    entries: Sequence[Entry],
+    key: PrimaryKey,
+    snapshot: Snapshot,
+    *,
+    store: AtomicStore,
+    schema: TableSchema,
+    schemas: Mapping[int, TableSchema],
+    takes_all: bool,
+) -> tuple[Producer | None, TreeChangelog | None]:
+    """What records the changes of a compaction of a tree, and what it has to record.
+
+    Parameters
+    ----------
+    entries
+        All files of the tree.
+    takes_all
+        Whether the compaction takes all runs, to the top level. It takes those of level 0 always.
+    """
+    producer = key.options.changelog_producer
+    if producer not in ("lookup", "full_compaction"):
+        return None, None
+    settled, fresh = settled_files(entries, producer)
+    if not fresh or not (takes_all or producer == "lookup"):
+        return producer, None
+    ids = {schema.id, snapshot.schema.id, *(entry.schema_id for entry in entries)}
+    bare = msgspec.structs.replace(snapshot, manifests=(), tail=(), delta=Delta(), changelog=None)
+    changelog = TreeChangelog(
+        store=store,
+        snapshot=bare,
+        schema=schema,
+        schemas={each: schemas[each] for each in ids},
+        settled=tuple(msgspec.structs.replace(entry, stats={}) for entry in settled),
+        fresh=tuple(msgspec.structs.replace(entry, stats={}) for entry in fresh),
+        bucket=entries[0].bucket or 0,
+        keeps_equal=not key.options.row_deduplicate,
+    )
+    return producer, changelog
+
+
+def _in_order(found: Iterable[tuple[str, pa.RecordBatch]]) -> Changes | None:
+    """Changes of some keys in one batch, the two rows of an update next to each other."""
+    parts: dict[str, list[pa.RecordBatch]] = {}
+    for change, rows in found:
+        parts.setdefault(change, []).append(rows)
+    if not parts:
+        return None
+    names = (DELETE, BEFORE, AFTER, INSERT)
+    counts = [sum(rows.num_rows for rows in parts.get(name, ())) for name in names]
+    starts = np.cumsum([0, *counts])
+    order = np.arange(starts[-1])
+    updates = slice(starts[1], starts[3])
+    order[updates] = order[updates].reshape(2, -1).T.ravel()
+    kinds = np.repeat([CHANGE_NAMES.index(name) for name in names], counts).astype(np.int8)
+    rows = pa.concat_batches([rows for name in names for rows in parts.get(name, ())])
+    return rows.take(pa.array(order)), kinds[order]
+
+
+def _chained(first: Changes, rest: Iterator[Changes]) -> Iterator[Changes]:
+    yield first
+    yield from rest

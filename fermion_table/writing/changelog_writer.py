@@ -1,0 +1,144 @@
+"""Writes changelog files: changes of rows of one tree, in the order of time, each with its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from types import TracebackType
+from typing import NoReturn
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from fermion_table.merging.merge_engines.key_groups import is_retraction
+from fermion_table.metadata.manifest import Entry
+from fermion_table.schema.schema import TableSchema
+from fermion_table.storage.store import AtomicStore
+from fermion_table.writing.data_files import DataFiles, OpenFile
+from fermion_table.writing.partition import Partition
+from fermion_table.writing.settings import WriteSettings
+from fermion_table.writing.tree_writer import KIND_FIELD
+
+Changes = tuple[pa.RecordBatch, np.ndarray | None]
+"""Rows with all of the table's columns, and their kinds; None: all are insertions."""
+
+
+class ChangelogWriter:
+    """Writes changelog files.
+
+    Until `release` says that a commit decides on the files, `abort` deletes them, and so does
+    leaving the context manager, or forgetting the writer.
+
+    Parameters
+    ----------
+    store
+        Of the table.
+    schema
+        What the files are written with.
+    settings
+        How.
+    begun
+        Where the paths of its files are noted, each before the file is made, for a caller that
+        deletes them if it gives up.
+    """
+
+    def __init__(
+        self,
+        store: AtomicStore,
+        schema: TableSchema,
+        *,
+        settings: WriteSettings | None = None,
+        begun: set[str] | None = None,
+    ) -> None:
+        changes = replace(settings or WriteSettings(), source="changelog")
+        self._files = DataFiles(store, schema, changes, begun)
+        self._is_released = False
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse a copy: both would own, and delete, the same files."""
+        raise TypeError("a ChangelogWriter can't be pickled or copied: make one in each process")
+
+    def __enter__(self) -> ChangelogWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if not self._is_released:
+            self.abort()
+
+    def write(
+        self,
+        partition: Partition,
+        bucket: int,
+        changes: Iterable[Changes],
+        *,
+        sequence_offset: int = 0,
+        total_buckets: int | None = None,
+    ) -> list[Entry]:
+        """Write changes of a tree.
+
+        Parameters
+        ----------
+        partition, bucket
+            The tree.
+        changes
+            In the order of time.
+        sequence_offset, total_buckets
+            Of all entries.
+
+        Returns
+        -------
+        list of Entry
+            Of the files, in the order of time; empty if there are no changes.
+        """
+        entries: list[Entry] = []
+        current: OpenFile | None = None
+        retractions = 0
+
+        def close(file: OpenFile) -> None:
+            entry = self._files.close(file)
+            entries.append(
+                msgspec.structs.replace(
+                    entry,
+                    bucket=bucket,
+                    retractions=retractions,
+                    sequence_offset=sequence_offset,
+                    total_buckets=total_buckets,
+                    stats={},
+                )
+            )
+
+        for rows, given in changes:
+            if not rows.num_rows:
+                continue
+            kinds = np.zeros(rows.num_rows, np.int8) if given is None else given
+            if current is not None and self._files.room(current, rows) <= 0:
+                close(current)
+                current, retractions = None, 0
+            if current is None:
+                current = self._files.open(
+                    partition, bucket=bucket, hidden=KIND_FIELD, is_changelog=True
+                )
+            arrays = [*rows.columns, pa.array(kinds, pa.int8())]
+            schema = self._files.arrow.append(KIND_FIELD)
+            current.writer.write(pa.RecordBatch.from_arrays(arrays, schema=schema))
+            self._files.count(current, rows.num_rows, rows.nbytes)
+            retractions += int(is_retraction(kinds).sum())
+        if current is not None:
+            close(current)
+        return entries
+
+    def release(self) -> None:
+        """Leave the files alone from here on: a commit may name them."""
+        self._is_released = True
+        self._files.release()
+
+    def abort(self) -> None:
+        """Delete every file of this writer. Not allowed after an attempt to commit them."""
+        self._is_released = True
+        self._files.abort()
