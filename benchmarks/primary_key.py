@@ -153,8 +153,11 @@ def lookup(count: int) -> Callable[[KeyedLayer, Size], Action]:
     return prepare
 
 
-def share(percent: int) -> Callable[[KeyedLayer, Size], Action]:
-    """Read 3 columns with a filter, after a tenth of some partitions' rows was replaced."""
+def share(percent: int, *, marks: bool = False) -> Callable[[KeyedLayer, Size], Action]:
+    """Read 3 columns with a filter, after a tenth of some partitions' rows was replaced.
+
+    With `marks` a compaction has marked the rows that were replaced as deleted.
+    """
 
     def make(layer: KeyedLayer, size: Size, path: str) -> None:
         keys = np.arange(PARTITIONED_ROWS[size])
@@ -162,11 +165,17 @@ def share(percent: int) -> Callable[[KeyedLayer, Size], Action]:
         touched = keys[(keys % PARTS < PARTS * percent // 100) & (keys // PARTS % 10 == 0)]
         if len(touched):
             layer.upsert(table, with_part(rows_of(touched, 1)))
+        if marks:
+            layer.compact(table)
 
     def prepare(layer: KeyedLayer, size: Size) -> Action:
-        path = tables.stored(
-            layer, size, f"keyed-share-{percent}", lambda target: make(layer, size, target)
-        )
+        name = f"keyed-share-{percent}"
+        if marks:
+            if not isinstance(layer, KeyedFermion):
+                raise NotOffered("no such setting")
+            marking = ("deletion_vectors.enabled", "true")
+            layer, name = replace(layer, settings=(*layer.settings, marking)), f"{name}-marked"
+        path = tables.stored(layer, size, name, lambda target: make(layer, size, target))
         return lambda: layer.select(layer.open(path), [KEY, "name", "stock"], 800.0)
 
     return prepare
@@ -210,6 +219,7 @@ def amplification(**settings: str) -> Callable[[KeyedLayer, Size], Action]:
     return prepare
 
 
+MARKED = "updates in 100 % of partitions, marked by compaction"
 AFTER, COMPACTED = "read all after 5 upserts", "read all, fully compacted"
 QUESTION = Question(
     module="benchmarks.primary_key",
@@ -224,6 +234,7 @@ QUESTION = Question(
             f"updates in {percent} % of partitions": Case(share(percent), calls=3, sizes=LONG)
             for percent in SHARES
         },
+        MARKED: Case(share(100, marks=True), calls=3, sizes=LONG),
         "200 upserts": Case(amplification(), sizes=LONG),
         "200 upserts, trigger 10": Case(
             amplification(**{"num_sorted_run.compaction_trigger": "10"}), sizes=LONG
@@ -242,14 +253,16 @@ QUESTION = Question(
         Target("1,000 keys", 0.040),
         Target("updates in 20 % of partitions", 1.25, of="updates in 0 % of partitions"),
         Target("updates in 100 % of partitions", 2.5, of="updates in 0 % of partitions"),
+        Target(MARKED, 1.15, of="updates in 0 % of partitions"),
     ),
     rounds={"full": 3},
     metrics=("slowest_factor", "written_bytes", "files_read"),
     notes=(
         "A tenth of the rows of an upsert is new. The partitioned table has 5,000,000 rows in 20 "
-        "partitions; a tenth of the rows of some of them was replaced. 200 upserts: 2,000 rows "
-        "each into 200,000, Fermion's with compact() after each; written bytes hold the rewritten "
-        "ones. pypaimon does not compact; Lance has no partitions, and no index here."
+        "partitions; a tenth of the rows of some of them was replaced (where the case says so, a "
+        "compaction of level 0 has marked them in deletion vectors). 200 upserts: 2,000 rows each "
+        "into 200,000, Fermion's with compact() after each; written bytes hold the rewritten ones. "
+        "pypaimon does not compact; Lance has no partitions, and no index here."
     ),
 )
 

@@ -114,6 +114,9 @@ class RowRanges:
 
     def intersect(self, other: RowRanges) -> RowRanges:
         """Rows in both."""
+        for some, one in ((self, other), (other, self)):
+            if len(one) == 1:
+                return some.clip(int(one.starts[0]), int(one.stops[0]))
         low = np.searchsorted(other.stops, self.starts, side="right")
         high = np.searchsorted(other.starts, self.stops, side="left")
         counts = np.maximum(high - low, 0)

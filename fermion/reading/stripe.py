@@ -322,8 +322,8 @@ class StripeReader:
 def _inside(rows: RowRanges, of: RowRanges) -> np.ndarray:
     """Which rows of a set are in a subset: ``bool``, shape (of.total,)."""
     low, high = int(of.starts[0]), int(of.stops[-1])
-    mask: np.ndarray = rows.shift(-low).to_mask(high - low)[of.shift(-low).to_indices()]
-    return mask
+    mask: np.ndarray = rows.shift(-low).to_mask(high - low)
+    return mask if len(of) == 1 else mask[of.shift(-low).to_indices()]
 
 
 def _key(column: Projected) -> int | str:
