@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from fermion_table.merging.merge_engines import aggregation, deduplicate, first_row, partial_update
+from fermion_table.merging.merge_engines.bitmap_functions import check_bitmaps
 from fermion_table.merging.merge_engines.key_groups import Folded, KeyGroups, is_retraction
 from fermion_table.merging.primary_key import PrimaryKey
 
@@ -57,6 +58,7 @@ def fold(
             is_oldest=is_oldest,
             remove_record_on_delete=options.remove_record_on_delete,
             sequence_groups=options.sequence_groups,
+            removing=options.removing_sequences,
         )
     return aggregation.fold(
         rows,
@@ -90,6 +92,19 @@ def check_retractions(key: PrimaryKey, kinds: np.ndarray) -> None:
         aggregation.check_retractions(options.functions, kinds, removes=removes)
 
 
+def check_values(key: PrimaryKey, rows: pa.RecordBatch) -> None:
+    """Refuse values that a function of their column can't read.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Names the column.
+    """
+    options = key.options
+    for functions in (options.functions, *(group.functions for group in options.sequence_groups)):
+        check_bitmaps(rows, functions)
+
+
 def columns_to_merge(key: PrimaryKey, wanted: Iterable[str]) -> list[str]:
     """The top-level columns that have to be read to fold some: those, and what decides for them.
 
@@ -107,6 +122,8 @@ def columns_to_merge(key: PrimaryKey, wanted: Iterable[str]) -> list[str]:
     for group in key.options.sequence_groups:
         if any(name in named for name in (*group.sequence, *group.columns)):
             named.update(dict.fromkeys(group.sequence))
+        elif not key.options.removing_sequences.isdisjoint(group.sequence):
+            named.update(dict.fromkeys(group.sequence))  # deletions of the group remove rows
     return list(named)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,18 @@ from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.schema.transforms import plain
 from fermion_table.schema.widening import can_cast_checked
 
+KEY_ROLE = "the primary key"
+_NULL = type(None)
 
-def key_rows(keys: Any, key: PrimaryKey, parameter: str = "keys") -> pa.RecordBatch:
+
+def key_rows(
+    keys: Any,
+    key: PrimaryKey,
+    parameter: str = "keys",
+    *,
+    roles: Mapping[str, str] | None = None,
+    nullable: Collection[str] = (),
+) -> pa.RecordBatch:
     """Keys as rows of a table's key columns.
 
     Parameters
@@ -28,6 +38,10 @@ def key_rows(keys: Any, key: PrimaryKey, parameter: str = "keys") -> pa.RecordBa
         in the key's order, or of dictionaries.
     parameter
         What messages call it.
+    roles
+        What messages call columns that are no columns of the primary key, by name.
+    nullable
+        Columns that may be null.
 
     Returns
     -------
@@ -42,10 +56,13 @@ def key_rows(keys: Any, key: PrimaryKey, parameter: str = "keys") -> pa.RecordBa
         A column that is missing, a null, or a value that does not fit its column exactly.
     """
     columns = _columns(keys, key, parameter)
-    arrays = [
-        _fitting(column, name, dtype, parameter)
-        for column, name, dtype in zip(columns, key.names, key.types, strict=True)
-    ]
+    arrays = []
+    for column, name, dtype in zip(columns, key.names, key.types, strict=True):
+        where = f"{parameter}: column {name!r} of {(roles or {}).get(name, KEY_ROLE)}"
+        array = _fitting(column, dtype, where)
+        if array.null_count and name not in nullable:
+            raise InvalidArgumentError(f"{where}: expected no nulls, found {array.null_count}")
+        arrays.append(array)
     lengths = [len(array) for array in arrays]
     if len(set(lengths)) > 1:
         raise InvalidArgumentError(f"{parameter}: expected columns of one length, found {lengths}")
@@ -93,7 +110,7 @@ def _of_array(array: Any, key: PrimaryKey, parameter: str) -> Sequence[Any]:
         return _of_table(pa.Table.from_batches(batches, schema=schema), key, parameter)
     if len(key.names) > 1:
         raise InvalidArgumentError(
-            f"{parameter}: expected the columns {', '.join(key.names)} of the primary key, found "
+            f"{parameter}: expected the columns {', '.join(key.names)}, found "
             f"one array of {array.type}"
         )
     return [array]
@@ -126,54 +143,44 @@ def _named(data: Any, name: str, names: Iterable[Any], parameter: str) -> Any:
     if found != 1:
         listed = ", ".join(map(str, names)) or "no columns"
         raise InvalidArgumentError(
-            f"{parameter}: expected one column {name!r} of the primary key, found {listed}"[:400]
+            f"{parameter}: expected one column {name!r}, found {listed}"[:400]
         )
     return data[name]
 
 
-def _fitting(column: Any, name: str, dtype: pa.DataType, parameter: str) -> pa.Array:
-    """Values as an array of exactly a key column's type, without nulls."""
-    array = _typed_array(column, name, dtype, parameter)
-    if array.null_count:
-        raise InvalidArgumentError(
-            f"{parameter}: column {name!r} of the primary key: expected no nulls, found "
-            f"{array.null_count}"
-        )
+def _fitting(column: Any, dtype: pa.DataType, where: str) -> pa.Array:
+    """Values as an array of exactly a column's type."""
+    array = _typed_array(column, dtype, where)
     if array.type == dtype:
         return array
-    if len(array) and not can_cast_checked(array.type, dtype):
-        raise InvalidArgumentError(
-            f"{parameter}: column {name!r} of the primary key is {dtype}, found values of "
-            f"{array.type}"
-        )
+    if len(array) > array.null_count and not can_cast_checked(array.type, dtype):
+        raise InvalidArgumentError(f"{where} is {dtype}, found values of {array.type}")
     try:
         return plain(array).cast(dtype) if len(array) else pa.array([], dtype)
     except pa.ArrowException as error:
         raise InvalidArgumentError(
-            f"{parameter}: column {name!r} of the primary key is {dtype}: a value of {array.type} "
-            f"does not fit: {error}"
+            f"{where} is {dtype}: a value of {array.type} does not fit: {error}"
         ) from None
 
 
-def _typed_array(column: Any, name: str, dtype: pa.DataType, parameter: str) -> pa.Array:
+def _typed_array(column: Any, dtype: pa.DataType, where: str) -> pa.Array:
     """Arrow data as one array; plain values with the type that they have by themselves."""
     if isinstance(column, pa.ChunkedArray):
         return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
     if isinstance(column, pa.Array):
         return column
-    where = f"{parameter}: column {name!r} of the primary key is {dtype}"
     if not isinstance(column, list | tuple):
-        return _array(column, where)
+        return _array(column, f"{where} is {dtype}")
     # Arrow checks these itself, and could not cast what it infers of them.
     is_checked = (
         pat.is_decimal(dtype)
         or pat.is_fixed_size_binary(dtype)
-        or (pat.is_integer(dtype) and all(type(value) is int for value in column))
+        or (pat.is_integer(dtype) and all(type(value) in (int, _NULL) for value in column))
     )
     try:
         return pa.array(column, dtype if is_checked else None)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise InvalidArgumentError(f"{where}: {error}") from None
+        raise InvalidArgumentError(f"{where} is {dtype}: {error}") from None
 
 
 def _array(values: Any, where: str) -> pa.Array:

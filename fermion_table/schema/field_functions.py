@@ -11,7 +11,7 @@ import pyarrow.types as pat
 from fermion_table.schema.type_kinds import is_text
 from fermion_table.schema.value_codec import has_plain_json
 
-COMMUTATIVE = frozenset({"sum", "product", "max", "min", "bool_and", "bool_or"})
+COMMUTATIVE = frozenset({"sum", "product", "max", "min", "bool_and", "bool_or", "rbm64"})
 RETRACTABLE = frozenset(
     {"sum", "product", "collect", "merge_map", "nested_update", "last_value", "last_non_null_value"}
 )
@@ -31,6 +31,9 @@ class FieldFunction:
         Of ``listagg`` and ``collect``: whether equal items are kept once.
     nested_key
         Of ``nested_update``: fields that identify an item; empty: none do, items are appended.
+    count_limit
+        Of ``nested_update`` without them: from so many items on no more are appended; None: no
+        limit.
     ignore_retract
         Whether retractions leave the value as it is.
     """
@@ -39,6 +42,7 @@ class FieldFunction:
     delimiter: str = ","
     distinct: bool = False
     nested_key: tuple[str, ...] = ()
+    count_limit: int | None = None
     ignore_retract: bool = False
 
 
@@ -69,6 +73,10 @@ def _is_list(dtype: pa.DataType) -> bool:
     return bool(pat.is_list(dtype) or pat.is_large_list(dtype))
 
 
+def _is_binary(dtype: pa.DataType) -> bool:
+    return bool(pat.is_binary(dtype) or pat.is_large_binary(dtype) or pat.is_binary_view(dtype))
+
+
 _Fits = Callable[[pa.DataType], bool]
 _ANY: tuple[_Fits, str] = (lambda dtype: True, "any type")
 _NUMBERS: tuple[_Fits, str] = (_is_number, "a number")
@@ -92,5 +100,6 @@ FUNCTIONS: dict[str, tuple[_Fits, str]] = {
         lambda dtype: _is_list(dtype) and bool(pat.is_struct(dtype.value_type)),
         "a list of structs",
     ),
+    "rbm64": (_is_binary, "binary"),
 }
 """Functions of the engine ``aggregation``: the columns that each is made for, and in words."""

@@ -55,10 +55,15 @@ def _function(
         delimiter=settings.text(f"{prefix}list_agg_delimiter", ","),
         distinct=settings.flag(f"{prefix}distinct"),
         nested_key=settings.names(f"{prefix}nested_key", ()),
+        count_limit=_count_limit(settings, f"{prefix}count_limit"),
         ignore_retract=settings.flag(f"{prefix}ignore_retract"),
     )
     _check_function(settings, column, dtype, function)
     return function
+
+
+def _count_limit(settings: KeySettings, name: str) -> int | None:
+    return settings.number(name, 1, 1, 2**31 - 1) if settings.has(name) else None
 
 
 def sequence_groups(
@@ -116,6 +121,30 @@ def _functions_of_group(
     return functions
 
 
+def removing_sequences(
+    settings: KeySettings, engine: MergeEngine, groups: tuple[SequenceGroup, ...]
+) -> frozenset[str]:
+    """The sequences of the groups by which a deletion removes the whole row.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A column that is the sequence of no group.
+    """
+    if engine != "partial_update":
+        return frozenset()
+    name = "partial_update.remove_record_on_sequence_group"
+    found = settings.names(name, ())
+    known = [column for group in groups for column in group.sequence]
+    for column in found:
+        if column not in known:
+            raise InvalidArgumentError(
+                f"{name}: expected sequences of groups (fields.<sequence>.sequence_group), "
+                f"{', '.join(known) or 'of which there are none'}, found {column!r}"
+            )
+    return frozenset(found)
+
+
 def check_exact(column: str, function: FieldFunction, where: str, without: str) -> None:
     """Refuse a function whose result depends on when late rows are merged.
 
@@ -162,6 +191,7 @@ def _check_function(
         ("list_agg_delimiter", ("listagg",)),
         ("distinct", ("listagg", "collect")),
         ("nested_key", ("nested_update",)),
+        ("count_limit", ("nested_update",)),
     ):
         if settings.has(f"fields.{column}.{setting}") and function.name not in names:
             raise InvalidArgumentError(
@@ -172,6 +202,11 @@ def _check_function(
         raise InvalidArgumentError(
             f"fields.{column}.list_agg_delimiter: expected some text, as distinct=true takes the "
             "items apart by it"
+        )
+    if function.nested_key and function.count_limit is not None:
+        raise InvalidArgumentError(
+            f"fields.{column}.count_limit with nested_key: which items are left out would depend "
+            "on when rows are merged; set one of them"
         )
     if function.nested_key:
         check_no_repeats(f"fields.{column}.nested_key", function.nested_key)

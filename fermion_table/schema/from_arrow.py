@@ -6,7 +6,9 @@ ids 1 to n.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -167,6 +169,8 @@ def schema_from_arrow(
     ------
     InvalidArgumentError, UnsupportedTypeError, ColumnNotFoundError
         A schema that no table can have.
+    TypeError
+        Names of columns that are no list.
     """
     fields, last = fields_from_arrow(schema, last_field_id, reuse_ids=reuse_ids)
     made = TableSchema(
@@ -181,9 +185,7 @@ def schema_from_arrow(
     )
     partitions = [_partition_field(made, each) for each in _transforms(partition_by)]
     check_names([field.name for field in partitions], "partition_by")
-    keys = [
-        made.find((name,), where="primary_key").id for name in _names(primary_key, "primary_key")
-    ]
+    keys = [made.find((name,), where="primary_key").id for name in _key_names(primary_key)]
     order = [made.find((name,), where="sort_by") for name in _names(sort_by, "sort_by")]
     RowOrder(tuple(each.name for each in order)).check(schema)
     return with_key(
@@ -196,9 +198,26 @@ def schema_from_arrow(
     )
 
 
+def _key_names(given: Sequence[str] | str | None) -> Sequence[str]:
+    names = _names(given, "primary_key")
+    if given is not None and not names:
+        raise InvalidArgumentError(
+            "primary_key: expected at least one column, found none; leave it out (None) for a "
+            "table without a primary key"
+        )
+    return names
+
+
+def _check_order(given: Any, parameter: str) -> None:
+    """Refuse columns without an order, and those that can be listed only once."""
+    if isinstance(given, AbstractSet | Mapping | Iterator):
+        raise TypeError(f"{parameter}: expected a list of columns, found {described(given)}")
+
+
 def _transforms(given: PartitionBy | None) -> list[PartitionTransform | str]:
     if given is None:
         return []
+    _check_order(given, "partition_by")
     listed = [given] if isinstance(given, str | PartitionTransform) else given
     if not isinstance(listed, Iterable):
         raise TypeError(f"partition_by: expected columns or transforms, found {described(given)}")
@@ -226,4 +245,5 @@ def _partition_field(schema: TableSchema, given: PartitionTransform | str) -> Pa
 def _names(names: Sequence[str] | str | None, parameter: str) -> Sequence[str]:
     if names is None:
         return ()
+    _check_order(names, parameter)
     return check_texts([names] if isinstance(names, str) else names, parameter)

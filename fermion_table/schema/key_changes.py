@@ -183,6 +183,7 @@ def _merging(options: KeyOptions, names: Mapping[str, str]) -> dict[str, Any]:
         "sequence.field": renamed(options.sequence_fields),
         "sequence.field.sort_order": options.sequence_descending,
         "remove_record_on_delete": options.remove_record_on_delete,
+        "remove_record_on_sequence_group": sorted(renamed(tuple(options.removing_sequences))),
         "sequence groups": [
             (renamed(group.sequence), renamed(group.columns)) for group in options.sequence_groups
         ],

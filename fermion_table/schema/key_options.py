@@ -20,6 +20,7 @@ from fermion_table.schema.field_settings import (
     check_exact,
     check_ordered,
     field_functions,
+    removing_sequences,
     sequence_groups,
 )
 from fermion_table.schema.key_encoding import check_key_type
@@ -60,6 +61,8 @@ class KeyOptions:
         Of ``partial_update``.
     remove_record_on_delete
         Whether a deletion removes the whole row, of ``partial_update`` and ``aggregation``.
+    removing_sequences
+        Of ``partial_update``: sequences of groups by which a deletion removes the whole row.
     changelog_producer
         What records changes.
     row_deduplicate
@@ -83,6 +86,7 @@ class KeyOptions:
     functions: Mapping[str, FieldFunction] = field(default_factory=dict)
     sequence_groups: tuple[SequenceGroup, ...] = ()
     remove_record_on_delete: bool = False
+    removing_sequences: frozenset[str] = frozenset()
     changelog_producer: ChangelogProducer = "none"
     row_deduplicate: bool = False
     deletion_vectors: bool = False
@@ -143,6 +147,7 @@ def parse_key_options(
         sequence_groups=groups,
         remove_record_on_delete=engine in ("partial_update", "aggregation")
         and settings.flag(f"{engine}.remove_record_on_delete"),
+        removing_sequences=removing_sequences(settings, engine, groups),
         changelog_producer=producer,
         row_deduplicate=settings.flag("changelog_producer.row_deduplicate"),
         deletion_vectors=deletion_vectors,
@@ -171,7 +176,13 @@ def _check_together(options: KeyOptions) -> None:
     if options.sequence_groups and options.remove_record_on_delete:
         raise InvalidArgumentError(
             "partial_update.remove_record_on_delete=true with sequence groups, by which a deletion "
-            "sets the fields of its group to null: set one of them"
+            "sets the fields of its group to null: use partial_update."
+            "remove_record_on_sequence_group=<sequence> instead"
+        )
+    if options.ignore_delete and options.removing_sequences:
+        raise InvalidArgumentError(
+            "ignore_delete=true drops the deletions that partial_update."
+            "remove_record_on_sequence_group waits for: set one of them"
         )
     if options.merge_engine == "first_row" and options.changelog_producer not in ("none", "lookup"):
         raise InvalidArgumentError(

@@ -14,6 +14,9 @@ from fermion_table.schema.key_changes import KIND_COLUMN
 from fermion_table.schema.repeated import nulls, zeros
 from fermion_table.schema.schema import TableSchema
 
+FIELD, GROUP = "sequence.field", "a sequence group"
+"""What messages call columns of sequences."""
+
 
 def deletions(schema: TableSchema, key: PrimaryKey, keys: Any) -> pa.Table:
     """Rows of kind ``-D`` for keys, with their change type in a column ``_row_kind``.
@@ -24,7 +27,8 @@ def deletions(schema: TableSchema, key: PrimaryKey, keys: Any) -> pa.Table:
     ----------
     keys
         See `key_rows`. Where sequence fields order the rows of a key, their values are given with
-        the keys, in tuples after the key's.
+        the keys, in tuples after the key's. A sequence of a group may be null: the deletion does
+        not concern this group.
 
     Raises
     ------
@@ -33,9 +37,12 @@ def deletions(schema: TableSchema, key: PrimaryKey, keys: Any) -> pa.Table:
     """
     _check_engine(key)
     arrow = schema.to_arrow()
-    names = tuple(dict.fromkeys((*key.names, *_sequences(key))))
+    roles = _sequences(key)
+    names = tuple(dict.fromkeys((*key.names, *roles)))
     types = tuple(arrow.field(name).type for name in names)
-    given = key_rows(keys, replace(key, names=names, types=types))
+    nullable = [name for name in roles if arrow.field(name).nullable and roles[name] != FIELD]
+    wanted = replace(key, names=names, types=types)
+    given = key_rows(keys, wanted, roles=roles, nullable=nullable)
     columns = dict(zip(names, given.columns, strict=True))
     for field in arrow:
         if field.name not in columns:
@@ -57,11 +64,10 @@ def _check_engine(key: PrimaryKey) -> None:
         )
 
 
-def _sequences(key: PrimaryKey) -> list[str]:
-    """The columns without whose values a deletion would be older than all rows."""
+def _sequences(key: PrimaryKey) -> dict[str, str]:
+    """The columns without whose values a deletion would be older than all rows, and their roles."""
     options = key.options
-    names = list(options.sequence_fields)
-    if not options.remove_record_on_delete:
-        for group in options.sequence_groups:
-            names += group.sequence
-    return names
+    roles = dict.fromkeys((*options.sequence_fields,), FIELD)
+    for group in options.sequence_groups:
+        roles |= dict.fromkeys(group.sequence, GROUP)
+    return {name: role for name, role in roles.items() if name not in key.names}

@@ -18,7 +18,7 @@ import pyarrow as pa
 from fermion.columns.rows import filter_batch_rows, take_batch_rows
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_kind
-from fermion_table.merging.fold import check_retractions
+from fermion_table.merging.fold import check_retractions, check_values
 from fermion_table.merging.merge_engines.key_groups import is_retraction
 from fermion_table.merging.primary_key import PrimaryKey, required_key
 from fermion_table.metadata.bucket_counts import BucketCounts
@@ -152,6 +152,7 @@ class KeyWriter:
                 rows, kinds = filter_batch_rows(rows, kept), None
             elif kinds is not None:
                 check_retractions(self._key, kinds)
+            check_values(self._key, rows)
             for some in self._parts(rows, kinds):
                 row_bytes = some.nbytes / some.num_rows if self._shares_memory else None
                 for tree, part in self._split(some):

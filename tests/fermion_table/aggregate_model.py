@@ -6,6 +6,8 @@ import math
 from decimal import localcontext
 from typing import Any
 
+from pyroaring import BitMap64
+
 from fermion_table.schema.field_functions import FieldFunction
 
 Row = dict[str, Any]
@@ -36,9 +38,13 @@ def add(function: FieldFunction, state: Any, is_first: bool, value: Any) -> Any:
     if name == "listagg":
         return _listed(function, state, value)
     if name in ("collect", "nested_update", "merge_map"):
-        return _gathered(function, state, value)
+        if state is None or function.count_limit is None:
+            return _gathered(function, state, value)
+        return [*state, *value[: max(0, function.count_limit - len(state))]]
     if state is None or name == "last_non_null_value":
         return value
+    if name == "rbm64":
+        return union(state, value)
     if name == "first_non_null_value":
         return state
     if name in ("sum", "product"):
@@ -48,6 +54,14 @@ def add(function: FieldFunction, state: Any, is_first: bool, value: Any) -> Any:
         return value if greater(value, state) else state
     assert name in ("min", "bool_and")
     return value if greater(state, value) else state
+
+
+def union(*bitmaps: bytes) -> bytes:
+    """Return a serialized bitmap of the numbers of others."""
+    numbers = set[int]().union(*map(BitMap64.deserialize, bitmaps))
+    found = BitMap64(sorted(numbers))
+    found.run_optimize()
+    return bytes(found.serialize())
 
 
 def take_back(function: FieldFunction, state: Any, value: Any) -> Any:

@@ -49,7 +49,13 @@ def folded(
         case "aggregation":
             return aggregated(rows, dict(options.functions), removes=removes)
     others = [name for name in columns if name not in key]
-    return updated(rows, others, options.sequence_groups, removes=removes)
+    return updated(
+        rows,
+        others,
+        options.sequence_groups,
+        removes=removes,
+        removing=options.removing_sequences,
+    )
 
 
 def in_order(

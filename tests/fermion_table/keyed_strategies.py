@@ -116,6 +116,15 @@ ENGINES: dict[str, Engine] = {
         },
         fixed=("s", "t", "a", "c"),
     ),
+    "partial update with removal by a sequence group": Engine(
+        {
+            "merge_engine": "partial_update",
+            "fields.s.sequence_group": "a",
+            "fields.t.sequence_group": "c",
+            "partial_update.remove_record_on_sequence_group": "t",
+        },
+        fixed=("s", "t", "a", "c"),
+    ),
     "aggregation": Engine(
         _aggregation({"a": "max", "b": "listagg", "c": "sum", "s": "first_value", "t": "min"}),
         ADDITIONS,

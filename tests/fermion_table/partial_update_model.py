@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 from fermion_table.schema.field_functions import FieldFunction, SequenceGroup
 from tests.fermion_table.aggregate_model import Row, add, place, take_back
@@ -17,6 +18,7 @@ def updated(
     groups: Sequence[SequenceGroup] = (),
     *,
     removes: bool = False,
+    removing: AbstractSet[str] = frozenset(),
 ) -> Row | None:
     """Return one key's row, from its rows in order of time; None where there is none.
 
@@ -26,6 +28,8 @@ def updated(
         Those that are no key.
     removes
         Whether a deletion removes the row; an update's old row is ignored then.
+    removing
+        Sequences of groups, by which a deletion that is not older removes the row.
     """
     in_groups = {name for group in groups for name in (*group.sequence, *group.columns)}
     plain = [name for name in columns if name not in in_groups]
@@ -37,12 +41,24 @@ def updated(
             state, is_there = dict.fromkeys(columns), False
         if kind[0] == "-" and removes:
             continue
+        if kind == "-D" and any(
+            not removing.isdisjoint(group.sequence) and _counts(state, row, group)
+            for group in groups
+        ):
+            state, is_there = dict.fromkeys(columns), False
+            continue
         if kind[0] == "+":
             is_there = True
             state |= {name: row[name] for name in plain if row.get(name) is not None}
         for group in groups:
             _update_group(state, row, group, is_back=kind[0] == "-")
     return state if is_there else None
+
+
+def _counts(state: Row, row: Row, group: SequenceGroup) -> bool:
+    """Return whether a row has a sequence, which is not older than what is known."""
+    has_any = any(row.get(name) is not None for name in group.sequence)
+    return has_any and _place(row, group.sequence) >= _place(state, group.sequence)
 
 
 def _update_group(state: Row, row: Row, group: SequenceGroup, *, is_back: bool) -> None:

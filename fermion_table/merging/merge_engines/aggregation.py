@@ -8,7 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.errors import InvalidArgumentError
-from fermion_table.merging.merge_engines import item_functions, number_functions, pick_functions
+from fermion_table.merging.merge_engines import (
+    bitmap_functions,
+    item_functions,
+    number_functions,
+    pick_functions,
+)
 from fermion_table.merging.merge_engines.key_groups import (
     Folded,
     GroupedColumn,
@@ -26,6 +31,7 @@ _FUNCTIONS: Mapping[str, Callable[[GroupedColumn, FieldFunction], np.ndarray | p
     **pick_functions.FUNCTIONS,
     **number_functions.FUNCTIONS,
     **item_functions.FUNCTIONS,
+    **bitmap_functions.FUNCTIONS,
 }
 
 

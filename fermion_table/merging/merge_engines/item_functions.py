@@ -60,7 +60,7 @@ def _nested_update(column: GroupedColumn, function: FieldFunction) -> pa.Array:
         fields = [_under(flat.items, each) for each in fields]
         return flat.array(flat.left([_codes(each) for each in fields], True, is_keyed=True))
     codes = [_codes(flat.items)] if flat.taken_back is not None else []
-    return flat.array(flat.left(codes, False, is_keyed=False))
+    return flat.array(flat.left(codes, False, is_keyed=False, limit=function.count_limit))
 
 
 class _Flat:
@@ -78,9 +78,17 @@ class _Flat:
         self.numbers = np.repeat(column.groups.numbers[valid], counts)
         back = column.taken_back
         self.taken_back = None if back is None else np.repeat(back[valid], counts)
+        first = column.first_where(valid)[column.groups.numbers[valid]]
+        self.is_of_first = np.repeat(np.flatnonzero(valid) == first, counts)
+        """Whether each item is of the first list of its group."""
 
     def left(
-        self, codes: Sequence[np.ndarray], is_distinct: bool, *, is_keyed: bool
+        self,
+        codes: Sequence[np.ndarray],
+        is_distinct: bool,
+        *,
+        is_keyed: bool,
+        limit: int | None = None,
     ) -> list[np.ndarray]:
         """Places of the items that are left, and the places that hold them, in their order.
 
@@ -90,16 +98,28 @@ class _Flat:
             Equal where items are equal (`is_keyed`: where their keys are).
         is_keyed
             Whether a later item takes the place of an earlier one, else it is dropped.
+        limit
+            Of items that may be there for another one to be added; those of a group's first list
+            all are.
         """
         if self.taken_back is not None:
-            return self._left_of_changes(codes, is_distinct, is_keyed=is_keyed)
+            return self._left_of_changes(codes, is_distinct, is_keyed=is_keyed, limit=limit)
         if not is_distinct:
-            return [np.arange(len(self.numbers)), self.numbers]
+            places = np.arange(len(self.numbers))
+            if limit is not None:
+                starts = np.searchsorted(self.numbers, self.numbers)
+                places = places[self.is_of_first | (places - starts < limit)]
+            return [places, self.numbers[places]]
         first, last = _first_and_last(self.numbers, codes)
         return [last if is_keyed else first, self.numbers[first]]
 
     def _left_of_changes(
-        self, codes: Sequence[np.ndarray], is_distinct: bool, *, is_keyed: bool
+        self,
+        codes: Sequence[np.ndarray],
+        is_distinct: bool,
+        *,
+        is_keyed: bool,
+        limit: int | None,
     ) -> list[np.ndarray]:
         """The same where items are taken back: one by one, in order of time."""
         assert self.taken_back is not None
@@ -114,6 +134,8 @@ class _Flat:
             if is_back:
                 if found:
                     del group[found.pop(0)]
+            elif limit is not None and len(group) >= limit and not self.is_of_first[place]:
+                continue
             elif not found or not is_distinct:
                 group[place] = place
                 found.append(place)

@@ -6,6 +6,7 @@ Columns of a sequence group are replaced together, or aggregated, by their own s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +23,7 @@ from fermion_table.merging.merge_engines.key_groups import (
     is_retraction,
     one_by_one,
 )
-from fermion_table.merging.merge_engines.sequence_groups import fold_group
+from fermion_table.merging.merge_engines.sequence_groups import after_removals, fold_group
 from fermion_table.schema.field_functions import SequenceGroup
 
 
@@ -35,6 +36,7 @@ def fold(
     is_oldest: bool = True,
     remove_record_on_delete: bool = False,
     sequence_groups: Sequence[SequenceGroup] = (),
+    removing: AbstractSet[str] = frozenset(),
 ) -> Folded:
     """The row of each key, filled from its rows. Folding some newest rows first changes no result.
 
@@ -52,6 +54,9 @@ def fold(
     sequence_groups
         Columns with a sequence of their own. A retraction concerns their columns alone, and a key
         of retractions alone has no row.
+    removing
+        Sequences of groups. A deletion that is not older than what came before it, by the sequence
+        of such a group, removes that.
 
     Raises
     ------
@@ -70,6 +75,8 @@ def fold(
         elif remove_record_on_delete:
             groups, retracts = after_deletions(groups, kinds), None
         else:
+            if removing:
+                groups = after_removals(batch, groups, kinds, sequence_groups, removing)
             groups = _with_additions(groups, retracts)
 
     def computed(found: KeyGroups) -> Values:

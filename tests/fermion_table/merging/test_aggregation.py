@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyroaring import BitMap64
 
 from fermion.errors import InvalidArgumentError
 from fermion_table.merging.merge_engines import aggregation, partial_update
@@ -37,6 +38,12 @@ SHORT = st.lists(st.none() | st.integers(0, 2), max_size=4)
 DISTINCT = FieldFunction(name="collect", distinct=True)
 SEVERAL_TEXTS = st.lists(TEXTS, max_size=4)
 LISTS = st.lists(st.lists(st.integers(0, 1), max_size=1), max_size=3)
+BITMAPS = st.lists(
+    st.tuples(st.sampled_from([0, 65_530, 2**40]), st.sampled_from([1, 9, 4_200])), max_size=2
+)
+BITMAPS = BITMAPS.map(
+    lambda ranges: bytes(BitMap64(n for a, size in ranges for n in range(a, a + size)).serialize())
+)
 CASES: list[tuple[FieldFunction, pa.DataType, st.SearchStrategy]] = [
     *(
         (FieldFunction(name=name), pa.int64(), st.integers(-99, 99))
@@ -83,8 +90,10 @@ CASES: list[tuple[FieldFunction, pa.DataType, st.SearchStrategy]] = [
     ),
     (FieldFunction(name="merge_map"), pa.map_(pa.string(), pa.int64()), MAPS),
     (FieldFunction(name="nested_update"), pa.list_(ITEM), ITEMS),
+    (FieldFunction(name="nested_update", count_limit=3), pa.large_list(ITEM), ITEMS),
     (FieldFunction(name="nested_update", nested_key=("i",)), pa.list_(ITEM), ITEMS),
     (FieldFunction(name="nested_update", nested_key=("i", "j")), pa.list_(ITEM), ITEMS),
+    *((FieldFunction(name="rbm64"), dtype, BITMAPS) for dtype in (pa.binary(), pa.binary_view())),
 ]
 NAMES = [f"{case[0].name}-{case[1]}-{at}" for at, case in enumerate(CASES)]
 AMOUNTS = st.sampled_from([0, 1, 2, 3, 8])

@@ -41,14 +41,23 @@ ROWS = st.lists(
 )
 
 
-@given(ROWS, st.lists(st.integers(0, 14), max_size=3))
-def test_groups_are_merged_as_in_the_model_however_rows_are_grouped(rows, cuts):
+@pytest.mark.parametrize("removing", [frozenset(), frozenset("u"), frozenset("tu")])
+@given(rows=ROWS, cuts=st.lists(st.integers(0, 14), max_size=3))
+def test_groups_are_merged_as_in_the_model_however_rows_are_grouped(removing, rows, cuts):
     def fold(batch, groups, kinds, *, is_oldest=True):
         return partial_update.fold(
-            batch, groups, ["k"], kinds, is_oldest=is_oldest, sequence_groups=GROUPS
+            batch,
+            groups,
+            ["k"],
+            kinds,
+            is_oldest=is_oldest,
+            sequence_groups=GROUPS,
+            removing=removing,
         )
 
-    expected = [updated(group, COLUMNS[1:], GROUPS) for group in by_key(rows).values()]
+    expected = [
+        updated(group, COLUMNS[1:], GROUPS, removing=removing) for group in by_key(rows).values()
+    ]
     whole = fold(batch_of(rows, SCHEMA), groups_of(rows), kinds_of(rows))
     check(whole, rows, expected, SCHEMA)
     left, kinds = runs_folded(rows, cuts, SCHEMA, fold)
@@ -90,9 +99,13 @@ def test_a_late_row_changes_sums_but_not_columns(kind):
     assert (row["s"], row["a"], row["sum"]) == (5, 1, 13 if kind == "+I" else 7)
 
 
-@given(ROWS, st.lists(st.sampled_from(COLUMNS), unique=True))
-def test_groups_of_which_few_columns_are_read_are_merged_all_the_same(rows, wanted):
-    options = KeyOptions(merge_engine="partial_update", sequence_groups=GROUPS)
+@given(ROWS, st.lists(st.sampled_from(COLUMNS), unique=True), st.booleans())
+def test_groups_of_which_few_columns_are_read_are_merged_all_the_same(rows, wanted, removes):
+    options = KeyOptions(
+        merge_engine="partial_update",
+        sequence_groups=GROUPS,
+        removing_sequences=frozenset("u" if removes else ()),
+    )
     key = PrimaryKey(names=("k",), types=(pa.int64(),), options=options)
     whole, groups, kinds = batch_of(rows, SCHEMA), groups_of(rows), kinds_of(rows)
     names = columns_to_merge(key, wanted)

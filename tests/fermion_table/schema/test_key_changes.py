@@ -42,6 +42,8 @@ def test_a_replaced_table_gets_the_feature(table_path):
         ("f", {}, "NaN and -0.0"),
         (["id", "id"], {}, "twice"),
         ("no", {}, "no"),
+        ([], {}, "expected at least one column"),
+        ((), {}, "expected at least one column"),
         ("id", {"bucket": "0"}, "bucket"),
         ("id", {"merge_engine": "newest"}, "merge_engine"),
         ("id", {"merge_engin": "deduplicate"}, "merge_engine"),
@@ -55,6 +57,14 @@ def test_a_replaced_table_gets_the_feature(table_path):
 def test_keys_and_settings_that_no_table_can_have_are_refused(table_path, key, properties, message):
     with pytest.raises(FermionError, match=message):
         Table.create(table_path, SCHEMA, primary_key=key, properties=properties)
+    assert not table_path.exists()
+
+
+@pytest.mark.parametrize("key", [{"id", "at"}, {"id": 1}, iter(["id"]), 5, b"id", [None]])
+def test_a_key_is_a_list_of_names(table_path, key):
+    """A set has no order, and an iterator ends after it was read once."""
+    with pytest.raises(TypeError, match="primary_key"):
+        Table.create(table_path, SCHEMA, primary_key=key)
     assert not table_path.exists()
 
 

@@ -162,6 +162,19 @@ def test_functions_that_are_exact_with_a_sequence_are_taken(function):
             },
             "with sequence groups",
         ),
+        (
+            {**PARTIAL, "partial_update.remove_record_on_sequence_group": "x"},
+            "expected sequences of groups.*of which there are none, found 'x'",
+        ),
+        (
+            {
+                **PARTIAL,
+                "fields.at.sequence_group": "x",
+                "partial_update.remove_record_on_sequence_group": "at",
+                "ignore_delete": "true",
+            },
+            "set one of them",
+        ),
         ({"aggregation.remove_record_on_delete": "true"}, "is not for merge_engine=deduplicate"),
         (
             {**AGGREGATION, "ignore_delete": "true", "aggregation.remove_record_on_delete": "true"},
@@ -187,6 +200,17 @@ def test_functions_that_are_exact_with_a_sequence_are_taken(function):
             },
             "'b' is no field of",
         ),
+        (
+            {
+                **AGGREGATION,
+                "fields.items.aggregate_function": "nested_update",
+                "fields.items.nested_key": "a",
+                "fields.items.count_limit": "3",
+            },
+            "count_limit with nested_key",
+        ),
+        ({**AGGREGATION, "fields.items.count_limit": "3"}, "is for nested_update"),
+        ({**AGGREGATION, "fields.x.aggregate_function": "rbm64"}, "is int64, expected binary"),
         (
             {
                 **AGGREGATION,

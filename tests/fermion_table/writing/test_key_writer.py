@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyroaring import BitMap64
 
 import fermion
 from fermion.errors import InvalidArgumentError
@@ -232,6 +233,18 @@ def test_bad_input_is_refused_before_anything_is_written(
             writer.write(data, change_type)
         assert data_files(table) == set()
         assert entries_of(writer.prepare_commit()) == []
+
+
+def test_values_that_a_function_can_not_read_are_refused_before_anything_is_written(tmp_path):
+    schema = pa.schema([("k", pa.int64()), ("b", pa.binary())])
+    settings = {"merge_engine": "aggregation", "fields.b.aggregate_function": "rbm64"}
+    table = Table.create(tmp_path / "t", schema, primary_key="k", properties=settings)
+    for numbers in ([1, 2], [2, 2**40]):
+        table.upsert({"k": [1, 2], "b": [bytes(BitMap64(numbers).serialize()), None]})
+    with pytest.raises(InvalidArgumentError, match="column 'b': rbm64 expects serialized"):
+        table.upsert({"k": [3, 4], "b": [None, b"no bitmap"]})
+    first, second = table.lookup([1, 2])["b"].to_pylist()
+    assert (list(BitMap64.deserialize(first)), second) == ([1, 2, 2**40], None)
 
 
 def test_the_row_of_a_bad_change_type_counts_from_the_first_batch(table):
