@@ -85,7 +85,7 @@ def with_key(schema: TableSchema) -> TableSchema:
     Raises
     ------
     InvalidArgumentError
-        A key or settings that no table can have.
+        A key, a sort order or settings that no table can have.
     """
     if not schema.primary_key:
         refuse_settings_of_keys(schema.properties)
@@ -101,6 +101,7 @@ def with_key(schema: TableSchema) -> TableSchema:
     if not has_buckets(made):
         made = msgspec.structs.replace(made, properties={**made.properties, BUCKET: "1"})
     key_options(made)  # refuses what contradicts itself
+    _check_order(made)
     return made
 
 
@@ -143,6 +144,8 @@ def check_key_change(old: TableSchema, new: TableSchema, *, has_rows: bool) -> N
             "property 'bucket' can't be removed from a table with a primary key"
         )
     after = key_options(new)
+    if new.sort_by != old.sort_by:
+        _check_order(new)
     for field_id in new.primary_key:
         _check_type(old.by_id[field_id], new.by_id[field_id])
     if not has_rows:
@@ -203,6 +206,17 @@ def _check_defaults(old: TableSchema, new: TableSchema, options: KeyOptions) -> 
                 "of a key that has not been merged yet, so the result would depend on compaction; "
                 "add the column without a default"
             )
+
+
+def _check_order(schema: TableSchema) -> None:
+    """Refuse a sort order other than that of the key, by which files are sorted."""
+    count = len(schema.sort_by)
+    if schema.sort_by != schema.primary_key[:count]:
+        names = [schema.by_id[field_id].name for field_id in schema.sort_by]
+        raise InvalidArgumentError(
+            f"sort_by={names}: the files of a table with a primary key are sorted by that key, "
+            "which lookups and merges need: expected no sort_by, or the first columns of the key"
+        )
 
 
 def _check_type(old: Field, new: Field) -> None:

@@ -53,7 +53,13 @@ SIZES = ["1kb", "4kb", "256mb"]
 
 
 MARKING = {"deletion_vectors.enabled": "true"}
-SETTINGS = [{}, MARKING, MARKING | {"deletion_vectors.merge_on_read": "false"}]
+INLINE = {"compaction": "inline"}
+SETTINGS = [
+    *({}, MARKING, MARKING | {"deletion_vectors.merge_on_read": "false"}),
+    *(INLINE, MARKING | INLINE, INLINE | {"full_compaction.delta_commits": "2"}),
+    {"force_lookup": "true", "lookup_compact": "gentle", "lookup_compact.max_interval": "2"},
+    {"compaction.optimization_interval": "1 ms"},
+]
 
 
 class KeyedMachine(RuleBasedStateMachine):
@@ -105,6 +111,8 @@ class KeyedMachine(RuleBasedStateMachine):
 
     def keep(self) -> None:
         """The model is what every snapshot since the last step holds."""
+        if self.model.options.compaction.is_inline:
+            self.model.settled = None
         for snapshot in reversed(self.table.snapshots()):
             if snapshot.id in self.versions:
                 break
@@ -356,7 +364,8 @@ class KeyedMachine(RuleBasedStateMachine):
     )
     def set_properties(self, trigger: int, size: str, bucket: int, merges: bool) -> None:
         updates = {"num_sorted_run.compaction_trigger": str(trigger), "bucket": str(bucket)}
-        if self.model.options.deletion_vectors:
+        options = self.model.options
+        if options.deletion_vectors and not options.compaction.is_inline:
             updates["deletion_vectors.merge_on_read"] = str(merges)
         self.table.set_properties({**updates, "target_file_size": size})
         self.changed_schema()

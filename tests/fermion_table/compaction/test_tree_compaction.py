@@ -278,3 +278,19 @@ def test_messages_of_another_snapshot_are_refused(table):
         InvalidArgumentError, match=r"base: expected snapshot 3, .*found snapshot 4"
     ):
         table.commit_compaction(messages, table.snapshot)
+
+
+def test_a_sort_order_other_than_that_of_the_key_is_refused(tmp_path):
+    """It would have no effect: at creation, and later."""
+    with pytest.raises(InvalidArgumentError, match=r"sort_by=\['v'\]: the files of a table with"):
+        table_of(tmp_path / "refused", sort_by=["v"])
+    table = table_of(tmp_path / "t", sort_by=["k"])
+    for columns in (["v"], ["k", "v"]):
+        with (
+            pytest.raises(InvalidArgumentError, match="expected no sort_by, or the first columns"),
+            table.update_schema() as update,
+        ):
+            update.set_sort_order(columns)
+    with table.update_schema() as update:
+        update.set_sort_order([])
+    assert table.schema.sort_by == ()
