@@ -7,7 +7,6 @@ import pytest
 
 from fermion.errors import FermionError, InvalidArgumentError
 from fermion_table import Table
-from fermion_table.errors import UnsupportedFeature
 
 SCHEMA = pa.schema([("id", pa.int32()), ("at", pa.int64()), ("v", pa.int64()), ("f", pa.float64())])
 
@@ -157,9 +156,3 @@ def test_keys_may_be_renamed_and_widened(table_path):
 def test_row_ids_are_refused(table_path):
     with pytest.raises(InvalidArgumentError, match="_row_id"):
         make(table_path).scan(columns=["_row_id"])
-
-
-@pytest.mark.parametrize("properties", [{"changelog_producer": "input"}])
-def test_what_is_not_available_yet_is_refused(table_path, properties):
-    with pytest.raises(UnsupportedFeature, match=next(iter(properties))):
-        Table.create(table_path, SCHEMA, primary_key="id", properties=properties)
