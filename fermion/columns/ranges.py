@@ -95,11 +95,11 @@ class RowRanges:
 
     def to_mask(self, num_rows: int) -> np.ndarray:
         """``bool``, shape (num_rows,): which rows are in the set; rows past the end are dropped."""
-        steps = np.zeros(num_rows + 1, np.int8)
         inside = self.clip(0, num_rows)
-        steps[inside.starts] = 1
-        steps[inside.stops] = -1
-        return np.cumsum(steps[:-1], dtype=np.int8).view(bool)
+        edges = np.zeros(2 * len(inside) + 2, np.int64)
+        edges[1:-1:2], edges[2:-1:2], edges[-1] = inside.starts, inside.stops, num_rows
+        is_inside = np.arange(len(edges) - 1) % 2 == 1
+        return np.repeat(is_inside, np.diff(edges))
 
     def to_indices(self) -> np.ndarray:
         """``int64``, shape (total,): the row numbers in ascending order."""

@@ -61,6 +61,7 @@ class KeyedSimulation(Simulation):
             properties={
                 "bucket": str(self.dice.randint(1, 2)),
                 "num_sorted_run.compaction_trigger": str(self.dice.randint(2, 4)),
+                "deletion_vectors.enabled": self.dice.choice(["true", "false"]),
             },
         )
         return definition.first_schema()

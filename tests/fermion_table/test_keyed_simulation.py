@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from fermion_table.compaction import tree_task
+from fermion_table.compaction.marking import Marking
 from fermion_table.compaction.tree import plan_tree
 from fermion_table.merging.sections import TreeFile
 from fermion_table.testing import simulate_keyed
@@ -70,3 +71,9 @@ def test_the_simulation_notices_newer_rows_at_the_level_of_older_ones(
 
     monkeypatch.setattr(tree_task, "plan_tree", plan)
     assert "files without keys in common" in first_violation(run=simulate_keyed)
+
+
+def test_the_simulation_notices_marks_that_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compaction leaves rows that it has written again in the older files."""
+    monkeypatch.setattr(Marking, "entries", lambda marking: ([], []))
+    assert re.search("was read as|reads as", first_violation(run=simulate_keyed))
