@@ -186,11 +186,13 @@ class _Walk:
             left = self._check_copy(branch_path(branch), lambda: load_branch(self.store, branch))
         ids = list_ids(self.store, branch)
         earliest = pointers.first_kept(self.store, branch)
+        recorded = pointers.first_recorded(self.store, branch)
         self.check_ids([snapshot_id for snapshot_id in ids if not 0 < snapshot_id < earliest])
         for snapshot_id in reversed(ids):
             has_data = not 0 < snapshot_id < earliest
             if has_data or self._is_next(snapshot_id):
-                self.check_slot(snapshot_id, has_data=has_data)
+                has_changelog = snapshot_id >= recorded
+                self.check_slot(snapshot_id, has_data=has_data, has_changelog=has_changelog)
         child = self.child
         if left is not None and child is not None and child.parent != left:
             if child.id > left.id + 1 and left.id + 1 < earliest:
@@ -227,7 +229,9 @@ class _Walk:
                 path = snapshot_path(missing, self.branch)
                 self._problem(path, f"a snapshot (there is a later one, {after})", "no such object")
 
-    def check_slot(self, snapshot_id: int, *, has_data: bool = True) -> None:
+    def check_slot(
+        self, snapshot_id: int, *, has_data: bool = True, has_changelog: bool = True
+    ) -> None:
         """One slot, newest first: its bytes against the child's parent hash, then its content."""
         path = snapshot_path(snapshot_id, self.branch)
         child, self.child = self.child, None
@@ -248,6 +252,8 @@ class _Walk:
             self._check_order(snapshot, child, path)
         if has_data:
             self._check_content(snapshot, path)
+        elif has_changelog:
+            self._check_recorded(snapshot)
 
     def _is_next(self, snapshot_id: int) -> bool:
         """Whether an expired slot is the parent: a writer that stalled may have taken it since."""
@@ -273,6 +279,15 @@ class _Walk:
             mine, later = getattr(snapshot, name), getattr(child, name)
             if mine > later:
                 self._problem(path, f"{name} up to {later} (snapshot {child.id})", str(mine))
+
+    def _check_recorded(self, snapshot: Snapshot) -> None:
+        """The metadata and changelog files of a snapshot whose data has expired."""
+        self._check_schema(snapshot.schema)
+        delta = snapshot.delta
+        for reference in (*snapshot.manifests, *delta.added, *delta.removed_manifests):
+            self._manifest(reference)
+        for entry in self._changelog(snapshot):
+            self._check_data_file(entry)
 
     def _check_content(self, snapshot: Snapshot, path: str) -> None:
         self._check_schema(snapshot.schema)

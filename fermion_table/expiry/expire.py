@@ -109,6 +109,22 @@ def plan_snapshot_files(
     return going
 
 
+@dataclass(frozen=True, slots=True)
+class ChangelogRetention:
+    """Which changelogs stay after the data of their snapshots.
+
+    Attributes
+    ----------
+    number
+        Those of so many newest snapshots; None: not by number.
+    age_ms
+        Those that are not older; None: not by age.
+    """
+
+    number: int | None = None
+    age_ms: int | None = None
+
+
 def expire_snapshots(
     store: AtomicStore,
     *,
@@ -116,6 +132,7 @@ def expire_snapshots(
     branch: str = MAIN,
     older_than_ms: int | None = None,
     retain_last: int | None = None,
+    changelogs: ChangelogRetention | None = None,
     dry_run: bool = False,
     now: int | None = None,
     snapshot_file_grace_ms: int = SNAPSHOT_FILE_GRACE_MS,
@@ -134,6 +151,8 @@ def expire_snapshots(
         Snapshots before this time go; None for 7 days ago.
     retain_last
         As many stay however old they are; None for 10.
+    changelogs
+        Which changelogs outlive their snapshots; None: none do.
     dry_run
         Only say what would go.
     now
@@ -152,11 +171,9 @@ def expire_snapshots(
     moment = now_ms() if now is None else now
     limit = moment - RETAIN_MS_DEFAULT if older_than_ms is None else older_than_ms
     retained = RETAIN_LAST_DEFAULT if retain_last is None else retain_last
+    policy = _Policy(limit, retained, changelogs, moment, snapshot_file_grace_ms)
     plan, retries = despite_expiry(
-        store,
-        lambda: _plan_run(
-            store, branch, limit, retained, moment, snapshot_file_grace_ms, schema_paths, dry_run
-        ),
+        store, lambda: _plan_run(store, branch, policy, schema_paths, dry_run)
     )
     if not dry_run:
         for path in [*plan.tags, *sorted(plan.objects, key=_data_first), *plan.slots]:
@@ -177,6 +194,30 @@ def expire_snapshots(
 
 
 @dataclass(frozen=True, slots=True)
+class _Policy:
+    """What is kept: see `expire_snapshots`."""
+
+    older_than_ms: int
+    retain_last: int
+    changelogs: ChangelogRetention | None
+    now: int
+    snapshot_file_grace_ms: int
+
+    def first_kept(self, times_ms: Sequence[tuple[int, int]]) -> int:
+        """See `plan_expiry`."""
+        return plan_expiry(times_ms, older_than_ms=self.older_than_ms, retain_last=self.retain_last)
+
+    def first_changelog(self, times_ms: Sequence[tuple[int, int]], kept: int) -> int:
+        """The first changelog that is kept, of some snapshots: that of `kept` or an earlier one."""
+        if self.changelogs is None:
+            return kept
+        age_ms = self.changelogs.age_ms
+        oldest = self.now + 1 if age_ms is None else self.now - age_ms
+        number = self.changelogs.number or 1
+        return min(kept, plan_expiry(times_ms, older_than_ms=oldest, retain_last=number))
+
+
+@dataclass(frozen=True, slots=True)
 class _Run:
     """What one expiry deletes: paths, of objects with their sizes."""
 
@@ -189,10 +230,7 @@ class _Run:
 def _plan_run(
     store: AtomicStore,
     branch: str,
-    older_than_ms: int,
-    retain_last: int,
-    now: int,
-    snapshot_file_grace_ms: int,
+    policy: _Policy,
     schema_paths: SchemaPaths,
     dry_run: bool,
 ) -> _Run:
@@ -204,26 +242,37 @@ def _plan_run(
     times_ms = _snapshot_times(store, newest, branch, first_own)
     there = max(first_own, earliest_id(store, newest.id, branch=branch))
     there = max(there, pointers.first_kept(store, branch))
-    kept = plan_expiry(
-        [each for each in times_ms if each[0] >= there],
-        older_than_ms=older_than_ms,
-        retain_last=retain_last,
-    )
+    kept = policy.first_kept([each for each in times_ms if each[0] >= there])
     if left is not None:
         kept = min(kept, _moved_to(store, left, newest))
-    before = _objects_before(store, there, kept, branch)
+    recorded_there = min(there, max(first_own, pointers.first_recorded(store, branch)))
+    still_recorded = [each for each in times_ms if each[0] >= recorded_there]
+    recorded = max(recorded_there, policy.first_changelog(still_recorded, kept))
+    before = _data_before(store, there, kept, branch)
+    before |= _metadata_before(store, recorded_there, recorded, branch)
     earliest = kept
     if not dry_run:
-        if kept > there:
-            pointers.mark_expired(store, kept, branch)
+        if kept > there or (kept and recorded > recorded_there):
+            pointers.mark_expired(store, kept, branch, changelog_id=recorded)
         earliest = pointers.follow_markers(store, branch)
-    live = live_objects(store, schema_paths=schema_paths, now=now, earliest=earliest, branch=branch)
+        recorded = max(recorded, min(earliest, pointers.first_recorded(store, branch)))
+    live = live_objects(
+        store,
+        schema_paths=schema_paths,
+        now=policy.now,
+        earliest=earliest,
+        earliest_changelog=recorded,
+        branch=branch,
+    )
     old_files = plan_snapshot_files(
-        times_ms, earliest=kept, now=now, grace_ms=snapshot_file_grace_ms
+        times_ms,
+        earliest=min(kept, recorded),
+        now=policy.now,
+        grace_ms=policy.snapshot_file_grace_ms,
     )
     return _Run(
         snapshots=max(0, kept - there),
-        tags=[tag_path(tag.name) for tag in list_tags(store) if is_over(tag, now)],
+        tags=[tag_path(tag.name) for tag in list_tags(store) if is_over(tag, policy.now)],
         objects={path: size for path, size in before.items() if path not in live.paths},
         slots=[snapshot_path(snapshot_id, branch) for snapshot_id in old_files],
     )
@@ -254,24 +303,33 @@ def _snapshot_times(
     return times[::-1]
 
 
-def _objects_before(store: AtomicStore, there: int, earliest: int, branch: str) -> dict[str, int]:
-    """What only snapshots that expire may refer to, with sizes.
+def _data_before(store: AtomicStore, there: int, earliest: int, branch: str) -> dict[str, int]:
+    """The data that only snapshots that expire may refer to, with sizes.
 
-    Their metadata, and the files that were removed after the first of them, up to the first
-    that is kept.
+    The files that were removed after the first of them, up to the first that is kept.
     """
     sizes: dict[str, int] = {}
-    for snapshot_id in range(there, earliest + 1):
+    for snapshot_id in range(there + 1, earliest + 1):
         snapshot = try_load(store, snapshot_id, branch=branch)
-        if snapshot is None:
-            continue
-        if snapshot_id > there:
+        if snapshot is not None:
             for entry in removed_entries(store, snapshot):
                 sizes.update(paths_of(entry))
-        if snapshot_id < earliest:
+    return _deletable(sizes)
+
+
+def _metadata_before(store: AtomicStore, there: int, earliest: int, branch: str) -> dict[str, int]:
+    """The metadata and changelog files of snapshots whose changelogs expire, with sizes."""
+    sizes: dict[str, int] = {}
+    for snapshot_id in range(there, earliest):
+        snapshot = try_load(store, snapshot_id, branch=branch)
+        if snapshot is not None:
             sizes.update((reference.path, reference.size) for reference in manifests_of(snapshot))
             sizes[snapshot.schema.path] = snapshot.schema.size
             sizes.update((each.path, each.size) for each in changelog_entries(store, snapshot))
+    return _deletable(sizes)
+
+
+def _deletable(sizes: dict[str, int]) -> dict[str, int]:
     return {path: size for path, size in sizes.items() if path.startswith(_DELETABLE)}
 
 

@@ -99,10 +99,13 @@ def despite_expiry(store: AtomicStore, plan: Callable[[], _Plan]) -> tuple[_Plan
     raise AssertionError
 
 
-def _expired_before(store: AtomicStore) -> dict[str, int]:
-    """What has expired of every branch."""
+def _expired_before(store: AtomicStore) -> dict[str, tuple[int, int]]:
+    """What has expired of every branch: snapshots, and changelogs."""
     names = [MAIN, *(left.name for left in list_branches(store))]
-    return {name: pointers.first_kept(store, name) for name in names}
+    return {
+        name: (pointers.first_kept(store, name), pointers.first_recorded(store, name))
+        for name in names
+    }
 
 
 def is_data(path: str) -> bool:

@@ -54,6 +54,7 @@ def live_objects(
     schema_paths: SchemaPaths,
     now: int,
     earliest: int = 0,
+    earliest_changelog: int = 0,
     branch: str = MAIN,
 ) -> LiveObjects:
     """Everything that must not be deleted.
@@ -66,9 +67,9 @@ def live_objects(
         See `SchemaPaths`.
     now
         Milliseconds since 1970 UTC, for tags that expire.
-    earliest, branch
-        The earliest snapshot of this branch to keep, where that is later than the one that has
-        not expired.
+    earliest, earliest_changelog, branch
+        The earliest snapshot of this branch to keep, and the earliest changelog, where these are
+        later than those that have not expired.
 
     Raises
     ------
@@ -86,9 +87,12 @@ def live_objects(
     lefts = list_branches(store)
     for name, left_after in ((MAIN, 0), *((left.name, left.snapshot_id) for left in lefts)):
         first = max(left_after, pointers.first_kept(store, name), earliest if name == branch else 0)
+        recorded = max(left_after, pointers.first_recorded(store, name))
+        if name == branch:
+            recorded = max(recorded, earliest_changelog)
         newest = latest_listed(store, branch=name)
         check_writable(newest, snapshot_path(newest.id, name))
-        _add_history(store, live, newest, name, first, schema_paths)
+        _add_history(store, live, newest, name, first, recorded, schema_paths)
     _add_state(store, live, load_snapshot(store, 0), schema_paths)
     for left in lefts:
         _add_state(store, live, snapshot_of(left, branch_path(left.name)), schema_paths)
@@ -104,17 +108,22 @@ def _add_history(
     newest: Snapshot,
     branch: str,
     first: int,
+    recorded: int,
     schema_paths: SchemaPaths,
 ) -> None:
     """All that the snapshots of a branch refer to, from the first to the newest.
 
+    Before the first, from the first whose changelog is kept on, all but data files count.
+
     Another expiry may end the walk before the first: what is alive there counts as well.
     """
     last = newest
-    for snapshot in walk(store, newest, branch=branch):
-        if snapshot.id < first:
+    for snapshot in walk(store, newest, branch=branch, to_changelogs=True):
+        if snapshot.id < min(first, recorded):
             break
         live.add_references(store, snapshot, schema_paths)
+        if snapshot.id < first:
+            continue
         for entry in added_entries(store, snapshot):
             live.add_entry(entry)
         last = snapshot

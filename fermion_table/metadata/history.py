@@ -165,16 +165,49 @@ def load_parent(store: AtomicStore, snapshot: Snapshot, *, branch: str = MAIN) -
     return parent
 
 
-def walk(store: AtomicStore, snapshot: Snapshot, *, branch: str = MAIN) -> Iterator[Snapshot]:
+def walk(
+    store: AtomicStore, snapshot: Snapshot, *, branch: str = MAIN, to_changelogs: bool = False
+) -> Iterator[Snapshot]:
     """A snapshot, its parent, and so on, newest first, each checked by its child's hash.
 
     Ends after snapshot 0, or after the earliest one that has not expired.
+
+    Parameters
+    ----------
+    to_changelogs
+        Go on where only changelogs are left, which may be kept longer.
     """
     yield snapshot
     current = load_parent(store, snapshot, branch=branch)
-    while current is not None and not _has_expired(store, current, branch):
+    recorded: dict[str, int] = {}  # a listing each
+    while current is not None:
+        if _has_expired(store, current, branch):
+            if to_changelogs and current.branch not in recorded:
+                recorded[current.branch] = pointers.first_recorded(store, current.branch)
+            if current.id < recorded.get(current.branch, current.id + 1):
+                return
         yield current
         current = load_parent(store, current, branch=branch)
+
+
+def load_recorded(store: AtomicStore, snapshot_id: int, *, branch: str = MAIN) -> Snapshot:
+    """A snapshot by id, one whose data has expired, too, as long as its changelog is kept.
+
+    Raises
+    ------
+    VersionNotFound
+        Not there (any more).
+    """
+    if 0 <= snapshot_id <= SNAPSHOT_ID_MAX:
+        found = try_load(store, snapshot_id, branch=branch)
+        if found is not None and has_changelog(store, found):
+            return found
+    return load_snapshot(store, snapshot_id, branch=branch)
+
+
+def has_changelog(store: AtomicStore, snapshot: Snapshot) -> bool:
+    """Whether the changelog of a snapshot is kept, as far as it has one."""
+    return snapshot.id == 0 or snapshot.id >= pointers.first_recorded(store, snapshot.branch)
 
 
 def earliest_id(store: AtomicStore, latest_id: int, *, branch: str = MAIN) -> int:

@@ -14,11 +14,11 @@ from fermion.redaction import logger
 from fermion_table.errors import UnreadableMetadata
 from fermion_table.storage.paths import (
     MAIN,
-    SNAPSHOT_ID_DIGITS,
     SNAPSHOT_ID_MAX,
     earliest_hint_path,
     expired_directory,
     expired_mark_path,
+    ids_of_expired_mark,
     latest_hint_path,
 )
 from fermion_table.storage.store import AtomicStore, CreateResult
@@ -63,14 +63,33 @@ def first_kept(store: AtomicStore, branch: str = MAIN) -> int:
     OSError
         The storage's own.
     """
-    return max(read_earliest(store, branch), *_markers(store, branch), 0)
+    return max(read_earliest(store, branch), *(kept for kept, _ in _markers(store, branch)), 0)
 
 
-def mark_expired(store: AtomicStore, snapshot_id: int, branch: str = MAIN) -> int:
+def first_recorded(store: AtomicStore, branch: str = MAIN) -> int:
+    """The id below which (but for 0) changelogs have expired, up to `first_kept`; it only ascends.
+
+    Raises
+    ------
+    OSError
+        The storage's own.
+    """
+    marks = [recorded for _, recorded in _markers(store, branch)]
+    return max(marks) if marks else read_earliest(store, branch)
+
+
+def mark_expired(
+    store: AtomicStore, snapshot_id: int, branch: str = MAIN, *, changelog_id: int | None = None
+) -> int:
     """Say that snapshots below an id (but for 0) have expired, before deleting their data.
 
     An expiry marker is created, never overwritten, so that of several writers at once the greatest
     id counts. The pointer file follows.
+
+    Parameters
+    ----------
+    changelog_id
+        Changelogs from this id on are kept longer; not below `first_recorded`. None: none are.
 
     Returns
     -------
@@ -82,7 +101,7 @@ def mark_expired(store: AtomicStore, snapshot_id: int, branch: str = MAIN) -> in
     OSError
         The storage's own: whether the expiry marker is there is not known then.
     """
-    path = expired_mark_path(snapshot_id, branch)
+    path = expired_mark_path(snapshot_id, branch, changelog_id=changelog_id)
     result = store.create_if_absent(path, b"")
     if result is CreateResult.UNKNOWN and not store.exists(path):
         raise OSError(errno.EIO, "the reply was lost: not known whether it was created", path)
@@ -105,14 +124,19 @@ def follow_markers(store: AtomicStore, branch: str = MAIN) -> int:
 
 
 def drop_old_markers(store: AtomicStore, branch: str = MAIN) -> None:
-    """Delete the expiry markers that a greater one makes superfluous."""
-    for snapshot_id in sorted(_markers(store, branch))[:-1]:
-        store.delete(expired_mark_path(snapshot_id, branch))
+    """Delete the expiry markers that a greater one, of snapshots and of changelogs, replaces."""
+    markers = _markers(store, branch)
+    recorded_max = max((recorded for _, recorded in markers), default=0)
+    for kept, recorded in sorted(markers)[:-1]:
+        if recorded < recorded_max or max(markers)[1] == recorded_max:
+            store.delete(expired_mark_path(kept, branch, changelog_id=recorded))
 
 
-def _markers(store: AtomicStore, branch: str) -> list[int]:
+def _markers(store: AtomicStore, branch: str) -> list[tuple[int, int]]:
+    """The ids of the expiry markers: the first snapshot kept, and the first changelog."""
     names = (item.path.rsplit("/", 1)[-1] for item in store.list(expired_directory(branch)))
-    return [int(name) for name in names if name.isdigit() and len(name) == SNAPSHOT_ID_DIGITS]
+    found = (ids_of_expired_mark(name) for name in names)
+    return [ids for ids in found if ids is not None]
 
 
 def _read(store: AtomicStore, path: str) -> int | None:

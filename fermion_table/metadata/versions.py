@@ -16,6 +16,7 @@ from fermion_table.metadata.history import (
     earliest_id,
     latest,
     list_ids,
+    load_recorded,
     load_snapshot,
     no_such_snapshot,
     try_load,
@@ -118,6 +119,24 @@ def find_version(
         branch = _named_branch(store, version.partition("~")[0]) or branch
     snapshot = resolve_version(store, version, branch=branch)
     return snapshot, branch if is_part_of(store, snapshot, branch) else snapshot.branch
+
+
+def find_recorded(
+    store: AtomicStore, version: Version | None, *, branch: str = MAIN
+) -> tuple[Snapshot, str]:
+    """The same, of a snapshot id also where only the changelog is left.
+
+    Raises
+    ------
+    VersionNotFound
+    """
+    try:
+        return find_version(store, version, branch=branch)
+    except VersionNotFound:
+        if not isinstance(version, int):
+            raise
+        snapshot = load_recorded(store, version, branch=branch)
+        return snapshot, branch if is_part_of(store, snapshot, branch) else snapshot.branch
 
 
 def is_part_of(store: AtomicStore, snapshot: Snapshot, branch: str) -> bool:

@@ -48,7 +48,7 @@ def commits_between(
         Snapshots between them have expired.
     """
     snapshots: list[Snapshot] = []
-    for snapshot in walk(store, end, branch=branch):
+    for snapshot in walk(store, end, branch=branch, to_changelogs=True):
         if snapshot.hash == start.hash:
             return snapshots[::-1]
         if snapshot.id <= start.id:

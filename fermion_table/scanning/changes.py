@@ -120,7 +120,8 @@ class ChangeScan:
             assert snapshot is not None
             batches = self._commit(before, snapshot, keyed)
             while True:
-                with until_expiry(self.store, snapshot):
+                state = before or snapshot  # may have expired before its changelog
+                with until_expiry(self.store, state), until_expiry(self.store, snapshot):
                     batch = next(batches, None)
                 if batch is None:
                     break

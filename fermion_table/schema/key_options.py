@@ -67,6 +67,8 @@ class KeyOptions:
         What records changes.
     row_deduplicate
         Whether rows that did not change are left out of what compactions record.
+    changelogs_retained, changelog_age_ms
+        How many changelogs, and for how long, outlive their snapshots at least; None: as these.
     deletion_vectors
         Whether compaction marks the rows of older runs that it replaces as deleted.
     merge_on_read
@@ -89,6 +91,8 @@ class KeyOptions:
     removing_sequences: frozenset[str] = frozenset()
     changelog_producer: ChangelogProducer = "none"
     row_deduplicate: bool = False
+    changelogs_retained: int | None = None
+    changelog_age_ms: int | None = None
     deletion_vectors: bool = False
     merge_on_read: bool = True
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
@@ -150,6 +154,10 @@ def parse_key_options(
         removing_sequences=removing_sequences(settings, engine, groups),
         changelog_producer=producer,
         row_deduplicate=settings.flag("changelog_producer.row_deduplicate"),
+        changelogs_retained=settings.number("changelog.num_retained", 0, 1, 2**31 - 1)
+        if settings.has("changelog.num_retained")
+        else None,
+        changelog_age_ms=settings.duration("changelog.time_retained"),
         deletion_vectors=deletion_vectors,
         merge_on_read=settings.flag("deletion_vectors.merge_on_read", default=True),
         compaction=compaction_settings(

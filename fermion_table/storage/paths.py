@@ -6,6 +6,7 @@ Names are relative to the table, with ``/`` between segments::
     snapshot/LATEST                        hint: an id that existed
     snapshot/EARLIEST                      hint: ids from 1 up to this one have expired
     expired/00000000000000000005           mark: the same, created if absent
+    expired/00000000000000000005-<id>      mark: the same, but for changelogs from an id on
     branch/<name>/branch.json              where a branch leaves another one
     branch/<name>/snapshot/...             its slots and hints
     branch/<name>/expired/...              its marks
@@ -60,6 +61,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}")
 _SAFE_SEGMENT = r"(?!\.{1,2}(?:/|\Z))[^/\\:\x00-\x1f]+"
 _SAFE_PATH = re.compile(f"{_SAFE_SEGMENT}(?:/{_SAFE_SEGMENT})*")
 _SNAPSHOT_FILE = re.compile(rf"(\d{{{SNAPSHOT_ID_DIGITS}}})\.json")
+_EXPIRED_MARK = re.compile(rf"(\d{{{SNAPSHOT_ID_DIGITS}}})(?:-(\d{{{SNAPSHOT_ID_DIGITS}}}))?")
 _UNIQUE = "[0-9a-f]{32}"
 _CHANGELOG = "(?:changelog-)?"
 _ANY_TEMPORARY = rf"\.[^/]+\.{_UNIQUE}\.tmp"
@@ -79,7 +81,7 @@ _WRITERS_OBJECT = re.compile(
 _HISTORY = r"(?:branch/[^/]+/)?"
 _REFERENCE_OBJECT = re.compile(
     rf"{_HISTORY}snapshot/(?:\d{{{SNAPSHOT_ID_DIGITS}}}\.json|LATEST|EARLIEST)"
-    rf"|{_HISTORY}expired/\d{{{SNAPSHOT_ID_DIGITS}}}"
+    rf"|{_HISTORY}expired/{_EXPIRED_MARK.pattern}"
     rf"|branch/[^/]+/branch\.json"
     rf"|tags/[^/]+\.json"
     rf"|probe-{_UNIQUE}/\d+\.tmp"
@@ -136,9 +138,26 @@ def expired_directory(branch: str = MAIN) -> str:
     return f"{BRANCH_DIRECTORY}/{check_name(branch, 'branch')}/{EXPIRED_DIRECTORY}"
 
 
-def expired_mark_path(snapshot_id: int, branch: str = MAIN) -> str:
-    """The mark that ids from 1 up to this one, exclusive, have expired."""
-    return f"{expired_directory(branch)}/{snapshot_id:0{SNAPSHOT_ID_DIGITS}d}"
+def expired_mark_path(
+    snapshot_id: int, branch: str = MAIN, *, changelog_id: int | None = None
+) -> str:
+    """The mark that ids from 1 up to this one, exclusive, have expired.
+
+    Parameters
+    ----------
+    changelog_id
+        Changelogs from this id on have not; None: they expire with their snapshots.
+    """
+    name = f"{snapshot_id:0{SNAPSHOT_ID_DIGITS}d}"
+    if changelog_id is not None and changelog_id < snapshot_id:
+        name += f"-{changelog_id:0{SNAPSHOT_ID_DIGITS}d}"
+    return f"{expired_directory(branch)}/{name}"
+
+
+def ids_of_expired_mark(file_name: str) -> tuple[int, int] | None:
+    """The ids of a mark's file name (its last segment): the first kept, and that of changelogs."""
+    match = _EXPIRED_MARK.fullmatch(file_name)
+    return None if match is None else (int(match[1]), int(match[2] or match[1]))
 
 
 def branch_path(name: str) -> str:

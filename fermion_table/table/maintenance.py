@@ -213,6 +213,8 @@ def expire_snapshots(
     What a kept snapshot of any branch, a tag or a clone refers to stays, and so do the
     snapshot that a branch left, and the one that its parent was moved to last. The snapshot
     file is deleted an hour after its data, so that a commit under way can't take its id.
+    Changelogs stay longer if the table's ``changelog.num_retained`` or
+    ``changelog.time_retained`` say so.
     Several processes may expire snapshots at once.
 
     Parameters
@@ -236,6 +238,13 @@ def expire_snapshots(
     state = self._state
     dry_run = check_bool(dry_run, "dry_run")
     now = now_ms()
+    key = primary_key_of(state.schema)
+    changelogs = None
+    if key is not None:
+        options = key.options
+        changelogs = expire.ChangelogRetention(
+            options.changelogs_retained, options.changelog_age_ms
+        )
     return expire.expire_snapshots(
         state.store,
         schema_paths=partial(schema_paths, state.store),
@@ -244,6 +253,7 @@ def expire_snapshots(
         retain_last=(
             None if retain_last is None else integer(retain_last, "retain_last", minimum=1)
         ),
+        changelogs=changelogs,
         dry_run=dry_run,
         now=now,
     )

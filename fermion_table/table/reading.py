@@ -19,7 +19,7 @@ from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.metadata.versions import (
     Version,
     check_version,
-    find_version,
+    find_recorded,
     snapshot_as_of,
     snapshot_of_tag,
 )
@@ -234,13 +234,15 @@ def scan_changes(
         The end does not descend from the start; or, when it is read, a table with another primary
         key was replaced between them.
     VersionNotFound
-        Snapshots between them have expired.
+        Snapshots between them have expired, and changelog files do not tell of all their changes.
     """
     state = self._state
     start = check_version(start, "start")
     chosen = None if columns is None else check_columns(columns, "columns")
-    last, branch = state.find(end, "end")
-    first, _ = find_version(state.store, start, branch=branch)
+    last, branch = state.snapshot, state.branch
+    if end is not None:
+        last, branch = find_recorded(state.store, check_version(end, "end"), branch=branch)
+    first, _ = find_recorded(state.store, start, branch=branch)
     versions = SchemaVersions(state.store, last)
     return ChangeScan(
         store=state.store,

@@ -193,7 +193,8 @@ class SimulatedStorage:
             return CreateResult.EXISTS
         directory, _, name = path.rpartition("/")
         if directory.endswith(expired_directory()):
-            self._first_kept[directory] = max(self._first_kept.get(directory, 0), int(name))
+            kept = int(name.partition("-")[0])
+            self._first_kept[directory] = max(self._first_kept.get(directory, 0), kept)
         self._put(path, data)
         return CreateResult.CREATED
 
