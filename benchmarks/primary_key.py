@@ -37,6 +37,11 @@ PARTITIONED_ROWS = {"full": 5_000_000, "quick": 100_000, "tiny": 2_000}
 SMALL_ROWS = {"full": 200_000, "quick": 20_000, "tiny": 500}
 SMALL_UPSERTS = {"full": 200, "quick": 10, "tiny": 6}
 SHARES = (0, 20, 50, 100)
+RUNS = 10
+RUN_BYTES = {"full": 500_000_000, "quick": 10_000_000, "tiny": 100_000}
+PAYLOAD_BYTES = 200
+ROW_BYTES = 222
+"""Of a row with a payload in a file, about."""
 LONG: tuple[Size, ...] = ("full", "tiny")
 """Sizes of cases that take too long for quick runs."""
 
@@ -219,8 +224,43 @@ def amplification(**settings: str) -> Callable[[KeyedLayer, Size], Action]:
     return prepare
 
 
+def run_of(number: int, size: Size) -> pa.Table:
+    """Rows of a run that overlaps others: every twentieth key, and bytes that do not compress."""
+    count = RUN_BYTES[size] // ROW_BYTES
+    random = np.random.default_rng(tables.SEED + number)
+    keys = np.sort(random.choice(2 * RUNS * count, count, replace=False))
+    ends = np.arange(0, PAYLOAD_BYTES * count + 1, PAYLOAD_BYTES, dtype=np.int32)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(random.bytes(PAYLOAD_BYTES * count))]
+    payload = pa.Array.from_buffers(pa.binary(), count, buffers)
+    return rows_of(keys, number).append_column("payload", payload)
+
+
+def merge(layer: KeyedLayer, size: Size) -> Action:
+    """Compact a tree of ten runs of one size, which overlap in all of their keys."""
+    if not isinstance(layer, KeyedFermion):
+        raise NotOffered("Fermion's own target")
+    one = replace(layer, settings=(("bucket", "1"), ("write_buffer_size", "4 GB")))
+
+    def make(path: str) -> None:
+        one.create(path, run_of(0, size).schema)
+        table = one.open(path)
+        for number in range(RUNS):
+            one.upsert(table, run_of(number, size))
+
+    path = tables.copy_of(one, size, tables.stored(one, size, "keyed-runs", make), make)
+    table = one.open(path)
+    stored = size_of(Path(path))
+
+    def compact() -> dict[str, float]:
+        one.compact_fully(table)
+        return {"input_gb": stored / 1e9}
+
+    return compact
+
+
 MARKED = "updates in 100 % of partitions, marked by compaction"
 AFTER, COMPACTED = "read all after 5 upserts", "read all, fully compacted"
+MERGED = "merge 10 runs of 500 MB"
 QUESTION = Question(
     module="benchmarks.primary_key",
     title="Tables 7  Primary keys: 2,000,000 rows of 8 columns, then 5 upserts of 40,000 rows",
@@ -235,6 +275,7 @@ QUESTION = Question(
             for percent in SHARES
         },
         MARKED: Case(share(100, marks=True), calls=3, sizes=LONG),
+        MERGED: Case(merge, sizes=LONG),
         "200 upserts": Case(amplification(), sizes=LONG),
         "200 upserts, trigger 10": Case(
             amplification(**{"num_sorted_run.compaction_trigger": "10"}), sizes=LONG
@@ -254,14 +295,17 @@ QUESTION = Question(
         Target("updates in 20 % of partitions", 1.25, of="updates in 0 % of partitions"),
         Target("updates in 100 % of partitions", 2.5, of="updates in 0 % of partitions"),
         Target(MARKED, 1.15, of="updates in 0 % of partitions"),
+        Target(MERGED, 512 * 2**20, metric="peak_bytes"),
+        Target(MERGED, 1 / 0.15, per="input_gb"),
     ),
     rounds={"full": 3},
-    metrics=("slowest_factor", "written_bytes", "files_read"),
+    metrics=("slowest_factor", "written_bytes", "files_read", "input_gb"),
     notes=(
         "A tenth of the rows of an upsert is new. The partitioned table has 5,000,000 rows in 20 "
         "partitions; a tenth of the rows of some of them was replaced (where the case says so, a "
         "compaction of level 0 has marked them in deletion vectors). 200 upserts: 2,000 rows each "
         "into 200,000, Fermion's with compact() after each; written bytes hold the rewritten ones. "
+        "The 10 runs hold a column of 200 random bytes, and are merged on two cores. "
         "pypaimon does not compact; Lance has no partitions, and no index here."
     ),
 )

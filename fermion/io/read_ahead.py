@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from functools import partial
+from itertools import repeat, takewhile
+from typing import Any, TypeVar
 
 from fermion.deadline import carried
 from fermion.forks import process
@@ -46,3 +48,18 @@ def read_ahead(
     finally:
         if process() is started_in:
             pool.shutdown(cancel_futures=True)
+
+
+def iterate_ahead(items: Iterator[T]) -> Iterator[T]:
+    """The items, the next one made by a thread of its own while one is in use.
+
+    Errors are as of `read_ahead`.
+
+    Parameters
+    ----------
+    items
+        Not to be used otherwise before the end.
+    """
+    end: Any = object()
+    tasks = repeat(partial(next, items, end))
+    return takewhile(lambda item: item is not end, read_ahead(tasks, 2, threads=1))

@@ -9,6 +9,7 @@ from itertools import chain
 
 import msgspec
 
+from fermion.io.read_ahead import iterate_ahead
 from fermion_table.compaction.due import due_trees
 from fermion_table.compaction.expired_rows import ExpiredRows, expired_rows
 from fermion_table.compaction.marking import Marking, OlderRows
@@ -21,6 +22,7 @@ from fermion_table.merging.sections import Section, TreeFile, section_of, sorted
 from fermion_table.metadata.bucket_counts import bucket_counts
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.snapshot import Producer, Snapshot
+from fermion_table.options import MIB
 from fermion_table.scanning.filters import TableFilter
 from fermion_table.scanning.partition_pruning import partitions_that_may_match
 from fermion_table.scanning.plan import splits_of
@@ -34,6 +36,9 @@ from fermion_table.writing.changelog_writer import ChangelogWriter
 from fermion_table.writing.partition import partition_columns, split_batch
 from fermion_table.writing.settings import WriteSettings
 from fermion_table.writing.tree_writer import RunBatch, TreeWriter
+
+AHEAD_BYTES_MIN = 16 * MIB
+"""Of files this large together the next rows are merged while some are written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +124,8 @@ class TreeTask(CompactionTask):
         entries = [file.entry for section in sections for file in section.files]
         retractions = sum(each.retractions for each in (*entries, *chain(*older.runs)))
         batches = self._batches(sections, older)
+        if sum(each.size for each in entries) >= AHEAD_BYTES_MIN:
+            batches = iterate_ahead(batches)
         first = next(batches, None)
         if first is None:
             return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -9,8 +10,10 @@ import pyarrow as pa
 
 from fermion.predicate import RowRanges, candidate_names
 from fermion_table.merging.primary_key import PrimaryKey
+from fermion_table.options import MIB
 from fermion_table.scanning.file_split import FileSplit
 from fermion_table.scanning.filters import TableFilter, conjunction
+from fermion_table.scanning.shared_file import FileAtHand, SharingReader
 from fermion_table.scanning.split_reader import ReadRequest, SplitReader
 from fermion_table.schema.key_changes import KEY_COLUMN
 from fermion_table.schema.selection import ROW_ID, ROW_KIND
@@ -18,6 +21,12 @@ from fermion_table.schema.selection import ROW_ID, ROW_KIND
 Runs = Sequence[Sequence[FileSplit]]
 """Sorted runs from the newest to the oldest; of each its files in the order of keys."""
 FILE_COLUMN = "_file"
+HELD_BYTES = 24 * MIB
+"""Rows of all runs that are held while they are merged, roughly, before they are folded."""
+STEP_ROWS_MIN, STEP_ROWS_MAX = 2_048, 131_072
+"""Rows that are read of a run at a time."""
+EXPANSION = 2
+"""A guess: bytes of Arrow data for a byte of a file."""
 
 
 def key_of(request: ReadRequest) -> PrimaryKey:
@@ -70,6 +79,8 @@ def run_batches(
     threads: int | None,
     numbers: dict[str, int] | None = None,
     rows: Mapping[str, RowRanges] | None = None,
+    *,
+    bytes_max: int = HELD_BYTES,
 ) -> Iterator[pa.RecordBatch]:
     """The batches of a run with their keys; with the number of their file, where those are given.
 
@@ -86,18 +97,57 @@ def run_batches(
     rows
         By location: read these rows of a file, deleted or not; of other files those that are not
         deleted.
+    bytes_max
+        Of a batch, roughly.
     """
-    key = key_of(reader.request)
-    for split in run:
-        counted = replace(split, row_id_base=0)
-        wanted = None if rows is None else rows.get(split.location)
-        for batch in reader.read_file(counted, rows=wanted, threads=threads):
-            arrays, names = (
-                [*batch.columns, key.tree_keys(batch)],
-                [*batch.schema.names, KEY_COLUMN],
-            )
-            if numbers is not None:
-                number = pa.scalar(numbers[split.location], pa.int32())
-                arrays.append(pa.repeat(number, batch.num_rows))
-                names.append(FILE_COLUMN)
-            yield pa.RecordBatch.from_arrays(arrays, names=names)
+    key, files = key_of(reader.request), FileAtHand(reader.io)
+    finder = SharingReader(reader.request, reader, files)
+    bare = SharingReader(replace(reader.request, filter=None), reader, files)
+    try:
+        for split in run:
+            counted = replace(split, row_id_base=0)
+            wanted = None if rows is None else rows.get(split.location)
+            found = finder
+            if wanted is None and reader.request.filter is not None:
+                wanted, found = finder.find(counted, threads=threads), bare
+            for batch in _pieces(counted, found, wanted, threads, bytes_max):
+                arrays, names = [*batch.columns, key.tree_keys(batch)], batch.schema.names
+                names.append(KEY_COLUMN)
+                if numbers is not None:
+                    number = pa.scalar(numbers[split.location], pa.int32())
+                    arrays.append(pa.repeat(number, batch.num_rows))
+                    names.append(FILE_COLUMN)
+                yield pa.RecordBatch.from_arrays(arrays, names=names)
+    finally:
+        files.close()
+
+
+def _pieces(
+    split: FileSplit,
+    reader: SplitReader,
+    rows: RowRanges | None,
+    threads: int | None,
+    bytes_max: int,
+) -> Iterator[pa.RecordBatch]:
+    """Some rows of a file (None: those not deleted), in batches of about so many bytes.
+
+    They are cut at multiples of powers of two, as pages often are.
+    """
+    found = reader.rows(split) if rows is None else rows
+    left = RowRanges.all(split.rows) if found is None else found
+    step = _step(EXPANSION * split.size / max(split.rows, 1), bytes_max)
+    while left:
+        start = int(left.starts[0])
+        stop = (start // step + 1) * step
+        size = count = 0
+        for batch in reader.read_file(split, rows=left.clip(start, stop), threads=threads):
+            size, count = size + batch.nbytes, count + batch.num_rows
+            yield batch
+        step = _step(size / max(count, 1), bytes_max)
+        left = left.clip(stop, split.rows)
+
+
+def _step(row_bytes: float, bytes_max: int) -> int:
+    """How many rows are read at a time: a power of two."""
+    rows = min(max(bytes_max / max(row_bytes, 1), STEP_ROWS_MIN), STEP_ROWS_MAX)
+    return 1 << int(math.log2(rows))

@@ -19,7 +19,7 @@ from fermion.predicate import RowRanges
 from fermion_table.merging.fold import columns_to_merge, fold
 from fermion_table.merging.merge_reader import merge_runs
 from fermion_table.scanning.filters import conjunction, selected
-from fermion_table.scanning.run_reader import Runs, key_of, merging_reader, run_batches
+from fermion_table.scanning.run_reader import HELD_BYTES, Runs, key_of, merging_reader, run_batches
 from fermion_table.scanning.shown_rows import holds_few_keys, read_shown
 from fermion_table.scanning.split_reader import SplitReader
 from fermion_table.scanning.visible_rows import picks_rows, visible_rows
@@ -75,8 +75,9 @@ def merged_rows(
     key = key_of(request)
     names = [field.name for field in request.fields]
     merging = merging_reader(reader, columns_to_merge(key, names))
+    share = HELD_BYTES // max(len(runs), 1)
     merged = merge_runs(
-        [run_batches(run, merging, threads, rows=rows) for run in runs],
+        [run_batches(run, merging, threads, rows=rows, bytes_max=share) for run in runs],
         sequence_columns=key.options.sequence_fields,
         is_descending=key.options.sequence_descending,
     )

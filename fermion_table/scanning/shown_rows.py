@@ -8,23 +8,21 @@ largest, is read for the merge alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-import fermion
 from fermion.columns.rows import drop_batch_rows
 from fermion_table.merging.merge_engines.key_groups import is_retraction
 from fermion_table.merging.merge_reader import places_in
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.options import MIB
 from fermion_table.scanning.file_split import FileSplit
-from fermion_table.scanning.io_totals import Uncounted
 from fermion_table.scanning.run_reader import Runs, key_filter, key_of
+from fermion_table.scanning.shared_file import FileAtHand, SharingReader
 from fermion_table.scanning.sorted_keys import Keys, keys_of, places_of
 from fermion_table.scanning.split_reader import ReadRequest, SplitReader
 from fermion_table.schema.conversion import empty_columns
@@ -65,7 +63,7 @@ def read_shown(
     threads
         For decoding a file.
     """
-    request, files = reader.request, _FileAtHand()
+    request, files = reader.request, FileAtHand(reader.io)
     key, seen = key_of(request), _SeenKeys()
     by_name = {field.name: field for field in request.table_fields}
     keys = tuple(by_name[name] for name in key.tree_names)
@@ -73,7 +71,7 @@ def read_shown(
     missing = tuple(field for field in keys if field.id not in wanted)
     rows = _Readers(replace(request, fields=(*request.fields, *missing)), reader, files)
     bare = replace(request, fields=keys, filter=key_filter(request.filter, key), metadata=None)
-    bare_rows = _Readers(bare, reader, files, is_counted=False)
+    bare_rows = _Readers(bare, reader, files)
     is_filtered = request.filter is not None and request.filter != bare.filter
     ordered = _in_order(runs, key)
     try:
@@ -153,59 +151,13 @@ class _SeenKeys:
         return np.flatnonzero(is_seen.to_numpy(zero_copy_only=False))
 
 
-class _FileAtHand:
-    """A data file that is open, for several readers one after the other."""
-
-    def __init__(self) -> None:
-        self._location = ""
-        self._file: fermion.FermionFile | None = None
-
-    def get(self, location: str, opened: Callable[[], fermion.FermionFile]) -> fermion.FermionFile:
-        """The file, opened where another one is at hand."""
-        if self._file is None or location != self._location:
-            self.close()
-            self._file, self._location = opened(), location
-        return self._file
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-
-class _SharingReader(SplitReader):
-    """Reads data files that other readers read too."""
-
-    __slots__ = ("_files",)
-
-    def __init__(
-        self, request: ReadRequest, reader: SplitReader, files: _FileAtHand, *, is_counted: bool
-    ) -> None:
-        io = reader.io if is_counted else Uncounted()
-        super().__init__(request, io=io, guard=reader.guard)
-        self._files = files
-
-    def _open(
-        self, split: FileSplit, threads: int | None
-    ) -> AbstractContextManager[fermion.FermionFile]:
-        return nullcontext(self._files.get(split.location, lambda: self._opened(split, threads)))
-
-
 class _Readers:
     """A reader of files without retractions, and one that reads kinds too, as the last column."""
 
-    def __init__(
-        self,
-        request: ReadRequest,
-        reader: SplitReader,
-        files: _FileAtHand,
-        *,
-        is_counted: bool = True,
-    ) -> None:
+    def __init__(self, request: ReadRequest, reader: SplitReader, files: FileAtHand) -> None:
         with_kinds: tuple[Field, ...] = (*request.fields, ROW_KIND)
         self._plain, self._with_kinds = (
-            _SharingReader(each, reader, files, is_counted=is_counted)
+            SharingReader(each, reader, files)
             for each in (request, replace(request, fields=with_kinds))
         )
 

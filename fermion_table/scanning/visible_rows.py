@@ -20,6 +20,7 @@ from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.scanning.file_split import FileSplit
 from fermion_table.scanning.run_reader import (
     FILE_COLUMN,
+    HELD_BYTES,
     Runs,
     key_filter,
     key_of,
@@ -155,7 +156,10 @@ def _picked_by_folding(
     numbers = {split.location: number for number, split in enumerate(splits)}
     found: list[list[RowRanges]] = [[] for _ in splits]
     merged = merge_runs(
-        [run_batches(run, merging, threads, numbers) for run in runs],
+        [
+            run_batches(run, merging, threads, numbers, bytes_max=HELD_BYTES // len(runs))
+            for run in runs
+        ],
         sequence_columns=key.options.sequence_fields,
         is_descending=key.options.sequence_descending,
     )

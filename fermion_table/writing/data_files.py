@@ -65,6 +65,8 @@ class DataFiles:
     begun
         Where the paths of the files are noted, each before the file is made, for a caller that
         deletes them if it gives up.
+    stripe_bytes
+        Of a stripe, where the file options do not say it; None: their default.
 
     Attributes
     ----------
@@ -80,6 +82,8 @@ class DataFiles:
         schema: TableSchema,
         settings: WriteSettings,
         begun: set[str] | None = None,
+        *,
+        stripe_bytes: int | None = None,
     ) -> None:
         properties = parse_properties(schema.properties)
         target = settings.target_file_bytes
@@ -94,7 +98,11 @@ class DataFiles:
         options = settings.file_options or default
         threads = settings.threads or options.threads
         durable = options.durable and is_durable(store)
-        self._options = replace(options, durable=durable, threads=threads)
+        if options.stripe_bytes is not None:
+            stripe_bytes = options.stripe_bytes
+        self._options = replace(
+            options, durable=durable, threads=threads, stripe_bytes=stripe_bytes
+        )
         time = time_field(schema.properties)
         columns = (*properties.statistics_columns, *([] if time is None else [time]))
         self._entries = EntryMaker(schema, columns)

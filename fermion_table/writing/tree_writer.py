@@ -22,6 +22,7 @@ from fermion_table.argument_checks import check_kind
 from fermion_table.merging.merge_engines.key_groups import is_retraction
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.metadata.manifest import Entry, Source
+from fermion_table.options import MIB
 from fermion_table.schema.key_changes import KIND_COLUMN
 from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.store import AtomicStore
@@ -31,6 +32,10 @@ from fermion_table.writing.settings import WriteSettings
 
 RunBatch = tuple[pa.RecordBatch, pa.Array, np.ndarray | None]
 """Rows in the order of their keys, their keys (`PrimaryKey.tree_keys`), and their kinds."""
+STRIPE_BYTES = 64 * MIB
+"""Of the files of a run: half the default, as merging needs memory beside the stripe."""
+WIDE_COLUMNS_MIN = 2_048
+"""Files of so many columns have larger stripes in any case."""
 KIND_FIELD = pa.field(KIND_COLUMN, pa.int8(), nullable=False)
 
 
@@ -89,7 +94,10 @@ class TreeWriter:
     ) -> None:
         if settings is not None:
             check_kind(settings, WriteSettings, "settings")
-        self._files = DataFiles(store, schema, settings or WriteSettings(), begun)
+        stripe_bytes = STRIPE_BYTES if len(schema.fields) < WIDE_COLUMNS_MIN else None
+        self._files = DataFiles(
+            store, schema, settings or WriteSettings(), begun, stripe_bytes=stripe_bytes
+        )
         self._key = key
         self._is_released = False
 
