@@ -17,9 +17,8 @@ from fermion_table.metadata.references import HEAD_PROPERTY, list_branches, snap
 from fermion_table.metadata.snapshot import Snapshot, decode_snapshot
 from fermion_table.storage.paths import MAIN, branch_path, snapshot_path, tag_path
 from fermion_table.table.table import Table
+from fermion_table.testing.history_rows import Rows, rows_after
 from fermion_table.testing.simulated_storage import SimulatedStorage, SimulatedStore
-
-Rows = tuple[tuple[str, int], ...]
 
 
 class Violation(AssertionError):
@@ -167,7 +166,7 @@ class Histories:
         operation = _operation(snapshot)
         if operation["kind"] == "clone":
             return self._cloned
-        return _after(self.rows(snapshot.parent.hash), operation)
+        return rows_after(self.rows(snapshot.parent.hash), operation)
 
 
 def rows_of(table: Table, **version: Any) -> Rows:
@@ -248,37 +247,6 @@ def _operation(snapshot: Snapshot) -> dict[str, Any]:
 
 def _key(snapshot: Snapshot) -> str | None:
     return _operation(snapshot).get("of")
-
-
-def _after(rows: Rows, operation: dict[str, Any]) -> Rows:
-    """The rows after an operation; of one of a primary-key table, whose rows have keys in ``k``."""
-    key, new = operation.get("key"), tuple(map(tuple, operation.get("rows", ())))
-    match operation["kind"]:
-        case "append":
-            return tuple(sorted((*rows, *new)))
-        case "overwrite":
-            return tuple(sorted((*(row for row in rows if row[0] != key), *new)))
-        case "delete":
-            return tuple(row for row in rows if row[0] != key)
-        case "update":
-            value = operation["value"]
-            return tuple(sorted((k, value) if k == key else (k, v) for k, v in rows))
-        case "upsert" | "replace":
-            kept = {k: v for k, v in rows if k != key}
-            return _upserted(kept, operation["rows"])
-        case "remove":
-            return tuple(row for row in rows if row[0] not in operation["keys"])
-    return rows
-
-
-def _upserted(rows: dict[str, int], changes: list[list[Any]]) -> Rows:
-    """The rows by key after changes of key, value and maybe kind, one after the other."""
-    for key, value, *kind in changes:
-        if kind and kind[0][0] == "-":
-            rows.pop(key, None)
-        else:
-            rows[key] = value
-    return tuple(sorted(rows.items()))
 
 
 def _check_attempt(attempt: Attempt, chain: list[Snapshot], found: list[str]) -> None:

@@ -34,12 +34,12 @@ from fermion_table.testing.history_check import (
     Histories,
     Observation,
     Records,
-    Rows,
     Violation,
     check_history,
     check_reachable,
     rows_of,
 )
+from fermion_table.testing.history_rows import Rows
 from fermion_table.testing.scheduler import Scheduler
 from fermion_table.testing.separate_processes import separate_processes
 from fermion_table.testing.simulated_storage import (
@@ -303,7 +303,12 @@ class Simulation:
         """Try once; what is unknown is tried again under the same identity."""
         try:
             table = place.latest(attempt.branch)
-            attempt.result(self.perform(table, attempt, user, number))
+            words = {
+                "message": attempt.message,
+                "commit_user": user,
+                "commit_identifier": number,
+            }
+            attempt.result(self.perform(table, attempt, words))
             self.count("acknowledged")
         except CommitStateUnknown:
             attempt.may_be_published = True
@@ -318,14 +323,17 @@ class Simulation:
             self.count(type(error).__name__)
             attempt.failure = error
 
-    def perform(self, table: Table, attempt: Attempt, user: str, number: int) -> Snapshot | None:
-        """Carry out an operation; the snapshot, or None if there was nothing to change."""
+    def perform(self, table: Table, attempt: Attempt, words: dict[str, Any]) -> Snapshot | None:
+        """Carry out an operation; the snapshot, or None if there was nothing to change.
+
+        Parameters
+        ----------
+        table, attempt
+            Of the operation.
+        words
+            What the commit says of itself.
+        """
         operation, key = attempt.operation, attempt.operation.get("key")
-        words: dict[str, Any] = {
-            "message": attempt.message,
-            "commit_user": user,
-            "commit_identifier": number,
-        }
         match operation["kind"]:
             case "append":
                 return table.append(data_of(operation["rows"]), **words)

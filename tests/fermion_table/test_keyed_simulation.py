@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from fermion_table.commit import commit, conflict
 from fermion_table.compaction import tree_task
 from fermion_table.compaction.marking import Marking
 from fermion_table.compaction.tree import plan_tree
@@ -71,6 +72,17 @@ def test_the_simulation_notices_newer_rows_at_the_level_of_older_ones(
 
     monkeypatch.setattr(tree_task, "plan_tree", plan)
     assert "files without keys in common" in first_violation(run=simulate_keyed)
+
+
+def test_the_simulation_notices_that_two_compactions_of_a_tree_stand(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both verdicts that prevent it are turned off: on the tree, and on files that are gone."""
+    monkeypatch.setitem(conflict._ROWS, "compact", lambda mine, theirs: conflict.Ok())
+    locate = commit.locate
+    monkeypatch.setattr(commit, "locate", lambda *given: replace(locate(*given), missing=[]))
+    noticed = first_violation(run=simulate_keyed)
+    assert re.search("files without keys in common|was read as|reads as", noticed)
 
 
 def test_the_simulation_notices_marks_that_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
