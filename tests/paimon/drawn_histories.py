@@ -144,6 +144,12 @@ FAMILIES: dict[str, Family] = {
     "deduplicate with deletion vectors": Family(
         options={"deletion-vectors.enabled": "true"}, inline=True
     ),
+    "deduplicate by sequence with deletion vectors": Family(
+        options={"sequence.field": "s", "deletion-vectors.enabled": "true"},
+        columns={"s": "BIGINT", **PLAIN},
+        kinds=ADDITIONS,
+        inline=True,
+    ),
     "first row": Family(options=FIRST_ROW, kinds=ADDITIONS, inline=True),
     "first row, ignoring deletions": Family(
         options=FIRST_ROW | {"ignore-delete": "true"}, inline=True
@@ -156,6 +162,9 @@ FAMILIES: dict[str, Family] = {
         takes_back=True,
         taken_back=(),
         **FOLDED_LATE,
+    ),
+    "partial update with deletion vectors": Family(
+        options=PARTIAL | {"deletion-vectors.enabled": "true"}, kinds=ADDITIONS, inline=True
     ),
     "sequence groups": Family(options=GROUPS, kinds=ADDITIONS, **GROUPED),
     "sequence groups with deletions": Family(options=GROUPS, **GROUPED_BACK),
@@ -185,6 +194,14 @@ FAMILIES: dict[str, Family] = {
         columns={**PLAIN, "h": "BOOLEAN"},
         kinds=ADDITIONS,
         values=FACTORS,
+    ),
+    "aggregation with deletion vectors": Family(
+        options=aggregation(
+            {"a": "sum", "b": "max", "c": "min", "d": "last_value"},
+            **{"deletion-vectors.enabled": "true"},
+        ),
+        kinds=ADDITIONS,
+        inline=True,
     ),
     "aggregation, sums taken back": Family(
         options=aggregation({"a": "sum", "c": "sum", "d": "sum", "n": "sum"}),
@@ -294,6 +311,7 @@ PRODUCED: dict[str, tuple[str, ...]] = {
     "deduplicate, partitions and buckets": ("lookup", "full-compaction"),
     "deduplicate by sequence": ("lookup", "full-compaction"),
     "deduplicate with deletion vectors": ("lookup",),
+    "aggregation with deletion vectors": ("lookup",),
     "first row": ("lookup",),
     "partial update": ("lookup", "full-compaction"),
     "partial update with removal": ("lookup", "full-compaction"),

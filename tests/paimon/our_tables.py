@@ -22,14 +22,15 @@ KINDS = {"insert": "+I", "delete": "-D", "update_preimage": "-U", "update_postim
 TRIGGER = {"num_sorted_run.compaction_trigger": "2"}
 
 
-def create(history: dict, path: Path) -> Table:
-    """Make the table of a history."""
+def create(history: dict, path: Path, *, records: bool = False) -> Table:
+    """Make the table of a history; `records`: with its changelog producer."""
+    producer = history["options"].get("changelog-producer", "none") if records else "none"
     return Table.create(
         path,
         schema_of(history, with_nulls=True),
         primary_key=history["primary_key"],
         partition_by=history["partition"] or None,
-        properties=properties_of(history) | TRIGGER,
+        properties=properties_of(history) | TRIGGER | {"changelog_producer": producer},
         durability="fast",
     )
 
@@ -40,8 +41,10 @@ def write(table: Table, history: dict, number: int) -> None:
     rows = rows_of(history["commits"][number], schema)
     kinds = {row["_kind"] or "+I" for row in rows}
     batch = batch_of(rows, schema)
-    removes = history["options"].get("merge-engine") != "aggregation" and not any(
-        "sequence" in name for name in history["options"]
+    # A recorded deletion has the values that it was given.
+    removes = not any("sequence" in name for name in history["options"]) and not (
+        table.properties["changelog_producer"] == "input"
+        or history["options"].get("merge-engine") == "aggregation"
     )
     if kinds == {"+I"}:
         table.append(batch)
@@ -54,8 +57,14 @@ def write(table: Table, history: dict, number: int) -> None:
 
 
 def step(table: Table, history: dict, number: int) -> None:
-    """Carry out a commit and the compaction that comes after it."""
+    """Carry out a commit and the compaction that comes after it.
+
+    A table that records what compaction changes is compacted after each commit, as Paimon's is.
+    """
     write(table, history, number)
+    if table.properties["changelog_producer"] in ("lookup", "full-compaction"):
+        table.compact(full=table.properties["changelog_producer"] == "full-compaction")
+        return
     if compaction := history["our_compactions"][number]:
         table.compact(full=compaction == "full")
 
@@ -104,23 +113,22 @@ def paimons_changes(rows: list[dict], history: dict) -> list[Row]:
     return [{"_kind": row["_kind"]} | value for row, value in zip(rows, values, strict=True)]
 
 
-def effective(changes: list[Row]) -> Counter[str]:
-    """Changes without the updates that change nothing, in no order."""
-    counted = {"+": Counter[str](), "-": Counter[str]()}
-    kinds: dict[str, str] = {}
+def counted(changes: list[Row]) -> Counter[str]:
+    """Changes in no order, as texts that begin with their kind."""
+    found: Counter[str] = Counter()
     for row in changes:
-        text = repr(
-            sorted((name, comparable(value)) for name, value in row.items() if name[0] != "_")
-        )
-        counted[row["_kind"][0]][text] += 1
-        kinds[row["_kind"][0] + text] = row["_kind"]
-    same = counted["+"] & counted["-"]
-    return Counter(
-        {
-            kinds[sign + text] + text: count
-            for sign, texts in counted.items()
-            for text, count in (texts - same).items()
-        }
+        values = {name: comparable(row[name]) for name in row if name != "_kind"}
+        found[row["_kind"] + repr(sorted(values.items()))] += 1
+    return found
+
+
+def effective(changes: Counter[str]) -> Counter[str]:
+    """Counted changes without the updates that change nothing."""
+    before = Counter({text[2:]: count for text, count in changes.items() if text[:2] == "-U"})
+    after = Counter({text[2:]: count for text, count in changes.items() if text[:2] == "+U"})
+    same = before & after
+    return changes - Counter(
+        {kind + text: count for text, count in same.items() for kind in ("-U", "+U")}
     )
 
 
