@@ -73,7 +73,8 @@ class Family:
         Whether Paimon's readers see only what a writer has compacted; else compaction comes
         where it is drawn.
     compacted
-        What Paimon compacts: "any" runs, the "whole" of a bucket, or "never".
+        What Paimon compacts where that is drawn: "any" runs, or the "whole" of a bucket; "always":
+        the whole after each commit; "never": nothing.
     apart
         Whether no commit has two rows of a key.
     takes_back
@@ -90,7 +91,7 @@ class Family:
     values: Mapping[str, list[Any]] = field(default_factory=dict)
     partitioned: bool = False
     inline: bool = False
-    compacted: Literal["any", "whole", "never"] = "any"
+    compacted: Literal["any", "whole", "always", "never"] = "any"
     apart: bool = False
     takes_back: bool = False
     taken_back: tuple[str, ...] | None = None
@@ -168,6 +169,15 @@ FAMILIES: dict[str, Family] = {
     ),
     "sequence groups": Family(options=GROUPS, kinds=ADDITIONS, **GROUPED),
     "sequence groups with deletions": Family(options=GROUPS, **GROUPED_BACK),
+    "sequence groups with removal": Family(
+        options=GROUPS | {"partial-update.remove-record-on-sequence-group": "s"},
+        kinds=DELETIONS,
+        takes_back=True,
+        taken_back=("s",),
+        apart=True,
+        compacted="always",
+        **GROUPED,
+    ),
     "sequence groups of two columns": Family(
         options=PARTIAL | {"fields.s,t.sequence-group": "a,b"},
         columns={"s": "BIGINT", "t": "STRING", **PLAIN},
@@ -269,6 +279,12 @@ FAMILIES: dict[str, Family] = {
         kinds=ADDITIONS,
         unordered=("a",),
     ),
+    "aggregation, nested_update with a limit": Family(
+        options=aggregation({"b": "nested_update"}, **{"fields.b.count-limit": "2"}),
+        columns={"b": NESTED},
+        kinds=ADDITIONS,
+        **FOLDED_LATE,
+    ),
     "aggregation, nested_update taken back": Family(
         options=NESTED_OPTIONS,
         columns={"a": NESTED, "b": NESTED},
@@ -360,7 +376,7 @@ def paimon_compactions(
     source: random.Random, family: Family, producer: str | None, count: int
 ) -> tuple[bool, list[str | None]]:
     """Return whether Paimon's writers compact, and what it compacts after each commit."""
-    if producer == "full-compaction":
+    if producer == "full-compaction" or family.compacted == "always":
         return False, ["full"] * count
     if family.inline or producer == "lookup":  # readers see nothing before
         return True, [source.choice([None, "full"]) for _ in range(count)]

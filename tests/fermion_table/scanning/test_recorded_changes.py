@@ -158,6 +158,15 @@ def test_lookup_records_what_each_compaction_changes(table_path):
     assert table.diff(6).rows().count() == 1
 
 
+def test_rows_that_first_row_ignores_are_no_recorded_changes(table_path):
+    table = made(table_path, changelog_producer="lookup", merge_engine="first_row")
+    upsert(table, (1, 10))
+    table.compact()
+    upsert(table, (1, 11), (2, 20))
+    table.compact()
+    assert said(table, 0) == [("insert", 2, 1, 10), ("insert", 4, 2, 20)]
+
+
 def test_full_compaction_records_the_changes_of_the_top_level(table_path):
     settings = {
         "num_sorted_run.compaction_trigger": "3",
