@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from benchmarks import harness, tables
 from benchmarks.files import size_of
+from benchmarks.key_race import race
 from benchmarks.keyed_layers import (
     DELTA,
     FAST,
@@ -259,6 +260,7 @@ def merge(layer: KeyedLayer, size: Size) -> Action:
 
 
 MARKED = "updates in 100 % of partitions, marked by compaction"
+RACE = "16 processes upsert for a minute beside a compactor"
 AFTER, COMPACTED = "read all after 5 upserts", "read all, fully compacted"
 MERGED = "merge 10 runs of 500 MB"
 QUESTION = Question(
@@ -283,6 +285,7 @@ QUESTION = Question(
         "200 upserts, size ratio 50": Case(
             amplification(**{"compaction.size_ratio": "50"}), sizes=LONG
         ),
+        RACE: Case(race, sizes=LONG),
     },
     libraries=(FULL, FAST, LANCE, DELTA, PAIMON, PARQUET),
     targets=(
@@ -297,15 +300,18 @@ QUESTION = Question(
         Target(MARKED, 1.15, of="updates in 0 % of partitions"),
         Target(MERGED, 512 * 2**20, metric="peak_bytes"),
         Target(MERGED, 1 / 0.15, per="input_gb"),
+        Target(RACE, 0, metric="failed_upserts", measured=FAST.name),
+        Target(RACE, 0, metric="lost_rows", measured=FAST.name),
     ),
     rounds={"full": 3},
-    metrics=("slowest_factor", "written_bytes", "files_read", "input_gb"),
+    metrics=("slowest_factor", "written_bytes", "files_read", "input_gb", "upserts", "compactions"),
     notes=(
         "A tenth of the rows of an upsert is new. The partitioned table has 5,000,000 rows in 20 "
         "partitions; a tenth of the rows of some of them was replaced (where the case says so, a "
         "compaction of level 0 has marked them in deletion vectors). 200 upserts: 2,000 rows each "
         "into 200,000, Fermion's with compact() after each; written bytes hold the rewritten ones. "
         "The 10 runs hold a column of 200 random bytes, and are merged on two cores. "
+        "The processes write keys of their own, and keys that all of them write, into one bucket. "
         "pypaimon does not compact; Lance has no partitions, and no index here."
     ),
 )
