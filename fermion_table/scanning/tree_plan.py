@@ -80,7 +80,9 @@ def plan_trees(
         files, alone = trees[tree], list[Section]()
         if key.options.deletion_vectors:
             files, settled = _unsettled(files if is_merging else levels_from_1(files))
-            alone = [section_of([file]) for file in settled]
+            raw += [file.entry for file in settled if is_folded(file.entry)]
+            alone = [section_of([file]) for file in settled if not is_folded(file.entry)]
+            sections += len(settled) - len(alone)
         elif mode != "snapshot":
             files = top_level(files)
         for section in (*alone, *cut_sections(files)):
