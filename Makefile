@@ -40,11 +40,12 @@ demo: java setup
 # Every part runs, so that a finding of style does not hide a failing test. Two processes share the
 # tests; of those with Spark each takes whole files, one after the other, and has a session of its
 # own: jobs this small mostly wait for one thread. (No recursive make: `make -n` runs those.)
+WITH_SPARK := tests/spark_ext tests/test_examples.py tests/test_readme.py
 test: java setup
 	@failed=; \
 	{ $(LINT); } || failed="$$failed lint"; \
 	$(RUN)/python -m pytest -q -m "not spark and not slow" -n 2 tests || failed="$$failed tests"; \
-	$(RUN)/python -m pytest -q -m "spark and not slow" -n 2 --dist loadfile tests || failed="$$failed spark"; \
+	$(RUN)/python -m pytest -q -m "spark and not slow" -n 2 --dist loadfile $(WITH_SPARK) || failed="$$failed spark"; \
 	[ -z "$$failed" ] || { echo "make test: failed in:$$failed" >&2; exit 1; }
 
 lint: setup

@@ -5,6 +5,9 @@ from __future__ import annotations
 import importlib
 import json
 import math
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -26,10 +29,58 @@ def ours(question: Question) -> list[str]:
     return [one.name for one in question.libraries if one.own][:1]
 
 
+JOBS = """
+import json, sys
+from benchmarks.worker import perform
+for line in sys.stdin:
+    answers = perform(json.loads(line))
+    print("ANSWERS", json.dumps(answers), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def perform(tmp_path_factory, project_environment) -> Iterator[Callable[[dict], dict]]:
+    """One process for many jobs, as most of what a process of its own does is to import."""
+    folder = str(tmp_path_factory.getbasetemp() / "benchmarks")
+    with subprocess.Popen(
+        [sys.executable, "-c", JOBS],
+        env={**project_environment, "FERMION_BENCH_CACHE": folder},
+        cwd=harness.PROJECT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        asked, answered = process.stdin, process.stdout
+        assert asked is not None
+        assert answered is not None
+
+        def ask(job: dict) -> dict:
+            print(json.dumps(job), file=asked, flush=True)
+            for line in answered:
+                if line.startswith("ANSWERS "):
+                    return json.loads(line.removeprefix("ANSWERS "))
+            pytest.fail("the process died")
+
+        yield ask
+        asked.close()
+
+
 @pytest.mark.parametrize("name", every.QUESTIONS)
-def test_each_benchmark_runs_in_its_smallest_form_without_its_rivals(name, tmp_path, capsys):
-    """Ours alone, one process a case; every case gives a figure or says why there is none."""
+def test_each_benchmark_runs_in_its_smallest_form_without_its_rivals(
+    name, tmp_path, capsys, monkeypatch, perform
+):
+    """Ours alone; every case gives a figure or says why there is none.
+
+    A question whose cases need a process of their own each gets them; others share one here.
+    """
     question = importlib.import_module(f"benchmarks.{name}").QUESTION
+    if not question.isolated:
+
+        def run_job(question, library, size, cases, *, measure=True):
+            job = {"question": question.module, "library": library.name, "size": size}
+            return perform({**job, "cases": list(cases), "measure": measure})
+
+        monkeypatch.setattr(harness, "run_job", run_job)
     results = harness.run(question, "tiny", only=ours(question), folder=tmp_path)
     assert results
     for result in results:

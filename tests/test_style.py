@@ -302,6 +302,18 @@ def test_no_module_imports_its_own_package_from_above():
     assert cycles == []
 
 
+def test_make_looks_for_tests_with_spark_where_they_are():
+    """Only there: to find all tests takes a while."""
+    makefile = (PROJECT / "Makefile").read_text()
+    found = re.search(r"^WITH_SPARK := (.+)$", makefile, re.MULTILINE)
+    assert found is not None
+    places = tuple(found[1].split())
+    tests = [file for file in MODULES if name_of(file).startswith("tests/")]
+    marked = [name_of(file) for file in tests if re.search(r"mark\.spark\b", file.read_text())]
+    assert len(marked) > 10
+    assert [name for name in marked if not name.startswith(places)] == []
+
+
 def test_no_file_names_a_path_of_one_machine():
     found = []
     for file in FILES:

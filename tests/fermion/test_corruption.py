@@ -77,7 +77,7 @@ CI_FEATURES: dict[str, list[str] | None] = {
 }
 WHOLE = {"booleans", "structs", "nulls", "no_rows", "compact", "bloom_filters", "checksum_xxh3"}
 """Every byte of these is flipped in a short run; of the others, those that `sampled` takes."""
-FLIP_STRIDE = 8
+FLIP_STRIDE = 13
 UNCHECKED = "checksum_none"  # nothing says that its pages are damaged
 CI_CASES = 500
 # Another thing than reading all is tried at every byte whose number is a multiple of this.

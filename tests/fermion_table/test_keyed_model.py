@@ -494,6 +494,6 @@ class CheckedKeyedMachine(KeyedMachine):
 
 
 CheckedKeyedMachine.TestCase.settings = settings(
-    max_examples=36, stateful_step_count=14, deadline=None
+    max_examples=24, stateful_step_count=14, deadline=None
 )
 test_any_history_agrees_with_the_model = CheckedKeyedMachine.TestCase

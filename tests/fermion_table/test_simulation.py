@@ -38,9 +38,9 @@ SOAK_SEEDS = range(
 """The environment may name other seeds."""
 
 
-@pytest.mark.parametrize("first", range(0, 120, SEEDS_PER_TEST))
+@pytest.mark.parametrize("first", range(0, 60, SEEDS_PER_TEST))
 def test_no_promise_is_broken_under_faults(first: int) -> None:
-    """120 seeds; a failure names its own, and `simulate(seed)` repeats it."""
+    """60 seeds; a failure names its own, and `simulate(seed)` repeats it."""
     troubles: Counter[str] = Counter()
     commits = 0
     for seed in range(first, first + SEEDS_PER_TEST):

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from fermion import FermionError, StorageDenied, StorageError, StorageTimeout
+from fermion import FermionError, StorageDenied, StorageError, StorageTimeout, remote
 from fermion.errors import InvalidArgumentError
 from fermion.remote import redacted, storage_error
 from fermion_table import StorageAccess, Table, TableNotFound, UnsafeStorage
@@ -25,11 +25,17 @@ from tests.fermion_table.failing_s3 import failing
 REASON = "the extra s3 and the group dev bring s3fs and moto"
 s3fs = pytest.importorskip("s3fs", reason=REASON)
 
-pytestmark = pytest.mark.usefixtures("short_probe")
+pytestmark = pytest.mark.usefixtures("short_probe", "short_pauses")
 
 SCHEMA = pa.schema([("a", pa.int64())])
 AT_ONCE = timedelta(days=-1)
 REPLIES = [("AccessDenied", 403), ("ExpiredToken", 400), ("ServiceUnavailable", 503)]
+
+
+@pytest.fixture
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy server is asked again at once."""
+    monkeypatch.setattr(remote, "BACKOFF_S_MIN", 0.001)
 
 
 @pytest.fixture

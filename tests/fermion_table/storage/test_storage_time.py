@@ -65,10 +65,10 @@ def options_of(server: SilentServer, scheme: str) -> tuple[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("scheme", ["http", "s3"])
 def test_a_silent_server_ends_every_call_in_time(silent: SilentServer, scheme: str) -> None:
-    """With a deadline of two seconds each call takes little more, and sends few requests."""
+    """With a deadline of half a second each call takes little more, and sends few requests."""
     url, options = options_of(silent, scheme)
-    store = FsspecStore(url, storage_options=options, access=StorageAccess(timeout_s=2))
-    read = fermion.ReadOptions(timeout_s=2)
+    store = FsspecStore(url, storage_options=options, access=StorageAccess(timeout_s=0.5))
+    read = fermion.ReadOptions(timeout_s=0.5)
     for call in (
         lambda: store.read("snapshot/LATEST"),
         lambda: store.exists("snapshot/0.json"),
