@@ -11,7 +11,14 @@ from fermion.errors import InvalidArgumentError
 from fermion_table.errors import CommitConflict
 from fermion_table.metadata.manifest import Entry, field_id_runs
 from fermion_table.schema.field_widening import narrowed, ranges_lost
-from fermion_table.schema.key_changes import bucket_setting, check_key_change, has_buckets
+from fermion_table.schema.key_changes import (
+    bucket_setting,
+    check_key_change,
+    has_buckets,
+    key_options,
+    newly_required,
+)
+from fermion_table.schema.required_columns import made_null
 from fermion_table.schema.schema import Field, TableSchema
 
 
@@ -64,6 +71,10 @@ def _other_key(written: TableSchema, schema: TableSchema, entries: Sequence[Entr
         check_key_change(written, schema, has_rows=True)
     except InvalidArgumentError as error:
         return str(error)
+    emptied = made_null(key_options(schema).functions)
+    for field in newly_required(written, schema):
+        if field.name in emptied and any(entry.retractions for entry in entries):
+            return f"column {field.name!r} is NOT NULL now, and {emptied[field.name]}"
     known = {bucket_setting(schema), *schema.bucket_counts}
     for entry in entries:
         count = entry.total_buckets or bucket_setting(written)

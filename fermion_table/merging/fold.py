@@ -7,10 +7,17 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
+from fermion.errors import InvalidArgumentError
 from fermion_table.merging.merge_engines import aggregation, deduplicate, first_row, partial_update
 from fermion_table.merging.merge_engines.bitmap_functions import check_bitmaps
-from fermion_table.merging.merge_engines.key_groups import Folded, KeyGroups, is_retraction
+from fermion_table.merging.merge_engines.key_groups import (
+    UPDATE_BEFORE,
+    Folded,
+    KeyGroups,
+    is_retraction,
+)
 from fermion_table.merging.primary_key import PrimaryKey
+from fermion_table.schema.required_columns import made_null
 
 
 def fold(
@@ -81,7 +88,7 @@ def check_retractions(key: PrimaryKey, kinds: np.ndarray) -> None:
     Raises
     ------
     InvalidArgumentError
-        Names the settings that take them.
+        Names the settings that take them; or a NOT NULL column would become null.
     """
     options, removes = key.options, key.options.remove_record_on_delete
     if options.merge_engine == "first_row":
@@ -90,6 +97,19 @@ def check_retractions(key: PrimaryKey, kinds: np.ndarray) -> None:
         partial_update.check_retractions(kinds, removes, options.sequence_groups)
     elif options.merge_engine == "aggregation":
         aggregation.check_retractions(options.functions, kinds, removes=removes)
+        _check_required(key, (kinds == UPDATE_BEFORE) if removes else is_retraction(kinds))
+
+
+def _check_required(key: PrimaryKey, taken_back: np.ndarray) -> None:
+    """Refuse rows that take back the value of a NOT NULL column and leave none."""
+    if not key.required or not taken_back.any():
+        return
+    for name, reason in made_null(key.options.functions).items():
+        if name in key.required:
+            raise InvalidArgumentError(
+                f"merge_engine=aggregation: found a delete or update_preimage, and column {name!r} "
+                f"is NOT NULL: {reason}; make the column nullable, or set ignore_delete=true"
+            )
 
 
 def check_values(key: PrimaryKey, rows: pa.RecordBatch) -> None:

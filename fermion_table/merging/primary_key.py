@@ -34,12 +34,15 @@ class PrimaryKey:
         The table's settings.
     shared
         Columns that have one value in all rows of a tree: it is partitioned by them. Not all.
+    required
+        Other columns that are NOT NULL.
     """
 
     names: tuple[str, ...]
     types: tuple[pa.DataType, ...]
     options: KeyOptions
     shared: frozenset[str] = frozenset()
+    required: frozenset[str] = frozenset()
 
     @property
     def is_direct(self) -> bool:
@@ -230,4 +233,6 @@ def _primary_key(schema: TableSchema) -> PrimaryKey | None:
         types=tuple(field.type for field in fields),
         options=key_options(schema),
         shared=shared if len(shared) < len(names) else frozenset(names[:-1]),
+        required=frozenset(field.name for field in schema.fields if not field.nullable)
+        - frozenset(names),
     )

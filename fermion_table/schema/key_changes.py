@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from fermion_table.schema.field_functions import FieldFunction
 from fermion_table.schema.key_encoding import check_key_type, keeps_keys
 from fermion_table.schema.key_options import BUCKETS_MAX, KeyOptions, parse_key_options
 from fermion_table.schema.key_settings import KeySettings, plain_name
+from fermion_table.schema.required_columns import check_required
 from fermion_table.schema.schema import Field, TableSchema, field_to_arrow
 
 BUCKET = "bucket"
@@ -100,7 +102,7 @@ def with_key(schema: TableSchema) -> TableSchema:
     made = msgspec.structs.replace(schema, fields=fields)
     if not has_buckets(made):
         made = msgspec.structs.replace(made, properties={**made.properties, BUCKET: "1"})
-    key_options(made)  # refuses what contradicts itself
+    check_required(made.fields, key_options(made))
     _check_order(made)
     return made
 
@@ -143,11 +145,12 @@ def check_key_change(old: TableSchema, new: TableSchema, *, has_rows: bool) -> N
         raise InvalidArgumentError(
             "property 'bucket' can't be removed from a table with a primary key"
         )
-    after = key_options(new)
+    after = _options_of_change(old, new)
     if new.sort_by != old.sort_by:
         _check_order(new)
     for field_id in new.primary_key:
         _check_type(old.by_id[field_id], new.by_id[field_id])
+    check_required(newly_required(old, new), after)
     if not has_rows:
         return
     _check_defaults(old, new, after)
@@ -168,9 +171,43 @@ def check_key_change(old: TableSchema, new: TableSchema, *, has_rows: bool) -> N
     for setting, value in before.items():
         if now[setting] != value:
             raise InvalidArgumentError(
-                f"{setting} can't change from {value!r} to {now[setting]!r}, as the table's rows "
-                "were merged by it: make a new table, or replace this one with mode='overwrite'"
+                f"{setting} can't change from {_shown(value)} to {_shown(now[setting])}, as the "
+                "table's rows were merged by it: make a new table, or replace this one with "
+                "mode='overwrite'"
             )
+
+
+def _options_of_change(old: TableSchema, new: TableSchema) -> KeyOptions:
+    """The settings of a changed schema; says how columns are changed that settings name."""
+    try:
+        return key_options(new)
+    except InvalidArgumentError as error:
+        if [field.name for field in old.fields] == [field.name for field in new.fields]:
+            raise
+        raise InvalidArgumentError(
+            f"{error}; change columns and the properties that name them together: with "
+            "table.update_schema() as update: update.set_properties({...}, remove=[...]); "
+            "update.add_column(...)"
+        ) from None
+
+
+def newly_required(old: TableSchema, new: TableSchema) -> list[Field]:
+    """The columns that are NOT NULL now, and were not."""
+    known = {field.id for field in old.fields if not field.nullable}
+    return [field for field in new.fields if not field.nullable and field.id not in known]
+
+
+def _shown(value: Any) -> str:
+    """A setting in words; of a function its name, and the options that are not the default."""
+    if not isinstance(value, FieldFunction):
+        return repr(value)
+    default = FieldFunction(name=value.name)
+    options = [
+        f"{each.name}={getattr(value, each.name)!r}"
+        for each in fields(value)
+        if getattr(value, each.name) != getattr(default, each.name)
+    ]
+    return f"{value.name} ({', '.join(options)})" if options else value.name
 
 
 def _merging(options: KeyOptions, names: Mapping[str, str]) -> dict[str, Any]:
