@@ -209,8 +209,8 @@ def tree_tasks(
     expired = expired_rows(key, now_ms)
 
     def has_expired(file: TreeFile) -> bool:
-        written = schemas[file.entry.schema_id]
-        return expired is not None and expired.known_in(file.entry, schema, written)
+        entry = file.entry
+        return expired is not None and expired.known_in(entry, schema, schemas[entry.schema_id])
 
     fields = schema.fields
     tasks: list[CompactionTask] = []
