@@ -41,6 +41,8 @@ LOOKUP_FILES_MAX = 64
 """Data files that a table object keeps open for lookups of keys."""
 LOOKUP_KEYS_BYTES = 128 * MIB
 """Memory of the keys of data files that a table object keeps for lookups."""
+LOOKUP_ROWS_BYTES = 64 * MIB
+"""Memory of the rows of small data files that it keeps for lookups."""
 
 RETAIN_LAST_DEFAULT = 10
 """Number of latest snapshots that expiry always keeps."""

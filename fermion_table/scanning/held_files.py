@@ -12,14 +12,17 @@ from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
 import fermion
+from fermion.columns.rows import take_batch_rows
 from fermion.forks import Lock
 from fermion.predicate import RowRanges
 from fermion_table.options import LOOKUP_FILES_MAX, LOOKUP_KEYS_BYTES
 from fermion_table.scanning.file_split import FileSplit
+from fermion_table.scanning.held_rows import HeldRows
 from fermion_table.scanning.io_totals import Uncounted
 from fermion_table.scanning.sorted_keys import Keys
 from fermion_table.scanning.split_reader import FilePlan, ReadRequest, SplitReader
@@ -57,6 +60,11 @@ class HeldFiles:
     ----------
     files_max, bytes_max
         How many files are open, and the memory of the keys, at most.
+
+    Attributes
+    ----------
+    rows
+        Of small files.
     """
 
     def __init__(
@@ -68,6 +76,7 @@ class HeldFiles:
         self._keys: OrderedDict[str, FileKeys] = OrderedDict()
         self._asked: dict[str, int] = {}
         self._great: set[str] = set()
+        self.rows = HeldRows()
         self._lock = Lock()
 
     def __reduce__(self) -> tuple[type[HeldFiles], tuple[int, int]]:
@@ -123,6 +132,7 @@ class HeldFiles:
                 for location in [each for each in held if each not in locations]:
                     del held[location]  # type: ignore[attr-defined]
             self._great.intersection_update(locations)
+        self.rows.keep_only(locations)
 
 
 class HeldReader(SplitReader):
@@ -138,11 +148,30 @@ class HeldReader(SplitReader):
         Where files stay.
     """
 
-    __slots__ = ("held",)
+    __slots__ = ("_columns", "held")
 
     def __init__(self, request: ReadRequest, reader: SplitReader, held: HeldFiles) -> None:
         super().__init__(request, io=Uncounted(), guard=reader.guard)
         self.held = held
+        self._columns = msgspec.json.encode(request.fields)
+
+    def some_rows(self, split: FileSplit, rows: np.ndarray) -> list[pa.RecordBatch]:
+        """Some rows of a file, deleted or not; all are decoded where that is worth it.
+
+        Parameters
+        ----------
+        rows
+            ``int64``, ascending.
+        """
+        choice, held = (split.location, self._columns), self.held.rows
+        whole, is_local = held.get(choice), "://" not in split.location
+        if whole is None and is_local and held.is_worth(choice, len(rows), split.rows, split.size):
+            everything = RowRanges.all(split.rows)
+            whole = pa.concat_batches(self.read_file(split, rows=everything, threads=1))
+            held.hold(choice, whole)
+        if whole is not None:
+            return [take_batch_rows(whole, rows)]
+        return list(self.read_file(split, rows=RowRanges.from_indices(rows), threads=1))
 
     def _open(
         self, split: FileSplit, threads: int | None

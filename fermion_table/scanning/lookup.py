@@ -333,8 +333,7 @@ class _Lookup:
         return _by_tree(self._rows, self._key, self._scan.table_schema, counts)
 
     def _read(self, found: _Found) -> list[pa.RecordBatch]:
-        rows = RowRanges.from_indices(found.rows)
-        return list(self._readers.rows.read_file(found.split, rows=rows, threads=1))
+        return self._readers.rows.some_rows(found.split, found.rows)
 
     def _in_file(self, split: FileSplit, asked: np.ndarray) -> _Found:
         """The rows of a file that have some keys, deleted ones left out."""

@@ -25,8 +25,8 @@ from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion_table import Table, VersionNotFound
 from fermion_table.merging.primary_key import primary_key_of
 from fermion_table.metadata.manifest_store import live_entries
+from fermion_table.scanning import held_rows, sorted_keys
 from fermion_table.scanning import lookup as lookup_module
-from fermion_table.scanning import sorted_keys
 from fermion_table.scanning.held_files import FileKeys, HeldFiles
 from tests.fermion_table.keyed_model import merged
 from tests.fermion_table.merge_rows import Row
@@ -224,6 +224,7 @@ def never_decode(monkeypatch: pytest.MonkeyPatch, *, by_range: bool = False) -> 
     monkeypatch.setattr(lookup_module, "LISTED_KEYS_MAX", 0 if by_range else 1024)
     monkeypatch.setattr(lookup_module, "DECODED_BYTES_LOCAL", -1)
     monkeypatch.setattr(lookup_module, "ROWS_PER_KEY", 0)
+    monkeypatch.setattr(held_rows, "ROWS_PER_ASKED", 0)
 
 
 ROWS = st.lists(
