@@ -148,6 +148,22 @@ def stored_keys(scan: Scan, entry: Entry) -> list[str]:
     return shown(found.to_pylist(), found.schema.names)
 
 
+def check_changes(table: Table, versions: dict[int, Version], first: int, last: int) -> None:
+    """The changes from one version to another, applied to it, give the other one.
+
+    A version with another schema is read as the latest one, and compared with that.
+    """
+    scans = [table.scan(snapshot_id=number) for number in (first, last)]
+    if scans[0].snapshot.schema != scans[1].snapshot.schema:
+        last = table.snapshot.id
+        scans = [table.scan(snapshot_id=first, schema="current")]
+    changes = table.scan_changes(first, last).to_arrow().to_pylist()
+    version = versions[last]
+    found = replayed(scans[0].to_arrow().to_pylist(), changes, version.key)
+    names = list(version.columns)
+    assert shown(found, names) == shown(version.visible(), names)
+
+
 def replayed(rows: list[Row], changes: list[Row], key: list[str]) -> list[Row]:
     """Return rows after changes; each of these finds the row that it says."""
     by_key = {repr([row[name] for name in key]): row for row in rows}
