@@ -8,6 +8,7 @@ process that does.
 from __future__ import annotations
 
 import contextlib
+import copy
 import warnings
 from collections.abc import Set as AbstractSet
 
@@ -107,17 +108,18 @@ def _compact(state: TableState, key: PrimaryKey, committed: Snapshot) -> None:
     entries = added_entries(state.store, committed)
     written = {(entry.partition, entry.bucket or 0) for entry in entries}
     lock = _LOCKS[hash(state.location) % len(_LOCKS)]
+    own = copy.copy(state)  # other threads may move the table to their commits meanwhile
     for _ in range(ROUNDS_MAX):
-        if lock.get().locked() and not _must_wait(state, key, written):
+        if lock.get().locked() and not _must_wait(own, key, written):
             return
         with lock.get():
-            base = state.refresh()
-            tasks = planned_trees(state, key, target_bytes=target_bytes(state), written=written)
+            base = own.refresh()
+            tasks = planned_trees(own, key, target_bytes=target_bytes(own), written=written)
             if not tasks:
                 return
-            result = run_compaction(tasks, base, store=state.store, branch=state.branch)
-            state.refresh()
-        if not result.groups_dropped or not _must_wait(state, key, written):
+            result = run_compaction(tasks, base, store=own.store, branch=own.branch)
+            state.move_to(own.refresh(), own.seen_at)
+        if not result.groups_dropped or not _must_wait(own, key, written):
             return
 
 
