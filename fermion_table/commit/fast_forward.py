@@ -156,6 +156,7 @@ def _moved(
             row_id_start=target.row_id_next,
         ),
         deltas=sum_deltas(changes.added, changes.removed),
+        changelog=None,  # that of the head tells of one commit only
         commit_user=None,
         commit_identifier=None,
         branch_commits=_identities(own),

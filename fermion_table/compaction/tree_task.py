@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -100,16 +101,17 @@ class TreeTask(CompactionTask):
         marking = Marking(self.older, self.reader, self.store)
         with (
             TreeWriter(self.store, self.schema, self.key, settings=self.settings) as writer,
-            ChangelogWriter(self.store, self.schema, settings=self.settings) as changes,
+            self._recording() as changes,
         ):
             for sections in self.rewrites:
                 files = [file for section in sections for file in section.files]
                 written += self._write(writer, sections, marking.find(files))
-            if self.changelog is not None:
+            if self.changelog is not None and changes is not None:
                 recorded = self.changelog.record(changes)
             marking.find(self.upgrades)
             hidden, marked = marking.entries()
-            changes.release()
+            if changes is not None:
+                changes.release()
             writer.release()
         return CompactionMessage(
             added=(*written, *moved, *marked, *recorded),
@@ -117,6 +119,12 @@ class TreeTask(CompactionTask):
             snapshot_id=self.snapshot_id,
             producer=self.producer,
         )
+
+    def _recording(self) -> AbstractContextManager[ChangelogWriter | None]:
+        """What writes changelog files, if there is anything to record."""
+        if self.changelog is None:
+            return nullcontext()
+        return ChangelogWriter(self.store, self.schema, settings=self.settings)
 
     def _write(
         self, writer: TreeWriter, sections: Sequence[Section], older: OlderRows

@@ -96,9 +96,11 @@ class KeyWriter:
         self._partitions = partition_columns(schema)
         trees = TreeWriter(store, schema, key, settings=settings, begun=begun)
         is_logged = key.options.changelog_producer == "input"
-        changes = ChangelogWriter(store, schema, settings=settings, begun=begun)
+        changes = None
+        if is_logged:
+            changes = ChangelogWriter(store, schema, settings=settings, begun=begun)
         self._counts: BucketCounts = bucket_counts or {}
-        self._runs = _Runs(trees, key, self._counts, changes if is_logged else None)
+        self._runs = _Runs(trees, key, self._counts, changes)
         size = parse_properties(schema.properties).write_buffer_bytes
         self._pool = settings.buffer_pool or BufferPool(size)
         self._buffers: dict[Tree, Buffer] = {}

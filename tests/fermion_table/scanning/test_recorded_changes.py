@@ -236,6 +236,28 @@ def test_maintenance_knows_changelog_files(table_path, monkeypatch):
             change()
 
 
+@pytest.mark.parametrize("producer", ["input", *PRODUCERS])
+def test_a_fast_forward_records_nothing(table_path, producer):
+    """It brings many commits, and the changelog of the branch's last one tells of that alone."""
+    table = made(table_path, changelog_producer=producer)
+    upsert(table, (1, 1))
+    table.compact(full=True)
+    table.branches.create("dev")
+    branch = Table.open(table_path, branch="dev", durability="fast")
+    upsert(branch, (1, 2))
+    branch.compact(full=True)
+    upsert(branch, (1, 3), (2, 3))
+    if producer != "input":
+        branch.compact(full=True)
+    assert branch.snapshot.changelog is not None
+    table.branches.fast_forward("dev")
+    table.refresh()
+    assert table.snapshot.changelog is None
+    table.branches.delete("dev")
+    check_all_intervals(table)
+    assert table.verify(data=True).ok
+
+
 def tagged(table: Table, snapshot_id: int) -> list[Any]:
     if snapshot_id == table.snapshot.id:
         return changelog_entries(table.store, table.snapshot)
