@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,14 +10,17 @@ from typing import Any
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_columns
 from fermion_table.commit.fast_forward import difference
+from fermion_table.errors import VersionNotFound
 from fermion_table.inspection.history_log import counted
+from fermion_table.merging.primary_key import primary_key_of
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.schema_store import SchemaVersions, load_table_schema
 from fermion_table.metadata.snapshot import PRIMARY_KEY, Snapshot
-from fermion_table.scanning.change_steps import ChangeStep
+from fermion_table.scanning.change_steps import ChangeStep, commits_between
 from fermion_table.scanning.changes import ChangeScan
 from fermion_table.scanning.filters import table_filter
+from fermion_table.scanning.recorded_interval import RecordedInterval, producer_of
 from fermion_table.schema.difference import SchemaChange, schema_changes
 from fermion_table.schema.schema import PathLike
 from fermion_table.storage.store import AtomicStore
@@ -98,6 +102,7 @@ class TableDiff:
             removed=self.files_removed,
             before=self.before,
             after=self.after,
+            touched=self._touched(versions),
         )
         return ChangeScan(
             store=self.store,
@@ -107,6 +112,34 @@ class TableDiff:
             columns=chosen,
             filter=table_filter(filter, versions.current, where=self.store.location),
         )
+
+    def _touched(self, versions: SchemaVersions) -> tuple[Entry, ...] | None:
+        """Files with the keys that differ, by the changelogs between the snapshots.
+
+        None: there are none, or the files that were added and removed hold fewer rows.
+        """
+        key = primary_key_of(versions.current)
+        if key is None or self.before.id >= self.after.id:
+            return None
+        branch = self.after.branch
+        with contextlib.suppress(InvalidArgumentError, VersionNotFound):
+            snapshots = commits_between(self.store, self.before, self.after, branch=branch)
+            producer = producer_of(snapshots)
+            if producer is None:
+                return None
+            interval = RecordedInterval(
+                store=self.store,
+                key=key,
+                producer=producer,
+                start=self.before,
+                snapshots=snapshots,
+            )
+            found = tuple(interval.touched())
+            if sum(entry.rows for entry in found) < sum(
+                entry.rows for entry in (*self.files_added, *self.files_removed)
+            ):
+                return found
+        return None
 
     def __str__(self) -> str:
         is_keyed = PRIMARY_KEY in (*self.before.reader_features, *self.after.reader_features)

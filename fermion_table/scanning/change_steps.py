@@ -25,6 +25,8 @@ class ChangeStep:
         Entries; one of the same file in both had other rows deleted.
     before, after
         The states that it leads from and to; of an append table its files tell enough.
+    touched
+        Fewer files that hold all keys whose rows differ; None: those added and removed do.
     """
 
     snapshot_id: int
@@ -33,6 +35,7 @@ class ChangeStep:
     removed: tuple[Entry, ...] = ()
     before: Snapshot | None = None
     after: Snapshot | None = None
+    touched: tuple[Entry, ...] | None = None
 
 
 def commits_between(

@@ -142,11 +142,9 @@ class ChangeScan:
             producer=producer,
             start=self.start,
             snapshots=self.snapshots,
-            changes=self._changelog_reader(key),
-            keyed=keyed,
-            read_keys=self._keys_in,
         )
-        for snapshot, change, rows in interval.read():
+        reader = self._changelog_reader(key)
+        for snapshot, change, rows in interval.read(reader, keyed, self._keys_in):
             yield self._labelled(rows, change, step_without_files(snapshot))
 
     def _given(self, snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
@@ -240,7 +238,8 @@ class ChangeScan:
         assert key is not None
         assert step.before is not None
         assert step.after is not None
-        for keys in distinct_keys(self._keys_in([*step.removed, *step.added]), key):
+        files = [*step.removed, *step.added] if step.touched is None else step.touched
+        for keys in distinct_keys(self._keys_in(files), key):
             for change, batch in keyed.between(step.before, step.after, keys):
                 yield self._labelled(batch, change, step)
 

@@ -84,7 +84,7 @@ def producer_of(snapshots: Iterable[Snapshot]) -> Producer | None:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedInterval:
-    """The changes between two snapshots.
+    """The commits between two snapshots, and what they have recorded.
 
     Attributes
     ----------
@@ -94,10 +94,6 @@ class RecordedInterval:
         Whose changelog files are read.
     start, snapshots
         The first state, and the commits after it up to the last.
-    changes, keyed
-        Read changelog files, and compare states.
-    read_keys
-        See `ReadKeys`.
     """
 
     store: AtomicStore
@@ -105,12 +101,33 @@ class RecordedInterval:
     producer: Producer
     start: Snapshot
     snapshots: Sequence[Snapshot]
-    changes: RecordedChanges
-    keyed: KeyedChanges
-    read_keys: ReadKeys
 
-    def read(self) -> Found:
+    def touched(self) -> list[Entry]:
+        """Files that hold all keys whose rows differ at the ends, changelog files among them."""
+        recorded = [
+            entry
+            for snapshot in self.snapshots
+            if self._has_recorded(snapshot)
+            for entry in changelog_entries(self.store, snapshot)
+        ]
+        return [*self.unsettled(), *recorded, *self._files(self.snapshots[-1])[1]]
+
+    def unsettled(self) -> list[Entry]:
+        """Files with the keys of whose rows changelog files do not tell."""
+        found = self._files(self.start)[1]
+        for before, after in pairwise((self.start, *self.snapshots)):
+            found += self._unrecorded(before, after)
+        return found
+
+    def read(self, changes: RecordedChanges, keyed: KeyedChanges, read_keys: ReadKeys) -> Found:
         """The changes; replayed on the first state they give the last.
+
+        Parameters
+        ----------
+        changes, keyed
+            Read changelog files, and compare states.
+        read_keys
+            See `ReadKeys`.
 
         Raises
         ------
@@ -119,10 +136,7 @@ class RecordedInterval:
         """
         end = self.snapshots[-1]
         with until_expiry(self.store, self.start):
-            unsettled = self._files(self.start)[1]
-            for before, after in pairwise((self.start, *self.snapshots)):
-                unsettled += self._unrecorded(before, after)
-            compared = list(distinct_keys(self.read_keys(unsettled), self.key))
+            compared = list(distinct_keys(read_keys(self.unsettled()), self.key))
         known = [self.key.keys(some) for some in compared]
         without = pa.chunked_array(known).combine_chunks() if known else None
         for snapshot in self.snapshots:
@@ -130,18 +144,18 @@ class RecordedInterval:
                 continue
             with until_expiry(self.store, snapshot):
                 entries = changelog_entries(self.store, snapshot)
-                for change, rows in self.changes.read(entries, self.producer, without):
+                for change, rows in changes.read(entries, self.producer, without):
                     yield snapshot, change, rows
         settled, fresh = self._files(end)
         state = state_of(end, settled, "settled")
-        for keys in distinct_keys(self.read_keys(fresh), self.key):
+        for keys in distinct_keys(read_keys(fresh), self.key):
             new = keys
             if without is not None:
                 new = keys.filter(pc.invert(pc.is_in(self.key.keys(keys), value_set=without)))
-            for change, rows in self.keyed.between(state, end, new):
+            for change, rows in keyed.between(state, end, new):
                 yield end, change, rows
         for keys in compared:
-            for change, rows in self.keyed.between(self.start, end, keys):
+            for change, rows in keyed.between(self.start, end, keys):
                 yield end, change, rows
 
     def _has_recorded(self, snapshot: Snapshot) -> bool:
@@ -160,7 +174,7 @@ class RecordedInterval:
         if not removed and not any(entry.level for entry in added_entries(self.store, after)):
             return []
         old, new = (
-            {(entry.file, entry.delete_rows): entry for entry in self._files(each)[0]}
+            {(entry.file, entry.deletion_vector): entry for entry in self._files(each)[0]}
             for each in (before, after)
         )
         gone, come = old.keys() - new.keys(), new.keys() - old.keys()

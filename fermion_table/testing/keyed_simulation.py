@@ -94,6 +94,8 @@ class KeyedSimulation(Simulation):
     def __init__(self, seed: int, faults: Faults | None = None) -> None:
         super().__init__(seed, faults)
         self.set_up = self.dice.choice(["deduplicate", *SET_UPS])
+        producers = ["none", "lookup", "lookup" if self.set_up == "first" else "input"]
+        self.producer = producers[seed % len(producers)]  # each with each of four kinds of faults
 
     def schema(self) -> TableSchema:
         """Few buckets, and compactions early."""
@@ -105,6 +107,7 @@ class KeyedSimulation(Simulation):
                 "num_sorted_run.compaction_trigger": str(self.dice.randint(2, 4)),
                 "deletion_vectors.enabled": self.dice.choice(["true", "false"]),
                 **SET_UPS[self.set_up].properties,
+                "changelog_producer": self.producer,
             },
         )
         return definition.first_schema()

@@ -158,6 +158,36 @@ ENGINES: dict[str, Engine] = {
     ),
 }
 
+MARKING = {"deletion_vectors.enabled": "true"}
+INLINE = {"compaction": "inline"}
+SETTINGS = [
+    *({}, MARKING, MARKING | {"deletion_vectors.merge_on_read": "false"}),
+    *(INLINE, MARKING | INLINE, INLINE | {"full_compaction.delta_commits": "2"}),
+    {"force_lookup": "true", "lookup_compact": "gentle", "lookup_compact.max_interval": "2"},
+    {"compaction.optimization_interval": "1 ms"},
+]
+
+
+def drawn_settings() -> st.SearchStrategy[dict[str, str]]:
+    """Draw settings of compaction, and what records changes."""
+    producers = st.sampled_from(["none", "lookup", "full_compaction"])
+    retained = {"changelog.num_retained": "8"}
+    return st.builds(
+        lambda settings, producer: {**settings, **retained, "changelog_producer": producer},
+        st.sampled_from(SETTINGS),
+        producers,
+    )
+
+
+def allowed(properties: dict[str, str]) -> dict[str, str]:
+    """Return settings with a producer of changelogs that the others allow."""
+    is_marking = properties.get("deletion_vectors.enabled") == "true"
+    is_full = properties["changelog_producer"] == "full_compaction"
+    if is_full and (is_marking or properties.get("merge_engine") == "first_row"):
+        return {**properties, "changelog_producer": "lookup"}
+    return properties
+
+
 Predicate = Callable[[Row], bool]
 
 

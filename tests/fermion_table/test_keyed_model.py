@@ -30,7 +30,9 @@ from tests.fermion_table.keyed_strategies import (
     VALUES,
     Condition,
     Engine,
+    allowed,
     conditions,
+    drawn_settings,
 )
 from tests.fermion_table.keyed_versions import (
     Columns,
@@ -50,16 +52,6 @@ from tests.fermion_table.merge_rows import KINDS, Row
 NAMES = ["x", "y", "z"]
 SIZES = ["1kb", "4kb", "256mb"]
 """Of files and of the write buffer: flushes of several files, and several flushes a commit."""
-
-
-MARKING = {"deletion_vectors.enabled": "true"}
-INLINE = {"compaction": "inline"}
-SETTINGS = [
-    *({}, MARKING, MARKING | {"deletion_vectors.merge_on_read": "false"}),
-    *(INLINE, MARKING | INLINE, INLINE | {"full_compaction.delta_commits": "2"}),
-    {"force_lookup": "true", "lookup_compact": "gentle", "lookup_compact.max_interval": "2"},
-    {"compaction.optimization_interval": "1 ms"},
-]
 
 
 class KeyedMachine(RuleBasedStateMachine):
@@ -83,7 +75,7 @@ class KeyedMachine(RuleBasedStateMachine):
         trigger=st.integers(1, 4),
         file_size=st.sampled_from(SIZES),
         buffer_size=st.sampled_from(SIZES),
-        settings=st.sampled_from(SETTINGS),
+        settings=drawn_settings(),
     )
     def create(
         self, engine, key, is_partitioned, bucket, trigger, file_size, buffer_size, settings
@@ -101,8 +93,7 @@ class KeyedMachine(RuleBasedStateMachine):
                 "num_sorted_run.compaction_trigger": str(trigger),
                 "target_file_size": file_size,
                 "write_buffer_size": buffer_size,
-                **self.engine.properties,
-                **settings,
+                **allowed({**self.engine.properties, **settings}),
             },
             durability="fast",
         )

@@ -187,6 +187,9 @@ def test_full_compaction_records_the_changes_of_the_top_level(table_path):
     assert recorded(table)[7] == 3
     wanted = ("delete", 7, 2, 0), ("update_preimage", 7, 1, 0), ("update_postimage", 7, 1, 2)
     assert said(table, 2) == list(wanted)
+    difference = table.diff(2).rows()
+    assert sum(entry.rows for entry in difference.steps[0].touched) == 3
+    assert difference.to_arrow()["k"].to_pylist() == [2, 1, 1]
 
 
 def test_commits_during_a_compaction_are_not_recorded_by_it(table_path):
@@ -314,9 +317,14 @@ def state(table: Table, snapshot_id: int | None = None) -> dict[int, Any]:
 
 
 def replayed(table: Table, first: int, last: int) -> dict[int, Any]:
+    changes = table.scan_changes(first, last).to_arrow().to_pylist()
+    return after_changes(state(table, first), changes)
+
+
+def after_changes(before: dict[int, Any], changes: list[dict[str, Any]]) -> dict[int, Any]:
     """Return the state after some changes, each of which has to fit the state before it."""
-    now = state(table, first)
-    for each in table.scan_changes(first, last).to_arrow().to_pylist():
+    now = dict(before)
+    for each in changes:
         row = {name: value for name, value in each.items() if not name.startswith("_c")}
         if each["_change_type"] in ("delete", "update_preimage"):
             assert now.pop(row["k"]) == row
@@ -330,6 +338,9 @@ def check_all_intervals(table: Table) -> None:
     states = {each.id: state(table, each.id) for each in table.snapshots()}
     for first, last in combinations(states, 2):
         assert replayed(table, first, last) == states[last], (first, last)
+    first, last = min(states), max(states)
+    differences = table.diff(first, last).rows().to_arrow().to_pylist()
+    assert after_changes(states[first], differences) == states[last]
 
 
 def rows_of(engine: Engine) -> st.SearchStrategy[Any]:
