@@ -86,6 +86,29 @@ def test_partitions_keep_their_number_of_buckets_until_they_are_overwritten(spar
     assert table.verify(data=True).ok
 
 
+@pytest.mark.slow
+def test_the_driver_compacts_after_its_commit_or_leaves_it_to_the_job(spark, table_path):
+    """With each writer: copy on write leaves one run a tree, at the top level."""
+
+    def levels() -> set[int]:
+        table.refresh()
+        return set(table.inspect.files().column("level").to_pylist())
+
+    settings = {"compaction": "inline", "full_compaction.delta_commits": "1"}
+    table = keyed(table_path, **settings)
+    given = frame(spark, [(DAYS[n % 2], n % 10, n) for n in range(40)])
+    snapshot = spark_ext.upsert(given, table_path)
+    assert (snapshot.id, snapshot.kind, levels()) == (1, "append", {5})
+    given.write.format("fermion").mode("append").save(str(table_path))
+    assert levels() == {5}
+    table.set_properties({"write_only": "true"})
+    spark_ext.upsert(given, table_path)
+    assert levels() == {0, 5}
+    assert spark_ext.compact(spark, table_path).groups
+    assert levels() == {5}
+    assert len(rows(table)) == 10
+
+
 def test_change_types_delete_and_new_columns_join(spark, table_path):
     table = keyed(table_path)
     table.upsert({"day": [DAYS[0]] * 3, "id": [1, 2, 3], "v": [1, 2, 3]})
