@@ -21,7 +21,7 @@ from fermion_table.schema.selection import ROW_ID, ROW_KIND
 Runs = Sequence[Sequence[FileSplit]]
 """Sorted runs from the newest to the oldest; of each its files in the order of keys."""
 FILE_COLUMN = "_file"
-HELD_BYTES = 24 * MIB
+HELD_BYTES = 16 * MIB
 """Rows of all runs that are held while they are merged, roughly, before they are folded."""
 STEP_ROWS_MIN, STEP_ROWS_MAX = 2_048, 131_072
 """Rows that are read of a run at a time."""

@@ -32,8 +32,8 @@ from fermion_table.writing.settings import WriteSettings
 
 RunBatch = tuple[pa.RecordBatch, pa.Array, np.ndarray | None]
 """Rows in the order of their keys, their keys (`PrimaryKey.tree_keys`), and their kinds."""
-STRIPE_BYTES = 64 * MIB
-"""Of the files of a run: half the default, as merging needs memory beside the stripe."""
+STRIPE_BYTES = 32 * MIB
+"""Of the files of a run: less than the default, as merging needs memory beside the stripe."""
 WIDE_COLUMNS_MIN = 2_048
 """Files of so many columns have larger stripes in any case."""
 KIND_FIELD = pa.field(KIND_COLUMN, pa.int8(), nullable=False)
