@@ -132,7 +132,7 @@ $(PAIMON_READY): Makefile
 	@python=$$(tools/prerequisites python) && \
 	echo "Setting up $(PAIMON_SPARK) with $$python, and Paimon's Java engine from Maven Central" && \
 	{ [ -x $(PAIMON_SPARK)/bin/python ] || "$$python" -m venv $(PAIMON_SPARK); }
-	@$(PAIMON_SPARK)/bin/python -m pip install -qq --disable-pip-version-check "pyspark>=3.5,<3.6" "JPype1>=1.5"
+	@$(PAIMON_SPARK)/bin/python -m pip install -qq --disable-pip-version-check "pyspark>=3.5,<3.6" "JPype1>=1.5" numpy pyarrow
 	@mkdir -p $(PAIMON_SPARK)/jars
 	@for jar in $(PAIMON_JARS); do \
 		$(PAIMON_SPARK)/bin/python -c "import sys, urllib.request as u; u.urlretrieve(*sys.argv[1:])" \

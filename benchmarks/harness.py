@@ -89,7 +89,7 @@ def missing_part(library: Library) -> str | None:
     """What has to be installed before a library can run; None: nothing."""
     python = interpreter(library)
     if python is None:
-        return f"{library.package} (make bench sets up {library.python})"
+        return f"{library.package} ({library.set_up} sets up {library.python})"
     if library.python is None:
         for module in library.modules:
             if importlib.util.find_spec(module.partition(".")[0]) is None:

@@ -28,6 +28,7 @@ from benchmarks.keyed_layers import (
     KeyedFermion,
     KeyedLayer,
 )
+from benchmarks.keyed_paimon_spark import PAIMON_SPARK
 from benchmarks.question import Action, Case, NotOffered, Question, Size, Target
 
 ROWS = {"full": 2_000_000, "quick": 100_000, "tiny": 1_000}
@@ -287,7 +288,7 @@ QUESTION = Question(
         ),
         RACE: Case(race, sizes=LONG),
     },
-    libraries=(FULL, FAST, LANCE, DELTA, PAIMON, PARQUET),
+    libraries=(FULL, FAST, LANCE, DELTA, PAIMON, PAIMON_SPARK, PARQUET),
     targets=(
         Target("upsert", 0.5, measured=FAST.name, of=LANCE.name),
         Target("upsert", 3.0, metric="slowest_factor", measured=FAST.name),
@@ -312,7 +313,8 @@ QUESTION = Question(
         "into 200,000, Fermion's with compact() after each; written bytes hold the rewritten ones. "
         "The 10 runs hold a column of 200 random bytes, and are merged on two cores. "
         "The processes write keys of their own, and keys that all of them write, into one bucket. "
-        "pypaimon does not compact; Lance has no partitions, and no index here."
+        "pypaimon does not compact; paimon (Spark) is its Java engine, and the memory without the "
+        "JVM's; Lance has no partitions, and no index here."
     ),
 )
 

@@ -35,6 +35,8 @@ class Library:
         Folder of the virtual environment it lives in; None: the one that runs the benchmarks.
     reference
         Printed, but neither ours nor a rival: it does less work than the question asks for.
+    set_up
+        The command that makes the environment `python`.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Library:
     own: bool = False
     python: str | None = None
     reference: bool = False
+    set_up: str = "make bench"
 
     def warm_up(self) -> None:
         """Use the library once on something tiny, so that late loading is not on the clock."""
