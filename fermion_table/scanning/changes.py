@@ -3,7 +3,8 @@
 The columns beside the table's own are those of Delta's change data feed. Compactions change no
 rows and are passed over. A commit that rewrites files removes and adds the rows that it carries
 over: such pairs, equal in all columns that were asked for, cancel out. Rows of a primary-key table
-are told apart by their keys (see `keyed_changes`).
+are told apart by their keys (see `keyed_changes`), or read from changelog files where commits have
+recorded them (see `recorded_interval`).
 """
 
 from __future__ import annotations

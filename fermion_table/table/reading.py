@@ -224,7 +224,8 @@ def scan_changes(
     Parameters
     ----------
     start, end
-        Versions, start exclusive and end inclusive; None: the snapshot that this object sees.
+        Versions, start exclusive and end inclusive; None: the snapshot that this object sees. Ids
+        of expired snapshots, too, as long as changelogs tell of all changes.
     columns, filter, threads
         As in `scan`, under the schema of the end.
 

@@ -85,6 +85,29 @@ def test_input_records_what_writers_were_given_as_it_came(table_path):
     assert said(table, 5) == [("update_preimage", 6, 3, 3), ("update_postimage", 6, 3, 5)]
 
 
+def test_rows_that_compaction_shows_were_told_of_when_they_were_written(table_path):
+    settings = {"deletion_vectors.enabled": "true", "deletion_vectors.merge_on_read": "false"}
+    table = made(table_path, changelog_producer="input", **settings)
+    upsert(table, (1, 10))
+    table.compact()
+    assert said(table, 0) == [("insert", 1, 1, 10)]
+
+
+def test_a_commit_of_files_of_which_some_were_not_recorded_has_no_changelog(table_path):
+    table = made(table_path)
+    messages = []
+    for number, producer in enumerate(["none", "input"]):
+        table.set_properties({"changelog_producer": producer})
+        with table.writer() as writer:
+            writer.write({"k": [number], "v": [number], "s": ["x"]})
+            messages += writer.prepare_commit()
+    with table.transaction() as transaction:
+        transaction.append_written(messages)
+    assert table.snapshot.changelog is None
+    assert [row[2] for row in said(table, 0)] == [0, 1]
+    assert len(files(table)) == 2
+
+
 def test_writers_record_what_they_write_in_several_flushes(table_path):
     table = made(table_path, changelog_producer="input", write_buffer_size="1kb", bucket="2")
     given = [(number % 10, number) for number in range(80)]
