@@ -35,6 +35,7 @@ from fermion_table.metadata.shared_files import SharedFiles, options_for
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.scanning.file_scan import FileScan
 from fermion_table.scanning.filters import TableFilter, table_filter
+from fermion_table.scanning.live_files import LiveFiles
 from fermion_table.scanning.partition_pruning import partitions_replaced
 from fermion_table.scanning.plan import files_that_must_match, plan_scan, splits_of
 from fermion_table.scanning.scan import Scan
@@ -271,7 +272,9 @@ class Draft:
         """
         if replaced is True or not self.schema.bucket_counts:
             return {}
-        counts = other_counts(self.live(), self.schemas, self.schema)
+        base = LiveFiles(self.store, self.base.tail, self.base.manifests)
+        live = [each for each in base.entries(statistics=False) if each.file not in self.removed]
+        counts = other_counts([*live, *self.added.values()], self.schemas, self.schema)
         if isinstance(replaced, TableFilter):
             gone = partitions_replaced(list(counts), self.schema, replaced) or ()
             return {each: count for each, count in counts.items() if each not in gone}

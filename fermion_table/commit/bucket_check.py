@@ -9,9 +9,9 @@ from collections.abc import Set as AbstractSet
 from fermion_table.commit.request import NewSchema
 from fermion_table.metadata.bucket_counts import bucket_count, bucket_counts
 from fermion_table.metadata.manifest import Entry
-from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.scanning.live_files import LiveFiles
 from fermion_table.schema.schema import TableSchema, decode_schema
 from fermion_table.storage.store import AtomicStore
 
@@ -48,7 +48,7 @@ def bucket_conflict(
     counts = bucket_counts(
         (
             entry
-            for entry in live_entries(store, base)
+            for entry in LiveFiles(store, base.tail, base.manifests).entries(statistics=False)
             if entry.partition in touched and entry.file not in removed
         ),
         schemas,
