@@ -16,7 +16,7 @@ def put(store: MemoryStore, *files: dict) -> None:
     """Commit entries of files of one tree."""
     added = []
     for number, fields in enumerate(files):
-        known = {"bucket": 0, "level": 0, "min_key": "00", "max_key": "0f"}
+        known = {"bucket": 0, "total_buckets": 2, "level": 0, "min_key": "00", "max_key": "0f"}
         added.append(made_up_entry(f"{len(store.objects)}-{number}", **{**known, **fields}))
         store.write(added[-1].path, b"." * added[-1].size)
     commit(store, CommitRequest(kind="upsert", added=added))
