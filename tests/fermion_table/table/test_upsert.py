@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +13,6 @@ from fermion_table import (
     CommitConflict,
     SchemaMismatch,
     Table,
-    UnsupportedFeature,
     WriteSettings,
     stage_table,
 )
@@ -270,21 +268,6 @@ def test_files_for_other_trees_are_refused(table, primary_key, properties, messa
     with pytest.raises(CommitConflict, match=message):
         Table.open(table.location).commit(messages)
     assert state(table) == {}
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("changelog_producer", "input"),
-        ("changelog-producer", "lookup"),
-    ],
-)
-def test_settings_without_support_are_refused(tmp_path, table, name, value):
-    with pytest.raises(UnsupportedFeature, match=name.replace("-", "_")):
-        keyed_table(tmp_path / "other", properties={name: value})
-    assert not Path(tmp_path / "other").exists()
-    with pytest.raises(UnsupportedFeature, match=name.replace("-", "_")):
-        table.set_properties({name: value})
 
 
 def test_a_writer_of_a_table_with_a_key_is_made_in_other_processes_too(table):
