@@ -22,7 +22,7 @@ from tests.fermion_table.crash_operations import AT_ONCE, OPERATIONS, SCHEMA, Si
 
 INTERRUPTED = sorted(set(OPERATIONS) - {"expiry", "clone"})
 """An expiry is there to make files that nothing refers to, before it deletes them."""
-STEP_SAMPLED = 16
+STEP_SAMPLED = 23
 
 
 def orphans(table: Table) -> list[str]:
@@ -49,7 +49,7 @@ def interrupt(
 def test_an_interrupted_operation_leaves_no_data_files(
     name: str, template: Path, tmp_path: Path, signaller: Signaller
 ) -> None:
-    """Ctrl-C before every sixteenth change of a file: published whole, or nothing is left."""
+    """Ctrl-C before every 23rd change of a file: published whole, or nothing is left."""
     first = 1 + INTERRUPTED.index(name) % STEP_SAMPLED
     interrupt(name, template, tmp_path, signaller, range(first, 1000, STEP_SAMPLED))
 
