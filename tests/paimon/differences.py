@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.paimon.drawn_histories import PARTIAL, aggregation
+from tests.paimon.drawn_histories import NESTED, PARTIAL, aggregation
 
 Row = dict[str, Any]
 
@@ -60,6 +60,7 @@ def deleted(**values: Any) -> Row:
     return {**values, "_kind": "-D"}
 
 
+ITEM = {"x": 1, "y": "a"}
 GROUP = PARTIAL | {"fields.s.sequence-group": "a"}
 REMOVAL = PARTIAL | {"partial-update.remove-record-on-delete": "true"}
 
@@ -169,6 +170,14 @@ DIFFERENCES: dict[str, Difference] = {
         commits=[[added(s=2), added(s=3)]],
         ours={"s": 2},
         paimons={"s": 3},
+    ),
+    "equal items of nested_update without a key": Difference(
+        reason="taking back an item takes back all that are equal, however often it was added",
+        options=aggregation({"a": "nested_update"}),
+        columns={"a": NESTED},
+        commits=[[added(a=[ITEM])], [added(a=[ITEM])], [deleted(a=[ITEM])]],
+        ours={"a": [ITEM]},
+        paimons={"a": []},
     ),
     "an empty text in listagg": Difference(
         reason="empty texts are left out of lists; here, as in pypaimon, alone too",

@@ -286,9 +286,9 @@ FAMILIES: dict[str, Family] = {
         **FOLDED_LATE,
     ),
     "aggregation, nested_update taken back": Family(
-        options=NESTED_OPTIONS,
-        columns={"a": NESTED, "b": NESTED},
-        unordered=("a", "b"),
+        options=aggregation({"a": "nested_update"}, **{"fields.a.nested-key": "x"}),
+        columns={"a": NESTED},
+        unordered=("a",),
         takes_back=True,
         **FOLDED_LATE,
     ),
