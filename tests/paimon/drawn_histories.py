@@ -192,7 +192,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "sequence groups with functions and deletions": Family(
         options=GROUPS
-        | {"fields.a.aggregate-function": "sum", "fields.c.aggregate-function": "last_value"},
+        | {"fields.a.aggregate-function": "sum", "fields.c.aggregate-function": "sum"},
         **GROUPED_BACK,
         **FOLDED_LATE,
     ),
