@@ -30,6 +30,7 @@ from benchmarks.keyed_layers import (
 )
 from benchmarks.keyed_paimon_spark import PAIMON_SPARK
 from benchmarks.question import Action, Case, NotOffered, Question, Size, Target
+from fermion_table.compaction.universal import Run, UniversalOptions, pick
 
 ROWS = {"full": 2_000_000, "quick": 100_000, "tiny": 1_000}
 UPSERT_ROWS = {"full": 40_000, "quick": 2_000, "tiny": 50}
@@ -211,19 +212,52 @@ def amplification(**settings: str) -> Callable[[KeyedLayer, Size], Action]:
         before = size_of(Path(path))
 
         def many() -> dict[str, float]:
-            table = layer.open(path)
+            table, flush = layer.open(path), 0
             for rows in changes:
                 table = layer.upsert(table, rows)
+                flush = flush or size_of(Path(path)) - before
                 if layer.own:
                     layer.compact(table)
-            return {
+            found = {
                 "written_bytes": size_of(Path(path)) - before,
                 "files_read": layer.plan(layer.open(path), None),
             }
+            if isinstance(layer, KeyedFermion):
+                found |= bounds(layer, before, flush, count)
+            return found
 
         return many
 
     return prepare
+
+
+def bounds(layer: KeyedFermion, stored: int, flush: int, count: int) -> dict[str, float]:
+    """What the rules for picking runs write and leave at most, if the sizes of runs just add up.
+
+    Rows of one key that are merged make runs smaller than that.
+
+    Parameters
+    ----------
+    stored, flush
+        Bytes before, and of each upsert.
+    count
+        Number of upserts.
+    """
+    settings = dict(layer.settings)
+    buckets = int(settings["bucket"])
+    trigger = int(settings.get("num_sorted_run.compaction_trigger", "5"))
+    ratio = int(settings.get("compaction.size_ratio", "1"))
+    options = UniversalOptions(trigger=trigger, size_ratio=ratio, num_levels=trigger + 1)
+    runs, written = [Run(trigger, stored // buckets)], 0
+    for _ in range(count):
+        runs.insert(0, Run(0, flush // buckets))
+        written += flush // buckets
+        unit = pick(runs, options)
+        if unit is not None:
+            merged = sum(run.size for run in runs[: unit.run_count])
+            runs[: unit.run_count] = [Run(unit.output_level, merged)]
+            written += merged
+    return {"written_bound": written * buckets, "files_bound": trigger * buckets}
 
 
 def run_of(number: int, size: Size) -> pa.Table:
@@ -305,12 +339,16 @@ QUESTION = Question(
         Target(RACE, 0, metric="lost_rows", measured=FAST.name),
     ),
     rounds={"full": 3},
-    metrics=("slowest_factor", "written_bytes", "files_read", "input_gb", "upserts", "compactions"),
+    metrics=(
+        *("slowest_factor", "written_bytes", "written_bound", "files_read", "files_bound"),
+        *("input_gb", "upserts", "compactions"),
+    ),
     notes=(
         "A tenth of the rows of an upsert is new. The partitioned table has 5,000,000 rows in 20 "
         "partitions; a tenth of the rows of some of them was replaced (where the case says so, a "
         "compaction of level 0 has marked them in deletion vectors). 200 upserts: 2,000 rows each "
-        "into 200,000, Fermion's with compact() after each; written bytes hold the rewritten ones. "
+        "into 200,000, Fermion's with compact() after each; written bytes hold the rewritten ones, "
+        "and their bound is what the rules of compaction give for sizes that only add up. "
         "The 10 runs hold a column of 200 random bytes, and are merged on two cores. "
         "The processes write keys of their own, and keys that all of them write, into one bucket. "
         "pypaimon does not compact; paimon (Spark) is its Java engine, and the memory without the "
