@@ -50,12 +50,19 @@ def replace_rows(draft: Draft, key: PrimaryKey, chosen: TableFilter) -> None:
     Raises
     ------
     InvalidArgumentError
-        The filter reads other columns, and the table's merge engine keeps deleted rows.
+        The filter reads other columns, and the table's merge engine keeps deleted rows; or it has
+        sequence fields, by which a new row could be older than the deletion, and not show.
     """
     live = draft.live()
     partitions = list({entry.partition for entry in live})
     gone = partitions_replaced(partitions, draft.schema, chosen)
     if gone is None:
+        if key.options.sequence_fields:
+            raise InvalidArgumentError(
+                "overwrite: with sequence.field a filter reads partition columns only, as a new row "
+                "with a smaller sequence than the deleted one would not show; upsert the rows, or "
+                "overwrite whole partitions"
+            )
         delete_rows(draft, key, chosen)
         return
     for entry in live:

@@ -252,8 +252,8 @@ class KeyedMachine(RuleBasedStateMachine):
         condition, rows = self.condition(data), self.rows(data)
         if condition.columns == {self.partition}:
             self.model.keep(lambda row: not condition.selects(row))
-        elif not self.engine.removes:
-            return
+        elif not self.engine.removes or "sequence.field" in self.engine.properties:
+            return  # refused
         else:
             self.model.take_out(condition)
         self.table.overwrite(self.given(rows), filter=condition.expression)

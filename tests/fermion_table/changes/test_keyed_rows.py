@@ -69,6 +69,18 @@ def test_deletes_of_tables_with_sequence_fields_hold_for_late_rows(table_path):
     assert rows(table)[1] == (52, "later")
 
 
+def test_an_overwrite_whose_rows_might_be_late_is_refused(table_path):
+    """The new row has a smaller sequence than the one that it replaces: it would not show."""
+    table = make(table_path, sequence__field="v")
+    before = rows(table)
+    with pytest.raises(InvalidArgumentError, match=r"overwrite: with sequence\.field"):
+        table.overwrite({"id": [9], "v": [1], "s": ["new"]}, filter="v >= 50")
+    table.refresh()
+    assert rows(table) == before
+    table.overwrite({"id": [9], "v": [1], "s": ["new"]})
+    assert rows(table) == {9: (1, "new")}
+
+
 def test_an_overwrite_replaces_all_rows_those_of_a_filter_or_of_partitions(table_path):
     table = make(table_path)
     table.overwrite({"id": [3, 11], "v": [0, 0], "s": ["a", "b"]}, filter="v >= 50")
