@@ -59,9 +59,9 @@ def replace_rows(draft: Draft, key: PrimaryKey, chosen: TableFilter) -> None:
     if gone is None:
         if key.options.sequence_fields:
             raise InvalidArgumentError(
-                "overwrite: with sequence.field a filter reads partition columns only, as a new row "
-                "with a smaller sequence than the deleted one would not show; upsert the rows, or "
-                "overwrite whole partitions"
+                "overwrite: with sequence.field a filter reads partition columns only, as a new "
+                "row with a smaller sequence than the deleted one would not show; upsert the "
+                "rows, or overwrite whole partitions"
             )
         delete_rows(draft, key, chosen)
         return

@@ -435,7 +435,11 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "Table.verify": _of_table("verify", data=True),
     "Table.writer": _of_table("writer", settings=WriteSettings()),
     "Table.writer_factory": _of_table(
-        "writer_factory", settings=WriteSettings(), merge=_Of(_merge)
+        "writer_factory",
+        settings=WriteSettings(),
+        merge=_Of(_merge),
+        overwrites=True,
+        filter="id > 1",
     ),
     "TableDiff.rows": _of(lambda t: t.diff(0), "rows", columns=["id"], filter="id > 1"),
     "TableSchema.find": _of(lambda t: t.schema, "find", path="id", where="table"),
