@@ -13,12 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fermion_table.merging.fold import fold
-from fermion_table.merging.merge_engines.key_groups import group_rows
+from fermion_table.merging.fold import fold, groups_by_key
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.metadata.manifest import Entry
 from fermion_table.scanning.section_reader import KeyedRows
-from fermion_table.schema.key_encoding import key_ranks
 from fermion_table.schema.record_expiry import RecordExpiry
 from fermion_table.schema.schema import TableSchema
 
@@ -79,15 +77,9 @@ class ExpiredRows:
 
     def _of_expired_keys(self, each: KeyedRows, key: PrimaryKey) -> np.ndarray:
         """Whether the row of a key is expired, for each of its rows: ``bool``, shape (n,)."""
-        options = key.options
-        is_direct = pa.types.is_int64(each.keys.type)
-        numbers = each.keys.to_numpy() if is_direct else key_ranks(each.keys)
-        groups = group_rows(
-            numbers,
-            np.arange(len(numbers)),
-            sequence=[each.rows.column(name) for name in options.sequence_fields],
-            is_descending=options.sequence_descending,
-        )
+        groups = groups_by_key(each.rows, each.keys, key)
+        numbers = np.empty(each.rows.num_rows, np.int64)
+        numbers[groups.order] = groups.numbers
         folded = fold(each.rows, groups, key, each.kinds, is_oldest=True)
         shown = folded.gather(each.rows, [self.expiry.column])
         expired = numbers[folded.rows[self._are_expired(shown.column(0))]]

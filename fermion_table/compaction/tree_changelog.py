@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import chain
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
+from fermion_table.merging.change_types import CHANGE_TYPES
 from fermion_table.merging.primary_key import PrimaryKey, required_key
 from fermion_table.metadata.bucket_counts import bucket_count
 from fermion_table.metadata.manifest import Entry
@@ -22,12 +24,11 @@ from fermion_table.scanning.keyed_changes import (
     KeyedChanges,
     distinct_keys,
 )
-from fermion_table.scanning.recorded_changes import CHANGE_NAMES
 from fermion_table.scanning.recorded_interval import settled_files, state_of
 from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.store import AtomicStore
 from fermion_table.writing.changelog_writer import ChangelogWriter, Changes
-from fermion_table.writing.partition import partition_columns, split_batch
+from fermion_table.writing.partition import partition_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +66,13 @@ class TreeChangelog:
         first = next(changes, None)
         if first is None:
             return []
-        ((partition, _),) = split_batch(first[0].slice(0, 1), partition_columns(self.schema))
-        place = replace(partition, values=self.fresh[0].partition)
-        count = bucket_count(self.fresh[0], self.schemas)
-        return writer.write(place, self.bucket, _chained(first, changes), total_buckets=count)
+        entry = self.fresh[0]
+        return writer.write(
+            partition_of(first[0], self.schema, entry.partition),
+            self.bucket,
+            chain([first], changes),
+            total_buckets=bucket_count(entry, self.schemas),
+        )
 
     def _changes(self) -> Iterator[Changes]:
         """The rows before and after, of the keys in the files that become settled."""
@@ -147,11 +151,6 @@ def _in_order(found: Iterable[tuple[str, pa.RecordBatch]]) -> Changes | None:
     order = np.arange(starts[-1])
     updates = slice(starts[1], starts[3])
     order[updates] = order[updates].reshape(2, -1).T.ravel()
-    kinds = np.repeat([CHANGE_NAMES.index(name) for name in names], counts).astype(np.int8)
+    kinds = np.repeat([CHANGE_TYPES[name] for name in names], counts).astype(np.int8)
     rows = pa.concat_batches([rows for name in names for rows in parts.get(name, ())])
     return rows.take(pa.array(order)), kinds[order]
-
-
-def _chained(first: Changes, rest: Iterator[Changes]) -> Iterator[Changes]:
-    yield first
-    yield from rest

@@ -34,7 +34,7 @@ from fermion_table.scanning.whole_rows import column_reader
 from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.store import AtomicStore
 from fermion_table.writing.changelog_writer import ChangelogWriter
-from fermion_table.writing.partition import partition_columns, split_batch
+from fermion_table.writing.partition import partition_of
 from fermion_table.writing.settings import WriteSettings
 from fermion_table.writing.tree_writer import RunBatch, TreeWriter
 
@@ -137,10 +137,8 @@ class TreeTask(CompactionTask):
         first = next(batches, None)
         if first is None:
             return []
-        columns = partition_columns(self.schema)
-        ((partition, _),) = split_batch(first[0].slice(0, 1), columns)
         return writer.write_run(
-            replace(partition, values=entries[0].partition),
+            partition_of(first[0], self.schema, entries[0].partition),
             self.bucket,
             self.level,
             chain([first], batches),

@@ -16,11 +16,10 @@ from fermion_table.merging.merge_engines.key_groups import (
 )
 from fermion_table.schema.type_kinds import is_text
 
+CHANGE_NAMES = ("insert", "update_preimage", "update_postimage", "delete")
+"""The names of the row kinds, 0 to 3."""
 CHANGE_TYPES = {
-    "insert": INSERT,
-    "update_preimage": UPDATE_BEFORE,
-    "update_postimage": UPDATE_AFTER,
-    "delete": DELETE,
+    **{name: kind for kind, name in enumerate(CHANGE_NAMES)},
     "+I": INSERT,
     "-U": UPDATE_BEFORE,
     "+U": UPDATE_AFTER,

@@ -14,10 +14,36 @@ from fermion_table.merging.merge_engines.key_groups import (
     UPDATE_BEFORE,
     Folded,
     KeyGroups,
+    group_rows,
     is_retraction,
 )
 from fermion_table.merging.primary_key import PrimaryKey
+from fermion_table.schema.key_encoding import key_ranks
 from fermion_table.schema.required_columns import made_null
+
+
+def groups_by_key(rows: pa.RecordBatch, keys: pa.Array | np.ndarray, key: PrimaryKey) -> KeyGroups:
+    """Rows by key, and within a key from the oldest to the newest.
+
+    Without sequence fields, or if these are equal, a later row is the newer one.
+
+    Parameters
+    ----------
+    rows
+        With the sequence fields.
+    keys
+        As of `PrimaryKey.keys` or `tree_keys`, or numbers that order as these do.
+    key
+        Of the table.
+    """
+    if not isinstance(keys, np.ndarray):
+        keys = keys.to_numpy() if pa.types.is_int64(keys.type) else key_ranks(keys)
+    return group_rows(
+        keys,
+        np.arange(len(keys)),
+        sequence=[rows.column(name) for name in key.options.sequence_fields],
+        is_descending=key.options.sequence_descending,
+    )
 
 
 def fold(

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.columns.rows import filter_batch_rows
+from fermion_table.merging.change_types import CHANGE_NAMES
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.scanning.filters import TableFilter, selected
@@ -27,7 +28,7 @@ from fermion_table.storage.store import AtomicStore
 
 KEYS_AT_ONCE = 16_384
 """Keys that are looked up together: their rows, before and after, are in memory."""
-DELETE, BEFORE, AFTER, INSERT = "delete", "update_preimage", "update_postimage", "insert"
+INSERT, BEFORE, AFTER, DELETE = CHANGE_NAMES
 
 
 class KeyedChanges:

@@ -17,8 +17,8 @@ import pyarrow as pa
 from fermion.columns.rows import take_batch_rows
 from fermion.forks import Lock
 from fermion.predicate import RowRanges, col
-from fermion_table.merging.fold import columns_to_merge, fold
-from fermion_table.merging.merge_engines.key_groups import group_rows, is_retraction
+from fermion_table.merging.fold import columns_to_merge, fold, groups_by_key
+from fermion_table.merging.merge_engines.key_groups import is_retraction
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.merging.sections import SortedRun, TreeFile, sorted_runs
 from fermion_table.metadata.bucket_counts import BucketCounts, bucket_counts
@@ -314,13 +314,7 @@ class _Lookup:
         if not batches:
             return [], numbers
         rows, key = pa.concat_batches(batches), self._key
-        options = key.options
-        groups = group_rows(
-            numbers,
-            np.arange(len(numbers)),
-            sequence=[rows.column(name) for name in options.sequence_fields],
-            is_descending=options.sequence_descending,
-        )
+        groups = groups_by_key(rows, numbers, key)
         folded = fold(rows, groups, key, rows.column(KIND_COLUMN).to_numpy(), is_oldest=True)
         request = self._scan.reader.request
         whole = tuple(each for each in self._readers.rows.request.fields if each != ROW_KIND)

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fermion.columns.rows import filter_batch_rows
+from fermion_table.merging.change_types import CHANGE_NAMES
+from fermion_table.merging.merge_engines.key_groups import DELETE, INSERT, UPDATE_BEFORE
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.snapshot import Producer, Snapshot
@@ -23,10 +25,6 @@ from fermion_table.schema.key_changes import KIND_COLUMN
 from fermion_table.schema.schema import PathLike, TableSchema, field_to_arrow
 from fermion_table.schema.selection import ROW_KIND, select_columns
 from fermion_table.storage.store import AtomicStore
-
-CHANGE_NAMES = ("insert", "update_preimage", "update_postimage", "delete")
-"""What the kinds of rows, 0 to 3, are called."""
-INSERT, BEFORE, AFTER, DELETE = range(4)
 
 
 class RecordedChanges:
@@ -119,7 +117,7 @@ class RecordedChanges:
 def _split_updates(kinds: np.ndarray, is_selected: np.ndarray) -> np.ndarray:
     """The kinds of rows of which a filter selects some; the rows of an update are neighbours."""
     found = kinds.copy()
-    places = np.flatnonzero(kinds[:-1] == BEFORE)
+    places = np.flatnonzero(kinds[:-1] == UPDATE_BEFORE)
     before, after = is_selected[places], is_selected[places + 1]
     found[places[before & ~after]] = DELETE
     found[places[after & ~before] + 1] = INSERT
@@ -132,7 +130,7 @@ def _whole_updates(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
     for batch in batches:
         whole = batch if left is None else pa.concat_batches([left, batch])
         left = None
-        if whole.column(KIND_COLUMN)[-1].as_py() == BEFORE:
+        if whole.column(KIND_COLUMN)[-1].as_py() == UPDATE_BEFORE:
             left = whole.slice(whole.num_rows - 1)
             whole = whole.slice(0, whole.num_rows - 1)
         if whole.num_rows:

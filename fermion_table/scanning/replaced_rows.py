@@ -15,13 +15,12 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from fermion.columns.rows import filter_batch_rows
-from fermion_table.merging.merge_engines.key_groups import group_rows
+from fermion_table.merging.fold import groups_by_key
 from fermion_table.merging.merge_reader import shared_keys
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.scanning.run_reader import FILE_COLUMN, Runs, key_of, merging_reader, run_batches
 from fermion_table.scanning.split_reader import SplitReader
 from fermion_table.schema.key_changes import KEY_COLUMN
-from fermion_table.schema.key_encoding import key_ranks
 from fermion_table.schema.selection import ROW_ID
 
 
@@ -60,7 +59,7 @@ def replaced_rows(newer: Runs, older: Runs, reader: SplitReader) -> ReplacedRows
     """
     key = key_of(reader.request)
     names = dict.fromkeys((*key.tree_names, *key.options.sequence_fields))
-    merging = merging_reader(reader, list(names), ROW_ID.name)
+    merging = merging_reader(reader, names, row_ids=True)
     splits = [split for run in (*newer, *older) for split in run]
     numbers = {split.location: number for number, split in enumerate(splits)}
     found = ReplacedRows()
@@ -90,13 +89,7 @@ def _losers(
     if options.merge_engine != "deduplicate" or not options.sequence_fields:
         return new.slice(0, 0), old
     rows = pa.concat_batches([old, new])
-    keys = rows.column(KEY_COLUMN)
-    groups = group_rows(
-        keys.to_numpy() if key.is_direct_in_tree else key_ranks(keys),
-        np.arange(rows.num_rows),
-        sequence=[rows.column(name) for name in options.sequence_fields],
-        is_descending=options.sequence_descending,
-    )
+    groups = groups_by_key(rows, rows.column(KEY_COLUMN), key)
     is_new_last = groups.order[groups.ends - 1] >= old.num_rows
     is_replaced = np.zeros(rows.num_rows, bool)
     is_replaced[groups.order] = np.repeat(is_new_last, groups.lengths)

@@ -49,20 +49,22 @@ def key_filter(chosen: TableFilter | None, key: PrimaryKey) -> TableFilter | Non
     return None if expression is None else TableFilter(expression, parts)
 
 
-def merging_reader(reader: SplitReader, names: Sequence[str], *virtual: str) -> SplitReader:
+def merging_reader(
+    reader: SplitReader, names: Iterable[str], *, row_ids: bool = False
+) -> SplitReader:
     """Reads some top-level columns, and kinds, of the rows whose keys the filter selects.
 
     Parameters
     ----------
     reader
         Of a request with a key.
-    virtual
-        ``_row_id``, where the numbers of rows are wanted too.
+    row_ids
+        Whether the numbers of rows are read, too.
     """
     request = reader.request
     by_name = {field.name: field for field in request.table_fields}
     fields = [by_name[name] for name in names] + [ROW_KIND]
-    if ROW_ID.name in virtual:
+    if row_ids:
         fields.append(ROW_ID)
     merging = replace(
         request,

@@ -63,7 +63,7 @@ def _not_retracted(
     run: Sequence[FileSplit], reader: SplitReader, threads: int | None
 ) -> Iterator[tuple[FileSplit, RowRanges]]:
     """The same of a run alone that has each key once: not even keys are read."""
-    kinds = merging_reader(reader, (), ROW_ID.name)
+    kinds = merging_reader(reader, (), row_ids=True)
     for split in run:
         counted = replace(split, row_id_base=0)
         shown = [
@@ -151,7 +151,7 @@ def _picked_by_folding(
 ) -> list[tuple[FileSplit, RowRanges]]:
     """The same, by the merge engine."""
     names = dict.fromkeys((*key.tree_names, *key.options.sequence_fields))
-    merging = merging_reader(reader, list(names), ROW_ID.name)
+    merging = merging_reader(reader, names, row_ids=True)
     splits = [split for run in runs for split in run]
     numbers = {split.location: number for number, split in enumerate(splits)}
     found: list[list[RowRanges]] = [[] for _ in splits]

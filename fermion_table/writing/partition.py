@@ -7,7 +7,7 @@ only make them readable and are never parsed back. The partition columns stay in
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -88,6 +88,18 @@ def split_batch(
     for rows in runs:
         part = batch if len(runs) == 1 else take_batch_rows(batch, rows)
         yield _partition([each[int(rows[0])] for each in values], columns), part
+
+
+def partition_of(rows: pa.RecordBatch, schema: TableSchema, values: tuple[Any, ...]) -> Partition:
+    """The partition that all of some rows belong to.
+
+    Parameters
+    ----------
+    values
+        Those of its entries.
+    """
+    ((partition, _),) = split_batch(rows.slice(0, 1), partition_columns(schema))
+    return replace(partition, values=values)
 
 
 def _groups(columns: Sequence[pa.Array]) -> np.ndarray:

@@ -8,11 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fermion_table.merging.fold import fold
-from fermion_table.merging.merge_engines.key_groups import Folded, group_rows, is_retraction
+from fermion_table.merging.fold import fold, groups_by_key
+from fermion_table.merging.merge_engines.key_groups import Folded, is_retraction
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.schema.key_changes import KIND_COLUMN
-from fermion_table.schema.key_encoding import key_ranks
 from fermion_table.writing.tree_writer import RunBatch
 
 PIECE_BYTES = 32 * 1024 * 1024
@@ -58,14 +57,7 @@ def sorted_run(
 def _folded(
     rows: pa.RecordBatch, kinds: np.ndarray | None, key: PrimaryKey
 ) -> tuple[bool, Iterator[RunBatch]]:
-    options = key.options
-    keys = key.tree_keys(rows)
-    groups = group_rows(
-        keys.to_numpy() if key.is_direct_in_tree else key_ranks(keys),
-        np.arange(rows.num_rows),
-        sequence=[rows.column(name) for name in options.sequence_fields],
-        is_descending=options.sequence_descending,
-    )
+    groups = groups_by_key(rows, key.tree_keys(rows), key)
     folded = fold(rows, groups, key, kinds, is_oldest=False)
     return folded.kinds is not None, _gathered(rows, key, folded)
 

@@ -10,7 +10,6 @@ from fermion_table import Table
 from fermion_table.scanning import run_reader
 from fermion_table.scanning.run_reader import merging_reader, run_batches
 from fermion_table.scanning.section_split import SectionSplit
-from fermion_table.schema.selection import ROW_ID
 from tests.fermion_table.tree_rows import put
 
 SCHEMA = pa.schema([("k", pa.int64()), ("t", pa.string())])
@@ -32,7 +31,7 @@ def table(tmp_path) -> Table:
 
 def read(scan, run, bytes_max: int, **options) -> list[pa.RecordBatch]:
     """Return the batches of a run, with the numbers of rows."""
-    reader = merging_reader(scan.reader, ["k", "t"], ROW_ID.name)
+    reader = merging_reader(scan.reader, ["k", "t"], row_ids=True)
     return list(run_batches(run, reader, 1, bytes_max=bytes_max, **options))
 
 
