@@ -1,9 +1,11 @@
 """Reads a section of a tree: files that overlap, whose rows are merged by key.
 
-There are two ways. Where a key's row is one of the rows stored (the engines ``deduplicate`` and
-``first_row``), only keys are merged: that tells which rows of each file are visible, and the files
-are then read as if the others were deleted, with all filters and only the columns that the query
-names. Otherwise the rows are merged and folded, batch by batch in the order of keys.
+There are three ways. Where a key's row is one of the rows stored (the engines ``deduplicate`` and
+``first_row``), runs are read one after the other, without the rows whose keys were seen before
+(`shown_rows`). If these keys are too many, or the order of runs does not decide alone, keys are
+merged: that tells which rows of each file are visible, and the files are then read as if the others
+were deleted (`visible_rows`). For other engines the rows are merged and folded, batch by batch in
+the order of keys.
 """
 
 from __future__ import annotations
