@@ -18,7 +18,7 @@ from fermion_table.metadata.manifest import (
     ManifestReference,
     decode_manifest,
 )
-from fermion_table.metadata.manifest_store import inherited, read_stored
+from fermion_table.metadata.manifest_store import inherited, manifests_of, read_stored
 from fermion_table.metadata.packed_manifest import decode_packed
 from fermion_table.metadata.references import Reference, load_branch, load_tag, snapshot_of
 from fermion_table.metadata.schema_store import SchemaVersions
@@ -283,16 +283,14 @@ class _Walk:
     def _check_recorded(self, snapshot: Snapshot) -> None:
         """The metadata and changelog files of a snapshot whose data has expired."""
         self._check_schema(snapshot.schema)
-        delta = snapshot.delta
-        for reference in (*snapshot.manifests, *delta.added, *delta.removed_manifests):
+        for reference in manifests_of(snapshot):
             self._manifest(reference)
         for entry in self._changelog(snapshot):
             self._check_data_file(entry)
 
     def _check_content(self, snapshot: Snapshot, path: str) -> None:
         self._check_schema(snapshot.schema)
-        delta = snapshot.delta
-        for reference in (*delta.added, *delta.removed_manifests):
+        for reference in manifests_of(snapshot):
             self._manifest(reference)
         entries = list(snapshot.tail)
         whole = True

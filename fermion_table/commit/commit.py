@@ -43,7 +43,7 @@ from fermion_table.errors import CommitConflict, CommitStateUnknown, TableExists
 from fermion_table.metadata import pointers
 from fermion_table.metadata.history import latest, latest_listed, table_exists
 from fermion_table.metadata.manifest import Entry
-from fermion_table.metadata.manifest_store import Located, MetadataWriter, locate
+from fermion_table.metadata.manifest_store import Located, MetadataWriter, locate, manifests_of
 from fermion_table.metadata.snapshot import (
     SNAPSHOT_FORMAT,
     SNAPSHOT_FORMAT_VERSION,
@@ -441,8 +441,4 @@ class _Commit:
 
 def _objects_of(snapshot: Snapshot) -> set[str]:
     """The metadata objects that a snapshot refers to."""
-    delta = snapshot.delta
-    references = [*snapshot.manifests, *delta.added, *delta.removed_manifests]
-    if snapshot.changelog is not None:
-        references += snapshot.changelog.manifests
-    return {snapshot.schema.path, *(reference.path for reference in references)}
+    return {snapshot.schema.path, *(reference.path for reference in manifests_of(snapshot))}

@@ -25,12 +25,11 @@ from fermion_table.expiry.reachable import (
     SchemaPaths,
     is_over,
     live_objects,
-    manifests_of,
     paths_of,
 )
 from fermion_table.metadata import pointers
 from fermion_table.metadata.history import earliest_id, latest_listed, try_load, walk
-from fermion_table.metadata.manifest_store import changelog_entries, removed_entries
+from fermion_table.metadata.manifest_store import changelog_entries, manifests_of, removed_entries
 from fermion_table.metadata.references import (
     HEAD_PROPERTY,
     Branch,

@@ -12,8 +12,13 @@ from dataclasses import dataclass, field
 from fermion_table.errors import CorruptMetadata
 from fermion_table.metadata import pointers
 from fermion_table.metadata.history import latest_listed, load_snapshot, walk
-from fermion_table.metadata.manifest import Entry, ManifestReference
-from fermion_table.metadata.manifest_store import added_entries, changelog_entries, live_entries
+from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.manifest_store import (
+    added_entries,
+    changelog_entries,
+    live_entries,
+    manifests_of,
+)
 from fermion_table.metadata.references import (
     Tag,
     list_branches,
@@ -150,10 +155,3 @@ def paths_of(entry: Entry) -> dict[str, int]:
     if entry.deletion_vector is not None:
         paths[entry.deletion_vector.path] = entry.deletion_vector.size
     return paths
-
-
-def manifests_of(snapshot: Snapshot) -> tuple[ManifestReference, ...]:
-    """The manifests of a snapshot, of its delta, and of its changelog."""
-    delta, changelog = snapshot.delta, snapshot.changelog
-    changes = () if changelog is None else changelog.manifests
-    return (*snapshot.manifests, *delta.added, *delta.removed_manifests, *changes)

@@ -319,6 +319,13 @@ def added_entries(store: AtomicStore, snapshot: Snapshot) -> list[Entry]:
     return entries
 
 
+def manifests_of(snapshot: Snapshot) -> tuple[ManifestReference, ...]:
+    """The manifests of a snapshot, of its delta, and of its changelog."""
+    delta, changelog = snapshot.delta, snapshot.changelog
+    changes = () if changelog is None else changelog.manifests
+    return (*snapshot.manifests, *delta.added, *delta.removed_manifests, *changes)
+
+
 def changelog_entries(store: AtomicStore, snapshot: Snapshot) -> list[Entry]:
     """The changelog files of a snapshot's commit, in the order of time."""
     changelog = snapshot.changelog

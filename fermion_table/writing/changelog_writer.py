@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from types import TracebackType
-from typing import NoReturn
 
 import msgspec
 import numpy as np
@@ -15,7 +13,7 @@ from fermion_table.merging.merge_engines.key_groups import is_retraction
 from fermion_table.metadata.manifest import Entry
 from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.store import AtomicStore
-from fermion_table.writing.data_files import DataFiles, OpenFile
+from fermion_table.writing.data_files import DataFiles, OpenFile, OwningWriter
 from fermion_table.writing.partition import Partition
 from fermion_table.writing.settings import WriteSettings
 from fermion_table.writing.tree_writer import KIND_FIELD
@@ -24,11 +22,8 @@ Changes = tuple[pa.RecordBatch, np.ndarray | None]
 """Rows with all of the table's columns, and their kinds; None: all are insertions."""
 
 
-class ChangelogWriter:
+class ChangelogWriter(OwningWriter):
     """Writes changelog files.
-
-    Until `release` says that a commit decides on the files, `abort` deletes them, and so does
-    leaving the context manager, or forgetting the writer.
 
     Parameters
     ----------
@@ -52,24 +47,7 @@ class ChangelogWriter:
         begun: set[str] | None = None,
     ) -> None:
         changes = replace(settings or WriteSettings(), source="changelog")
-        self._files = DataFiles(store, schema, changes, begun)
-        self._is_released = False
-
-    def __reduce__(self) -> NoReturn:
-        """Refuse a copy: both would own, and delete, the same files."""
-        raise TypeError("a ChangelogWriter can't be pickled or copied: make one in each process")
-
-    def __enter__(self) -> ChangelogWriter:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if not self._is_released:
-            self.abort()
+        super().__init__(DataFiles(store, schema, changes, begun))
 
     def write(
         self,
@@ -132,13 +110,3 @@ class ChangelogWriter:
         if current is not None:
             close(current)
         return entries
-
-    def release(self) -> None:
-        """Leave the files alone from here on: a commit may name them."""
-        self._is_released = True
-        self._files.release()
-
-    def abort(self) -> None:
-        """Delete every file of this writer. Not allowed after an attempt to commit them."""
-        self._is_released = True
-        self._files.abort()

@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from types import TracebackType
+from typing import Any, NoReturn, Self
 
 import pyarrow as pa
 
@@ -200,6 +201,50 @@ class DataFiles:
         self._open.clear()
         self._begun -= self._written.paths
         self._written.delete()
+
+
+class OwningWriter:
+    """Writes data files, and owns them.
+
+    Until `release` says that a commit decides on the files, `abort` deletes them, and so does
+    leaving the context manager, or forgetting the writer.
+
+    Parameters
+    ----------
+    files
+        Makes the files.
+    """
+
+    def __init__(self, files: DataFiles) -> None:
+        self._files = files
+        self._is_released = False
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse a copy: both would own, and delete, the same files."""
+        name = type(self).__name__
+        raise TypeError(f"a {name} can't be pickled or copied: make one in each process")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if not self._is_released:
+            self.abort()
+
+    def release(self) -> None:
+        """Leave the files alone from here on: a commit may name them."""
+        self._is_released = True
+        self._files.release()
+
+    def abort(self) -> None:
+        """Delete every file of this writer. Not allowed after an attempt to commit them."""
+        self._is_released = True
+        self._files.abort()
 
 
 def delete_files(store: AtomicStore, entries: Iterable[Entry]) -> None:

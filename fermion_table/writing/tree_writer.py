@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -26,7 +25,7 @@ from fermion_table.options import MIB
 from fermion_table.schema.key_changes import KIND_COLUMN
 from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.store import AtomicStore
-from fermion_table.writing.data_files import DataFiles, OpenFile
+from fermion_table.writing.data_files import DataFiles, OpenFile, OwningWriter
 from fermion_table.writing.partition import Partition
 from fermion_table.writing.settings import WriteSettings
 
@@ -62,11 +61,8 @@ class _RunFile:
     retractions: int = 0
 
 
-class TreeWriter:
+class TreeWriter(OwningWriter):
     """Writes sorted runs.
-
-    Until `release` says that a commit decides on the files, `abort` deletes them, and so does
-    leaving the context manager, or forgetting the writer.
 
     Parameters
     ----------
@@ -95,27 +91,9 @@ class TreeWriter:
         if settings is not None:
             check_kind(settings, WriteSettings, "settings")
         stripe_bytes = STRIPE_BYTES if len(schema.fields) < WIDE_COLUMNS_MIN else None
-        self._files = DataFiles(
-            store, schema, settings or WriteSettings(), begun, stripe_bytes=stripe_bytes
-        )
+        settings = settings or WriteSettings()
+        super().__init__(DataFiles(store, schema, settings, begun, stripe_bytes=stripe_bytes))
         self._key = key
-        self._is_released = False
-
-    def __reduce__(self) -> NoReturn:
-        """Refuse a copy: both would own, and delete, the same files."""
-        raise TypeError("a TreeWriter can't be pickled or copied: make one in each process")
-
-    def __enter__(self) -> TreeWriter:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if not self._is_released:
-            self.abort()
 
     def write_run(
         self,
@@ -196,16 +174,6 @@ class TreeWriter:
         if source is None:
             return entries
         return [msgspec.structs.replace(entry, source=source) for entry in entries]
-
-    def release(self) -> None:
-        """Leave the files alone from here on: a commit may name them."""
-        self._is_released = True
-        self._files.release()
-
-    def abort(self) -> None:
-        """Delete every file of this writer. Not allowed after an attempt to commit them."""
-        self._is_released = True
-        self._files.abort()
 
     def _check(
         self, rows: pa.RecordBatch, keys: pa.Array, kinds: np.ndarray | None, *, has_kinds: bool
