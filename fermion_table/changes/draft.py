@@ -28,7 +28,7 @@ from fermion_table.metadata.deletion_vector import (
     read_vector,
     write_vectors,
 )
-from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.manifest import Entry, Source
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.shared_files import SharedFiles, options_for
@@ -233,7 +233,7 @@ class Draft:
     def writer(
         self,
         *,
-        source: str = "append",
+        source: Source = "append",
         schema: TableSchema | None = None,
         replaced: Replaced = False,
     ) -> TableWriter:
@@ -244,7 +244,7 @@ class Draft:
         replaced
             See `bucket_counts`.
         """
-        settings = WriteSettings(source=source)  # type: ignore[arg-type]
+        settings = WriteSettings(source=source)
         return make_writer(
             self.store,
             schema or self.schema,

@@ -43,7 +43,7 @@ def bucket_conflict(
     brought: dict[int, TableSchema] = {}
     if schema is not None:
         brought[schema.id] = decode_schema(schema.data, f"schema {schema.id}")
-    schemas = ChainMap(brought, versions)  # type: ignore[arg-type]
+    schemas = ChainMap(brought, versions)  # type: ignore[arg-type]  # only read
     touched = {entry.partition for entry in new}
     counts = bucket_counts(
         (

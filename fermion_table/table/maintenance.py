@@ -98,7 +98,9 @@ def compact(
 
     Of a table with a primary key sorted runs are merged, in each tree (the files of a partition and
     bucket) that has too many of them, and large files that overlap no others move to another level
-    without being rewritten. What a scan shows does not change.
+    without being rewritten. What a scan shows does not change, except that expired rows go
+    (``record_level.expire_time``), and that rows appear which the table shows only once they are
+    compacted (``deletion_vectors.merge_on_read=false``).
 
     Parameters
     ----------

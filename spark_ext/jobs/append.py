@@ -13,14 +13,16 @@ import spark_ext
 from fermion_table import Snapshot, Table
 from spark_ext.jobs.program import (
     add_commit,
+    add_schema_mode,
     add_source,
     added,
     arguments,
+    planned,
     run,
     source,
     storage_options,
 )
-from spark_ext.writing.job import FrameOptions, planned_columns, row_columns
+from spark_ext.writing.job import FrameOptions
 
 
 def parser() -> argparse.ArgumentParser:
@@ -33,9 +35,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("path", help="the table; it must exist")
     add_source(made)
     made.add_argument("--batch-id-column", help="write batches; this column has their ids")
-    made.add_argument(
-        "--schema-mode", choices=["merge"], help="merge: add columns that the table does not have"
-    )
+    add_schema_mode(made)
     replacing = made.add_mutually_exclusive_group()
     replacing.add_argument("--overwrite", action="store_true", help="replace all rows of the table")
     replacing.add_argument(
@@ -61,9 +61,7 @@ def append(spark: SparkSession, options: argparse.Namespace) -> Mapping[str, Any
         frame_options = FrameOptions(
             batch_id_column=options.batch_id_column, schema_mode=options.schema_mode
         )
-        merge = planned_columns(frame, table, frame_options)
-        columns = row_columns(frame, table, frame_options, merge)
-        return {"table": options.path, "dry_run": True, "columns": columns.names}
+        return planned(options.path, frame, table, frame_options)
     write: Callable[..., Snapshot] = spark_ext.append
     replaced: dict[str, Any] = {}
     if options.overwrite or options.overwrite_where or options.overwrite_partitions:

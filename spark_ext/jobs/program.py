@@ -16,9 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from fermion.errors import FermionError, InvalidArgumentError
 from fermion.predicate import parse_filter
-from fermion_table import CommitMetadata, MaintenanceResult, Snapshot
+from fermion_table import CommitMetadata, MaintenanceResult, Snapshot, Table
 from fermion_table.cli.arguments import age_or_time
 from spark_ext import session
+from spark_ext.writing.job import FrameOptions, planned_columns, row_columns
 
 SUCCEEDED, FAILED, WRONG_USAGE = 0, 1, 2
 
@@ -143,6 +144,13 @@ def add_commit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--commit-identifier", help="which commit of that user this is")
 
 
+def add_schema_mode(parser: argparse.ArgumentParser) -> None:
+    """Add the argument ``--schema-mode``."""
+    parser.add_argument(
+        "--schema-mode", choices=["merge"], help="merge: add columns that the table does not have"
+    )
+
+
 def add_source(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that say which files Spark reads, and how; see `source`."""
     parser.add_argument("source", nargs="+", help="files or directories for Spark to read")
@@ -173,6 +181,18 @@ def source(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
     if options.schema:
         reader = reader.schema(options.schema)
     return reader.load(options.source)
+
+
+def planned(path: str, frame: DataFrame, table: Table, options: FrameOptions) -> Mapping[str, Any]:
+    """The summary of a dry run of a job that adds the rows of a frame, whose columns are checked.
+
+    Raises
+    ------
+    SchemaMismatch, UnsupportedBySpark, InvalidArgumentError
+    """
+    merge = planned_columns(frame, table, options)
+    columns = row_columns(frame, table, options, merge)
+    return {"table": path, "dry_run": True, "columns": columns.names}
 
 
 def added(path: str, snapshot: Snapshot) -> Mapping[str, Any]:

@@ -14,14 +14,16 @@ from fermion_table import Table
 from fermion_table.merging.primary_key import required_key
 from spark_ext.jobs.program import (
     add_commit,
+    add_schema_mode,
     add_source,
     added,
     arguments,
+    planned,
     run,
     source,
     storage_options,
 )
-from spark_ext.writing.job import FrameOptions, planned_columns, row_columns
+from spark_ext.writing.job import FrameOptions
 
 
 def parser() -> argparse.ArgumentParser:
@@ -40,9 +42,7 @@ def parser() -> argparse.ArgumentParser:
         help="the column that says what each row is: insert, update_preimage, update_postimage or "
         "delete (default: all are insertions)",
     )
-    made.add_argument(
-        "--schema-mode", choices=["merge"], help="merge: add columns that the table does not have"
-    )
+    add_schema_mode(made)
     add_commit(made)
     return made
 
@@ -57,9 +57,7 @@ def upsert(spark: SparkSession, options: argparse.Namespace) -> Mapping[str, Any
         frame_options = FrameOptions(
             change_type=options.change_type, schema_mode=options.schema_mode
         )
-        merge = planned_columns(frame, table, frame_options)
-        columns = row_columns(frame, table, frame_options, merge)
-        return {"table": options.path, "dry_run": True, "columns": columns.names}
+        return planned(options.path, frame, table, frame_options)
     snapshot = spark_ext.upsert(
         frame,
         options.path,
