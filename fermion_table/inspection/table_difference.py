@@ -116,12 +116,13 @@ class TableDiff:
     def _touched(self, versions: SchemaVersions) -> tuple[Entry, ...] | None:
         """Files with the keys that differ, by the changelogs between the snapshots.
 
-        None: there are none, or the files that were added and removed hold fewer rows.
+        None: they do not tell, or the files that were added and removed hold fewer rows.
         """
         key = primary_key_of(versions.current)
         if key is None or self.before.id >= self.after.id:
             return None
         branch = self.after.branch
+        # Where one does not descend from the other, or commits between them have expired:
         with contextlib.suppress(InvalidArgumentError, VersionNotFound):
             snapshots = commits_between(self.store, self.before, self.after, branch=branch)
             producer = producer_of(snapshots)

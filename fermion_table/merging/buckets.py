@@ -27,7 +27,7 @@ import pyarrow.types as pat
 from fermion.arguments import integer
 from fermion.errors import InvalidArgumentError
 from fermion_table.schema.key_encoding import check_key_type, direct_keys, is_number
-from fermion_table.schema.key_options import BUCKETS_MAX
+from fermion_table.schema.key_settings import NUMBER_MAX
 from fermion_table.schema.murmur import hash_integers, hash_texts
 from fermion_table.schema.transforms import plain, shortest_bytes
 from fermion_table.schema.value_codec import encode_value
@@ -65,7 +65,7 @@ def bucket_numbers(
         ``count`` is out of its range, there is no column, columns have different lengths or nulls,
         or a type has no place in a key.
     """
-    count = integer(count, "bucket", minimum=1, maximum=BUCKETS_MAX)
+    count = integer(count, "bucket", minimum=1, maximum=NUMBER_MAX)
     if not columns or any(len(column) != len(columns[0]) for column in columns):
         lengths = [len(column) for column in columns]
         raise InvalidArgumentError(f"columns: expected one or more of one length, found {lengths}")

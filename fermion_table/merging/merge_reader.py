@@ -184,20 +184,12 @@ def shared_keys(
             pa.concat_batches([batch for _, _, batches in some for batch in batches])
             for some in (present[:count], present[count:])
         )
-        is_old_shared, is_new_shared = _is_among(old, new), _is_among(new, old)
+        is_old_shared, is_new_shared = np.isin(old, new), np.isin(new, old)
         if is_old_shared.any():
             yield (
                 filter_batch_rows(new_rows, is_new_shared),
                 filter_batch_rows(old_rows, is_old_shared),
             )
-
-
-def _is_among(keys: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Whether each key is one of some others: ``bool``, shape (n,)."""
-    known = np.unique(others)
-    places = np.searchsorted(known, keys)
-    places[places == len(known)] = 0
-    return known[places] == keys
 
 
 def _comparable(runs: Sequence[list]) -> list[np.ndarray]:

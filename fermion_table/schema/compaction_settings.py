@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fermion.errors import InvalidArgumentError
-from fermion_table.schema.key_settings import KeySettings
+from fermion_table.schema.key_settings import NUMBER_MAX, KeySettings
 
-NUMBER_MAX = 2**31 - 1
 STOP_RUNS = 3
 """By default a writer that compacts waits at so many runs more than the trigger."""
 
@@ -71,7 +70,6 @@ def compaction_settings(settings: KeySettings, *, needs_lookup: bool) -> Compact
     is_inline = settings.choice("compaction", ("none", "inline"), "none") == "inline"
     writes_only = settings.flag("write_only")
     force_lookup = settings.flag("force_lookup")
-    commits = "full_compaction.delta_commits"
     return CompactionSettings(
         trigger=trigger,
         stop_trigger=settings.number("num_sorted_run.stop_trigger", stops, trigger, NUMBER_MAX),
@@ -83,9 +81,7 @@ def compaction_settings(settings: KeySettings, *, needs_lookup: bool) -> Compact
         total_size_threshold=settings.size("compaction.total_size_threshold"),
         incremental_size_threshold=settings.size("compaction.incremental_size_threshold"),
         optimization_interval_ms=settings.duration("compaction.optimization_interval"),
-        delta_commits=(
-            settings.number(commits, 1, 1, NUMBER_MAX) if settings.has(commits) else None
-        ),
+        delta_commits=settings.optional_number("full_compaction.delta_commits", 1),
         force_lookup=force_lookup,
         lookup_interval=_lookup_interval(
             settings, trigger, needs_lookup=needs_lookup or force_lookup

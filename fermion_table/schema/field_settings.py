@@ -55,15 +55,11 @@ def _function(
         delimiter=settings.text(f"{prefix}list_agg_delimiter", ","),
         distinct=settings.flag(f"{prefix}distinct"),
         nested_key=settings.names(f"{prefix}nested_key", ()),
-        count_limit=_count_limit(settings, f"{prefix}count_limit"),
+        count_limit=settings.optional_number(f"{prefix}count_limit", 1),
         ignore_retract=settings.flag(f"{prefix}ignore_retract"),
     )
     _check_function(settings, column, dtype, function)
     return function
-
-
-def _count_limit(settings: KeySettings, name: str) -> int | None:
-    return settings.number(name, 1, 1, 2**31 - 1) if settings.has(name) else None
 
 
 def sequence_groups(

@@ -26,6 +26,7 @@ from fermion_table.schema.field_settings import (
 from fermion_table.schema.key_encoding import check_key_type
 from fermion_table.schema.key_settings import (
     ENGINES,
+    NUMBER_MAX,
     PRODUCERS,
     ChangelogProducer,
     KeySettings,
@@ -33,8 +34,6 @@ from fermion_table.schema.key_settings import (
     check_no_repeats,
 )
 from fermion_table.schema.record_expiry import RecordExpiry, record_expiry
-
-BUCKETS_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +137,7 @@ def parse_key_options(
     producer = settings.choice("changelog_producer", PRODUCERS, "none")
     deletion_vectors = settings.flag("deletion_vectors.enabled")
     options = KeyOptions(
-        bucket=settings.number("bucket", 1, 1, BUCKETS_MAX),
+        bucket=settings.number("bucket", 1, 1, NUMBER_MAX),
         bucket_key=_bucket_key(settings, primary_key, partition_columns),
         merge_engine=engine,
         ignore_delete=settings.flag("ignore_delete") or settings.flag(f"{engine}.ignore_delete"),
@@ -154,9 +153,7 @@ def parse_key_options(
         removing_sequences=removing_sequences(settings, engine, groups),
         changelog_producer=producer,
         row_deduplicate=settings.flag("changelog_producer.row_deduplicate"),
-        changelogs_retained=settings.number("changelog.num_retained", 0, 1, 2**31 - 1)
-        if settings.has("changelog.num_retained")
-        else None,
+        changelogs_retained=settings.optional_number("changelog.num_retained", 1),
         changelog_age_ms=settings.duration("changelog.time_retained"),
         deletion_vectors=deletion_vectors,
         merge_on_read=settings.flag("deletion_vectors.merge_on_read", default=True),

@@ -27,6 +27,8 @@ NAMES = (
     *("lookup_compact", "force_lookup", "write_only", "compaction"),
 )
 """Names of this family: these, those that begin as `PREFIXES` say or with an engine and a dot."""
+NUMBER_MAX = 2**31 - 1
+"""The greatest value of a setting that is a number."""
 _LIKENESS = 0.85
 """A name as like one of `NAMES` as this is taken for a slip, and refused."""
 
@@ -72,6 +74,10 @@ class KeySettings:
                 f"{name}={found!r}: expected a number from {least} to {most}"
             )
         return int(found)
+
+    def optional_number(self, name: str, least: int) -> int | None:
+        """A whole number, not below a bound; None where the property is not there."""
+        return self.number(name, least, least, NUMBER_MAX) if self.has(name) else None
 
     def size(self, name: str) -> int | None:
         """Bytes; None where the property is not there."""
