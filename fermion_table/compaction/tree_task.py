@@ -58,13 +58,7 @@ class TreeTask(CompactionTask):
         The snapshot that the task was planned on.
     bucket, total_buckets, level
         Of the new run.
-    rewrites
-        See `TreePlan`.
-    upgrades
-        See `TreePlan`.
-    drops
-        See `TreePlan`.
-    older
+    rewrites, upgrades, drops, older
         See `TreePlan`.
     expired
         Finds the rows that are removed because they have expired; None: none is.
@@ -211,14 +205,12 @@ def tree_tasks(
     counts = bucket_counts(entries, schemas)
     options, settings = universal_options(key.options), key.options.compaction
     due = due_trees(trees, options, settings, snapshot, store=store, now_ms=now_ms)
-    keeps = keeps_retractions(key)
     expired = expired_rows(key, now_ms)
 
     def has_expired(file: TreeFile) -> bool:
         entry = file.entry
         return expired is not None and expired.known_in(entry, schema, schemas[entry.schema_id])
 
-    fields = schema.fields
     tasks: list[CompactionTask] = []
     for tree in _selected(trees, schema, chosen):
         if written is not None and tree not in written and not due[tree].is_full:
@@ -228,47 +220,76 @@ def tree_tasks(
             due[tree].options,
             target_bytes=target_bytes,
             is_full=is_full or due[tree].is_full,
-            keeps_retractions=keeps,
+            keeps_retractions=keeps_retractions(key),
             marks_replaced=key.options.deletion_vectors,
             replaces_whole=replaces_whole(key),
             has_expired=has_expired,
         )
         if plan is None:
             continue
-        inputs = [file.entry for group in plan.rewrites for part in group for file in part.files]
-        others = [file.entry for run in (plan.upgrades, *plan.older) for file in run]
-        read = [*inputs, *others]
-        producer, changelog = tree_changelog(
-            [file.entry for file in trees[tree]],
+        task = _task(
+            trees[tree],
+            plan,
             key,
             snapshot,
             store=store,
             schema=schema,
             schemas=schemas,
-            takes_all=plan.unit.run_count == len(sorted_runs(trees[tree])),
+            settings=WriteSettings(target_file_bytes=target_bytes, source="compact"),
+            bucket=tree[1],
+            total_buckets=counts[tree[0]],
+            expired=expired if plan.expires else None,
         )
-        tasks.append(
-            TreeTask(
-                store=store,
-                group=CompactionGroup(tuple(map(slim, inputs))),
-                schema=schema,
-                key=key,
-                reader=column_reader(read, store, fields, fields, schemas, key=key),
-                settings=WriteSettings(target_file_bytes=target_bytes, source="compact"),
-                snapshot_id=snapshot.id,
-                bucket=tree[1],
-                total_buckets=counts[tree[0]],
-                level=plan.unit.output_level,
-                rewrites=_slim_sections(plan),
-                upgrades=plan.upgrades,
-                drops=plan.drops,
-                older=plan.older,
-                expired=expired if plan.expires else None,
-                producer=producer,
-                changelog=changelog,
-            )
-        )
+        tasks.append(task)
     return tasks
+
+
+def _task(
+    files: Sequence[TreeFile],
+    plan: TreePlan,
+    key: PrimaryKey,
+    snapshot: Snapshot,
+    *,
+    store: AtomicStore,
+    schema: TableSchema,
+    schemas: Mapping[int, TableSchema],
+    settings: WriteSettings,
+    bucket: int,
+    total_buckets: int,
+    expired: ExpiredRows | None,
+) -> TreeTask:
+    """What carries out the plan of a tree with some files."""
+    inputs = [file.entry for group in plan.rewrites for part in group for file in part.files]
+    others = [file.entry for run in (plan.upgrades, *plan.older) for file in run]
+    read, fields = [*inputs, *others], schema.fields
+    producer, changelog = tree_changelog(
+        [file.entry for file in files],
+        key,
+        snapshot,
+        store=store,
+        schema=schema,
+        schemas=schemas,
+        takes_all=plan.unit.run_count == len(sorted_runs(files)),
+    )
+    return TreeTask(
+        store=store,
+        group=CompactionGroup(tuple(map(slim, inputs))),
+        schema=schema,
+        key=key,
+        reader=column_reader(read, store, fields, fields, schemas, key=key),
+        settings=settings,
+        snapshot_id=snapshot.id,
+        bucket=bucket,
+        total_buckets=total_buckets,
+        level=plan.unit.output_level,
+        rewrites=_slim_sections(plan),
+        upgrades=plan.upgrades,
+        drops=plan.drops,
+        older=plan.older,
+        expired=expired,
+        producer=producer,
+        changelog=changelog,
+    )
 
 
 def _selected(
