@@ -118,6 +118,8 @@ def filter_batch_rows(batch: pa.RecordBatch, mask: np.ndarray) -> pa.RecordBatch
 def drop_batch_rows(batch: pa.RecordBatch, rows: np.ndarray) -> pa.RecordBatch:
     """A batch without some rows; the batch itself if these are none.
 
+    Rows that stay are copied by a mask, which is faster than `filter_batch_rows` if most stay.
+
     Parameters
     ----------
     rows
