@@ -14,7 +14,7 @@ import msgspec
 from pyroaring import BitMap64
 
 from fermion.predicate import RowRanges
-from fermion_table.merging.sections import TreeFile, overlapping_files, section_of
+from fermion_table.merging.sections import TreeFile, level0_of, overlapping_files, section_of
 from fermion_table.metadata.deletion_vector import bitmap_of, ranges_of, write_vectors
 from fermion_table.metadata.manifest import Entry
 from fermion_table.scanning.file_split import FileSplit
@@ -69,7 +69,7 @@ class Marking:
         files
             Of the compaction; only those of level 0 count.
         """
-        newest = [file for file in files if file.level == 0]
+        newest = level0_of(files)
         meeting = [overlapping_files(run, newest)[0] for run in self._older]
         if not newest or not any(meeting):
             return OlderRows()

@@ -19,6 +19,7 @@ from fermion_table.merging.sections import (
     SortedRun,
     TreeFile,
     cut_sections,
+    level0_of,
     overlapping_files,
     sorted_runs,
 )
@@ -129,7 +130,7 @@ def plan_tree(
         return None
     older = _older(taken, runs[unit.run_count :]) if marks_replaced else ()
     is_whole = replaces_whole or not older
-    merging = [] if is_whole else overlapping_files(_level0(taken), chain(*older))[0]
+    merging = [] if is_whole else overlapping_files(level0_of(taken), chain(*older))[0]
     unfolded = {id(file) for file in merging}
 
     def stays(file: TreeFile) -> bool:
@@ -150,13 +151,9 @@ def plan_tree(
 
 def _older(taken: Iterable[TreeFile], runs: Iterable[SortedRun]) -> Runs:
     """The files of older runs that may have keys of the files of level 0 that are taken."""
-    newest = _level0(taken)
+    newest = level0_of(taken)
     found = (tuple(overlapping_files(run, newest)[0]) for run in runs)
     return tuple(run for run in found if run)
-
-
-def _level0(files: Iterable[TreeFile]) -> list[TreeFile]:
-    return [file for file in files if file.level == 0]
 
 
 def _full(runs: Sequence[SortedRun], options: UniversalOptions) -> Unit | None:

@@ -135,6 +135,11 @@ def sorted_runs(files: Iterable[TreeFile]) -> list[SortedRun]:
     return [runs[run] for run in sorted(runs)]
 
 
+def level0_of(files: Iterable[TreeFile]) -> list[TreeFile]:
+    """The files that no compaction has taken yet."""
+    return [file for file in files if file.level == 0]
+
+
 def section_of(files: Iterable[TreeFile]) -> Section:
     """Files in the order of keys as one section, by run."""
     runs: dict[tuple[int, int], list[TreeFile]] = {}

@@ -10,6 +10,7 @@ from fermion_table.merging.sections import (
     Section,
     TreeFile,
     cut_sections,
+    level0_of,
     overlapping_files,
     section_of,
 )
@@ -122,6 +123,6 @@ def _unsettled(files: Sequence[TreeFile]) -> tuple[list[TreeFile], list[TreeFile
     In levels from 1 on the rows of a key that are not deleted are in one file, whatever overlaps
     it. Only level 0 hides some of them.
     """
-    newest = [file for file in files if file.level == 0]
+    newest = level0_of(files)
     hidden, settled = overlapping_files(levels_from_1(files), newest)
     return [*newest, *hidden], settled
