@@ -30,7 +30,6 @@ from benchmarks.keyed_layers import (
 )
 from benchmarks.keyed_paimon_spark import PAIMON_SPARK
 from benchmarks.question import Action, Case, NotOffered, Question, Size, Target
-from fermion_table.compaction.universal import Run, UniversalOptions, pick
 
 ROWS = {"full": 2_000_000, "quick": 100_000, "tiny": 1_000}
 UPSERT_ROWS = {"full": 40_000, "quick": 2_000, "tiny": 50}
@@ -243,6 +242,9 @@ def bounds(layer: KeyedFermion, stored: int, flush: int, count: int) -> dict[str
     count
         Number of upserts.
     """
+    # Not at the top: workers of other libraries lack what it needs.
+    from fermion_table.compaction.universal import Run, UniversalOptions, pick
+
     settings = dict(layer.settings)
     buckets = int(settings["bucket"])
     trigger = int(settings.get("num_sorted_run.compaction_trigger", "5"))
