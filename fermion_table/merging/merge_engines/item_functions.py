@@ -188,10 +188,12 @@ def _codes(items: pa.Array) -> np.ndarray:
         valid = items.is_valid().to_numpy(zero_copy_only=False).astype(np.int64)
         rows = np.column_stack([valid, *columns]) if columns else valid[:, None]
         return np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
+    if pat.is_dictionary(items.type):  # may hold a value twice
+        items = items.dictionary_decode()
     try:
         encoded = items.dictionary_encode(null_encoding="encode")
         return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+    except pa.ArrowNotImplementedError:  # lists, maps and run-end encoding
         known: dict[str, int] = {}
         return np.array(
             [known.setdefault(repr(each), len(known)) for each in items.to_pylist()], np.int64

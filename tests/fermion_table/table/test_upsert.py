@@ -290,3 +290,23 @@ def test_a_failed_transaction_leaves_no_file(table):
         write()
     assert table.snapshot.id == 0
     assert data_files(table) == set()
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_distinct_items_may_be_values_of_dictionaries(table_path, nested):
+    """At the top of a list, and in its structs."""
+    text = pa.dictionary(pa.int8(), pa.string())
+    item = pa.struct([("a", text)]) if nested else text
+    schema = pa.schema([("id", pa.int64()), ("v", pa.list_(item))])
+    functions = {"fields.v.aggregate_function": "collect", "fields.v.distinct": "true"}
+    properties = {"merge_engine": "aggregation", **functions}
+    table = Table.create(table_path, schema, primary_key=["id"], properties=properties)
+
+    def items(values):
+        return [{"a": value} if nested else value for value in values]
+
+    for values in (["x", "y"], ["y", "z", None]):
+        table.upsert(pa.table({"id": [1], "v": [items(values)]}, schema))
+    table.compact(full=True)
+    found = table.scan().to_arrow()["v"].to_pylist()
+    assert found == [items(["x", "y", "z", None])]
