@@ -16,7 +16,12 @@ import fsspec
 from fsspec import AbstractFileSystem
 
 from fermion_table.storage.paths import MAIN, check_path, expired_directory
-from fermion_table.storage.store import METADATA_BYTES_MAX, CreateResult, StoredObject
+from fermion_table.storage.store import (
+    METADATA_BYTES_MAX,
+    CreateResult,
+    StorageAccess,
+    StoredObject,
+)
 from fermion_table.testing.scheduler import Killed, Scheduler
 
 Trouble = Literal["fails", "lost", "late", "twice", "forgotten", "outage"]
@@ -25,6 +30,7 @@ takes effect, but the reply is lost; the same, and the process has no connection
 
 _Result = TypeVar("_Result")
 _PROTOCOL = "simulated"
+_DAY_S = 24 * 3600  # time is simulated: the real clock must not end a call
 _SLOTS = ("snapshot/0", "branch/")
 
 
@@ -287,6 +293,7 @@ class SimulatedStore:
     """
 
     storage_options: dict[str, Any] | None = None
+    access = StorageAccess(timeout_s=_DAY_S)
 
     def __init__(self, storage: SimulatedStorage, name: str) -> None:
         self.storage = storage

@@ -6,14 +6,17 @@ compared with the rows that the operations of its history leave.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import fermion.deadline
 from fermion_table.commit import commit, conflict
 from fermion_table.compaction import tree_task
 from fermion_table.compaction.marking import Marking
@@ -37,6 +40,13 @@ def test_no_promise_of_a_primary_key_table_is_broken_under_faults(first: int) ->
 @pytest.mark.timeout(24 * 3600)
 def test_no_promise_of_a_primary_key_table_is_broken_under_faults_for_long() -> None:
     print("soak:", json.dumps(counts_of_seeds(simulate_keyed)))
+
+
+def test_a_run_that_was_stopped_for_a_while_ends_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two looks at the real clock half a minute has gone."""
+    clock = SimpleNamespace(monotonic=itertools.count(0.0, 30.0).__next__)
+    monkeypatch.setattr(fermion.deadline, "time", clock)
+    assert simulate_keyed(3).snapshots > 0
 
 
 def test_the_simulation_notices_runs_in_the_wrong_order(monkeypatch: pytest.MonkeyPatch) -> None:
