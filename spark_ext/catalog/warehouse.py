@@ -3,45 +3,38 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
-import fsspec
 from pyspark.sql.types import StructType
 
 from fermion.errors import FermionError, InvalidArgumentError
-from fermion.redaction import logger, redacted
 from fermion_table import (
-    DroppedTable,
     StorageAccess,
     Table,
     TableExists,
     TableNotFound,
     VersionNotFound,
-    drop_table,
 )
-from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
+from spark_ext.catalog.callbacks import Jvm, interfaces
 from spark_ext.catalog.changes import alter
+from spark_ext.catalog.directory import WarehouseDirectory
 from spark_ext.catalog.layout import SORT_PROPERTY, layout_of
+from spark_ext.catalog.metadata_tables import UNVERSIONED, MetadataTable, metadata_of
+from spark_ext.catalog.procedure_calls import ProcedureCatalog
+from spark_ext.catalog.procedures import Target
 from spark_ext.catalog.staged import StagedCatalogTable
 from spark_ext.catalog.tables import CatalogTable, Schemas
 from spark_ext.catalog.versions import options_asked, version_asked
-from spark_ext.opening import open_version
-from spark_ext.options import DEFAULT_ACCESS, VERSION_OPTIONS, parse_options
+from spark_ext.options import DEFAULT_ACCESS, VERSION_OPTIONS
 from spark_ext.types import BINARY_COLLATION, table_schema
 from spark_ext.writing.staged import StagedDefinition
 
-NAMES_SHOWN = 5
-"""Files or clones that an error of DROP NAMESPACE names."""
-_log = logger(__name__)
 _CATALOG = "connector.catalog."
 _RESERVED = {"provider", "owner", "external", "is_managed_location", "collation"}
-_NAME = re.compile(r"(?!\.)[^/\\\x00]+")
 
 
-class Warehouse(Callback):
+class Warehouse(ProcedureCatalog):
     """The tables below a directory.
 
     Parameters
@@ -59,6 +52,7 @@ class Warehouse(Callback):
     Java = interfaces(
         _CATALOG + "StagingTableCatalog",
         _CATALOG + "SupportsNamespaces",
+        _CATALOG + "ProcedureCatalog",
     )
 
     def __init__(
@@ -71,9 +65,7 @@ class Warehouse(Callback):
     ) -> None:
         super().__init__(jvm)
         self._name = name
-        self._root = root.rstrip("/")
-        self._storage_options = storage_options
-        self._access = access
+        self._directory = WarehouseDirectory(root, storage_options, access)
         self._schemas: Schemas = {}
 
     def initialize(self, name: str, options: Any) -> None:
@@ -85,7 +77,7 @@ class Warehouse(Callback):
 
     def toString(self) -> str:  # noqa: N802 - Java's name
         """For messages."""
-        return f"Fermion catalog {self._name} ({self._root})"
+        return f"Fermion catalog {self._name} ({self._directory.root})"
 
     def defaultNamespace(self) -> Any:  # noqa: N802 - Java's name
         """The warehouse's own directory."""
@@ -113,28 +105,69 @@ class Warehouse(Callback):
     def listTables(self, namespace: Sequence[str]) -> Any:  # noqa: N802 - Java's name
         """The tables of a namespace."""
         listed = list(namespace)
-        if not self._is_namespace(listed):
+        if not self._directory.is_namespace(listed):
             raise self._missing(listed)
         spaces = self._names(listed)
         identifier = self._jvm.type(_CATALOG + "Identifier")
-        names = [name for name in self._directories(listed) if self._exists([*listed, name])]
-        found = [identifier.of(spaces, name) for name in names]
+        found = [identifier.of(spaces, name) for name in self._directory.tables(listed)]
         return self._jvm.array(_CATALOG + "Identifier", found)
 
     def tableExists(self, identifier: Any) -> bool:  # noqa: N802 - Java's name
         """Whether there is a table."""
-        return self._exists(_parts(identifier))
+        return self._directory.exists(_parts(identifier))
 
     def loadTable(self, identifier: Any, *how: Any) -> Any:  # noqa: N802 - Java's name
         """Load a table at its newest snapshot, or at the version or time that the query names."""
         parts = _parts(identifier)
         try:
-            table = self._open(parts, version_asked(how), options_asked(how))
+            return self._load(parts, version_asked(how), options_asked(how))
         except TableNotFound as error:
             raise self._jvm.error("catalyst.analysis.NoSuchTableException", identifier) from error
         except VersionNotFound as error:
             raise self._jvm.refusal(str(error)) from error
-        return self._table(parts, table)
+
+    def _load(self, parts: list[str], version: Any, options: dict[str, str]) -> Any:
+        """A table; if there is none of this name, the metadata table that it names.
+
+        Raises
+        ------
+        InvalidArgumentError, TableNotFound, VersionNotFound
+        """
+        try:
+            return self._table(parts, self._directory.open(parts, version, options))
+        except TableNotFound:
+            described = metadata_of(parts)
+            if described is None:
+                raise
+        of, kind = described
+        table = self._directory.open(of, version, options)
+        if kind in UNVERSIONED and (version is not None or options):
+            raise InvalidArgumentError(
+                f"{'.'.join(parts)}: {kind} belong to no snapshot; read them without a version"
+            )
+        return MetadataTable(self._jvm, ".".join([self._name, *parts]), table, kind)
+
+    def _target(self, name: str) -> Target:
+        """The table that a procedure's argument names: ``db.t``, also with the catalog's name.
+
+        A name without a namespace is one of the current namespace, if this catalog is the current
+        one.
+
+        Raises
+        ------
+        InvalidArgumentError, TableNotFound, UnsupportedFeature
+        """
+        spark = self._jvm.spark
+        state = spark._jsparkSession.sessionState()
+        parsed = state.sqlParser().parseMultipartIdentifier(name)
+        parts = list(self._jvm.type("scala.jdk.javaapi.CollectionConverters").asJava(parsed))
+        if len(parts) > 1 and parts[0] == self._name and not self._directory.exists(parts):
+            parts = parts[1:]
+        manager = state.catalogManager()
+        if len(parts) == 1 and manager.currentCatalog().name() == self._name:
+            parts = [*manager.currentNamespace(), *parts]
+        table = self._directory.open(parts, None, {})
+        return Target(spark, table, self._directory.storage_options, self._directory.access)
 
     def invalidateTable(self, identifier: Any) -> None:  # noqa: N802 - Java's name
         """Nothing to do: no table is cached."""
@@ -144,7 +177,7 @@ class Warehouse(Callback):
         staged = self._stage("create", identifier, described)
         staged.commitStagedChanges()
         parts = _parts(identifier)
-        return self._table(parts, self._open(parts, None, {}))
+        return self._table(parts, self._directory.open(parts, None, {}))
 
     def stageCreate(self, identifier: Any, *described: Any) -> Any:  # noqa: N802 - Java's name
         """Plan a new table, which becomes visible together with its rows."""
@@ -192,9 +225,11 @@ class Warehouse(Callback):
             properties={key: value for key, value in properties.items() if _is_setting(key)},
         )
         try:
-            staged = definition.stage(self._location(parts), self._storage_options)
+            staged = definition.stage(
+                self._directory.location(parts), self._directory.storage_options
+            )
         except TableExists as error:
-            if not self._exists(parts):  # the error is about a table in a directory above or below
+            if not self._directory.exists(parts):  # it is about a directory above or below
                 raise
             raise self._jvm.error(
                 "catalyst.analysis.TableAlreadyExistsException", identifier
@@ -208,7 +243,7 @@ class Warehouse(Callback):
         """Change a table's columns or settings, as one snapshot."""
         parts = _parts(identifier)
         try:
-            table = self._open(parts, None, {})
+            table = self._directory.open(parts, None, {})
         except TableNotFound as error:
             raise self._jvm.error("catalyst.analysis.NoSuchTableException", identifier) from error
         try:
@@ -221,10 +256,9 @@ class Warehouse(Callback):
     def dropTable(self, identifier: Any) -> bool:  # noqa: N802 - Java's name
         """Delete a table's own files, and no others; an error if clones need them."""
         parts = _parts(identifier)
-        if not self._exists(parts):
+        if not self._directory.exists(parts):
             return False
-        self._refuse_links(parts)
-        self._drop(parts)
+        self._directory.drop(parts)
         return True
 
     purgeTable = dropTable  # noqa: N815 - Java's name
@@ -238,13 +272,9 @@ class Warehouse(Callback):
     def listNamespaces(self, *inside: Sequence[str]) -> Any:  # noqa: N802 - Java's name
         """The directories of the warehouse, or of a namespace, that are not tables."""
         parts = list(inside[0]) if inside else []
-        if not self._is_namespace(parts):
+        if not self._directory.is_namespace(parts):
             raise self._missing(parts)
-        found = [
-            self._names([*parts, name])
-            for name in self._directories(parts)
-            if not self._exists([*parts, name])
-        ]
+        found = [self._names([*parts, name]) for name in self._directory.namespaces(parts)]
         made = self._jvm.matrix("java.lang.String", len(found))
         for place, names in enumerate(found):
             made[place] = names
@@ -252,15 +282,15 @@ class Warehouse(Callback):
 
     def namespaceExists(self, namespace: Sequence[str]) -> bool:  # noqa: N802 - Java's name
         """Whether there is such a directory, and no table of that name."""
-        return self._is_namespace(list(namespace))
+        return self._directory.is_namespace(list(namespace))
 
     def loadNamespaceMetadata(self, namespace: Sequence[str]) -> Any:  # noqa: N802 - Java's name
         """The location of a namespace."""
         parts = list(namespace)
-        if not self._is_namespace(parts):
+        if not self._directory.is_namespace(parts):
             raise self._missing(parts)
         found = self._jvm.type("java.util.HashMap")()
-        found.put("location", self._location(parts))
+        found.put("location", self._directory.location(parts))
         return found
 
     def createNamespace(self, namespace: Sequence[str], properties: Any) -> None:  # noqa: N802
@@ -271,18 +301,11 @@ class Warehouse(Callback):
             raise InvalidArgumentError(
                 f"namespace {'.'.join(parts)}: namespaces are directories and have no {given}"
             )
-        table = self._table_above(parts)
-        if table:
-            raise InvalidArgumentError(
-                f"namespace {'.'.join(parts)}: {'.'.join(table)} is a table, and its directory "
-                "can't contain anything else"
-            )
-        if self._is_namespace(parts) or self._exists(parts):
+        if self._directory.is_namespace(parts) or self._directory.exists(parts):
             raise self._jvm.error(
                 "catalyst.analysis.NamespaceAlreadyExistsException", self._names(parts)
             )
-        filesystem, path = self._filesystem(self._location(parts))
-        filesystem.makedirs(path, exist_ok=True)
+        self._directory.make_namespace(parts)
 
     def alterNamespace(self, namespace: Sequence[str], *changes: Any) -> None:  # noqa: N802
         """Not supported: a directory has no properties."""
@@ -297,114 +320,15 @@ class Warehouse(Callback):
             raise InvalidArgumentError(
                 f"{self._name}: the catalog's own directory can't be dropped"
             )
-        if not self._is_namespace(parts):
+        if not self._directory.is_namespace(parts):
             return False
-        self._refuse_links(parts)
-        tables, spaces, other_files = self._contents(parts)
-        planned = [self._planned(table) for table in tables]
-        for table, plan in zip(tables, planned, strict=True):
-            other_files += ["/".join([*table, each]) for each in plan.left]
-        if (tables or len(spaces) > 1) and not cascade:
+        self._directory.refuse_links(parts)
+        if not cascade and not self._directory.is_empty(parts):
             raise self._jvm.error(
                 "catalyst.analysis.NonEmptyNamespaceException", self._names(parts)
             )
-        if other_files:
-            raise InvalidArgumentError(
-                f"namespace {'.'.join(parts)}: {', '.join(other_files[:NAMES_SHOWN])} "
-                f"{'...' if len(other_files) > NAMES_SHOWN else ''}belong to no table; move them "
-                "away first. Nothing was dropped"
-            )
-        locations = {plan.location for plan in planned}
-        for table, plan in zip(tables, planned, strict=True):
-            elsewhere = [clone for clone in plan.clones if clone not in locations]
-            if elsewhere:
-                raise InvalidArgumentError(
-                    f"namespace {'.'.join(parts)}: clones elsewhere share data files of "
-                    f"{'.'.join(table)}: {', '.join(map(redacted, elsewhere[:NAMES_SHOWN]))}; "
-                    "drop these first. Nothing was dropped"
-                )
-        for table in tables:  # the clones go too
-            self._drop(table, ignore_clones=True)
-        for space in reversed(spaces):
-            filesystem, path = self._filesystem(self._location(space))
-            if filesystem.isdir(path):  # storage without directories has lost it with its tables
-                filesystem.rmdir(path)
+        self._directory.drop_namespace(parts)
         return True
-
-    def _planned(self, parts: Sequence[str]) -> DroppedTable:
-        options = self._storage_options
-        return drop_table(self._location(parts), storage_options=options, dry_run=True)
-
-    def _drop(self, parts: Sequence[str], *, ignore_clones: bool = False) -> None:
-        location, options = self._location(parts), self._storage_options
-        dropped = drop_table(location, storage_options=options, ignore_clones=ignore_clones)
-        if dropped.left:
-            _log.warning(
-                "%s: dropped the table; files that do not belong to it were left: %s",
-                location,
-                ", ".join(dropped.left),
-            )
-
-    def _contents(self, parts: Sequence[str]) -> tuple[list[list[str]], list[list[str]], list[str]]:
-        """Tables and namespaces of a namespace (itself first), and other files in it."""
-        tables: list[list[str]] = []
-        spaces = [list(parts)]
-        other_files: list[str] = []
-        filesystem, path = self._filesystem(self._location(parts))
-        for entry in filesystem.ls(path, detail=True):
-            name = entry["name"].rstrip("/").rsplit("/", 1)[-1]
-            below = [*parts, name]
-            if entry["type"] != "directory" or entry.get("islink") or not _NAME.fullmatch(name):
-                other_files.append("/".join(below))
-            elif self._exists(below):
-                tables.append(below)
-            else:
-                found = self._contents(below)
-                tables, spaces, other_files = (
-                    tables + found[0],
-                    spaces + found[1],
-                    other_files + found[2],
-                )
-        return tables, spaces, other_files
-
-    def _table_above(self, parts: Sequence[str]) -> Sequence[str] | None:
-        """The table that has the namespace in its directory; None if there is none."""
-        above = (parts[:count] for count in range(1, len(parts)))
-        return next((names for names in above if self._exists(names)), None)
-
-    def _refuse_links(self, parts: Sequence[str]) -> None:
-        """Refuse to delete what a symbolic link points to.
-
-        Raises
-        ------
-        InvalidArgumentError
-        """
-        for count in range(1, len(parts) + 1):
-            filesystem, path = self._filesystem(self._location(parts[:count]))
-            if filesystem.exists(path) and filesystem.info(path).get("islink"):
-                raise InvalidArgumentError(
-                    f"{'.'.join(parts)}: {path} is a symbolic link; delete the link, or its "
-                    "target, by hand"
-                )
-
-    def _is_namespace(self, parts: Sequence[str]) -> bool:
-        filesystem, path = self._filesystem(self._location(parts))
-        if not parts:
-            return True
-        return (
-            bool(filesystem.isdir(path))
-            and not self._exists(parts)
-            and not self._table_above(parts)
-        )
-
-    def _directories(self, parts: Sequence[str]) -> list[str]:
-        filesystem, path = self._filesystem(self._location(parts))
-        entries = filesystem.ls(path, detail=True) if filesystem.isdir(path) else []
-        return sorted(
-            entry["name"].rstrip("/").rsplit("/", 1)[-1]
-            for entry in entries
-            if entry["type"] == "directory"
-        )
 
     def _names(self, parts: Sequence[str]) -> Any:
         return self._jvm.array("java.lang.String", parts)
@@ -412,55 +336,12 @@ class Warehouse(Callback):
     def _missing(self, parts: Sequence[str]) -> Exception:
         return self._jvm.error("catalyst.analysis.NoSuchNamespaceException", self._names(parts))
 
-    def _exists(self, parts: Sequence[str]) -> bool:
-        return Table.exists(self._location(parts), storage_options=self._storage_options)
-
-    def _location(self, parts: Sequence[str]) -> str:
-        return "/".join([self._root, *map(_checked, parts)])
-
-    def _filesystem(self, location: str) -> tuple[Any, str]:
-        found: tuple[Any, str] = fsspec.core.url_to_fs(location, **(self._storage_options or {}))
-        return found
-
-    def _open(self, parts: Sequence[str], version: Any, options: dict[str, str]) -> Table:
-        """Open a table at the version that SQL names, or at the one that options choose.
-
-        Raises
-        ------
-        InvalidArgumentError
-            SQL names a version, and options choose one too.
-        TableNotFound, VersionNotFound
-        """
-        location, storage_options = self._location(parts), self._storage_options
-        if not options:
-            return Table.open(
-                location, version=version, storage_options=storage_options, access=self._access
-            )
-        if version is not None:
-            raise InvalidArgumentError(
-                f"VERSION or TIMESTAMP AS OF with options {sorted(options)}: expected one of them"
-            )
-        chosen = parse_options({**options, "path": location})
-        return open_version(replace(chosen, storage_options=storage_options, access=self._access))
-
     def _table(self, parts: Sequence[str], table: Table) -> CatalogTable:
         return CatalogTable(self._jvm, ".".join([self._name, *parts]), table, self._schemas)
 
 
 def _parts(identifier: Any) -> list[str]:
     return [*identifier.namespace(), identifier.name()]
-
-
-def _checked(name: str) -> str:
-    """Check that a name can be the name of a directory.
-
-    Raises
-    ------
-    InvalidArgumentError
-    """
-    if not _NAME.fullmatch(name):
-        raise InvalidArgumentError(f"{name!r}: not a name for a directory")
-    return name
 
 
 def _is_setting(key: str) -> bool:
