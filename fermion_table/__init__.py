@@ -33,7 +33,8 @@ from fermion_table.inspection.refs import BranchHead
 from fermion_table.inspection.table_difference import TableDiff
 from fermion_table.metadata.references import Tag
 from fermion_table.metadata.snapshot import Effort, Snapshot
-from fermion_table.scanning.changes import ChangeScan
+from fermion_table.scanning.change_plan import ChangePlan, ChangeSplit
+from fermion_table.scanning.changes import CHANGE_FIELDS, ChangeReader, ChangeScan
 from fermion_table.scanning.file_split import FileSplit
 from fermion_table.scanning.plan import PruningStep, ScanPlan
 from fermion_table.scanning.scan import Scan
@@ -54,10 +55,14 @@ from fermion_table.writing.settings import WriteSettings
 from fermion_table.writing.writer_message import WriterMessage
 
 __all__ = [
+    "CHANGE_FIELDS",
     "MAIN",
     "BranchHead",
     "BufferPool",
+    "ChangePlan",
+    "ChangeReader",
     "ChangeScan",
+    "ChangeSplit",
     "CommitConflict",
     "CommitMetadata",
     "CommitStateUnknown",

@@ -6,6 +6,7 @@ from spark_ext.conversion.to_parquet import to_parquet
 from spark_ext.datasource.source import register
 from spark_ext.maintenance.compaction import compact
 from spark_ext.maintenance.expiry import expire, remove_orphans
+from spark_ext.reading.changes import read_changes
 from spark_ext.reading.table import read_table
 from spark_ext.session import configure
 from spark_ext.writing.append import append, overwrite, upsert
@@ -19,6 +20,7 @@ __all__ = [
     "from_parquet",
     "install_catalog",
     "overwrite",
+    "read_changes",
     "read_table",
     "register",
     "remove_orphans",

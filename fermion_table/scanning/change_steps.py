@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from fermion.errors import InvalidArgumentError
 from fermion_table.errors import VersionNotFound
+from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.metadata.history import walk
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import added_entries, removed_entries
@@ -36,6 +37,12 @@ class ChangeStep:
     before: Snapshot | None = None
     after: Snapshot | None = None
     touched: tuple[Entry, ...] | None = None
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the files that tell what changed."""
+        files = (*self.removed, *self.added) if self.touched is None else self.touched
+        return sum(entry.size for entry in files)
 
 
 def commits_between(
@@ -68,6 +75,13 @@ def commits_between(
 def step_without_files(snapshot: Snapshot) -> ChangeStep:
     """What says which commit changed rows, and when."""
     return ChangeStep(snapshot_id=snapshot.id, time_ms=snapshot.time_ms)
+
+
+def shows_level0(key: PrimaryKey | None) -> bool:
+    """Whether rows count as changed by the commit that wrote them, not by their compaction."""
+    options = None if key is None else key.options
+    # With `input` commits have told of the rows when they were written.
+    return options is None or options.reads_level0 or options.changelog_producer == "input"
 
 
 def step_of(store: AtomicStore, snapshot: Snapshot, *, shows_level0: bool = True) -> ChangeStep:

@@ -25,7 +25,13 @@ from fermion_table.metadata.history import until_expiry
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import changelog_entries
 from fermion_table.metadata.snapshot import PRIMARY_KEY, Producer, Snapshot
-from fermion_table.scanning.change_steps import ChangeStep, step_of, step_without_files
+from fermion_table.scanning.change_plan import ChangePlan, ChangePlanner, ChangeSplit, without_files
+from fermion_table.scanning.change_steps import (
+    ChangeStep,
+    shows_level0,
+    step_of,
+    step_without_files,
+)
 from fermion_table.scanning.file_scan import FileScan
 from fermion_table.scanning.filters import TableFilter
 from fermion_table.scanning.keyed_changes import DELETE, INSERT, KeyedChanges, distinct_keys
@@ -36,7 +42,7 @@ from fermion_table.scanning.row_difference import pick_rows, rows_apart
 from fermion_table.scanning.run_reader import key_filter
 from fermion_table.schema.key_changes import has_buckets
 from fermion_table.schema.schema import PathLike, TableSchema
-from fermion_table.storage.store import AtomicStore
+from fermion_table.storage.store import AtomicStore, in_time
 
 if TYPE_CHECKING:
     import pandas
@@ -108,6 +114,36 @@ class ChangeScan:
         schema = self._files(()).schema
         return pa.schema([*schema, *CHANGE_FIELDS], metadata=schema.metadata)
 
+    def plan(self) -> ChangePlan:
+        """Divide the changes into splits, which `reader` reads; opens metadata only.
+
+        Raises
+        ------
+        VersionNotFound
+            Metadata that is needed has expired.
+        """
+        given = tuple(ChangeSplit(steps=(step,), bytes=step.bytes) for step in self.steps)
+        if not self.snapshots:
+            return ChangePlan(given)
+        assert self.start is not None
+        schema = self._table_schema
+        planner = ChangePlanner(
+            store=self.store,
+            schemas=self.schemas,
+            key=primary_key_of(schema) if has_buckets(schema) else None,
+            start=self.start,
+            snapshots=self.snapshots,
+            prune=self._that_may_match,
+        )
+        with in_time(self.store):
+            return ChangePlan((*given, *planner.splits()))
+
+    @cached_property
+    def reader(self) -> ChangeReader:
+        """What reads the splits of `plan`: picklable, for engines."""
+        snapshot = without_files(self.snapshot)
+        return ChangeReader(replace(self, snapshot=snapshot, start=None, snapshots=(), steps=()))
+
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows as record batches."""
         keyed = self._keyed_changes()
@@ -166,10 +202,7 @@ class ChangeScan:
             yield from self._given(snapshot)
             return
         key = None if keyed is None else primary_key_of(self._table_schema)
-        shows_level0 = key is None or key.options.reads_level0
-        if key is not None and key.options.changelog_producer == "input":
-            shows_level0 = True  # commits have told of the rows when they were written
-        step = step_of(self.store, snapshot, shows_level0=shows_level0)
+        step = step_of(self.store, snapshot, shows_level0=shows_level0(key))
         yield from self._step(replace(step, before=before, after=snapshot), keyed)
 
     def to_reader(self) -> pa.RecordBatchReader:
@@ -246,14 +279,19 @@ class ChangeScan:
 
     def _keys_in(self, entries: Sequence[Entry]) -> Iterator[pa.RecordBatch]:
         """The columns of the key, of the rows of files that the filter may select."""
+        if entries:
+            yield from self._key_files(entries).to_batches()
+
+    def _key_files(self, entries: Sequence[Entry]) -> FileScan:
         key = primary_key_of(self._table_schema)
         assert key is not None
-        if entries:
-            yield from replace(
-                self._files(entries),
-                columns=tuple((name,) for name in key.names),
-                filter=key_filter(self.filter, key),
-            ).to_batches()
+        columns = tuple((name,) for name in key.names)
+        return replace(self._files(entries), columns=columns, filter=key_filter(self.filter, key))
+
+    def _that_may_match(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """The files that may hold rows that the filter selects, or their keys."""
+        is_keyed = has_buckets(self._table_schema)
+        return (self._key_files if is_keyed else self._files)(entries).entries[0]
 
     def _changelog_reader(self, key: PrimaryKey) -> RecordedChanges:
         return RecordedChanges(
@@ -335,6 +373,40 @@ class ChangeScan:
         changes = change if isinstance(change, pa.Array) else pa.repeat(pa.scalar(change), rows)
         columns = [*batch.columns, changes, *(pa.repeat(label, rows) for label in labels)]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+@dataclass(frozen=True)
+class ChangeReader:
+    """Reads the splits of a `ChangePlan`. Picklable.
+
+    Attributes
+    ----------
+    scan
+        The scan of changes, without its commits.
+    """
+
+    scan: ChangeScan
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the rows."""
+        return self.scan.schema
+
+    def read(self, split: ChangeSplit, *, threads: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The changes of a split, in their order.
+
+        Parameters
+        ----------
+        threads
+            As of a scan.
+        """
+        return replace(
+            self.scan,
+            start=split.start,
+            snapshots=split.snapshots,
+            steps=split.steps,
+            threads=threads,
+        ).to_batches()
 
 
 _Group = tuple[list[Entry], list[Entry]]

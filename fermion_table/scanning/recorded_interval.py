@@ -82,6 +82,20 @@ def producer_of(snapshots: Iterable[Snapshot]) -> Producer | None:
     return found
 
 
+def replaces_unrecorded(store: AtomicStore, snapshot: Snapshot, producer: Producer) -> bool:
+    """Whether a commit may have replaced settled files without recording what that changed."""
+    if _has_recorded(snapshot, producer):
+        return False
+    if removed_entries(store, snapshot):
+        return True
+    return any(entry.level for entry in added_entries(store, snapshot))
+
+
+def _has_recorded(snapshot: Snapshot, producer: Producer) -> bool:
+    changelog = snapshot.changelog
+    return changelog is not None and changelog.producer == producer
+
+
 @dataclass(frozen=True, kw_only=True)
 class RecordedInterval:
     """The commits between two snapshots, and what they have recorded.
@@ -159,8 +173,7 @@ class RecordedInterval:
                 yield end, change, rows
 
     def _has_recorded(self, snapshot: Snapshot) -> bool:
-        changelog = snapshot.changelog
-        return changelog is not None and changelog.producer == self.producer
+        return _has_recorded(snapshot, self.producer)
 
     def _files(self, snapshot: Snapshot) -> tuple[list[Entry], list[Entry]]:
         settled, fresh = settled_files(live_entries(self.store, snapshot), self.producer)
@@ -168,10 +181,7 @@ class RecordedInterval:
 
     def _unrecorded(self, before: Snapshot, after: Snapshot) -> list[Entry]:
         """The settled files that a commit replaced without recording what that changed."""
-        if self._has_recorded(after):
-            return []
-        removed = removed_entries(self.store, after)
-        if not removed and not any(entry.level for entry in added_entries(self.store, after)):
+        if not replaces_unrecorded(self.store, after, self.producer):
             return []
         old, new = (
             {(entry.file, entry.deletion_vector): entry for entry in self._files(each)[0]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Protocol
+from typing import Protocol, Self, TypeVar
 
 import pyarrow as pa
 
@@ -44,7 +44,7 @@ class Split(Protocol):
     def row_bounds(self) -> tuple[int, int] | None:
         """The rows between which it can be cut, stop exclusive; None: it can't be."""
 
-    def part(self, start: int, stop: int) -> Split:
+    def part(self, start: int, stop: int) -> Self:
         """The same with some of its rows, start and stop within `row_bounds`."""
 
     def head(self, rows: int) -> Split:
@@ -78,9 +78,27 @@ def task_bytes(cost: int, bytes_target: int = TASK_BYTES, tasks_min: int = 1) ->
     return max(OPEN_COST_BYTES, min(bytes_target, -(-cost // max(1, tasks_min))))
 
 
+class Divisible(Protocol):
+    """What `tasks` asks of the splits that it divides among tasks: see `Split`."""
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of files to read."""
+
+    @property
+    def row_bounds(self) -> tuple[int, int] | None:
+        """The rows between which it can be cut, stop exclusive; None: it can't be."""
+
+    def part(self, start: int, stop: int) -> Self:
+        """The same with some of its rows."""
+
+
+Part = TypeVar("Part", bound=Divisible)
+
+
 def tasks(
-    splits: Iterable[Split], bytes_target: int = TASK_BYTES, tasks_min: int = 1
-) -> Iterator[tuple[Split, ...]]:
+    splits: Iterable[Part], bytes_target: int = TASK_BYTES, tasks_min: int = 1
+) -> Iterator[tuple[Part, ...]]:
     """Splits as tasks of about equal cost, in order: big files cut, small ones together.
 
     Parameters
@@ -94,7 +112,7 @@ def tasks(
     costs = [split.bytes + OPEN_COST_BYTES for split in listed]
     total = sum(costs)
     count = -(-total // task_bytes(total, bytes_target, tasks_min))
-    task: list[Split] = []
+    task: list[Part] = []
     number, before = 1, 0
     for split, cost in zip(listed, costs, strict=True):
         first, last = split.row_bounds or _UNCUT
@@ -116,7 +134,7 @@ def tasks(
         yield tuple(task)
 
 
-def _row_near(split: Split, cost: int) -> int:
+def _row_near(split: Divisible, cost: int) -> int:
     """Where to cut a split after so much of its cost: at an end if a part would be too small."""
     first, last = split.row_bounds or _UNCUT
     size = split.bytes

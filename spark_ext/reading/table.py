@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as st
 
-from fermion_table import Split, StorageAccess
+from fermion_table import StorageAccess
 from spark_ext.opening import scan_of
 from spark_ext.options import SourceOptions, absolute, chosen_access
 from spark_ext.reading.task import ReadTask, rows_alone
@@ -99,10 +99,10 @@ def read_table(
         return spark.range(0, rows, 1, 1 + rows // RANGE_TASK_ROWS).select()
     read = ReadTask(scan.reader, exchange_schema(schema))
     tasks = scan.plan().tasks(tasks_min=spark.sparkContext.defaultParallelism)
-    return _splits_frame(spark, tasks).mapInArrow(read, schema)
+    return splits_frame(spark, tasks).mapInArrow(read, schema)
 
 
-def _splits_frame(spark: SparkSession, tasks: Sequence[Sequence[Split]]) -> DataFrame:
+def splits_frame(spark: SparkSession, tasks: Sequence[Sequence[Any]]) -> DataFrame:
     """A frame with the pickled splits of one task in each partition.
 
     It is made from an RDD. Of a local relation Spark would estimate the few bytes of the splits,

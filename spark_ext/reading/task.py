@@ -5,19 +5,27 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import pyarrow as pa
 from pyspark.sql import types as st
 
-from fermion_table import Scan, Split, SplitReader
+from fermion_table import Scan
 from spark_ext.exchange import convert_batches
+
+
+class Reader(Protocol):
+    """What reads the splits of a scan, or of changes: see `Scan.reader` and `ChangeScan.reader`."""
+
+    def read(self, split: Any, *, threads: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows of a split."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadTask:
     """Reads splits. Picklable."""
 
-    reader: SplitReader
+    reader: Reader
     schema: pa.Schema
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -26,7 +34,7 @@ class ReadTask:
             for splits in batch.column(0):
                 yield from self.read(pickle.loads(splits.as_py()))
 
-    def read(self, splits: Iterable[Split]) -> Iterator[pa.RecordBatch]:
+    def read(self, splits: Iterable[Any]) -> Iterator[pa.RecordBatch]:
         """Read the rows of some splits, in the exact schema that Spark takes."""
         for split in splits:
             for batch in self.reader.read(split, threads=1):

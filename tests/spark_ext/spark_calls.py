@@ -116,6 +116,16 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "read_table": _case(
         spark_ext.read_table, **_SPARK, **_READ, as_of=None, batch_id=None, branch=None, **_ACCESS
     ),
+    "read_changes": _case(
+        spark_ext.read_changes,
+        **_SPARK,
+        start=1,
+        end=2,
+        columns=None,
+        filter=None,
+        branch=None,
+        **_ACCESS,
+    ),
     "compact": _case(
         spark_ext.compact,
         **_SPARK,
