@@ -58,6 +58,7 @@ def decode_flat(
     unzip: Callable[[memoryview, int], bytes],
     offsets: np.ndarray | None = None,
     place_key: int = 0,
+    picks: np.ndarray | None = None,
 ) -> list[tuple[int, object | None, object, object | None] | None]:
     """Columns of one stripe, each from one page of data and at most one page of validity.
 
@@ -86,6 +87,10 @@ def decode_flat(
     offsets, place_key
         ``int64``, shape (n, 2): where the pages of validity and of data lie in the file, and the
         file's key; see `place_of`.
+    picks
+        ``int64``, ascending, not empty: the slots wanted, which alone are decoded where the
+        encoding allows it; None: all. They are given end to end, and never as views. ``decode``
+        then gets those of a node that is picked from as its last argument.
 
     Returns
     -------

@@ -65,9 +65,9 @@ class StripeReader:
         stored = [column for column in columns if column.tree is not None]
         flat: list[pa.Array | None] = [None] * len(stored)
         pages: FetchedPages = {} if kept is None else kept
-        if kept is None and ranges is None and not any(column.as_dictionary for column in stored):
+        if kept is None and not any(column.as_dictionary for column in stored):
             flat, pages = self._flat.arrays(
-                [(column.ordinal, column.tree) for column in stored if column.tree], stripe
+                [(column.ordinal, column.tree) for column in stored if column.tree], stripe, ranges
             )
         others = [column for column, array in zip(stored, flat, strict=True) if array is None]
         keep = kept is not None

@@ -18,7 +18,7 @@ from fermion import kernels
 from fermion.encodings import pcodec
 from fermion.encodings.for_bitpack import ForBitpack
 from fermion.layout import StreamType
-from fermion.reading import picks as page_picks
+from fermion.reading import flat as flat_columns
 from fermion.reading.column import ColumnTask
 
 LOCAL_TAIL = 64 * 1024
@@ -158,7 +158,7 @@ def test_rows_far_apart_are_decoded_from_their_own_blocks(tmp_path, monkeypatch)
         monkeypatch.setattr(module, name, counted)
 
     count(pcodec, "_read_block")
-    count(page_picks, "_unzip")
+    count(flat_columns, "_unzip")
     rows = [700, 14_000, 29_999]
     with fermion.open(path) as file:
         assert [len(data_pages(file, name)) for name in table.column_names] == [1, 1]
@@ -198,13 +198,18 @@ def test_few_rows_are_decoded_without_waking_other_threads(tmp_path, monkeypatch
         for number, batch in enumerate(table.to_batches(max_chunksize=10)):
             writer.append_batch(number, batch)
     threads = set()
-    feed = ColumnTask.feed
+    feed, decode_flat = ColumnTask.feed, flat_columns.kernels.decode_flat
 
     def recorded(task, buffers, executor=None):
         threads.add(threading.current_thread())
         feed(task, buffers, executor)
 
+    def decoded(*arguments):
+        threads.add(threading.current_thread())
+        return decode_flat(*arguments)
+
     monkeypatch.setattr(ColumnTask, "feed", recorded)
+    monkeypatch.setattr(flat_columns.kernels, "decode_flat", decoded)
     with fermion.open(path, options=fermion.ReadOptions(threads=2)) as file:
         assert file.read_batch(77).equals(table.slice(770, 10))
         assert threads == {threading.main_thread()}

@@ -24,12 +24,14 @@ from fermion_table.testing import MemoryStore
 from tests.fermion.file_anatomy import repair
 
 OPTIONS = fermion.ReadOptions(threads=1)
+ROWS_MAX = 1 << 20
+"""Rows of a file that some are read of."""
 DEEP = b"the checksums are put right"
 """A file that ends with this is read without it, after its checksums were put right."""
 
 
 def file(data: bytes) -> None:
-    """A Fermion file: its rows, one column, one batch, and what `verify` says."""
+    """A Fermion file: its rows, some of them, one column, and what `verify` says."""
     if data.endswith(DEEP):
         damaged = bytearray(data[: -len(DEEP)])
         with contextlib.suppress(Exception):  # the test's own reader, which trusts what it reads
@@ -40,6 +42,10 @@ def file(data: bytes) -> None:
         names = opened.schema.names
         for batch in opened.iter_batches():
             batch.validate()
+        rows = opened.num_rows
+        if 0 < rows <= ROWS_MAX:
+            opened.read(rows=(rows // 3, rows // 2)).validate()
+            opened.take([0, rows // 2, rows - 1]).validate()
         if names:
             opened.read(names[:1], filter=fermion.col(names[0]).is_null())
 

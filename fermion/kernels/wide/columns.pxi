@@ -123,7 +123,7 @@ cdef bint _decode_validity(
     fine = _open_page(
         column.validity_page, column.validity_size, slots, verify, column.validity_place, reader,
         &root, &unzipped,
-    ) and root.flags == 0
+    ) and root.flags == 0 and (slots + 63) // 64 * 8 <= reader.output_bytes_max
     if fine and _is_borrowed(column, &root, unzipped, TREE_BITMAP, (slots + 7) >> 3):
         column.bitmap, column.bitmap_borrowed = <uint8_t*>root.start, True
     elif fine:
@@ -135,7 +135,7 @@ cdef bint _decode_validity(
     column.nulls = slots - _count_bits(column.bitmap, 0, slots)
     if column.nulls == 0:
         _free_bitmap(column)
-    return column.nulls == 0 or column.nullable
+    return True
 
 
 cdef inline bint _is_borrowed(
@@ -260,18 +260,23 @@ cdef void _free_column(FlatColumn* column) noexcept nogil:
 
 
 cdef void _decode_column(
-    FlatColumn* column, int64_t slots, bint verify, TreeReader* reader
+    FlatColumn* column, int64_t slots, const Picks* picks, bint verify, TreeReader* reader,
+    PickedStrings* strings,
 ) noexcept nogil:
+    """Some slots of a column; all of them where ``picks`` has none."""
     cdef TreeNode root
     cdef uint8_t* unzipped = NULL
-    column.fine = (
-        _decode_validity(column, slots, verify, reader)
-        and _open_page(
-            column.data_page, column.data_size, slots, verify, column.data_place, reader, &root,
-            &unzipped,
-        )
-        and _decode_values(column, &root, unzipped, slots, reader)
+    column.fine = _decode_validity(column, slots, verify, reader) and _open_page(
+        column.data_page, column.data_size, slots, verify, column.data_place, reader, &root,
+        &unzipped,
     )
+    if column.fine and picks.slots is NULL:
+        column.fine = (
+            (column.nulls == 0 or column.nullable)
+            and _decode_values(column, &root, unzipped, slots, reader)
+        )
+    elif column.fine:
+        column.fine = _pick_column(column, &root, slots, picks, reader, strings)
     free(unzipped)
     if not column.fine:
         _free_column(column)
@@ -306,7 +311,7 @@ cdef object _lend(buffer, const uint8_t* data, int64_t size):
 def decode_flat(
     list buffers, const int64_t[:, ::1] data_places, const int64_t[:, ::1] validity_places,
     bytes letters, const int64_t[::1] widths, const uint8_t[::1] nullable, int64_t slots,
-    bint verify, bint borrow, decode, unzip, offsets=None, uint64_t place_key=0,
+    bint verify, bint borrow, decode, unzip, offsets=None, uint64_t place_key=0, picks=None,
 ):
     """Columns of one stripe, each from one page of data and at most one of validity."""
     cdef Py_ssize_t count = data_places.shape[0], i
@@ -314,6 +319,10 @@ def decode_flat(
     cdef TreeReader reader
     cdef list raised = [], found = [None] * count
     cdef FlatColumn* columns
+    cdef const int64_t[::1] wanted
+    cdef Picks chosen
+    cdef PickedStrings strings
+    cdef int64_t rows = slots
     cdef const int64_t[:, ::1] found_at = (
         np.zeros((count, 2), np.int64) if offsets is None else offsets
     )
@@ -332,6 +341,15 @@ def decode_flat(
             raise ValueError(f"column {i}: values of {widths[i]} bytes")
         if letters[i] in b"iu" and widths[i] not in (1, 2, 4, 8):
             raise ValueError(f"column {i}: whole numbers of {widths[i]} bytes")
+    memset(&chosen, 0, sizeof(chosen))
+    memset(&strings, 0, sizeof(strings))
+    if picks is not None:
+        wanted = _input(picks)
+        rows = wanted.shape[0]
+        if rows == 0:
+            raise ValueError("no slots are wanted: expected some, or None for all")
+        _check_slots(wanted, slots)
+        chosen.slots, chosen.count = &wanted[0], rows
     columns = <FlatColumn*>calloc(count + 1, sizeof(FlatColumn))
     if columns is NULL:
         raise MemoryError(f"no memory for {count} columns")
@@ -350,17 +368,19 @@ def decode_flat(
             columns[i].nullable, columns[i].borrow = nullable[i], borrow
         with nogil:
             for i in range(count):
-                _decode_column(&columns[i], slots, verify, &reader)
+                _decode_column(&columns[i], slots, &chosen, verify, &reader, &strings)
         for i in range(count):
             if columns[i].fine:
                 found[i] = _column_buffers(
-                    &columns[i], slots,
+                    &columns[i], rows,
                     buffers[data_places[i, 0]], buffers[validity_places[i, 0]],
                 )
     finally:
         for i in range(count):
             _free_column(&columns[i])
         free(columns)
+        free(strings.offsets)
+        free(strings.piece)
     for error in raised:
         if not isinstance(error, Exception):
             # Frames of the traceback may hold views of memory that is gone.

@@ -107,6 +107,12 @@ cdef bint _pick_node(
             return False
         _widen_words(out, width, picks)
         return True
+    if node.encoding == TREE_DICTIONARY_LOCAL:
+        return _pick_dictionary(reader, node, letter, width, count, slots, picks, out)
+    if node.encoding == TREE_ALP:
+        return letter == c'f' and _pick_decimals(reader, node, width, count, slots, picks, out)
+    if node.encoding == TREE_BYTE_STREAM_SPLIT:
+        return _pick_byte_streams(reader, node, width, count, slots, picks, out)
     return _ask_picks(reader, node, letter, width, count, slots, picks, out)
 
 
@@ -115,21 +121,28 @@ cdef uint32_t* _pick_codes(
     int64_t entries,
 ) noexcept nogil:
     """Codes into a dictionary of so many entries, checked, to be freed."""
+    cdef TreeNode child
+    if node.children != 1 or node.stop - node.start < 8:
+        return NULL
+    if not _open_node(node.start + 8, node.stop, node.depth + 1, &child) or child.flags:
+        return NULL
+    return _pick_child_codes(reader, &child, node.start[4], count, slots, picks, entries)
+
+
+cdef uint32_t* _pick_child_codes(
+    TreeReader* reader, TreeNode* child, int width, int64_t count, const int64_t* slots,
+    Py_ssize_t picks, int64_t entries,
+) noexcept nogil:
     cdef uint32_t* codes
     cdef uint32_t top = 0
     cdef Py_ssize_t i
-    cdef int width
-    if node.children != 1 or node.stop - node.start < 8:
-        return NULL
-    width = node.start[4]
     if width not in (1, 2, 4):
         return NULL
     codes = <uint32_t*>malloc(4 * picks + 8)
     if codes is NULL:
         return NULL
-    if not _pick_numbers(
-        reader, node.start + 8, node.stop, node.depth + 1, c'u', width, count, slots, picks,
-        <uint8_t*>codes,
+    if not _pick_node(
+        reader, child, c'u', width, count, slots, picks, <uint8_t*>codes
     ):
         free(codes)
         return NULL
@@ -168,6 +181,10 @@ cdef bint _pick_strings(
     cdef TreeStrings page
     if root.encoding == TREE_DICTIONARY or root.encoding == TREE_GLOBAL_DICTIONARY:
         return _pick_entries(root, count, slots, picks, dictionary, reader, strings, ends)
+    if root.encoding == TREE_DICTIONARY_LOCAL:
+        return _pick_dictionary_strings(root, count, slots, picks, reader, strings, ends)
+    if root.encoding == TREE_PLAIN:
+        return _pick_plain_strings(root, count, slots, picks, reader, strings, ends)
     if not _room_for(&strings.offsets, &strings.offsets_room, 8 * (count + 1)):
         return False
     page.offsets, page.data, page.total = <int64_t*>strings.offsets, NULL, 0
@@ -206,14 +223,25 @@ cdef bint _pick_entries(
     const PickDictionary* dictionary, TreeReader* reader, PickedStrings* strings, int64_t* ends,
 ) noexcept nogil:
     cdef uint32_t* codes
-    cdef Py_ssize_t i
-    cdef int64_t to = strings.size
-    cdef bint fine = False
+    cdef bint fine
     if dictionary.offsets is NULL:
         return False
     codes = _pick_codes(reader, root, count, slots, picks, dictionary.entries)
     if codes is NULL:
         return False
+    fine = _gather_entries(codes, picks, dictionary, reader, strings, ends)
+    free(codes)
+    return fine
+
+
+cdef bint _gather_entries(
+    const uint32_t* codes, Py_ssize_t picks, const PickDictionary* dictionary,
+    TreeReader* reader, PickedStrings* strings, int64_t* ends,
+) noexcept nogil:
+    """The strings that codes stand for, and where each ends."""
+    cdef Py_ssize_t i
+    cdef int64_t to = strings.size
+    cdef bint fine = False
     for i in range(picks):
         to += dictionary.offsets[<size_t>codes[i] + 1] - dictionary.offsets[codes[i]]
         ends[i] = to
@@ -222,7 +250,6 @@ cdef bint _pick_entries(
             dictionary.offsets, dictionary.values, dictionary.size, codes, picks,
             strings.out + strings.size, to - strings.size,
         )
-    free(codes)
     strings.size = to
     return fine
 
