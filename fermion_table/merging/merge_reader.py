@@ -1,8 +1,9 @@
 """Merging sorted runs while they are read: keys in order, the rows of each key together.
 
 Of each run one batch is held. Keys below the *watermark*, the least of the last keys loaded, are
-complete: no run can bring another row of them. They are given away, and the runs that are at the
-watermark load their next batch. So memory is about one batch a run, however long the runs are.
+complete: no run can bring another row of them. They are given away in windows of about the size of
+one batch, and the runs that are at the watermark load their next batch. So memory is about one
+batch a run, however long the runs are.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from fermion_table.errors import CorruptMetadata
 from fermion_table.merging.merge_engines.key_groups import KeyGroups, group_rows, is_retraction
 from fermion_table.schema.key_changes import KEY_COLUMN, KIND_COLUMN
 from fermion_table.schema.key_encoding import key_ranks
+
+FEW = 4
+"""A window is not given away while it has less than this part of the bytes of one batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,15 +219,30 @@ def _windows(
                 return
             lasts = [cursor.last for cursor in cursors if not cursor.is_exhausted]
             watermark = min(lasts) if lasts else None
-            taken = [cursor.take_below(watermark) for cursor in reversed(cursors)]
-            if any(len(keys) for keys, _ in taken):
-                yield taken
+            for mark in _marks(cursors, watermark):
+                taken = [cursor.take_below(mark) for cursor in reversed(cursors)]
+                if any(len(keys) for keys, _ in taken):
+                    yield taken
             for cursor in cursors:
                 if not cursor.is_exhausted and cursor.last == watermark:
                     cursor.load()
     finally:
         for cursor in cursors:
             cursor.close()
+
+
+def _marks(cursors: Sequence[_Cursor], watermark: Any) -> list[Any]:
+    """Where the windows up to the watermark end, which is the last; none where it is too small.
+
+    Runs that are alike reach the ends of their batches together: what is complete is then almost
+    nothing, until it is almost all that is loaded.
+    """
+    below = sum(cursor.bytes_below(watermark) for cursor in cursors)
+    usual = sum(cursor.batch_bytes for cursor in cursors) / len(cursors)
+    if watermark is not None and below * FEW < usual:
+        return []
+    longest = max(cursors, key=lambda cursor: cursor.bytes_below(watermark))
+    return [*longest.keys_between(watermark, int(below / max(usual, 1))), watermark]
 
 
 class _Cursor:
@@ -236,10 +255,28 @@ class _Cursor:
         self._loaded: list[pa.RecordBatch] = []
         self.is_exhausted = False
         self.last: Any = None  # the key of the last row loaded
+        self.batch_bytes = 0  # of the batch loaded last
+        self._row_bytes = 0.0
 
     @property
     def count(self) -> int:
         return sum(batch.num_rows for batch in self._loaded)
+
+    def bytes_below(self, watermark: Any) -> float:
+        """About how many bytes the rows of keys below the watermark have; None: all rows."""
+        counts = (_count_below(self._keys(batch), watermark) for batch in self._loaded)
+        return self._row_bytes * sum(counts)
+
+    def keys_between(self, watermark: Any, parts: int) -> list[Any]:
+        """Keys that cut the rows below the watermark into so many parts, ascending."""
+        keys = [self._keys(batch) for batch in self._loaded]
+        counts = [_count_below(each, watermark) for each in keys]
+        places = [sum(counts) * part // parts for part in range(1, parts)]
+        found = []
+        for each, count in zip(keys, counts, strict=True):
+            found += [_at(each, place) for place in places if 0 <= place < count]
+            places = [place - count for place in places]
+        return found
 
     def load(self) -> None:
         """Load the next batch that has rows, if there is one."""
@@ -247,6 +284,8 @@ class _Cursor:
             if batch.num_rows:
                 self._check(batch)
                 self._loaded.append(batch)
+                self.batch_bytes = batch.nbytes
+                self._row_bytes = self.batch_bytes / batch.num_rows
                 self.last = _at(self._keys(batch), batch.num_rows - 1)
                 return
         self.is_exhausted = True
@@ -256,7 +295,7 @@ class _Cursor:
         keys, batches, left = [], [], []
         for batch in self._loaded:
             found = self._keys(batch)
-            place = batch.num_rows if watermark is None else _count_below(found, watermark)
+            place = _count_below(found, watermark)
             if place:
                 keys.append(found[:place])
                 batches.append(batch.slice(0, place))
@@ -314,7 +353,9 @@ def _at(keys: np.ndarray | pa.Array, place: int) -> Any:
 
 
 def _count_below(keys: np.ndarray | pa.Array, watermark: Any) -> int:
-    """How many of sorted keys are below the watermark."""
+    """How many of sorted keys are below the watermark; None: all."""
+    if watermark is None:
+        return len(keys)
     if isinstance(keys, np.ndarray):
         return int(np.searchsorted(keys, watermark, "left"))
     low, high = 0, len(keys)

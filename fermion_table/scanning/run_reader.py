@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -21,10 +21,12 @@ from fermion_table.schema.selection import ROW_ID, ROW_KIND
 Runs = Sequence[Sequence[FileSplit]]
 """Sorted runs from the newest to the oldest; of each its files in the order of keys."""
 FILE_COLUMN = "_file"
-HELD_BYTES = 16 * MIB
+HELD_BYTES = 32 * MIB
 """Rows of all runs that are held while they are merged, roughly, before they are folded."""
 STEP_ROWS_MIN, STEP_ROWS_MAX = 2_048, 131_072
 """Rows that are read of a run at a time."""
+SMALL_PIECE = 4
+"""A piece is not cut off where it would be smaller than this part of the others."""
 EXPANSION = 2
 """A guess: bytes of Arrow data for a byte of a file."""
 
@@ -126,21 +128,24 @@ def run_batches(
 
 def _pieces(
     split: FileSplit,
-    reader: SplitReader,
+    reader: SharingReader,
     rows: RowRanges | None,
     threads: int | None,
     bytes_max: int,
 ) -> Iterator[pa.RecordBatch]:
     """Some rows of a file (None: those not deleted), in batches of about so many bytes.
 
-    They are cut at multiples of powers of two, as pages often are.
+    They are cut where stripes begin, and within these at numbers that pages often end at.
     """
     found = reader.rows(split) if rows is None else rows
     left = RowRanges.all(split.rows) if found is None else found
+    bounds = [*reader.stripe_starts(split), split.rows] if left else []
     step = _step(EXPANSION * split.size / max(split.rows, 1), bytes_max)
     while left:
         start = int(left.starts[0])
-        stop = (start // step + 1) * step
+        place = bisect_right(bounds, start, 1, len(bounds) - 1)
+        stop = _stop(start - bounds[place - 1], bounds[place] - bounds[place - 1], step)
+        stop += bounds[place - 1]
         size = count = 0
         for batch in reader.read_file(split, rows=left.clip(start, stop), threads=threads):
             size, count = size + batch.nbytes, count + batch.num_rows
@@ -150,6 +155,13 @@ def _pieces(
 
 
 def _step(row_bytes: float, bytes_max: int) -> int:
-    """How many rows are read at a time: a power of two."""
-    rows = min(max(bytes_max / max(row_bytes, 1), STEP_ROWS_MIN), STEP_ROWS_MAX)
-    return 1 << int(math.log2(rows))
+    """How many rows are read at a time: four to seven times a power of two."""
+    rows = int(min(max(bytes_max / max(row_bytes, 1), STEP_ROWS_MIN), STEP_ROWS_MAX))
+    unit = 1 << (rows.bit_length() - 3)
+    return rows // unit * unit
+
+
+def _stop(start: int, total: int, step: int) -> int:
+    """The end of a piece of a stripe with so many rows; no small piece is left at its end."""
+    stop = (start // step + 1) * step
+    return stop if stop + step // SMALL_PIECE <= total else total

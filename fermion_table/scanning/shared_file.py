@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from itertools import accumulate
 
 import fermion
 from fermion_table.scanning.file_split import FileSplit
@@ -58,6 +59,11 @@ class SharingReader(SplitReader):
     def __init__(self, request: ReadRequest, reader: SplitReader, files: FileAtHand) -> None:
         super().__init__(request, io=Uncounted(), guard=reader.guard)
         self._files = files
+
+    def stripe_starts(self, split: FileSplit) -> list[int]:
+        """The first row of each stripe of a file."""
+        with self._open(split, 1) as file:
+            return list(accumulate(file.stripe_rows[:-1], initial=0))
 
     def _open(
         self, split: FileSplit, threads: int | None

@@ -107,6 +107,20 @@ def test_one_batch_of_each_run_is_held():
     assert most <= 3 * 101
 
 
+@pytest.mark.parametrize("is_direct", [True, False])
+def test_windows_are_about_as_large_as_a_batch(is_direct):
+    """Also where the batches of all runs end at almost the same key."""
+    rows = batch_of([(key, 0, 0) for key in range(800)], is_direct).sort_by(KEY_COLUMN)
+    runs = [
+        [rows.take(pa.array(range(first, first + 200, 4))) for first in range(start, 800, 200)]
+        for start in range(4)
+    ]
+    sizes = [part.batch.num_rows for part in merge_runs(runs)]
+    assert sum(sizes) == 800
+    assert max(sizes) < 2 * 50
+    assert min(sizes[:-1]) >= 50 // 4
+
+
 def test_a_key_longer_than_a_batch_stays_whole():
     one = [batch_of([(5, at, 0)], True) for at in range(9)]
     (part,) = merge_runs([one, [batch_of([(5, 99, 0)], True)]])

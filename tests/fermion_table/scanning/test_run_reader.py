@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+import fermion
 from fermion.predicate import RowRanges
 from fermion_table import Table
 from fermion_table.scanning import run_reader
 from fermion_table.scanning.run_reader import merging_reader, run_batches
 from fermion_table.scanning.section_split import SectionSplit
+from fermion_table.writing import tree_writer
 from tests.fermion_table.tree_rows import put
 
 SCHEMA = pa.schema([("k", pa.int64()), ("t", pa.string())])
@@ -63,3 +66,26 @@ def test_files_are_opened_and_counted_once(table, monkeypatch):
     scan = table.scan(filter="k < 150")
     assert scan.to_arrow().num_rows == 150
     assert scan.io_stats["files"] == 3
+
+
+def test_pieces_are_cut_where_stripes_begin(tmp_path, monkeypatch):
+    """Else the pages at the ends of pieces are read twice: they are cut from there on, too."""
+    monkeypatch.setattr(run_reader, "STEP_ROWS_MIN", 8)
+    monkeypatch.setattr(run_reader, "STEP_ROWS_MAX", 8)
+    monkeypatch.setattr(tree_writer, "STRIPE_BYTES", 16 * 43)
+    table = Table.create(tmp_path / "t", SCHEMA, primary_key=["k"], durability="fast")
+    put(table, [{"k": k, "t": "xxxx"} for k in range(200)])
+    scan = table.scan(columns=["k", "t"])
+    (split,) = scan.plan().splits
+    with fermion.open(split.location) as file:
+        starts = np.cumsum((0, *file.stripe_rows[:-1]))
+        assert len(starts) > 2
+        assert any(starts % 8)
+    batches = read(scan, [split], 100)
+    firsts = np.array([batch["k"][0].as_py() for batch in batches])
+    own = starts[np.searchsorted(starts, firsts, "right") - 1]
+    assert not ((firsts - own) % 8).any()
+    sizes = [batch.num_rows for batch in batches]
+    assert sum(sizes) == 200
+    assert min(sizes[:-1]) > 8 // 4 - 1
+    assert max(sizes) < 8 + 8 // 4 + 1
