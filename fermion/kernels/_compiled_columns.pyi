@@ -115,6 +115,8 @@ def encode_flat(
     search_bytes_min: int,
     zip_bytes_min: int,
     chunk_bytes_max: int,
+    page_ratio: float,
+    page_zip_bytes_min: int,
     run_slots_min: int,
     entry_slots_min: int,
     sample_values: int,
@@ -146,6 +148,9 @@ def encode_flat(
         Entries of dictionaries with fewer bytes are not compressed.
     chunk_bytes_max
         Strings whose page would have as many bytes are left.
+    page_ratio, page_zip_bytes_min
+        Pages of plain floats are compressed where that leaves at most this part, and they have at
+        least so many bytes.
     run_slots_min
         Numbers in runs of so many slots on average are left.
     entry_slots_min
@@ -160,9 +165,9 @@ def encode_flat(
     bytearray
         The pages of all columns in order, the validity of each before its data.
     np.ndarray
-        ``int64``, shape (n, 6): bytes of the page of validity (0: all valid) and of that of data,
-        keys of the minimum and the maximum, nulls, and `ChunkFlag` bits; 0 bytes of data where the
-        column is left.
+        ``int64``, shape (n, 7): bytes of the page of validity (0: all valid) and of that of data,
+        keys of the minimum and the maximum, nulls, `ChunkFlag` bits, and NaNs; 0 bytes of data
+        where the column is left.
 
     Raises
     ------

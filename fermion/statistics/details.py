@@ -68,9 +68,7 @@ def detail_records(
     stored_bytes
         Bytes of the chunk.
     """
-    records: dict[ExtTag, bytes] = {}
-    if merged.nan_count:
-        records[ExtTag.NAN_COUNT] = _COUNT.pack(merged.nan_count)
+    records = nan_records(merged.nan_count)
     if merged.order is Order.BYTES and stored_bytes >= LONG_CHUNK_BYTES_MIN and merged.has_values:
         exact = ChunkFlag.MIN_EXACT | ChunkFlag.MAX_EXACT
         if merged.flags & exact != exact:
@@ -80,6 +78,11 @@ def detail_records(
     if len(pages) > 1 and merged.null_count > 0:
         records[ExtTag.PAGE_NULL_COUNTS] = pages.null_count.astype("<u4").tobytes()
     return records
+
+
+def nan_records(count: int | None) -> dict[ExtTag, bytes]:
+    """The record of how many values are NaN, if there are any."""
+    return {ExtTag.NAN_COUNT: _COUNT.pack(count)} if count else {}
 
 
 def content_records(

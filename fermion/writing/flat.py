@@ -17,6 +17,7 @@ from fermion import kernels
 from fermion.columns.types import Form, Order, flat_form
 from fermion.columns.values import PhysicalKind
 from fermion.encodings.alp import SAMPLE_PART_MIN, SAMPLE_VALUES
+from fermion.encodings.choice.choose import SMALL_LZ_BYTES_MIN
 from fermion.encodings.choice.policy import policy_for
 from fermion.encodings.choice.search import (
     SLOTS_PER_ENTRY_MIN,
@@ -29,8 +30,9 @@ from fermion.layout import INT64_MAX, INT64_MIN, PAGE_ALIGNMENT, ChunkFlag, Code
 from fermion.metadata.cmb import DEFAULT_CHUNK, ChunkRecord
 from fermion.options import WriteOptions
 from fermion.pages.encoded import EncodedStream
+from fermion.pages.pages import WORTHWHILE_RATIO
 from fermion.statistics.bounds import chunk_statistics
-from fermion.statistics.details import LONG_CHUNK_BYTES_MIN
+from fermion.statistics.details import LONG_CHUNK_BYTES_MIN, nan_records
 from fermion.writing.column import ColumnPlan, EncodedColumn
 
 COLUMN_BYTES_MAX = 64 * 1024
@@ -42,6 +44,7 @@ _NOTHING = b""
 _DENSE = int(ChunkFlag.DENSE_NO_NULL_SLOTS)
 _ENCODINGS = {
     EncodingId.PLAIN,
+    EncodingId.CONSTANT,
     EncodingId.BITMAP,
     EncodingId.FOR_BITPACK,
     EncodingId.ALP,
@@ -131,6 +134,8 @@ class FlatWriter:
             TRIAL_BYTES_MIN,
             STRINGS_TRIAL_BYTES_MIN,
             LONG_CHUNK_BYTES_MIN,
+            WORTHWHILE_RATIO,
+            SMALL_LZ_BYTES_MIN,
             RUN_SLOTS_MIN,
             SLOTS_PER_ENTRY_MIN,
             SAMPLE_VALUES,
@@ -180,6 +185,7 @@ def _encoded(
     maximum: int,
     nulls: int,
     flags: int,
+    nans: int,
 ) -> EncodedColumn:
     node = plan.node
     validity = EncodedStream(DEFAULT_CHUNK)
@@ -188,9 +194,10 @@ def _encoded(
         validity = EncodedStream(record, [pages[:validity_bytes]])
     record = _record(data_bytes, rows, minimum, maximum, null_count=nulls)
     record.minimum, record.maximum, record.flags = minimum, maximum, flags
+    record.extension.update(nan_records(nans))
     data = EncodedStream(record, [pages[validity_bytes:]])
     seen = flags & ~_DENSE
-    statistics = chunk_statistics(minimum, maximum, seen, nulls, 0, rows, node.order)
+    statistics = chunk_statistics(minimum, maximum, seen, nulls, nans, rows, node.order)
     return EncodedColumn([validity, data], {plan.paths[node.stream]: statistics}, False)
 
 

@@ -28,7 +28,7 @@ from fermion.options import WriteOptions
 REUSED_STRIPES_MAX = 16
 DRIFT_MAX = 0.1
 
-_SMALL_LZ_BYTES_MIN = 512
+SMALL_LZ_BYTES_MIN = 512
 _SMALL_SPLIT_SLOTS_MIN = 32
 _DECIMALS = Recipe(EncodingId.ALP, (FOR_BITPACK,))
 _SMALL_STRINGS = Recipe(EncodingId.SPLIT_LENGTHS, (FOR_BITPACK, PLAIN))
@@ -139,7 +139,7 @@ def choose_codes(codes: np.ndarray, pages: int, *, options: WriteOptions) -> Cho
 
 def _small(values: Values, physical: PhysicalType, size: int, policy: Policy, pages: int) -> Choice:
     """The choice for a chunk so small that looking at it closely costs more than it saves."""
-    lz = policy.numbers_lz_ratio > 0 and size >= _SMALL_LZ_BYTES_MIN * pages
+    lz = policy.numbers_lz_ratio > 0 and size >= SMALL_LZ_BYTES_MIN * pages
     if isinstance(values, Bits):
         return Choice(size, BITMAP)
     if isinstance(values, BinaryValues):

@@ -108,3 +108,24 @@ cdef bint _flat_has_dictionary(
         found = _encode_words(<const uint64_t*>values, count, limit, &table, work.codes, work.first)
     free(table.slots)
     return found != -1
+
+
+cdef bint _flat_may_zip(const uint8_t* data, int64_t size, double ratio, FlatWork* work) noexcept nogil:
+    """Whether a codec may need at most a part of some bytes: by their frequencies and repeats."""
+    cdef uint32_t bins[FLAT_LINEAR_BINS]
+    cdef int64_t i, repeats = 0
+    cdef uint32_t word
+    cdef double total = 0
+    memset(bins, 0, sizeof(bins))
+    memset(work.seen, 0, FLAT_SEEN_BYTES)
+    for i in range(size):
+        bins[data[i]] += 1
+    for i in range(size - 3):
+        memcpy(&word, data + i, 4)
+        word = (word * <uint32_t>0x9E3779B1) >> 16
+        repeats += work.seen[word >> 3] >> (word & 7) & 1
+        work.seen[word >> 3] |= <uint8_t>(1 << (word & 7))
+    for i in range(FLAT_LINEAR_BINS):
+        if bins[i]:
+            total += bins[i] * log2(<double>size / bins[i])
+    return 32 * repeats >= size or total / 8 + FLAT_CODES_BYTES <= ratio * size

@@ -4,6 +4,7 @@ from libc.string cimport memmove
 
 cdef int FLAT_ALP = _EncodingId.ALP
 cdef uint32_t FLAT_BOUNDS = _ChunkFlag.HAS_MINMAX | _ChunkFlag.NAN_KNOWN
+cdef uint32_t FLAT_HAS_NAN = _ChunkFlag.HAS_NAN
 cdef uint32_t FLAT_DENSE = _ChunkFlag.DENSE_NO_NULL_SLOTS
 cdef uint32_t FLAT_MIN_EXACT = _ChunkFlag.MIN_EXACT, FLAT_MAX_EXACT = _ChunkFlag.MAX_EXACT
 
@@ -15,13 +16,17 @@ cdef enum:
     # Bytes that pcodec needs beside what entropy says: for tables, and for floats' powers of ten.
     FLAT_TABLES_BYTES = 96
     FLAT_FLOATS_BYTES = 256
-    FLAT_FIELDS = 6
+    FLAT_FIELDS = 7
+    # A table of Huffman codes of all 256 bytes.
+    FLAT_CODES_BYTES = 128
 
 
 cdef struct FlatRules:
     double ratio  # a heavier encoding is taken where it needs at most this part of a light one
     int64_t search_bytes_min  # of smaller columns nothing but the type is looked at
     int64_t zip_bytes_min  # fewer bytes of entries are not compressed
+    double page_ratio  # a page is compressed where its frame needs at most this part
+    int64_t page_zip_bytes_min  # of a page of at least so many bytes
     int64_t chunk_bytes_max  # of longer chunks of strings there is more to be said
     int64_t run_slots_min  # runs of so many slots on average are worth their own encoding
     int64_t entry_slots_min  # slots a distinct value, of a dictionary
@@ -48,6 +53,7 @@ cdef struct FlatResult:
     int64_t maximum
     int64_t nulls
     int64_t flags
+    int64_t nans
 
 
 cdef struct FlatWork:
@@ -82,12 +88,21 @@ cdef uint8_t* _flat_page(FlatWork* work, int64_t tree_bytes_max) noexcept nogil:
 
 cdef int64_t _flat_seal(FlatWork* work, const uint8_t* stop) noexcept nogil:
     """Put the header of a page whose tree ends at ``stop``, a multiple of 8; its bytes."""
+    cdef uint8_t* tree = work.out + work.size + COLUMN_PAGE_HEADER
+    return _flat_seal_as(work, stop, TREE_CODEC_NONE, tree[0] | tree[1] << 8, stop - tree)
+
+
+cdef int64_t _flat_seal_as(
+    FlatWork* work, const uint8_t* stop, int codec, int encoding, int64_t raw_length
+) noexcept nogil:
+    """As `_flat_seal`, for a tree of ``raw_length`` bytes that went through a codec."""
     cdef uint8_t* page = work.out + work.size
     cdef int64_t size = stop - page
-    cdef uint32_t slots = <uint32_t>work.slots, raw = <uint32_t>(size - COLUMN_PAGE_HEADER), crc
+    cdef uint16_t number = encoding
+    cdef uint32_t slots = <uint32_t>work.slots, raw = <uint32_t>raw_length, crc
     page[0] = COLUMN_PAGE_VERSION
-    page[1] = TREE_CODEC_NONE
-    memcpy(page + 2, page + COLUMN_PAGE_HEADER, 2)
+    page[1] = codec
+    memcpy(page + 2, &number, 2)
     memcpy(page + 4, &slots, 4)
     memcpy(page + 8, &raw, 4)
     crc = crc32c_update(

@@ -106,8 +106,8 @@ def encode_flat(
     list validities, list values, list texts, const int64_t[::1] firsts, bytes letters,
     const int64_t[::1] widths, int64_t slots, double nulls_share_min, double ratio,
     int64_t search_bytes_min, int64_t zip_bytes_min, int64_t chunk_bytes_max,
-    int64_t run_slots_min, int64_t entry_slots_min, int64_t sample_values,
-    double sample_part_min, zip,
+    double page_ratio, int64_t page_zip_bytes_min, int64_t run_slots_min,
+    int64_t entry_slots_min, int64_t sample_values, double sample_part_min, zip,
 ):
     """Columns of one stripe, each as one page of data and at most one of validity."""
     cdef Py_ssize_t count = len(values), i
@@ -133,6 +133,7 @@ def encode_flat(
     work.slots = slots
     rules.ratio, rules.search_bytes_min = ratio, search_bytes_min
     rules.zip_bytes_min, rules.chunk_bytes_max = zip_bytes_min, chunk_bytes_max
+    rules.page_ratio, rules.page_zip_bytes_min = page_ratio, page_zip_bytes_min
     rules.run_slots_min, rules.entry_slots_min = run_slots_min, entry_slots_min
     rules.sample_values, rules.sample_part_min = sample_values, sample_part_min
     rules.zip, rules.raised = <void*>zip, <void*>raised

@@ -8,27 +8,78 @@ cdef extern from "<math.h>" nogil:
 cdef void _flat_bounds(
     const number* values, const uint8_t* bits, FlatWork* work, FlatResult* found
 ) noexcept nogil:
-    """Bounds of numbers that are neither NaN nor all null."""
+    """Bounds of numbers of which at least one is neither NaN nor null."""
     cdef number low, high
     cdef PageTotals totals
     cdef Py_ssize_t first = 0
     totals.valid = totals.nans = 0
-    if bits is NULL:
-        low = high = values[0]
-        _extremes(values, work.count, &low, &high, &totals.nans)
-    else:
+    if bits is not NULL:
         while not bits[first >> 3] >> (first & 7) & 1:
             first += 1
-        low = high = values[first]
+    low = high = values[first]
+    if number is float or number is double:
+        low, high = INFINITY, -INFINITY
+    if bits is NULL:
+        _extremes(values, work.count, &low, &high, &totals.nans)
+    else:
         _extremes_of_valid(values, bits, 0, work.count, &low, &high, &totals)
     found.minimum, found.maximum = _key(low, False), _key(high, True)
+    found.nans = totals.nans
     found.flags = FLAT_BOUNDS | FLAT_MIN_EXACT | FLAT_MAX_EXACT
+    found.flags |= FLAT_HAS_NAN if totals.nans else 0
 
 
 cdef void _flat_widen(const integer* values, int64_t count, int64_t* out) noexcept nogil:
     cdef int64_t i
     for i in range(count):
         out[i] = <int64_t>values[i]
+
+
+cdef bint _flat_is_constant(const uint8_t* values, int64_t count, int64_t width) noexcept nogil:
+    """Whether all values are the same, bit by bit."""
+    return memcmp(values, values + width, (count - 1) * width) == 0
+
+
+cdef bint _flat_constant(
+    const uint8_t* value, int64_t width, FlatWork* work, FlatResult* found
+) noexcept nogil:
+    """The page of one value that all slots have."""
+    cdef uint8_t* page = _flat_page(work, 64)
+    cdef uint8_t* node = page + COLUMN_PAGE_HEADER
+    cdef uint8_t* stop
+    if page is NULL:
+        return False
+    stop = _flat_node(node, TREE_CONSTANT, 0, work)
+    memcpy(stop, value, width)
+    found.data_bytes = _flat_seal(work, _flat_close(node, stop + width))
+    return True
+
+
+cdef bint _flat_plain(
+    const uint8_t* values, int64_t width, FlatRules* rules, FlatWork* work, FlatResult* found
+) noexcept nogil:
+    """The page of small values as they are, or of their zstd frame where that is smaller."""
+    cdef int64_t bytes = work.count * width, size, zipped = 0
+    cdef uint8_t* page = _flat_page(work, 2 * bytes + 1024)
+    cdef uint8_t* node = page + COLUMN_PAGE_HEADER
+    cdef uint8_t* frame
+    cdef uint8_t* stop
+    if page is NULL:
+        return False
+    stop = _flat_node(node, TREE_PLAIN, 0, work)
+    memcpy(stop, values, bytes)
+    stop = _flat_close(node, stop + bytes)
+    size = stop - node
+    if size >= rules.page_zip_bytes_min and _flat_may_zip(node, size, rules.page_ratio, work):
+        frame = stop
+        zipped = _flat_zip(rules, rules.page_ratio, node, size, frame)
+    if zipped:
+        memmove(node, frame, zipped)
+        stop = _flat_pad(node, node + zipped)
+        found.data_bytes = _flat_seal_as(work, stop, TREE_CODEC_ZSTD, TREE_PLAIN, size)
+    else:
+        found.data_bytes = _flat_seal(work, stop)
+    return True
 
 
 cdef bint _flat_integers(
@@ -55,8 +106,8 @@ cdef bint _flat_integers(
         _flat_widen(<const uint32_t*>values, count, work.wide)
     else:
         return False
-    if found.minimum == found.maximum:
-        return False
+    if found.minimum == found.maximum and _flat_is_constant(values, count, width):
+        return _flat_constant(values, width, work, found)
     page = _flat_page(work, _bitpack_worst(count, width) + 64)
     if page is NULL:
         return False
@@ -91,47 +142,62 @@ cdef int _flat_exponent(
     return best if most >= max(size * rules.sample_part_min, 1) else -1
 
 
-cdef bint _flat_to_integers(
+cdef int64_t _flat_to_integers(
     const floating* values, int64_t count, double power, int64_t* out
 ) noexcept nogil:
-    """Whether all floats are, bit by bit, the quotients of integers and a power of ten."""
-    cdef int64_t i
-    cdef bint same = True
+    """How many floats are not, bit by bit, the quotients of integers and a power of ten.
+
+    Those become the integer before.
+    """
+    cdef int64_t i, others = 0
     cdef double scaled
     cdef floating back
     for i in range(count):
         scaled = rint(<double>values[i] * power)
-        if not fabs(scaled) < 9e15:
-            return False
-        out[i] = <int64_t>scaled
-        back = <floating>(<double>out[i] / power)
-        same &= memcmp(&back, values + i, sizeof(floating)) == 0
-    return same
+        if fabs(scaled) < 9e15:
+            out[i] = <int64_t>scaled
+            back = <floating>(<double>out[i] / power)
+            if memcmp(&back, values + i, sizeof(floating)) == 0:
+                continue
+        others += 1
+        out[i] = out[i - 1] if i else 0
+    return others
 
 
 cdef bint _flat_floats(
     const floating* values, const uint8_t* bits, FlatRules* rules, FlatWork* work,
     FlatResult* found
 ) noexcept nogil:
-    cdef int64_t count = work.count, packed, width = sizeof(floating)
-    cdef int exponent = _flat_exponent(values, count, rules)
+    cdef int64_t count = work.count, packed, width = sizeof(floating), others
+    cdef bint is_small = TREE_NODE_HEADER + count * width < rules.search_bytes_min
+    cdef int exponent
     cdef uint8_t* page
     cdef uint8_t* node
     cdef uint8_t* stop
-    if exponent < 0 or not _flat_to_integers(values, count, POWERS_OF_TEN[exponent], work.wide):
-        return False
     _flat_bounds(values, bits, work, found)
+    if found.minimum > found.maximum:  # nothing but NaN
+        return False
+    if _flat_is_constant(<const uint8_t*>values, count, width):
+        return _flat_constant(<const uint8_t*>values, width, work, found)
+    exponent = _flat_exponent(values, count, rules)
+    if exponent < 0:
+        return is_small and _flat_plain(<const uint8_t*>values, width, rules, work, found)
+    others = _flat_to_integers(values, count, POWERS_OF_TEN[exponent], work.wide)
+    if others > (1 - rules.sample_part_min) / 2 * count:
+        return is_small and _flat_plain(<const uint8_t*>values, width, rules, work, found)
     page = _flat_page(work, _bitpack_worst(count, 8) + 64)
-    if page is NULL or found.minimum == found.maximum:
+    if page is NULL:
         return False
     node = page + COLUMN_PAGE_HEADER
     stop = _flat_node(node, FLAT_ALP, 1, work)
     memset(stop, 0, 8)
     stop[0], stop[1] = exponent, width
     stop = _flat_packed(stop + 8, work.wide, count, 8, True, NULL)
-    _flat_close(node, stop)
+    stop = _flat_close(node, stop)
     packed = stop - node
-    if packed >= count * width:
+    if packed > TREE_NODE_HEADER + ((work.slots * width + 7) & ~<int64_t>7):
+        return is_small and _flat_plain(<const uint8_t*>values, width, rules, work, found)
+    if others or packed >= count * width:  # others would be exceptions
         return False
     if count * width >= rules.search_bytes_min and (
         _flat_may_shrink(work.wide, count, packed, 2, rules.ratio, FLAT_FLOATS_BYTES, rules, work)
@@ -190,13 +256,13 @@ cdef inline bint _flat_is_exact(const uint8_t* value, int64_t length) noexcept n
 
 
 cdef int64_t _flat_zip(
-    FlatRules* rules, const uint8_t* data, int64_t size, uint8_t* out
+    FlatRules* rules, double ratio, const uint8_t* data, int64_t size, uint8_t* out
 ) noexcept with gil:
     """A zstd frame at ``out`` if it is small enough; its bytes, else 0."""
     cdef object frame
     try:
         frame = (<object>rules.zip)(PyMemoryView_FromMemory(<char*>data, size, PyBUF_READ))
-        if not isinstance(frame, bytes) or len(frame) > rules.ratio * size:
+        if not isinstance(frame, bytes) or len(frame) > ratio * size:
             return 0
         memcpy(out, PyBytes_AS_STRING(frame), len(frame))
         return len(frame)
@@ -255,7 +321,7 @@ cdef uint8_t* _flat_entries(
         raw += work.other[i]
     raw -= total
     if total >= rules.zip_bytes_min:
-        zipped = _flat_zip(rules, raw, total, tables + 12)
+        zipped = _flat_zip(rules, rules.ratio, raw, total, tables + 12)
     if zipped:
         at[4] = TREE_CODEC_ZSTD
         word = <uint32_t>zipped

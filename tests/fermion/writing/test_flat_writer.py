@@ -45,6 +45,8 @@ def arrays(rows: int = ROWS) -> dict[str, pa.Array]:
         "string": pa.array(names, mask=nulls),
         "binary": pa.array([name.encode() for name in names], pa.binary()),
         "large": pa.array(names, pa.large_string(), mask=more),
+        "constant": pa.array([7] * rows, mask=nulls),
+        "zeros": pa.array(np.zeros(rows, np.float32)),
         "short": pa.array(rng.choice(np.array(["a", "", "bcd", "e"]), rows)),
     }
 
@@ -80,6 +82,41 @@ def test_columns_are_written_to_the_same_bytes_as_one_by_one(name: str, offset: 
         assert data == usual.streams[1]
 
 
+def few_rows() -> dict[str, pa.Array]:
+    """Columns that the kernel takes only if they have few rows."""
+    rng = np.random.default_rng(5)
+    rows = 100
+    reals = rng.normal(size=rows)
+    mask = rng.random(rows) < 0.05
+    return {
+        "double": pa.array(reals),
+        "float": pa.array(reals.astype(np.float32), mask=mask),
+        "very few": pa.array(reals[:7]),
+        "nan": pa.array(np.where(rng.random(rows) < 0.2, np.nan, reals)),
+        "nan and nulls": pa.array(np.where(rng.random(rows) < 0.2, np.nan, reals), mask=mask),
+        "infinite": pa.array(np.where(reals > 1, np.inf, reals)),
+        "signed zeros": pa.array(np.where(reals > 0, -0.0, 0.0)),
+        "compressible": pa.array(np.where(rng.random(rows) < 0.8, 0.0, reals)),
+        "not a number once": pa.array([np.nan, 1 / 3]),
+    }
+
+
+@pytest.mark.parametrize("name", few_rows())
+def test_few_rows_of_any_floats_are_written_to_the_same_bytes_as_one_by_one(name: str) -> None:
+    short, usual = both(name, few_rows()[name])
+    assert short is not None
+    assert short.statistics == usual.statistics
+    assert short.streams == usual.streams
+
+
+def test_few_floats_that_are_left() -> None:
+    """Nothing but NaN, and decimals but for a few."""
+    decimals = np.random.default_rng(5).permutation(100) / 4
+    for values in ([np.nan] * 9, np.where(decimals == 3, 1 / 3, decimals)):
+        short, _ = both("left", pa.array(values))
+        assert short is None
+
+
 @pytest.mark.parametrize("rows", [1, 2, 31, 100, 1024, 1025, 5000])
 def test_tables_of_any_length_come_back(rows: int) -> None:
     table = pa.table(arrays(rows))
@@ -93,7 +130,6 @@ def test_tables_of_any_length_come_back(rows: int) -> None:
 
 
 LEFT = {
-    "constant": pa.array([7] * ROWS),
     "runs": pa.array(np.repeat(np.arange(ROWS // 50), 50)),
     "sorted": pa.array(np.cumsum(np.random.default_rng(1).integers(0, 9, ROWS))),
     "multiples": pa.array(np.random.default_rng(1).integers(0, 10**6, ROWS) * 1000),
@@ -205,6 +241,8 @@ def test_an_error_of_the_codec_is_raised() -> None:
             0,
             1,
             4096,
+            0.95,
+            512,
             4,
             4,
             16,
@@ -217,7 +255,7 @@ def test_buffers_that_are_too_small_are_refused() -> None:
     with pytest.raises(ValueError, match="do not hold 100 values from slot 1"):
         kernels.encode_flat(
             [b""], [bytes(800)], [b""], np.ones(1, np.int64), b"i", np.array([8]), 100, 0.3, 0.92,
-            4096, 1024, 4096, 4, 4, 16, 0.875, bytes,
+            4096, 1024, 4096, 0.95, 512, 4, 4, 16, 0.875, bytes,
         )  # fmt: skip
 
 
@@ -228,5 +266,5 @@ def test_counts_that_are_divided_by_are_at_least_one(place: int) -> None:
     with pytest.raises(ValueError, match="expected 1 or more"):
         kernels.encode_flat(
             [b""], [bytes(800)], [b""], np.zeros(1, np.int64), b"i", np.array([8]), 100, 0.3, 0.92,
-            4096, 1024, 4096, *counts, 0.875, bytes,
+            4096, 1024, 4096, 0.95, 512, *counts, 0.875, bytes,
         )  # fmt: skip
