@@ -1,5 +1,6 @@
 """Fermion tables: snapshots, schemas with field ids, many writers, time travel."""
 
+from fermion_table.catalog.catalog import Catalog
 from fermion_table.changes.merge_builder import MergeBuilder, MergeResult
 from fermion_table.changes.row_changes import check_overwrite
 from fermion_table.changes.transaction import Transaction
@@ -59,6 +60,7 @@ __all__ = [
     "MAIN",
     "BranchHead",
     "BufferPool",
+    "Catalog",
     "ChangePlan",
     "ChangeReader",
     "ChangeScan",

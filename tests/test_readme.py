@@ -15,7 +15,7 @@ BLOCK = re.compile(r"^```python(?P<mark>[^\n]*)\n(?P<code>.*?)^```$", re.M | re.
 BLOCKS = BLOCK.findall(README.read_text())
 PAGES = {
     name: BLOCK.findall((PROJECT / "docs" / name).read_text())
-    for name in ("guide.md", "primary_key.md")
+    for name in ("guide.md", "primary_key.md", "catalog.md")
 }
 
 

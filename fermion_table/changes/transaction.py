@@ -431,6 +431,18 @@ def commit_written(
     return transaction.commit()
 
 
+def commit_change(transaction: Transaction, change: RowChange) -> Snapshot:
+    """Publish one change as the only one of a transaction.
+
+    Raises
+    ------
+    CommitConflict, CommitStateUnknown
+    """
+    with transaction:
+        transaction._make(change)
+        return transaction.commit()
+
+
 def commit_merge(transaction: Transaction, change: Merge) -> MergeResult:
     """Publish a merge as the only change of a transaction.
 

@@ -10,6 +10,7 @@ import msgspec
 import pyarrow as pa
 
 from fermion_table.argument_checks import described
+from fermion_table.commit.commit import create_table
 from fermion_table.commit.committed_files import delete_unpublished
 from fermion_table.commit.fit import restated
 from fermion_table.commit.publisher import Publisher, stored_schema
@@ -17,16 +18,20 @@ from fermion_table.commit.request import (
     CommitMetadata,
     CommitOutcome,
     CommitRequest,
+    NewSchema,
     WrittenFiles,
     recorded,
 )
+from fermion_table.metadata.history import table_exists
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.schema_store import load_table_schema, reader_features
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.moments import now_ms
 from fermion_table.schema.from_arrow import PartitionBy, schema_from_arrow
-from fermion_table.schema.schema import TableSchema
+from fermion_table.schema.schema import TableSchema, encode_schema
+from fermion_table.storage.location import refuse_nested
+from fermion_table.storage.store import AtomicStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +73,24 @@ class TableDefinition:
             last_field_id=last_field_id,
             time_ms=now_ms(),
         )
+
+
+def create_defined(
+    store: AtomicStore, definition: TableDefinition, *, metadata: CommitMetadata | None = None
+) -> Snapshot:
+    """Make the table of a definition.
+
+    Raises
+    ------
+    TableExists
+        Here, or in a directory above or below.
+    CommitStateUnknown
+    """
+    first = definition.first_schema()
+    if not table_exists(store):
+        refuse_nested(store)
+    stored = NewSchema(first.id, encode_schema(first))
+    return create_table(store, stored, metadata=metadata, reader_features=reader_features(first))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,20 +17,18 @@ from fermion.errors import InvalidArgumentError
 from fermion.redaction import redacted
 from fermion_table.argument_checks import check_optional_text
 from fermion_table.commit.clone import clone_table
-from fermion_table.commit.commit import create_table
-from fermion_table.commit.replacement import TableDefinition, replace_table
-from fermion_table.commit.request import CommitMetadata, NewSchema
+from fermion_table.commit.replacement import TableDefinition, create_defined, replace_table
+from fermion_table.commit.request import CommitMetadata
 from fermion_table.errors import CorruptMetadata, TableExists
 from fermion_table.inspection.refs import Branches, Tags
 from fermion_table.inspection.tables import Inspection
 from fermion_table.metadata.history import latest, table_exists
-from fermion_table.metadata.schema_store import reader_features
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.metadata.versions import Version, find_version, with_readable_version
 from fermion_table.schema.from_arrow import PartitionBy
 from fermion_table.schema.key_changes import has_buckets
-from fermion_table.schema.schema import TableSchema, encode_schema
-from fermion_table.storage.location import open_store, refuse_nested
+from fermion_table.schema.schema import TableSchema
+from fermion_table.storage.location import open_store
 from fermion_table.storage.paths import MAIN
 from fermion_table.storage.store import (
     DEFAULT_ACCESS,
@@ -150,19 +148,10 @@ class Table:
             sort_by=sort_by,
             properties=properties,
         )
-        first = definition.first_schema()
-        if not table_exists(store):
-            refuse_nested(store)
         try:
-            stored = NewSchema(first.id, encode_schema(first))
-            return cls(
-                store,
-                create_table(
-                    store, stored, metadata=metadata, reader_features=reader_features(first)
-                ),
-            )
+            return cls(store, create_defined(store, definition, metadata=metadata))
         except TableExists:
-            if mode == "error":
+            if mode == "error" or not table_exists(store):
                 raise
             table = cls(store, latest(store))
             if mode == "overwrite":
@@ -206,6 +195,11 @@ class Table:
         store = open_store(
             path, storage_options=storage_options, durability=durability, access=access
         )
+        return cls.at(store, version=version, branch=branch)
+
+    @classmethod
+    def at(cls, store: AtomicStore, *, version: Version | None = None, branch: str = MAIN) -> Table:
+        """The table of a store, as `open` opens it; for engines."""
         with in_time(store):
             if version is None:
                 try:

@@ -1,0 +1,293 @@
+"""The catalog: tables of a warehouse by name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from fermion.errors import InvalidArgumentError
+from fermion.redaction import redacted
+from fermion_table.argument_checks import check_bool, check_optional_text, check_text
+from fermion_table.catalog.names import Name, namespace_parts, quoted, table_name
+from fermion_table.catalog.namespaces import Namespaces
+from fermion_table.catalog.table_list import TableList
+from fermion_table.catalog.tables import CreateMode, Tables
+from fermion_table.catalog.warehouse import Warehouse
+from fermion_table.commit.replacement import TableDefinition
+from fermion_table.errors import TableNotFound
+from fermion_table.expiry.drop import DroppedTable
+from fermion_table.metadata.versions import Version
+from fermion_table.schema.from_arrow import PartitionBy
+from fermion_table.schema.schema import TableSchema
+from fermion_table.storage.location import open_store
+from fermion_table.storage.paths import MAIN
+from fermion_table.storage.store import DEFAULT_ACCESS, Durability, StorageAccess
+from fermion_table.table.table import Table
+
+Location = str | os.PathLike[str]
+
+
+class Catalog:
+    """The tables of a warehouse, by name: ``db.events``.
+
+    There is no server: the list of tables is itself a table, in ``_catalog`` in the warehouse. A
+    name is text, in which a part that holds a dot stands in backticks, or a sequence of its parts.
+    A catalog pickles with its ``storage_options``, credentials too.
+
+    Parameters
+    ----------
+    warehouse
+        Use `Catalog.open`.
+    """
+
+    def __init__(self, warehouse: Warehouse) -> None:
+        self._warehouse = warehouse
+        self._names = TableList(warehouse)
+        self._tables = Tables(warehouse, self._names)
+        self._namespaces = Namespaces(warehouse, self._names)
+
+    def __reduce__(self) -> tuple[type[Catalog], tuple[Warehouse]]:
+        return type(self), (self._warehouse,)
+
+    def __repr__(self) -> str:
+        return f"<Catalog {redacted(self.location)!r}>"
+
+    @classmethod
+    def open(
+        cls,
+        warehouse: Location,
+        *,
+        storage_options: dict[str, Any] | None = None,
+        durability: Durability = "full",
+        access: StorageAccess = DEFAULT_ACCESS,
+    ) -> Catalog:
+        """Open the catalog of a warehouse; nothing is read or made.
+
+        Parameters
+        ----------
+        warehouse
+            A directory, local or an fsspec URL. It need not exist: the first table makes it.
+        storage_options
+            For fsspec; of all tables.
+        durability, access
+            As for `Table.create` and `Table.open`.
+
+        Raises
+        ------
+        UnsafeStorage, TypeError, InvalidArgumentError
+        """
+        return cls(
+            Warehouse(
+                warehouse, storage_options=storage_options, durability=durability, access=access
+            )
+        )
+
+    @property
+    def location(self) -> str:
+        """The warehouse."""
+        return self._warehouse.location
+
+    def create_namespace(self, name: Name) -> None:
+        """Make a namespace, and those above it. A table makes its namespace, too.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is one; or a table has this name; or it can't be the name of a directory.
+        TypeError, CommitConflict, CommitStateUnknown
+        """
+        self._namespaces.create(namespace_parts(name, "name"))
+
+    def drop_namespace(self, name: Name) -> None:
+        """Drop an empty namespace.
+
+        Raises
+        ------
+        InvalidArgumentError
+            It holds tables, namespaces or files; tables that were dropped without purge count.
+        TableNotFound
+            There is no such namespace.
+        TypeError, CommitConflict, CommitStateUnknown
+        """
+        self._namespaces.drop(namespace_parts(name, "name"))
+
+    def namespaces(self) -> list[str]:
+        """Every namespace, ascending."""
+        return [quoted(parts) for parts in self._names.namespaces()]
+
+    def create_table(
+        self,
+        name: Name,
+        schema: pa.Schema | TableSchema,
+        *,
+        partition_by: PartitionBy | None = None,
+        primary_key: Sequence[str] | str | None = None,
+        sort_by: Sequence[str] | str | None = None,
+        properties: Mapping[str, str] | None = None,
+        mode: CreateMode = "error",
+        message: str | None = None,
+    ) -> Table:
+        """Make a table, and its namespace if there is none.
+
+        Parameters
+        ----------
+        name
+            Of the table.
+        schema, partition_by, primary_key, sort_by, properties, message
+            See `Table.create`.
+        mode
+            Where a table exists: ``error``, ``ignore`` (open it), or ``overwrite`` (it gets this
+            schema and loses its rows, as its next snapshot; earlier ones stay).
+
+        Raises
+        ------
+        TableExists
+            With mode ``error``; or another table lies in a directory above or below this one.
+        CommitStateUnknown
+            The table was made, or the reply was lost; whether it is in the list is not known. It
+            opens by its name if it was made.
+        CommitConflict
+            Others create and drop this table all the time.
+        TypeError, InvalidArgumentError
+        """
+        if mode not in ("error", "ignore", "overwrite"):
+            raise InvalidArgumentError(f"mode={mode!r}: expected 'error', 'ignore' or 'overwrite'")
+        definition = TableDefinition(
+            schema=schema,
+            partition_by=partition_by,
+            primary_key=primary_key,
+            sort_by=sort_by,
+            properties=properties,
+        )
+        message = check_optional_text(message, "message")
+        return self._tables.create(table_name(name), definition, mode, message)
+
+    def table(self, name: Name, *, version: Version | None = None, branch: str = MAIN) -> Table:
+        """Open a table at its latest snapshot, or at a version.
+
+        Parameters
+        ----------
+        name
+            Of the table.
+        version, branch
+            See `Table.open`.
+
+        Raises
+        ------
+        TableNotFound
+            No table has this name, or the list has one that is not in its place any more.
+        VersionNotFound, CorruptMetadata, TypeError, InvalidArgumentError
+        """
+        checked = table_name(name)
+        placed = self._tables.required(checked)
+        try:
+            return Table.at(placed.store, version=version, branch=branch)
+        except TableNotFound as error:
+            raise TableNotFound(
+                f"{checked}: the list of tables names {redacted(placed.store.location)}, where no "
+                "table lies any more; repair() takes such names out of the list"
+            ) from error
+
+    def table_exists(self, name: Name) -> bool:
+        """Whether there is a table of this name."""
+        return self._tables.exists(table_name(name))
+
+    def tables(self, namespace: Name | None = None, *, pattern: str | None = None) -> list[str]:
+        """The names of the tables in the list, ascending.
+
+        A table that was put into a directory without the catalog opens by its name, and is listed
+        after `repair`.
+
+        Parameters
+        ----------
+        namespace
+            Only tables in this namespace, not in those below it; None: all.
+        pattern
+            What the last part of the name is like: ``*`` is any text, ``?`` one character.
+
+        Raises
+        ------
+        TableNotFound
+            There is no such namespace.
+        TypeError, InvalidArgumentError
+        """
+        wanted = None
+        if namespace is not None:
+            parts = namespace_parts(namespace)
+            wanted = quoted(parts)
+        like = None if pattern is None else check_text(pattern, "pattern")
+        found = self._names.tables(wanted, like)
+        if not found and namespace is not None:
+            self._namespaces.require(parts)
+        return found
+
+    def rename_table(self, old: Name, new: Name) -> None:
+        """Give a table another name, in any namespace; its files stay where they are.
+
+        Raises
+        ------
+        TableNotFound
+            There is no table of the old name.
+        TableExists
+            There is one of the new name.
+        TypeError, InvalidArgumentError, CommitConflict, CommitStateUnknown
+        """
+        self._tables.rename(table_name(old, "old"), table_name(new, "new"))
+
+    def drop_table(self, name: Name, *, purge: bool = False) -> DroppedTable | None:
+        """Take a table out of the catalog, and with ``purge`` delete its files.
+
+        Without it the files stay where they are: `register_table` brings the table back.
+
+        Parameters
+        ----------
+        name
+            Of the table.
+        purge
+            Delete the files too (see `fermion_table.drop_table`).
+
+        Returns
+        -------
+        DroppedTable | None
+            What was deleted; None without ``purge``.
+
+        Raises
+        ------
+        TableNotFound
+            There is none; or another client has dropped or renamed it just now.
+        InvalidArgumentError
+            With ``purge``: clones share its files, or snapshots of the catalog hold it. Nothing was
+            dropped.
+        OSError
+            A file can't be deleted; the table is dropped.
+        TypeError, CommitConflict, CommitStateUnknown
+        """
+        return self._tables.drop(table_name(name), purge=check_bool(purge, "purge"))
+
+    def register_table(self, name: Name, path: Location) -> Table:
+        """Give a name to a table that lies somewhere: made without the catalog, or dropped.
+
+        Parameters
+        ----------
+        name
+            Of the table.
+        path
+            Where it lies: a local path or a URL, in the warehouse or elsewhere.
+
+        Raises
+        ------
+        TableNotFound
+            There is no table.
+        TableExists
+            Another table has the name, or this one has another name.
+        TypeError, InvalidArgumentError, CommitConflict, CommitStateUnknown
+        """
+        checked, root = table_name(name), self._warehouse.root
+        given = open_store(path, storage_options=root.storage_options)
+        store = self._warehouse.store(self._warehouse.path_of(given.location))
+        table = Table.at(store)
+        self._tables.register(checked, given.location, table)
+        return table

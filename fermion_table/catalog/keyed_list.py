@@ -1,0 +1,180 @@
+"""A primary-key table of the catalog, and changes of its rows that are decided on what they are.
+
+A change reads the rows of some keys, decides, and writes, as one commit. Where another commit has
+written one of these keys meanwhile, it reads and decides again: so of two changes of one key the
+second one always sees the first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
+from typing import Any
+
+import pyarrow as pa
+
+from fermion.predicate import Expression, col
+from fermion_table.changes.draft import Draft
+from fermion_table.changes.keyed_rows import keys_may_match
+from fermion_table.changes.transaction import commit_change
+from fermion_table.commit.conflict import Partitions
+from fermion_table.commit.replacement import TableDefinition, create_defined
+from fermion_table.errors import CommitConflict, TableExists, TableNotFound
+from fermion_table.metadata.history import latest, table_exists
+from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.snapshot import Kind
+from fermion_table.scanning.filters import conjunction, table_filter
+from fermion_table.schema.key_changes import KIND_COLUMN
+from fermion_table.storage.store import AtomicStore
+from fermion_table.table.table import Table
+from fermion_table.writing.make_writer import write_changes
+
+KEYS_ASKED_MAX = 1_000
+"""A change that is about more keys reads the whole list, and depends on all of it."""
+
+Rows = Sequence[Sequence[Any]]
+Decide = Callable[[pa.Table, bool], pa.RecordBatch | None]
+"""What to write (see `KIND_COLUMN`) where rows are as given; whether the list is new; None: nothing
+changes."""
+
+
+@dataclass(slots=True)
+class ListChange:
+    """A change of some rows, to be made on any snapshot of the list.
+
+    Attributes
+    ----------
+    keys
+        Those that it is about: their rows are read. None: all rows.
+    names
+        The columns of the key.
+    decide
+        See `Decide`.
+    """
+
+    keys: Rows | None
+    names: Sequence[str]
+    decide: Decide
+    kind: Kind = "upsert"
+    scope: Partitions | None = None
+    _chosen: Expression | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._chosen = None
+        if self.keys is not None and len(self.keys) <= KEYS_ASKED_MAX:
+            self._chosen = filter_of(self.names, self.keys)
+
+    def apply(self, draft: Draft) -> None:
+        """Read the rows of a draft, decide, and write."""
+        chosen = table_filter(self._chosen, draft.schema, where=draft.store.location)
+        written = self.decide(draft.scan(chosen).to_arrow(), draft.base.id == 0)
+        if written is None or not written.num_rows:
+            return
+        with draft.writer() as writer:
+            write_changes(writer, written, KIND_COLUMN)
+            (message,) = writer.prepare_commit()
+        draft.add_written(message.entries)
+
+    def concerns(self, entry: Entry, draft: Draft) -> bool:
+        """Whether a file that another commit added may hold rows of the keys."""
+        if self._chosen is None or draft.key is None:
+            return True
+        chosen = table_filter(self._chosen, draft.schema, where=draft.store.location)
+        assert chosen is not None
+        return keys_may_match(entry, draft, draft.key, chosen)
+
+    def describe(self) -> str:
+        """Nothing to say: the commit has a message."""
+        return ""
+
+
+class KeyedList:
+    """A primary-key table of the catalog, made by the first change.
+
+    Parameters
+    ----------
+    store
+        Where it lies.
+    schema, primary_key
+        Of the table.
+    """
+
+    def __init__(self, store: AtomicStore, schema: pa.Schema, primary_key: Sequence[str]) -> None:
+        self._store = store
+        self._definition = TableDefinition(
+            schema=schema,
+            primary_key=primary_key,
+            properties={"bucket": "1", "compaction": "inline"},
+        )
+        self._key = tuple(primary_key)
+        self._table: Table | None = None
+
+    @property
+    def store(self) -> AtomicStore:
+        """Where the list lies."""
+        return self._store
+
+    def latest(self) -> Table | None:
+        """The list as it is now; None while nothing was ever written to it."""
+        table = self._known()
+        return None if table is None or table.snapshot.id == 0 else table
+
+    def find(self, keys: Rows) -> pa.Table:
+        """The rows of some keys."""
+        table = self.latest()
+        if table is None:
+            return self._definition.first_schema().to_arrow(field_ids=False).empty_table()
+        return table.lookup([tuple(key) for key in keys])
+
+    def change(self, keys: Rows | None, decide: Decide, message: str) -> None:
+        """Change rows, as one commit, or none if nothing changes.
+
+        Parameters
+        ----------
+        keys
+            That the change is about; None: all.
+        decide
+            What to write where these rows are as given; called again where others come first. What
+            it raises ends the change, with nothing written.
+        message
+            For the history.
+
+        Raises
+        ------
+        CommitConflict, CommitStateUnknown
+        """
+        table = self._known() or self._made()
+        commit_change(table.transaction(message=message), ListChange(keys, self._key, decide))
+
+    def _known(self) -> Table | None:
+        """The list at its newest snapshot, None if there is none."""
+        if self._table is not None:
+            try:
+                self._table.refresh()
+                return self._table
+            except (TableNotFound, CommitConflict):  # it was replaced by a repair
+                self._table = None
+        try:
+            self._table = Table(self._store, latest(self._store))
+        except TableNotFound:
+            return None
+        return self._table
+
+    def _made(self) -> Table:
+        if not table_exists(self._store):
+            with contextlib.suppress(TableExists):  # made by another client just now
+                create_defined(self._store, self._definition)
+        self._table = Table(self._store, latest(self._store))
+        return self._table
+
+
+def filter_of(names: Sequence[str], keys: Iterable[Sequence[Any]]) -> Expression:
+    """The rows that have one of some keys; there is at least one."""
+    each = [
+        conjunction([col(name) == value for name, value in zip(names, key, strict=True)])
+        for key in keys
+    ]
+    return reduce(or_, (one for one in each if one is not None))

@@ -1,0 +1,180 @@
+"""The list of tables: which names there are, and where their tables lie."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fermion_table.catalog.keyed_list import KeyedList
+from fermion_table.catalog.names import TABLES_PATH, TableName, parts_of, quoted
+from fermion_table.catalog.rows import (
+    KEY,
+    LIST_SCHEMA,
+    CatalogRow,
+    Key,
+    changes_of,
+    rows_of,
+)
+from fermion_table.catalog.walking import Found, walk
+from fermion_table.catalog.warehouse import Warehouse
+
+DecideRows = Callable[[dict[Key, CatalogRow]], Iterable[CatalogRow | Key] | None]
+"""What to write, given the rows that there are: rows, and keys whose rows go; None: nothing."""
+
+
+class TableList:
+    """The list of the tables of a warehouse.
+
+    While there is none, or nothing was ever written to it, the directories say what is there. The
+    first change puts that into the list.
+
+    Parameters
+    ----------
+    warehouse
+        Where the list and the tables lie.
+    """
+
+    def __init__(self, warehouse: Warehouse) -> None:
+        self._warehouse = warehouse
+        self._list = KeyedList(warehouse.store(TABLES_PATH), LIST_SCHEMA, KEY)
+
+    def find(self, keys: Sequence[Key]) -> dict[Key, CatalogRow]:
+        """The rows of some keys; those without one are left out."""
+        return {row.key: row for row in rows_of(self._list.find(keys))}
+
+    def row(self, name: TableName) -> CatalogRow | None:
+        """The row of a table's name, None if there is none."""
+        return self.find([name.key]).get(name.key)
+
+    def rows(self) -> list[CatalogRow]:
+        """Every row."""
+        table = self._list.latest()
+        if table is None:
+            return list(listed(walk(self._warehouse)))
+        return rows_of(table.scan().to_arrow())
+
+    def tables(self, namespace: str | None, pattern: str | None) -> list[str]:
+        """The names of tables, ascending.
+
+        Parameters
+        ----------
+        namespace
+            Only those in it, not in namespaces below; None: all.
+        pattern
+            What the last part of the name is like, with ``*`` and ``?``; None: anything.
+        """
+        found = self._scanned(["namespace", "name", "kind"])
+        found = found.filter(pc.equal(found["kind"], "table"))
+        if namespace is not None:
+            found = found.filter(pc.equal(found["namespace"], namespace))
+        if pattern is not None:
+            found = found.filter(pc.match_like(found["name"], _as_sql(pattern)))
+        return sorted(_joined(found["namespace"], found["name"]))
+
+    def namespaces(self) -> list[tuple[str, ...]]:
+        """Every namespace, by its parts, ascending: those above others, too."""
+        found = pc.unique(self._scanned(["namespace"])["namespace"]).to_pylist()
+        spaces = {parts_of(text) for text in found}
+        return sorted({each[:count] for each in spaces for count in range(1, len(each) + 1)})
+
+    def has_namespace(self, parts: tuple[str, ...]) -> bool:
+        """Whether there is a namespace."""
+        if not parts or (quoted(parts), "") in self.find([(quoted(parts), "")]):
+            return True
+        return parts in self.namespaces()
+
+    def change(
+        self,
+        keys: Sequence[Key] | None,
+        decide: DecideRows,
+        message: str,
+    ) -> None:
+        """Change rows, as one commit.
+
+        Parameters
+        ----------
+        keys
+            Of the rows that the change is about; None: all.
+        decide
+            See `DecideRows`. Called again where others have changed these rows meanwhile; what it
+            raises ends the change, with nothing written.
+        message
+            For the history.
+
+        Raises
+        ------
+        CommitConflict, CommitStateUnknown
+        """
+
+        def made(data: pa.Table, is_new: bool) -> pa.RecordBatch | None:
+            there = {row.key: row for row in rows_of(data)}
+            if is_new:
+                there = {row.key: row for row in listed(walk(self._warehouse))}
+            before = dict(there)
+            wanted = decide(there)
+            if wanted is None:
+                return None
+            changed: dict[Key, CatalogRow | None] = {}
+            for each in wanted:
+                key, row = (each.key, each) if isinstance(each, CatalogRow) else (each, None)
+                changed[key] = row
+            if is_new:
+                changed = {**before, **changed}
+            return changes_of(
+                [row for row in changed.values() if row is not None],
+                [key for key, row in changed.items() if row is None],
+            )
+
+        self._list.change(keys, made, message)
+
+    def _scanned(self, columns: Sequence[str]) -> pa.Table:
+        table = self._list.latest()
+        if table is not None:
+            return table.scan(columns=list(columns)).to_arrow()
+        rows = listed(walk(self._warehouse))
+        return changes_of(rows, ()).select(list(columns))
+
+
+def listed(found: Found) -> list[CatalogRow]:
+    """The rows that a new list has: of what lies in the directories of a warehouse."""
+    rows = [row_of_namespace(parts) for parts in found.namespaces]
+    return rows + [each.row for each in found.tables]
+
+
+def row_of_namespace(parts: tuple[str, ...]) -> CatalogRow:
+    """The row of a namespace."""
+    return CatalogRow(namespace=quoted(parts), name="", kind="namespace")
+
+
+def namespace_rows(parts: tuple[str, ...], there: Mapping[Key, CatalogRow]) -> Iterable[CatalogRow]:
+    """The rows of a namespace, and of those above it, that are not there yet."""
+    for count in range(1, len(parts) + 1):
+        if (quoted(parts[:count]), "") not in there:
+            yield row_of_namespace(parts[:count])
+
+
+def keys_of_namespace(parts: tuple[str, ...]) -> list[Key]:
+    """The keys of the rows of a namespace, and of those above it."""
+    return [(quoted(parts[:count]), "") for count in range(1, len(parts) + 1)]
+
+
+def _as_sql(pattern: str) -> str:
+    """A pattern with ``*`` and ``?`` as one of LIKE."""
+    escaped = re.sub(r"([\\%_])", r"\\\1", pattern)
+    return escaped.replace("*", "%").replace("?", "_")
+
+
+def _joined(namespaces: Any, names: Any) -> list[str]:
+    """Names with their namespaces, quoted where they need it."""
+    needs = pc.match_substring_regex(names, r"[.`]")
+    if pc.any(needs).as_py():
+        quotes = pc.replace_substring(names, "`", "``")
+        quotes = pc.binary_join_element_wise("`", quotes, "`", "")
+        names = pc.if_else(needs, quotes, names)
+    dots = pc.if_else(pc.equal(namespaces, ""), "", ".")
+    joined: list[str] = pc.binary_join_element_wise(namespaces, dots, names, "").to_pylist()
+    return joined

@@ -1,0 +1,168 @@
+"""The tables and namespaces that lie in the directories of a warehouse."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from fermion.errors import FermionError, InvalidArgumentError
+from fermion_table.catalog.names import (
+    CATALOG_DIRECTORY,
+    DATA_PATH,
+    PARTS_MAX,
+    TableName,
+    directory_of,
+    is_directory_name,
+    table_name,
+)
+from fermion_table.catalog.rows import CatalogRow, time_now
+from fermion_table.catalog.warehouse import Folder, Warehouse
+from fermion_table.metadata.history import table_exists, try_load
+from fermion_table.storage.store import AtomicStore
+
+NAME_PROPERTY = "fermion.catalog_name"
+"""Property of the snapshot 0 of a table that a catalog made: the name that it was made under."""
+LOOKS_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTable:
+    """A table in a directory of a warehouse.
+
+    Attributes
+    ----------
+    path
+        Of the directory.
+    name
+        That its directory says; of one in the catalog's own directory the one that it was made
+        under. None: it says none.
+    table_uuid
+        Of its snapshot 0; None: that can't be read.
+    """
+
+    path: str
+    name: TableName | None
+    table_uuid: str | None
+
+    @property
+    def row(self) -> CatalogRow:
+        """Its row in a new list; there is a name."""
+        assert self.name is not None
+        namespace, name = self.name.key
+        is_own = self.path == directory_of(self.name)
+        return CatalogRow(
+            namespace=namespace,
+            name=name,
+            kind="table",
+            table_uuid=self.table_uuid,
+            path=self.path,
+            created=time_now(),
+            directories=1 if is_own else number_of(self.name, self.path) + 1,
+        )
+
+
+@dataclass(slots=True)
+class Found:
+    """What lies in a warehouse.
+
+    Attributes
+    ----------
+    tables, namespaces
+        Those with names; namespaces by their parts.
+    nameless
+        Tables in the catalog's own directory of which nothing says a name, or one that another
+        table has.
+    """
+
+    tables: list[FoundTable] = field(default_factory=list)
+    namespaces: list[tuple[str, ...]] = field(default_factory=list)
+    nameless: list[FoundTable] = field(default_factory=list)
+
+
+def walk(warehouse: Warehouse) -> Found:
+    """Look for tables in all directories but those of tables.
+
+    Raises
+    ------
+    OSError
+        A directory can't be listed.
+    """
+    found = Found()
+    with ThreadPoolExecutor(LOOKS_AT_ONCE) as pool:
+        waiting: list[tuple[str, ...]] = [()]
+        while waiting:
+            listed = list(pool.map(lambda parts: _candidates(warehouse, parts), waiting))
+            below = [parts for some in listed for parts in some]
+            made = list(pool.map(lambda one: _look(warehouse, *one), below))
+            waiting = []
+            for (parts, folder), table in zip(below, made, strict=True):
+                if table is not None:
+                    found.tables.append(table)
+                elif not folder.is_link:
+                    found.namespaces.append(parts)
+                    waiting += [parts] if len(parts) < PARTS_MAX else []
+        names = {each.name for each in found.tables}
+        for table in pool.map(lambda path: _own(warehouse, path), _own_paths(warehouse)):
+            if table is None:
+                continue
+            if table.name is None or table.name in names:
+                found.nameless.append(table)
+            else:
+                names.add(table.name)
+                found.tables.append(table)
+    return found
+
+
+def uuid_of(store: AtomicStore) -> str | None:
+    """The identity of the table at a place; None if its snapshot 0 can't be read, or is absent."""
+    try:
+        first = try_load(store, 0)
+    except FermionError:
+        return None
+    return None if first is None else first.table_uuid
+
+
+def number_of(name: TableName, path: str) -> int:
+    """Which of the directories of a name a path is, -1 if none that the catalog would make."""
+    last = path.rpartition("-")[2]
+    if path == directory_of(name):
+        return 0
+    number = int(last) if last.isdecimal() and len(last) < 10 else -1
+    return number if number >= 0 and directory_of(name, number) == path else -1
+
+
+def _candidates(
+    warehouse: Warehouse, parts: tuple[str, ...]
+) -> list[tuple[tuple[str, ...], Folder]]:
+    """The directories below one that may be a table's or a namespace."""
+    return [
+        ((*parts, folder.name), folder)
+        for folder in warehouse.folders("/".join(parts))
+        if is_directory_name(folder.name) and (parts or folder.name != CATALOG_DIRECTORY)
+    ]
+
+
+def _look(warehouse: Warehouse, parts: tuple[str, ...], folder: Folder) -> FoundTable | None:
+    path = "/".join(parts)
+    store = warehouse.store(path)
+    if not table_exists(store):
+        return None
+    return FoundTable(path, TableName(parts[:-1], parts[-1]), uuid_of(store))
+
+
+def _own_paths(warehouse: Warehouse) -> list[str]:
+    return [f"{DATA_PATH}/{folder.name}" for folder in warehouse.folders(DATA_PATH)]
+
+
+def _own(warehouse: Warehouse, path: str) -> FoundTable | None:
+    """A table in the catalog's own directory."""
+    store = warehouse.store(path)
+    if not table_exists(store):
+        return None
+    try:
+        first = try_load(store, 0)
+        text = first.properties.get(NAME_PROPERTY) if first is not None else None
+        name = None if text is None else table_name(text)
+        return FoundTable(path, name, first.table_uuid if first is not None else None)
+    except (FermionError, InvalidArgumentError):  # it says no name
+        return FoundTable(path, None, None)
