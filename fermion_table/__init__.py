@@ -1,6 +1,7 @@
 """Fermion tables: snapshots, schemas with field ids, many writers, time travel."""
 
 from fermion_table.catalog.catalog import Catalog
+from fermion_table.catalog.snapshots import CatalogSnapshot, CatalogSnapshots, PinnedTable
 from fermion_table.changes.merge_builder import MergeBuilder, MergeResult
 from fermion_table.changes.row_changes import check_overwrite
 from fermion_table.changes.transaction import Transaction
@@ -61,6 +62,8 @@ __all__ = [
     "BranchHead",
     "BufferPool",
     "Catalog",
+    "CatalogSnapshot",
+    "CatalogSnapshots",
     "ChangePlan",
     "ChangeReader",
     "ChangeScan",
@@ -84,6 +87,7 @@ __all__ = [
     "MergeBuilder",
     "MergeResult",
     "PartitionTransform",
+    "PinnedTable",
     "PruningStep",
     "Scan",
     "ScanPlan",

@@ -13,6 +13,8 @@ from fermion.redaction import redacted
 from fermion_table.argument_checks import check_bool, check_optional_text, check_text
 from fermion_table.catalog.names import Name, namespace_parts, quoted, table_name
 from fermion_table.catalog.namespaces import Namespaces
+from fermion_table.catalog.snapshot_list import SnapshotList
+from fermion_table.catalog.snapshots import CatalogSnapshots
 from fermion_table.catalog.table_list import TableList
 from fermion_table.catalog.tables import CreateMode, Tables
 from fermion_table.catalog.warehouse import Warehouse
@@ -46,7 +48,8 @@ class Catalog:
     def __init__(self, warehouse: Warehouse) -> None:
         self._warehouse = warehouse
         self._names = TableList(warehouse)
-        self._tables = Tables(warehouse, self._names)
+        self._kept = SnapshotList(warehouse)
+        self._tables = Tables(warehouse, self._names, self._kept)
         self._namespaces = Namespaces(warehouse, self._names)
 
     def __reduce__(self) -> tuple[type[Catalog], tuple[Warehouse]]:
@@ -89,6 +92,11 @@ class Catalog:
     def location(self) -> str:
         """The warehouse."""
         return self._warehouse.location
+
+    @property
+    def snapshots(self) -> CatalogSnapshots:
+        """Versions of many tables: ``snapshots.create("q3")``, ``.list()``, ``.delete("q3")``."""
+        return CatalogSnapshots(self._warehouse, self._names, self._tables, self._kept)
 
     def create_namespace(self, name: Name) -> None:
         """Make a namespace, and those above it. A table makes its namespace, too.
@@ -173,7 +181,8 @@ class Catalog:
         name
             Of the table.
         version, branch
-            See `Table.open`.
+            See `Table.open`. A version may also be the name of a snapshot of the catalog: then this
+            is the table that had the name in it, whatever has it now.
 
         Raises
         ------
@@ -182,6 +191,10 @@ class Catalog:
         VersionNotFound, CorruptMetadata, TypeError, InvalidArgumentError
         """
         checked = table_name(name)
+        if isinstance(version, str):
+            kept = self.snapshots.open(version, checked)
+            if kept is not None:
+                return kept
         placed = self._tables.required(checked)
         try:
             return Table.at(placed.store, version=version, branch=branch)

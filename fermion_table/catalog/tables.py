@@ -18,6 +18,7 @@ from fermion.errors import InvalidArgumentError
 from fermion.redaction import redacted
 from fermion_table.catalog.names import TableName, directory_of
 from fermion_table.catalog.rows import CatalogRow, DroppedFiles, Key, time_now
+from fermion_table.catalog.snapshot_list import SnapshotList
 from fermion_table.catalog.table_list import TableList, keys_of_namespace, namespace_rows
 from fermion_table.catalog.walking import NAME_PROPERTY, uuid_of
 from fermion_table.catalog.warehouse import Warehouse
@@ -68,13 +69,14 @@ class Tables:
 
     Parameters
     ----------
-    warehouse, names
-        Where they lie, and the list of them.
+    warehouse, names, snapshots
+        Where they lie, the list of them, and that of the catalog's snapshots, which hold some.
     """
 
-    def __init__(self, warehouse: Warehouse, names: TableList) -> None:
+    def __init__(self, warehouse: Warehouse, names: TableList, snapshots: SnapshotList) -> None:
         self._warehouse = warehouse
         self._names = names
+        self._snapshots = snapshots
 
     def find(self, name: TableName) -> Placed | None:
         """Where the table of a name lies; None if there is none."""
@@ -320,12 +322,19 @@ class Tables:
         return result
 
     def _refuse_shared(self, name: TableName, placed: Placed) -> None:
-        """Refuse to delete files that clones need.
+        """Refuse to delete files that clones need, or snapshots of the catalog hold.
 
         Raises
         ------
         InvalidArgumentError
         """
+        holding = self._snapshots.holding(uuid_of(placed.store) or "")
+        if holding:
+            raise InvalidArgumentError(
+                f"{name}: snapshots of the catalog hold this table: "
+                f"{', '.join(holding[:NAMES_SHOWN])}; delete these first, or drop the table with "
+                "purge=False, which keeps its files. Nothing was dropped"
+            )
         clones = self._warehouse.drop(placed.path, dry_run=True).clones
         if clones:
             shown = ", ".join(redacted(clone) for clone in clones[:NAMES_SHOWN])

@@ -24,4 +24,16 @@ def names(path: Path) -> None:
     Table.create(path / "db" / "loose", SCHEMA)
 
 
-WAREHOUSES: dict[str, Callable[[Path], None]] = {"names": names}
+def snapshots(path: Path) -> None:
+    """Two snapshots, one without a message and with another table of a name than today's."""
+    catalog = Catalog.open(path, durability="fast")
+    for name in ("a", "b.c"):
+        catalog.create_table(name, SCHEMA).append(pa.table({"id": [1]}))
+    catalog.snapshots.create("q1")
+    catalog.table("a").append(pa.table({"id": [2]}))
+    catalog.snapshots.create("q2", ["a"], message="the second")
+    catalog.rename_table("b.c", "b.d")
+    catalog.create_table("b.c", SCHEMA).append(pa.table({"id": [3]}))
+
+
+WAREHOUSES: dict[str, Callable[[Path], None]] = {"names": names, "snapshots": snapshots}

@@ -19,16 +19,30 @@ from tests.golden.catalog_features import WAREHOUSES
 FOLDER = Path(__file__).resolve().parent / "catalogs" / "v1"
 
 
+def rows_of(catalog: Catalog, snapshot: str) -> dict[str, list[int]]:
+    """The rows of every table in a snapshot."""
+    tables = [each.name for each in catalog.snapshots.tables(snapshot)]
+    opened = {name: catalog.table(name, version=snapshot) for name in tables}
+    return {name: sorted(t.scan().to_arrow()["id"].to_pylist()) for name, t in opened.items()}
+
+
 def expectations(path: Path) -> dict[str, Any]:
     """What the catalog of a warehouse says."""
     catalog = Catalog.open(path)
-    return {
+    found: dict[str, Any] = {
         "namespaces": catalog.namespaces(),
         "tables": {
             name: sorted(catalog.table(name).scan().to_arrow()["id"].to_pylist())
             for name in catalog.tables()
         },
     }
+    kept = catalog.snapshots.list()
+    if kept:
+        found["snapshots"] = {
+            each.name: [each.message, each.state, each.table_count, rows_of(catalog, each.name)]
+            for each in kept
+        }
+    return found
 
 
 def main() -> None:

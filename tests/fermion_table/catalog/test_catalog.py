@@ -349,7 +349,10 @@ def test_a_golden_warehouse_says_what_it_said(name: str, tmp_path: Path) -> None
     assert expectations(FOLDER / name) == json.loads((FOLDER / f"{name}.json").read_text())
     shutil.copytree(FOLDER / name, tmp_path / name)
     catalog = Catalog.open(tmp_path / name, durability="fast")
+    for each in catalog.snapshots.list():
+        catalog.snapshots.delete(each.name)
     for table in catalog.tables():
+        assert catalog.table(table).tags.list() == []
         assert catalog.drop_table(table, purge=True) is not None
     assert catalog.tables() == []
     catalog.create_table("db.events", SCHEMA)
