@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import MAIN, Scan, StorageAccess, Table
+from fermion_table import MAIN, ChangeScan, Scan, StorageAccess, Table
 from spark_ext.options import SourceOptions, chosen_access
 
 
@@ -86,4 +86,25 @@ def scan_of(options: SourceOptions) -> Scan:
         tag=options.tag,
         as_of=options.as_of,
         batch_id=options.batch_id,
+    )
+
+
+def changes_of(options: SourceOptions, start: int | None, end: int | None) -> ChangeScan:
+    """Make the scan of the changes between two snapshots, with the columns and filter of options.
+
+    Parameters
+    ----------
+    start, end
+        Ids, start exclusive and end inclusive; None: the newest.
+
+    Raises
+    ------
+    InvalidArgumentError, TableNotFound, VersionNotFound, ColumnNotFoundError
+    """
+    table = open_branch(options)
+    return table.scan_changes(
+        table.snapshot.id if start is None else start,
+        end,
+        columns=options.columns,
+        filter=options.filter,
     )

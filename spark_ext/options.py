@@ -50,11 +50,14 @@ OPTIONS: dict[str, tuple[Use, ...]] = {
     "columns": (Use.READ, Use.STREAM_READ),
     "filter": READS + STREAM_READS,
     "batchId": READS + STREAM_READS,
-    "startingSnapshotId": STREAM_READS,
+    "readChangeFeed": (Use.READ, Use.STREAM_READ),
+    "startingSnapshotId": (Use.READ, *STREAM_READS),
+    "endingSnapshotId": (Use.READ,),
     "skipRewrites": STREAM_READS,
     "maxFilesPerTrigger": STREAM_READS,
     "commitUser": (*WRITES, Use.CATALOG_CREATE, *STREAM_WRITES),
     "commitIdentifier": (*WRITES, Use.CATALOG_CREATE),
+    "changeType": (Use.WRITE, Use.STREAM_WRITE),
     "mergeSchema": (Use.WRITE,),
     "replaceWhere": WRITES,
     "partitionOverwriteMode": WRITES,
@@ -72,6 +75,14 @@ _INSTEAD = {
     ("commitIdentifier", Use.STREAM_WRITE): "a stream's commits are numbered by its micro-batches",
     ("columns", Use.CATALOG_READ): "the query names the columns",
     ("mergeSchema", Use.CATALOG_WRITE): "ALTER TABLE adds columns",
+    ("endingSnapshotId", Use.STREAM_READ): "a stream reads what is committed later, too",
+}
+_BY_PATH = 'use format("fermion") with the path of the table'
+_INSTEAD |= {
+    (name, use): _BY_PATH
+    for name in ("readChangeFeed", "changeType")
+    for use in Use
+    if use not in FORMAT_USES
 }
 _NAMED_AT_INSTALLATION = "install_catalog(access=) sets it for all tables of a catalog"
 _INSTEAD |= {
@@ -99,14 +110,21 @@ class SourceOptions:
         Which branch is read or written.
     commit_user, commit_identifier
         As for `spark_ext.append`.
+    change_type
+        As for `spark_ext.upsert`.
     merge_schema
         Whether a write adds the columns that the table lacks.
     replace_where, dynamic
         In mode overwrite: a filter of the rows that are replaced, or whether partitions are
         replaced; see `spark_ext.overwrite`.
-    starting_snapshot_id, skip_rewrites, max_files
-        Of a stream: the snapshot after which it begins, whether it skips snapshots that rewrite
-        rows, and the most files that a micro-batch reads.
+    read_change_feed
+        Whether changes of rows are read, of all kinds: see `spark_ext.read_changes`.
+    starting_snapshot_id, ending_snapshot_id
+        Of a stream, and of a batch of changes: the snapshot after which it begins. Of a batch of
+        changes: its last one; None: the newest.
+    skip_rewrites, max_files
+        Of a stream: whether it skips snapshots that rewrite rows, and the most files that a
+        micro-batch reads.
     storage_options
         For fsspec.
     access
@@ -123,10 +141,13 @@ class SourceOptions:
     filter: Any = None
     commit_user: str | None = None
     commit_identifier: str | None = None
+    change_type: str | None = None
     merge_schema: bool = False
     replace_where: str | None = None
     dynamic: bool = False
+    read_change_feed: bool = False
     starting_snapshot_id: int | None = None
+    ending_snapshot_id: int | None = None
     skip_rewrites: bool = False
     max_files: int | None = None
     storage_options: dict[str, Any] | None = field(default=None, repr=False)
@@ -166,10 +187,13 @@ def parse_options(given: Mapping[str, str], *uses: Use) -> SourceOptions:
         filter=values.get("filter"),
         commit_user=values.get("commituser"),
         commit_identifier=values.get("commitidentifier"),
+        change_type=values.get("changetype"),
         merge_schema=_boolean(values, "mergeSchema"),
         replace_where=values.get("replacewhere"),
         dynamic=_is_dynamic(values),
+        read_change_feed=_boolean(values, "readChangeFeed"),
         starting_snapshot_id=_integer(values, "startingSnapshotId", least=0),
+        ending_snapshot_id=_integer(values, "endingSnapshotId", least=0),
         skip_rewrites=_boolean(values, "skipRewrites"),
         max_files=_integer(values, "maxFilesPerTrigger", least=1),
         storage_options=_json_object(values, "storageOptions"),
@@ -299,11 +323,46 @@ def _check_together(options: SourceOptions, uses: Sequence[Use]) -> None:
         raise InvalidArgumentError(
             "options replaceWhere and partitionOverwriteMode=dynamic: expected one of them"
         )
+    _check_change_feed(options, uses)
     half = (options.commit_user is None) != (options.commit_identifier is None)
     if half and uses and set(uses) <= set(WRITES):
         raise InvalidArgumentError(
             "options commitUser and commitIdentifier: a batch write needs both or neither, found "
             f"only {'commitUser' if options.commit_user is not None else 'commitIdentifier'}"
+        )
+
+
+def _check_change_feed(options: SourceOptions, uses: Sequence[Use]) -> None:
+    """Refuse options that have no meaning with readChangeFeed, or without it.
+
+    Raises
+    ------
+    InvalidArgumentError
+    """
+    if options.read_change_feed:
+        others = {
+            "snapshotId": options.snapshot_id,
+            "tag": options.tag,
+            "asOf": options.as_of,
+            "batchId": options.batch_id,
+            "skipRewrites": options.skip_rewrites or None,
+        }
+        chosen = [name for name, value in others.items() if value is not None]
+        if chosen:
+            raise InvalidArgumentError(
+                f"options readChangeFeed and {' and '.join(chosen)}: expected one of them; changes "
+                "lie between startingSnapshotId and endingSnapshotId"
+            )
+        return
+    bounds = {
+        "startingSnapshotId": options.starting_snapshot_id,
+        "endingSnapshotId": options.ending_snapshot_id,
+    }
+    chosen = [name for name, value in bounds.items() if value is not None]
+    if chosen and uses and set(uses) <= {Use.READ}:
+        raise InvalidArgumentError(
+            f"option {chosen[0]} of a batch read needs readChangeFeed=true; to read one snapshot "
+            "use snapshotId"
         )
 
 

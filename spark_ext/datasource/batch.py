@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import Scan, SchemaMerge, Split, check_overwrite
-from spark_ext.datasource.tasks import TASKS_MIN, delete_unfinished, frame_task
+from spark_ext.datasource.tasks import TASKS_MIN, delete_unfinished, frame_task, rows_of
 from spark_ext.exchange import bare_rows
 from spark_ext.opening import open_branch, scan_of
 from spark_ext.options import SourceOptions
@@ -102,7 +102,9 @@ class FermionWriter(DataSourceArrowWriter):
     def __init__(self, options: SourceOptions, schema: StructType, overwrite: bool) -> None:
         self._options = options
         self._overwrite = overwrite
-        table = open_branch(options)
+        table, change_type = open_branch(options), options.change_type
+        if overwrite and change_type is not None:
+            raise InvalidArgumentError("option changeType needs mode append")
         if overwrite:
             where, dynamic = options.replace_where, options.dynamic
             check_overwrite(table.schema, where, dynamic, where=table.location)
@@ -112,9 +114,14 @@ class FermionWriter(DataSourceArrowWriter):
             )
         self._merge: SchemaMerge | None = None
         if options.merge_schema:
-            self._merge = planned_merge(table, schema)
+            self._merge = planned_merge(table, rows_of(table, schema, change_type))
         self._task = frame_task(
-            table, schema, self._merge, overwrites=overwrite, filter=options.replace_where
+            table,
+            schema,
+            self._merge,
+            overwrites=overwrite,
+            filter=options.replace_where,
+            change_type=change_type,
         )
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:

@@ -128,6 +128,8 @@ def next_offset(
     limit: int | None,
     table: str,
     files_in: Callable[[int, bool], int],
+    *,
+    divides_commits: bool = True,
 ) -> StreamOffset:
     """Compute where the next micro-batch ends; it is the start if there is nothing new.
 
@@ -142,6 +144,9 @@ def next_offset(
     files_in
         Gives the number of files that a snapshot has for a stream: its live files if the second
         argument is true, or those that it added.
+    divides_commits
+        Whether a micro-batch may end between the files that a commit added. If not, it has at
+        least one commit.
     """
     begins = start.snapshot == BEFORE_ALL
     if begins:
@@ -153,9 +158,11 @@ def next_offset(
     while True:
         if read is not None:
             total = files_in(snapshot, initial)
-            if total - read > left:
+            if total - read > left and (initial or divides_commits):
                 return StreamOffset(snapshot, table, read + left, initial)
-            left -= max(0, total - read)
+            if total - read > left and left < limit:
+                return StreamOffset(snapshot - 1, table)
+            left -= min(left, max(0, total - read))
         if begins or left == 0 or snapshot >= newest:
             return StreamOffset(snapshot, table)
         snapshot, initial, read = snapshot + 1, False, 0

@@ -22,6 +22,11 @@ from pyspark.sql.types import StructType
 
 from fermion.errors import InvalidArgumentError
 from spark_ext.datasource.batch import FermionReader, FermionWriter
+from spark_ext.datasource.changes import (
+    ChangeStreamReader,
+    FermionChangesReader,
+    changes_schema,
+)
 from spark_ext.datasource.stream import FermionStreamReader, FermionStreamWriter
 from spark_ext.errors import UnsupportedBySpark
 from spark_ext.opening import scan_of
@@ -74,13 +79,20 @@ class FermionDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The selected columns. This call chooses the snapshot that is read."""
-        scan = scan_of(self._options_of(Use.READ, Use.STREAM_READ))
+        options = self._options_of(Use.READ, Use.STREAM_READ)
+        if options.read_change_feed:
+            schema, self._snapshot_id = changes_schema(options)
+            return schema
+        scan = scan_of(options)
         self._snapshot_id = scan.snapshot.id
         return spark_schema(scan.schema, where=f"table {self._path}")
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the columns of a schema: that of this source, or one that the user gave."""
-        return FermionReader(self._options_of(Use.READ), self._snapshot_id, schema)
+        options = self._options_of(Use.READ)
+        if options.read_change_feed:
+            return FermionChangesReader(options, self._snapshot_id, schema)
+        return FermionReader(options, self._snapshot_id, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """A writer that appends rows, replaces rows, or creates or replaces a table."""
@@ -90,13 +102,16 @@ class FermionDataSource(DataSource):
         return FermionWriter(options, schema, overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """A reader of the rows that commits append."""
-        return FermionStreamReader(self._options_of(Use.STREAM_READ), schema)
+        """A reader of the rows that commits append, or of all changes of rows."""
+        options = self._options_of(Use.STREAM_READ)
+        if options.read_change_feed:
+            return ChangeStreamReader(options, schema)
+        return FermionStreamReader(options, schema)
 
     def streamWriter(  # noqa: N802 - Spark's name
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamArrowWriter:
-        """A writer that appends micro-batches."""
+        """A writer that appends or upserts micro-batches."""
         if overwrite:
             raise UnsupportedBySpark(
                 f"{self._path}: output mode complete is not supported; use append"

@@ -5,7 +5,7 @@ see `offsets`. A stream begins with all rows of the table (or after a snapshot t
 and goes on with the rows of each append. Compactions and schema changes add no rows and are
 skipped. A commit that removes or replaces rows ends the stream with an error, because a stream
 cannot take rows back; the option ``skipRewrites`` skips such commits too. A primary-key table can't
-be read as a stream.
+be read so: its commits replace rows. `changes` has the streams that give all changes of rows.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import Scan, ScanPlan, Snapshot, Split
+from fermion_table import Scan, ScanPlan, Snapshot, Split, Table
 from spark_ext.datasource.offsets import (
     BEFORE_ALL,
     Portion,
@@ -74,6 +74,9 @@ class FermionStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         The columns of the stream: those of the table when the query was started.
     """
 
+    divides_commits = True
+    """Whether a limit of files may divide a commit."""
+
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         columns = column_paths(schema) if options.columns is None else options.columns
         self._options = replace(options, columns=columns)
@@ -103,7 +106,14 @@ class FermionStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         check_table(read, newest.table_uuid, newest.id, self._options.path)
         last = newest.id if self._last is None else self._last
         files_max = limit.max_files if isinstance(limit, ReadMaxFiles) else None
-        end = next_offset(read, last, files_max, newest.table_uuid, self._files_in)
+        end = next_offset(
+            read,
+            last,
+            files_max,
+            newest.table_uuid,
+            self._files_in,
+            divides_commits=self.divides_commits,
+        )
         nothing_new = (end.snapshot, end.files) == (read.snapshot, read.files)
         return start if nothing_new else end.to_json()
 
@@ -121,11 +131,18 @@ class FermionStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first, last, newest = parse_offset(start), parse_offset(end), self._newest()
         for offset in (first, last):
             check_table(offset, newest.table_uuid, newest.id, self._options.path)
+        return self.batch_tasks(first, last)
+
+    def batch_tasks(self, start: StreamOffset, end: StreamOffset) -> list[InputPartition]:
+        """The tasks of a micro-batch between two offsets of this table."""
         tasks: list[InputPartition] = []
-        for portion in portions(first, last):
+        for portion in portions(start, end):
             if portion.initial or self.adds_rows(self._snapshot(portion.snapshot)):
                 scan = self._scan(portion.snapshot)
-                tasks += self._tasks(scan, portion)
+                self.check_columns(scan.schema, scan.snapshot.id)
+                read = ReadTask(scan.reader, exchange_schema(self._schema))
+                for splits in self.split_tasks(scan, portion):
+                    tasks.append(StreamPartition(read, list(splits)))
         return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -157,17 +174,25 @@ class FermionStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         wanted = {entry.file for entry in listed[portion.start : portion.stop]}
         return [split for entry, split in pairs if entry.file in wanted]
 
-    def _tasks(self, scan: Scan, portion: Portion) -> list[InputPartition]:
-        where = f"{self._options.path}, snapshot {scan.snapshot.id}"
-        schema = spark_schema(scan.schema, where=where)
+    def split_tasks(self, scan: Scan, portion: Portion) -> list[tuple[Split, ...]]:
+        """The splits of a portion, divided among tasks."""
+        plan = ScanPlan(snapshot_id=scan.snapshot.id, splits=self._splits(scan, portion))
+        return plan.tasks(tasks_min=TASKS_MIN)
+
+    def check_columns(self, found: pa.Schema, snapshot_id: int) -> None:
+        """Check that the columns of a snapshot are those of the stream.
+
+        Raises
+        ------
+        UnsupportedBySpark
+        """
+        where = f"{self._options.path}, snapshot {snapshot_id}"
+        schema = spark_schema(found, where=where)
         if _shape(schema) != _shape(self._schema):
             raise UnsupportedBySpark(
                 f"{where}: the columns of the stream are {schema.simpleString()} now, they were "
                 f"{self._schema.simpleString()} when the query was started; start it again"
             )
-        read = ReadTask(scan.reader, exchange_schema(self._schema))
-        plan = ScanPlan(snapshot_id=scan.snapshot.id, splits=self._splits(scan, portion))
-        return [StreamPartition(read, list(splits)) for splits in plan.tasks(tasks_min=TASKS_MIN)]
 
     def adds_rows(self, snapshot: Snapshot) -> bool:
         """Whether a commit appends rows.
@@ -184,7 +209,8 @@ class FermionStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         raise UnsupportedBySpark(
             f"{self._options.path}: snapshot {snapshot.id} is a commit of kind {snapshot.kind!r}, "
             "which removes or replaces rows: a stream cannot follow that. Set the option "
-            "skipRewrites=true to pass over such commits, or start a new query"
+            "skipRewrites=true to pass over such commits, or readChangeFeed=true, in a new query, "
+            "to get all changes of rows"
         )
 
     def _scan(self, snapshot_id: int) -> Scan:
@@ -194,21 +220,25 @@ class FermionStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return replace(self._options, snapshot_id=snapshot_id)
 
     def _newest(self) -> Snapshot:
-        """The newest snapshot.
+        """The newest snapshot."""
+        table = open_branch(self._options)
+        self.check_source(table)
+        return table.snapshot
+
+    def check_source(self, table: Table) -> None:
+        """Check that the table can be read so.
 
         Raises
         ------
         UnsupportedBySpark
-            Of a primary-key table, whose commits replace rows.
+            A primary-key table, whose commits replace rows.
         """
-        table = open_branch(self._options)
         if table.scan().key is not None:
             raise UnsupportedBySpark(
                 f"{self._options.path} is a primary-key table: its commits replace rows, which a "
-                "stream cannot follow. Read a snapshot of it, or the changes between two snapshots "
-                "with Table.scan_changes"
+                "stream of appended rows cannot follow. Set the option readChangeFeed=true to get "
+                "all changes of rows, each with its _change_type"
             )
-        return table.snapshot
 
     def _snapshot(self, snapshot_id: int) -> Snapshot:
         return open_version(self._at(snapshot_id)).snapshot
@@ -224,6 +254,9 @@ class StreamMessage(TaskMessage):
 class FermionStreamWriter(DataSourceStreamArrowWriter):
     """Appends micro-batches exactly once: each is one snapshot, also when Spark repeats it.
 
+    To a primary-key table they are upserted, by the change types of the option ``changeType``. Rows
+    of one key are in the order of the tasks' numbers, and within a task in its order.
+
     The commit's user is the query's id, which its checkpoint keeps, and the identifier is the
     number of the micro-batch. With the option ``commitUser`` the user is that one, and the
     identifier has the query's id and the number.
@@ -238,7 +271,8 @@ class FermionStreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
-        self._task = frame_task(open_branch(options), schema)
+        table = open_branch(options)
+        self._task = frame_task(table, schema, change_type=options.change_type)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of a task."""

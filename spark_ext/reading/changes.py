@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from fermion_table import StorageAccess
+from fermion_table import CHANGE_FIELDS, Split, StorageAccess
 from spark_ext.opening import open_table
 from spark_ext.options import absolute
 from spark_ext.reading.table import splits_frame
-from spark_ext.reading.task import ReadTask
+from spark_ext.reading.task import Reader, ReadTask
 from spark_ext.session import classic
 from spark_ext.types import TIME_SETTING, exchange_schema, spark_schema
 
@@ -82,3 +84,31 @@ def read_changes(
     tasks = changes.plan().tasks(tasks_min=spark.sparkContext.defaultParallelism)
     read = ReadTask(changes.reader, exchange_schema(schema))
     return splits_frame(spark, tasks).mapInArrow(read, schema)
+
+
+@dataclass(frozen=True, slots=True)
+class InsertReader:
+    """Reads the rows of a snapshot as changes: all are insertions of this snapshot. Picklable.
+
+    Attributes
+    ----------
+    reader
+        Of the snapshot's splits.
+    snapshot_id, time_ms
+        Which it is, and when it was committed: milliseconds since 1970 UTC.
+    """
+
+    reader: Reader
+    snapshot_id: int
+    time_ms: int
+
+    def read(self, split: Split, *, threads: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows of a split."""
+        values = ("insert", self.snapshot_id, self.time_ms)
+        labels = [
+            pa.scalar(value, field.type) for value, field in zip(values, CHANGE_FIELDS, strict=True)
+        ]
+        for batch in self.reader.read(split, threads=threads):
+            columns = [*batch.columns, *(pa.repeat(label, batch.num_rows) for label in labels)]
+            schema = pa.schema([*batch.schema, *CHANGE_FIELDS])
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -41,11 +41,13 @@ def random_table(path: Path, kind: str, commits: int, seed: int = 0) -> Table:
     table = Table.create(path, SCHEMA, partition_by=["p"], durability="fast", **keyed)
     chosen = random.Random(seed)
     for _ in range(commits):
-        _commit(table, settings, chosen)
+        commit(table, kind, chosen)
     return table
 
 
-def _commit(table: Table, settings: dict[str, str] | None, chosen: random.Random) -> None:
+def commit(table: Table, kind: str, chosen: random.Random) -> None:
+    """Commit something to a table of a kind."""
+    settings = KINDS[kind]
     rows = chosen.randint(1, 15)
     numbers = {"p": 1, "k": 20, "v": 3}
     data = {name: [chosen.randint(0, top) for _ in range(rows)] for name, top in numbers.items()}

@@ -32,5 +32,5 @@ def test_a_stream_of_a_keyed_table_is_refused(tmp_path, ask: Callable, skips: st
     stream = FermionStreamReader(
         parse_options(options, Use.STREAM_READ), spark_schema(SCHEMA, where="test")
     )
-    with pytest.raises(UnsupportedBySpark, match=r"primary-key table.*Table\.scan_changes"):
+    with pytest.raises(UnsupportedBySpark, match=r"primary-key table.*readChangeFeed=true"):
         ask(stream)
