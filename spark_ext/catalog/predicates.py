@@ -88,14 +88,14 @@ def _predicate(node: Any, schema: pa.Schema) -> Expression:
     if name in _COMPARISONS:
         return _comparison(name, children, schema)
     if name == "IN":
-        path, dtype = column_of(children[0], schema)
-        values = [_value(child, dtype) for child in children[1:]]
+        path, _ = column_of(children[0], schema)
+        values = [literal_value(child) for child in children[1:]]
         if any(value is None or _is_nan(value) for value in values) or not values:
             raise NotTheSame(name)
         return col(*path).isin(values)
     if name == "STARTS_WITH":
-        path, dtype = column_of(children[0], schema)
-        value = _value(children[1], dtype)
+        path, _ = column_of(children[0], schema)
+        value = literal_value(children[1])
         if isinstance(value, str):
             return col(*path).starts_with(value)
     raise NotTheSame(name)
@@ -103,10 +103,10 @@ def _predicate(node: Any, schema: pa.Schema) -> Expression:
 
 def _comparison(name: str, children: Sequence[Any], schema: pa.Schema) -> Expression:
     left, right = children
-    if _is_literal(left):
+    if is_literal(left):
         left, right, name = right, left, _MIRRORED.get(name, name)
     path, dtype = column_of(left, schema)
-    value = _value(right, dtype)
+    value = literal_value(right)
     column = col(*path)
     if value is None or _is_nan(value):
         raise NotTheSame(name)
@@ -130,7 +130,7 @@ def column_of(node: Any, schema: pa.Schema) -> tuple[tuple[str, ...], pa.DataTyp
     NotTheSame
         It is an expression, or Spark sees other values than are stored.
     """
-    if not _is(node, "FieldReference"):
+    if not is_a(node, "FieldReference"):
         raise NotTheSame(node.toString())
     path = tuple(node.fieldNames())
     dtype: pa.DataType = pa.struct(list(schema))
@@ -145,9 +145,15 @@ def column_of(node: Any, schema: pa.Schema) -> tuple[tuple[str, ...], pa.DataTyp
     return path, dtype
 
 
-def _value(node: Any, dtype: pa.DataType) -> Any:
-    """A literal in Python; Spark holds dates and times as numbers."""
-    if not _is_literal(node):
+def literal_value(node: Any) -> Any:
+    """A literal in Python; Spark holds dates and times as numbers.
+
+    Raises
+    ------
+    NotTheSame
+        It is not a literal, or of a type that has no exact counterpart.
+    """
+    if not is_literal(node):
         raise NotTheSame(node.toString())
     value, kind = node.value(), node.dataType().simpleString()
     if value is None:
@@ -177,11 +183,13 @@ def _name(node: Any) -> str:
     return node.name()
 
 
-def _is_literal(node: Any) -> bool:
-    return _is(node, "LiteralValue")
+def is_literal(node: Any) -> bool:
+    """Whether a node is a literal."""
+    return is_a(node, "LiteralValue")
 
 
-def _is(node: Any, kind: str) -> bool:
+def is_a(node: Any, kind: str) -> bool:
+    """Whether a node is of a class, by its simple name."""
     return node.getClass().getSimpleName() == kind
 
 

@@ -10,22 +10,27 @@ import json
 import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from decimal import Context, Decimal
+from functools import cached_property, reduce
 from operator import and_
 from typing import Any
 
+import pyarrow as pa
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql.types import StructType
 
 from fermion.predicate import Expression, parse_filter
-from fermion_table import Scan, ScanPlan, Table
+from fermion_table import Scan, ScanPlan, Split, Table
+from spark_ext.aggregation.groups import Grouping
+from spark_ext.aggregation.task import AggregateTask
 from spark_ext.catalog.aggregates import Answer, AnswerScan, answers
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
-from spark_ext.catalog.predicates import filters_of
+from spark_ext.catalog.expressions import averaged, fits_sum, grouping_of
+from spark_ext.catalog.predicates import NotTheSame, filters_of
 from spark_ext.datasource.source import FORMAT
 from spark_ext.options import Use, known_options, options_of, parse_options
 from spark_ext.reading.task import ReadTask, column_paths
-from spark_ext.types import exchange_schema
+from spark_ext.types import exchange_schema, spark_schema
 
 _READ = "connector.read."
 _PYTHON = "execution.datasources.v2.python."
@@ -60,16 +65,21 @@ class TableScanBuilder(Callback):
         self._pushed: list[tuple[Any, Expression]] = []
         self._limit: int | None = None
         self._answered: list[Answer] | None = None
+        self._averages_fit = True
+        self._grouping: Grouping | None = None
+        self._shown: list[str] = []
 
     def pruneColumns(self, schema: Any) -> None:  # noqa: N802 - Java's name
         """The columns, and fields within structs, that the query needs."""
         self._schema = schema
 
     def pushPredicates(self, predicates: Sequence[Any]) -> Any:  # noqa: N802 - Java's name
-        """Accept the filters that have an exact counterpart; Spark applies all of them again."""
+        """Accept the filters that have an exact counterpart; Spark applies only the others."""
         listed = list(predicates)
-        self._pushed = filters_of(listed, self._table.schema.to_arrow(field_ids=False))
-        return self._jvm.array("connector.expressions.filter.Predicate", listed)
+        self._pushed = filters_of(listed, self._arrow_schema)
+        taken = [accepted for accepted, _ in self._pushed]
+        left = [each for each in listed if not any(each is accepted for accepted in taken)]
+        return self._jvm.array("connector.expressions.filter.Predicate", left)
 
     def pushedPredicates(self) -> Any:  # noqa: N802 - Java's name
         """The filters that were accepted."""
@@ -90,29 +100,85 @@ class TableScanBuilder(Callback):
         return True
 
     def supportCompletePushDown(self, aggregation: Any) -> bool:  # noqa: N802 - Java's name
-        """Whether metadata alone can answer an aggregation."""
-        return self._answers(aggregation) is not None
+        """Whether metadata alone can answer an aggregation.
+
+        Of others Spark asks for partial results, where an average is a sum and a count: only here
+        it still says so.
+        """
+        if self._answers(aggregation) is not None:
+            return True
+        self._averages_fit &= self._fit(aggregation)
+        return False
 
     def pushAggregation(self, aggregation: Any) -> bool:  # noqa: N802 - Java's name
-        """Answer from the snapshot's metadata; Spark calls this if no filter is left to it."""
+        """Answer from metadata, or let the tasks aggregate, if no filter is left to Spark."""
         self._answered = self._answers(aggregation)
-        return self._answered is not None
+        if self._answered is not None:
+            return True
+        if not self._averages_fit:
+            return False
+        functions = list(aggregation.aggregateExpressions())
+        keys = list(aggregation.groupByExpressions())
+        try:
+            self._grouping = grouping_of(keys, functions, self._arrow_schema, self._bounds)
+        except NotTheSame:
+            return False
+        self._shown = [function.toString() for function in functions]
+        if keys:
+            self._shown.append(f"by {', '.join(key.toString() for key in keys)}")
+        return True
 
     def build(self) -> Any:
         """The scan."""
         if self._answered is not None:
             return AnswerScan(self._jvm, f"{FORMAT} {self._table.location}", self._answered)
+        if self._grouping is not None:
+            return self._aggregated(self._grouping)
+        schema = StructType.fromJson(json.loads(self._schema.json()))
+        scan = self._scan(column_paths(schema))
+        return TableScan(self._jvm, scan, schema, self._schema, self._limit, self._options)
+
+    def _aggregated(self, grouping: Grouping) -> AggregatedScan:
+        scan = self._scan(sorted(grouping.columns()))
+        return AggregatedScan(self._jvm, scan, grouping, self._shown, self._options)
+
+    def _scan(self, columns: Sequence[tuple[str, ...]]) -> Scan:
         filters = [expression for _, expression in self._pushed]
         given = parse_filter(self._given.filter)
         if given is not None:
             filters.append(given)
-        schema = StructType.fromJson(json.loads(self._schema.json()))
-        scan = self._table.scan(
-            columns=column_paths(schema),
+        return self._table.scan(
+            columns=columns,
             filter=reduce(and_, filters) if filters else None,
             batch_id=self._given.batch_id,
         )
-        return TableScan(self._jvm, scan, schema, self._schema, self._limit, self._options)
+
+    @cached_property
+    def _arrow_schema(self) -> pa.Schema:
+        return self._table.schema.to_arrow(field_ids=False)
+
+    def _bounds(self, path: tuple[str, ...]) -> tuple[int, int] | None:
+        """The least and greatest integer or unscaled decimal of a column, if metadata have them."""
+        known = self._table.scan(columns=[]).known_min_max(path)
+        if known is None or not all(bound.is_valid for bound in known):
+            return None
+        low, high = (bound.as_py() for bound in known)
+        if isinstance(low, Decimal):
+            scale = known[0].type.scale
+            low, high = (int(value.scaleb(scale, Context(prec=76))) for value in (low, high))
+        return low, high
+
+    def _fit(self, aggregation: Any) -> bool:
+        """Whether averages of integers can be computed from their sums."""
+        functions = list(aggregation.aggregateExpressions())
+        try:
+            expressions = averaged(functions, self._arrow_schema, self._bounds)
+        except NotTheSame:
+            return False
+        if not expressions:
+            return True
+        rows = self._table.scan(columns=[]).plan().rows
+        return all(fits_sum(each, rows) for each in expressions)
 
     def _answers(self, aggregation: Any) -> list[Answer] | None:
         if self._pushed or list(aggregation.groupByExpressions()):
@@ -182,9 +248,8 @@ class TableScan(Callback):
         if self._batch is None:
             known_options(self._options, Use.CATALOG_READ)
             jvm = self._jvm
-            planned = self._plan.tasks(tasks_min=jvm.context.defaultParallelism)
-            read = ReadTask(self._scan.reader, exchange_schema(self._schema))
-            function = CloudPickleSerializer().dumps((read, self._schema))
+            planned = self._tasks()
+            function = CloudPickleSerializer().dumps((self._task(), self._schema))
             utilities = jvm.type("org.apache.spark.api.python.PythonUtils")
             tasks = utilities.toSeq([pickle.dumps(list(splits)) for splits in planned])
             source = jvm.type(_PYTHON + "PythonDataSourceV2")()
@@ -238,6 +303,14 @@ class TableScan(Callback):
         """Rows: Spark's scan of Python sources supports nothing else."""
         return self._jvm.type(_READ + "Scan$ColumnarSupportMode").UNSUPPORTED
 
+    def _task(self) -> ReadTask | AggregateTask:
+        """What a task does with its splits."""
+        return ReadTask(self._scan.reader, exchange_schema(self._schema))
+
+    def _tasks(self) -> list[tuple[Split, ...]]:
+        """The splits of each task."""
+        return self._plan.tasks(tasks_min=self._jvm.context.defaultParallelism)
+
     @property
     def _plan(self) -> ScanPlan:
         """The plan, without the files beyond a limit."""
@@ -250,6 +323,57 @@ class TableScan(Callback):
                 return replace(plan, splits=plan.splits[:number])
             rows += split.rows_wanted if split.is_exact else 0
         return plan
+
+
+class AggregatedScan(TableScan):
+    """A planned read whose tasks return partial results of aggregates.
+
+    Parameters
+    ----------
+    scan
+        Of the table, with the columns of the expressions.
+    grouping
+        What the tasks compute.
+    shown
+        The same for ``EXPLAIN``.
+    options
+        Of the query.
+    """
+
+    Java = TableScan.Java
+
+    def __init__(
+        self,
+        jvm: Jvm,
+        scan: Scan,
+        grouping: Grouping,
+        shown: Sequence[str],
+        options: Mapping[str, str],
+    ) -> None:
+        schema = grouping.schema()
+        super().__init__(jvm, scan, schema, jvm.schema(schema.json()), None, options)
+        self._grouping = grouping
+        self._shown = shown
+
+    def description(self) -> str:
+        """For ``EXPLAIN``: as of a scan, and what the tasks aggregate."""
+        return f"{super().description()}, aggregated in tasks: {', '.join(self._shown)}"
+
+    def estimateStatistics(self) -> Any:  # noqa: N802 - Java's name
+        """The number of rows: without keys one for each task, else at most the rows read."""
+        rows = self._plan.rows if self._grouping.keys else len(self._tasks())
+        return TableStatistics(self._jvm, rows, max(1, rows * self._java_schema.defaultSize()))
+
+    def _task(self) -> AggregateTask:
+        where = f"table {self._scan.store.location}"
+        columns = exchange_schema(spark_schema(self._scan.schema, where=where))
+        return AggregateTask(
+            self._scan.reader, columns, self._grouping, exchange_schema(self._schema)
+        )
+
+    def _tasks(self) -> list[tuple[Split, ...]]:
+        """As of a scan; without keys at least one task returns the aggregates of no row."""
+        return super()._tasks() or [()] * (not self._grouping.keys)
 
 
 class TableStatistics(Callback):

@@ -1,0 +1,1 @@
+"""Aggregates in tasks: expressions over record batches, and partial results of groups."""

@@ -1,0 +1,49 @@
+"""What tasks do to aggregate: splits of a table become partial results of groups."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from fermion_table import Split, SplitReader
+from spark_ext.aggregation.groups import Grouping, Groups
+from spark_ext.exchange import convert_batches
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateTask:
+    """Reads splits and aggregates their rows. Picklable.
+
+    Attributes
+    ----------
+    reader
+        Reads the columns of the expressions.
+    schema
+        Of these columns, as Spark takes them.
+    grouping
+        What is computed.
+    results
+        The schema of the partial results.
+    """
+
+    reader: SplitReader
+    schema: pa.Schema
+    grouping: Grouping
+    results: pa.Schema
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Aggregate the rows of the pickled splits that the rows of some batches hold."""
+        groups = Groups(self.grouping, self.results)
+        for batch in batches:
+            for splits in batch.column(0):
+                yield from self._read(groups, pickle.loads(splits.as_py()))
+        yield from groups.finish()
+
+    def _read(self, groups: Groups, splits: Iterable[Split]) -> Iterator[pa.RecordBatch]:
+        for split in splits:
+            for batch in self.reader.read(split, threads=1):
+                for converted in convert_batches(batch, self.schema):
+                    yield from groups.add(converted)
