@@ -1,6 +1,7 @@
 """Public names only."""
 
 from fermion.kernels._compiled import (
+    arrow_batch,
     bind_checksum,
     bitpack_decode,
     bitpack_encode,
@@ -39,8 +40,10 @@ from fermion.kernels._compiled import (
     narrow_fixed,
     page_bounds,
     page_bounds_binary,
+    pick_flat,
     pick_pages,
     place_of,
+    read_names,
     remove_nulls,
     remove_nulls_bits,
     restore_nulls,
@@ -52,6 +55,7 @@ from fermion.kernels._compiled import (
 )
 
 __all__ = [
+    "arrow_batch",
     "bind_checksum",
     "bitpack_decode",
     "bitpack_encode",
@@ -90,8 +94,10 @@ __all__ = [
     "narrow_fixed",
     "page_bounds",
     "page_bounds_binary",
+    "pick_flat",
     "pick_pages",
     "place_of",
+    "read_names",
     "remove_nulls",
     "remove_nulls_bits",
     "restore_nulls",

@@ -14,9 +14,11 @@ from __future__ import annotations
 import numpy as np
 from typing_extensions import Buffer
 
+from fermion.kernels._compiled_columns import arrow_batch as arrow_batch
 from fermion.kernels._compiled_columns import decode_flat as decode_flat
 from fermion.kernels._compiled_columns import encode_flat as encode_flat
 from fermion.kernels._compiled_columns import flat_chunks as flat_chunks
+from fermion.kernels._compiled_columns import pick_flat as pick_flat
 from fermion.kernels._compiled_picks import bitpack_pick as bitpack_pick
 from fermion.kernels._compiled_picks import fsst_pick as fsst_pick
 from fermion.kernels._compiled_picks import pick_pages as pick_pages
@@ -477,4 +479,20 @@ def lz4_decode(block: np.ndarray, out: np.ndarray) -> int:
     ------
     ValueError
         The block holds fewer bytes, or more, or is damaged.
+    """
+
+# Oracle: tests/fermion/metadata/test_name_index.py::test_all_names_are_read_both_ways
+def read_names(data: Buffer, bounds: np.ndarray, interval: int, count: int) -> list[str] | None:
+    """All names of a name index, by ordinal; None where it is damaged.
+
+    Parameters
+    ----------
+    data
+        The section.
+    bounds
+        ``int64``, shape (groups + 1,): where each group of entries starts, and the last ends.
+    interval
+        Names of every group but the last.
+    count
+        Names in all.
     """

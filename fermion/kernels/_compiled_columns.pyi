@@ -56,9 +56,8 @@ def decode_flat(
     borrow: bool,
     decode: Callable[[memoryview, int, str, int, int, int, memoryview], None],
     unzip: Callable[[memoryview, int], bytes],
-    offsets: np.ndarray | None = None,
-    place_key: int = 0,
-    picks: np.ndarray | None = None,
+    offsets: np.ndarray,
+    place_key: int,
 ) -> list[tuple[int, object | None, object, object | None] | None]:
     """Columns of one stripe, each from one page of data and at most one page of validity.
 
@@ -87,10 +86,6 @@ def decode_flat(
     offsets, place_key
         ``int64``, shape (n, 2): where the pages of validity and of data lie in the file, and the
         file's key; see `place_of`.
-    picks
-        ``int64``, ascending, not empty: the slots wanted, which alone are decoded where the
-        encoding allows it; None: all. They are given end to end, and never as views. ``decode``
-        then gets those of a node that is picked from as its last argument.
 
     Returns
     -------
@@ -99,6 +94,56 @@ def decode_flat(
         the buffer protocol, laid out as Arrow wants them; None where the page is damaged or has an
         encoding that is not known here.
     """
+
+class DecodedColumns:
+    """Columns that `pick_flat` decoded."""
+
+    @property
+    def fine(self) -> np.ndarray:
+        """Which of them were: ``bool``, shape (columns,)."""
+
+class ArrowBatch:
+    """A struct array in Arrow's C data interface; freed with the object, unless it was imported."""
+
+    @property
+    def address(self) -> int:
+        """Where the ``ArrowArray`` lies, for one import while this object is held."""
+
+    @property
+    def columns(self) -> int:
+        """The number of its children."""
+
+# Oracle: tests/fermion/reading/test_flat_rows.py::test_both_ways_give_the_same_rows
+def pick_flat(
+    buffers: list[memoryview],
+    data_places: np.ndarray,
+    validity_places: np.ndarray,
+    letters: bytes,
+    widths: np.ndarray,
+    nullable: np.ndarray,
+    slots: int,
+    picks: np.ndarray,
+    verify: bool,
+    decode: Callable[..., None],
+    unzip: Callable[[memoryview, int], bytes],
+    offsets: np.ndarray,
+    place_key: int,
+) -> DecodedColumns:
+    """Some slots of columns of one stripe, which alone are decoded where their encodings allow it.
+
+    The other parameters are those of `decode_flat`.
+
+    Parameters
+    ----------
+    picks
+        ``int64``, ascending, not empty: the slots.
+    decode
+        Gets the slots of a node that is picked from as one more argument.
+    """
+
+# Oracle: tests/fermion/reading/test_flat_rows.py::test_both_ways_give_the_same_rows
+def arrow_batch(parts: list[DecodedColumns]) -> ArrowBatch:
+    """The columns that were decoded, of all parts, which have the same slots; takes them over."""
 
 # Oracle: tests/fermion/writing/test_flat_writer.py::
 # test_columns_are_written_to_the_same_bytes_as_one_by_one

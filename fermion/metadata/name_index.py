@@ -23,6 +23,7 @@ from contextlib import suppress
 import numpy as np
 
 from fermion.errors import InvalidFileError
+from fermion.kernels import read_names
 from fermion.layout import NAME_INDEX_HEADER, RESTART_INTERVAL
 
 FIRST_NAME_BYTES = 512
@@ -138,6 +139,11 @@ class NameIndex:
 
     def all(self) -> list[str]:
         """Every name, by ordinal; decodes the whole index."""
+        found = read_names(self._view(0, self._length), self._bounds, self._interval, self._count)
+        return self._all() if found is None else found
+
+    def _all(self) -> list[str]:
+        """The same name by name, which knows what to say of damage."""
         names: list[str | None] = [None] * self._count
         for group in range(self._restarts):
             for name, ordinal in self._group(group, self._interval):

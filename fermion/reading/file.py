@@ -277,9 +277,9 @@ class FermionFile:
     def _pieces(self, asked: _Asked, schema: pa.Schema, size: int) -> Iterator[pa.RecordBatch]:
         """The batches of `iter_batches`, whose arguments were checked when it was called."""
         for window in self._rows.windows(*asked):
-            for start in range(0, window.num_rows, size):
-                piece = window.slice(start, size)
-                yield _renamed(piece, schema) if asked[0] else piece
+            named = _renamed(window, schema) if asked[0] else window
+            for start in range(0, named.num_rows, size):
+                yield named.slice(start, size)
             self._check_open()
 
     def _ask(self, columns: Sequence[ColumnName] | None, filter: Any, rows: Rows | None) -> _Asked:

@@ -8,8 +8,11 @@ knows what to say of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +27,12 @@ from fermion.pages.frame import HEADER_SIZE, page_checksums
 from fermion.reading.column import THREADED_SLOTS_MIN, FetchedPages
 from fermion.reading.index import FileIndex
 
+T = TypeVar("T")
+_Asked = tuple[list[memoryview], np.ndarray, np.ndarray, bytes, np.ndarray, np.ndarray, np.ndarray]
+
 FLAT_COLUMNS_PER_TASK = 64
+COLUMNS_PER_CALL = 1024
+"""Of columns that one thread decodes; Python looks for an interrupt in between."""
 # Of columns with fewer bytes the threads would pass Python's lock to and fro for longer than they
 # work without it.
 THREADED_COLUMN_BYTES_MIN = 32 * 1024
@@ -47,6 +55,52 @@ def _form(node: Node) -> Form | None:
     return known[1]
 
 
+class FlatRead(NamedTuple):
+    """What was read.
+
+    Attributes
+    ----------
+    arrays
+        None for a column that has to be read otherwise.
+    pages
+        What was fetched for such columns.
+    batch
+        All columns, instead of the arrays.
+    """
+
+    arrays: list[pa.Array | None]
+    pages: FetchedPages
+    batch: pa.RecordBatch | None = None
+
+
+class _Pages(NamedTuple):
+    """The pages of some columns: of each its validity, then its values.
+
+    Attributes
+    ----------
+    ranges
+        ``int64``, shape (2 * columns, 2): where they lie in the file.
+    buffers, places
+        As `CountingSource.read_places` gives them.
+    """
+
+    nodes: Sequence[Node]
+    forms: Sequence[Form]
+    ranges: np.ndarray
+    buffers: list[memoryview]
+    places: np.ndarray
+
+    def left(self, missing: Sequence[bool]) -> FetchedPages:
+        """The pages of columns that are not read yet."""
+        left = np.repeat(np.array(missing, bool), 2)
+        return {
+            (offset, length): self.buffers[buffer][at : at + length]
+            for (offset, length), (buffer, at, _) in zip(
+                self.ranges[left].tolist(), self.places[left].tolist(), strict=True
+            )
+        }
+
+
 class FlatColumns:
     """Reads flat columns of a file.
 
@@ -63,9 +117,13 @@ class FlatColumns:
         self._checks = index.footer.page_checks(index.options.verify_checksums)
         self._borrow = index.footer.is_aligned
 
-    def arrays(
-        self, columns: Sequence[tuple[int, Node]], stripe: int, ranges: RowRanges | None = None
-    ) -> tuple[list[pa.Array | None], FetchedPages]:
+    def read(
+        self,
+        columns: Sequence[tuple[int, Node]],
+        stripe: int,
+        ranges: RowRanges | None = None,
+        schema: pa.Schema | None = None,
+    ) -> FlatRead:
         """Some rows of some columns of a stripe.
 
         Parameters
@@ -74,22 +132,48 @@ class FlatColumns:
             Ordinals and trees.
         ranges
             Rows of the stripe; None: all.
-
-        Returns
-        -------
-        arrays, pages
-            None for a column that has to be read otherwise, and what was fetched for such columns.
+        schema
+            Of the columns; None: a batch is of no use.
         """
         found: list[pa.Array | None] = [None] * len(columns)
         forms = [_form(node) for _, node in columns]
         flat = [place for place, form in enumerate(forms) if form is not None]
         if not flat or (ranges is not None and not _is_picked(ranges.total, len(flat))):
-            return found, {}
-        index, slots = self._index, int(self._index.stripe_rows[stripe])
-        picks = None if ranges is None else ranges.to_indices()
-        rows = slots if picks is None else len(picks)
-        blocks, places, offsets = index.block_places([columns[place][0] for place in flat])
-        chunks = kernels.flat_chunks(
+            return FlatRead(found, {})
+        slots = int(self._index.stripe_rows[stripe])
+        rows = slots if ranges is None else ranges.total
+        chunks = self._chunks([columns[place][0] for place in flat], stripe)
+        all_null = chunks[:, 1] == ALL_NULL_LENGTH
+        for place in np.flatnonzero(all_null & (chunks[:, 3] == 0)).tolist():
+            node = columns[flat[place]][1]
+            if node.nullable:
+                found[flat[place]] = pa.nulls(rows, node.storage)
+        paged = np.flatnonzero(~all_null & (chunks[:, 3] > 0))
+        wanted = [flat[place] for place in paged.tolist()]
+        places = chunks[paged].reshape(-1, 2)
+        pages = _Pages(
+            [columns[place][1] for place in wanted],
+            [forms[place] or (0, 0) for place in wanted],
+            places,
+            *self._index.source.read_places(places),
+        )
+        arrays: Iterable[pa.Array | None]
+        if ranges is None:
+            arrays = itertools.chain(*self._tasks(partial(self._decoded, pages, slots), pages))
+        else:
+            whole = schema if len(wanted) == len(columns) else None
+            arrays, batch = self._some(pages, slots, ranges, whole)
+            if batch is not None:
+                return FlatRead(found, {}, batch)
+        for place, array in zip(wanted, arrays, strict=True):
+            found[place] = array
+        return FlatRead(found, pages.left([found[place] is None for place in wanted]))
+
+    def _chunks(self, ordinals: Sequence[int], stripe: int) -> np.ndarray:
+        """What `kernels.flat_chunks` finds in the CMBs of some columns."""
+        index = self._index
+        blocks, places, offsets = index.block_places(ordinals)
+        return kernels.flat_chunks(
             blocks,
             places,
             index.stripe_rows,
@@ -99,72 +183,91 @@ class FlatColumns:
             offsets,
             index.footer.place_key,
         )
-        all_null = chunks[:, 1] == ALL_NULL_LENGTH
-        for place in np.flatnonzero(all_null & (chunks[:, 3] == 0)).tolist():
-            node = columns[flat[place]][1]
-            if node.nullable:
-                found[flat[place]] = pa.nulls(rows, node.storage)
-        paged = np.flatnonzero(~all_null & (chunks[:, 3] > 0))
-        wanted = [flat[place] for place in paged.tolist()]
-        pages = chunks[paged].reshape(-1, 2)
-        buffers, places = index.source.read_places(pages)
 
-        def decode(start: int) -> list[pa.Array | None]:
-            group = wanted[start : start + FLAT_COLUMNS_PER_TASK]
-            nodes = [columns[place][1] for place in group]
-            own = slice(2 * start, 2 * (start + len(group)))
-            own_forms = [forms[place] or (0, 0) for place in group]
-            return self._decode(nodes, own_forms, buffers, places[own], pages[own, 0], slots, picks)
-
-        starts = range(0, len(wanted), FLAT_COLUMNS_PER_TASK)
-        bytes_min = THREADED_COLUMN_BYTES_MIN * len(wanted)
-        worth = len(starts) > 1 and pages[:, 1].sum() >= bytes_min
-        run = map if self._executor is None or not worth else self._executor.map
-        for start, arrays in zip(starts, run(decode, starts), strict=True):
-            for place, array in zip(wanted[start : start + len(arrays)], arrays, strict=True):
+    def _some(
+        self, pages: _Pages, slots: int, ranges: RowRanges, schema: pa.Schema | None
+    ) -> tuple[list[pa.Array | None], pa.RecordBatch | None]:
+        """Some rows of columns: arrays, or a batch of this schema if all of them were decoded."""
+        parts = self._tasks(partial(self._picked, pages, slots, ranges.to_indices()), pages)
+        batch, count = kernels.arrow_batch(parts), len(pages.nodes)
+        if schema is not None and batch.columns == count:
+            return [], pa.RecordBatch._import_from_c(batch.address, schema)
+        found: list[pa.Array | None] = [None] * count
+        if batch.columns:
+            fine = np.flatnonzero(np.concatenate([part.fine for part in parts])).tolist()
+            own = pa.schema([("", pages.nodes[place].storage) for place in fine])
+            arrays = pa.RecordBatch._import_from_c(batch.address, own).columns
+            for place, array in zip(fine, arrays, strict=True):
                 found[place] = array
-        if all(found[place] is not None for place in wanted):
-            return found, {}
-        left = np.repeat(np.array([found[place] is None for place in wanted], bool), 2)
-        return found, {
-            (offset, length): buffers[buffer][at : at + length]
-            for (offset, length), (buffer, at, _) in zip(
-                pages[left].tolist(), places[left].tolist(), strict=True
-            )
-        }
+        return found, None
 
-    def _decode(
-        self,
-        nodes: Sequence[Node],
-        forms: Sequence[Form],
-        buffers: list[memoryview],
-        places: np.ndarray,
-        offsets: np.ndarray,
-        slots: int,
-        picks: np.ndarray | None,
-    ) -> list[pa.Array | None]:
-        places = self._sound(buffers, places, offsets)
+    def _tasks(self, task: Callable[[slice], T], pages: _Pages) -> list[T]:
+        """What a task gives for groups of columns, side by side where that is worth it."""
+        count = len(pages.nodes)
+        bytes_min = THREADED_COLUMN_BYTES_MIN * count
+        worth = count > FLAT_COLUMNS_PER_TASK and pages.ranges[:, 1].sum() >= bytes_min
+        step = FLAT_COLUMNS_PER_TASK if worth else COLUMNS_PER_CALL
+        groups = [slice(start, min(start + step, count)) for start in range(0, count, step)]
+        run = map if self._executor is None or not worth else self._executor.map
+        return list(run(task, groups))
+
+    def _decoded(self, pages: _Pages, slots: int, group: slice) -> list[pa.Array | None]:
+        nodes = pages.nodes[group]
+        buffers, data, validity, letters, widths, nullable, offsets = self._asked(pages, group)
         decoded = kernels.decode_flat(
             buffers,
-            np.ascontiguousarray(places[1::2]),
-            np.ascontiguousarray(places[::2]),
-            bytes([letter for letter, _ in forms]),
-            np.array([width for _, width in forms], np.int64),
-            np.array([node.nullable for node in nodes], np.uint8),
+            data,
+            validity,
+            letters,
+            widths,
+            nullable,
             slots,
             self._checks.kind is ChecksumKind.CRC32C,
             self._borrow,
             decode_numbers,
             _unzip,
-            np.ascontiguousarray(offsets).reshape(-1, 2),
+            offsets,
             self._checks.place_key,
-            picks,
         )
-        rows = slots if picks is None else len(picks)
         return [
-            None if parts is None else _array(node.storage, rows, *parts)
+            None if parts is None else _array(node.storage, slots, *parts)
             for node, parts in zip(nodes, decoded, strict=True)
         ]
+
+    def _picked(self, pages: _Pages, slots: int, picks: np.ndarray, group: slice) -> Any:
+        """What `kernels.arrow_batch` takes."""
+        buffers, data, validity, letters, widths, nullable, offsets = self._asked(pages, group)
+        return kernels.pick_flat(
+            buffers,
+            data,
+            validity,
+            letters,
+            widths,
+            nullable,
+            slots,
+            picks,
+            self._checks.kind is ChecksumKind.CRC32C,
+            decode_numbers,
+            _unzip,
+            offsets,
+            self._checks.place_key,
+        )
+
+    def _asked(self, pages: _Pages, group: slice) -> _Asked:
+        """What the kernels are told of some columns."""
+        own = slice(2 * group.start, 2 * group.stop)
+        offsets = pages.ranges[own, 0]
+        places = self._sound(pages.buffers, pages.places[own], offsets)
+        forms, nodes = pages.forms[group], pages.nodes[group]
+        return (
+            pages.buffers,
+            np.ascontiguousarray(places[1::2]),
+            np.ascontiguousarray(places[::2]),
+            bytes([letter for letter, _ in forms]),
+            np.array([width for _, width in forms], np.int64),
+            np.array([node.nullable for node in nodes], np.uint8),
+            np.ascontiguousarray(offsets).reshape(-1, 2),
+        )
 
     def _sound(
         self, buffers: list[memoryview], places: np.ndarray, offsets: np.ndarray

@@ -62,13 +62,26 @@ class StripeReader:
             Pages that are here already, to which those that are fetched are added; None: none are
             kept.
         """
+        return self._arrays(columns, stripe, ranges, kept, None)[0]
+
+    def _arrays(
+        self,
+        columns: Sequence[Projected],
+        stripe: int,
+        ranges: RowRanges | None,
+        kept: FetchedPages | None,
+        schema: pa.Schema | None,
+    ) -> tuple[list[pa.Array], pa.RecordBatch | None]:
+        """The arrays, or a batch of this schema where it comes as one."""
         stored = [column for column in columns if column.tree is not None]
         flat: list[pa.Array | None] = [None] * len(stored)
         pages: FetchedPages = {} if kept is None else kept
         if kept is None and not any(column.as_dictionary for column in stored):
-            flat, pages = self._flat.arrays(
-                [(column.ordinal, column.tree) for column in stored if column.tree], stripe, ranges
-            )
+            trees = [(column.ordinal, column.tree) for column in stored if column.tree]
+            whole = schema if len(stored) == len(columns) else None
+            flat, pages, batch = self._flat.read(trees, stripe, ranges, whole)
+            if batch is not None:
+                return [], batch
         others = [column for column, array in zip(stored, flat, strict=True) if array is None]
         keep = kept is not None
         decoded = iter(self._read(others, stripe, ranges, pages, keep=keep) if others else ())
@@ -78,7 +91,7 @@ class StripeReader:
             if column.tree is not None
             else self.batches.column(column.field.name, stripe, ranges)
             for column in columns
-        ]
+        ], None
 
     def fetch(
         self, columns: Sequence[Projected], stripe: int, ranges: RowRanges, kept: FetchedPages
@@ -157,8 +170,9 @@ class StripeReader:
         if not columns:
             rows = int(self._index.stripe_rows[stripe]) if ranges is None else ranges.total
             return empty_columns(rows)
-        arrays = self.arrays(columns, stripe, ranges, kept)
-        return pa.RecordBatch.from_arrays(arrays, schema=result_schema(columns))
+        schema = result_schema(columns)
+        arrays, batch = self._arrays(columns, stripe, ranges, kept, schema)
+        return pa.RecordBatch.from_arrays(arrays, schema=schema) if batch is None else batch
 
     def selected(
         self,

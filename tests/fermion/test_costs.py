@@ -198,7 +198,7 @@ def test_few_rows_are_decoded_without_waking_other_threads(tmp_path, monkeypatch
         for number, batch in enumerate(table.to_batches(max_chunksize=10)):
             writer.append_batch(number, batch)
     threads = set()
-    feed, decode_flat = ColumnTask.feed, flat_columns.kernels.decode_flat
+    feed, pick_flat = ColumnTask.feed, flat_columns.kernels.pick_flat
 
     def recorded(task, buffers, executor=None):
         threads.add(threading.current_thread())
@@ -206,10 +206,10 @@ def test_few_rows_are_decoded_without_waking_other_threads(tmp_path, monkeypatch
 
     def decoded(*arguments):
         threads.add(threading.current_thread())
-        return decode_flat(*arguments)
+        return pick_flat(*arguments)
 
     monkeypatch.setattr(ColumnTask, "feed", recorded)
-    monkeypatch.setattr(flat_columns.kernels, "decode_flat", decoded)
+    monkeypatch.setattr(flat_columns.kernels, "pick_flat", decoded)
     with fermion.open(path, options=fermion.ReadOptions(threads=2)) as file:
         assert file.read_batch(77).equals(table.slice(770, 10))
         assert threads == {threading.main_thread()}

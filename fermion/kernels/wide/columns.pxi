@@ -308,81 +308,126 @@ cdef object _lend(buffer, const uint8_t* data, int64_t size):
     return memoryview(buffer).cast("B")[start : start + size]
 
 
+cdef class DecodedColumns:
+    """Columns of one stripe, each from one page of data and at most one of validity."""
+
+    cdef Buffers views  # of the pages, until they are decoded
+    cdef FlatColumn* columns
+    cdef Py_ssize_t count
+    cdef int64_t slots
+    cdef int64_t rows  # that were asked for
+
+    def __cinit__(
+        self, Buffers views, const int64_t[:, ::1] data_places,
+        const int64_t[:, ::1] validity_places, bytes letters, const int64_t[::1] widths,
+        const uint8_t[::1] nullable, int64_t slots, bint borrow, const int64_t[:, ::1] found_at,
+        uint64_t place_key,
+    ):
+        cdef Py_ssize_t count = data_places.shape[0], i
+        cdef FlatColumn* column
+        _same_length(validity_places.shape[0], count, "validity_places")
+        _same_length(len(letters), count, "letters")
+        _same_length(widths.shape[0], count, "widths")
+        _same_length(found_at.shape[0], count, "offsets")
+        _same_length(found_at.shape[1], 2, "columns of offsets")
+        _same_length(nullable.shape[0], count, "nullable")
+        views.check(data_places)
+        views.check(validity_places)
+        if slots < 0 or slots > <int64_t>0xFFFFFFFF:
+            raise ValueError(f"slots is {slots}, expected 0 to 2**32 - 1")
+        for i in range(count):
+            if not (1 if letters[i] != c's' else 4) <= widths[i] <= 2**31 - 1:
+                raise ValueError(f"column {i}: values of {widths[i]} bytes")
+            if letters[i] in b"iu" and widths[i] not in (1, 2, 4, 8):
+                raise ValueError(f"column {i}: whole numbers of {widths[i]} bytes")
+        self.columns = <FlatColumn*>calloc(count + 1, sizeof(FlatColumn))
+        if self.columns is NULL:
+            raise MemoryError(f"no memory for {count} columns")
+        self.views, self.count, self.slots, self.rows = views, count, slots, slots
+        for i in range(count):
+            column = &self.columns[i]
+            column.data_page, column.data_size = views.at(data_places, i), data_places[i, 2]
+            column.validity_place = _place(place_key, found_at[i, 0])
+            column.data_place = _place(place_key, found_at[i, 1])
+            if validity_places[i, 2]:
+                column.validity_page = views.at(validity_places, i)
+                column.validity_size = validity_places[i, 2]
+            column.letter, column.width = letters[i], widths[i]
+            column.nullable, column.borrow = nullable[i], borrow
+
+    def __dealloc__(self):
+        cdef Py_ssize_t i
+        if self.columns is not NULL:
+            for i in range(self.count):
+                _free_column(&self.columns[i])
+            free(self.columns)
+
+    cdef int decode(self, const Picks* picks, bint verify, decode, unzip) except -1:
+        """Decode some slots of every column; all of them where ``picks`` has none."""
+        cdef TreeReader reader
+        cdef PickedStrings strings
+        cdef list raised = []
+        cdef Py_ssize_t i
+        memset(&strings, 0, sizeof(strings))
+        reader.decode, reader.unzip, reader.raised = <void*>decode, <void*>unzip, <void*>raised
+        with nogil:
+            for i in range(self.count):
+                _decode_column(&self.columns[i], self.slots, picks, verify, &reader, &strings)
+        free(strings.offsets)
+        free(strings.piece)
+        self.views = None
+        for error in raised:
+            if not isinstance(error, Exception):
+                # Frames of the traceback may hold views of memory that is gone.
+                raise error.with_traceback(None)
+        return 0
+
+    @property
+    def fine(self):
+        """Which columns were decoded: ``bool``, shape (columns,)."""
+        return np.array([self.columns[i].fine for i in range(self.count)], bool)
+
+
 def decode_flat(
     list buffers, const int64_t[:, ::1] data_places, const int64_t[:, ::1] validity_places,
     bytes letters, const int64_t[::1] widths, const uint8_t[::1] nullable, int64_t slots,
-    bint verify, bint borrow, decode, unzip, offsets=None, uint64_t place_key=0, picks=None,
+    bint verify, bint borrow, decode, unzip, const int64_t[:, ::1] offsets, uint64_t place_key,
 ):
-    """Columns of one stripe, each from one page of data and at most one of validity."""
-    cdef Py_ssize_t count = data_places.shape[0], i
-    cdef Buffers views = Buffers(buffers)
-    cdef TreeReader reader
-    cdef list raised = [], found = [None] * count
-    cdef FlatColumn* columns
-    cdef const int64_t[::1] wanted
-    cdef Picks chosen
-    cdef PickedStrings strings
-    cdef int64_t rows = slots
-    cdef const int64_t[:, ::1] found_at = (
-        np.zeros((count, 2), np.int64) if offsets is None else offsets
+    """All slots of columns of one stripe."""
+    cdef DecodedColumns columns = DecodedColumns(
+        Buffers(buffers), data_places, validity_places, letters, widths, nullable, slots, borrow,
+        offsets, place_key,
     )
-    _same_length(validity_places.shape[0], count, "validity_places")
-    _same_length(len(letters), count, "letters")
-    _same_length(widths.shape[0], count, "widths")
-    _same_length(found_at.shape[0], count, "offsets")
-    _same_length(found_at.shape[1], 2, "columns of offsets")
-    _same_length(nullable.shape[0], count, "nullable")
-    views.check(data_places)
-    views.check(validity_places)
-    if slots < 0 or slots > <int64_t>0xFFFFFFFF:
-        raise ValueError(f"slots is {slots}, expected 0 to 2**32 - 1")
-    for i in range(count):
-        if not (1 if letters[i] != c's' else 4) <= widths[i] <= 2**31 - 1:
-            raise ValueError(f"column {i}: values of {widths[i]} bytes")
-        if letters[i] in b"iu" and widths[i] not in (1, 2, 4, 8):
-            raise ValueError(f"column {i}: whole numbers of {widths[i]} bytes")
-    memset(&chosen, 0, sizeof(chosen))
-    memset(&strings, 0, sizeof(strings))
-    if picks is not None:
-        wanted = _input(picks)
-        rows = wanted.shape[0]
-        if rows == 0:
-            raise ValueError("no slots are wanted: expected some, or None for all")
-        _check_slots(wanted, slots)
-        chosen.slots, chosen.count = &wanted[0], rows
-    columns = <FlatColumn*>calloc(count + 1, sizeof(FlatColumn))
-    if columns is NULL:
-        raise MemoryError(f"no memory for {count} columns")
-    reader.decode, reader.unzip, reader.raised = <void*>decode, <void*>unzip, <void*>raised
-    try:
-        for i in range(count):
-            columns[i].data_page = views.at(data_places, i)
-            columns[i].data_size = data_places[i, 2]
-            columns[i].validity_place = _place(place_key, found_at[i, 0])
-            columns[i].data_place = _place(place_key, found_at[i, 1])
-            if validity_places[i, 2]:
-                columns[i].validity_page = views.at(validity_places, i)
-                columns[i].validity_size = validity_places[i, 2]
-            columns[i].letter = letters[i]
-            columns[i].width = widths[i]
-            columns[i].nullable, columns[i].borrow = nullable[i], borrow
-        with nogil:
-            for i in range(count):
-                _decode_column(&columns[i], slots, &chosen, verify, &reader, &strings)
-        for i in range(count):
-            if columns[i].fine:
-                found[i] = _column_buffers(
-                    &columns[i], rows,
-                    buffers[data_places[i, 0]], buffers[validity_places[i, 0]],
-                )
-    finally:
-        for i in range(count):
-            _free_column(&columns[i])
-        free(columns)
-        free(strings.offsets)
-        free(strings.piece)
-    for error in raised:
-        if not isinstance(error, Exception):
-            # Frames of the traceback may hold views of memory that is gone.
-            raise error.with_traceback(None)
+    cdef Picks picks
+    cdef Py_ssize_t i
+    cdef list found = [None] * columns.count
+    memset(&picks, 0, sizeof(picks))
+    columns.decode(&picks, verify, decode, unzip)
+    for i in range(columns.count):
+        if columns.columns[i].fine:
+            found[i] = _column_buffers(
+                &columns.columns[i], slots,
+                buffers[data_places[i, 0]], buffers[validity_places[i, 0]],
+            )
     return found
+
+
+def pick_flat(
+    list buffers, const int64_t[:, ::1] data_places, const int64_t[:, ::1] validity_places,
+    bytes letters, const int64_t[::1] widths, const uint8_t[::1] nullable, int64_t slots,
+    picks, bint verify, decode, unzip, const int64_t[:, ::1] offsets, uint64_t place_key,
+):
+    """Some slots of columns of one stripe."""
+    cdef DecodedColumns columns = DecodedColumns(
+        Buffers(buffers), data_places, validity_places, letters, widths, nullable, slots, False,
+        offsets, place_key,
+    )
+    cdef const int64_t[::1] wanted = _input(picks)
+    cdef Picks chosen
+    if wanted.shape[0] == 0:
+        raise ValueError("no slots are wanted: expected at least one")
+    _check_slots(wanted, slots)
+    chosen.slots, chosen.count = &wanted[0], wanted.shape[0]
+    columns.rows = chosen.count
+    columns.decode(&chosen, verify, decode, unzip)
+    return columns

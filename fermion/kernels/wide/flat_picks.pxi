@@ -171,3 +171,118 @@ cdef bint _pick_column_strings(
         for i in range(rows + 1):
             (<int32_t*>offsets)[i] = <int32_t>offsets[i]
     return True
+
+
+cdef extern from *:
+    """
+    #ifndef ARROW_C_DATA_INTERFACE
+    #define ARROW_C_DATA_INTERFACE
+    struct ArrowArray {
+      int64_t length;
+      int64_t null_count;
+      int64_t offset;
+      int64_t n_buffers;
+      int64_t n_children;
+      const void** buffers;
+      struct ArrowArray** children;
+      struct ArrowArray* dictionary;
+      void (*release)(struct ArrowArray*);
+      void* private_data;
+    };
+    #endif
+    """
+    cdef struct ArrowArray:
+        int64_t length
+        int64_t null_count
+        int64_t offset
+        int64_t n_buffers
+        int64_t n_children
+        const void** buffers
+        ArrowArray** children
+        ArrowArray* dictionary
+        void (*release)(ArrowArray*) noexcept nogil
+        void* private_data
+
+
+cdef struct ArrowColumn:
+    # A column of a record batch, with the places of its buffers: bitmap, values, bytes.
+    ArrowArray array
+    const void* buffers[3]
+
+
+cdef void _release_column(ArrowArray* array) noexcept nogil:
+    cdef int64_t i
+    for i in range(array.n_buffers):
+        free(<void*>array.buffers[i])
+    array.release = NULL
+
+
+cdef void _release_batch(ArrowArray* array) noexcept nogil:
+    cdef int64_t i
+    for i in range(array.n_children):
+        if array.children[i].release is not NULL:
+            array.children[i].release(array.children[i])
+    free(array.children)
+    free(array.private_data)
+    array.release = NULL
+
+
+cdef class ArrowBatch:
+    """Columns in Arrow's C data interface, until somebody imports them."""
+
+    cdef ArrowArray array
+    cdef const void* none[1]
+
+    def __dealloc__(self):
+        if self.array.release is not NULL:
+            self.array.release(&self.array)
+
+    @property
+    def address(self):
+        """Where the struct lies that an importer takes over."""
+        return <uintptr_t>&self.array
+
+    @property
+    def columns(self):
+        """How many there are."""
+        return self.array.n_children
+
+    cdef int reserve(self, int64_t columns, int64_t rows) except -1:
+        self.array.children = <ArrowArray**>calloc(columns + 1, sizeof(ArrowArray*))
+        self.array.private_data = calloc(columns + 1, sizeof(ArrowColumn))
+        self.array.release = _release_batch
+        self.array.length, self.array.n_buffers = rows, 1
+        self.array.buffers = &self.none[0]
+        if self.array.children is NULL or self.array.private_data is NULL:
+            raise MemoryError(f"no memory for {columns} columns")
+        return 0
+
+    cdef void take(self, FlatColumn* column, int64_t rows) noexcept:
+        """Take over the memory of a column, as the next one."""
+        cdef ArrowColumn* to = <ArrowColumn*>self.array.private_data + self.array.n_children
+        to.array.length, to.array.null_count = rows, column.nulls
+        to.array.n_buffers = 3 if column.letter == c's' else 2
+        to.array.buffers, to.array.release = &to.buffers[0], _release_column
+        to.buffers[0], to.buffers[1], to.buffers[2] = column.bitmap, column.values, column.bytes
+        column.bitmap = column.values = column.bytes = NULL
+        self.array.children[self.array.n_children] = &to.array
+        self.array.n_children += 1
+
+
+def arrow_batch(list parts):
+    """The columns that were found in parts, of equal rows, as one batch, which takes them over."""
+    cdef DecodedColumns part
+    cdef ArrowBatch batch = ArrowBatch.__new__(ArrowBatch)
+    cdef int64_t columns = 0, rows = -1
+    cdef Py_ssize_t i
+    for part in parts:
+        columns += part.count
+        if rows < 0:
+            rows = part.rows
+        _same_length(part.rows, rows, "rows of a part")
+    batch.reserve(columns, max(rows, 0))
+    for part in parts:
+        for i in range(part.count):
+            if part.columns[i].fine and part.columns[i].values is not NULL:
+                batch.take(&part.columns[i], rows)
+    return batch

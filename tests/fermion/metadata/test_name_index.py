@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fermion.errors import FermionError
+from fermion.kernels import read_names
 from fermion.metadata.name_index import NameIndex, build_name_index
 
 NAMES = st.lists(st.text(max_size=40), max_size=80)
@@ -48,6 +52,30 @@ def test_a_damaged_index_gives_names_or_an_error(names, data):
         index.all()
     except FermionError:
         pass
+
+
+@given(st.lists(st.text(max_size=20), min_size=1, max_size=40), st.data())
+def test_all_names_are_read_both_ways(names, data):
+    """By the kernel and one by one: the same names, or the same error of a damaged byte."""
+    stored = bytearray(build_name_index(names))
+    if data.draw(st.booleans()):
+        stored[data.draw(st.integers(0, len(stored) - 1))] ^= data.draw(st.integers(1, 255))
+    try:
+        index = opened(bytes(stored), len(names))
+        expected = index._all()
+    except FermionError as error:
+        with pytest.raises(type(error), match=re.escape(str(error))):
+            opened(bytes(stored), len(names)).all()
+    else:
+        assert read_names(bytes(stored), index._bounds, index._interval, len(names)) == expected
+
+
+def test_a_count_of_names_that_no_data_hold_needs_no_memory():
+    assert read_names(bytes(9), np.array([0, 9]), 2**40, 2**40) is None
+    with pytest.raises(ValueError, match="offsets 0 to 10"):
+        read_names(bytes(9), np.array([0, 10]), 1, 1)
+    with pytest.raises(ValueError, match="in groups of 0"):
+        read_names(bytes(9), np.array([0, 9]), 0, 1)
 
 
 def test_a_wrong_count_is_refused():

@@ -16,7 +16,7 @@ from fermion import ReadOptions, WriteOptions, kernels
 from fermion.errors import FermionError
 from fermion.io.source import CountingSource
 from fermion.reading import flat as flat_columns
-from fermion.reading.flat import FLAT_COLUMNS_PER_TASK, FlatColumns
+from fermion.reading.flat import FlatColumns, FlatRead
 from tests.equality import assert_logically_equal
 from tests.strategies import random_array, scalar_types
 
@@ -29,10 +29,15 @@ def written(table: pa.Table, options: WriteOptions | None = None) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
+def nothing_read(_, columns, *__) -> FlatRead:
+    """What `FlatColumns.read` gives where it leaves all columns to the way around."""
+    return FlatRead([None] * len(columns), {})
+
+
 def around(data: bytes) -> pa.Table:
     """The file read column by column, without the short way."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FlatColumns, "arrays", lambda _, columns, *__: ([None] * len(columns), {}))
+        patch.setattr(FlatColumns, "read", nothing_read)
         with fermion.open(data) as file:
             return file.read()
 
@@ -167,7 +172,7 @@ def test_a_wide_file_takes_one_decoding_call_for_many_columns(monkeypatch: pytes
     with fermion.open(written(table)) as file:
         assert_logically_equal(file.read(), table)
     assert calls.count("flat_chunks") == 1
-    assert calls.count("decode_flat") == -(-1_000 // FLAT_COLUMNS_PER_TASK)
+    assert calls.count("decode_flat") == 1
 
 
 def test_what_the_short_way_leaves_out_is_not_fetched_again(monkeypatch: pytest.MonkeyPatch):
@@ -199,14 +204,14 @@ def test_checksums_of_other_kinds_are_verified_before_the_kernels_see_a_page(
         )
     )
     at = bytes(data).index(np.arange(50)[1:9].tobytes())
-    found, arrays = [], FlatColumns.arrays
+    found, read = [], FlatColumns.read
 
-    def seen(self, columns, stripe, ranges=None):
-        result = arrays(self, columns, stripe, ranges)
-        found.extend(array is not None for array in result[0])
+    def seen(self, *arguments):
+        result = read(self, *arguments)
+        found.extend(array is not None for array in result.arrays)
         return result
 
-    monkeypatch.setattr(FlatColumns, "arrays", seen)
+    monkeypatch.setattr(FlatColumns, "read", seen)
     with fermion.open(bytes(data)) as file:
         assert_logically_equal(file.read(), table)
     assert found == [True] * 6

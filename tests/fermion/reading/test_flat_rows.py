@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 
 import numpy as np
@@ -16,9 +17,10 @@ from fermion.columns.ranges import RowRanges
 from fermion.errors import FermionError
 from fermion.reading import column as columns_read
 from fermion.reading import flat as flat_columns
-from fermion.reading.flat import FLAT_COLUMNS_PER_TASK, FlatColumns
+from fermion.reading.flat import FlatColumns
 from tests.equality import assert_logically_equal
 from tests.fermion.forced_encodings import forced_encodings
+from tests.fermion.reading.test_flat_columns import nothing_read
 from tests.strategies import random_array, scalar_types
 
 ROWS = 600
@@ -39,7 +41,7 @@ def some(data: bytes, rows: RowRanges) -> pa.Table:
 def around(data: bytes, rows: RowRanges) -> pa.Table:
     """The rows column by column, without the short way."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FlatColumns, "arrays", lambda _, columns, *__: ([None] * len(columns), {}))
+        patch.setattr(FlatColumns, "read", nothing_read)
         return some(data, rows)
 
 
@@ -154,28 +156,28 @@ def test_some_rows_of_a_wide_file_take_one_decoding_call_for_many_columns(monkey
 
         monkeypatch.setattr(home, name, counted)
 
-    for name in ("decode_flat", "flat_chunks"):
+    for name in ("decode_flat", "pick_flat", "arrow_batch", "flat_chunks"):
         count(kernels, name)
     count(columns_read.ColumnTask, "__init__")
-    groups = -(-1_000 // FLAT_COLUMNS_PER_TASK)
+    expected = dict.fromkeys(("flat_chunks", "pick_flat", "arrow_batch"), 1)
     for rows in (
         RowRanges.from_bounds([200], [456]),
         RowRanges.from_indices(np.arange(0, ROWS, 7)),
     ):
         calls.clear()
         assert_logically_equal(some(data, rows), picked(table, rows))
-        assert calls == {"flat_chunks": 1, "decode_flat": groups}
+        assert calls == expected
     calls.clear()
     with fermion.open(data) as file:
         assert_logically_equal(file.take([599, 3]), table.take(pa.array([599, 3])))
-    assert calls == {"flat_chunks": 1, "decode_flat": groups}
+    assert calls == expected
 
 
 def test_rows_of_a_few_large_columns_are_decoded_side_by_side(monkeypatch):
     """Many rows of three columns of one page each are left to the way around, with its threads."""
     table = pa.table({name: np.random.default_rng(1).integers(0, 2**40, 9_000) for name in "abc"})
     data = written(table)
-    monkeypatch.setattr(flat_columns.kernels, "decode_flat", None)
+    monkeypatch.setattr(flat_columns.kernels, "pick_flat", None)
     with fermion.open(data) as file:
         assert file.read(rows=(1, 8_999)).equals(table.slice(1, 8_998))
 
@@ -185,21 +187,55 @@ def test_rows_of_a_few_large_columns_are_decoded_side_by_side(monkeypatch):
     [([], "no slots"), ([3, 3], "ascend"), ([-1], "ascend"), ([3, 10], "ascend below 10")],
 )
 def test_slots_that_cannot_be_are_refused(picks, said):
-    places = np.zeros((1, 3), np.int64)
     with pytest.raises(ValueError, match=said):
-        kernels.decode_flat(
-            [bytes(40)],
-            places,
-            places,
-            b"i",
-            np.array([8]),
-            np.array([1], np.uint8),
-            10,
-            True,
-            False,
-            None,
-            None,
-            None,
-            0,
-            np.array(picks, np.int64),
-        )
+        pick_of_one_page(np.array(picks, np.int64))
+
+
+def pick_of_one_page(picks: np.ndarray) -> object:
+    """Slots of a column of ten, whose page is none."""
+    places = np.array([[0, 0, 40]])
+    one = np.array([1], np.uint8)
+    return kernels.pick_flat(
+        [bytes(40)],
+        places,
+        places,
+        b"i",
+        np.array([8]),
+        one,
+        10,
+        picks,
+        True,
+        None,
+        None,
+        np.zeros((1, 2), np.int64),
+        0,
+    )
+
+
+def test_a_batch_of_columns_that_were_not_decoded_is_empty_and_may_be_left_alone():
+    """And parts of different rows are refused."""
+    two, three = pick_of_one_page(np.arange(2)), pick_of_one_page(np.arange(3))
+    assert two.fine.tolist() == [False]
+    assert kernels.arrow_batch([two, two]).columns == 0
+    assert kernels.arrow_batch([]).columns == 0
+    with pytest.raises(ValueError, match="rows of a part"):
+        kernels.arrow_batch([two, three])
+
+
+def test_rows_outlive_their_file_and_their_neighbours():
+    """Each column holds the memory of the batch that it came in."""
+    table = mixed(200)
+    with fermion.open(written(table)) as file:
+        column = file.read(rows=(100, 300))["c102"]
+    gc.collect()
+    assert column.equals(table["c102"].slice(100, 200))
+
+
+def test_a_column_without_values_and_one_of_structs_lie_beside_the_others():
+    """They come another way, and the others still in one call."""
+    numbers = np.arange(ROWS)
+    structs = pa.StructArray.from_arrays([pa.array(numbers), pa.array(numbers)], ["a", "b"])
+    columns = {f"c{each}": numbers * each for each in range(70)}
+    table = pa.table({"none": pa.nulls(ROWS, pa.int8()), "pairs": structs, **columns})
+    rows = RowRanges.from_bounds([3, 500], [200, 501])
+    assert_logically_equal(some(written(table), rows), picked(table, rows))

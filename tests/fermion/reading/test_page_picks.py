@@ -20,6 +20,7 @@ from fermion.reading.stream import FetchedStream
 from fermion.writing.metadata import FileContents
 from tests.equality import assert_logically_equal
 from tests.fermion.forced_encodings import forced_encodings
+from tests.fermion.reading.test_flat_columns import nothing_read
 from tests.strategies import random_array, scalar_types
 
 ROWS = 6_000
@@ -45,7 +46,7 @@ def around(data: bytes, rows: np.ndarray) -> pa.Table:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FetchedStream, "_picked", picked)
-        patch.setattr(FlatColumns, "arrays", lambda _, columns, *__: ([None] * len(columns), {}))
+        patch.setattr(FlatColumns, "read", nothing_read)
         return taken(data, rows)
 
 

@@ -1,0 +1,77 @@
+# Column names, each stored as what differs from the name before.
+
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+
+
+cdef bint _read_varint(const uint8_t* data, int64_t size, int64_t* at, int64_t* value) noexcept nogil:
+    """A varint of at most 6 bytes; False where the data ends in it, or it is longer."""
+    cdef int shift = 0
+    value[0] = 0
+    while shift <= 35:
+        if at[0] >= size:
+            return False
+        value[0] |= (<int64_t>(data[at[0]] & 0x7F)) << shift
+        at[0] += 1
+        if data[at[0] - 1] < 0x80:
+            return True
+        shift += 7
+    return False
+
+
+cdef bint _read_name(
+    const uint8_t* data, int64_t size, int64_t* at, bytearray name, int64_t* length,
+    int64_t* ordinal,
+) except -1:
+    """One entry: ``name`` holds the name before, of ``length`` bytes, and then this one."""
+    cdef int64_t shared, rest, more = 0
+    if at[0] >= size:
+        return False
+    shared, rest = data[at[0]] >> 4, data[at[0]] & 15
+    at[0] += 1
+    if shared == 15:
+        if not _read_varint(data, size, at, &more):
+            return False
+        shared += more
+    if rest == 15:
+        if not _read_varint(data, size, at, &more):
+            return False
+        rest += more
+    if rest >= size - at[0] or shared > length[0]:
+        return False
+    if shared + rest > len(name):
+        name.extend(bytes(shared + rest))
+    memcpy(<char*>name + shared, data + at[0], rest)
+    length[0] = shared + rest
+    at[0] += rest
+    return _read_varint(data, size, at, ordinal)
+
+
+def read_names(const uint8_t[::1] data, bounds, int64_t interval, int64_t count):
+    """All names of an index by ordinal; None where they are not as they should be."""
+    cdef const int64_t[::1] ends = _input(bounds)
+    cdef Py_ssize_t groups = ends.shape[0] - 1, group
+    cdef int64_t at, length, ordinal = 0, entry = 0, stop
+    cdef const uint8_t* start
+    cdef bytearray name = bytearray(64)
+    cdef list names
+    if interval < 1 or count < 0:
+        raise ValueError(f"{count} names in groups of {interval} cannot be")
+    _check_offsets(ends, data.shape[0])
+    if count > data.shape[0]:  # each takes a byte or more
+        return None
+    names = [None] * count
+    for group in range(groups):
+        at, length = 0, 0
+        start = &data[0] + ends[group]
+        stop = entry + min(interval, count - entry)
+        while entry < stop:
+            if not _read_name(
+                start, ends[group + 1] - ends[group], &at, name, &length, &ordinal
+            ) or ordinal >= count or names[ordinal] is not None:
+                return None
+            try:
+                names[ordinal] = PyUnicode_DecodeUTF8(<char*>name, length, NULL)
+            except UnicodeDecodeError:
+                return None
+            entry += 1
+    return names if entry == count else None
