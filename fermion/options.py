@@ -278,6 +278,10 @@ class ReadOptions:
         Return dictionary-encoded columns as Arrow dictionaries. If the stripes of a column share a
         dictionary, all batches have it; if each stripe has its own, it changes per stripe; if a
         stripe has none, the column is decoded.
+    memory_map
+        Map local files into memory instead of reading them, which saves a copy. Results may be
+        views of the mapping. A file must not change while it is open: if it is truncated, or its
+        disk fails, the process ends with SIGBUS. Other files are read as without this option.
     verify_checksums
         Verify page checksums before decoding.
     use_statistics
@@ -295,6 +299,7 @@ class ReadOptions:
     coalesce_gap_bytes: int | None = None
     coalesce_span_bytes: int | None = None
     keep_dictionaries: bool = False
+    memory_map: bool = False
     verify_checksums: bool = True
     use_statistics: bool = True
     timeout_s: float = TIMEOUT_S
@@ -311,7 +316,7 @@ class ReadOptions:
                 _set(self, name, integer(getattr(self, name), name, minimum=minimum))
         threshold = integer(self.eager_load_threshold, "eager_load_threshold", minimum=0)
         _set(self, "eager_load_threshold", threshold)
-        for name in ("keep_dictionaries", "verify_checksums", "use_statistics"):
+        for name in ("keep_dictionaries", "memory_map", "verify_checksums", "use_statistics"):
             _set(self, name, flag(getattr(self, name), name))
 
     def with_overrides(self, overrides: Mapping[str, Any]) -> ReadOptions:

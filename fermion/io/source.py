@@ -36,7 +36,6 @@ from fermion.remote import (
     deadline,
     is_missing,
     protocols,
-    resolve,
     storage_error,
 )
 
@@ -298,30 +297,6 @@ def buffer_of(given: Any, name: str) -> memoryview:
             f"{name}: expected a path, a URL or an object with the buffer protocol, found "
             f"{type(given).__name__}"
         ) from None
-
-
-def open_source(
-    path: Any, storage_options: dict[str, Any] | None = None, *, timeout_s: float = TIMEOUT_S
-) -> Source:
-    """Open a path, an fsspec URL, or an object with the buffer protocol.
-
-    Raises
-    ------
-    FileNotFoundError, PermissionError
-        As the storage says.
-    IsADirectoryError, InvalidArgumentError
-        It is a directory, or a pipe or a device.
-    TypeError
-        The path is none of these.
-    """
-    if not isinstance(path, (str, os.PathLike)):
-        return BufferSource(buffer_of(path, "path"))
-    filesystem, inner = resolve(path, storage_options)
-    if filesystem is None:
-        return LocalSource(inner)
-    return FilesystemSource(
-        filesystem, inner, lambda: resolve(path, storage_options)[0], timeout_s=timeout_s
-    )
 
 
 class CountingSource:

@@ -17,14 +17,8 @@ from fermion.columns.ranges import RowRanges
 from fermion.columns.rows import take_rows
 from fermion.errors import InvalidArgumentError, file_is_closed
 from fermion.forks import ThreadPool
-from fermion.io.source import (
-    CountingSource,
-    FilesystemSource,
-    IoStats,
-    LocalSource,
-    PathLike,
-    open_source,
-)
+from fermion.io.opening import open_source
+from fermion.io.source import CountingSource, FilesystemSource, IoStats, LocalSource, PathLike
 from fermion.metadata.file_info import VIRTUAL_COLUMNS
 from fermion.options import ReadOptions, SortKey, read_options, thread_count
 from fermion.predicate import Expression, bind, candidate_names, parse_filter
@@ -64,10 +58,12 @@ class FermionFile:
         options: ReadOptions | None = None,
         storage_options: dict[str, Any] | None = None,
     ) -> None:
-        self.options = read_options(options)
-        source = open_source(path, storage_options, timeout_s=self.options.timeout_s)
+        chosen = self.options = read_options(options)
+        source = open_source(
+            path, storage_options, timeout_s=chosen.timeout_s, memory_map=chosen.memory_map
+        )
         local = source.is_local
-        gap, span = self.options.coalesce_gap_bytes, self.options.coalesce_span_bytes
+        gap, span = chosen.coalesce_gap_bytes, chosen.coalesce_span_bytes
         usual_gap, usual_span = LOCAL_GAP_AND_SPAN if local else REMOTE_GAP_AND_SPAN
         threads = thread_count(self.options.threads)
         if not local and self.options.threads is None:

@@ -18,8 +18,9 @@ import pyarrow as pa
 from fermion.arguments import integer, several
 from fermion.columns.arrow_input import record_batch_reader
 from fermion.errors import InvalidArgumentError, InvalidFileError, UnsupportedVersionError
+from fermion.io.opening import open_source
 from fermion.io.sink import check_target, copy_start
-from fermion.io.source import CountingSource, PathLike, Source, open_source
+from fermion.io.source import CountingSource, PathLike, Source
 from fermion.layout import (
     FILE_STATISTICS_ENTRY,
     SETTING_CHECKSUM_MASK,

@@ -111,6 +111,7 @@ READ_OPTIONS = {
     "coalesce_gap_bytes": 4096,
     "coalesce_span_bytes": 4096,
     "keep_dictionaries": True,
+    "memory_map": True,
     "verify_checksums": True,
     "use_statistics": True,
     "timeout_s": 5.0,

@@ -103,6 +103,7 @@ def test_write_options_are_checked_when_they_are_made(name, values):
         ("coalesce_gap_bytes", [-1, 1.5]),
         ("coalesce_span_bytes", [-1, "x"]),
         ("keep_dictionaries", [1, "no"]),
+        ("memory_map", [1, "yes", None]),
         ("verify_checksums", [None, 0]),
         ("use_statistics", [3]),
     ],
