@@ -31,6 +31,11 @@ OPEN_COST_BYTES = 4 * MIB
 """Opening a file costs as much as reading so many bytes of it, roughly."""
 TASK_BYTES = 128 * MIB
 """Bytes of files that one task reads, roughly; opening one counts as `OPEN_COST_BYTES`."""
+PICK_COST, FOLD_COST = 2, 4
+"""Merging files costs so many times as much as reading their bytes as they are: where the order of
+runs alone picks rows, and otherwise. Measured on 400,000 rows in two runs, of 2 and of 11 columns,
+by one thread: 1.0 to 2.3 (``deduplicate``, ``first_row``), 2.3 to 6 (engines that fold rows), 4 to
+13 (sequence fields)."""
 
 METADATA_CACHE_BYTES = 256 * MIB
 """Estimated memory of decoded metadata objects that a process caches."""

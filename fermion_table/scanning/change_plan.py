@@ -34,6 +34,8 @@ from fermion_table.scanning.split import tasks
 from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.store import AtomicStore
 
+SPLIT_BYTES = OPEN_COST_BYTES
+"""Small files, or trees, are put together in a split until they have so many bytes."""
 Prune = Callable[[Sequence[Entry]], Sequence[Entry]]
 """The files that may hold rows, or keys, that the query selects."""
 
@@ -54,6 +56,11 @@ class ChangeSplit:
     snapshots: tuple[Snapshot, ...] = ()
     steps: tuple[ChangeStep, ...] = ()
     bytes: int = 0
+
+    @property
+    def cost(self) -> int:
+        """Bytes of a file that is open that take as long to read, roughly."""
+        return self.bytes + OPEN_COST_BYTES
 
     @property
     def row_bounds(self) -> None:
@@ -258,7 +265,7 @@ def _bundles(sizes: Mapping[Hashable, int]) -> Iterator[list[Hashable]]:
     for place, more in sizes.items():
         part.append(place)
         size += more
-        if size >= OPEN_COST_BYTES:
+        if size >= SPLIT_BYTES:
             yield part
             part, size = [], 0
     if part:

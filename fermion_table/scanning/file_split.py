@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from fermion_table.metadata.manifest import DeletionVector, Entry
+from fermion_table.options import OPEN_COST_BYTES
 
 
 class FileReader(Protocol):
@@ -92,6 +93,11 @@ class FileSplit:
         """Bytes of the file that stand for the rows to read."""
         first, last = self.row_bounds
         return self.size * (last - first) // max(self.rows, 1)
+
+    @property
+    def cost(self) -> int:
+        """The same, and what opening the file costs."""
+        return self.bytes + OPEN_COST_BYTES
 
     @property
     def rows_wanted(self) -> int:

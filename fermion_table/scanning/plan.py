@@ -36,7 +36,7 @@ from fermion_table.scanning.partition_pruning import (
     partitions_selected,
     partitions_that_may_match,
 )
-from fermion_table.scanning.split import Split, tasks
+from fermion_table.scanning.split import Split, mixed_tasks
 from fermion_table.schema.schema import Field, Path, TableSchema, field_to_arrow
 from fermion_table.schema.selection import BATCH_ID, queryable_fields
 from fermion_table.storage.store import AtomicStore
@@ -158,15 +158,18 @@ class ScanPlan:
     ) -> list[tuple[Split, ...]]:
         """The splits as tasks of about equal cost, in order: big files cut, small ones together.
 
+        Files that have to be merged are in tasks of their own, which come first.
+
         Parameters
         ----------
         bytes_target
-            Bytes of files a task, roughly; opening a file counts as 4 MiB.
+            Bytes of files a task, roughly; opening a file counts as 4 MiB, and bytes to be merged
+            count 2 or 4 times, by the merge engine.
         tasks_min
             Tasks that can run at once: a small table is spread over this many.
         """
         target = integer(bytes_target, "bytes_target", minimum=1)
-        return list(tasks(self.splits, target, integer(tasks_min, "tasks_min", minimum=1)))
+        return list(mixed_tasks(self.splits, target, integer(tasks_min, "tasks_min", minimum=1)))
 
     def explain(self) -> str:
         """Describe the steps of planning, one line per step."""

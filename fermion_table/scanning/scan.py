@@ -205,7 +205,8 @@ class Scan:
                 splits = files.splits(self.store)
             else:
                 with until_expiry(self.store, self.snapshot):
-                    splits, steps = tree_splits(self._trees, self.store), self._trees.steps
+                    splits = tree_splits(self._trees, self.store, self.key)
+                    steps = self._trees.steps
             return ScanPlan(snapshot_id=self.snapshot.id, splits=splits, steps=tuple(steps))
 
     def plan(self) -> ScanPlan:

@@ -8,6 +8,7 @@ from typing import cast
 
 import pyarrow as pa
 
+from fermion_table.options import FOLD_COST, OPEN_COST_BYTES
 from fermion_table.scanning.file_split import FileReader, FileSplit
 from fermion_table.scanning.section_reader import count_section, read_section
 from fermion_table.scanning.split_reader import SplitReader
@@ -21,9 +22,12 @@ class SectionSplit:
     ----------
     runs
         Sorted runs from the newest to the oldest; of each its files in the order of keys.
+    merge_cost
+        How many times as much as reading its bytes merging them costs.
     """
 
     runs: tuple[tuple[FileSplit, ...], ...]
+    merge_cost: int = FOLD_COST
 
     @property
     def files(self) -> tuple[FileSplit, ...]:
@@ -34,6 +38,11 @@ class SectionSplit:
     def bytes(self) -> int:
         """Bytes of the files."""
         return sum(file.size for file in self.files)
+
+    @property
+    def cost(self) -> int:
+        """Bytes of a file that is open, and read as it is, that take as long to read."""
+        return self.merge_cost * self.bytes + OPEN_COST_BYTES * len(self.files)
 
     @property
     def rows_wanted(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Protocol, Self, TypeVar
@@ -31,6 +32,10 @@ class Split(Protocol):
     @property
     def bytes(self) -> int:
         """Bytes of files that stand for the rows to read."""
+
+    @property
+    def cost(self) -> int:
+        """Bytes of a file that is open, and read as it is, that take as long to read."""
 
     @property
     def rows_wanted(self) -> int:
@@ -86,6 +91,10 @@ class Divisible(Protocol):
         """Bytes of files to read."""
 
     @property
+    def cost(self) -> int:
+        """Bytes of a file that is open, and read as it is, that take as long to read."""
+
+    @property
     def row_bounds(self) -> tuple[int, int] | None:
         """The rows between which it can be cut, stop exclusive; None: it can't be."""
 
@@ -104,12 +113,12 @@ def tasks(
     Parameters
     ----------
     bytes_target
-        Bytes of files a task, roughly; opening one counts as `OPEN_COST_BYTES`.
+        Bytes of files a task, roughly; see `Split.cost`.
     tasks_min
         Make at least this many tasks, unless they would be cheaper than opening a file.
     """
     listed = list(splits)
-    costs = [split.bytes + OPEN_COST_BYTES for split in listed]
+    costs = [split.cost for split in listed]
     total = sum(costs)
     count = -(-total // task_bytes(total, bytes_target, tasks_min))
     task: list[Part] = []
@@ -132,6 +141,39 @@ def tasks(
                 task = []
     if task:
         yield tuple(task)
+
+
+def mixed_tasks(
+    splits: Iterable[Part], bytes_target: int = TASK_BYTES, tasks_min: int = 1
+) -> Iterator[tuple[Part, ...]]:
+    """As `tasks`, but what can't be cut is in tasks of its own, before the others.
+
+    These are files to be merged. The costliest come first, as nothing else can share their work:
+    tasks that read files as they are fill the time until the last of them is done.
+    """
+    whole: list[Part] = []
+    others: list[Part] = []
+    for split in splits:
+        (whole if split.row_bounds is None else others).append(split)
+    if not whole:
+        yield from tasks(others, bytes_target, tasks_min)
+        return
+    total = sum(split.cost for split in (*whole, *others))
+    target = task_bytes(total, bytes_target, tasks_min)
+    yield from _balanced(whole, -(-sum(split.cost for split in whole) // target))
+    yield from tasks(others, target)
+
+
+def _balanced(splits: Sequence[Part], count: int) -> Iterator[tuple[Part, ...]]:
+    """Splits as so many tasks at most of about equal cost, the costliest first."""
+    loads = [(0, number) for number in range(min(count, len(splits)))]
+    chosen: list[list[int]] = [[] for _ in loads]
+    for place in sorted(range(len(splits)), key=lambda place: -splits[place].cost):
+        load, number = loads[0]
+        chosen[number].append(place)
+        heapq.heapreplace(loads, (load + splits[place].cost, number))
+    for _, number in sorted(loads, key=lambda each: (-each[0], each[1])):
+        yield tuple(splits[place] for place in sorted(chosen[number]))
 
 
 def _row_near(split: Divisible, cost: int) -> int:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from fermion_table.merging.primary_key import PrimaryKey
+from fermion_table.options import FOLD_COST, PICK_COST
 from fermion_table.scanning.plan import splits_of
 from fermion_table.scanning.section_split import SectionSplit
 from fermion_table.scanning.split import Split
 from fermion_table.scanning.tree_plan import TreePlan
+from fermion_table.scanning.visible_rows import picks_rows
 from fermion_table.storage.store import AtomicStore
 
 
-def tree_splits(plan: TreePlan, store: AtomicStore) -> tuple[Split, ...]:
+def tree_splits(plan: TreePlan, store: AtomicStore, key: PrimaryKey) -> tuple[Split, ...]:
     """One split a file that needs no merging, then one a section that does.
 
     Raises
@@ -17,8 +20,13 @@ def tree_splits(plan: TreePlan, store: AtomicStore) -> tuple[Split, ...]:
     UnsafeStorage
         See `splits_of`.
     """
+    is_picked = picks_rows(key) and not key.options.sequence_fields
+    merge_cost = PICK_COST if is_picked else FOLD_COST
     sections = [
-        SectionSplit(tuple(splits_of((file.entry for file in run), store) for run in section.runs))
+        SectionSplit(
+            tuple(splits_of((file.entry for file in run), store) for run in section.runs),
+            merge_cost,
+        )
         for section in plan.merged
     ]
     return (*splits_of(plan.raw, store), *sections)

@@ -21,7 +21,7 @@ AT_ONCE = timedelta(days=-1)
 @pytest.fixture
 def divided(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every place is a split of its own."""
-    monkeypatch.setattr(change_plan, "OPEN_COST_BYTES", 1)
+    monkeypatch.setattr(change_plan, "SPLIT_BYTES", 1)
 
 
 def read_in_tasks(changes: ChangeScan) -> list[dict[str, Any]]:
@@ -69,7 +69,7 @@ def test_a_commit_to_several_trees_is_read_by_several_tasks(table_path, monkeypa
     table.upsert(rows)
     table.upsert(rows.slice(0, 1))
     assert len(table.scan_changes(0).plan().splits) == 2
-    monkeypatch.setattr(change_plan, "OPEN_COST_BYTES", 1)
+    monkeypatch.setattr(change_plan, "SPLIT_BYTES", 1)
     plan = table.scan_changes(0).plan()
     assert len(plan.splits) == 8 + 1
     assert len(plan.tasks(1)) == 9
