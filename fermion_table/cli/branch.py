@@ -1,4 +1,4 @@
-"""`fermion table branch`: lists branches, makes one, publishes one, or deletes one."""
+"""`fermion table branch`: lists branches, makes one, publishes or merges one, or deletes one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fermion_table.cli.arguments import add_table, add_version, open_table
 from fermion_table.cli.printing import Console, print_rows
 from fermion_table.table.table import Table
 
-HELP = "show, create or delete branches, or fast-forward to one"
+HELP = "show, create, merge or delete branches, or fast-forward to one"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -26,11 +26,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="move the parent branch to the state of this branch",
     )
+    instead.add_argument(
+        "--merge",
+        action="store_true",
+        help="bring the commits of this branch into the parent branch",
+    )
 
 
 def run(arguments: argparse.Namespace, console: Console) -> bool:
     """Print or change the branches."""
-    given = (arguments.delete, arguments.fast_forward, arguments.version, arguments.message)
+    given = (
+        arguments.delete,
+        arguments.fast_forward,
+        arguments.merge,
+        arguments.version,
+        arguments.message,
+    )
     if arguments.name is None and any(given):
         raise InvalidArgumentError("branch: expected a name")
     table = open_table(arguments)
@@ -63,6 +74,10 @@ def _change(table: Table, arguments: argparse.Namespace) -> tuple[dict[str, obje
         snapshot = table.branches.fast_forward(name, message=arguments.message)
         moved: dict[str, object] = {"branch": snapshot.branch, "snapshot_id": snapshot.id}
         return moved, f"{snapshot.branch} is at snapshot {snapshot.id}, the state of {name}"
+    if arguments.merge:
+        snapshot = table.branches.merge(name, message=arguments.message)
+        merged: dict[str, object] = {"branch": snapshot.branch, "snapshot_id": snapshot.id}
+        return merged, f"{snapshot.branch} is at snapshot {snapshot.id}, with the commits of {name}"
     head = table.branches.create(name, message=arguments.message)
     made: dict[str, object] = {"name": name, "parent": head.parent, "left_after": head.left_after}
     return made, f"branch {name} starts at snapshot {head.left_after} of {head.parent}"

@@ -159,14 +159,14 @@ def _moved(
         changelog=None,  # that of the head tells of one commit only
         commit_user=None,
         commit_identifier=None,
-        branch_commits=_identities(own),
+        branch_commits=identities_of(own),
         touched=touched_by((*changes.added, *changes.removed)),
         unknown={},
         hash="",
     )
 
 
-def _identities(own: Sequence[Snapshot]) -> dict[str, tuple[int | str, ...]]:
+def identities_of(own: Sequence[Snapshot]) -> dict[str, tuple[int | str, ...]]:
     """The identifiers of a branch's commits by their users, and of those that they bring."""
     found: dict[str, dict[str, int | str]] = {}
     for snapshot in reversed(own):

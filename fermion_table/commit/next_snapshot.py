@@ -127,6 +127,7 @@ def next_snapshot(
         sequence_next=base.sequence_next + _sequence_numbers(changes.added),
         commit_user=metadata.commit_user,
         commit_identifier=metadata.commit_identifier,
+        branch_commits=dict(request.branch_commits),
         touched=touched_by((*added, *removed)),
         reader_features=_union(base.reader_features, request.reader_features),
         writer_features=_union(

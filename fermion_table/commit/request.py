@@ -190,6 +190,8 @@ class CommitRequest:
     written
         Those of the files added that somebody else may have committed already; None: nobody but
         this call knows of any.
+    branch_commits
+        Identifiers, by user, of the commits of a branch that come with this one.
     """
 
     kind: Kind
@@ -206,6 +208,7 @@ class CommitRequest:
     reader_features: Sequence[str] = ()
     writer_features: Sequence[str] = ()
     written: WrittenFiles | None = None
+    branch_commits: Mapping[str, tuple[int | str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.groups and (self.added or self.removed or self.kind != "compact"):

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_optional_text, check_text, described
+from fermion_table.commit.branch_merge import merge_branch
 from fermion_table.commit.fast_forward import fast_forward
 from fermion_table.metadata import references
 from fermion_table.metadata.history import latest
@@ -177,6 +178,42 @@ class Branches:
         message = check_optional_text(message, "message")
         left = references.load_branch(self.store, name)  # before: once it is done, nothing may fail
         snapshot = fast_forward(self.store, name, message=message)
+        if left is not None and left.parent == self.branch:
+            self.moved(snapshot)
+        return snapshot
+
+    def merge(self, name: str, *, message: str | None = None) -> Snapshot:
+        """Bring what branch ``name`` committed into its parent, on top of what that did since.
+
+        All of it becomes one snapshot, or nothing does. New rows come on top and get new row ids;
+        deleted rows stay deleted. The branch stays, and can be merged again after further commits.
+        A branch whose parent has no commits of its own is fast-forwarded.
+
+        Parameters
+        ----------
+        name
+            Of the branch.
+        message
+            For the history; None: it says which branch.
+
+        Returns
+        -------
+        Snapshot
+            The new one of the branch that was left; its latest if there was nothing to bring.
+
+        Raises
+        ------
+        VersionNotFound
+            There is no such branch.
+        CommitConflict
+            Both sides changed the same file, keys, partition or column; the message names them.
+            Or commits of the branch have expired.
+        CommitStateUnknown
+            No reply says whether it was merged; the history does.
+        """
+        message = check_optional_text(message, "message")
+        left = references.load_branch(self.store, name)  # before: once it is done, nothing may fail
+        snapshot = merge_branch(self.store, name, message=message)
         if left is not None and left.parent == self.branch:
             self.moved(snapshot)
         return snapshot

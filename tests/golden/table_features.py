@@ -107,6 +107,22 @@ def branch_commits(path: Path) -> Table:
     return table
 
 
+def merged_branch(path: Path) -> Table:
+    """A branch merged twice, whose parent has changed its schema, and rows of its own."""
+    table = Table.create(path, ROWS)
+    table.append({"k": ["a", "b"], "v": [1, 2]})
+    table.branches.create("dev")
+    dev = Table.open(path, branch="dev")
+    dev.append({"k": ["c", "d"], "v": [3, 4]}, commit_user="job", commit_identifier=1)
+    dev.delete("k = 'a' OR k = 'd'")
+    table.add_columns({"w": pa.int64()})
+    table.append({"k": ["e"], "v": [5], "w": [6]})
+    table.branches.merge("dev", message="first")
+    dev.append({"k": ["f"], "v": [7]})
+    table.branches.merge("dev")
+    return table
+
+
 def manifests(path: Path) -> Table:
     """Manifests that were merged, one compressed, with dead entries."""
     schema = pa.schema([("p", pa.string()), *((f"c{number}", pa.int64()) for number in range(9))])
@@ -177,6 +193,6 @@ TABLES: dict[str, Maker] = {
     for maker in (
         appended, batches, changed_rows, partitions, evolved_schema, versions, manifests,
         expired, expired_branch, sorted_rows, file_ids, branch_commits,
-        *KEYED,
+        merged_branch, *KEYED,
     )
 }  # fmt: skip

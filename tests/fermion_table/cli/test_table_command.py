@@ -234,7 +234,12 @@ def test_branches_are_made_published_and_deleted(run: Any, json_of: Any, table: 
     assert run("scan", "--branch", "dev", "--count") == "6 rows\n"
     assert run("branch", "dev", "--fast-forward") == "main is at snapshot 6, the state of dev\n"
     assert 7 in ids(reopened(table))
+    dev.append(pa.table({"id": [8]}))
+    reopened(table).append(pa.table({"id": [9]}))
+    assert run("branch", "dev", "--merge") == "main is at snapshot 8, with the commits of dev\n"
+    assert {8, 9} <= set(ids(reopened(table)))
     assert "expected a name" in run("branch", "--fast-forward", status=2)
+    assert "expected a name" in run("branch", "--merge", status=2)
 
 
 def test_restore_makes_an_earlier_state_the_latest(run: Any, json_of: Any, table: Table) -> None:

@@ -1,0 +1,328 @@
+"""Merging a branch into its parent: what it committed is replayed on what the parent has become.
+
+The commits to replay begin where the two were last the same: at the snapshot that the branch left
+after, or at the one that the last merge or fast-forward brought. All of them become one snapshot,
+or none. A branch whose parent has no commits of its own is fast-forwarded.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from fermion_table.commit.branch_replay import (
+    CHANGING,
+    REPLACING,
+    BranchCommit,
+    Clash,
+    Replay,
+    SharedPast,
+    overlap,
+)
+from fermion_table.commit.branch_schema import SchemaClash, merged_schema
+from fermion_table.commit.concurrent import commits_since
+from fermion_table.commit.conflict import Mine, Theirs
+from fermion_table.commit.fast_forward import fast_forward, identities_of
+from fermion_table.commit.fit import misfit, restated
+from fermion_table.commit.publisher import Publisher, stored_schema
+from fermion_table.commit.request import CommitMetadata, CommitRequest
+from fermion_table.errors import CommitConflict
+from fermion_table.metadata.history import latest, walk
+from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.manifest_store import added_entries, live_entries, removed_entries
+from fermion_table.metadata.references import (
+    HEAD_PROPERTY,
+    Branch,
+    load_branch,
+    missing_name,
+    snapshot_of,
+)
+from fermion_table.metadata.schema_store import (
+    SchemaVersions,
+    load_table_schema,
+    reader_features,
+    version_of,
+)
+from fermion_table.metadata.snapshot import Kind, Snapshot
+from fermion_table.moments import now_ms
+from fermion_table.schema.schema import TableSchema
+from fermion_table.storage.paths import branch_path
+from fermion_table.storage.store import AtomicStore
+
+MERGED_PROPERTY = "fermion.merged_from"
+"""Property of the commit that merged a branch: the hash of the branch's snapshot."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sides:
+    """What is merged.
+
+    Attributes
+    ----------
+    branch, fork
+        The branch, and the snapshot after which it left its parent.
+    head, own
+        Its newest snapshot, and its commits since `base`, oldest first.
+    base
+        The last state of the branch that its parent has.
+    since
+        The parent's snapshot that has it.
+    target
+        The parent's newest snapshot.
+    """
+
+    branch: Branch
+    fork: Snapshot
+    head: Snapshot
+    own: tuple[Snapshot, ...]
+    base: Snapshot
+    since: Snapshot
+    target: Snapshot
+
+
+def merge_branch(store: AtomicStore, name: str, *, message: str | None = None) -> Snapshot:
+    """Bring what a branch committed into its parent, as one snapshot.
+
+    Returns
+    -------
+    Snapshot
+        The parent's new one, or its newest if the branch has nothing that it lacks.
+
+    Raises
+    ------
+    VersionNotFound
+        There is no such branch.
+    CommitConflict
+        Both sides changed the same file, key, partition or column; or commits of the branch have
+        expired. Nothing was published.
+    CommitStateUnknown
+        No reply says whether the branch was merged; the parent's history does.
+    """
+    branch = load_branch(store, name)
+    if branch is None:
+        raise missing_name(store, "branch", name)
+    sides = _sides(store, branch, latest(store, branch=branch.parent))
+    if not sides.own:
+        return sides.target
+    if sides.since.hash == sides.target.hash and _is_linear(sides):
+        return fast_forward(store, name, message=message)
+    publisher = Publisher(store, branch.parent)
+    metadata = CommitMetadata(
+        message=message or f"merge branch {name}",
+        properties={MERGED_PROPERTY: sides.head.hash},
+        began=time.monotonic(),
+    )
+
+    def plan(target: Snapshot) -> CommitRequest | None:
+        now = _sides(store, branch, target, head=sides.head)
+        return _request(store, now, metadata) if now.own else None
+
+    return publisher.publish(sides.target, plan, metadata).snapshot
+
+
+def _is_linear(sides: _Sides) -> bool:
+    """Whether the parent's state is one that the branch had."""
+    shared = {sides.base.hash}
+    return sides.since.hash in shared or sides.since.properties.get(HEAD_PROPERTY) in shared
+
+
+def _sides(
+    store: AtomicStore, branch: Branch, target: Snapshot, *, head: Snapshot | None = None
+) -> _Sides:
+    """What is to be merged into a snapshot of the parent."""
+    fork = snapshot_of(branch, branch_path(branch.name))
+    if head is None:
+        head = latest(store, branch=branch.name)
+    merged: dict[str | None, Snapshot] = {}
+    for snapshot in walk(store, target, branch=branch.parent):
+        merged.setdefault(snapshot.hash, snapshot)
+        for property_name in (MERGED_PROPERTY, HEAD_PROPERTY):
+            merged.setdefault(snapshot.properties.get(property_name), snapshot)
+        if snapshot.id <= fork.id:
+            break
+    own: list[Snapshot] = []
+    for snapshot in walk(store, head, branch=branch.name):
+        since = merged.get(snapshot.hash)
+        if since is not None:
+            return _Sides(
+                branch=branch, fork=fork, head=head, own=tuple(reversed(own)), base=snapshot,
+                since=since, target=target,
+            )  # fmt: skip
+        own.append(snapshot)
+    raise CommitConflict(
+        f"{store.location}: branch {branch.name!r} can't be merged: the snapshot that it has in "
+        f"common with {branch.parent!r}, or a commit since then, has expired",
+        mine=f"merge of {branch.name}",
+    )
+
+
+def _request(store: AtomicStore, sides: _Sides, metadata: CommitMetadata) -> CommitRequest:
+    """The commit that merges.
+
+    Raises
+    ------
+    CommitConflict
+    """
+    parent = sides.branch.parent
+    everything = Mine(kind="overwrite")
+    theirs = commits_since(store, sides.since, sides.target, everything, parent)
+    base = load_table_schema(store, sides.base.schema)
+    replay = Replay(
+        past=SharedPast(row_id_next=sides.fork.row_id_next, sequence_next=sides.fork.sequence_next),
+        live={each.file: each for each in live_entries(store, sides.target, keep_unknown=True)},
+        is_keyed=bool(reader_features(base)),
+    )
+    if any(not each.is_known for each in theirs):
+        raise _conflict(store, sides, Clash(reason=f"commits of {parent!r} have expired", mine=""))
+    commits = [_commit_of(store, each) for each in sides.own]
+    for each in commits:
+        clash = None
+        if replay.is_keyed and each.kind != "append":
+            clash = _same_keys(each, theirs)
+        clash = clash or replay.take(each, theirs)
+        if clash is not None:
+            raise _conflict(store, sides, clash)
+    added, removed = replay.changes()
+    schema, added = _with_schema(store, sides, added, theirs)
+    kinds: set[Kind] = {each.kind for each in commits} - {"compact"}
+    kind: Kind = kinds.pop() if len(kinds) == 1 else "overwrite"
+    if kind in ("restore", "create") or (kind == "append" and removed):
+        kind = "overwrite"
+    return CommitRequest(
+        kind=kind,
+        added=added,
+        removed=removed,
+        schema=stored_schema(schema),
+        base=sides.target,
+        metadata=metadata,
+        reader_features=sides.head.reader_features,
+        writer_features=sides.head.writer_features,
+        branch_commits=identities_of(sides.own[::-1]),
+    )
+
+
+def _commit_of(store: AtomicStore, snapshot: Snapshot) -> BranchCommit:
+    partitions = snapshot.touched.partitions
+    return BranchCommit(
+        snapshot_id=snapshot.id,
+        kind=snapshot.kind,
+        added=added_entries(store, snapshot),
+        removed=removed_entries(store, snapshot),
+        partitions=None if partitions == "many" else frozenset(partitions),
+    )
+
+
+def _same_keys(mine: BranchCommit, theirs: Sequence[Theirs]) -> Clash | None:
+    """A commit of the other side that may have written keys of a commit that has read them."""
+    if mine.kind not in CHANGING:
+        return None
+    for their in theirs:
+        if their.kind not in CHANGING:
+            continue
+        files = tuple(
+            each.file
+            for each in their.added
+            if any(_keys_overlap(each, entry) for entry in mine.added)
+        )
+        replaced = their.kind in REPLACING and overlap(mine.partitions, their.partitions)
+        if files or replaced:
+            named = f"{their.kind} (snapshot {their.snapshot_id})"
+            what = "wrote keys in the range of those" if files else "replaced partitions of keys"
+            return Clash(
+                reason=f"{named} {what} that the branch has changed",
+                mine=f"{mine.kind} (snapshot {mine.snapshot_id} of the branch)",
+                theirs=named,
+                files=files,
+            )
+    return None
+
+
+def _keys_overlap(one: Entry, other: Entry) -> bool:
+    if one.partition != other.partition or one.bucket != other.bucket:
+        return False
+    if None in (one.min_key, one.max_key, other.min_key, other.max_key):
+        return True
+    return bool(one.min_key <= other.max_key and other.min_key <= one.max_key)
+
+
+def _with_schema(
+    store: AtomicStore, sides: _Sides, added: list[Entry], theirs: Sequence[Theirs]
+) -> tuple[TableSchema | None, list[Entry]]:
+    """The schema that the parent gets, None if it keeps its own; the files as under it."""
+    base, branch, target = (
+        load_table_schema(store, each.schema) for each in (sides.base, sides.head, sides.target)
+    )
+    has_new = [each for each in added if each.added_snapshot is None]
+    changes = sides.head.schema.hash != sides.base.schema.hash
+    known = {sides.target.schema.hash, *(each.hash for each in target.ancestors)}
+    reason: str | None = None
+    if sides.base.schema.hash not in known and (has_new or changes):
+        reason = "both have changed the schema before an earlier merge: make a new branch"
+        raise _conflict(store, sides, Clash(reason=reason, mine="schema"))
+    if not changes:
+        if sides.target.schema.hash != sides.base.schema.hash:
+            reason = misfit(branch, target, has_new)
+        if reason is not None:
+            raise _conflict(store, sides, Clash(reason=reason, mine="files of the branch"))
+        return None, added
+    there = [each for their in theirs for each in their.added]
+    if sides.target.schema.hash == sides.base.schema.hash:
+        merged, made = branch, added
+    else:
+        merged = _merged(store, sides, base, branch, target)
+        made = _restated(store, sides, merged, added, base)
+    reason = misfit(target, merged, there)
+    if reason is not None:
+        raise _conflict(store, sides, Clash(reason=reason, mine="schema"))
+    return merged, made
+
+
+def _merged(
+    store: AtomicStore,
+    sides: _Sides,
+    base: TableSchema,
+    branch: TableSchema,
+    target: TableSchema,
+) -> TableSchema:
+    try:
+        merged = merged_schema(base, branch, target)
+    except SchemaClash as clash:
+        raise _conflict(store, sides, Clash(reason=str(clash), mine="schema")) from clash
+    return msgspec.structs.replace(
+        merged,
+        id=target.id + 1,
+        ancestors=(*target.ancestors, version_of(sides.target.schema)),
+        time_ms=now_ms(),
+    )
+
+
+def _restated(
+    store: AtomicStore,
+    sides: _Sides,
+    merged: TableSchema,
+    added: Sequence[Entry],
+    base: TableSchema,
+) -> list[Entry]:
+    """Files that were written with the branch's own schema versions, as if with the merged one."""
+    versions, made = SchemaVersions(store, sides.head), []
+    for each in added:
+        if each.schema_id <= base.id:
+            made.append(each)
+            continue
+        written = versions[each.schema_id]
+        made += restated(written, merged, [each], last_known_id=base.last_field_id)
+    return made
+
+
+def _conflict(store: AtomicStore, sides: _Sides, clash: Clash) -> CommitConflict:
+    branch = sides.branch
+    return CommitConflict(
+        f"{store.location}: branch {branch.name!r} can't be merged into {branch.parent!r} at "
+        f"snapshot {sides.target.id}: {clash.reason}",
+        mine=clash.mine or f"merge of {branch.name}",
+        theirs=clash.theirs,
+        files=clash.files,
+    )
