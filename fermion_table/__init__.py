@@ -2,6 +2,7 @@
 
 from fermion_table.catalog.catalog import Catalog
 from fermion_table.catalog.snapshots import CatalogSnapshot, CatalogSnapshots, PinnedTable
+from fermion_table.changes.found_rows import FoundRows
 from fermion_table.changes.merge_builder import MergeBuilder, MergeResult
 from fermion_table.changes.row_changes import check_overwrite
 from fermion_table.changes.transaction import Transaction
@@ -81,6 +82,7 @@ __all__ = [
     "Effort",
     "Field",
     "FileSplit",
+    "FoundRows",
     "HistoryLog",
     "KeyWriter",
     "MaintenanceResult",

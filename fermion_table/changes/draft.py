@@ -190,8 +190,14 @@ class Draft:
                 matched.append(Matched(entry, rows, rows.total == live.total))
         return matched
 
-    def delete(self, matched: Matched) -> None:
-        """Delete rows: with their file, in a deletion vector, or by rewriting the file."""
+    def delete(self, matched: Matched, *, rewrites: bool = True) -> None:
+        """Delete rows: with their file, in a deletion vector, or by rewriting the file.
+
+        Parameters
+        ----------
+        rewrites
+            Whether a file of which little is left is written again, here and now.
+        """
         entry = matched.entry
         if matched.is_whole:
             self.remove(entry)
@@ -200,7 +206,7 @@ class Draft:
         before = self._gone(entry)
         if before is not None:
             gone |= before
-        if len(gone) > REWRITE_DELETED_FRACTION * entry.rows:
+        if rewrites and len(gone) > REWRITE_DELETED_FRACTION * entry.rows:
             self.replace(entry, ranges_of(gone).complement(entry.rows))
         else:
             self.deleted[entry.file] = gone

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
+from fermion_table.argument_checks import check_kind, check_kinds
 from fermion_table.changes.assignments import Assignment
+from fermion_table.changes.found_rows import FoundRows
+from fermion_table.changes.found_rows import commit_found as commit_found_rows
 from fermion_table.changes.transaction import Transaction
 from fermion_table.commit.request import CommitMetadata
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.table.inline_compaction import finished, published
 from fermion_table.table.state import HasState, TableState
+from fermion_table.writing.writer_message import WriterMessage
 
 
 def transaction(
@@ -171,6 +175,58 @@ def update(
     with _begun(self._state, metadata, self._state.move_to) as changes:
         changes.update(filter, assignments)
     return finished(self._state)
+
+
+def commit_found(
+    self: HasState,
+    rows: FoundRows,
+    messages: Iterable[WriterMessage] = (),
+    *,
+    message: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    commit_user: str | None = None,
+    commit_identifier: int | str | None = None,
+) -> Snapshot:
+    """Publish rows that an engine has found, as one snapshot: they go, files come; for engines.
+
+    Files that lose all rows go, others get a deletion vector. A commit that came since the rows
+    were read is a conflict where it matters to them.
+
+    Parameters
+    ----------
+    rows
+        What was decided.
+    messages
+        Of writers (`writer_factory`), of all rows that are new or have got other values.
+    message, properties, commit_user, commit_identifier
+        See `append`.
+
+    Returns
+    -------
+    Snapshot
+        The new one; the latest one if nothing changed.
+
+    Raises
+    ------
+    CommitConflict
+        Nothing was published, and the files of the messages are deleted.
+    TypeError, InvalidArgumentError, CommitStateUnknown
+    """
+    metadata = CommitMetadata(
+        message=message,
+        properties=properties,
+        commit_user=commit_user,
+        commit_identifier=commit_identifier,
+    )
+    check_kind(rows, FoundRows, "rows")
+    written = check_kinds(messages, WriterMessage, "messages")
+    state = self._state
+    state.check_writable()
+    transaction = Transaction(
+        state.publisher, rows.base, metadata=metadata, published=state.move_to
+    )
+    commit_found_rows(transaction, rows, written)
+    return finished(state)
 
 
 def _begun(

@@ -325,6 +325,7 @@ class Table:
     update = changes.update
     merge = merging_rows.merge
     transaction = changes.transaction
+    commit_found = changes.commit_found
 
     # Change the schema and the settings.
     update_schema = schema_changes.update_schema

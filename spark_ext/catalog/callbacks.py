@@ -35,6 +35,8 @@ class Jvm:
         gateway = self.context._gateway
         assert gateway is not None
         self._gateway: Any = gateway
+        self.row_level_refusal: str | None = None
+        """Why statements that change rows do not work with this Spark; None: they do."""
 
     @functools.cache  # noqa: B019 - lives as long as the session
     def type(self, name: str) -> Any:
@@ -83,6 +85,10 @@ class Jvm:
     def error(self, name: str, *arguments: Any) -> JavaAnswer:
         """A Java exception to be raised."""
         return JavaAnswer(name, self.type(name)(*arguments))
+
+    def answer(self, error: Any) -> JavaAnswer:
+        """An exception of the JVM to be raised there unchanged."""
+        return JavaAnswer(str(error.toString()), error)
 
     def refusal(self, message: str) -> JavaAnswer:
         """What Spark shows as `pyspark.errors.IllegalArgumentException`."""

@@ -17,6 +17,7 @@ from fermion.arguments import mapping
 from fermion.errors import InvalidArgumentError
 from fermion_table import StorageAccess, Table
 from spark_ext.catalog.callbacks import Jvm
+from spark_ext.catalog.takeover import check_takeover
 from spark_ext.catalog.warehouse import Warehouse
 from spark_ext.datasource.source import register
 from spark_ext.errors import UnsupportedBySpark
@@ -39,11 +40,13 @@ def install_catalog(
 
     Columns, filters, limits, counts, minimum and maximum are pushed down automatically.
     ``VERSION AS OF`` and ``TIMESTAMP AS OF`` read older snapshots. CREATE TABLE (AS SELECT),
-    INSERT, INSERT OVERWRITE, DELETE and ALTER TABLE change tables. Namespaces are directories.
+    INSERT, INSERT OVERWRITE, UPDATE, DELETE, MERGE and ALTER TABLE change tables. Namespaces are
+    directories.
 
     Experimental: it plans through interfaces of Spark that are not public for Python. The JVM calls
     this process, on the loopback interface and with a secret that only the two know. A trial query
-    runs first.
+    runs first, and a trial UPDATE: if that alone fails, UPDATE and MERGE are refused, and DELETE
+    with a condition that no filter can express.
 
     Parameters
     ----------
@@ -141,7 +144,23 @@ def _try_out(spark: SparkSession, jvm: Jvm) -> None:
             rows = spark.sql(f"SELECT b FROM {name}.t WHERE a >= 2 ORDER BY a").collect()
             count = spark.sql(f"SELECT count(*) FROM {name}.t").collect()[0][0]
             old = spark.sql(f"SELECT * FROM {name}.t VERSION AS OF 0").collect()
+            jvm.row_level_refusal = _row_level_refusal(spark, jvm, name, table)
         finally:
             _catalogs(spark).remove(name)
     if ([row[0] for row in rows], count, old) != (["y", "z"], 3, []):
         raise RuntimeError(f"the trial query returned {rows}, {count} and {old}")
+
+
+def _row_level_refusal(spark: SparkSession, jvm: Jvm, name: str, table: Table) -> str | None:
+    """Why statements can't change rows with this Spark; None: a trial statement could."""
+    try:
+        check_takeover(jvm)
+        spark.sql(f"UPDATE {name}.t SET b = upper(b) WHERE a % 2 = 0")
+    except Exception as error:  # noqa: BLE001 (whatever it is, only these statements are refused)
+        java = getattr(error, "java_exception", None)
+        return (f"{type(error).__name__}: {error}" if java is None else java.toString()).split(
+            "\n"
+        )[0]
+    table.refresh()
+    found = sorted(table.scan().to_arrow()["b"].to_pylist())
+    return None if found == ["Y", "x", "z"] else f"a trial statement left {found}"

@@ -29,7 +29,8 @@ from spark_ext.catalog.expressions import averaged, fits_sum, grouping_of
 from spark_ext.catalog.predicates import NotTheSame, filters_of
 from spark_ext.datasource.source import FORMAT
 from spark_ext.options import Use, known_options, options_of, parse_options
-from spark_ext.reading.task import ReadTask, column_paths
+from spark_ext.reading.row_places import read_task, scanned_paths
+from spark_ext.reading.task import ReadTask
 from spark_ext.types import exchange_schema, spark_schema
 
 _READ = "connector.read."
@@ -135,7 +136,7 @@ class TableScanBuilder(Callback):
         if self._grouping is not None:
             return self._aggregated(self._grouping)
         schema = StructType.fromJson(json.loads(self._schema.json()))
-        scan = self._scan(column_paths(schema))
+        scan = self._scan(scanned_paths(schema, self._table.schema))
         return TableScan(self._jvm, scan, schema, self._schema, self._limit, self._options)
 
     def _aggregated(self, grouping: Grouping) -> AggregatedScan:
@@ -225,6 +226,11 @@ class TableScan(Callback):
         self._options = options
         self._batch: Any = None
 
+    @property
+    def scan(self) -> Scan:
+        """Of the table."""
+        return self._scan
+
     def readSchema(self) -> Any:  # noqa: N802 - Java's name
         """The columns of the result."""
         return self._java_schema
@@ -305,7 +311,7 @@ class TableScan(Callback):
 
     def _task(self) -> ReadTask | AggregateTask:
         """What a task does with its splits."""
-        return ReadTask(self._scan.reader, exchange_schema(self._schema))
+        return read_task(self._scan, self._schema, exchange_schema(self._schema))
 
     def _tasks(self) -> list[tuple[Split, ...]]:
         """The splits of each task."""

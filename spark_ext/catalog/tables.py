@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from pyspark.sql import types as st
+
 from fermion_table import Table
+from fermion_table.merging.primary_key import primary_key_of
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
 from spark_ext.catalog.described import CATALOG, DescribedTable
 from spark_ext.catalog.layout import SORT_PROPERTY, transforms_of
 from spark_ext.catalog.predicates import filter_of, has_filter
+from spark_ext.catalog.row_level import RowLevelBuilder
 from spark_ext.catalog.scans import TableScanBuilder
 from spark_ext.catalog.writes import TableWriteBuilder
 from spark_ext.options import Use, known_options
+from spark_ext.reading.row_places import FILE, PLACES, POSITION, ROW_ID, places_of
 from spark_ext.types import TIME_SETTING, spark_schema
 
 CAPABILITIES = (
@@ -24,15 +30,40 @@ CAPABILITIES = (
     "TRUNCATE",
     "OVERWRITE_BY_FILTER",
     "OVERWRITE_DYNAMIC",
+    "AUTOMATIC_SCHEMA_EVOLUTION",
+)
+TABLE_INTERFACES = (
+    CATALOG + "SupportsRead",
+    CATALOG + "SupportsWrite",
+    CATALOG + "SupportsDeleteV2",
+    CATALOG + "SupportsMetadataColumns",
 )
 SCHEMAS_MAX = 32
 """Schemas that a catalog keeps."""
-VIRTUAL_COLUMNS = ("batch_id", "index_in_batch")
 Schemas = dict[tuple[str, str, bool], Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Virtual:
+    """A column that rows have without storing it: its type in Spark, and what it is."""
+
+    type: st.DataType
+    is_nullable: bool
+    comment: str
+
+
+_OF_BATCHES = Virtual(st.LongType(), True, "of rows that were written in batches")
+VIRTUAL_COLUMNS = {
+    "batch_id": _OF_BATCHES,
+    "index_in_batch": _OF_BATCHES,
+    ROW_ID: Virtual(PLACES[ROW_ID], False, "the row's id in the table"),
+    FILE: Virtual(PLACES[FILE], False, "the row's data file"),
+    POSITION: Virtual(PLACES[POSITION], False, "the row's number in its data file"),
+}
+
+
 class VirtualColumn(Callback):
-    """A column that files in batch mode have without storing it."""
+    """A column of `VIRTUAL_COLUMNS`."""
 
     Java = interfaces(
         CATALOG + "MetadataColumn",
@@ -41,22 +72,23 @@ class VirtualColumn(Callback):
     def __init__(self, jvm: Jvm, name: str) -> None:
         super().__init__(jvm)
         self._name = name
+        self._column = VIRTUAL_COLUMNS[name]
 
     def name(self) -> str:
         """Of the column."""
         return self._name
 
     def dataType(self) -> Any:  # noqa: N802 - Java's name
-        """Whole numbers."""
-        return self._jvm.schema('"long"')
+        """Its type."""
+        return self._jvm.schema(self._column.type.json())
 
     def isNullable(self) -> bool:  # noqa: N802 - Java's name
-        """Null where rows were not written in batches."""
-        return True
+        """Whether rows may have no value, as those that were not written in batches."""
+        return self._column.is_nullable
 
     def comment(self) -> str:
         """For ``DESCRIBE``."""
-        return "of rows that were written in batches"
+        return self._column.comment
 
     def transform(self) -> None:
         """None."""
@@ -79,12 +111,7 @@ class CatalogTable(DescribedTable):
         changes: to hand over a schema of 10,000 columns takes a quarter of a second.
     """
 
-    Java = interfaces(
-        CATALOG + "SupportsRead",
-        CATALOG + "SupportsWrite",
-        CATALOG + "SupportsDeleteV2",
-        CATALOG + "SupportsMetadataColumns",
-    )
+    Java = interfaces(*TABLE_INTERFACES)
 
     def __init__(self, jvm: Jvm, name: str, table: Table, schemas: Schemas) -> None:
         super().__init__(jvm, name)
@@ -115,8 +142,10 @@ class CatalogTable(DescribedTable):
         return known
 
     def metadataColumns(self) -> Any:  # noqa: N802 - Java's name
-        """The virtual columns of batches, which a query can select by name."""
-        names = [name for name in VIRTUAL_COLUMNS if name not in self._table.schema.by_name]
+        """The virtual columns, which a query can select by name."""
+        schema = self._table.schema
+        here = {*places_of(schema), *(name for name in VIRTUAL_COLUMNS if name not in PLACES)}
+        names = [name for name in VIRTUAL_COLUMNS if name in here - schema.by_name.keys()]
         made = [VirtualColumn(self._jvm, name) for name in names]
         return self._jvm.array(CATALOG + "MetadataColumn", made)
 
@@ -179,3 +208,23 @@ class CatalogTable(DescribedTable):
     def supportedCustomMetrics(self) -> Any:  # noqa: N802 - Java's name
         """None."""
         return self._jvm.array("connector.metric.CustomMetric")
+
+
+class ChangeableTable(CatalogTable):
+    """A table whose rows can be told apart, so that statements can change some of them."""
+
+    Java = interfaces(
+        *TABLE_INTERFACES,
+        CATALOG + "SupportsRowLevelOperations",
+    )
+
+    def newRowLevelOperationBuilder(self, info: Any) -> Any:  # noqa: N802 - Java's name
+        """Begin to plan ``UPDATE``, ``MERGE``, or a ``DELETE`` that no filter can express."""
+        return RowLevelBuilder(self._jvm, self._table, self._schema, info)
+
+
+def catalog_table(jvm: Jvm, name: str, table: Table, schemas: Schemas) -> CatalogTable:
+    """A table as Spark's catalog sees it; see `CatalogTable`."""
+    schema = table.schema
+    is_told = ROW_ID in places_of(schema) or primary_key_of(schema) is not None
+    return (ChangeableTable if is_told else CatalogTable)(jvm, name, table, schemas)

@@ -24,7 +24,7 @@ from spark_ext.catalog.metadata_tables import UNVERSIONED, MetadataTable, metada
 from spark_ext.catalog.procedure_calls import ProcedureCatalog
 from spark_ext.catalog.procedures import Target
 from spark_ext.catalog.staged import StagedCatalogTable
-from spark_ext.catalog.tables import CatalogTable, Schemas
+from spark_ext.catalog.tables import CatalogTable, Schemas, catalog_table
 from spark_ext.catalog.versions import options_asked, version_asked
 from spark_ext.options import DEFAULT_ACCESS, VERSION_OPTIONS
 from spark_ext.types import BINARY_COLLATION, table_schema
@@ -337,7 +337,7 @@ class Warehouse(ProcedureCatalog):
         return self._jvm.error("catalyst.analysis.NoSuchNamespaceException", self._names(parts))
 
     def _table(self, parts: Sequence[str], table: Table) -> CatalogTable:
-        return CatalogTable(self._jvm, ".".join([self._name, *parts]), table, self._schemas)
+        return catalog_table(self._jvm, ".".join([self._name, *parts]), table, self._schemas)
 
 
 def _parts(identifier: Any) -> list[str]:

@@ -1,0 +1,345 @@
+"""``UPDATE``, ``DELETE`` and ``MERGE INTO`` a table of the catalog, each as one snapshot.
+
+Spark decides which rows change how, and reads the table with the scan planned here. The rows of the
+decision come back through `takeover`: tasks delete by row id, and write new values to new files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fermion.errors import InvalidArgumentError
+from fermion_table import CommitMetadata, FileSplit, FoundRows, Scan, Table
+from fermion_table.merging.primary_key import primary_key_of
+from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
+from spark_ext.catalog.scans import TableScanBuilder
+from spark_ext.catalog.takeover import ChangeQuery, empty_query, spark_errors, written_node
+from spark_ext.column_names import quoted
+from spark_ext.errors import UnsupportedBySpark
+from spark_ext.options import Use, known_options, parse_options
+from spark_ext.reading.row_places import ROW_ID
+from spark_ext.writing.finished_tasks import delete_files
+from spark_ext.writing.job import commit_arguments, files_of
+from spark_ext.writing.row_changes import (
+    OPERATION,
+    ROW,
+    RowChanges,
+    run_changes,
+    why_unfit,
+)
+
+_WRITE = "connector.write."
+_REFERENCE = "connector.expressions.NamedReference"
+
+
+class RowLevelBuilder(Callback):
+    """Begins to plan a statement.
+
+    Parameters
+    ----------
+    table, schema
+        The table at the snapshot that Spark plans with, and Spark's schema: the JVM's.
+    info
+        Spark's: command and options.
+    """
+
+    Java = interfaces(
+        _WRITE + "RowLevelOperationBuilder",
+    )
+
+    def __init__(self, jvm: Jvm, table: Table, schema: Any, info: Any) -> None:
+        super().__init__(jvm)
+        self._made = RowLevelOperation(jvm, table, schema, info)
+
+    def build(self) -> Any:
+        """The operation."""
+        return self._made
+
+
+class RowLevelOperation(Callback):
+    """One statement: how it reads the table, and how it writes to it.
+
+    Parameters
+    ----------
+    table, schema, info
+        See `RowLevelBuilder`.
+
+    Attributes
+    ----------
+    action
+        The command in lower case.
+    scans
+        Planned for it: what Spark reads of the table.
+    """
+
+    Java = interfaces(
+        _WRITE + "SupportsDelta",
+    )
+
+    def __init__(self, jvm: Jvm, table: Table, schema: Any, info: Any) -> None:
+        super().__init__(jvm)
+        self.table = table
+        self._schema = schema
+        self._command = info.command()
+        self.action: str = self._command.toString().lower()
+        self.scans: list[Scan] = []
+
+    def description(self) -> str:
+        """For plans."""
+        return f"{self.action} {self.table.location}"
+
+    def command(self) -> Any:
+        """What the statement is."""
+        return self._command
+
+    def rowId(self) -> Any:  # noqa: N802 - Java's name
+        """The columns that tell rows of the table apart."""
+        key = primary_key_of(self.table.schema)
+        return self._references([ROW_ID] if key is None else list(map(quoted, key.names)))
+
+    def requiredMetadataAttributes(self) -> Any:  # noqa: N802 - Java's name
+        """None besides."""
+        return self._references([])
+
+    def representUpdateAsDeleteAndInsert(self) -> bool:  # noqa: N802 - Java's name
+        """Whether an updated row comes as two: no."""
+        return False
+
+    def newScanBuilder(self, options: Any) -> Any:  # noqa: N802 - Java's name
+        """Begin to plan what is read of the table."""
+        known_options(dict(options.asCaseSensitiveMap()), Use.CATALOG_WRITE)
+        return RowLevelScanBuilder(self._jvm, self, self._schema, {})
+
+    def newWriteBuilder(self, info: Any) -> Any:  # noqa: N802 - Java's name
+        """Begin to plan the write."""
+        given = known_options(dict(info.options().asCaseSensitiveMap()), Use.CATALOG_WRITE)
+        return RowLevelWriteBuilder(self._jvm, self, given)
+
+    def found(self, done: RowChanges) -> FoundRows:
+        """What the statement's tasks have decided."""
+        relied_on: set[str] = set()
+        if self.action == "merge" and done.inserted:  # the partners of rows that stay are not known
+            relied_on = {file.file for scan in self.scans for file in scanned_files(scan)}
+        return FoundRows(
+            base=self.table.snapshot,
+            action=self.action,
+            filters=tuple(scan.filter for scan in self.scans),
+            gone=done.gone,
+            moved=done.moved,
+            relied_on=frozenset(relied_on),
+            kind="delete" if self.action == "delete" else "upsert",
+        )
+
+    def _references(self, names: list[str]) -> Any:
+        make = self._jvm.type("connector.expressions.Expressions").column
+        return self._jvm.array(_REFERENCE, [make(name) for name in names])
+
+
+def scanned_files(scan: Scan) -> Iterator[FileSplit]:
+    """The files that a scan reads."""
+    return (file for split in scan.plan().splits for file in split.files)
+
+
+class RowLevelScanBuilder(TableScanBuilder):
+    """Plans what a statement reads of the table that it changes.
+
+    Parameters
+    ----------
+    operation
+        Learns what is read.
+    """
+
+    Java = TableScanBuilder.Java
+
+    def __init__(
+        self, jvm: Jvm, operation: RowLevelOperation, schema: Any, options: dict[str, str]
+    ) -> None:
+        super().__init__(jvm, operation.table, schema, options)
+        self._operation = operation
+
+    def pushLimit(self, limit: int) -> bool:  # noqa: N802 - Java's name
+        """Read all rows: each may change."""
+        return False
+
+    def supportCompletePushDown(self, aggregation: Any) -> bool:  # noqa: N802 - Java's name
+        """No: rows are wanted."""
+        return False
+
+    def pushAggregation(self, aggregation: Any) -> bool:  # noqa: N802 - Java's name
+        """No: rows are wanted."""
+        return False
+
+    def build(self) -> Any:
+        """The scan."""
+        made = super().build()
+        self._operation.scans.append(made.scan)
+        return made
+
+
+class RowLevelWriteBuilder(Callback):
+    """Plans the write of a statement.
+
+    Parameters
+    ----------
+    operation
+        The statement.
+    options
+        Of the write, under the names of `spark_ext.options.OPTIONS`.
+    """
+
+    Java = interfaces(
+        _WRITE + "DeltaWriteBuilder",
+    )
+
+    def __init__(self, jvm: Jvm, operation: RowLevelOperation, options: dict[str, str]) -> None:
+        super().__init__(jvm)
+        self._operation = operation
+        self._options = options
+
+    def build(self) -> Any:
+        """The write.
+
+        Raises
+        ------
+        UnsupportedBySpark
+            Statements that change rows do not work with this Spark.
+        """
+        reason = self._jvm.row_level_refusal
+        if reason is not None:
+            action = self._operation.action.upper()
+            raise UnsupportedBySpark(
+                f"{action}: changing rows by SQL does not work with this Spark ({reason}); use "
+                "spark_ext.merge, or Table.update, Table.delete and Table.merge"
+            )
+        table = self._operation.table
+        if primary_key_of(table.schema) is not None:
+            raise UnsupportedBySpark(
+                f"{self._operation.action.upper()}: {table.location} has a primary key; use "
+                "spark_ext.upsert, or Table.update, Table.delete and Table.merge"
+            )
+        return RowLevelWrite(self._jvm, self._operation, self._options)
+
+    def buildForBatch(self) -> Any:  # noqa: N802 - Java's name
+        """The older form of `build`."""
+        return self.build().toBatch()
+
+
+class RowLevelWrite(Callback):
+    """The write of a statement: it runs the query before Spark would.
+
+    Parameters
+    ----------
+    operation, options
+        See `RowLevelWriteBuilder`.
+    """
+
+    # The first interface decides what `toBatch` gives: a batch write of plain rows.
+    Java = interfaces(
+        _WRITE + "Write",
+        _WRITE + "DeltaWrite",
+    )
+
+    def __init__(self, jvm: Jvm, operation: RowLevelOperation, options: dict[str, str]) -> None:
+        super().__init__(jvm)
+        self._operation = operation
+        self._options = options
+
+    def description(self) -> str:
+        """For plans."""
+        return self._operation.description()
+
+    def toBatch(self) -> Any:  # noqa: N802 - Java's name
+        """Run the statement's query in tasks, and leave Spark nothing to write."""
+        jvm, table, action = self._jvm, self._operation.table, self._operation.action
+        metadata = self._metadata()
+        unfit = why_unfit(table)
+        if unfit is not None and action == "update":
+            raise UnsupportedBySpark(unfit)
+        node = written_node(jvm, self)
+        with spark_errors(jvm):
+            query = ChangeQuery(jvm, node)
+            row = query.row()
+            chosen = [column.alias(name) for name, column in (row or {}).items()]
+            frame = query.frame.select(
+                query.operation.alias(OPERATION), query.row_id()[ROW_ID].alias(ROW), *chosen
+            )
+            done = run_changes(frame, table, None if row is None else list(row))
+        batch = RowLevelBatch(jvm, self._operation, done, metadata)
+        try:
+            empty_query(jvm, node)
+        except BaseException:
+            batch.abort(())
+            raise
+        return batch
+
+    def toStreaming(self) -> Any:  # noqa: N802 - Java's name
+        """Refuse a stream."""
+        raise InvalidArgumentError(f"{self._operation.action}: a statement is no stream")
+
+    def supportedCustomMetrics(self) -> Any:  # noqa: N802 - Java's name
+        """None."""
+        return self._jvm.array("connector.metric.CustomMetric")
+
+    def reportDriverMetrics(self) -> Any:  # noqa: N802 - Java's name
+        """None."""
+        return self._jvm.array("connector.metric.CustomTaskMetric")
+
+    def _metadata(self) -> CommitMetadata:
+        given = parse_options({**self._options, "path": self._operation.table.location})
+        return CommitMetadata(
+            commit_user=given.commit_user, commit_identifier=given.commit_identifier
+        )
+
+
+class RowLevelBatch(Callback):
+    """What is left to Spark: no rows, and then to commit or to abort.
+
+    Parameters
+    ----------
+    operation
+        The statement.
+    done
+        What its tasks have done.
+    metadata
+        Of the commit.
+    """
+
+    Java = interfaces(
+        _WRITE + "BatchWrite",
+    )
+
+    def __init__(
+        self, jvm: Jvm, operation: RowLevelOperation, done: RowChanges, metadata: CommitMetadata
+    ) -> None:
+        super().__init__(jvm)
+        self._operation = operation
+        self._done = done
+        self._metadata = metadata
+        self._is_over = False
+
+    def createBatchWriterFactory(self, info: Any) -> Any:  # noqa: N802 - Java's name
+        """A writer for no rows."""
+        name = "org.apache.spark.sql.execution.datasources.noop.NoopWriterFactory$"
+        return self._jvm.type("java.lang.Class").forName(name).getField("MODULE$").get(None)
+
+    def useCommitCoordinator(self) -> bool:  # noqa: N802 - Java's name
+        """No: tasks have nothing to commit."""
+        return False
+
+    def onDataWriterCommit(self, message: Any) -> None:  # noqa: N802 - Java's name
+        """Nothing to do."""
+
+    def commit(self, messages: Any, *summary: Any) -> None:
+        """Publish the statement's changes as one snapshot."""
+        self._is_over = True
+        operation, done = self._operation, self._done
+        found = operation.found(done)
+        operation.table.commit_found(found, done.messages, **commit_arguments(self._metadata))
+
+    def abort(self, messages: Any) -> None:
+        """Delete what tasks wrote, unless the commit has begun, which deletes its files itself."""
+        if not self._is_over:
+            self._is_over = True
+            written = [path for each in self._done.messages for path in files_of(each)]
+            delete_files(self._operation.table, written)

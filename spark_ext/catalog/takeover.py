@@ -1,0 +1,152 @@
+"""Runs the query of a statement that changes rows in Python tasks, in place of Spark's writers.
+
+Spark gives the rows of such a statement one by one to a writer of the JVM, and to a Python writer
+not at all: they would be lost. Spark makes the write before it executes the query, so the query is
+run here, as a data frame, and Spark's plan gets an empty one in its place.
+`docs/design/0008-row-level-operations-on-spark.md` explains why.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import CapturedException
+from pyspark.sql import Column, DataFrame, functions
+
+from spark_ext.catalog.callbacks import Callback, Jvm
+from spark_ext.errors import UnsupportedBySpark
+
+_V2 = "org.apache.spark.sql.execution.datasources.v2."
+NODE = _V2 + "WriteDeltaExec"
+_EXECUTION_ID = "spark.sql.execution.id"
+
+
+def check_takeover(jvm: Jvm) -> None:
+    """Check that Spark's plans have what is replaced in them.
+
+    Raises
+    ------
+    py4j.protocol.Py4JJavaError
+        A class or a field is not there, or can't be reached.
+    """
+    for name in ("query", "writingTask"):
+        _field(jvm, jvm.type("java.lang.Class").forName(NODE), name)
+    _plain_task(jvm)
+
+
+def written_node(jvm: Jvm, write: Callback) -> Any:
+    """The node of the running statement's plan that writes with `write`.
+
+    Raises
+    ------
+    UnsupportedBySpark
+        There is none.
+    """
+    number = jvm.context.getLocalProperty(_EXECUTION_ID)
+    execution = None
+    if number is not None:
+        execution = jvm.type("execution.SQLExecution").getQueryExecution(int(number))
+    if execution is not None:
+        for node in _nodes(execution.executedPlan()):
+            if node.getClass().getName() == NODE and node.write().hashCode() == write.hashCode():
+                return node
+    raise UnsupportedBySpark("Spark runs no plan that writes this statement's rows")
+
+
+class ChangeQuery:
+    """The query of a statement that changes rows, as a data frame.
+
+    Parameters
+    ----------
+    node
+        Of `written_node`.
+
+    Attributes
+    ----------
+    frame
+        Its columns are named by their places.
+    """
+
+    def __init__(self, jvm: Jvm, node: Any) -> None:
+        query = node.query()
+        session: Any = jvm.spark._jsparkSession  # type: ignore[attr-defined]
+        rows = session.internalCreateDataFrame(query.execute(), query.schema(), False)
+        frame = DataFrame(rows, jvm.spark)
+        self.frame = frame.toDF(*[f"c{place}" for place in range(len(frame.columns))])
+        self._projections = node.projections()
+
+    @property
+    def operation(self) -> Column:
+        """What happens to each row, as Spark numbers it."""
+        return functions.col("c0")
+
+    def row(self) -> dict[str, Column] | None:
+        """The columns of the table, by name; None: no row is written."""
+        found = self._projections.rowProjection()
+        return _columns(found.get()) if found.isDefined() else None
+
+    def row_id(self) -> dict[str, Column]:
+        """The columns that tell which row is meant, by name."""
+        return _columns(self._projections.rowIdProjection())
+
+    def metadata(self) -> dict[str, Column]:
+        """Other columns of that row, by name."""
+        found = self._projections.metadataProjection()
+        return _columns(found.get()) if found.isDefined() else {}
+
+
+def empty_query(jvm: Jvm, node: Any) -> None:
+    """Put a query without rows in place of the one that has run."""
+    nothing: Any = jvm.spark.range(0)._jdf.queryExecution().executedPlan()
+    kind = jvm.type("java.lang.Class").forName(NODE)
+    node.writingTask()  # a lazy value: later calls do not compute it again
+    _field(jvm, kind, "writingTask").set(node, _plain_task(jvm))
+    _field(jvm, kind, "query").set(node, nothing)
+    if not node.query().equals(nothing):
+        raise UnsupportedBySpark("Spark's plan still has its query, whose rows were written")
+
+
+@contextmanager
+def spark_errors(jvm: Jvm) -> Iterator[None]:
+    """Raise errors of Spark jobs as what they were in the JVM, where the statement shows them."""
+    try:
+        yield
+    except CapturedException as error:
+        origin = error._origin
+        if origin is None:
+            raise
+        raise jvm.answer(origin) from error
+    except Py4JJavaError as error:
+        raise jvm.answer(error.java_exception) from error
+
+
+def _nodes(plan: Any) -> Iterator[Any]:
+    """A plan's nodes that may write, from the top."""
+    yield plan
+    children = plan.children()
+    for place in range(children.length()):
+        yield from _nodes(children.apply(place))
+
+
+def _columns(projection: Any) -> dict[str, Column]:
+    fields = json.loads(projection.schema().json())["fields"]
+    places: Sequence[str] = projection.colOrdinals().mkString(",").split(",")
+    return {
+        item["name"]: functions.col(f"c{place}") for item, place in zip(fields, places, strict=True)
+    }
+
+
+def _field(jvm: Jvm, kind: Any, name: str) -> Any:
+    found = kind.getDeclaredField(name)
+    found.setAccessible(True)
+    return found
+
+
+def _plain_task(jvm: Jvm) -> Any:
+    """Spark's task that gives every row to a writer as it is."""
+    kind = jvm.type("java.lang.Class").forName(_V2 + "DataWritingSparkTask$")
+    return kind.getField("MODULE$").get(None)

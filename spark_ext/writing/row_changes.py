@@ -1,0 +1,210 @@
+"""The Spark job that changes rows: tasks tell which rows go and write the new ones, one commit.
+
+The frame of such a job has a row for every change: what happens, to which row of the table, and the
+new values.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pat
+from pyroaring import BitMap64
+from pyspark.sql import DataFrame, functions
+from pyspark.sql import types as st
+
+from fermion.errors import InvalidArgumentError
+from fermion_table import Table, WriterMessage
+from spark_ext.column_names import is_case_sensitive
+from spark_ext.errors import UnsupportedBySpark
+from spark_ext.session import batch_settings, settings
+from spark_ext.types import held_type
+from spark_ext.writing.clustering import arranged
+from spark_ext.writing.columns import check_columns, task_writer
+from spark_ext.writing.finished_tasks import finished_messages
+from spark_ext.writing.job import files_of
+from spark_ext.writing.task import MESSAGE, MESSAGE_SCHEMA, WriteTask
+
+OPERATION, ROW = "__fermion_operation__", "__fermion_row__"
+"""Columns of the frame beside those of the table: an operation, and a ``_row_id`` of the table."""
+KEEP, DELETE, UPDATE, INSERT = 0, 1, 2, 3
+"""Operations; all but the first have the numbers that Spark gives them."""
+_ROW_STRUCT = "row"
+
+
+@dataclass(slots=True)
+class RowChanges:
+    """What tasks have done.
+
+    Attributes
+    ----------
+    gone
+        The ids of rows that were deleted or updated.
+    moved
+        Those of them that were updated.
+    kept
+        The ids of rows that decided something, and stay.
+    messages
+        Of the writers of new rows.
+    inserted
+        How many rows are new.
+    """
+
+    gone: BitMap64 = field(default_factory=BitMap64)
+    moved: BitMap64 = field(default_factory=BitMap64)
+    kept: BitMap64 = field(default_factory=BitMap64)
+    messages: list[WriterMessage] = field(default_factory=list)
+    inserted: int = 0
+
+    def add(self, other: RowChanges) -> None:
+        """Add what another task has done.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Both have changed the same row, and it is not deleted by both.
+        """
+        _refuse_twice(self.gone & other.moved or self.moved & other.gone)
+        self.gone |= other.gone
+        self.moved |= other.moved
+        self.kept |= other.kept
+        self.messages += other.messages
+        self.inserted += other.inserted
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeTask:
+    """Collects the rows that go, and writes the new ones. Picklable.
+
+    Attributes
+    ----------
+    write
+        Writes rows; None: there are none to write.
+    unfit
+        Why rows of the table can't be written again with what Spark has of them; None: they can.
+    """
+
+    write: WriteTask | None
+    unfit: str | None = None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Carry out the changes of batches of one struct column; yield one row with the result."""
+        done = RowChanges()
+        rows = self._new_rows(batches, done)
+        if self.write is None:
+            for batch in rows:
+                raise InvalidArgumentError(f"{batch.num_rows} rows to write in a deletion")
+        else:
+            done.messages = self.write.write(rows)
+        if done.gone or done.kept or done.messages:
+            yield pa.record_batch({MESSAGE: pa.array([pickle.dumps(done)], pa.binary())})
+
+    def _new_rows(
+        self, batches: Iterable[pa.RecordBatch], done: RowChanges
+    ) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows = pa.RecordBatch.from_struct_array(batch.column(0))
+            operations = rows.column(OPERATION).to_numpy()
+            _check_operations(operations)
+            is_update = operations == UPDATE
+            deleted, updated, kept = (
+                _ids(rows, operations == each) for each in (DELETE, UPDATE, KEEP)
+            )
+            _refuse_twice(done.gone & updated or (done.moved | updated) & deleted)
+            if len(updated) < np.count_nonzero(is_update):
+                _refuse_twice(updated)
+            done.gone |= deleted | updated
+            done.moved |= updated
+            done.kept |= kept
+            if self.unfit is not None and is_update.any():
+                raise UnsupportedBySpark(self.unfit)
+            is_written = is_update | (operations == INSERT)
+            done.inserted += int(np.count_nonzero(operations == INSERT))
+            if is_written.all():
+                yield rows
+            elif is_written.any():
+                yield rows.filter(pa.array(is_written))
+
+
+def run_changes(df: DataFrame, table: Table, columns: Sequence[str] | None) -> RowChanges:
+    """Run the tasks. If the job fails, the files that its tasks wrote are deleted.
+
+    Parameters
+    ----------
+    df
+        Columns `OPERATION` and `ROW`, and with them those of `columns`.
+    table
+        An append table, at the snapshot that the rows were read from.
+    columns
+        All columns of the table; None: rows are deleted only.
+
+    Raises
+    ------
+    SchemaMismatch, UnsupportedBySpark, InvalidArgumentError
+        The frame does not fit; raised before any task runs.
+    pyspark.errors.PySparkException
+    """
+    spark = df.sparkSession
+    rows, write, held = df, None, pa.schema([])
+    with finished_messages(spark.sparkContext, table, files_of) as finished:
+        if columns is not None:
+            frame = st.StructType([df.schema[name] for name in columns])
+            held = check_columns(table, frame, case_sensitive=is_case_sensitive(spark))
+            rows = arranged(df, table.schema)
+            write = WriteTask(task_writer(table), held, None, finished)
+        structs = rows.select(functions.struct("*").alias(_ROW_STRUCT))
+        task = ChangeTask(write, why_unfit(table))
+        with settings(spark, batch_settings(spark, held)):
+            results = structs.mapInArrow(task, MESSAGE_SCHEMA).collect()
+        done = RowChanges()
+        for result in results:
+            done.add(pickle.loads(result[0]))
+    return done
+
+
+def why_unfit(table: Table) -> str | None:
+    """Why Spark can't write rows of a table again as they are; None if it can."""
+    for field_ in table.schema.to_arrow(field_ids=False):
+        if _is_finer(field_.type):
+            return (
+                f"column {field_.name!r} has nanoseconds, and Spark would round them down in rows "
+                "that are updated: use Table.update or Table.merge"
+            )
+    return None
+
+
+def _is_finer(dtype: pa.DataType) -> bool:
+    """Whether values, at any depth, are finer than Spark's."""
+    dtype = held_type(dtype)
+    if pat.is_timestamp(dtype) or pat.is_duration(dtype):
+        return bool(dtype.unit == "ns")
+    return any(_is_finer(dtype.field(place).type) for place in range(dtype.num_fields))
+
+
+def _check_operations(operations: np.ndarray) -> None:
+    """Refuse what no row of a frame should say: such a row would be lost."""
+    unknown = operations[(operations < KEEP) | (operations > INSERT)]
+    if len(unknown):
+        raise InvalidArgumentError(f"operation {unknown[0]} of a row: expected {KEEP} to {INSERT}")
+
+
+def _ids(rows: pa.RecordBatch, mask: np.ndarray) -> BitMap64:
+    """The ids of some rows of the table."""
+    if not mask.any():
+        return BitMap64()
+    chosen = rows.column(ROW).filter(pa.array(mask))
+    if chosen.null_count:
+        raise InvalidArgumentError(f"a row that changes has no {ROW}")
+    return BitMap64(chosen.to_numpy().astype(np.uint64))
+
+
+def _refuse_twice(rows: BitMap64) -> None:
+    """Refuse rows that would have two new values; to be deleted twice does no harm."""
+    if rows:
+        raise InvalidArgumentError(
+            f"{len(rows):,} rows of the table would be changed twice: each can be updated once"
+        )
