@@ -119,6 +119,7 @@ def run_job(
     environment = {**os.environ, "PYTHONPATH": str(PROJECT), "FERMION_BENCH_CACHE": str(CACHE)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package comes compiled
     command = [interpreter(library) or "", "-m", "benchmarks.worker", json.dumps(job)]
+    seconds_max = (library.seconds_max if measure else None) or JOB_SECONDS_MAX
     try:
         process = subprocess.run(
             command,
@@ -126,11 +127,11 @@ def run_job(
             env=environment,
             capture_output=True,
             text=True,
-            timeout=JOB_SECONDS_MAX,
+            timeout=seconds_max,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return {case: {"failed": f"no end after {JOB_SECONDS_MAX} s"} for case in cases}
+        return {case: {"failed": f"no end after {seconds_max:.0f} s"} for case in cases}
     lines = process.stdout.strip().splitlines()
     if process.returncode or not lines:
         trouble = f"{process.stderr[-2000:]}\nexit status {process.returncode}"
@@ -152,6 +153,7 @@ def jobs(
         together = [names]
     for number in range(rounds or question.rounds_at(size)):
         for cases in together:
+            cases = [name for name in cases if number < (question.cases[name].rounds or number + 1)]
             turn = number % max(len(libraries), 1)  # nobody is always first
             for library in libraries[turn:] + libraries[:turn]:
                 yield library, cases

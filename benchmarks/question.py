@@ -37,6 +37,11 @@ class Library:
         Printed, but neither ours nor a rival: it does less work than the question asks for.
     set_up
         The command that makes the environment `python`.
+    one_in
+        It gets one in so many of the rows that cases ask for, so that it ends in time; its name
+        says so, and its results are not compared with those of others.
+    seconds_max
+        How long a process that measures it may take; None: as long as the harness allows.
     """
 
     name: str
@@ -46,6 +51,8 @@ class Library:
     python: str | None = None
     reference: bool = False
     set_up: str = "make bench"
+    one_in: int = 1
+    seconds_max: float | None = None
 
     def warm_up(self) -> None:
         """Use the library once on something tiny, so that late loading is not on the clock."""
@@ -63,11 +70,14 @@ class Case:
         Timed calls within one process; the process counts with their median.
     sizes
         At which sizes the case is run.
+    rounds
+        Processes at most; None: as the question says.
     """
 
     prepare: Callable[[Any, Size], Action]
     calls: int = 1
     sizes: tuple[Size, ...] = ("full", "quick", "tiny")
+    rounds: int | None = None
 
 
 @dataclass(frozen=True)

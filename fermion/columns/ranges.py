@@ -91,6 +91,12 @@ class RowRanges:
     def from_indices(cls, indices: np.ndarray) -> RowRanges:
         """The rows listed, in any order, repeats allowed."""
         rows = integers(indices, "indices")
+        if rows.ndim == 1 and len(rows) > 1 and (rows[1:] > rows[:-1]).all():
+            is_far = rows[1:] > rows[:-1] + 1
+            return cls(
+                np.concatenate((rows[:1], rows[1:][is_far])),
+                np.concatenate((rows[:-1][is_far], rows[-1:])) + 1,
+            )
         return cls.from_bounds(rows, rows + 1)
 
     def to_mask(self, num_rows: int) -> np.ndarray:
@@ -136,12 +142,15 @@ class RowRanges:
     def complement(self, num_rows: int) -> RowRanges:
         """Rows of 0 to ``num_rows``, exclusive, that are not in the set."""
         inside = self.clip(0, num_rows)
-        return RowRanges.from_bounds(
-            np.concatenate(([0], inside.stops)), np.concatenate((inside.starts, [num_rows]))
-        )
+        starts = np.concatenate(([0], inside.stops))
+        stops = np.concatenate((inside.starts, [num_rows]))
+        filled = starts < stops
+        return RowRanges(starts[filled], stops[filled])
 
     def clip(self, start: int, stop: int) -> RowRanges:
         """Rows of the set from ``start`` to ``stop``, exclusive; row numbers are kept."""
+        if len(self) > 1 and self.starts[0] >= start and self.stops[-1] <= stop:
+            return self
         first = np.maximum(self.starts, start)
         last = np.minimum(self.stops, stop)
         filled = first < last
@@ -183,11 +192,8 @@ def join_near(ranges: RowRanges, gap_rows_max: int) -> RowRanges:
     """The same rows and the gaps of at most so many rows between them."""
     if len(ranges) < 2:
         return ranges
-    return RowRanges.from_bounds(
-        ranges.starts, np.append(_bridged(ranges, gap_rows_max), ranges.stops[-1])
+    is_far = ranges.starts[1:] - ranges.stops[:-1] > gap_rows_max
+    return RowRanges(
+        np.concatenate((ranges.starts[:1], ranges.starts[1:][is_far])),
+        np.concatenate((ranges.stops[:-1][is_far], ranges.stops[-1:])),
     )
-
-
-def _bridged(ranges: RowRanges, gap_rows_max: int) -> np.ndarray:
-    near = ranges.starts[1:] - ranges.stops[:-1] <= gap_rows_max
-    return np.where(near, ranges.starts[1:], ranges.stops[:-1])

@@ -24,6 +24,10 @@ from fermion.reading.projection import Projected, result_schema
 from fermion.reading.stream import DecodeOptions
 
 DENSE_FRACTION = 0.25
+FEW_ROWS, FEW_BYTES = 32 * 1024, 1024 * 1024
+"""Of a stripe of at most so many rows, stored in so many bytes, picking rows costs more than to
+decode all of them, unless next to none are selected."""
+FEW_FRACTION = 1 / 32
 JOIN_ROWS = 512
 
 
@@ -323,7 +327,7 @@ class StripeReader:
         kept: FetchedPages | None,
     ) -> list[pa.Array]:
         """Columns the filter did not read: only the selected rows, unless they are many."""
-        if np.count_nonzero(mask) > DENSE_FRACTION * len(mask):
+        if np.count_nonzero(mask) > self._dense_fraction(columns, stripe, kept) * len(mask):
             return _filtered(columns, self.arrays(columns, stripe, candidates, kept), mask)
         wanted = np.flatnonzero(mask)
         if candidates is not None and len(candidates) == 1:
@@ -331,6 +335,15 @@ class StripeReader:
         elif candidates is not None:
             wanted = candidates.to_indices()[wanted]
         return self.arrays(columns, stripe, RowRanges.from_indices(wanted), kept)
+
+    def _dense_fraction(
+        self, columns: Sequence[Projected], stripe: int, kept: FetchedPages | None
+    ) -> float:
+        """Of a stripe's rows: if more are selected, all are decoded and the others left out."""
+        are_few = kept is None and self._index.stripe_rows[stripe] <= FEW_ROWS
+        if are_few and self.stored_bytes(columns, stripe) <= FEW_BYTES:
+            return FEW_FRACTION
+        return DENSE_FRACTION
 
 
 def _inside(rows: RowRanges, of: RowRanges) -> np.ndarray:

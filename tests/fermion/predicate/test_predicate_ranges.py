@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fermion.columns.ranges import join_near
 from fermion.errors import InvalidArgumentError
 from fermion.predicate import RowRanges
 
@@ -61,7 +64,15 @@ def test_masks_and_indices_round_trip(pairs):
     assert RowRanges.from_mask(mask) == ranges
     assert RowRanges.from_mask(mask, start=7) == ranges.shift(7)
     indices = ranges.to_indices()
+    check(RowRanges.from_indices(indices), set_of(pairs))
     assert RowRanges.from_indices(np.concatenate([indices[::-1], indices])) == ranges
+
+
+@given(bounds, st.integers(0, 5))
+def test_near_ranges_are_joined_with_the_gaps_between_them(pairs, gap):
+    rows = sorted(set_of(pairs))
+    between = {row for a, b in itertools.pairwise(rows) if b - a - 1 <= gap for row in range(a, b)}
+    check(join_near(ranges_of(pairs), gap), {*rows, *between})
 
 
 @given(bounds, st.integers(0, NUM_ROWS))
