@@ -24,8 +24,8 @@ from fermion.reading.projection import Projected, result_schema
 from fermion.reading.stream import DecodeOptions
 
 DENSE_FRACTION = 0.25
-FEW_ROWS, FEW_BYTES = 32 * 1024, 1024 * 1024
-"""Of a stripe of at most so many rows, stored in so many bytes, picking rows costs more than to
+FEW_ROWS, FEW_BYTES = 32 * 1024, 4 * 1024 * 1024
+"""Of a stripe of at most so many rows, in a file of so many bytes, picking rows costs more than to
 decode all of them, unless next to none are selected."""
 FEW_FRACTION = 1 / 32
 JOIN_ROWS = 512
@@ -327,7 +327,7 @@ class StripeReader:
         kept: FetchedPages | None,
     ) -> list[pa.Array]:
         """Columns the filter did not read: only the selected rows, unless they are many."""
-        if np.count_nonzero(mask) > self._dense_fraction(columns, stripe, kept) * len(mask):
+        if np.count_nonzero(mask) > self._dense_fraction(stripe, kept) * len(mask):
             return _filtered(columns, self.arrays(columns, stripe, candidates, kept), mask)
         wanted = np.flatnonzero(mask)
         if candidates is not None and len(candidates) == 1:
@@ -336,12 +336,10 @@ class StripeReader:
             wanted = candidates.to_indices()[wanted]
         return self.arrays(columns, stripe, RowRanges.from_indices(wanted), kept)
 
-    def _dense_fraction(
-        self, columns: Sequence[Projected], stripe: int, kept: FetchedPages | None
-    ) -> float:
+    def _dense_fraction(self, stripe: int, kept: FetchedPages | None) -> float:
         """Of a stripe's rows: if more are selected, all are decoded and the others left out."""
-        are_few = kept is None and self._index.stripe_rows[stripe] <= FEW_ROWS
-        if are_few and self.stored_bytes(columns, stripe) <= FEW_BYTES:
+        are_few = self._index.stripe_rows[stripe] <= FEW_ROWS
+        if are_few and kept is None and self._index.footer.cmb_offset <= FEW_BYTES:
             return FEW_FRACTION
         return DENSE_FRACTION
 
