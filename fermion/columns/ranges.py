@@ -116,7 +116,7 @@ class RowRanges:
     @property
     def total(self) -> int:
         """How many rows are in the set."""
-        return int(np.sum(self.stops - self.starts))
+        return int((self.stops - self.starts).sum())
 
     def intersect(self, other: RowRanges) -> RowRanges:
         """Rows in both."""

@@ -466,6 +466,24 @@ def feed_planned(source: CountingSource, task: ColumnTask) -> None:
     feed_checked(source, {}, task, ranges, source.read_many(ranges))
 
 
+def run_by_size(executor: Executor | None, function, sizes, slots, *columns):  # type: ignore[no-untyped-def]
+    """What a function gives for each item of some lists; side by side where that is worth it.
+
+    Parameters
+    ----------
+    sizes
+        Bytes that each item decodes; the longest is first, so that no thread is left alone with it.
+    slots
+        How many each item gives.
+    """
+    is_worth = slots * len(sizes) >= THREADED_SLOTS_MIN or sum(sizes) >= THREADED_BYTES_MIN
+    order = sorted(range(len(sizes)), key=sizes.__getitem__, reverse=True)
+    items = [[column[place] for place in order] for column in columns]
+    found = _run(executor if is_worth else None, function, *items)
+    by_place = dict(zip(order, found, strict=True))
+    return [by_place[place] for place in range(len(order))]
+
+
 def _run(executor: Executor | None, function, *columns):  # type: ignore[no-untyped-def]
     count = len(columns[0])
     if executor is None or count < 2:

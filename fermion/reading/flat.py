@@ -45,7 +45,7 @@ _forms: dict[int, tuple[pa.DataType, Form | None]] = {}
 """By identity of the type, which all columns of a shape share and which is kept alive here."""
 
 
-def _form(node: Node) -> Form | None:
+def known_form(node: Node) -> Form | None:
     """`flat_form`, remembered: files of a table share their types too."""
     known = _forms.get(id(node.type))
     if known is None:
@@ -136,7 +136,7 @@ class FlatColumns:
             Of the columns; None: a batch is of no use.
         """
         found: list[pa.Array | None] = [None] * len(columns)
-        forms = [_form(node) for _, node in columns]
+        forms = [known_form(node) for _, node in columns]
         flat = [place for place, form in enumerate(forms) if form is not None]
         if not flat or (ranges is not None and not _is_picked(ranges.total, len(flat))):
             return FlatRead(found, {})

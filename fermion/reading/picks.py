@@ -15,6 +15,7 @@ import numpy as np
 from fermion import kernels
 from fermion.columns.values import BinaryValues, PhysicalKind, PhysicalType, Values
 from fermion.encodings.decoding import decode_numbers
+from fermion.encodings.tree import PageBuffer
 from fermion.io.checksum import PageChecks
 from fermion.io.compression import decompress
 from fermion.layout import ChecksumKind
@@ -56,8 +57,41 @@ def pick_slots(
         return None
     cuts = np.zeros(len(picks) + 1, np.int64)
     np.cumsum([len(own) for own in picks], out=cuts[1:])
-    offsets = _NO_OFFSETS
-    entries = _NOTHING
+    return pick_pages(
+        [page.buffer for page in slices],
+        np.array([page.offset for page in slices], np.int64),
+        np.array(counts, np.int64),
+        np.concatenate(picks),
+        cuts,
+        physical,
+        dictionary,
+        checks,
+    )
+
+
+def pick_pages(
+    pages: Sequence[PageBuffer],
+    page_offsets: np.ndarray,
+    counts: np.ndarray,
+    picks: np.ndarray,
+    cuts: np.ndarray,
+    physical: PhysicalType,
+    dictionary: Values | None,
+    checks: PageChecks,
+) -> Values | None:
+    """The same by arrays, of pages of which none leaves its null slots out.
+
+    Parameters
+    ----------
+    page_offsets
+        ``int64``: where each page lies in the file.
+    counts
+        ``int64``: the slots that each page must hold.
+    picks, cuts
+        ``int64``: slots of the pages, ascending in each, end to end; and which of them belong to
+        each page.
+    """
+    offsets, entries = _NO_OFFSETS, _NOTHING
     if isinstance(dictionary, BinaryValues):
         offsets, entries = dictionary.offsets, dictionary.data
     elif isinstance(dictionary, np.ndarray):
@@ -66,19 +100,19 @@ def pick_slots(
     out = np.zeros(cuts[-1] + 1, np.int64) if is_binary else np.empty(cuts[-1], physical.dtype)
     letter, width = ("s", 8) if is_binary else (out.dtype.kind, out.itemsize)
     data = kernels.pick_pages(
-        [page.buffer for page in slices],
-        np.array(counts, np.int64),
-        np.concatenate(picks),
+        list(pages),
+        counts,
+        picks,
         cuts,
         ord(letter),
         width,
         entries,
         offsets,
-        kind is ChecksumKind.CRC32C,
+        checks.kind is ChecksumKind.CRC32C,
         decode_numbers,
         _unzip,
         (out[1:] if is_binary else out).view(np.uint8),
-        np.array([page.offset for page in slices], np.int64),
+        page_offsets,
         checks.place_key,
     )
     if data is None:

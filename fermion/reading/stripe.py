@@ -12,6 +12,7 @@ from fermion import arrow_compute as pc
 from fermion.columns.arrow_buffers import booleans
 from fermion.columns.ranges import RowRanges, join_near
 from fermion.columns.rows import Matches, filter_rows
+from fermion.columns.types import Node
 from fermion.errors import InvalidFileError
 from fermion.pages.global_dictionary import GlobalDictionaries
 from fermion.predicate import Expression, evaluate
@@ -20,6 +21,7 @@ from fermion.reading.bounds import PrunedRows, StripeBounds
 from fermion.reading.column import ColumnTask, FetchedPages, read_columns
 from fermion.reading.flat import FlatColumns
 from fermion.reading.index import FileIndex
+from fermion.reading.picked import PickedColumns
 from fermion.reading.projection import Projected, result_schema
 from fermion.reading.stream import DecodeOptions
 
@@ -46,6 +48,7 @@ class StripeReader:
         self._index, self._executor = index, executor
         checks = index.footer.page_checks(index.options.verify_checksums)
         self._flat = FlatColumns(index, executor)
+        self._picked = PickedColumns(index, executor)
         self._dictionaries = GlobalDictionaries(index.where)
         self._decode = DecodeOptions(checks, index.where, self._dictionaries)
         self.batches = BatchLookup(index, checks=checks)
@@ -86,6 +89,8 @@ class StripeReader:
             flat, pages, batch = self._flat.read(trees, stripe, ranges, whole)
             if batch is not None:
                 return [], batch
+            if ranges is not None:
+                self._pick(trees, stripe, ranges, flat, pages)
         others = [column for column, array in zip(stored, flat, strict=True) if array is None]
         keep = kept is not None
         decoded = iter(self._read(others, stripe, ranges, pages, keep=keep) if others else ())
@@ -96,6 +101,22 @@ class StripeReader:
             else self.batches.column(column.field.name, stripe, ranges)
             for column in columns
         ], None
+
+    def _pick(
+        self,
+        trees: Sequence[tuple[int, Node]],
+        stripe: int,
+        ranges: RowRanges,
+        found: list[pa.Array | None],
+        pages: FetchedPages,
+    ) -> None:
+        """Read a few rows of columns that are not found yet; adds to what is found and fetched."""
+        missing = [place for place, array in enumerate(found) if array is None]
+        if missing:
+            arrays, fetched = self._picked.arrays([trees[each] for each in missing], stripe, ranges)
+            pages.update(fetched)
+            for place, array in zip(missing, arrays, strict=True):
+                found[place] = array
 
     def fetch(
         self, columns: Sequence[Projected], stripe: int, ranges: RowRanges, kept: FetchedPages

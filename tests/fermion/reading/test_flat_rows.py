@@ -18,9 +18,11 @@ from fermion.errors import FermionError
 from fermion.reading import column as columns_read
 from fermion.reading import flat as flat_columns
 from fermion.reading.flat import FlatColumns
+from fermion.reading.picked import PickedColumns
 from tests.equality import assert_logically_equal
 from tests.fermion.forced_encodings import forced_encodings
 from tests.fermion.reading.test_flat_columns import nothing_read
+from tests.fermion.reading.test_page_picks import nothing_picked
 from tests.strategies import random_array, scalar_types
 
 ROWS = 600
@@ -42,6 +44,7 @@ def around(data: bytes, rows: RowRanges) -> pa.Table:
     """The rows column by column, without the short way."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FlatColumns, "read", nothing_read)
+        patch.setattr(PickedColumns, "arrays", nothing_picked)
         return some(data, rows)
 
 

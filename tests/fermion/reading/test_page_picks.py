@@ -16,6 +16,7 @@ from fermion.errors import FermionError, InvalidFileError
 from fermion.reading import picks as page_picks
 from fermion.reading import stream as stream_decoder
 from fermion.reading.flat import FlatColumns
+from fermion.reading.picked import PickedColumns
 from fermion.reading.stream import FetchedStream
 from fermion.writing.metadata import FileContents
 from tests.equality import assert_logically_equal
@@ -38,6 +39,11 @@ def taken(data: bytes, rows: np.ndarray) -> pa.Table:
         return file.take(rows)
 
 
+def nothing_picked(_, columns, *__) -> tuple[list[None], dict]:
+    """What `PickedColumns.arrays` gives where it leaves all columns to the way around."""
+    return [None] * len(columns), {}
+
+
 def around(data: bytes, rows: np.ndarray) -> pa.Table:
     """The rows without the short way."""
 
@@ -47,6 +53,7 @@ def around(data: bytes, rows: np.ndarray) -> pa.Table:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FetchedStream, "_picked", picked)
         patch.setattr(FlatColumns, "read", nothing_read)
+        patch.setattr(PickedColumns, "arrays", nothing_picked)
         return taken(data, rows)
 
 

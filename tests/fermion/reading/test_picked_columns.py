@@ -1,0 +1,140 @@
+"""A few rows of columns of many pages: one kernel call a column and stripe, no object a page."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import fermion
+from fermion import ReadOptions, WriteOptions, kernels
+from fermion.errors import FermionError
+from fermion.reading import column as columns_read
+from fermion.reading import plan as plans
+from fermion.reading.picked import PickedColumns
+from tests.equality import assert_logically_equal
+from tests.fermion.reading.test_page_picks import nothing_picked
+
+ROWS = 6_000
+WORDS = np.array(["", "a", "final deposits", "carefully ironic requests sleep"])
+TAKEN = np.arange(3, ROWS, 250)
+
+
+def table() -> pa.Table:
+    random = np.random.default_rng(3)
+    numbers = random.integers(0, 2**40, ROWS)
+    return pa.table(
+        {
+            "number": numbers,
+            "price": pa.array(numbers).cast(pa.decimal128(22, 2)),
+            "text": WORDS[random.integers(0, 4, ROWS)],
+            "large": pa.array(WORDS[random.integers(0, 4, ROWS)], pa.large_string()),
+            "comment": [f"{WORDS[n % 4]} {n}" for n in range(ROWS)],
+        }
+    )
+
+
+def written(data: pa.Table, **options) -> bytes:
+    sink = pa.BufferOutputStream()
+    chosen = {"page_rows_max": 500, "stripe_rows": ROWS // 2, **options}
+    fermion.write_table(data, sink, options=WriteOptions(**chosen))
+    return sink.getvalue().to_pybytes()
+
+
+def taken(data: bytes, rows: np.ndarray = TAKEN) -> tuple[pa.Table, fermion.IoStats]:
+    with fermion.open(data, options=ReadOptions(threads=1)) as file:
+        return file.take(rows), file.io_stats
+
+
+def around(data: bytes, rows: np.ndarray = TAKEN) -> tuple[pa.Table, fermion.IoStats]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PickedColumns, "arrays", nothing_picked)
+        return taken(data, rows)
+
+
+def outcome(read, *arguments) -> object:
+    try:
+        return read(*arguments)[0]
+    except FermionError as error:
+        return type(error), str(error)
+
+
+@pytest.mark.parametrize("profile", ["balanced", "fast", "random"])
+def test_a_take_is_one_kernel_call_a_column_and_stripe(profile, monkeypatch):
+    """Counts kernel calls, pages given to them, and the objects of the way around."""
+    data, calls = written(table(), profile=profile), Counter()
+    expected, asked = around(data)
+    pick_pages = kernels.pick_pages
+
+    def counted(pages, *arguments):
+        calls["calls"] += 1
+        calls["pages"] += len(pages)
+        return pick_pages(pages, *arguments)
+
+    def made(self, *arguments, **named):
+        calls["tasks"] += 1
+
+    monkeypatch.setattr(kernels, "pick_pages", counted)
+    monkeypatch.setattr(columns_read.ColumnTask, "__init__", made)
+    monkeypatch.setattr(plans, "plan_stream", None)
+    found, requested = taken(data)
+    found.validate(full=True)
+    assert_logically_equal(found, expected)
+    assert_logically_equal(found, table().take(pa.array(TAKEN)))
+    assert calls == {"calls": 5 * 2, "pages": 5 * 12}
+    assert requested == asked
+
+
+def test_only_pages_with_wanted_rows_are_asked_for():
+    """Two rows of two pages: of twelve pages of a column the others are left alone."""
+    data = written(table().select(["number"]), encodings={"number": "plain"}, stripe_rows=ROWS)
+    with fermion.open(
+        data, options=ReadOptions(threads=1, coalesce_gap_bytes=0, prefetch_bytes=512)
+    ) as file:
+        file.take([0], columns=["number"])
+        before = file.io_stats
+        file.take([600, 5_999], columns=["number"])
+        pages = 2 * (500 * 8 + 24)
+        assert file.io_stats.requests - before.requests == 2
+        assert file.io_stats.bytes_requested - before.bytes_requested <= pages
+
+
+def test_columns_that_the_kernels_do_not_know_lie_beside_the_others():
+    """Nulls, booleans, structs, views; dictionaries that the stripes share."""
+    random = np.random.default_rng(5)
+    numbers = random.integers(0, 9, ROWS)
+    some = {
+        "nulls": pa.array(numbers, mask=numbers == 3),
+        "flags": numbers > 4,
+        "pairs": pa.StructArray.from_arrays([pa.array(numbers)], ["a"]),
+        "views": pa.array(WORDS[numbers % 4], pa.string_view()),
+        "shared": WORDS[numbers % 4],
+        "number": numbers * 10**9,
+    }
+    data = written(pa.table(some), global_dictionaries=["shared"])
+    expected = around(data)[0]
+    assert_logically_equal(taken(data)[0], expected)
+    assert expected["number"].to_pylist() == (numbers * 10**9)[TAKEN].tolist()
+
+
+@pytest.mark.parametrize("checksum", ["crc32c", "none"])
+@pytest.mark.parametrize("seed", range(40))
+def test_damage_is_told_in_the_same_words_both_ways(seed, checksum):
+    """A bit anywhere; without checksums, what is damaged may lie beside the rows."""
+    random = np.random.default_rng(seed)
+    small = table().slice(0, 300).select(["text", "number", "comment"])
+    data = bytearray(written(small, page_rows_max=60, stripe_rows=200, checksum=checksum))
+    data[random.integers(0, len(data))] ^= 1 << int(random.integers(0, 8))
+    rows = np.array([7, 70, 71, 199, 240])
+    assert_same(outcome(taken, data, rows), outcome(around, data, rows), small, rows)
+
+
+def assert_same(found: object, expected: object, whole: pa.Table, rows: np.ndarray) -> None:
+    if isinstance(found, pa.Table) and isinstance(expected, tuple):
+        expected = whole.take(pa.array(rows))  # what is wrong was of no use for these rows
+    if isinstance(found, pa.Table):
+        assert_logically_equal(found, expected)
+    else:
+        assert found == expected
