@@ -47,9 +47,21 @@ class Jvm:
             raise UnsupportedBySpark(f"this Spark has no class {whole}")
         return java_class
 
+    @functools.cache  # noqa: B019 - lives as long as the session
+    def constant(self, name: str, value: str) -> Any:
+        """A constant of a class."""
+        return getattr(self.type(name), value)
+
+    @functools.cache  # noqa: B019 - lives as long as the session
+    def nothing(self, name: str) -> Any:
+        """A Java array of a class, without items."""
+        return self._gateway.new_array(self.type(name), 0)
+
     def array(self, name: str, items: Iterable[Any] = ()) -> Any:
         """A Java array of a class."""
         listed = list(items)
+        if not listed:
+            return self.nothing(name)
         made = self._gateway.new_array(self.type(name), len(listed))
         put = self.type("java.lang.reflect.Array").set  # takes Python objects too
         for place, item in enumerate(listed):
@@ -60,16 +72,30 @@ class Jvm:
         """A Java array for arrays of a class, which the caller fills."""
         return self._gateway.new_array(self.type(name), rows, 0)
 
-    def enum_set(self, name: str, values: Iterable[str]) -> Any:
-        """A Java set of constants."""
+    @functools.cache  # noqa: B019 - lives as long as the session
+    def enum_set(self, name: str, values: tuple[str, ...]) -> Any:
+        """A Java set of constants, made once: nobody may change it."""
         made = self.type("java.util.HashSet")()
         for value in values:
-            made.add(getattr(self.type(name), value))
+            made.add(self.constant(name, value))
+        return made
+
+    @functools.cache  # noqa: B019 - lives as long as the session
+    def text_set(self, values: tuple[str, ...]) -> Any:
+        """A Java set of texts, made once: nobody may change it."""
+        made = self.type("java.util.HashSet")()
+        for value in values:
+            made.add(value)
         return made
 
     def schema(self, json: str) -> Any:
         """A ``StructType`` from its JSON: one call, however many columns there are."""
         return self.type("types.DataType").fromJson(json)
+
+    @functools.cache  # noqa: B019 - lives as long as the session
+    def kept_type(self, json: str) -> Any:
+        """A type that is asked for again and again, from its JSON."""
+        return self.schema(json)
 
     def hash_map(self, values: Mapping[str, str]) -> Any:
         """A Java map of texts."""
@@ -93,6 +119,16 @@ class Jvm:
     def refusal(self, message: str) -> JavaAnswer:
         """What Spark shows as `pyspark.errors.IllegalArgumentException`."""
         return self.error("java.lang.IllegalArgumentException", message)
+
+
+def texts(java_map: Any) -> dict[str, str]:
+    """A Java map of texts.
+
+    Py4J's own iterator ends with an exception of Java, which costs as much as a hundred calls.
+    """
+    if java_map.isEmpty():
+        return {}
+    return {key: java_map[key] for key in java_map.keySet().toArray()}
 
 
 class JavaAnswer(Py4JJavaError):

@@ -12,7 +12,7 @@ from typing import Any
 from fermion.errors import InvalidArgumentError
 from fermion_table import CommitMetadata, FileSplit, FoundRows, Scan, Table
 from fermion_table.merging.primary_key import primary_key_of
-from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
+from spark_ext.catalog.callbacks import Callback, Jvm, interfaces, texts
 from spark_ext.catalog.scans import TableScanBuilder
 from spark_ext.catalog.takeover import ChangeQuery, empty_query, spark_errors, written_node
 from spark_ext.column_names import quoted
@@ -108,12 +108,12 @@ class RowLevelOperation(Callback):
 
     def newScanBuilder(self, options: Any) -> Any:  # noqa: N802 - Java's name
         """Begin to plan what is read of the table."""
-        known_options(dict(options.asCaseSensitiveMap()), Use.CATALOG_WRITE)
+        known_options(texts(options.asCaseSensitiveMap()), Use.CATALOG_WRITE)
         return RowLevelScanBuilder(self._jvm, self, self._schema, {})
 
     def newWriteBuilder(self, info: Any) -> Any:  # noqa: N802 - Java's name
         """Begin to plan the write."""
-        given = known_options(dict(info.options().asCaseSensitiveMap()), Use.CATALOG_WRITE)
+        given = known_options(texts(info.options().asCaseSensitiveMap()), Use.CATALOG_WRITE)
         return RowLevelWriteBuilder(self._jvm, self, given)
 
     def found(self, done: RowChanges) -> FoundRows:

@@ -307,7 +307,7 @@ class TableScan(Callback):
 
     def columnarSupportMode(self) -> Any:  # noqa: N802 - Java's name
         """Rows: Spark's scan of Python sources supports nothing else."""
-        return self._jvm.type(_READ + "Scan$ColumnarSupportMode").UNSUPPORTED
+        return self._jvm.constant(_READ + "Scan$ColumnarSupportMode", "UNSUPPORTED")
 
     def _task(self) -> ReadTask | AggregateTask:
         """What a task does with its splits."""
@@ -366,8 +366,8 @@ class AggregatedScan(TableScan):
         return f"{super().description()}, aggregated in tasks: {', '.join(self._shown)}"
 
     def estimateStatistics(self) -> Any:  # noqa: N802 - Java's name
-        """The number of rows: without keys one for each task, else at most the rows read."""
-        rows = self._plan.rows if self._grouping.keys else len(self._tasks())
+        """The number of rows: without keys one for each task, else at most those read."""
+        rows = self._plan.rows if self._grouping.keys else self._jvm.context.defaultParallelism
         return TableStatistics(self._jvm, rows, max(1, rows * self._java_schema.defaultSize()))
 
     def _task(self) -> AggregateTask:

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from fermion_table import StagedTable
-from spark_ext.catalog.callbacks import Jvm, interfaces
+from spark_ext.catalog.callbacks import Jvm, interfaces, texts
 from spark_ext.catalog.described import CATALOG, DescribedTable
 from spark_ext.catalog.writes import WriteBuilder, python_write
 from spark_ext.options import Use, known_options, options_of
@@ -126,7 +126,7 @@ class StagedWriteBuilder(WriteBuilder):
         InvalidArgumentError
             An option that has no meaning when a table is created or replaced.
         """
-        given = known_options(dict(self._info.options().asCaseSensitiveMap()), Use.CATALOG_CREATE)
+        given = known_options(texts(self._info.options().asCaseSensitiveMap()), Use.CATALOG_CREATE)
         options = {
             **given,
             **options_of(self._staged.store),

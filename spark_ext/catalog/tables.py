@@ -11,7 +11,7 @@ from pyspark.sql import types as st
 
 from fermion_table import Table
 from fermion_table.merging.primary_key import primary_key_of
-from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
+from spark_ext.catalog.callbacks import Callback, Jvm, interfaces, texts
 from spark_ext.catalog.described import CATALOG, DescribedTable
 from spark_ext.catalog.layout import SORT_PROPERTY, transforms_of
 from spark_ext.catalog.predicates import filter_of, has_filter
@@ -80,7 +80,7 @@ class VirtualColumn(Callback):
 
     def dataType(self) -> Any:  # noqa: N802 - Java's name
         """Its type."""
-        return self._jvm.schema(self._column.type.json())
+        return self._jvm.kept_type(self._column.type.json())
 
     def isNullable(self) -> bool:  # noqa: N802 - Java's name
         """Whether rows may have no value, as those that were not written in batches."""
@@ -178,14 +178,14 @@ class CatalogTable(DescribedTable):
     def newScanBuilder(self, options: Any) -> Any:  # noqa: N802 - Java's name
         """Begin to plan a read."""
         given = known_options(
-            dict(options.asCaseSensitiveMap()), Use.CATALOG_READ, Use.CATALOG_STREAM_READ
+            texts(options.asCaseSensitiveMap()), Use.CATALOG_READ, Use.CATALOG_STREAM_READ
         )
         return TableScanBuilder(self._jvm, self._table, self._schema, given)
 
     def newWriteBuilder(self, info: Any) -> Any:  # noqa: N802 - Java's name
         """Begin to plan a write, to the branch that the options name."""
         given = known_options(
-            dict(info.options().asCaseSensitiveMap()),
+            texts(info.options().asCaseSensitiveMap()),
             Use.CATALOG_WRITE,
             Use.CATALOG_STREAM_WRITE,
         )

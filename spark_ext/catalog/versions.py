@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from spark_ext.catalog.callbacks import texts
+
 
 def version_asked(how: Sequence[Any]) -> Any:
     """The version of ``VERSION AS OF`` or ``TIMESTAMP AS OF``; None: the newest."""
@@ -29,4 +31,4 @@ def version_asked(how: Sequence[Any]) -> Any:
 def options_asked(how: Sequence[Any]) -> dict[str, str]:
     """The options of a query that choose a snapshot."""
     given = how[1] if len(how) > 1 else None
-    return {} if given is None else dict(given.asCaseSensitiveMap())
+    return {} if given is None else texts(given.asCaseSensitiveMap())

@@ -16,7 +16,7 @@ from fermion_table import (
     TableNotFound,
     VersionNotFound,
 )
-from spark_ext.catalog.callbacks import Jvm, interfaces
+from spark_ext.catalog.callbacks import Jvm, interfaces, texts
 from spark_ext.catalog.changes import alter
 from spark_ext.catalog.directory import WarehouseDirectory
 from spark_ext.catalog.layout import SORT_PROPERTY, layout_of
@@ -89,10 +89,7 @@ class Warehouse(ProcedureCatalog):
 
     def tableStateOptionKeys(self) -> Any:  # noqa: N802 - Java's name
         """The options of a query that choose the snapshot: Spark passes them to `loadTable`."""
-        names = self._jvm.type("java.util.HashSet")()
-        for name in VERSION_OPTIONS:
-            names.add(name)
-        return names
+        return self._jvm.text_set(tuple(VERSION_OPTIONS))
 
     def changelogStateOptionKeys(self) -> Any:  # noqa: N802 - Java's name
         """None: there is no change log."""
@@ -199,9 +196,9 @@ class Warehouse(ProcedureCatalog):
         if len(described) == 1:
             (info,) = described
             schema, transforms = info.schema(), info.partitions()
-            properties = dict(info.properties())
+            properties = texts(info.properties())
         else:
-            columns, transforms, properties = described[0], described[1], dict(described[2])
+            columns, transforms, properties = described[0], described[1], texts(described[2])
             schema = self._jvm.type(_CATALOG + "CatalogV2Util").v2ColumnsToStructType(columns)
         if "location" in properties:
             raise InvalidArgumentError(

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
+from py4j.clientserver import ClientServerConnection
 from pyspark.errors import ArithmeticException
 
 import spark_ext
@@ -300,3 +301,19 @@ def test_queries_with_different_filters_on_one_view_do_not_mix(rows):
         for condition in ("i > 3", "s = 'a'"):
             query = f"SELECT t, count(*), sum(p) FROM {{t}} WHERE {condition} GROUP BY t"
             assert answers(rows, query, view) == answers(rows, query, within)
+
+
+def test_planning_a_query_calls_the_jvm_a_few_hundred_times(rows, monkeypatch):
+    """Each call costs some 0.1 ms; an exception of the JVM costs a hundred calls."""
+    calls = []
+    send = ClientServerConnection.send_command
+    monkeypatch.setattr(
+        ClientServerConnection,
+        "send_command",
+        lambda self, command, *rest: calls.append(command) or send(self, command, *rest),
+    )
+    query = "SELECT sum(l) FROM agg.t"
+    rows.sql(query).collect()  # knows the classes of the JVM afterwards
+    calls.clear()
+    rows.sql(query).collect()
+    assert 0 < len(calls) < 350
