@@ -13,6 +13,7 @@ from fermion.redaction import redacted
 from fermion_table.argument_checks import check_bool, check_optional_text, check_text
 from fermion_table.catalog.names import Name, namespace_parts, quoted, table_name
 from fermion_table.catalog.namespaces import Namespaces
+from fermion_table.catalog.repair import CatalogRepair, repair_catalog
 from fermion_table.catalog.snapshot_list import SnapshotList
 from fermion_table.catalog.snapshots import CatalogSnapshots
 from fermion_table.catalog.table_list import TableList
@@ -304,3 +305,28 @@ class Catalog:
         table = Table.at(store)
         self._tables.register(checked, given.location, table)
         return table
+
+    def repair(self, *, dry_run: bool = False) -> CatalogRepair:
+        """Make the list of tables true again, from the tables' own files.
+
+        Tables and namespaces in the directories of the warehouse that are not in the list come in,
+        names whose table is gone go, and the list itself is repaired or, if it is past that, made
+        anew. Then tables have the names of their directories, and those registered from elsewhere
+        are to be registered again. No table loses anything.
+
+        Parameters
+        ----------
+        dry_run
+            Only say what would be done.
+
+        Returns
+        -------
+        CatalogRepair
+            What was done, and what people have to decide.
+
+        Raises
+        ------
+        OSError, CommitConflict, CommitStateUnknown, TypeError
+        """
+        dry_run = check_bool(dry_run, "dry_run")
+        return repair_catalog(self._warehouse, self._names, self._kept, dry_run=dry_run)

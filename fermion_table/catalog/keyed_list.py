@@ -48,7 +48,7 @@ class ListChange:
     Attributes
     ----------
     keys
-        Those that it is about: their rows are read. None: all rows.
+        Those that it is about: their rows are read. None, or none: all rows.
     names
         The columns of the key.
     decide
@@ -64,7 +64,7 @@ class ListChange:
 
     def __post_init__(self) -> None:
         self._chosen = None
-        if self.keys is not None and len(self.keys) <= KEYS_ASKED_MAX:
+        if self.keys and len(self.keys) <= KEYS_ASKED_MAX:
             self._chosen = filter_of(self.names, self.keys)
 
     def apply(self, draft: Draft) -> None:

@@ -13,6 +13,7 @@ from fermion_table.cli import (
     files,
     log,
     orphans,
+    repair,
     restore,
     scan,
     schema,
@@ -58,6 +59,7 @@ COMMANDS: dict[str, Command] = {
     "expire": expire,
     "remove-orphans": orphans,
     "verify": verify,
+    "repair": repair,
 }
 
 

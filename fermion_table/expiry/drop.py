@@ -113,8 +113,28 @@ def drop_table(
     clones = () if ignore_clones else tuple(clones_of(store))
     if clones and not dry_run:
         raise InvalidArgumentError(_why_kept(store, clones))
-    kept = pointers.first_kept(store)
     properties = _creation_properties(store)
+    files, total = delete_own_files(store, dry_run=dry_run)
+    if not dry_run:
+        remove_empty_folders(store)
+        delete_clone_tags(store, properties)
+    left = tuple(sorted(_foreign(*_filesystem(store), "")))
+    return DroppedTable(files=files, bytes=total, left=left, location=store.location, clones=clones)
+
+
+def delete_own_files(store: AtomicStore, *, dry_run: bool = False) -> tuple[int, int]:
+    """Delete every file of the form that tables make, in an order that may stop anywhere.
+
+    Returns
+    -------
+    Their number and bytes.
+
+    Raises
+    ------
+    OSError
+        The storage refused to delete a file.
+    """
+    kept = pointers.first_kept(store)
     files = total = 0
     for _ in range(1 if dry_run else DROP_PASSES):
         own = [item for item in store.list() if is_own_file(item.path)]
@@ -123,11 +143,7 @@ def drop_table(
             break
         for item in in_order_of_deletion(own, kept):
             store.delete(item.path)
-    if not dry_run:
-        remove_empty_folders(store)
-        delete_clone_tags(store, properties)
-    left = tuple(sorted(_foreign(*_filesystem(store), "")))
-    return DroppedTable(files=files, bytes=total, left=left, location=store.location, clones=clones)
+    return files, total
 
 
 def _why_kept(store: AtomicStore, clones: Sequence[str]) -> str:

@@ -252,10 +252,14 @@ def load_branch(store: AtomicStore, name: str) -> Branch | None:
 
 def list_branches(store: AtomicStore) -> list[Branch]:
     """Every branch but main, by name."""
-    paths = (item.path for item in store.list(BRANCH_DIRECTORY))
-    names = sorted(path.split("/")[1] for path in paths if path.endswith("/branch.json"))
-    found = (load_branch(store, name) for name in names)
+    found = (load_branch(store, name) for name in list_branch_names(store))
     return [branch for branch in found if branch is not None]
+
+
+def list_branch_names(store: AtomicStore) -> list[str]:
+    """The name of every branch but main, ascending; none is read."""
+    paths = (item.path for item in store.list(BRANCH_DIRECTORY))
+    return sorted(path.split("/")[1] for path in paths if path.endswith("/branch.json"))
 
 
 def delete_branch(store: AtomicStore, name: str) -> None:

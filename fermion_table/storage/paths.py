@@ -12,6 +12,7 @@ Names are relative to the table, with ``/`` between segments::
     branch/<name>/expired/...              its marks
     tags/<name>.json                       a tag
     pending/<unique>.json                  a tag or branch that is being made
+    damaged/<unique>-<id>.json             a snapshot file that could not be read, set aside
     probe/verdict.json                     that the storage creates atomically
     probe/<unique>-<n>.tmp                 what writers raced for to find that out
     schema/<id>-<unique>.json[.zst]        one schema version
@@ -55,6 +56,7 @@ BRANCH_DIRECTORY = "branch"
 PENDING_DIRECTORY = "pending"
 EXPIRED_DIRECTORY = "expired"
 PROBE_DIRECTORY = "probe"
+DAMAGED_DIRECTORY = "damaged"
 VERDICT_PATH = f"{PROBE_DIRECTORY}/verdict.json"
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}")
@@ -85,11 +87,13 @@ _REFERENCE_OBJECT = re.compile(
     rf"|branch/[^/]+/branch\.json"
     rf"|tags/[^/]+\.json"
     rf"|probe-{_UNIQUE}/\d+\.tmp"
+    rf"|{DAMAGED_DIRECTORY}/{_UNIQUE}-\d{{{SNAPSHOT_ID_DIGITS}}}\.json"
 )
-"""What refers to the others: slots, hints, marks, branches, tags; and keys of a storage's probe."""
+"""What refers to the others: slots (damaged ones too), hints, marks, branches, tags; and keys of a
+storage's probe."""
 _FOLDER = re.compile(
     rf"{_HISTORY}(?:snapshot|expired)/|branch/(?:[^/]+/)?|(?:tags|pending|schema|manifest|deletion)/"
-    rf"|data/{_PARTITIONS}|probe-{_UNIQUE}/"
+    rf"|data/{_PARTITIONS}|{DAMAGED_DIRECTORY}/|probe-{_UNIQUE}/"
 )
 """Every directory that tables make within theirs, with a slash behind it."""
 
@@ -173,6 +177,11 @@ def tag_path(name: str) -> str:
 def pending_path(unique: str) -> str:
     """The file that protects what a tag or branch will name while that is being made."""
     return f"{PENDING_DIRECTORY}/{unique}.json"
+
+
+def damaged_path(unique: str, snapshot_id: int) -> str:
+    """The file of a snapshot file's bytes that could not be read."""
+    return f"{DAMAGED_DIRECTORY}/{unique}-{snapshot_id:0{SNAPSHOT_ID_DIGITS}d}.json"
 
 
 def schema_path(schema_id: int, unique: str, *, compressed: bool = False) -> str:

@@ -1,4 +1,4 @@
-"""Methods of `Table` that maintain it: compaction, expiry, orphan files, verification."""
+"""Methods of `Table` that maintain it: compaction, expiry, orphan files, verification, repair."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import Any
 from fermion.arguments import flag, function, integer
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_bool, check_kind, check_kinds, check_texts
+from fermion_table.checks import repair as repairing
 from fermion_table.checks.data_files import verify_table
+from fermion_table.checks.repair import TableRepair
 from fermion_table.checks.verify import VerifyReport
 from fermion_table.compaction import small_files
 from fermion_table.compaction.run import commit_groups, run_compaction
@@ -19,6 +21,7 @@ from fermion_table.compaction.task import CompactionMessage, CompactionResult, C
 from fermion_table.expiry import expire, orphans
 from fermion_table.expiry.maintenance import MaintenanceResult
 from fermion_table.merging.primary_key import primary_key_of
+from fermion_table.metadata.history import latest
 from fermion_table.metadata.schema_store import schema_paths
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.moments import limit_ms, now_ms
@@ -322,3 +325,27 @@ def _of_partitions(state: TableState, filter: Any) -> TableFilter | None:
                 f"partition: expected its partition columns, {sources}"
             )
     return chosen
+
+
+def repair(self: HasState, *, dry_run: bool = False) -> TableRepair:
+    """Repair the table from its own files, while nobody else writes to it (see `repair_table`).
+
+    Parameters
+    ----------
+    dry_run
+        Only say what would be done.
+
+    Returns
+    -------
+    TableRepair
+        What was done, and the problems that are left.
+
+    Raises
+    ------
+    UnsupportedFeature, OSError
+    """
+    state = self._state
+    done = repairing.repair(state.store, dry_run=check_bool(dry_run, "dry_run"))
+    if not done.dry_run and state.version_opened is None:
+        state.move_to(latest(state.store, branch=state.branch))
+    return done

@@ -347,3 +347,4 @@ class Table:
     expire_snapshots = maintenance.expire_snapshots
     remove_orphan_files = maintenance.remove_orphan_files
     verify = maintenance.verify
+    repair = maintenance.repair

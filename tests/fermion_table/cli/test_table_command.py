@@ -76,9 +76,8 @@ def ids(table: Table) -> list[int]:
 
 
 def test_the_commands_are_those_of_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
-    expected = (
-        "log show files schema scan diff tag branch restore compact expire remove-orphans verify"
-    )
+    expected = "log show files schema scan diff tag branch restore compact expire remove-orphans"
+    expected += " verify repair"
     assert list(COMMANDS) == expected.split()
     assert main(["table", "--help"]) == 0
     text = capsys.readouterr().out
@@ -321,3 +320,12 @@ def test_compact_merges_the_runs_of_a_table_with_a_primary_key(tmp_path: Path, c
     assert done.startswith("rewrote 2 files (")
     assert done.endswith("moved 1 file to another level without rewriting\n")
     assert printed("--full") == "nothing to do\n"
+
+
+def test_a_damaged_table_is_repaired(run: Any, json_of: Any, table: Table) -> None:
+    path = Path(table.location, "snapshot", f"{5:020d}.json")
+    path.write_bytes(path.read_bytes()[:100])
+    assert "can't be read" in run("repair", "--dry-run", status=1)
+    assert json_of("repair")["actions"]
+    assert run("repair") == "0 repairs done\n"
+    assert reopened(table).snapshot.id == 4

@@ -1,0 +1,316 @@
+"""Repairing a table from its own files: its pointer files, expiry markers and newest snapshots.
+
+No data file is touched. A snapshot file that can't be read, and that nothing else has a copy of,
+is set aside under ``damaged/``, so that the last good snapshot is the newest one again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from fermion_table.argument_checks import check_bool
+from fermion_table.checks.verify import verify
+from fermion_table.errors import CorruptMetadata, TableError, TableNotFound, UnsupportedFeature
+from fermion_table.metadata import pointers
+from fermion_table.metadata.history import list_ids
+from fermion_table.metadata.manifest_store import live_entries, manifests_of, read_stored
+from fermion_table.metadata.references import (
+    Reference,
+    list_branch_names,
+    load_branch,
+    load_tag,
+    snapshot_of,
+    tag_names,
+)
+from fermion_table.metadata.schema_store import SchemaVersions
+from fermion_table.metadata.snapshot import Snapshot, decode_snapshot
+from fermion_table.storage.cache import shared_cache
+from fermion_table.storage.location import open_store
+from fermion_table.storage.paths import (
+    MAIN,
+    branch_path,
+    damaged_path,
+    earliest_hint_path,
+    expired_directory,
+    ids_of_expired_mark,
+    latest_hint_path,
+    snapshot_path,
+    tag_path,
+    unique_name,
+)
+from fermion_table.storage.store import AtomicStore, CreateResult
+
+PROBLEMS_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRepair:
+    """What a repair of a table did.
+
+    Attributes
+    ----------
+    actions
+        What was done, in words and in order; with `dry_run` what would be. Empty: nothing was to be
+        repaired.
+    problems
+        What is wrong and can't be repaired from the table's files; after a dry run, all that is
+        wrong now.
+    dry_run
+        Whether nothing was changed.
+    """
+
+    actions: tuple[str, ...]
+    problems: tuple[str, ...]
+    dry_run: bool
+
+    @property
+    def ok(self) -> bool:
+        """Whether no problem is left."""
+        return not self.problems
+
+    def __str__(self) -> str:
+        would = "would be done" if self.dry_run else "done"
+        lines = [f"{len(self.actions)} repairs {would}", *(f"  {each}" for each in self.actions)]
+        if self.problems:
+            lines.append(f"{len(self.problems)} problems left")
+            lines += [f"  {each}" for each in self.problems[:PROBLEMS_SHOWN]]
+        return "\n".join(lines)
+
+
+def repair_table(
+    path: str | os.PathLike[str],
+    *,
+    storage_options: dict[str, Any] | None = None,
+    dry_run: bool = False,
+) -> TableRepair:
+    """Repair a table that can't be opened, or not be trusted, from its own files.
+
+    Pointer files and expiry markers that are missing or wrong are written anew. A newest snapshot
+    that can't be read is restored from the copy that a tag or a branch holds, or set aside, so that
+    the one before it is the newest. Data files are never deleted. Nobody else may write to the
+    table meanwhile.
+
+    Parameters
+    ----------
+    path
+        A directory, local or an fsspec URL.
+    storage_options
+        For fsspec.
+    dry_run
+        Only say what would be done.
+
+    Raises
+    ------
+    TableNotFound
+        There is no snapshot file at all.
+    UnsupportedFeature
+        A newer version of this software has written the newest snapshot.
+    OSError
+        The storage's own.
+    """
+    store = open_store(path, storage_options=storage_options)
+    return repair(store, dry_run=check_bool(dry_run, "dry_run"))
+
+
+def repair(store: AtomicStore, *, dry_run: bool = False) -> TableRepair:
+    """The same, of a store."""
+    if not list_ids(store):
+        raise TableNotFound(f"{store.location}: no table here (no snapshot)")
+    shared_cache.clear()  # what is stored counts, not what it once was
+    work = _Repair(store, dry_run)
+    for branch in (MAIN, *list_branch_names(store)):
+        work.repair_branch(branch)
+    report = verify(store, external=False)
+    problems = [*work.problems, *(str(each) for each in report.problems)]
+    return TableRepair(
+        actions=tuple(work.actions), problems=tuple(dict.fromkeys(problems)), dry_run=dry_run
+    )
+
+
+@dataclass(slots=True)
+class _Repair:
+    store: AtomicStore
+    dry_run: bool
+    actions: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def repair_branch(self, branch: str) -> None:
+        """Repair the newest snapshots of a branch, then its pointer files and markers."""
+        ids = list_ids(self.store, branch)
+        if not ids:
+            return  # it has no commits of its own
+        self._repair_markers(branch, ids[-1])
+        head = self._good_head(branch, ids, self._first_kept(branch, ids[-1]))
+        if head is None:
+            return
+        for snapshot_id in (each for each in reversed(ids) if each > head.id):
+            self._set_aside(branch, snapshot_id)
+        self._repair_pointers(branch, head, ids[-1])
+        self._mark_what_has_expired(branch, head, [each for each in ids if each < head.id])
+
+    def _good_head(self, branch: str, ids: list[int], kept: int) -> Snapshot | None:
+        """The newest snapshot that can be read, restored from a copy where there is one."""
+        for snapshot_id in reversed(ids):
+            if 0 < snapshot_id < kept:
+                break
+            found = self._readable(branch, snapshot_id)
+            if found is not None:
+                return found
+            copied = self._restored(branch, snapshot_id)
+            if copied is not None:
+                return copied
+        self.problems.append(
+            f"{snapshot_path(ids[-1], branch)}: no snapshot of branch {branch!r} can be read"
+        )
+        return None
+
+    def _readable(self, branch: str, snapshot_id: int) -> Snapshot | None:
+        """A snapshot whose metadata can be read; None if it can't."""
+        path = snapshot_path(snapshot_id, branch)
+        try:
+            snapshot = decode_snapshot(self.store.read(path), path)
+            self._check(snapshot)
+        except UnsupportedFeature:
+            raise
+        except (TableError, FileNotFoundError):
+            return None
+        return snapshot if snapshot.id == snapshot_id else None
+
+    def _check(self, snapshot: Snapshot) -> None:
+        """Read the schema and the manifests of a snapshot; raises if one is not what it was."""
+        _ = SchemaVersions(self.store, snapshot).current
+        for reference in manifests_of(snapshot):
+            read_stored(self.store, reference.path, reference.hash, reference.size)
+
+    def _restored(self, branch: str, snapshot_id: int) -> Snapshot | None:
+        """A snapshot from the copy that a tag or a branch holds; None if none does."""
+        path = snapshot_path(snapshot_id, branch)
+        for where, reference in self._references():
+            with contextlib.suppress(TableError, FileNotFoundError):
+                snapshot = snapshot_of(reference, where)
+                if (snapshot.id, snapshot.branch) != (snapshot_id, branch):
+                    continue
+                self._check(snapshot)
+                self.actions.append(f"{path}: restored from the copy in {where}")
+                if not self.dry_run:
+                    self._keep_bytes(path, snapshot_id)
+                    self.store.delete(path)
+                    result = self.store.create_if_absent(path, bytes(reference.snapshot))
+                    if result is CreateResult.UNKNOWN:
+                        raise OSError(f"{path}: the reply was lost; repair the table again")
+                return snapshot
+        return None
+
+    def _references(self) -> Iterator[tuple[str, Reference]]:
+        """Tags and branches that can be read."""
+        for name in tag_names(self.store):
+            with contextlib.suppress(CorruptMetadata):
+                tag = load_tag(self.store, name)
+                if tag is not None:
+                    yield tag_path(name), tag
+        for name in list_branch_names(self.store):
+            with contextlib.suppress(CorruptMetadata):
+                branch = load_branch(self.store, name)
+                if branch is not None:
+                    yield branch_path(name), branch
+
+    def _set_aside(self, branch: str, snapshot_id: int) -> None:
+        path = snapshot_path(snapshot_id, branch)
+        self.actions.append(
+            f"{path}: can't be read; set aside, the snapshot before it is the newest"
+        )
+        if not self.dry_run:
+            self._keep_bytes(path, snapshot_id)
+            self.store.delete(path)
+
+    def _keep_bytes(self, path: str, snapshot_id: int) -> None:
+        """Keep what a damaged snapshot file holds."""
+        with contextlib.suppress(FileNotFoundError):
+            data = self.store.read(path)
+            self.store.write(damaged_path(unique_name(), snapshot_id), data)
+
+    def _repair_markers(self, branch: str, newest: int) -> None:
+        """Remove expiry markers and an EARLIEST that name more than there ever was."""
+        for item in list(self.store.list(expired_directory(branch))):
+            ids = ids_of_expired_mark(item.path.rsplit("/", 1)[-1])
+            if ids is not None and ids[0] > newest:
+                self.actions.append(
+                    f"{item.path}: removed, as it says that all snapshots have expired"
+                )
+                if not self.dry_run:
+                    self.store.delete(item.path)
+        if pointers.read_earliest(self.store, branch) > newest:
+            path = earliest_hint_path(branch)
+            self.actions.append(f"{path}: removed, as it names a snapshot that never was")
+            if not self.dry_run:
+                self.store.delete(path)
+
+    def _repair_pointers(self, branch: str, head: Snapshot, newest: int) -> None:
+        """Let LATEST name the newest snapshot, and EARLIEST what the markers say."""
+        if pointers.read_latest(self.store, branch) != head.id:
+            self.actions.append(f"{latest_hint_path(branch)}: written anew, names {head.id}")
+            if not self.dry_run:
+                self.store.delete(latest_hint_path(branch))
+                pointers.write_latest(self.store, head.id, branch)
+        kept = self._first_kept(branch, newest)
+        named = pointers.read_earliest(self.store, branch)
+        if kept and (named < kept or named > newest):
+            self.actions.append(f"{earliest_hint_path(branch)}: written anew, names {kept}")
+            if not self.dry_run:
+                pointers.follow_markers(self.store, branch)
+
+    def _first_kept(self, branch: str, newest: int) -> int:
+        """The id below which snapshots have expired, by the markers that may be true."""
+        marks = (
+            ids_of_expired_mark(item.path.rsplit("/", 1)[-1])
+            for item in self.store.list(expired_directory(branch))
+        )
+        return max((ids[0] for ids in marks if ids is not None and ids[0] <= newest), default=0)
+
+    def _mark_what_has_expired(self, branch: str, head: Snapshot, older: list[int]) -> None:
+        """Create the expiry marker again where old snapshots have lost their files."""
+        if not older or pointers.first_kept(self.store, branch) > 1:
+            return
+        there = {item.path for item in self.store.list()}
+        kept = _own_files(self.store, head)
+        if not kept <= there:
+            return  # that is no expiry: `verify` tells what is missing
+        first = head.id
+        for snapshot_id in reversed(older):
+            snapshot = self._readable(branch, snapshot_id)
+            files = None if snapshot is None else _own_files(self.store, snapshot)
+            if snapshot_id == 0 or files is None or not files <= there:
+                break
+            first, kept = snapshot_id, kept | files
+        lost = [each for each in older if 0 < each < first]
+        if not lost:
+            return
+        for snapshot_id in lost:
+            snapshot = self._readable(branch, snapshot_id)
+            files = set() if snapshot is None else _own_files(self.store, snapshot)
+            if files and files <= there and not files <= kept:
+                path = snapshot_path(lost[-1], branch)
+                self.problems.append(f"{path}: it, or a file of it, is missing or damaged")
+                return
+        self.actions.append(
+            f"{expired_directory(branch)}: snapshots up to {lost[-1]} have lost files; marked as "
+            f"expired"
+        )
+        if not self.dry_run:
+            pointers.mark_expired(self.store, first, branch)
+
+
+def _own_files(store: AtomicStore, snapshot: Snapshot) -> set[str]:
+    """The data files and deletion vectors of a snapshot that lie in the table itself."""
+    found = set()
+    for entry in live_entries(store, snapshot):
+        if entry.external_path is None:
+            found.add(entry.path)
+        vector = entry.deletion_vector
+        if vector is not None and not vector.path.startswith("/") and "://" not in vector.path:
+            found.add(vector.path)
+    return found

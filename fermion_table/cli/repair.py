@@ -1,0 +1,28 @@
+"""`fermion table repair`: repairs a table from its own files."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+
+from fermion_table.checks.repair import repair_table
+from fermion_table.cli.printing import Console, print_lines
+
+HELP = "repair pointer files, expiry markers and unreadable newest snapshots"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("path", metavar="PATH", help="directory or URL of a table")
+    parser.add_argument("--dry-run", action="store_true", help="only print what would be done")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> bool:
+    """Repair the table; whether no problem is left."""
+    done = repair_table(arguments.path, dry_run=arguments.dry_run)
+    if arguments.json:
+        console.print_json(dataclasses.asdict(done))
+    else:
+        print_lines(console, str(done))
+    return done.ok

@@ -1,0 +1,113 @@
+"""A catalog is made true again: lists that are damaged, lost or behind what lies there."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import fermion_table
+from fermion_table import Catalog, Table
+from fermion_table.catalog.names import table_name
+from tests.fermion_table.catalog.warehouses import SCHEMA, again, ids, rows
+
+
+@pytest.fixture
+def filled(catalog: Catalog) -> Catalog:
+    """Tables `db.a` and, renamed, `db.c`; `db.gone`, dropped; a snapshot."""
+    for number, name in enumerate(("db.a", "db.b", "db.gone")):
+        catalog.create_table(name, SCHEMA).append(rows(number))
+    catalog.rename_table("db.b", "db.c")
+    catalog.drop_table("db.gone")
+    catalog.snapshots.create("q3")
+    return catalog
+
+
+def test_a_list_that_is_right_stays_as_it_is(filled: Catalog) -> None:
+    for dry_run in (True, False):
+        done = filled.repair(dry_run=dry_run)
+        assert (done.actions, done.problems) == ((), ())
+    assert str(done) == "0 repairs done"
+    assert filled.tables() == ["db.a", "db.c"]
+
+
+def test_what_lies_there_comes_in_and_what_is_gone_goes(filled: Catalog) -> None:
+    """A table and a namespace made without the catalog; one dropped, one made anew by its path."""
+    root = Path(filled.location)
+    Table.create(root / "db" / "loose", SCHEMA)
+    (root / "empty").mkdir()
+    filled.create_table("db.old", SCHEMA)
+    filled.create_table("db.new", SCHEMA)
+    fermion_table.drop_table(root / "db" / "old")
+    fermion_table.drop_table(root / "db" / "new")
+    fermion_table.drop_table(root / "db" / "gone")
+    made = Table.create(root / "db" / "new", SCHEMA)
+    planned = filled.repair(dry_run=True)
+    assert filled.tables() == ["db.a", "db.c", "db.new", "db.old"]
+    done = again(filled).repair()
+    assert sorted(done.actions) == sorted(planned.actions)
+    assert sorted(each.partition(":")[0] for each in done.actions) == [
+        "db.gone", "db.loose", "db.new", "db.old", "namespace empty",
+    ]  # fmt: skip
+    assert done.ok
+    assert filled.tables() == ["db.a", "db.c", "db.loose", "db.new"]
+    assert "empty" in filled.namespaces()
+    assert filled._names.row(table_name("db.new")).table_uuid == made.snapshot.table_uuid
+    assert filled._names.row(table_name("db.gone")) is None
+    assert filled.repair().actions == ()
+    assert filled.create_table("db.gone", SCHEMA).location == str(root / "db" / "gone")
+
+
+def test_a_dropped_table_does_not_come_back(filled: Catalog) -> None:
+    filled.repair()
+    assert not filled.table_exists("db.gone")
+    assert not filled.table_exists("db.b")
+
+
+@pytest.mark.parametrize("damage", ["newest", "pointers", "all snapshots", "directory"])
+def test_a_damaged_list_costs_no_table(filled: Catalog, damage: str) -> None:
+    """A damaged newest snapshot takes one change back; beyond that directories are the names."""
+    path = Path(filled.location, "_catalog", "tables")
+    filled.create_table("db.last", SCHEMA).append(rows(9))
+    snapshots = sorted((path / "snapshot").glob("*.json"))
+    if damage == "newest":
+        snapshots[-1].write_bytes(snapshots[-1].read_bytes()[:50])
+    elif damage == "pointers":
+        (path / "snapshot" / "LATEST").write_bytes(b"\xff")
+    elif damage == "all snapshots":
+        for each in snapshots:
+            each.write_bytes(b"garbage")
+    else:
+        shutil.rmtree(path.parent)
+    catalog = again(filled)
+    planned = catalog.repair(dry_run=True)
+    done = catalog.repair()
+    assert bool(done.actions) == bool(planned.actions) == (damage != "directory")
+    kept = damage in ("newest", "pointers")
+    names = ["db.a", "db.c", "db.last"] if kept else ["db.a", "db.b", "db.gone", "db.last"]
+    assert catalog.tables() == again(filled).tables() == names
+    assert [ids(catalog.table(name)) for name in names] == (
+        [[0], [1], [9]] if kept else [[0], [1], [2], [9]]
+    )
+    assert again(filled).repair().actions == ()
+    catalog.create_table("db.more", SCHEMA)
+    assert "db.more" in again(filled).tables()
+
+
+def test_what_people_have_to_decide_is_told(filled: Catalog) -> None:
+    """Two tables for a name, a table without one, a snapshot that is not finished, a lost tag."""
+    root = Path(filled.location)
+    Table.create(root / "db" / "c", SCHEMA)
+    Table.create(root / "_catalog" / "data" / "nameless", SCHEMA)
+    filled.table("db.a").tags.delete("q3")
+    done = filled.repair()
+    assert not done.ok
+    text = "\n".join(done.problems)
+    for what in (r"db/c: a table that is not listed", "nameless: a table without a name",
+                 "snapshot q3: table db.a at db/a has lost its tag"):  # fmt: skip
+        assert what in text
+    assert "3 problems left" in str(done)
+    assert ids(filled.table("db.c")) == [1]
+    filled.register_table("db.d", root / "db" / "c")
+    assert filled.tables() == ["db.a", "db.c", "db.d"]
