@@ -1,6 +1,6 @@
 """Fermion tables in PySpark: functions to read, write and maintain them, a format, a catalog."""
 
-from spark_ext.catalog import install_catalog
+from spark_ext.catalog import configure, install_catalog
 from spark_ext.conversion.from_parquet import from_parquet
 from spark_ext.conversion.to_parquet import to_parquet
 from spark_ext.datasource.source import register
@@ -8,7 +8,6 @@ from spark_ext.maintenance.compaction import compact
 from spark_ext.maintenance.expiry import expire, remove_orphans
 from spark_ext.reading.changes import read_changes
 from spark_ext.reading.table import read_table
-from spark_ext.session import configure
 from spark_ext.writing.append import append, overwrite, upsert
 from spark_ext.writing.save import write
 

@@ -59,6 +59,10 @@ OPTIONS: dict[str, tuple[Use, ...]] = {
     "commitIdentifier": (*WRITES, Use.CATALOG_CREATE),
     "changeType": (Use.WRITE, Use.STREAM_WRITE),
     "mergeSchema": (Use.WRITE,),
+    "partitionBy": (Use.WRITE,),
+    "primaryKey": (Use.WRITE,),
+    "sortBy": (Use.WRITE,),
+    "tableProperties": (Use.WRITE,),
     "replaceWhere": WRITES,
     "partitionOverwriteMode": WRITES,
     "checkpointLocation": STREAM_WRITES,
@@ -93,6 +97,8 @@ _INSTEAD |= {
 }
 DEFAULT_ACCESS = StorageAccess()
 _KNOWN = {name.lower(): name for name in OPTIONS}
+_COMMA = re.compile(r",(?![^()]*\))")
+"""Between names, not between the arguments of ``bucket(16, id)``."""
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
@@ -125,6 +131,8 @@ class SourceOptions:
     skip_rewrites, max_files
         Of a stream: whether it skips snapshots that rewrite rows, and the most files that a
         micro-batch reads.
+    partition_by, primary_key, sort_by, table_properties
+        Of a table that a write creates: see `fermion_table.Table.create`.
     storage_options
         For fsspec.
     access
@@ -150,6 +158,10 @@ class SourceOptions:
     ending_snapshot_id: int | None = None
     skip_rewrites: bool = False
     max_files: int | None = None
+    partition_by: Sequence[str] | None = None
+    primary_key: Sequence[str] | None = None
+    sort_by: Sequence[str] | None = None
+    table_properties: Mapping[str, str] | None = None
     storage_options: dict[str, Any] | None = field(default=None, repr=False)
     access: StorageAccess = DEFAULT_ACCESS
 
@@ -196,6 +208,10 @@ def parse_options(given: Mapping[str, str], *uses: Use) -> SourceOptions:
         ending_snapshot_id=_integer(values, "endingSnapshotId", least=0),
         skip_rewrites=_boolean(values, "skipRewrites"),
         max_files=_integer(values, "maxFilesPerTrigger", least=1),
+        partition_by=_listed(values, "partitionBy"),
+        primary_key=_listed(values, "primaryKey"),
+        sort_by=_listed(values, "sortBy"),
+        table_properties=_settings(values, "tableProperties"),
         storage_options=_json_object(values, "storageOptions"),
         access=_access(values),
     )
@@ -428,6 +444,21 @@ def _access(values: Mapping[str, str]) -> StorageAccess:
         raise InvalidArgumentError(
             str(error).replace("allowed_roots", "option allowedRoots")
         ) from None
+
+
+def _listed(values: Mapping[str, str], name: str) -> list[str] | None:
+    text = values.get(name.lower())
+    if text is None or text.lstrip().startswith("["):
+        return None if text is None else parse_columns(text, name)
+    return [each.strip() for each in _COMMA.split(text) if each.strip()]
+
+
+def _settings(values: Mapping[str, str], name: str) -> dict[str, str] | None:
+    found = _json_object(values, name)
+    wrong = [key for key, value in (found or {}).items() if not isinstance(value, str)]
+    if wrong:
+        raise InvalidArgumentError(f"option {name}: {wrong[0]}: expected a text")
+    return found
 
 
 def _json_object(values: Mapping[str, str], name: str) -> dict[str, Any] | None:

@@ -44,28 +44,7 @@ _HOLDING = threading.Lock()
 
 
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
-    """Set the options that the exchange of Arrow data needs.
-
-    - Batches between Spark and Python have 16,384 rows and no limit in bytes: with Spark's limit in
-      bytes it measures every column after every row, which doubles the cost of passing rows. Set
-      `spark.sql.execution.arrow.maxRecordsPerBatch` lower for rows of 100 KB and more.
-    - The JVM's Arrow does not check every access to a vector: this saves a fifth of the cost of
-      receiving rows. It adds to the options `spark.driver.defaultJavaOptions` and
-      `spark.executor.defaultJavaOptions`, which do not change a JVM that runs already.
-    - On one machine, workers run the interpreter of the driver (`PYSPARK_PYTHON`), unless the
-      environment names another.
-
-    Settings made after this call override these.
-
-    Parameters
-    ----------
-    builder
-        ``SparkSession.builder``, with or without settings.
-
-    Returns
-    -------
-    pyspark.sql.SparkSession.Builder
-        The same builder.
+    """Set the options of a session that is to be started: see `spark_ext.configure`.
 
     Raises
     ------

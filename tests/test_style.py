@@ -30,6 +30,7 @@ PUBLIC_MODULES |= {"fermion_table.argument_checks", "fermion_table.scanning.spli
 PUBLIC_MODULES |= {"fermion_table.cli.arguments", "fermion_table.moments"}
 PUBLIC_MODULES |= {"fermion.statistics.bounds", "fermion.parquet.source", "fermion.cli.wording"}
 PUBLIC_MODULES |= {"fermion_table.merging.primary_key", "fermion_table.writing.make_writer"}
+PUBLIC_MODULES |= {"fermion_table.catalog.names"}
 # Spelled in two pieces, so that this file does not match itself.
 MACHINE_PATHS = re.compile(r"(?<![\w.~-])/(?:" + r"work|home|root|Users|tmp)/" + r"\w")
 

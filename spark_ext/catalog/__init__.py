@@ -1,5 +1,6 @@
 """Tables of a warehouse as a catalog of Spark SQL, planned in Python (classic Spark only)."""
 
+from spark_ext.catalog.configured import configure
 from spark_ext.catalog.install import install_catalog
 
-__all__ = ["install_catalog"]
+__all__ = ["configure", "install_catalog"]

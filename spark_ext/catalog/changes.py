@@ -10,7 +10,16 @@ from pyspark.sql.types import _parse_datatype_json_string
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table
+from spark_ext.catalog.layout import KEY_PROPERTY, SORT_PROPERTY
 from spark_ext.types import table_type
+
+RESERVED = {
+    "location": "a table stays where it is; register another one with CREATE TABLE ... LOCATION",
+    "provider": "the format is always fermion",
+    KEY_PROPERTY: "the primary key is chosen by CREATE TABLE",
+    SORT_PROPERTY: "the sort order is chosen by CREATE TABLE",
+}
+"""Properties that can't be changed, and why: Spark sends SET LOCATION as one."""
 
 
 def alter(table: Table, changes: Iterable[Any]) -> None:
@@ -35,6 +44,9 @@ def alter(table: Table, changes: Iterable[Any]) -> None:
 
 def _apply(update: Any, change: Any) -> None:
     kind = change.getClass().getSimpleName()
+    if kind in ("SetProperty", "RemoveProperty") and change.property() in RESERVED:
+        key = change.property()
+        raise InvalidArgumentError(f"ALTER TABLE: {key} can't be set: {RESERVED[key]}")
     if kind == "SetProperty":
         update.set_properties({change.property(): change.value()})
         return

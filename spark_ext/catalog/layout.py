@@ -12,6 +12,9 @@ from spark_ext.column_names import quoted
 SORT_PROPERTY = "sort_by"
 """The property with a table's sort columns in Spark; `CREATE TABLE` takes it too."""
 
+KEY_PROPERTY = "primary_key"
+"""The property with a table's primary key in Spark; `CREATE TABLE` takes it too."""
+
 _TO_SPARK = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
 _FROM_SPARK = {plural: singular for singular, plural in _TO_SPARK.items()}
 
@@ -28,6 +31,11 @@ def transforms_of(jvm: Jvm, schema: TableSchema) -> Any:
         kind = _TO_SPARK.get(field.transform, field.transform)
         transforms.append(expressions.apply(kind, listed))
     return jvm.array("connector.expressions.Transform", transforms)
+
+
+def names_in(text: str) -> list[str]:
+    """The columns that a property lists."""
+    return [each.strip() for each in text.split(",")]
 
 
 def layout_of(transforms: Sequence[Any]) -> tuple[list[str], list[str]]:

@@ -6,6 +6,7 @@ when Spark commits it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -31,6 +32,8 @@ class StagedCatalogTable(DescribedTable):
         The table, for this process and for the data source's.
     partitions
         Spark's transforms.
+    published
+        Called when the table is there; what it raises is the statement's error.
     """
 
     Java = interfaces(
@@ -45,8 +48,10 @@ class StagedCatalogTable(DescribedTable):
         staged: StagedTable,
         definition: StagedDefinition,
         partitions: Any,
+        published: Callable[[], object],
     ) -> None:
         super().__init__(jvm, name)
+        self._published = published
         self._staged = staged
         self._definition = definition
         self._partitions = partitions
@@ -85,6 +90,7 @@ class StagedCatalogTable(DescribedTable):
         """Publish the table, unless the data source has published it with the rows."""
         if not self._is_written:
             self._staged.commit(message=self._definition.message)
+        self._published()
 
     def abortStagedChanges(self) -> None:  # noqa: N802 - Java's name
         """Give up; an existing table does not change."""

@@ -13,7 +13,7 @@ from fermion_table import Table
 from fermion_table.merging.primary_key import primary_key_of
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces, texts
 from spark_ext.catalog.described import CATALOG, DescribedTable
-from spark_ext.catalog.layout import SORT_PROPERTY, transforms_of
+from spark_ext.catalog.layout import KEY_PROPERTY, SORT_PROPERTY, transforms_of
 from spark_ext.catalog.predicates import filter_of, has_filter
 from spark_ext.catalog.row_level import RowLevelBuilder
 from spark_ext.catalog.scans import TableScanBuilder
@@ -109,12 +109,23 @@ class CatalogTable(DescribedTable):
     schemas
         The JVM's schemas that the catalog keeps, by the file of a schema version, which never
         changes: to hand over a schema of 10,000 columns takes a quarter of a second.
+    is_registered
+        Whether the table lies outside the warehouse.
     """
 
     Java = interfaces(*TABLE_INTERFACES)
 
-    def __init__(self, jvm: Jvm, name: str, table: Table, schemas: Schemas) -> None:
+    def __init__(
+        self,
+        jvm: Jvm,
+        name: str,
+        table: Table,
+        schemas: Schemas,
+        *,
+        is_registered: bool = False,
+    ) -> None:
         super().__init__(jvm, name)
+        self._is_registered = is_registered
         self._table = table
         self._schemas = schemas
 
@@ -158,17 +169,20 @@ class CatalogTable(DescribedTable):
         return transforms_of(self._jvm, self._table.schema)
 
     def properties(self) -> Any:
-        """The table's properties, its location, and its sort columns."""
+        """The table's properties, its location, its sort columns, and its primary key."""
         schema = self._table.schema
         properties = {
             **self._table.properties,
             "provider": "fermion",
             "location": self._table.location,
-            "is_managed_location": "true",  # so that SHOW CREATE TABLE leaves the location out
         }
-        if schema.sort_by:
-            names = (schema.by_id[field_id].name for field_id in schema.sort_by)
-            properties[SORT_PROPERTY] = ", ".join(names)
+        if self._is_registered:
+            properties["external"] = "true"
+        else:
+            properties["is_managed_location"] = "true"  # SHOW CREATE TABLE leaves it out
+        for key, ids in ((SORT_PROPERTY, schema.sort_by), (KEY_PROPERTY, schema.primary_key)):
+            if ids:
+                properties[key] = ", ".join(schema.by_id[field_id].name for field_id in ids)
         return self._jvm.hash_map(properties)
 
     def capabilities(self) -> Any:
@@ -223,8 +237,11 @@ class ChangeableTable(CatalogTable):
         return RowLevelBuilder(self._jvm, self._table, self._schema, info)
 
 
-def catalog_table(jvm: Jvm, name: str, table: Table, schemas: Schemas) -> CatalogTable:
+def catalog_table(
+    jvm: Jvm, name: str, table: Table, schemas: Schemas, *, is_registered: bool = False
+) -> CatalogTable:
     """A table as Spark's catalog sees it; see `CatalogTable`."""
     schema = table.schema
     is_told = ROW_ID in places_of(schema) or primary_key_of(schema) is not None
-    return (ChangeableTable if is_told else CatalogTable)(jvm, name, table, schemas)
+    kind = ChangeableTable if is_told else CatalogTable
+    return kind(jvm, name, table, schemas, is_registered=is_registered)

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-from pyspark.sql.types import StructType
-
 from fermion.errors import FermionError, InvalidArgumentError
+from fermion.redaction import redacted
 from fermion_table import (
     StorageAccess,
     Table,
     TableExists,
     TableNotFound,
     VersionNotFound,
+    drop_table,
 )
 from spark_ext.catalog.callbacks import Jvm, interfaces, texts
 from spark_ext.catalog.changes import alter
-from spark_ext.catalog.directory import WarehouseDirectory
-from spark_ext.catalog.layout import SORT_PROPERTY, layout_of
+from spark_ext.catalog.descriptions import Description
+from spark_ext.catalog.directory import WarehouseDirectory, path_of
 from spark_ext.catalog.metadata_tables import UNVERSIONED, MetadataTable, metadata_of
 from spark_ext.catalog.procedure_calls import ProcedureCatalog
 from spark_ext.catalog.procedures import Target
@@ -27,11 +27,8 @@ from spark_ext.catalog.staged import StagedCatalogTable
 from spark_ext.catalog.tables import CatalogTable, Schemas, catalog_table
 from spark_ext.catalog.versions import options_asked, version_asked
 from spark_ext.options import DEFAULT_ACCESS, VERSION_OPTIONS
-from spark_ext.types import BINARY_COLLATION, table_schema
-from spark_ext.writing.staged import StagedDefinition
 
 _CATALOG = "connector.catalog."
-_RESERVED = {"provider", "owner", "external", "is_managed_location", "collation"}
 
 
 class Warehouse(ProcedureCatalog):
@@ -170,71 +167,83 @@ class Warehouse(ProcedureCatalog):
         """Nothing to do: no table is cached."""
 
     def createTable(self, identifier: Any, *described: Any) -> Any:  # noqa: N802 - Java's name
-        """Make a table without rows."""
-        staged = self._stage("create", identifier, described)
-        staged.commitStagedChanges()
+        """Make a table without rows; with LOCATION register the one that is there."""
+        return self._create(identifier, Description.of(self._jvm, described))
+
+    def _create(self, identifier: Any, description: Description) -> Any:
         parts = _parts(identifier)
+        if description.location is not None and not self._directory.exists(parts):
+            location = self._directory.place(parts, description.location)
+            options = self._directory.storage_options
+            if Table.exists(location, storage_options=options):
+                table = Table.open(location, storage_options=options, access=self._directory.access)
+                description.check_same(self._jvm, table, ".".join([self._name, *parts]))
+                self._published(identifier, location)
+                return self._table(parts, table)
+        self._stage("create", identifier, description).commitStagedChanges()
         return self._table(parts, self._directory.open(parts, None, {}))
+
+    def createTableLike(self, identifier: Any, info: Any, source: Any) -> Any:  # noqa: N802
+        """Make a table with the columns of another one; of a Fermion table also its settings."""
+        description = Description.of(self._jvm, (info,)).like(texts(source.properties()))
+        return self._create(identifier, description)
 
     def stageCreate(self, identifier: Any, *described: Any) -> Any:  # noqa: N802 - Java's name
         """Plan a new table, which becomes visible together with its rows."""
-        return self._stage("create", identifier, described)
+        return self._stage("create", identifier, Description.of(self._jvm, described))
 
     def stageReplace(self, identifier: Any, *described: Any) -> Any:  # noqa: N802 - Java's name
         """Plan the replacement of a table; its history is kept."""
-        return self._stage("replace", identifier, described)
+        return self._stage("replace", identifier, Description.of(self._jvm, described))
 
     def stageCreateOrReplace(self, identifier: Any, *described: Any) -> Any:  # noqa: N802
         """Plan a new table, or the replacement of one."""
-        return self._stage("create_or_replace", identifier, described)
+        return self._stage("create_or_replace", identifier, Description.of(self._jvm, described))
 
     def supportedCustomMetrics(self) -> Any:  # noqa: N802 - Java's name
         """None."""
         return self._jvm.array("connector.metric.CustomMetric")
 
-    def _stage(self, mode: str, identifier: Any, described: Sequence[Any]) -> StagedCatalogTable:
-        if len(described) == 1:
-            (info,) = described
-            schema, transforms = info.schema(), info.partitions()
-            properties = texts(info.properties())
-        else:
-            columns, transforms, properties = described[0], described[1], texts(described[2])
-            schema = self._jvm.type(_CATALOG + "CatalogV2Util").v2ColumnsToStructType(columns)
-        if "location" in properties:
-            raise InvalidArgumentError(
-                f"LOCATION {properties['location']!r}: a catalog's tables lie in its warehouse; "
-                "make others with fermion_table.Table.create"
-            )
-        collation = properties.get("collation", BINARY_COLLATION)
-        if collation != BINARY_COLLATION:
-            raise InvalidArgumentError(
-                f"DEFAULT COLLATION {collation}: tables hold strings of {BINARY_COLLATION} only"
-            )
+    def _stage(self, mode: str, identifier: Any, description: Description) -> StagedCatalogTable:
         parts = _parts(identifier)
-        partition_by, sort_by = layout_of(transforms)
-        if SORT_PROPERTY in properties:
-            sort_by = [each.strip() for each in properties.pop(SORT_PROPERTY).split(",")]
-        definition = StagedDefinition(
-            mode=mode,
-            schema=table_schema(StructType.fromJson(json.loads(schema.json()))),
-            partition_by=partition_by,
-            sort_by=sort_by,
-            properties={key: value for key, value in properties.items() if _is_setting(key)},
-        )
-        try:
-            staged = definition.stage(
-                self._directory.location(parts), self._directory.storage_options
+        location, is_new = self._directory.find(parts), False
+        if location is None:
+            if mode == "replace":
+                raise self._jvm.error("catalyst.analysis.NoSuchTableException", identifier)
+            location, is_new = self._directory.place(parts, description.location), True
+            if location != self._directory.location(parts):
+                mode = "create"  # nothing there is replaced
+        elif description.location is not None and path_of(description.location) != location:
+            raise InvalidArgumentError(
+                f"LOCATION {description.location!r}: the table lies in {redacted(location)}; drop "
+                "it first, or leave out LOCATION"
             )
+        definition = description.definition(mode)
+        try:
+            staged = definition.stage(location, self._directory.storage_options)
         except TableExists as error:
-            if not self._directory.exists(parts):  # it is about a directory above or below
+            if not self._directory.exists(parts):  # it is about another directory
                 raise
-            raise self._jvm.error(
-                "catalyst.analysis.TableAlreadyExistsException", identifier
-            ) from error
+            raise self._exists_already(identifier) from error
         except TableNotFound as error:
             raise self._jvm.error("catalyst.analysis.NoSuchTableException", identifier) from error
         name = ".".join([self._name, *parts])
-        return StagedCatalogTable(self._jvm, name, staged, definition, transforms)
+        published = partial(self._published, identifier, location) if is_new else _nothing
+        return StagedCatalogTable(
+            self._jvm, name, staged, definition, description.transforms, published
+        )
+
+    def _published(self, identifier: Any, location: str) -> None:
+        """Give a new table its name."""
+        try:
+            self._directory.register(_parts(identifier), location)
+        except TableExists as error:
+            if self._directory.is_inside(location):  # nobody could find it
+                drop_table(location, storage_options=self._directory.storage_options)
+            raise self._exists_already(identifier) from error
+
+    def _exists_already(self, identifier: Any) -> Exception:
+        return self._jvm.error("catalyst.analysis.TableAlreadyExistsException", identifier)
 
     def alterTable(self, identifier: Any, changes: Sequence[Any]) -> Any:  # noqa: N802 - Java's
         """Change a table's columns or settings, as one snapshot."""
@@ -251,20 +260,40 @@ class Warehouse(ProcedureCatalog):
         return self._table(parts, table)
 
     def dropTable(self, identifier: Any) -> bool:  # noqa: N802 - Java's name
-        """Delete a table's own files, and no others; an error if clones need them."""
+        """Delete a table's own files, and no others; an error if clones need them.
+
+        Of a registered table only the name is removed.
+        """
+        return self._dropped(identifier, purge=False)
+
+    def purgeTable(self, identifier: Any) -> bool:  # noqa: N802 - Java's name
+        """The same; registered tables are refused."""
+        return self._dropped(identifier, purge=True)
+
+    def _dropped(self, identifier: Any, *, purge: bool) -> bool:
         parts = _parts(identifier)
         if not self._directory.exists(parts):
             return False
-        self._directory.drop(parts)
+        self._directory.drop(parts, purge=purge)
         return True
 
-    purgeTable = dropTable  # noqa: N815 - Java's name
-
     def renameTable(self, old: Any, new: Any) -> None:  # noqa: N802 - Java's name
-        """Not supported: the name of a table is its location, and clones may refer to its files."""
-        raise InvalidArgumentError(
-            f"{'.'.join(_parts(old))}: tables cannot be renamed; Table.clone makes a copy"
-        )
+        """Give a table another name; its files stay where they are."""
+        before, after = _parts(old), _parts(new)
+        manager = self._jvm.spark._jsparkSession.sessionState().catalogManager()
+        if len(after) > 1 and manager.isCatalogRegistered(after[0]):
+            if after[0] != self._name:
+                raise InvalidArgumentError(
+                    f"RENAME TO {'.'.join(after)}: a table can't move from catalog {self._name} to "
+                    f"{after[0]}; clone it, or copy its rows"
+                )
+            after = after[1:]  # Spark leaves the catalog's name there
+        try:
+            self._directory.rename(before, after)
+        except TableNotFound as error:
+            raise self._jvm.error("catalyst.analysis.NoSuchTableException", old) from error
+        except TableExists as error:
+            raise self._exists_already(new) from error
 
     def listNamespaces(self, *inside: Sequence[str]) -> Any:  # noqa: N802 - Java's name
         """The directories of the warehouse, or of a namespace, that are not tables."""
@@ -319,7 +348,7 @@ class Warehouse(ProcedureCatalog):
             )
         if not self._directory.is_namespace(parts):
             return False
-        self._directory.refuse_links(parts)
+        self._directory.refuse_links(self._directory.location(parts))
         if not cascade and not self._directory.is_empty(parts):
             raise self._jvm.error(
                 "catalyst.analysis.NonEmptyNamespaceException", self._names(parts)
@@ -334,12 +363,18 @@ class Warehouse(ProcedureCatalog):
         return self._jvm.error("catalyst.analysis.NoSuchNamespaceException", self._names(parts))
 
     def _table(self, parts: Sequence[str], table: Table) -> CatalogTable:
-        return catalog_table(self._jvm, ".".join([self._name, *parts]), table, self._schemas)
+        return catalog_table(
+            self._jvm,
+            ".".join([self._name, *parts]),
+            table,
+            self._schemas,
+            is_registered=not self._directory.is_inside(table.location),
+        )
 
 
 def _parts(identifier: Any) -> list[str]:
     return [*identifier.namespace(), identifier.name()]
 
 
-def _is_setting(key: str) -> bool:
-    return key not in _RESERVED and not key.startswith("option.")
+def _nothing() -> None:
+    """A table that is replaced has its name."""

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import Scan, SchemaMerge, Split, check_overwrite
+from fermion_table import Scan, SchemaMerge, Split, StagedTable, check_overwrite
 from spark_ext.datasource.tasks import TASKS_MIN, delete_unfinished, frame_task, rows_of
 from spark_ext.exchange import bare_rows
 from spark_ext.opening import open_branch, scan_of
@@ -25,6 +25,7 @@ from spark_ext.reading.task import ReadTask, column_paths, rows_alone
 from spark_ext.types import exchange_schema
 from spark_ext.writing.columns import planned_merge
 from spark_ext.writing.job import commit_overwrite
+from spark_ext.writing.new_table import created, open_or_stage
 from spark_ext.writing.task import TaskMessage, messages_of
 
 
@@ -83,7 +84,7 @@ class FermionReader(DataSourceReader):
 
 
 class FermionWriter(DataSourceArrowWriter):
-    """Checks on the driver, writes in tasks, commits once.
+    """Checks on the driver, writes in tasks, commits once; creates the table if there is none.
 
     Parameters
     ----------
@@ -96,22 +97,26 @@ class FermionWriter(DataSourceArrowWriter):
 
     Raises
     ------
-    TableNotFound, SchemaMismatch, ColumnNotFoundError, InvalidArgumentError
+    TableNotFound, TableExists, SchemaMismatch, ColumnNotFoundError, InvalidArgumentError
+    CommitStateUnknown
     """
 
     def __init__(self, options: SourceOptions, schema: StructType, overwrite: bool) -> None:
         self._options = options
         self._overwrite = overwrite
-        table, change_type = open_branch(options), options.change_type
+        change_type = options.change_type
         if overwrite and change_type is not None:
             raise InvalidArgumentError("option changeType needs mode append")
+        table = open_or_stage(options, schema)
         if overwrite:
             where, dynamic = options.replace_where, options.dynamic
-            check_overwrite(table.schema, where, dynamic, where=table.location)
+            check_overwrite(table.schema, where, dynamic, where=table.store.location)
         elif options.replace_where is not None or options.dynamic:
             raise InvalidArgumentError(
                 "options replaceWhere and partitionOverwriteMode=dynamic need mode overwrite"
             )
+        if isinstance(table, StagedTable):
+            table = created(table, options)
         self._merge: SchemaMerge | None = None
         if options.merge_schema:
             self._merge = planned_merge(table, rows_of(table, schema, change_type))

@@ -33,7 +33,7 @@ class StagedDefinition:
 
     Attributes
     ----------
-    mode, schema, partition_by, sort_by, properties
+    mode, schema, partition_by, primary_key, sort_by, properties
         As for `fermion_table.stage_table`.
     message
         For the history.
@@ -42,6 +42,7 @@ class StagedDefinition:
     mode: str
     schema: pa.Schema
     partition_by: Sequence[str] = ()
+    primary_key: Sequence[str] = ()
     sort_by: Sequence[str] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
     message: str | None = None
@@ -53,6 +54,7 @@ class StagedDefinition:
                 "mode": self.mode,
                 "schema": base64.b64encode(self.schema.serialize()).decode(),
                 "partition_by": list(self.partition_by),
+                "primary_key": list(self.primary_key),
                 "sort_by": list(self.sort_by),
                 "properties": dict(self.properties),
                 "message": self.message,
@@ -84,6 +86,7 @@ class StagedDefinition:
             self.schema,
             mode=self.mode,  # type: ignore[arg-type]
             partition_by=list(self.partition_by),
+            primary_key=list(self.primary_key) or None,
             sort_by=list(self.sort_by),
             properties=self.properties,
             storage_options=storage_options,

@@ -152,7 +152,9 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     ),
     "to_parquet": _case(spark_ext.to_parquet, **_SPARK, target=Path("out"), **_READ, **_ACCESS),
     "register": _case(spark_ext.register, None, **_SPARK),
-    "configure": _case(spark_ext.configure, None, builder=SimpleNamespace()),
+    "configure": _case(
+        spark_ext.configure, None, builder=SimpleNamespace(), catalogs={"lake": "warehouse"}
+    ),
     "install_catalog": _case(
         spark_ext.install_catalog, None, **_SPARK, name="lake", warehouse=Path("w"), **_ACCESS
     ),
