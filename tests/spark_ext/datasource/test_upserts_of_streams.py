@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -152,6 +153,12 @@ def test_batches_take_changes_and_give_them(spark, table_path):
     gone = frame.where("k = 2").withColumn("op", functions.lit("delete"))
     gone.write.format("fermion").mode("append").option("changeType", "op").save(table.location)
     assert rows(table) == {0: 0, 1: 10, 3: 30}
+    waiting = functions.udf(lambda v: time.sleep(2) if v == 100 else None, "string")
+    several = spark.range(100, 116).selectExpr("id % 4 AS k", "id AS v")  # k in every task
+    several = several.repartitionByRange(4, "v").withColumn("op", waiting("v"))
+    several = several.withColumn("op", functions.coalesce("op", functions.lit("+U")))
+    several.write.format("fermion").mode("append").option("changeType", "op").save(table.location)
+    assert rows(table) == {k: 112 + k for k in range(4)}  # the first task ends last
     feed = spark.read.format("fermion").option("readChangeFeed", "true")
     feed = feed.option("startingSnapshotId", 1).option("endingSnapshotId", 2).load(table.location)
     assert feed.select("k", "v", "_change_type", "_commit_version").collect() == [
