@@ -79,13 +79,14 @@ class Format(Library, ABC):
 
 @dataclass(frozen=True)
 class Fermion(Format):
-    """Ours, in one of its profiles. Without fsync, as the other libraries write."""
+    """Ours, in one of its profiles, read or mapped. Without fsync, as the other libraries write."""
 
     modules: tuple[str, ...] = ("fermion", "fermion.reading.file", "fermion.writing.file")
     package: str = "fermion"
     suffix: str = ".fmn"
     own: bool = True
     profile: str = "balanced"
+    memory_map: bool = False
 
     def write(self, table: Any, path: str) -> None:
         import fermion
@@ -95,23 +96,21 @@ class Fermion(Format):
     def open(self, path: str) -> Any:
         import fermion
 
-        return fermion.open(path)
+        return fermion.open(path, options=fermion.ReadOptions(memory_map=self.memory_map))
 
     def read(self, path: str, columns: Sequence[str] | None = None) -> Any:
-        import fermion
-
-        return fermion.read_table(path, columns=columns)
+        with self.open(path) as file:
+            return file.read(columns)
 
     def between(self, path: str, column: str, month: Month, columns: Sequence[str] | None) -> Any:
         import fermion
 
         chosen = (fermion.col(column) >= month[0]) & (fermion.col(column) < month[1])
-        return fermion.read_table(path, columns=columns, filter=chosen)
+        with self.open(path) as file:
+            return file.read(columns, filter=chosen)
 
     def take(self, path: str, rows: Any, columns: Sequence[str] | None) -> Any:
-        import fermion
-
-        with fermion.open(path) as file:
+        with self.open(path) as file:
             return file.take(rows, columns=columns)
 
 
@@ -333,6 +332,7 @@ class Lance(Format):
 FERMION = Fermion("fermion")
 FERMION_COMPACT = Fermion("fermion compact", profile="compact")
 FERMION_RANDOM = Fermion("fermion random", profile="random")
+FERMION_MAPPED = Fermion("fermion mapped", memory_map=True, file_of="fermion")
 PARQUET_ZSTD = Parquet("parquet zstd")
 PARQUET_SNAPPY = Parquet("parquet snappy", compression="snappy")
 POLARS = PolarsParquet("polars parquet")

@@ -9,6 +9,7 @@ from benchmarks import data, harness
 from benchmarks.files import size_of
 from benchmarks.formats import (
     FERMION,
+    FERMION_MAPPED,
     FERMION_RANDOM,
     LANCE,
     PARQUET_ZSTD,
@@ -46,7 +47,7 @@ QUESTION = Question(
     module="benchmarks.random_rows",
     title="8  TPC-H lineitem: take 1,000 random rows",
     cases={"all columns": take(None), "3 columns": take(THREE)},
-    libraries=(FERMION, FERMION_RANDOM, VORTEX_MAPPED, VORTEX, LANCE, PARQUET_ZSTD),
+    libraries=(FERMION, FERMION_MAPPED, FERMION_RANDOM, VORTEX_MAPPED, VORTEX, LANCE, PARQUET_ZSTD),
     targets=(
         Target("all columns", 0.070, measured=FERMION_RANDOM.name),
         Target("3 columns", 0.012, measured=FERMION_RANDOM.name),

@@ -1,8 +1,11 @@
-"""Target 3: a wide file as a whole: read all of it, write it, and how large it is."""
+"""Target 3: a wide file: read all of it, or a few of its rows; write it; and how large it is."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+
+import numpy as np
 
 from benchmarks import data, harness
 from benchmarks.files import size_of
@@ -21,6 +24,7 @@ from benchmarks.formats import (
 )
 from benchmarks.question import Action, Case, NotOffered, Question, Size, Target
 
+FEW = 256
 SHAPE = {"full": (10_000, 2_000), "quick": (500, 2_000), "tiny": (60, 50)}
 
 
@@ -45,6 +49,27 @@ def _shape(table: data.pa.Table) -> dict[str, int]:
     return {"rows": table.num_rows, "columns": table.num_columns, "arrow_bytes": table.nbytes}
 
 
+def take(rows: Callable[[int], np.ndarray]) -> Case:
+    """Every column of some rows, by their numbers."""
+
+    def prepare(library: Format, size: Size) -> Action:
+        path, wanted = stored(library, size), rows(SHAPE[size][1])
+        return lambda: _shape(library.take(str(path), wanted, None))
+
+    return Case(prepare)
+
+
+def middle(rows: int) -> np.ndarray:
+    """Rows side by side."""
+    first = max(rows // 2 - FEW // 2, 0)
+    return np.arange(first, min(first + FEW, rows))
+
+
+def scattered(rows: int) -> np.ndarray:
+    """Rows anywhere."""
+    return data.random_rows(rows, FEW)
+
+
 def write(library: Format, size: Size) -> Action:
     """Write a table that lies in memory."""
     if library.name in {POLARS.name, VORTEX_COMPACT.name}:
@@ -54,8 +79,13 @@ def write(library: Format, size: Size) -> Action:
 
 QUESTION = Question(
     module="benchmarks.wide_file",
-    title="3  10,000 columns x 2,000 rows: read all, write, size",
-    cases={"read all": Case(read_all), "write": Case(write)},
+    title="3  10,000 columns x 2,000 rows: read all, read few rows, write, size",
+    cases={
+        "read all": Case(read_all),
+        "256 rows in the middle": take(middle),
+        "256 scattered rows": take(scattered),
+        "write": Case(write),
+    },
     libraries=(
         FERMION,
         FERMION_COMPACT,
