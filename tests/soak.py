@@ -79,8 +79,8 @@ def slow_test(name: str, path: str, case: str = "", **environment: Any) -> Piece
     return Piece(name, command, given)
 
 
-def seeds(module: str) -> tuple[Piece, ...]:
-    """The seeds of a simulation, some of them a piece."""
+def seeds(module: str, end: int = SEEDS) -> tuple[Piece, ...]:
+    """The seeds of a simulation up to an end, some of them a piece."""
     return tuple(
         slow_test(
             f"{first}",
@@ -88,7 +88,7 @@ def seeds(module: str) -> tuple[Piece, ...]:
             FERMION_SEED_FIRST=first,
             FERMION_SEED_END=first + SEEDS_PER_PIECE,
         )
-        for first in range(0, SEEDS, SEEDS_PER_PIECE)
+        for first in range(0, end, SEEDS_PER_PIECE)
     )
 
 
@@ -171,6 +171,10 @@ def parts(seconds: float | None) -> dict[str, Part]:
             ),
         ),
         "simulation": Part("simulated storage", seeds("test_simulation.py")),
+        "catalog_simulation": Part(
+            "simulated storage, clients of one catalog",
+            seeds("test_catalog_simulation.py", 2_000),
+        ),
         "keyed_simulation": Part(
             "simulated storage, primary-key tables", seeds("test_keyed_simulation.py")
         ),

@@ -1,5 +1,6 @@
 """For tests: stores in memory that crash or lose replies, and a simulation of a whole table."""
 
+from fermion_table.testing.catalog_simulation import simulate_catalog
 from fermion_table.testing.keyed_simulation import simulate_keyed
 from fermion_table.testing.scheduler import Killed, Scheduler
 from fermion_table.testing.simulated_storage import Faults, SimulatedStorage, SimulatedStore
@@ -32,5 +33,6 @@ __all__ = [
     "made_up_entry",
     "made_up_schema",
     "simulate",
+    "simulate_catalog",
     "simulate_keyed",
 ]

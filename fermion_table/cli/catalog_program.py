@@ -1,0 +1,201 @@
+"""`fermion catalog`: the commands for the tables of a warehouse."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import fermion
+from fermion.errors import InvalidArgumentError
+from fermion_table.catalog.catalog import Catalog
+from fermion_table.cli.printing import Console, json_ready, print_lines
+from fermion_table.table.table import Table
+
+HELP = "list, create, drop, rename, snapshot and repair the tables of a warehouse"
+FOUND_PROBLEM = 1
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the commands."""
+    commands = parser.add_subparsers(dest="catalog_command", metavar="COMMAND", required=True)
+
+    def command(name: str, text: str) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=text, description=text)
+        added.add_argument("warehouse", metavar="WAREHOUSE", help="directory or URL")
+        added.add_argument("--json", action="store_true", help="print JSON")
+        return added
+
+    listing = command("list", "show the names of tables")
+    listing.add_argument("namespace", nargs="?", metavar="NAMESPACE", help="only tables in it")
+    listing.add_argument("--pattern", metavar="TEXT", help="what the name is like, with * and ?")
+    listing.add_argument("--namespaces", action="store_true", help="show namespaces instead")
+    creation = command("create", "create a table without rows, or register one that exists")
+    creation.add_argument("name", metavar="NAME", help="such as db.events")
+    source = creation.add_mutually_exclusive_group(required=True)
+    source.add_argument(
+        "--like", metavar="FILE", help="Fermion or Parquet file, or table, with the columns"
+    )
+    source.add_argument("--register", metavar="PATH", help="name the table that is there")
+    creation.add_argument(
+        "--primary-key", action="append", default=[], metavar="COLUMN", help="may be repeated"
+    )
+    creation.add_argument(
+        "--partition-by", action="append", default=[], metavar="TEXT", help="may be repeated"
+    )
+    creation.add_argument(
+        "--property", action="append", default=[], metavar="KEY=VALUE", help="may be repeated"
+    )
+    drop = command("drop", "drop a table; its files stay, unless --purge is given")
+    drop.add_argument("name", metavar="NAME")
+    drop.add_argument("--purge", action="store_true", help="delete the files of the table")
+    rename = command("rename", "give a table another name")
+    rename.add_argument("name", metavar="OLD")
+    rename.add_argument("new", metavar="NEW")
+    snapshot = command("snapshot", "show, create or delete snapshots of many tables")
+    snapshot.add_argument("name", nargs="?", metavar="NAME", help="of the snapshot")
+    snapshot.add_argument(
+        "--table", action="append", metavar="NAME", help="only this table; may be repeated"
+    )
+    snapshot.add_argument("--message", "-m", metavar="TEXT", help="description")
+    snapshot.add_argument("--delete", action="store_true", help="delete the snapshot")
+    repair = command("repair", "make the list of tables true again")
+    repair.add_argument("--dry-run", action="store_true", help="only print what would be done")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Run a command; the exit status: 0, or 1 if it found a problem."""
+    ok = _COMMANDS[arguments.catalog_command](Catalog.open(arguments.warehouse), arguments, console)
+    return 0 if ok else FOUND_PROBLEM
+
+
+def _list(catalog: Catalog, arguments: argparse.Namespace, console: Console) -> bool:
+    if arguments.namespaces and (arguments.namespace or arguments.pattern):
+        raise InvalidArgumentError("list: expected --namespaces alone")
+    if arguments.namespaces:
+        found = catalog.namespaces()
+    else:
+        found = catalog.tables(arguments.namespace, pattern=arguments.pattern)
+    if arguments.json:
+        console.print_json(found)
+    else:
+        for name in found:
+            console.print(name)
+    return True
+
+
+def _create(catalog: Catalog, arguments: argparse.Namespace, console: Console) -> bool:
+    if arguments.register is not None:
+        if arguments.primary_key or arguments.partition_by or arguments.property:
+            raise InvalidArgumentError("create: expected --register without options of a new table")
+        table = catalog.register_table(arguments.name, arguments.register)
+    else:
+        properties = _properties(arguments.property)
+        table = catalog.create_table(
+            arguments.name,
+            _columns(arguments.like),
+            primary_key=arguments.primary_key or None,
+            partition_by=arguments.partition_by or None,
+            properties=properties,
+        )
+    _say(
+        arguments,
+        console,
+        {"name": arguments.name, "location": table.location},
+        f"{arguments.name}: {table.location}",
+    )
+    return True
+
+
+def _drop(catalog: Catalog, arguments: argparse.Namespace, console: Console) -> bool:
+    dropped = catalog.drop_table(arguments.name, purge=arguments.purge)
+    line = f"dropped {arguments.name}"
+    result: dict[str, Any] = {"dropped": arguments.name}
+    if dropped is not None:
+        result |= {"files": dropped.files, "bytes": dropped.bytes, "left": list(dropped.left)}
+        line += f", deleted {dropped.files:,} files ({dropped.bytes:,} bytes)"
+    _say(arguments, console, result, line)
+    return True
+
+
+def _rename(catalog: Catalog, arguments: argparse.Namespace, console: Console) -> bool:
+    catalog.rename_table(arguments.name, arguments.new)
+    result = {"old": arguments.name, "new": arguments.new}
+    _say(arguments, console, result, f"{arguments.name} is now {arguments.new}")
+    return True
+
+
+def _snapshot(catalog: Catalog, arguments: argparse.Namespace, console: Console) -> bool:
+    name = arguments.name
+    if name is None:
+        if arguments.delete or arguments.table or arguments.message:
+            raise InvalidArgumentError("snapshot: expected a name")
+        kept = catalog.snapshots.list()
+        lines = [
+            f"{each.name}: {each.table_count:,} tables, {each.created:%Y-%m-%d %H:%M}"
+            + (f", {each.state}" if each.state != "ready" else "")
+            + (f", {each.message}" if each.message else "")
+            for each in kept
+        ]
+        result = [json_ready(dataclasses.asdict(each)) for each in kept]
+        _say(arguments, console, result, "\n".join(lines) or "no snapshots")
+        return True
+    if arguments.delete:
+        if arguments.table or arguments.message:
+            raise InvalidArgumentError("snapshot: expected --delete without --table and --message")
+        catalog.snapshots.delete(name)
+        _say(arguments, console, {"deleted": name}, f"deleted snapshot {name}")
+        return True
+    made = catalog.snapshots.create(name, arguments.table, message=arguments.message)
+    result = json_ready(dataclasses.asdict(made))
+    _say(arguments, console, result, f"snapshot {name}: {made.table_count:,} tables")
+    return True
+
+
+def _repair(catalog: Catalog, arguments: argparse.Namespace, console: Console) -> bool:
+    done = catalog.repair(dry_run=arguments.dry_run)
+    _say(arguments, console, dataclasses.asdict(done), str(done))
+    return done.ok
+
+
+def _say(arguments: argparse.Namespace, console: Console, result: Any, line: str) -> None:
+    if arguments.json:
+        console.print_json(result)
+    else:
+        print_lines(console, line)
+
+
+def _columns(like: str) -> pa.Schema:
+    """The columns of a file or a table."""
+    suffix = Path(like).suffix
+    if suffix == ".parquet":
+        return pq.read_schema(like)
+    if suffix == ".fermion":
+        with fermion.open(like) as file:
+            return file.schema
+    return Table.open(like).schema.to_arrow(field_ids=False)
+
+
+def _properties(given: list[str]) -> dict[str, str]:
+    found = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise InvalidArgumentError(f"--property {text!r}: expected KEY=VALUE")
+        found[key] = value
+    return found
+
+
+_COMMANDS: dict[str, Callable[[Catalog, argparse.Namespace, Console], bool]] = {
+    "list": _list,
+    "create": _create,
+    "drop": _drop,
+    "rename": _rename,
+    "snapshot": _snapshot,
+    "repair": _repair,
+}

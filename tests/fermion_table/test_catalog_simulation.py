@@ -1,0 +1,60 @@
+"""Clients that create, drop and rename tables of the same names under simulated faults."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from fermion_table.catalog.keyed_list import ListChange
+from fermion_table.testing import Faults, Violation, simulate_catalog
+
+SEEDS = 6
+
+
+def first_violation(**words: Any) -> str:
+    """What the first of some seeds finds; seed 11 does."""
+    for seed in range(11, 30):
+        try:
+            simulate_catalog(seed, **words)
+        except Violation as violation:
+            return str(violation)
+    return "none"
+
+
+def test_lists_and_tables_agree_whatever_clients_do_at_once() -> None:
+    """A failure names its seed, and `simulate_catalog(seed)` repeats it."""
+    outcomes: Counter[str] = Counter()
+    for seed in range(SEEDS):
+        outcomes.update(simulate_catalog(seed).outcomes)
+    for kind in ("create", "drop", "purge", "rename"):
+        assert outcomes[f"{kind} acknowledged"], outcomes
+        assert outcomes[f"{kind} refused"], outcomes
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(24 * 3600)
+def test_lists_and_tables_agree_whatever_clients_do_at_once_for_long() -> None:
+    """2,000 seeds, or those that the environment names; two or three clients."""
+    first = int(os.environ.get("FERMION_SEED_FIRST", "0"))
+    end = int(os.environ.get("FERMION_SEED_END", "2000"))
+    outcomes: Counter[str] = Counter()
+    commits = 0
+    for seed in range(first, end):
+        report = simulate_catalog(seed, clients=2 + seed % 3 // 2)
+        outcomes.update(report.outcomes)
+        commits += report.commits
+    print("soak:", json.dumps({"seeds": end - first, "commits": commits, **outcomes}))
+
+
+def test_the_simulation_notices_changes_that_do_not_see_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Commits of others never make a client decide again."""
+    monkeypatch.setattr(ListChange, "concerns", lambda change, entry, draft: False)
+    noticed = first_violation(faults=Faults(), clients=3)
+    assert re.search("are one table|are gone|holds", noticed)
