@@ -52,6 +52,7 @@ from fermion_table.schema.update import SchemaUpdate
 from fermion_table.storage.paths import MAIN
 from fermion_table.storage.store import StorageAccess
 from fermion_table.table.staged import StagedTable, stage_table
+from fermion_table.table.statement_writer import StatementWriter
 from fermion_table.table.table import Table
 from fermion_table.writing.buffer_pool import BufferPool
 from fermion_table.writing.data_writer import DataWriter
@@ -104,6 +105,7 @@ __all__ = [
     "Split",
     "SplitReader",
     "StagedTable",
+    "StatementWriter",
     "StorageAccess",
     "Table",
     "TableDiff",

@@ -6,6 +6,7 @@ from spark_ext.conversion.to_parquet import to_parquet
 from spark_ext.datasource.source import register
 from spark_ext.maintenance.compaction import compact
 from spark_ext.maintenance.expiry import expire, remove_orphans
+from spark_ext.merging.builder import merge
 from spark_ext.reading.changes import read_changes
 from spark_ext.reading.table import read_table
 from spark_ext.writing.append import append, overwrite, upsert
@@ -18,6 +19,7 @@ __all__ = [
     "expire",
     "from_parquet",
     "install_catalog",
+    "merge",
     "overwrite",
     "read_changes",
     "read_table",

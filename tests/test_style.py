@@ -31,6 +31,9 @@ PUBLIC_MODULES |= {"fermion_table.cli.arguments", "fermion_table.moments"}
 PUBLIC_MODULES |= {"fermion.statistics.bounds", "fermion.parquet.source", "fermion.cli.wording"}
 PUBLIC_MODULES |= {"fermion_table.merging.primary_key", "fermion_table.writing.make_writer"}
 PUBLIC_MODULES |= {"fermion_table.catalog.names"}
+PUBLIC_MODULES |= {
+    f"fermion_table.changes.merge_{each}" for each in ("clauses", "matching", "source")
+}
 # Spelled in two pieces, so that this file does not match itself.
 MACHINE_PATHS = re.compile(r"(?<![\w.~-])/(?:" + r"work|home|root|Users|tmp)/" + r"\w")
 

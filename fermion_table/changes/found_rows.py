@@ -7,13 +7,14 @@ where another commit has changed what was read, the engine has to run its statem
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyroaring import BitMap64
 
 from fermion.errors import InvalidArgumentError
 from fermion_table.changes.draft import Draft, Matched
 from fermion_table.changes.keyed_rows import keys_may_match
+from fermion_table.changes.row_changes import Addition, RowChange
 from fermion_table.changes.transaction import Transaction
 from fermion_table.commit.conflict import Partitions
 from fermion_table.errors import CommitConflict
@@ -141,7 +142,12 @@ def commit_found(
     CommitConflict, CommitStateUnknown
     """
     with transaction:
-        additions = transaction._additions(messages)
+        additions = [_as(rows.kind, each) for each in transaction._additions(messages)]
         for change in (rows, *additions):
             transaction._make(change)
         return transaction.commit()
+
+
+def _as(kind: Kind, addition: RowChange) -> RowChange:
+    """Files of a deletion by key: its retractions make the commit no upsert."""
+    return replace(addition, kind=kind) if isinstance(addition, Addition) else addition

@@ -6,7 +6,8 @@ decision come back through `takeover`: tasks delete by row id, and write new val
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fermion.errors import InvalidArgumentError
@@ -18,9 +19,10 @@ from spark_ext.catalog.takeover import ChangeQuery, empty_query, spark_errors, w
 from spark_ext.column_names import quoted
 from spark_ext.errors import UnsupportedBySpark
 from spark_ext.options import Use, known_options, parse_options
-from spark_ext.reading.row_places import ROW_ID
+from spark_ext.reading.row_places import ROW_ID, sequences_of
 from spark_ext.writing.finished_tasks import delete_files
 from spark_ext.writing.job import commit_arguments, files_of
+from spark_ext.writing.keyed_changes import OLD, run_keyed_changes
 from spark_ext.writing.row_changes import (
     OPERATION,
     ROW,
@@ -99,8 +101,8 @@ class RowLevelOperation(Callback):
         return self._references([ROW_ID] if key is None else list(map(quoted, key.names)))
 
     def requiredMetadataAttributes(self) -> Any:  # noqa: N802 - Java's name
-        """None besides."""
-        return self._references([])
+        """Of a primary-key table the sequence fields of the row as it is."""
+        return self._references(list(map(quoted, sequences_of(self.table.schema))))
 
     def representUpdateAsDeleteAndInsert(self) -> bool:  # noqa: N802 - Java's name
         """Whether an updated row comes as two: no."""
@@ -119,7 +121,10 @@ class RowLevelOperation(Callback):
     def found(self, done: RowChanges) -> FoundRows:
         """What the statement's tasks have decided."""
         relied_on: set[str] = set()
-        if self.action == "merge" and done.inserted:  # the partners of rows that stay are not known
+        is_keyed = primary_key_of(self.table.schema) is not None
+        if (
+            self.action == "merge" and done.counts.inserted and not is_keyed
+        ):  # the partners of rows that stay are not known
             relied_on = {file.file for scan in self.scans for file in scanned_files(scan)}
         return FoundRows(
             base=self.table.snapshot,
@@ -176,6 +181,9 @@ class RowLevelScanBuilder(TableScanBuilder):
         self._operation.scans.append(made.scan)
         return made
 
+    def _scan(self, columns: Sequence[tuple[str, ...]]) -> Scan:
+        return replace(super()._scan(columns), merges_level0=True)
+
 
 class RowLevelWriteBuilder(Callback):
     """Plans the write of a statement.
@@ -211,12 +219,6 @@ class RowLevelWriteBuilder(Callback):
             raise UnsupportedBySpark(
                 f"{action}: changing rows by SQL does not work with this Spark ({reason}); use "
                 "spark_ext.merge, or Table.update, Table.delete and Table.merge"
-            )
-        table = self._operation.table
-        if primary_key_of(table.schema) is not None:
-            raise UnsupportedBySpark(
-                f"{self._operation.action.upper()}: {table.location} has a primary key; use "
-                "spark_ext.upsert, or Table.update, Table.delete and Table.merge"
             )
         return RowLevelWrite(self._jvm, self._operation, self._options)
 
@@ -259,12 +261,7 @@ class RowLevelWrite(Callback):
         node = written_node(jvm, self)
         with spark_errors(jvm):
             query = ChangeQuery(jvm, node)
-            row = query.row()
-            chosen = [column.alias(name) for name, column in (row or {}).items()]
-            frame = query.frame.select(
-                query.operation.alias(OPERATION), query.row_id()[ROW_ID].alias(ROW), *chosen
-            )
-            done = run_changes(frame, table, None if row is None else list(row))
+            done = self._run(query)
         batch = RowLevelBatch(jvm, self._operation, done, metadata)
         try:
             empty_query(jvm, node)
@@ -272,6 +269,21 @@ class RowLevelWrite(Callback):
             batch.abort(())
             raise
         return batch
+
+    def _run(self, query: ChangeQuery) -> RowChanges:
+        """Carry out the changes that a query tells of, in tasks."""
+        table, row = self._operation.table, query.row()
+        columns = [column.alias(name) for name, column in (row or {}).items()]
+        columns.append(query.operation.alias(OPERATION))
+        if primary_key_of(table.schema) is None:
+            columns.append(query.row_id()[ROW_ID].alias(ROW))
+            return run_changes(
+                query.frame.select(*columns), table, None if row is None else list(row)
+            )
+        fields = sequences_of(table.schema)
+        before = {fields.get(name, name): column for name, column in query.before().items()}
+        columns += [column.alias(OLD.format(name)) for name, column in before.items()]
+        return run_keyed_changes(query.frame.select(*columns), table, self._operation.action)
 
     def toStreaming(self) -> Any:  # noqa: N802 - Java's name
         """Refuse a stream."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import types as st
 
 from fermion_table import Table
@@ -19,7 +20,14 @@ from spark_ext.catalog.row_level import RowLevelBuilder
 from spark_ext.catalog.scans import TableScanBuilder
 from spark_ext.catalog.writes import TableWriteBuilder
 from spark_ext.options import Use, known_options
-from spark_ext.reading.row_places import FILE, PLACES, POSITION, ROW_ID, places_of
+from spark_ext.reading.row_places import (
+    FILE,
+    PLACES,
+    POSITION,
+    ROW_ID,
+    places_of,
+    sequences_of,
+)
 from spark_ext.types import TIME_SETTING, spark_schema
 
 CAPABILITIES = (
@@ -63,16 +71,16 @@ VIRTUAL_COLUMNS = {
 
 
 class VirtualColumn(Callback):
-    """A column of `VIRTUAL_COLUMNS`."""
+    """A column that rows have without storing it."""
 
     Java = interfaces(
         CATALOG + "MetadataColumn",
     )
 
-    def __init__(self, jvm: Jvm, name: str) -> None:
+    def __init__(self, jvm: Jvm, name: str, column: Virtual) -> None:
         super().__init__(jvm)
         self._name = name
-        self._column = VIRTUAL_COLUMNS[name]
+        self._column = column
 
     def name(self) -> str:
         """Of the column."""
@@ -157,7 +165,12 @@ class CatalogTable(DescribedTable):
         schema = self._table.schema
         here = {*places_of(schema), *(name for name in VIRTUAL_COLUMNS if name not in PLACES)}
         names = [name for name in VIRTUAL_COLUMNS if name in here - schema.by_name.keys()]
-        made = [VirtualColumn(self._jvm, name) for name in names]
+        made = [VirtualColumn(self._jvm, name, VIRTUAL_COLUMNS[name]) for name in names]
+        for name, repeated in sequences_of(schema).items():
+            arrow = pa.schema([schema.to_arrow(field_ids=False).field(repeated)])
+            kind = spark_schema(arrow, where=self._name)[0].dataType
+            virtual = Virtual(kind, True, f"of the row, {repeated}")
+            made.append(VirtualColumn(self._jvm, name, virtual))
         return self._jvm.array(CATALOG + "MetadataColumn", made)
 
     def canRenameConflictingMetadataColumns(self) -> bool:  # noqa: N802 - Java's name

@@ -93,10 +93,11 @@ class ChangeQuery:
         """The columns that tell which row is meant, by name."""
         return _columns(self._projections.rowIdProjection())
 
-    def metadata(self) -> dict[str, Column]:
-        """Other columns of that row, by name."""
+    def before(self) -> dict[str, Column]:
+        """The same, and other columns of that row as it was."""
         found = self._projections.metadataProjection()
-        return _columns(found.get()) if found.isDefined() else {}
+        others = _columns(found.get()) if found.isDefined() else {}
+        return {**self.row_id(), **others}
 
 
 def empty_query(jvm: Jvm, node: Any) -> None:

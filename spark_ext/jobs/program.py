@@ -101,7 +101,7 @@ def _check(options: argparse.Namespace) -> None:
     TypeError, InvalidArgumentError
     """
     given = vars(options)
-    for name in ("conf", "storage_option", "option"):
+    for name in ("conf", "storage_option", "option", "update_set"):
         pairs(given.get(name, ()), f"--{name.replace('_', '-')}")
     for name in ("filter", "overwrite_where"):
         try:

@@ -1,19 +1,25 @@
-"""Columns that say where a row is stored: ``_row_id``, ``_file`` and ``_pos`` of append tables."""
+"""Columns that tell rows of a table apart, and that a scan computes or reads under another name.
+
+Of append tables ``_row_id``, ``_file`` and ``_pos`` say where a row is stored. Of primary-key
+tables statements need the sequence fields of rows as they are, beside those that they set.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import types as st
 
-from fermion_table import FileSplit, Scan, Split, TableSchema
-from fermion_table.merging.primary_key import primary_key_of
+from fermion_table import Scan, TableSchema
+from fermion_table.merging.primary_key import PrimaryKey, primary_key_of
 from spark_ext.exchange import convert_batches
 from spark_ext.reading.task import ReadTask, column_paths
 
 ROW_ID, FILE, POSITION = "_row_id", "_file", "_pos"
+SEQUENCE = "_sequence_{}"
 PLACES: dict[str, st.DataType] = {
     ROW_ID: st.LongType(),
     FILE: st.StringType(),
@@ -32,48 +38,67 @@ def places_of(schema: TableSchema) -> list[str]:
     return [name for name in PLACES if name not in schema.by_name]
 
 
+def sequences_of(schema: TableSchema) -> dict[str, str]:
+    """Of each sequence field of a primary-key table: the column that repeats it, and its name."""
+    key = primary_key_of(schema)
+    names = () if key is None else key.options.sequence_fields
+    repeated = {SEQUENCE.format(name): name for name in names if name not in key_names(key)}
+    return {name: field for name, field in repeated.items() if name not in schema.by_name}
+
+
+def key_names(key: PrimaryKey | None) -> tuple[str, ...]:
+    """The columns of a primary key."""
+    return () if key is None else key.names
+
+
 def scanned_paths(wanted: st.StructType, schema: TableSchema) -> list[tuple[str, ...]]:
     """The columns of a Spark schema as a scan takes them: file and position come from the id."""
-    computed = _computed(wanted.names, schema)
-    if not computed:
+    sources = _sources(wanted.names, schema)
+    if not sources:
         return column_paths(wanted)
-    stored = column_paths(st.StructType([field for field in wanted if field.name not in computed]))
-    return stored if (ROW_ID,) in stored else [*stored, (ROW_ID,)]
+    stored = column_paths(st.StructType([field for field in wanted if field.name not in sources]))
+    return list(dict.fromkeys([*stored, *((name,) for name in sources.values())]))
 
 
 def read_task(scan: Scan, wanted: st.StructType, schema: pa.Schema) -> ReadTask:
     """What reads the splits of a scan of `scanned_paths`, in the exact schema that Spark takes."""
-    if _computed(wanted.names, scan.table_schema):
-        return PlacedReadTask(scan.reader, schema)
-    return ReadTask(scan.reader, schema)
+    sources = _sources(wanted.names, scan.table_schema)
+    return (
+        PlacedReadTask(scan.reader, schema, sources) if sources else ReadTask(scan.reader, schema)
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedReadTask(ReadTask):
-    """Reads splits with the files and positions of their rows. Picklable."""
+    """Reads splits with columns that the scan does not have. Picklable.
 
-    def read(self, splits: Iterable[Split]) -> Iterator[pa.RecordBatch]:
+    Attributes
+    ----------
+    sources
+        Of each of these columns: the one of the scan that it is made of.
+    """
+
+    sources: Mapping[str, str]
+
+    def read(self, splits: Iterable[Any]) -> Iterator[pa.RecordBatch]:
         """Read the rows of some splits, in the exact schema that Spark takes."""
         for split in splits:
-            assert isinstance(split, FileSplit)  # of an append table
             for batch in self.reader.read(split, threads=1):
                 yield from convert_batches(self._placed(batch, split), self.schema)
 
-    def _placed(self, batch: pa.RecordBatch, split: FileSplit) -> pa.RecordBatch:
-        ids = batch.column(batch.num_columns - 1)
-        if ROW_ID in self.schema.names:
-            ids = batch.column(ROW_ID)
+    def _placed(self, batch: pa.RecordBatch, split: Any) -> pa.RecordBatch:
         columns = []
         for name in self.schema.names:
-            if name == POSITION and name not in batch.schema.names:
-                positions = ids.to_numpy() - (split.row_id_base or 0)
-                columns.append(pa.array(positions, pa.int64()))
-            elif name == FILE and name not in batch.schema.names:
-                columns.append(pa.repeat(split.file, batch.num_rows))
-            else:
-                columns.append(batch.column(name))
+            column = batch.column(self.sources.get(name, name))
+            if name in self.sources and name == FILE:
+                column = pa.repeat(split.file, batch.num_rows)
+            elif name in self.sources and name == POSITION:
+                column = pa.array(column.to_numpy() - (split.row_id_base or 0), pa.int64())
+            columns.append(column)
         return pa.RecordBatch.from_arrays(columns, names=self.schema.names)
 
 
-def _computed(names: Sequence[str], schema: TableSchema) -> set[str]:
-    return {name for name in (FILE, POSITION) if name in names and name not in schema.by_name}
+def _sources(names: Sequence[str], schema: TableSchema) -> dict[str, str]:
+    computed = {name: ROW_ID for name in (FILE, POSITION) if name in places_of(schema)}
+    computed |= sequences_of(schema)
+    return {name: source for name, source in computed.items() if name in names}

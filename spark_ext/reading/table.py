@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as st
 
-from fermion_table import StorageAccess
+from fermion_table import Scan, StorageAccess
 from spark_ext.opening import scan_of
 from spark_ext.options import SourceOptions, absolute, chosen_access
 from spark_ext.reading.task import ReadTask, rows_alone
@@ -89,11 +89,31 @@ def read_table(
             access=chosen_access(access),
         )
     )
-    schema = spark_schema(
+    return frame_of(spark, scan)
+
+
+def schema_of(spark: SparkSession, scan: Scan) -> st.StructType:
+    """The columns of a scan as Spark has them.
+
+    Raises
+    ------
+    UnsupportedBySpark
+    """
+    return spark_schema(
         scan.schema,
         time_enabled=spark.conf.get(TIME_SETTING, "false") == "true",
-        where=f"table {os.fspath(path)}",
+        where=f"table {scan.store.location}",
     )
+
+
+def frame_of(spark: SparkSession, scan: Scan) -> DataFrame:
+    """The rows of a scan, read by tasks when the frame is used.
+
+    Raises
+    ------
+    UnsupportedBySpark
+    """
+    schema = schema_of(spark, scan)
     rows = rows_alone(scan)
     if rows is not None:
         return spark.range(0, rows, 1, 1 + rows // RANGE_TASK_ROWS).select()

@@ -40,7 +40,11 @@ def clustered(df: DataFrame, batch_id_column: str) -> tuple[DataFrame, int]:
 
 
 def arranged(
-    df: DataFrame, schema: TableSchema, bucket_counts: Mapping[tuple[Any, ...], int] | None = None
+    df: DataFrame,
+    schema: TableSchema,
+    bucket_counts: Mapping[tuple[Any, ...], int] | None = None,
+    *,
+    first: Column | None = None,
 ) -> DataFrame:
     """Gather the rows of a frame by a table's partitions and sort order.
 
@@ -53,13 +57,15 @@ def arranged(
     bucket_counts
         Of partitions of a primary-key table that have another number of buckets than its settings
         say.
+    first
+        Which rows of a tree come before the others.
     """
     keys = _partition_keys(df, schema)
     primary_key = primary_key_of(schema)
     if primary_key is not None:
         settings = primary_key.options.bucket
         count = _common_count(settings, bucket_counts or {}, is_partitioned=bool(keys))
-        return _arranged_trees(df, primary_key, schema, keys, count)
+        return _arranged_trees(df, primary_key, schema, keys, count, first)
     names = [schema.by_id[field_id].name for field_id in schema.sort_by]
     order = [functions.col(quoted(name)).asc_nulls_last() for name in names if name in df.columns]
     if not keys and not order:
@@ -84,13 +90,17 @@ def _arranged_trees(
     schema: TableSchema,
     keys: dict[str, Column],
     count: int,
+    first: Column | None,
 ) -> DataFrame:
     if count > 1:
         named = [functions.col(quoted(name)) for name in primary_key.options.bucket_key]
         keys = {**keys, _BUCKET: _bucket_of(primary_key, schema, count)(*named)}
     rows = _numbered(df).withColumns(keys)
     rows = rows.repartition(*keys) if keys else rows.repartition(1)
-    return rows.sortWithinPartitions(_POSITION).drop(_POSITION, *keys)
+    order = (
+        [functions.col(_POSITION)] if first is None else [first.desc(), functions.col(_POSITION)]
+    )
+    return rows.sortWithinPartitions(*order).drop(_POSITION, *keys)
 
 
 def _common_count(

@@ -18,7 +18,8 @@ from pyspark.sql import DataFrame, functions
 from pyspark.sql import types as st
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import Table, WriterMessage
+from fermion_table import Scan, Table, WriterMessage
+from fermion_table.changes.merge_matching import MergeCounts
 from spark_ext.column_names import is_case_sensitive
 from spark_ext.errors import UnsupportedBySpark
 from spark_ext.session import batch_settings, settings
@@ -31,8 +32,9 @@ from spark_ext.writing.task import MESSAGE, MESSAGE_SCHEMA, WriteTask
 
 OPERATION, ROW = "__fermion_operation__", "__fermion_row__"
 """Columns of the frame beside those of the table: an operation, and a ``_row_id`` of the table."""
-KEEP, DELETE, UPDATE, INSERT = 0, 1, 2, 3
-"""Operations; all but the first have the numbers that Spark gives them."""
+KEEP, DELETE, UPDATE, INSERT, REPLACE = 0, 1, 2, 3, 9
+"""Operations; Spark gives the second to fourth these numbers. The last is of primary-key tables
+only: a row that is new, or takes the place of that of its key."""
 _ROW_STRUCT = "row"
 
 
@@ -50,15 +52,15 @@ class RowChanges:
         The ids of rows that decided something, and stay.
     messages
         Of the writers of new rows.
-    inserted
-        How many rows are new.
+    counts
+        How many rows were inserted, updated and deleted.
     """
 
     gone: BitMap64 = field(default_factory=BitMap64)
     moved: BitMap64 = field(default_factory=BitMap64)
     kept: BitMap64 = field(default_factory=BitMap64)
     messages: list[WriterMessage] = field(default_factory=list)
-    inserted: int = 0
+    counts: MergeCounts = field(default_factory=MergeCounts)
 
     def add(self, other: RowChanges) -> None:
         """Add what another task has done.
@@ -73,7 +75,7 @@ class RowChanges:
         self.moved |= other.moved
         self.kept |= other.kept
         self.messages += other.messages
-        self.inserted += other.inserted
+        self.counts = counted(self.counts, other.counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +88,13 @@ class ChangeTask:
         Writes rows; None: there are none to write.
     unfit
         Why rows of the table can't be written again with what Spark has of them; None: they can.
+    is_strict
+        Whether a row that is deleted twice is an error, too.
     """
 
     write: WriteTask | None
     unfit: str | None = None
+    is_strict: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Carry out the changes of batches of one struct column; yield one row with the result."""
@@ -115,22 +120,28 @@ class ChangeTask:
                 _ids(rows, operations == each) for each in (DELETE, UPDATE, KEEP)
             )
             _refuse_twice(done.gone & updated or (done.moved | updated) & deleted)
-            if len(updated) < np.count_nonzero(is_update):
+            numbers = (int((operations == each).sum()) for each in (INSERT, UPDATE, DELETE))
+            changed = MergeCounts(*numbers)
+            if len(updated) < changed.updated:
                 _refuse_twice(updated)
+            if self.is_strict and len(deleted - done.gone) < changed.deleted:
+                _refuse_twice(deleted)
+            done.counts = counted(done.counts, changed)
             done.gone |= deleted | updated
             done.moved |= updated
             done.kept |= kept
             if self.unfit is not None and is_update.any():
                 raise UnsupportedBySpark(self.unfit)
             is_written = is_update | (operations == INSERT)
-            done.inserted += int(np.count_nonzero(operations == INSERT))
             if is_written.all():
                 yield rows
             elif is_written.any():
                 yield rows.filter(pa.array(is_written))
 
 
-def run_changes(df: DataFrame, table: Table, columns: Sequence[str] | None) -> RowChanges:
+def run_changes(
+    df: DataFrame, table: Table, columns: Sequence[str] | None, *, is_strict: bool = False
+) -> RowChanges:
     """Run the tasks. If the job fails, the files that its tasks wrote are deleted.
 
     Parameters
@@ -141,6 +152,8 @@ def run_changes(df: DataFrame, table: Table, columns: Sequence[str] | None) -> R
         An append table, at the snapshot that the rows were read from.
     columns
         All columns of the table; None: rows are deleted only.
+    is_strict
+        See `ChangeTask`.
 
     Raises
     ------
@@ -157,13 +170,37 @@ def run_changes(df: DataFrame, table: Table, columns: Sequence[str] | None) -> R
             rows = arranged(df, table.schema)
             write = WriteTask(task_writer(table), held, None, finished)
         structs = rows.select(functions.struct("*").alias(_ROW_STRUCT))
-        task = ChangeTask(write, why_unfit(table))
+        task = ChangeTask(write, why_unfit(table), is_strict)
         with settings(spark, batch_settings(spark, held)):
             results = structs.mapInArrow(task, MESSAGE_SCHEMA).collect()
         done = RowChanges()
         for result in results:
-            done.add(pickle.loads(result[0]))
+            part: RowChanges = pickle.loads(result[0])
+            if is_strict:
+                _refuse_twice(done.gone & part.gone)
+            done.add(part)
     return done
+
+
+def counted(*parts: MergeCounts) -> MergeCounts:
+    """The sum of counts."""
+    return MergeCounts(
+        sum(part.inserted for part in parts),
+        sum(part.updated for part in parts),
+        sum(part.deleted for part in parts),
+    )
+
+
+def files_with(rows: BitMap64, scan: Scan) -> frozenset[str]:
+    """The files of a scan that hold some of the rows of an append table."""
+    if not rows:
+        return frozenset()
+    return frozenset(
+        entry.file
+        for entry in scan.entries[0]
+        if entry.row_id_base is not None
+        and rows.range_cardinality(entry.row_id_base, entry.row_id_base + entry.rows)
+    )
 
 
 def why_unfit(table: Table) -> str | None:

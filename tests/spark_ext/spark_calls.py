@@ -88,6 +88,12 @@ def _with_options_of(option_owner: Callable[..., Any]) -> Callable[..., Any]:
     return write
 
 
+def _merged(**arguments: Any) -> Any:
+    """A merge of one clause."""
+    return spark_ext.merge(**arguments).when_matched_delete().execute()
+
+
+_merged.__signature__ = inspect.signature(spark_ext.merge)  # type: ignore[attr-defined]
 _ACCESS = {"storage_options": None, "access": StorageAccess()}
 _READ = {"columns": None, "filter": None, "snapshot_id": None, "tag": None}
 _WORDS = {"message": "m", "commit_user": "u", "commit_identifier": 1}
@@ -111,6 +117,16 @@ _AGE = {"older_than": None, "dry_run": False}
 CALLS: dict[str, Callable[[Path], Case]] = {
     "append": _case(spark_ext.append, **_WRITE),
     "upsert": _case(spark_ext.upsert, "k", **_UPSERT),
+    "merge": _case(
+        _merged,
+        **_SPARK,
+        source=Frame(),
+        on=["id"],
+        properties={"a": "b"},
+        branch=None,
+        **_WORDS,
+        **_ACCESS,
+    ),
     "overwrite": _case(spark_ext.overwrite, **_REPLACE),
     "write": _case(spark_ext.write, "new", df=Frame(), mode="error", **_MADE, **_ACCESS),
     "read_table": _case(

@@ -221,7 +221,6 @@ REFUSED = [
     ),
     ("UPDATE rows.batched SET n = 'x' WHERE id = 1", "was written in batches"),
     ("UPDATE rows.hiding SET n = 'x' WHERE id = 1", "does not support UPDATE"),
-    ("UPDATE rows.keyed SET n = 'x' WHERE id = 1", "has a primary key"),
 ]
 
 
@@ -232,7 +231,6 @@ def test_what_spark_can_not_keep_is_refused(spark, warehouse):
         made(warehouse, "fine", {"id": [1, 2], "n": ["a", "b"], "at": [1, 2]}, schema=fine),
         made(warehouse, "batched"),
         made(warehouse, "hiding", schema=pa.schema([*PLAIN, ("_row_id", pa.int64())])),
-        made(warehouse, "keyed", schema=PLAIN, primary_key=["id"], properties={"bucket": "1"}),
     ]
     tables[1].append_batch(7, {"id": [1, 2], "n": ["a", "b"]})
     for table in tables[2:]:

@@ -16,6 +16,7 @@ from spark_ext.jobs import (
     compact,
     expire,
     from_parquet,
+    merge,
     program,
     remove_orphans,
     to_parquet,
@@ -26,24 +27,30 @@ from tests.spark_ext.spark_calls import SESSION, Unused, prepare
 
 JOBS: dict[str, ModuleType] = {
     job.__name__.rpartition(".")[2]: job
-    for job in (append, compact, expire, from_parquet, remove_orphans, to_parquet, upsert)
+    for job in (append, compact, expire, from_parquet, merge, remove_orphans, to_parquet, upsert)
 }
 FLAGS = {
     "dry_run",
     "full",
     "help",
+    "insert",
     "json",
     "nanoseconds",
     "overwrite",
     "overwrite_partitions",
+    "update",
 }
 """They take no value."""
 DATA_DECIDE = {
     "batch_id_column",
     "change_type",
     "column",
+    "delete_not_matched_by_source",
+    "delete_when",
     "format",
+    "insert_when",
     "message",
+    "on",
     "partition_by",
     "path",
     "schema",
@@ -69,6 +76,8 @@ WRONG: dict[str, list[str]] = {
     "snapshot_id": ["x", "1.5"],
     "storage_option": ["nothing"],
     "target_size": ["huge", "0", "-1", "1.5"],
+    "update_set": ["nothing"],
+    "update_when": ["source.x > 1"],  # without --update
 }
 OPTIONS = [
     (name, action.dest)
@@ -105,6 +114,7 @@ def places(name: str, directory) -> list[str]:
     return {
         "append": [table, parquet],
         "from_parquet": [parquet, table],
+        "merge": [table, parquet, "--on=id", "--insert"],
         "to_parquet": [table, new],
         "upsert": [str(directory / "k"), parquet],
     }.get(name, [table])

@@ -1,0 +1,356 @@
+"""Runs a merge of a data frame: a join that says what happens to each row, then the tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession, functions
+
+from fermion.arguments import mapping
+from fermion.errors import InvalidArgumentError, column_not_found
+from fermion_table import CommitMetadata, FoundRows, MergeResult, Scan, SchemaMismatch, Table
+from fermion_table.changes.merge_clauses import SOURCE, TARGET, Clause
+from fermion_table.changes.merge_matching import MergeCounts
+from fermion_table.merging.primary_key import primary_key_of
+from spark_ext.column_names import quoted
+from spark_ext.reading.row_places import ROW_ID
+from spark_ext.reading.table import frame_of, schema_of
+from spark_ext.writing.job import commit_arguments
+from spark_ext.writing.keyed_changes import OLD, old_columns, run_keyed_changes
+from spark_ext.writing.row_changes import (
+    DELETE,
+    INSERT,
+    KEEP,
+    OPERATION,
+    REPLACE,
+    ROW,
+    UPDATE,
+    RowChanges,
+    files_with,
+    run_changes,
+)
+
+_HAS_TARGET, _HAS_SOURCE, _CLAUSE = "__fermion_target__", "__fermion_source__", "__fermion_clause__"
+_OPERATIONS = {"delete": DELETE, "update": UPDATE, "insert": INSERT}
+NONE = -1
+"""The number of no clause."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrameMerge:
+    """What is merged.
+
+    Attributes
+    ----------
+    spark, table, source
+        Where, and the rows.
+    on
+        Columns of the source by those of the table that they are compared with.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Several columns of the source have one name.
+    ColumnNotFoundError
+        The source lacks a column.
+    """
+
+    spark: SparkSession
+    table: Table
+    source: DataFrame
+    on: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        names = self.source.schema.names
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise InvalidArgumentError(f"source: more than one column is named {twice[0]!r}")
+        for name in self.on.values():
+            if name not in names:
+                raise column_not_found(name, names, where="merge: on: the source")
+
+    @property
+    def names(self) -> list[str]:
+        """The columns of the table."""
+        return self.table.schema.names
+
+    def scan(self, names: Sequence[str]) -> Scan:
+        """Some columns of the table as it is merged into, with what tells its rows apart."""
+        paths = [(name,) for name in names]
+        if primary_key_of(self.table.schema) is not None:
+            return replace(self.table.scan(columns=paths), merges_level0=True)
+        return self.table.scan(columns=[*paths, (ROW_ID,)])
+
+    def target(self, names: Sequence[str]) -> DataFrame:
+        """The same as a frame named ``target``."""
+        frame = frame_of(self.spark, self.scan(names))
+        return frame.withColumn(_HAS_TARGET, functions.lit(True)).alias(TARGET)
+
+    def named_source(self) -> DataFrame:
+        """The source as a frame named ``source``."""
+        return self.source.withColumn(_HAS_SOURCE, functions.lit(True)).alias(SOURCE)
+
+    def matches(self) -> Column:
+        """Whether a row of the table and one of the source belong together."""
+        return reduce(and_, (_of(TARGET, name) == _of(SOURCE, self.on[name]) for name in self.on))
+
+    def value(self, clause: Clause, name: str) -> Column:
+        """What a clause writes to a column."""
+        schema = self.table.schema
+        given = clause.values
+        found = self.on.get(name, name)
+        if given is None and found in self.source.schema.names:
+            return _of(SOURCE, found)
+        if given is not None and name in given:
+            return _expression(given[name])
+        if clause.action == "update":
+            return _of(TARGET, name)
+        default = schema.by_name[name].write_default
+        return functions.lit(None if default is None else default.as_py())
+
+
+def check_clause(merge: FrameMerge, clause: Clause) -> None:
+    """Check that the table and the source have what a clause names.
+
+    Raises
+    ------
+    ColumnNotFoundError, SchemaMismatch, TypeError, InvalidArgumentError
+    pyspark.errors.PySparkException
+        Spark does not understand an expression.
+    """
+    known, method = merge.names, f"merge: {clause.method}"
+    if clause.values is not None:
+        parameter = "values" if clause.action == "insert" else "set"
+        mapping(clause.values, parameter)
+        if not clause.values:
+            raise InvalidArgumentError(f"{method}: {parameter}: expected a column to set")
+        for name in clause.values:
+            if name not in known:
+                raise column_not_found(name, known, where=method)
+    elif clause.action == "update":
+        for name in known:
+            if merge.on.get(name, name) not in merge.source.schema.names:
+                raise SchemaMismatch(
+                    f"{method}: set=None sets every column, but the source has no column "
+                    f"{merge.on.get(name, name)!r}: name the columns that change in set="
+                )
+    if clause.case == "not_matched":
+        seen = merge.source.alias(SOURCE)
+    else:
+        seen = merge.spark.createDataFrame([], schema_of(merge.spark, merge.scan(known)))
+        seen = seen.alias(TARGET)
+    if clause.case == "matched":
+        seen = seen.crossJoin(merge.source.alias(SOURCE))
+    written = known if clause.action != "delete" else []
+    columns = [merge.value(clause, name).alias(name) for name in written]
+    condition = _condition(clause)
+    kind = seen.select(condition.alias("condition"), *columns).schema["condition"].dataType
+    if kind.simpleString() != "boolean":
+        raise InvalidArgumentError(f"{method}: condition is {kind.simpleString()}, not boolean")
+
+
+def run_merge(
+    merge: FrameMerge, clauses: Sequence[Clause], metadata: CommitMetadata
+) -> MergeResult:
+    """Merge, and commit once.
+
+    Raises
+    ------
+    SchemaMismatch, UnsupportedBySpark, InvalidArgumentError, CommitConflict, CommitStateUnknown
+    pyspark.errors.PySparkException
+    """
+    table = merge.table
+    _refuse_unread(merge, clauses)
+    is_keyed = primary_key_of(table.schema) is not None
+    scan, known = merge.scan(_needed(merge, clauses)), merge.scan(list(merge.on))
+    filters: tuple[Any, ...] = (None,)
+    if is_keyed and is_upsert(merge, clauses):
+        filters = ()
+        done = run_keyed_changes(_upserted(merge), table, "merge")
+    elif is_keyed:
+        done = run_keyed_changes(_decided(merge, clauses), table, "merge")
+    else:
+        written = any(clause.action != "delete" for clause in clauses)
+        columns = merge.names if written else None
+        done = run_changes(_decided(merge, clauses), table, columns, is_strict=True)
+    found = FoundRows(
+        base=table.snapshot,
+        action=_described(merge, clauses),
+        filters=filters,
+        gone=done.gone,
+        moved=done.moved,
+        relied_on=files_with(done.kept, scan),
+    )
+    snapshot = table.commit_found(found, done.messages, **commit_arguments(metadata))
+    return MergeResult(snapshot, done.counts if filters else _counted(merge, known, done))
+
+
+def is_upsert(merge: FrameMerge, clauses: Sequence[Clause]) -> bool:
+    """Whether every row of the source takes the place of the one of its key, or is new."""
+    key = primary_key_of(merge.table.schema)
+    assert key is not None
+    taken = {
+        (clause.case, clause.action)
+        for clause in clauses
+        if clause.takes_all and clause.condition is None
+    }
+    return (
+        key.options.merge_engine == "deduplicate"
+        and set(merge.on) == set(key.names)
+        and len(clauses) == 2
+        and taken == {("matched", "update"), ("not_matched", "insert")}
+    )
+
+
+def _upserted(merge: FrameMerge) -> DataFrame:
+    """Every row of the source, to take the place of that of its key."""
+    rows = merge.source
+    types = {name: rows.schema[merge.on.get(name, name)].dataType for name in merge.names}
+    old = [
+        functions.lit(None).cast(types[name]).alias(OLD.format(name))
+        for name in old_columns(merge.table)
+    ]
+    new = [functions.col(quoted(merge.on.get(name, name))).alias(name) for name in merge.names]
+    return rows.select(functions.lit(REPLACE).alias(OPERATION), *old, *new)
+
+
+def _counted(merge: FrameMerge, known: Scan, done: RowChanges) -> Callable[[], MergeCounts]:
+    """Counts the rows of an upsert that were there before, when that is asked for."""
+
+    def count() -> MergeCounts:
+        before = frame_of(merge.spark, known).alias(TARGET)
+        updated = before.join(merge.named_source(), merge.matches(), "left_semi").count()
+        return MergeCounts(done.counts.updated - updated, updated)
+
+    return count
+
+
+def _decided(merge: FrameMerge, clauses: Sequence[Clause]) -> DataFrame:
+    """What happens to each row that a clause takes."""
+    cases = {clause.case for clause in clauses}
+    how = {
+        (True, True): "full_outer",
+        (True, False): "right_outer",
+        (False, True): "left_outer",
+        (False, False): "inner",
+    }["not_matched" in cases, "not_matched_by_source" in cases]
+    pairs = merge.target(_needed(merge, clauses)).join(merge.named_source(), merge.matches(), how)
+    with_clause = pairs.withColumn(_CLAUSE, _first_clause(clauses))
+    is_taken = functions.col(_CLAUSE) != NONE
+    is_keyed = primary_key_of(merge.table.schema) is not None
+    if (
+        "not_matched" in cases and not is_keyed
+    ):  # the partners of rows that are not inserted must stay
+        is_taken = is_taken | _is_case("matched")
+    decided = with_clause.where(is_taken)
+    operation = _by_clause(
+        {number: functions.lit(_OPERATIONS[each.action]) for number, each in enumerate(clauses)},
+        functions.lit(KEEP),
+    )
+    columns = [operation.alias(OPERATION)]
+    if primary_key_of(merge.table.schema) is None:
+        columns.append(_of(TARGET, ROW_ID).alias(ROW))
+    else:
+        columns += [_of(TARGET, name).alias(OLD.format(name)) for name in old_columns(merge.table)]
+    writing = {n: each for n, each in enumerate(clauses) if each.action != "delete"}
+    for name in merge.names if writing else ():
+        values = {number: merge.value(each, name) for number, each in writing.items()}
+        columns.append(_by_clause(values, functions.lit(None)).alias(name))
+    return decided.select(*columns)
+
+
+def _first_clause(clauses: Sequence[Clause]) -> Column:
+    conditions = {
+        number: _is_case(clause.case) & functions.coalesce(_condition(clause), functions.lit(False))
+        for number, clause in enumerate(clauses)
+    }
+    chain: Any = functions
+    for number, condition in conditions.items():
+        chain = chain.when(condition, functions.lit(number))
+    found: Column = chain.otherwise(functions.lit(NONE))
+    return found
+
+
+def _is_case(case: str) -> Column:
+    target, source = functions.col(_HAS_TARGET).isNotNull(), functions.col(_HAS_SOURCE).isNotNull()
+    if case == "matched":
+        return target & source
+    return ~target if case == "not_matched" else ~source
+
+
+def _by_clause(values: Mapping[int, Column], otherwise: Column) -> Column:
+    chain: Any = functions
+    for number, value in values.items():
+        chain = chain.when(functions.col(_CLAUSE) == number, value)
+    found: Column = chain.otherwise(otherwise)
+    return found
+
+
+def _needed(merge: FrameMerge, clauses: Sequence[Clause]) -> list[str]:
+    """Columns of the table that are read: all where rows are written again."""
+    names = merge.names
+    if any(each.action == "update" for each in clauses):
+        return names
+    always = {*merge.on}
+    if primary_key_of(merge.table.schema) is not None:
+        always.update(old_columns(merge.table))
+    texts = _texts(clauses)
+    if texts is None:
+        return names
+    return [name for name in names if name in always or name.lower() in texts]
+
+
+def _texts(clauses: Sequence[Clause]) -> str | None:
+    """All expressions in lower case; None where one is no text."""
+    given = [each.condition for each in clauses if each.condition is not None]
+    given += [value for each in clauses for value in (each.values or {}).values()]
+    if any(isinstance(each, Column) for each in given):
+        return None
+    return " ".join(map(str, given)).lower()
+
+
+def _refuse_unread(merge: FrameMerge, clauses: Sequence[Clause]) -> None:
+    """Refuse columns of the source that nothing reads though a clause takes all."""
+    texts = _texts(clauses)
+    takers = [each for each in clauses if each.takes_all]
+    if not takers or texts is None:
+        return
+    used = {*merge.on.values(), *(merge.on.get(name, name) for name in merge.names)}
+    unread = [
+        name for name in merge.source.schema.names if name not in used and name.lower() not in texts
+    ]
+    if unread:
+        raise SchemaMismatch(
+            f"merge: {takers[0].method} takes every column of the source, but the table has no "
+            f"column {', '.join(map(repr, unread))}, and no clause reads it: drop it, or name the "
+            "columns that are taken"
+        )
+
+
+def _described(merge: FrameMerge, clauses: Sequence[Clause]) -> str:
+    actions = dict.fromkeys(clause.action for clause in clauses)
+    return f"merge on {', '.join(merge.on)}: {', '.join(actions)}"
+
+
+def _condition(clause: Clause) -> Column:
+    return functions.lit(True) if clause.condition is None else _expression(clause.condition)
+
+
+def _expression(given: Any) -> Column:
+    """An SQL expression, a column, or a value that is neither.
+
+    Raises
+    ------
+    pyspark.errors.PySparkException
+    """
+    if isinstance(given, Column):
+        return given
+    return functions.expr(given) if isinstance(given, str) else functions.lit(given)
+
+
+def _of(side: str, name: str) -> Column:
+    return functions.col(f"{side}.{quoted(name)}")

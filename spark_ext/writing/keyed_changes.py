@@ -1,0 +1,187 @@
+"""The Spark job that changes rows of a primary-key table: its tasks write them again by key."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import Accumulator
+from pyspark.sql import Column, DataFrame, functions
+from pyspark.sql import types as st
+
+from fermion.errors import InvalidArgumentError
+from fermion_table import StatementWriter, Table, WriterMessage
+from fermion_table.merging.primary_key import required_key
+from spark_ext.column_names import is_case_sensitive, quoted
+from spark_ext.errors import UnsupportedBySpark
+from spark_ext.exchange import convert_batch
+from spark_ext.session import batch_settings, settings
+from spark_ext.types import arriving_schema
+from spark_ext.writing.clustering import arranged
+from spark_ext.writing.columns import check_columns, task_writer
+from spark_ext.writing.finished_tasks import finished_messages
+from spark_ext.writing.job import files_of
+from spark_ext.writing.row_changes import (
+    DELETE,
+    INSERT,
+    OPERATION,
+    REPLACE,
+    UPDATE,
+    RowChanges,
+    why_unfit,
+)
+from spark_ext.writing.task import MESSAGE, MESSAGE_SCHEMA
+
+OLD = "__fermion_old_{}__"
+"""Of each column of the key, and each sequence field: the name of that of the row before."""
+_KIND, _CHANGE = "__fermion_kind__", "change"
+_REFUSED = {
+    "moved key": "a column of the primary key is set: delete the row, and insert one of the new "
+    "key",
+    "set sequence": "a column of sequence.field is set: upsert the new rows, and delete those of "
+    "the old keys",
+}
+
+
+def old_columns(table: Table) -> list[str]:
+    """The columns whose values of the row before a statement needs."""
+    key = required_key(table.schema, table.location, "a statement")
+    return list(dict.fromkeys((*key.names, *key.options.sequence_fields)))
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedChangeTask:
+    """Writes the rows of one task. Picklable.
+
+    Attributes
+    ----------
+    table
+        At the snapshot that was read.
+    columns
+        The schema in which rows reach the table's writer.
+    finished
+        Gets the messages of a finished task.
+    unfit
+        As of `ChangeTask`.
+    """
+
+    table: Table
+    columns: pa.Schema
+    finished: Accumulator[list[WriterMessage]]
+    unfit: str | None = None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write batches of one struct column; yield one row with the result."""
+        done = RowChanges()
+        with task_writer(self.table)() as writer:
+            statement = StatementWriter(self.table, writer)
+            for batch in batches:
+                rows = pa.RecordBatch.from_struct_array(batch.column(0))
+                kinds = rows.column(_KIND)
+                self._check(kinds)
+                columns = rows.select(self.columns.names)
+                statement.write(convert_batch(columns, self.columns), kinds)
+            statement.check()
+            done.messages = [message for message in writer.prepare_commit() if message.entries]
+            done.counts = statement.counts
+        self.finished.add(done.messages)
+        if done.messages:
+            yield pa.record_batch({MESSAGE: pa.array([pickle.dumps(done)], pa.binary())})
+
+    def _check(self, kinds: pa.Array) -> None:
+        found = set(kinds.unique().to_pylist())
+        for kind in found & _REFUSED.keys():
+            raise InvalidArgumentError(f"{self.table.location}: {_REFUSED[kind]}")
+        if self.unfit is not None and "+U" in found:
+            raise UnsupportedBySpark(self.unfit)
+
+
+def run_keyed_changes(df: DataFrame, table: Table, action: str) -> RowChanges:
+    """Run the tasks. If the job fails, the files that its tasks wrote are deleted.
+
+    Parameters
+    ----------
+    df
+        Column `OPERATION`, those of `old_columns` under the names of `OLD`, and those of the table,
+        unless rows are deleted only.
+    table
+        A primary-key table, at the snapshot that the rows were read from.
+    action
+        ``update`` may give rows other keys, and no other sequences; ``merge`` the other way round.
+
+    Raises
+    ------
+    SchemaMismatch, UnsupportedBySpark, InvalidArgumentError
+        The frame does not fit; raised before any task runs.
+    pyspark.errors.PySparkException
+    """
+    spark, schema = df.sparkSession, table.schema
+    changes = df.select(_changes(df, table, action).alias(_CHANGE))
+    changes = changes.select(functions.explode(_CHANGE).alias(_CHANGE)).select(f"{_CHANGE}.*")
+    frame = st.StructType([field for field in changes.schema if field.name != _KIND])
+    if all(name in df.columns for name in schema.names):
+        columns = check_columns(table, frame, case_sensitive=is_case_sensitive(spark))
+    else:  # of rows that are deleted the key is enough
+        columns = arriving_schema(frame, schema.to_arrow(field_ids=False))
+    counts = task_writer(table).keywords.get("bucket_counts")
+    is_retraction = functions.col(_KIND) == "-D"
+    rows = arranged(changes, schema, counts, first=is_retraction)
+    structs = rows.select(functions.struct("*").alias("row"))
+    done = RowChanges()
+    with (
+        finished_messages(spark.sparkContext, table, files_of) as finished,
+        settings(spark, batch_settings(spark, columns)),
+    ):
+        task = KeyedChangeTask(table, columns, finished, why_unfit(table))
+        for result in structs.mapInArrow(task, MESSAGE_SCHEMA).collect():
+            done.add(pickle.loads(result[0]))
+    return done
+
+
+def _changes(df: DataFrame, table: Table, action: str) -> Column:
+    """What becomes of each row of the frame: an array of rows with their kinds."""
+    key = required_key(table.schema, table.location, action)
+    names = table.schema.names
+    old = {name: functions.col(OLD.format(name)) for name in old_columns(table)}
+    new = {name: functions.col(quoted(name)) for name in names if name in df.columns}
+    types = {name: df.schema[name].dataType for name in new}
+    nothing = {name: functions.lit(None).cast(dtype) for name, dtype in types.items()}
+    gone = _row("-D", {**nothing, **old}, names)
+    if not new:
+        return functions.array(gone)
+    inserted, updated = _row("+I", new, names), _row("+U", new, names)
+    same = _equal(old, new, key.names)
+    if action == "update":
+        moved = functions.array(gone, inserted)
+        sequences = [name for name in key.options.sequence_fields if name not in key.names]
+        same_sequence = _equal(old, new, sequences)
+        refused = functions.array(_row("set sequence", new, names))
+    else:
+        moved = functions.array(_row("moved key", new, names))
+        same_sequence, refused = functions.lit(True), moved
+    is_replacing = key.options.merge_engine == "deduplicate"
+    changed = functions.array(updated) if is_replacing else functions.array(gone, updated)
+    operation = functions.col(OPERATION)
+    return (
+        functions.when(operation == DELETE, functions.array(gone))
+        .when(operation == INSERT, functions.array(inserted))
+        .when(operation == REPLACE, functions.array(updated))
+        .when((operation == UPDATE) & ~same_sequence, refused)
+        .when((operation == UPDATE) & same, changed)
+        .when(operation == UPDATE, moved)
+        .otherwise(functions.array(_row("unknown", new, names)))
+    )
+
+
+def _row(kind: str, values: Mapping[str, Column], names: list[str]) -> Column:
+    columns = [values[name].alias(name) for name in names if name in values]
+    return functions.struct(functions.lit(kind).alias(_KIND), *columns)
+
+
+def _equal(old: Mapping[str, Column], new: Mapping[str, Column], names: Iterable[str]) -> Column:
+    same = functions.lit(True)
+    for name in names:
+        same = same & old[name].eqNullSafe(new[name])
+    return same
