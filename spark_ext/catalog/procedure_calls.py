@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -43,6 +44,7 @@ class ProcedureCatalog(Callback):
         space = self._jvm.array("java.lang.String", [NAMESPACE])
         return self._jvm.array(CATALOG + "Identifier", [identifier.of(space, n) for n in names])
 
+    @abstractmethod
     def _target(self, name: str) -> Target:
         """The table that an argument names.
 
@@ -50,7 +52,6 @@ class ProcedureCatalog(Callback):
         ------
         InvalidArgumentError, TableNotFound
         """
-        raise NotImplementedError
 
 
 class MissingProcedure(Callback):

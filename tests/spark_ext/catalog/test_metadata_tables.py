@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import date
 
 import pyarrow as pa
@@ -141,6 +142,7 @@ def test_metadata_tables_of_a_wide_empty_table_and_of_a_keyed_one(spark, table):
         properties={"bucket": "2"},
     )
     keyed.upsert({"k": [1, 2, 3, 4]})
+    shutil.rmtree(f"{root}/db/keyed/data")  # no data file is read
     files = query(spark, "SELECT DISTINCT bucket, total_buckets, level FROM meta.db.keyed.files")
     assert sorted(files) == [(0, 2, 0), (1, 2, 0)]
     assert query(spark, "SELECT * FROM meta.db.keyed.properties") == [("bucket", "2")]

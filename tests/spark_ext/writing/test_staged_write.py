@@ -17,6 +17,7 @@ def test_a_definition_survives_its_text(table_path):
         mode="create",
         schema=SCHEMA,
         partition_by=["bucket(4, a)"],
+        primary_key=[],
         sort_by=[],
         properties={"x": "y"},
     )
