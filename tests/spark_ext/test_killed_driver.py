@@ -6,9 +6,11 @@ import os
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions
 
@@ -20,10 +22,10 @@ pytestmark = pytest.mark.spark
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("part", pa.int64())])
 ROWS = 40_000
 COMMIT = {"commit_user": "nightly", "commit_identifier": 7}
-TABLES = ("tasks", "commit", "compaction", "stream", "copy")
-POINTS = TABLES[:4]
+POINTS = ("tasks", "commit", "compaction", "stream", "upsert", "trees", "sums")
+KEYED = ("upsert", "trees", "sums")
 
-# One driver runs four jobs on four tables, each in a thread, and is killed when all of them are
+# One driver runs a job on each of these tables, in threads, and is killed when all of them are
 # where it should die. Functions of the program itself travel to the workers by value.
 DRIVER = """
 import os, sys, threading, time, traceback
@@ -37,7 +39,7 @@ from spark_ext.datasource.stream import FermionStreamWriter
 
 directory = Path(sys.argv[1])
 commit = {"commit_user": "nightly", "commit_identifier": 7}
-builder = SparkSession.builder.master("local[5]").config("spark.ui.enabled", "false")
+builder = SparkSession.builder.master("local[8]").config("spark.ui.enabled", "false")
 builder = builder.config("spark.driver.host", "localhost").config("spark.driver.memory", "512m")
 spark = spark_ext.configure(builder).getOrCreate()
 ids = spark.range(0, 40_000, numPartitions=2)
@@ -50,16 +52,22 @@ def wait_for_death(point):
     reach(point)
     time.sleep(300)
 
-@functions.udf("long")
-def slow(number):
-    if number == 39_000:  # most rows of this task are written
-        while not list((directory / "tasks").glob("data/*.fermion")):
-            time.sleep(0.05)
-        wait_for_death("tasks")  # the other task is done
-    return number
+def slow(point, files):
+    @functions.udf("long")
+    def wait(number):
+        if number == 39_000:  # most rows of this task are written
+            while len(list((directory / point).glob("data/**/*.fermion"))) < files:
+                time.sleep(0.05)
+            wait_for_death(point)  # the other task is done
+        return number
+    return wait("id")
 
 def during_tasks():
-    spark_ext.append(frame.withColumn("id", slow("id")), directory / "tasks", **commit)
+    spark_ext.append(frame.withColumn("id", slow("tasks", 1)), directory / "tasks", **commit)
+
+def during_upsert():
+    rows = frame.withColumn("part", functions.lit(9)).withColumn("id", slow("upsert", 2 + 2))
+    spark_ext.upsert(rows, directory / "upsert", cluster=False, **commit)
 
 publish = Table.commit
 def publish_and_wait(self, *args, **kwargs):
@@ -72,20 +80,24 @@ def after_the_commit():
     spark_ext.append(frame, directory / "commit", **commit)
 
 publish_group = Table.commit_compaction
-published = []
+published = set()
 def publish_the_first_only(self, messages, base):
-    if published:
-        wait_for_death("compaction")
-    published.append(publish_group(self, messages, base))
-    return published[-1]
+    point = Path(self.location).name
+    if point in published:
+        wait_for_death(point)
+    published.add(point)
+    return publish_group(self, messages, base)
 
 def during_compaction():
     spark_ext.compact(spark, directory / "compaction", max_groups_per_commit=1)
 
+def during_compaction_of_trees():
+    spark_ext.compact(spark, directory / "trees", full=True, max_groups_per_commit=1)
+
 class CommitAndWait(FermionStreamWriter):
     def commit(self, messages, batchId):
         super().commit(messages, batchId)
-        reach("stream")
+        reach({"copy": "stream"}.get(Path(self._options.path).name, "sums"))
         for _ in range(3_000):  # Spark does not learn that this micro-batch is done
             time.sleep(0.1)
 
@@ -93,10 +105,13 @@ class WaitingSource(FermionDataSource):
     def streamWriter(self, schema, overwrite):
         return CommitAndWait(parse_options(self.options), schema)
 
-def start_a_stream():
-    stream = spark.readStream.format("fermion").load(str(directory / "stream"))
-    writer = stream.writeStream.format("fermion").option("path", str(directory / "copy"))
-    return writer.option("checkpointLocation", str(directory / "checkpoint")).start()
+def start_a_stream(sink):
+    if sink == "copy":
+        stream = spark.readStream.format("fermion").load(str(directory / "stream"))
+    else:
+        stream = spark.readStream.schema("id long, part long").parquet(str(directory / "files"))
+    writer = stream.writeStream.format("fermion").option("path", str(directory / sink))
+    return writer.option("checkpointLocation", str(directory / f"{sink}.checkpoint")).start()
 
 def run(job):
     try:
@@ -108,10 +123,12 @@ def run(job):
 Table.commit = publish_and_wait
 Table.commit_compaction = publish_the_first_only
 spark.dataSource.register(WaitingSource)
-query = start_a_stream()
-while query.isActive and not (directory / "stream.reached").exists():
-    time.sleep(0.05)
-for job in (during_tasks, after_the_commit, during_compaction):
+for sink, point in (("copy", "stream"), ("sums", "sums")):
+    query = start_a_stream(sink)
+    while query.isActive and not (directory / f"{point}.reached").exists():
+        time.sleep(0.05)
+jobs = [during_tasks, after_the_commit, during_compaction, during_upsert]
+for job in [*jobs, during_compaction_of_trees]:
     threading.Thread(target=run, args=(job,), name=job.__name__).start()
 run(query.awaitTermination)
 """
@@ -143,20 +160,41 @@ def rows(start: int, stop: int, parts: int) -> pa.Table:
     return pa.table({"id": numbers, "part": [number % parts for number in numbers]}, SCHEMA)
 
 
+def ones(start: int, stop: int) -> pa.Table:
+    return pa.table({"id": range(start, stop), "part": [1] * (stop - start)}, SCHEMA)
+
+
+def add_to_streams(directory: Path, start: int, stop: int) -> None:
+    """More rows in the table, and in the Parquet files, that a stream reads."""
+    added = ones(start, stop)
+    Table.open(directory / "stream").append(added)
+    (directory / "files").mkdir(exist_ok=True)
+    pq.write_table(added, directory / "files" / f"{start}.parquet")
+
+
 @pytest.fixture(scope="module")
 def killed(spark, tmp_path_factory) -> Path:
     """The directory of the tables as the killed driver left them."""
     directory = tmp_path_factory.mktemp("killed")
     made = {
-        name: Table.create(
-            directory / name, SCHEMA, partition_by="part" if name == "compaction" else None
-        )
-        for name in TABLES
+        name: Table.create(directory / name, SCHEMA)
+        for name in ("tasks", "commit", "stream", "copy")
     }
+    made["compaction"] = Table.create(directory / "compaction", SCHEMA, partition_by="part")
+    for name in KEYED:
+        engine = {"merge_engine": "aggregation", "fields.part.aggregate_function": "sum"}
+        made[name] = Table.create(
+            directory / name,
+            SCHEMA,
+            primary_key=["id"],
+            properties={"bucket": "2", **(engine if name == "sums" else {})},
+        )
+    made["upsert"].upsert(rows(0, ROWS, parts=4))
     for start in range(0, ROWS, 10_000):
         made["compaction"].append(rows(start, start + 10_000, parts=4))
+        made["trees"].upsert(rows(start, ROWS, parts=4))
     assert made["compaction"].snapshot.totals.files == 16
-    made["stream"].append(rows(0, ROWS // 2, parts=1))
+    add_to_streams(directory, 0, ROWS // 2)
     run_and_kill(directory)
     return directory
 
@@ -173,6 +211,11 @@ def assert_holds_every_row_once(path: Path) -> Table:
     assert found.tolist() == list(range(ROWS))
     assert table.verify(data=True).ok
     return table
+
+
+def parts_of(table: Table) -> set[int]:
+    table.refresh()
+    return set(table.scan(columns=["part"]).to_arrow()["part"].to_pylist())
 
 
 def test_killed_during_tasks_nothing_is_visible_and_the_next_run_appends(spark, killed):
@@ -200,15 +243,45 @@ def test_killed_during_compaction_every_row_is_there_and_the_next_run_finishes(s
     assert Table.open(path).scan(snapshot_id=4).count() == ROWS
 
 
-def test_killed_while_a_stream_commits_the_next_run_goes_on_without_repeating(spark, killed):
-    """The micro-batch is in the table, but not in the checkpoint: Spark runs it again."""
-    table = Table.open(killed / "stream")
-    copy_path = killed / "copy"
-    assert Table.open(copy_path).snapshot.totals.rows == ROWS // 2
-    table.append(rows(ROWS // 2, ROWS, parts=1))
+def test_killed_during_an_upsert_old_rows_are_there_and_the_next_run_replaces_them(spark, killed):
+    path = killed / "upsert"
+    table = assert_holds_every_row_once(path)
+    assert (table.snapshot.id, parts_of(table)) == (1, {0, 1, 2, 3})
+    new = frame(spark).withColumn("part", functions.lit(9))
+    assert spark_ext.upsert(new, path, **COMMIT).id == 2
+    assert parts_of(assert_holds_every_row_once(path)) == {9}
+    removed = table.remove_orphan_files(older_than=timedelta(0))
+    assert removed.files >= 2  # of the task that was done: a file for each bucket
+    assert parts_of(assert_holds_every_row_once(path)) == {9}
+
+
+def test_killed_during_compaction_of_trees_the_next_run_finishes(spark, killed):
+    path = killed / "trees"
+    half_done = assert_holds_every_row_once(path)
+    assert (half_done.snapshot.id, half_done.snapshot.totals.files) == (5, 4 + 1)
+    spark_ext.compact(spark, path, full=True)
+    assert assert_holds_every_row_once(path).snapshot.totals.files == 2
+    assert half_done.remove_orphan_files(older_than=timedelta(0)).files == 1  # of the other group
+    assert_holds_every_row_once(path)
+
+
+@pytest.mark.parametrize("sink", ["copy", "sums"])
+def test_killed_while_a_stream_commits_the_next_run_goes_on_without_repeating(spark, killed, sink):
+    """The micro-batch is in the table, but not in the checkpoint: Spark runs it again.
+
+    In the primary-key table a micro-batch that counts twice would double its sums.
+    """
+    copy_path = killed / sink
+    assert Table.open(copy_path).scan().count() == ROWS // 2
+    if Table.open(killed / "stream").snapshot.id == 1:
+        add_to_streams(killed, ROWS // 2, ROWS)
     stream = spark.readStream.format("fermion").load(str(killed / "stream"))
+    if sink == "sums":
+        stream = spark.readStream.schema("id long, part long").parquet(str(killed / "files"))
     writer = stream.writeStream.format("fermion").option("path", str(copy_path))
-    writer = writer.option("checkpointLocation", str(killed / "checkpoint"))
+    writer = writer.option("checkpointLocation", str(killed / f"{sink}.checkpoint"))
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination(120)
-    assert assert_holds_every_row_once(copy_path).snapshot.id == 2
+    copied = assert_holds_every_row_once(copy_path)
+    assert copied.snapshot.id == 2
+    assert parts_of(copied) == {1}

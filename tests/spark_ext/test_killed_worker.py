@@ -5,14 +5,13 @@ Spark runs their tasks again. What the killed ones wrote is left over, and nothi
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from fermion_table import Table
+from tests.spark_ext.programs import run_program
 
 pytestmark = pytest.mark.spark
 
@@ -86,16 +85,7 @@ def directory(tmp_path_factory, project_environment) -> Path:
     made = tmp_path_factory.mktemp("killed")
     for name in ("table", "copy"):
         Table.create(made / name, SCHEMA)
-    done = subprocess.run(
-        [sys.executable, "-c", DRIVER, str(made)],
-        cwd=made,
-        env=project_environment | {"SPARK_LOCAL_DIRS": str(made / "spark")},
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_program(["-c", DRIVER, str(made)], made, project_environment)
     return made
 
 

@@ -19,6 +19,7 @@ import pyspark
 import pytest
 
 from fermion_table import Table
+from tests.spark_ext.programs import run_program
 
 pytestmark = pytest.mark.spark
 
@@ -144,16 +145,7 @@ def test_two_finished_attempts_of_a_task_count_once(tmp_path, project_environmen
         Table.create(tmp_path / name, SCHEMA, partition_by="part") for name in ("table", "copy")
     )
     with cluster(tmp_path, project_environment) as master:
-        done = subprocess.run(
-            [sys.executable, "-c", DRIVER, master, str(tmp_path)],
-            cwd=tmp_path,
-            env=project_environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-    assert done.returncode == 0, done.stdout + done.stderr
+        run_program(["-c", DRIVER, master, str(tmp_path)], tmp_path, project_environment)
     for job in ("append", "compact", "format"):
         assert len(list(tmp_path.glob(f"{job}.*"))) == 2, job
     assert (table.refresh().id, copy.refresh().id) == (2, 1)

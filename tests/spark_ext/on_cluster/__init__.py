@@ -1,0 +1,1 @@
+"""A session with executors in processes of their own, and what is tried on it."""
