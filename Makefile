@@ -18,10 +18,8 @@ READY := $(VENV)/ready
 BENCH := .venv-bench
 BENCH_READY := $(BENCH)/ready
 PAIMON := .venv-bench-paimon
-PAIMON_SPARK := .venv-paimon-spark
-PAIMON_READY := $(PAIMON_SPARK)/ready
-MAVEN := https://repo1.maven.org/maven2
-PAIMON_JARS := paimon-bundle/1.4.2/paimon-bundle-1.4.2.jar paimon-spark-3.5/0.9.0/paimon-spark-3.5-0.9.0.jar
+SPARK35 := .venv-spark35
+PAIMON_READY := $(SPARK35)/paimon-ready
 PACKAGES := fermion fermion_table spark_ext
 EXTRAS := spark,polars,duckdb,pandas,s3,cli
 KERNELS := $(wildcard fermion/kernels/*.pyx fermion/kernels/*.h fermion/kernels/*/*.pxi)
@@ -95,7 +93,7 @@ test-paimon: setup paimon
 	@PAIMON_HISTORIES=$(HISTORIES) $(RUN)/python -m pytest -q -m slow tests/paimon
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(PAIMON) $(PAIMON_SPARK) benchmarks/cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) $(PAIMON) $(SPARK35) benchmarks/cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -rf .import_linter_cache spark-warehouse metastore_db derby.log
 	rm -f fermion/kernels/*.so fermion/kernels/_compiled.c
 	find $(PACKAGES) tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -128,14 +126,6 @@ $(BENCH_READY): pyproject.toml setup.py $(KERNELS)
 	@$(PAIMON)/bin/python -m pip install -qq --disable-pip-version-check "pypaimon>=2.1"
 	@touch $@
 
-$(PAIMON_READY): Makefile
-	@python=$$(tools/prerequisites python) && \
-	echo "Setting up $(PAIMON_SPARK) with $$python, and Paimon's Java engine from Maven Central" && \
-	{ [ -x $(PAIMON_SPARK)/bin/python ] || "$$python" -m venv $(PAIMON_SPARK); }
-	@$(PAIMON_SPARK)/bin/python -m pip install -qq --disable-pip-version-check "pyspark>=3.5,<3.6" "JPype1>=1.5" numpy pyarrow
-	@mkdir -p $(PAIMON_SPARK)/jars
-	@for jar in $(PAIMON_JARS); do \
-		$(PAIMON_SPARK)/bin/python -c "import sys, urllib.request as u; u.urlretrieve(*sys.argv[1:])" \
-			$(MAVEN)/org/apache/paimon/$$jar $(PAIMON_SPARK)/jars/$$(basename $$jar) || exit 1; \
-	done
+$(PAIMON_READY): benchmarks/rival_spark.py
+	@python=$$(tools/prerequisites python) && "$$python" -m benchmarks.rival_spark paimon paimon-java
 	@touch $@

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from benchmarks.files import CACHE, made
 from benchmarks.question import NotOffered, Size
 
 SEED = 20_260_101
+SCALE = "FERMION_BENCH_SCALE"
+"""The variable that sets another scale factor of TPC-H than that of the size."""
 MONTH = (datetime.date(1995, 3, 1), datetime.date(1995, 4, 1))  # the second exclusive
 
 
@@ -66,11 +69,16 @@ def adjacent_names(columns: int, count: int = 10) -> list[str]:
     return [f"feature_{index:05d}" for index in range(columns // 2, columns // 2 + count)]
 
 
+def scaled(size: Size) -> Path:
+    """The folder for files of a size, or of the scale factor that the environment sets."""
+    return CACHE / (f"scale-{os.environ[SCALE]}" if SCALE in os.environ else size)
+
+
 def lineitem(size: Size) -> pa.Table:
     """TPC-H lineitem: scale factor 1 in full, 0.05 quick; strings as ``string``, not views."""
     if size == "tiny":
         return _small_lineitem()
-    parquet = made(CACHE / size, "lineitem", lambda folder: _generate_tpch(folder, size))
+    parquet = made(scaled(size), "lineitem", lambda folder: _generate_tpch(folder, size))
     table = pq.read_table(parquet / "lineitem.parquet")
     fields = [
         pa.field(f.name, pa.string() if f.type == pa.string_view() else f.type, f.nullable)
@@ -84,7 +92,7 @@ def _generate_tpch(folder: Path, size: Size) -> None:
     found = str(program) if program.exists() else shutil.which("tpchgen-cli")
     if found is None:
         raise NotOffered("TPC-H needs tpchgen-cli (pip install '.[bench]')")
-    scale = "1" if size == "full" else "0.05"
+    scale = os.environ.get(SCALE, "1" if size == "full" else "0.05")
     command = [found, "parquet", "-s", scale, "--tables", "lineitem", "-o", str(folder)]
     subprocess.run(command, check=True, capture_output=True)
 

@@ -198,15 +198,15 @@ def note_trouble(answer: dict[str, Any], result: Result) -> bool:
 
 
 def disagreements(results: list[Result]) -> list[str]:
-    """Cases whose libraries gave back different numbers of rows or columns."""
+    """Cases whose libraries gave back different numbers of rows or columns, or answers."""
     found = []
     for case in dict.fromkeys(result.case for result in results):
         shapes = {
-            result.measured: (figures.get("rows"), figures.get("columns"))
+            result.measured: tuple(figures.get(key) for key in ("rows", "columns", "answer"))
             for result in results
             if result.case == case
             for figures in result.rounds
-            if figures.get("rows") is not None
+            if figures.get("rows") is not None or "answer" in figures
         }
         if len(set(shapes.values())) > 1:
             found.append(f"{case}: {shapes}")

@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,9 +14,8 @@ import pyarrow.parquet as pq
 
 from benchmarks.keyed_layers import KEY, PART, KeyedLayer
 from benchmarks.question import NotOffered
+from benchmarks.rival_spark import ENVIRONMENT, JARS
 
-ENVIRONMENT = ".venv-paimon-spark"
-JARS = Path(__file__).resolve().parent.parent / ENVIRONMENT / "jars"
 TYPES = {
     pa.int32(): "INT",
     pa.int64(): "BIGINT",

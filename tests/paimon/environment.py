@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import PROJECT
+from benchmarks.rival_spark import FOLDER, JARS
 
-FOLDER = PROJECT / ".venv-paimon-spark"
 HERE = Path(__file__).parent
 SECONDS_MAX = 7200
 
@@ -26,7 +25,7 @@ def carried_out(program: str, jar: str, histories: list[dict], scratch: Path) ->
         A pattern of the library's file name.
     """
     python = FOLDER / "bin" / "python"
-    jars = sorted((FOLDER / "jars").glob(jar))
+    jars = sorted(JARS.glob(jar))
     if not (FOLDER / "ready").exists() or not jars:
         pytest.skip(f"Paimon's Java engine ({jar}) is not installed: run `make paimon`")
     given, found = scratch / "histories.jsonl", scratch / "results.jsonl"
