@@ -16,7 +16,6 @@ offset size       name           meaning
 from __future__ import annotations
 
 import struct
-from itertools import pairwise
 
 import numpy as np
 from pcodec import ChunkConfig, PagingSpec
@@ -101,11 +100,13 @@ class PcodecBlocks(Encoding):
         """See `Encoding.pick_fixed`; decodes of each block that holds some what lies before."""
         blocks = _Blocks(node, count, out.dtype)
         numbers = slots // blocks.size
-        cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(slots)]
-        for first, last in pairwise(cuts):
-            block = int(numbers[first])
-            places = slots[first:last] - block * blocks.size
-            out[first:last] = blocks.prefix(block, int(places[-1]) + 1)[places]
+        places = slots - numbers * blocks.size
+        firsts = np.concatenate(([0], np.flatnonzero(numbers[1:] != numbers[:-1]) + 1))
+        lasts = np.append(firsts[1:], len(slots))
+        wanted = places[lasts - 1] + 1
+        touched = (each.tolist() for each in (numbers[firsts], wanted, firsts, lasts))
+        for block, stop, first, last in zip(*touched, strict=True):
+            out[first:last] = blocks.prefix(block, stop)[places[first:last]]
 
 
 class _Blocks:
@@ -122,8 +123,9 @@ class _Blocks:
         if self.size == 0:
             raise InvalidFileError("pcodec node: expected blocks of at least 1 value, found 0")
         at = node.start + _PARAMETERS.size
-        self._ends = node.array("<u4", -(-count // self.size), at)
-        at += self._ends.nbytes
+        ends = node.array("<u4", -(-count // self.size), at)
+        self._ends = ends.tolist()
+        at += ends.nbytes
         node.check(at, meta_length)
         self._node, self._base, self._count = node, at + meta_length, count
         self._decompressor, self._dtype = _open(bytes(node.buffer[at : self._base]), dtype), dtype
@@ -131,7 +133,7 @@ class _Blocks:
     def read(self, block: int, out: np.ndarray) -> None:
         """All values of a block; or as many whole batches, counted from its start."""
         base, node = self._base, self._node
-        low, high = int(self._ends[block - 1]) if block else 0, int(self._ends[block])
+        low, high = self._ends[block - 1] if block else 0, self._ends[block]
         if high < low or base + high > node.stop:
             raise InvalidFileError(
                 f"pcodec node: expected block ends from {low} to {node.stop - base}, found {high}"

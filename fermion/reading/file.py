@@ -44,7 +44,8 @@ class FermionFile:
     """One open file: immutable, safe to share between threads, a context manager.
 
     Opening reads the end of the file; everything else is read when asked for. Results are new
-    Arrow tables; only plain, uncompressed pages are views of the bytes read.
+    Arrow tables; only plain, uncompressed pages are views of the bytes read. Columns of a few rows
+    may share memory, which is released with the last of them.
 
     A forked process goes on with the file that its parent opened. A pickled file is opened again
     where it is loaded, by its path (of a local file the absolute one) and its options; the pickle

@@ -150,6 +150,10 @@ class FlatColumns:
                 found[flat[place]] = pa.nulls(rows, node.storage)
         paged = np.flatnonzero(~all_null & (chunks[:, 3] > 0))
         wanted = [flat[place] for place in paged.tolist()]
+        if ranges is not None and not self._index.source.source.is_local:
+            known = len(wanted) + sum(array is not None for array in found)
+            if known < len(columns):  # one round of requests for all of them
+                return FlatRead([None] * len(columns), {})
         places = chunks[paged].reshape(-1, 2)
         pages = _Pages(
             [columns[place][1] for place in wanted],

@@ -103,8 +103,9 @@ class PickedColumns:
             if block is not None
             and (plan := _plan(columns[place][1], block, stripe, wanted, slots)) is not None
         ]
-        if not planned:
-            return found, {}
+        is_split = len(planned) < len(columns)
+        if not planned or (is_split and not self._index.source.source.is_local):
+            return found, {}  # one round of requests for all columns
         plans = [plan for _, plan in planned]
         buffers, places = self._index.source.read_places(np.concatenate([p.ranges for p in plans]))
         views = [buffers[buffer][at : at + size] for buffer, at, size in places.tolist()]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter
 
+import fsspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -11,6 +13,7 @@ import pytest
 import fermion
 from fermion import ReadOptions, WriteOptions, kernels
 from fermion.errors import FermionError
+from fermion.io.source import CountingSource
 from fermion.reading import column as columns_read
 from fermion.reading import plan as plans
 from fermion.reading.picked import PickedColumns
@@ -117,6 +120,34 @@ def test_columns_that_the_kernels_do_not_know_lie_beside_the_others():
     expected = around(data)[0]
     assert_logically_equal(taken(data)[0], expected)
     assert expected["number"].to_pylist() == (numbers * 10**9)[TAKEN].tolist()
+
+
+@pytest.mark.parametrize("rows", [400, ROWS])
+def test_columns_of_a_remote_file_are_fetched_together_whichever_way_they_are_decoded(
+    rows, monkeypatch
+):
+    """Rounds of requests for pages: with nulls and without, structs, one page and several."""
+    whole = table().slice(0, rows)
+    nulls = pa.array(np.arange(rows), mask=np.arange(rows) % 3 == 0)
+    pairs = pa.StructArray.from_arrays([nulls], ["a"])
+    whole = whole.append_column("nulls", nulls).append_column("pairs", pairs)
+    data = written(whole, stripe_rows=ROWS)
+    url = f"memory://{uuid.uuid4().hex}.fmn"
+    with fsspec.open(url, "wb") as file:
+        file.write(bytes(data))
+    rounds, read_places = Counter(), CountingSource.read_places
+
+    def counted(self, ranges, **named):
+        rounds["all"] += bool((ranges[:, 1] > 0).any())
+        return read_places(self, ranges, **named)
+
+    monkeypatch.setattr(CountingSource, "read_places", counted)
+    for columns in (["number", "text"], None):
+        rounds.clear()
+        with fermion.open(url, options=ReadOptions(prefetch_bytes=512)) as file:
+            found = file.take(np.arange(0, rows, 90), columns=columns)
+        assert rounds == {"all": 1}, columns
+        assert found.num_rows == -(-rows // 90)
 
 
 @pytest.mark.parametrize("checksum", ["crc32c", "none"])
