@@ -30,8 +30,10 @@ from spark_ext.errors import ConversionError
 COUNT, SUM, MIN, MAX = "count", "sum", "min", "max"
 CHUNK_ROWS = 262_144
 """Rows that are grouped together."""
-PENDING_ROWS = 4 * CHUNK_ROWS
-"""Partial results that are kept, to be merged with later ones."""
+CHUNK_BYTES = 64 * 1024 * 1024
+"""Or so many bytes, if they are fewer."""
+PENDING_CHUNKS = 4
+"""Partial results that are kept, in chunks, to be merged with later ones."""
 REDUCED = 0.6
 """Grouping pays if there are at most so many groups per row."""
 SKIPPED_CHUNKS = 7
@@ -129,7 +131,7 @@ class Groups:
             sums = largest
         self._largest = sums
         self._chunk.append(rows)
-        if sum(each.num_rows for each in self._chunk) >= CHUNK_ROWS:
+        if _is_full(self._chunk, 1):
             yield from self._group()
 
     def finish(self) -> Iterator[pa.RecordBatch]:
@@ -199,13 +201,13 @@ class Groups:
             yield from self._results(rows)
             return
         groups = self._grouped(rows)
-        if groups.num_rows > REDUCED * rows.num_rows and rows.num_rows >= CHUNK_ROWS:
+        if groups.num_rows > REDUCED * rows.num_rows and _is_full([rows], 1):
             self._skipped = SKIPPED_CHUNKS
             yield from self._results(rows)
             return
         self._pending.append(groups)
-        before = sum(each.num_rows for each in self._pending)
-        if before >= PENDING_ROWS:
+        if _is_full(self._pending, PENDING_CHUNKS):
+            before = sum(each.num_rows for each in self._pending)
             merged = self._merged()
             if merged.num_rows > REDUCED * before:
                 yield from self._results(merged)
@@ -293,6 +295,11 @@ class Groups:
             else:
                 columns.append(pa.nulls(len(values), states[other].type))
         return columns
+
+
+def _is_full(held: Sequence[pa.Table | pa.RecordBatch], chunks: int) -> bool:
+    rows, size = sum(each.num_rows for each in held), sum(each.nbytes for each in held)
+    return rows >= chunks * CHUNK_ROWS or size >= chunks * CHUNK_BYTES
 
 
 def _exceeds(sums: pa.Array, most: int) -> bool:

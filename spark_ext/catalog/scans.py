@@ -116,10 +116,10 @@ class TableScanBuilder(Callback):
         self._answered = self._answers(aggregation)
         if self._answered is not None:
             return True
-        if not self._averages_fit:
-            return False
         functions = list(aggregation.aggregateExpressions())
         keys = list(aggregation.groupByExpressions())
+        if not self._averages_fit or not (functions or keys):
+            return False
         try:
             self._grouping = grouping_of(keys, functions, self._arrow_schema, self._bounds)
         except NotTheSame:

@@ -77,7 +77,6 @@ ALL = tuple(Aggregate(kind, LONG) for kind in (COUNT, SUM, MIN, MAX))
 def test_groups_of_few_and_of_many_keys_in_chunks_add_up(monkeypatch):
     """Of several chunks: few keys, a key a row, and keys that return only after a merge."""
     monkeypatch.setattr(groups, "CHUNK_ROWS", CHUNK_ROWS)
-    monkeypatch.setattr(groups, "PENDING_ROWS", 4 * CHUNK_ROWS)
     rows = CHUNK_ROWS // 2 + 1
     values = np.arange(9 * rows) % 97 - 48
     for keys in (np.arange(9 * rows) % 3, np.arange(9 * rows), np.arange(9 * rows) // 4):

@@ -6,6 +6,8 @@ import datetime
 import math
 import random
 from decimal import Decimal
+from functools import reduce
+from operator import and_
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +19,7 @@ from pyspark.errors import ArithmeticException
 
 import spark_ext
 from fermion_table import Table
+from spark_ext.catalog import scans
 from spark_ext.session import settings as session_settings
 
 pytestmark = pytest.mark.spark
@@ -301,6 +304,56 @@ def test_queries_with_different_filters_on_one_view_do_not_mix(rows):
         for condition in ("i > 3", "s = 'a'"):
             query = f"SELECT t, count(*), sum(p) FROM {{t}} WHERE {condition} GROUP BY t"
             assert answers(rows, query, view) == answers(rows, query, within)
+
+
+LITERALS = {
+    "i": ["-3", "2147483648", "1.5"],
+    "small": ["-1", "200", "300"],
+    "half": ["0.1F", "0.0", "float('NaN')"],
+    "d": ["-0.0D", "1.5", "double('NaN')", "double('Infinity')"],
+    "f": ["0.5", "0.1F", "float('NaN')"],
+    "p": ["10", "0.005", "1e2"],
+    "q": ["0.05", "99999"],
+    "w": ["7", "1e27"],
+    "s": ["'a'", "''", "'é'"],
+    "bin": ["X'61'", "X''"],
+    "dt": ["DATE '1990-01-01'"],
+    "ts": ["TIMESTAMP '2020-03-01 04:00:00.000001Z'"],
+    "n": ["TIMESTAMP_NTZ '1990-01-01 00:00:00'"],
+    "t": ["true"],
+    "st.a": ["1"],
+}
+
+
+def test_filters_that_spark_does_not_apply_again_select_its_rows(rows, monkeypatch):
+    """Each comparison of each type: those that are claimed, counted without Spark."""
+    claimed = []
+    translate = scans.filters_of
+
+    def spied(listed, schema):
+        pairs = translate(listed, schema)
+        whole = len(pairs) == len(listed)
+        claimed.append(reduce(and_, [each for _, each in pairs]) if whole and pairs else None)
+        return pairs
+
+    monkeypatch.setattr(scans, "filters_of", spied)
+    conditions = list(CONDITIONS)
+    for name, literals in LITERALS.items():
+        tested = "{0} < {1}", "{0} >= {1}", "NOT ({0} > {1})", "{0} <> {1} AND NOT ({0} <=> {1})"
+        conditions += [each.format(name, value) for value in literals[:2] for each in tested]
+        conditions += [f"{name} = {value}" for value in literals]
+        conditions.append(f"{name} NOT IN ({', '.join(literals)})")
+    expected = rows.sql(f"SELECT {', '.join(f'count_if({c})' for c in conditions)} FROM parquet")
+    table = rows.sql("DESCRIBE EXTENDED agg.t").where("col_name = 'Location'").collect()[0][1]
+    scan = Table.open(table.removeprefix("file:")).scan
+    compared = 0
+    for condition, count in zip(conditions, expected.collect()[0], strict=True):
+        claimed.clear()
+        rows.sql(f"SELECT id FROM agg.t WHERE {condition}")._jdf.queryExecution().optimizedPlan()
+        if claimed and claimed[-1] is not None:
+            compared += 1
+            assert scan(filter=claimed[-1]).count() == count, condition
+    assert compared > len(conditions) // 2
 
 
 def test_planning_a_query_calls_the_jvm_a_few_hundred_times(rows, monkeypatch):
