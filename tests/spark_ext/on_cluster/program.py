@@ -29,10 +29,14 @@ SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def spark_home(folder: Path) -> Path:
-    """A Spark whose executors work below a folder, and not in the one that is installed."""
+    """A Spark whose executors work below a folder, and not in the one that is installed.
+
+    It lacks the archive of PySpark, from which each Python process would compile it again.
+    """
     folder.mkdir()
     for entry in Path(pyspark.__file__).parent.iterdir():
-        (folder / entry.name).symlink_to(entry)
+        if entry.name != "python":
+            (folder / entry.name).symlink_to(entry)
     return folder
 
 
