@@ -6,7 +6,7 @@ and is not in the list comes in. No file of a table is touched, but for those of
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field, replace
 
 from fermion_table.catalog.names import (
@@ -123,8 +123,10 @@ class _Repair:
     def decide(self, there: dict[Key, CatalogRow], found: Found) -> list[CatalogRow | Key]:
         """What to write to a list, given its rows and what lies in the directories."""
         changed: dict[Key, CatalogRow | None] = {}
+        dropped = {each.path for row in there.values() for each in row.dropped}
+        going = {path for path in dropped if self._has_files(path)}
         for row in there.values():
-            after = self._true(row)
+            after = self._true(row, going)
             if after != row:
                 changed[row.key] = after
         rows = {**there, **changed}
@@ -140,12 +142,18 @@ class _Repair:
         self._find_twins(row for row in rows.values() if row is not None)
         return [key if row is None else row for key, row in changed.items()]
 
-    def _true(self, row: CatalogRow) -> CatalogRow | None:
-        """A row as it should be; None if it should not be there."""
+    def _true(self, row: CatalogRow, going: Set[str]) -> CatalogRow | None:
+        """A row as it should be; None if it should not be there.
+
+        Parameters
+        ----------
+        going
+            Where files of dropped tables lie, which somebody may be deleting just now.
+        """
         if row.kind == "namespace":
             return row
         name = _name_of(row)
-        left = tuple(each for each in row.dropped if self._has_files(each.path))
+        left = tuple(each for each in row.dropped if each.path in going)
         if len(left) < len(row.dropped):
             self.actions.append(
                 f"{name}: the files of {len(row.dropped) - len(left)} dropped "
@@ -165,10 +173,8 @@ class _Repair:
             row = replace(
                 row, kind="unused", table_uuid=None, path=None, created=None, properties={}
             )
-        used = any(
-            self.warehouse.has_table(directory_of(name, number))
-            for number in range(row.directories)
-        )
+        own = [directory_of(name, number) for number in range(row.directories)]
+        used = any(path in going or self.warehouse.has_table(path) for path in own)
         return row if row.dropped or used else None
 
     def _list(

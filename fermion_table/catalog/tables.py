@@ -224,12 +224,24 @@ class Tables:
 
         self._names.change([name.key], decide, f"drop {name}{' and its files' if purge else ''}")
         if not dropped:
-            self.forget(name, ())
+            self.forget(name, (), placed.path)
         return self._purge(name, dropped[0]) if purge and dropped else None
 
-    def forget(self, name: TableName, files: Iterable[DroppedFiles]) -> None:
-        """Say that the files of dropped tables are gone; the name is as new once all are."""
+    def forget(self, name: TableName, files: Iterable[DroppedFiles], path: str) -> None:
+        """Say that the files of dropped tables are gone.
+
+        The name is as new if that was the only directory that it has used. In another one, or in
+        that of a table that was renamed since, somebody may be deleting files just now.
+
+        Parameters
+        ----------
+        files
+            What is gone.
+        path
+            The directory that is free now.
+        """
         gone = set(files)
+        is_own = path == directory_of(name)
 
         def decide(there: dict[Key, CatalogRow]) -> Iterable[CatalogRow | Key]:
             row = there.get(name.key)
@@ -237,7 +249,8 @@ class Tables:
                 return
             left = tuple(each for each in row.dropped if each not in gone)
             after = replace(row, dropped=left)
-            if row.kind == "unused" and not left and not self._is_used(name, row.directories):
+            is_new = row.directories == 0 or (row.directories == 1 and is_own)
+            if row.kind == "unused" and not left and is_new and not self._warehouse.has_table(path):
                 yield row.key
             elif after != row:
                 yield after
@@ -277,31 +290,32 @@ class Tables:
 
         def decide(there: dict[Key, CatalogRow]) -> Iterable[CatalogRow | Key]:
             lost.clear()
-            row = there.get(name.key)
-            if row is not None and row.is_table and row.table_uuid == uuid:
+            row = there.get(name.key) or CatalogRow(
+                namespace=name.key[0], name=name.key[1], kind="unused"
+            )
+            if row.is_table and row.table_uuid == uuid:
                 return  # a repair was faster
             is_mine = uuid_of(self._warehouse.store(path)) == uuid
-            used = 0 if row is None else row.directories
-            is_free = (row is None or not row.is_table) and used == number
-            dropped = () if row is None else row.dropped
-            if is_free and is_mine:
-                yield CatalogRow(
-                    namespace=name.key[0],
-                    name=name.key[1],
+            is_simple = not row.is_table and row.directories == number and not row.dropped
+            if is_mine and not is_simple and self._is_listed(uuid):
+                return  # it was renamed, or dropped, before it was in the list
+            is_going = any(each.path == path for each in row.dropped)
+            if is_mine and not row.is_table and not is_going:
+                yield replace(
+                    row,
                     kind="table",
                     table_uuid=uuid,
                     path=path,
                     created=time_now(),
-                    directories=number + 1,
-                    dropped=dropped,
+                    directories=max(row.directories, number + 1),
                 )
                 yield from namespace_rows(name.namespace, there)
                 return
             mine = DroppedFiles(table_uuid=uuid, path=path, dropped=time_now())
             lost.append(mine)
-            if is_mine and all(each.table_uuid != uuid for each in dropped):
-                row = row or CatalogRow(namespace=name.key[0], name=name.key[1], kind="unused")
-                yield replace(row, directories=max(used, number + 1), dropped=(*dropped, mine))
+            if is_mine:
+                used = max(row.directories, number + 1)
+                yield replace(row, directories=used, dropped=(*row.dropped, mine))
 
         keys = [name.key, *keys_of_namespace(name.namespace)]
         self._names.change(keys, decide, f"create {name}")
@@ -312,13 +326,20 @@ class Tables:
             self._purge(name, lost[0])
         return False
 
+    def _is_listed(self, uuid: str) -> bool:
+        """Whether the list names a table, as one that is there or that was dropped."""
+        return any(
+            row.table_uuid == uuid or any(each.table_uuid == uuid for each in row.dropped)
+            for row in self._names.rows()
+        )
+
     def _purge(self, name: TableName, files: DroppedFiles) -> DroppedTable:
         """Delete the files of a table that the list says was dropped."""
         result = DroppedTable(location=files.path)
         store = self._warehouse.store(files.path)
         if table_exists(store) and (uuid_of(store) or "") == files.table_uuid:
             result = self._warehouse.drop(files.path)
-        self.forget(name, [files])
+        self.forget(name, [files], files.path)
         return result
 
     def _refuse_shared(self, name: TableName, placed: Placed) -> None:
@@ -342,12 +363,6 @@ class Tables:
                 f"{name}: clones share data files of this table: {shown}; drop these first, or "
                 "drop the table with purge=False, which keeps its files. Nothing was dropped"
             )
-
-    def _is_used(self, name: TableName, directories: int) -> bool:
-        """Whether a table still lies in one of the directories that a name has used."""
-        return any(
-            self._warehouse.has_table(directory_of(name, number)) for number in range(directories)
-        )
 
     def _row_of(self, name: TableName, found: Placed) -> CatalogRow:
         """The row of a table that was found, made up where it has none."""

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from fermion_table.commit.branch_replay import (
     CHANGING,
@@ -30,6 +32,7 @@ from fermion_table.commit.fit import misfit, restated
 from fermion_table.commit.publisher import Publisher, stored_schema
 from fermion_table.commit.request import CommitMetadata, CommitRequest
 from fermion_table.errors import CommitConflict
+from fermion_table.merging.primary_key import primary_key_of
 from fermion_table.metadata.history import latest, walk
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import added_entries, live_entries, removed_entries
@@ -48,6 +51,8 @@ from fermion_table.metadata.schema_store import (
 )
 from fermion_table.metadata.snapshot import Kind, Snapshot
 from fermion_table.moments import now_ms
+from fermion_table.scanning.plan import splits_of
+from fermion_table.scanning.whole_rows import column_reader
 from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.paths import branch_path
 from fermion_table.storage.store import AtomicStore
@@ -181,7 +186,7 @@ def _request(store: AtomicStore, sides: _Sides, metadata: CommitMetadata) -> Com
     for each in commits:
         clash = None
         if replay.is_keyed and each.kind != "append":
-            clash = _same_keys(each, theirs)
+            clash = _same_keys(_Keys(store, sides), each, theirs)
         clash = clash or replay.take(each, theirs)
         if clash is not None:
             raise _conflict(store, sides, clash)
@@ -215,22 +220,50 @@ def _commit_of(store: AtomicStore, snapshot: Snapshot) -> BranchCommit:
     )
 
 
-def _same_keys(mine: BranchCommit, theirs: Sequence[Theirs]) -> Clash | None:
-    """A commit of the other side that may have written keys of a commit that has read them."""
+class _Keys:
+    """The keys that files of both sides hold, read when they are asked for."""
+
+    def __init__(self, store: AtomicStore, sides: _Sides) -> None:
+        self._store = store
+        self._schemas = (SchemaVersions(store, sides.head), SchemaVersions(store, sides.target))
+
+    def shared(self, mine: Entry, theirs: Entry) -> int:
+        """How many rows of a file of the other side have keys that one of the branch has."""
+        if not _keys_overlap(mine, theirs):
+            return 0
+        own, others = (
+            self._read(entry, schemas)
+            for entry, schemas in zip((mine, theirs), self._schemas, strict=True)
+        )
+        return int(pc.sum(pc.is_in(others, value_set=own.unique())).as_py() or 0)
+
+    def _read(self, entry: Entry, schemas: SchemaVersions) -> pa.ChunkedArray:
+        key = primary_key_of(schemas.current)
+        assert key is not None
+        fields = tuple(schemas.current.by_name[name] for name in key.names)
+        reader = column_reader([entry], self._store, fields, fields, schemas)
+        (split,) = splits_of([entry], self._store)
+        dtype = pa.int64() if key.is_direct else pa.large_binary()
+        return pa.chunked_array([key.keys(batch) for batch in reader.read_file(split)], dtype)
+
+
+def _same_keys(keys: _Keys, mine: BranchCommit, theirs: Sequence[Theirs]) -> Clash | None:
+    """A commit of the other side that has written keys of a commit that has read them."""
     if mine.kind not in CHANGING:
         return None
     for their in theirs:
         if their.kind not in CHANGING:
             continue
-        files = tuple(
-            each.file
-            for each in their.added
-            if any(_keys_overlap(each, entry) for entry in mine.added)
-        )
+        rows = {
+            each.file: sum(keys.shared(entry, each) for entry in mine.added) for each in their.added
+        }
+        files = tuple(file for file, count in rows.items() if count)
         replaced = their.kind in REPLACING and overlap(mine.partitions, their.partitions)
         if files or replaced:
             named = f"{their.kind} (snapshot {their.snapshot_id})"
-            what = "wrote keys in the range of those" if files else "replaced partitions of keys"
+            what = "replaced partitions of keys"
+            if files:
+                what = f"wrote {sum(rows.values()):,} rows of keys"
             return Clash(
                 reason=f"{named} {what} that the branch has changed",
                 mine=f"{mine.kind} (snapshot {mine.snapshot_id} of the branch)",

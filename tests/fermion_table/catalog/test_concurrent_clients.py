@@ -193,3 +193,25 @@ def test_a_create_that_never_gets_through_gives_up(
     monkeypatch.setattr(Tables, "_placed", lambda *given: None)
     with pytest.raises(CommitConflict, match="all the time"):
         catalog.create_table("t", SCHEMA)
+
+
+@pytest.mark.parametrize("then", ["nothing", "create"])
+def test_a_table_that_was_renamed_before_it_was_listed_is_not_taken_back(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    """It was made, opened by its name, and renamed; its maker came to the list last."""
+    catalog.create_table("first", SCHEMA)
+    client, enlist = again(catalog), Tables._enlist
+
+    def late(tables: Tables, *given: Any) -> bool:
+        monkeypatch.undo()
+        client.table("t").append(rows(1))
+        client.rename_table("t", "other")
+        if then == "create":
+            client.create_table("t", SCHEMA)
+        return enlist(tables, *given)
+
+    monkeypatch.setattr(Tables, "_enlist", late)
+    catalog.create_table("t", SCHEMA)
+    assert ids(client.table("other")) == [1]
+    assert catalog.tables() == ["first", "other"] + ["t"] * (then == "create")
