@@ -17,6 +17,7 @@ from fermion.columns.ranges import RowRanges
 from fermion.reading import row_batches
 from fermion.reading import stripe as stripe_reader
 from fermion.reading.bounds import StripeBounds
+from fermion.reading.picked import PickedColumns
 from fermion.reading.row_batches import WINDOW_ROWS
 
 ROWS = 5 * WINDOW_ROWS + 17
@@ -68,7 +69,16 @@ def decoded_rows(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
             decoded[task.node.name].append(task.rows)
         return read(source, tasks, *arguments, **options)
 
+    pick = PickedColumns._decode
+
+    def picking(self: PickedColumns, plan: Any, pages: Any) -> Any:
+        array = pick(self, plan, pages)
+        if array is not None:  # else it is left to `read_columns`
+            decoded[plan.node.name].append(len(array))
+        return array
+
     monkeypatch.setattr(stripe_reader, "read_columns", counting)
+    monkeypatch.setattr(PickedColumns, "_decode", picking)
     return decoded
 
 
