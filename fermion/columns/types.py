@@ -203,27 +203,26 @@ def is_list_view(dtype: pa.DataType) -> bool:
 
 
 _NUMBERS = {
-    pa.int8(): (PhysicalKind.INT8, Order.SIGNED),
-    pa.int16(): (PhysicalKind.INT16, Order.SIGNED),
-    pa.int32(): (PhysicalKind.INT32, Order.SIGNED),
-    pa.int64(): (PhysicalKind.INT64, Order.SIGNED),
-    pa.uint8(): (PhysicalKind.UINT8, Order.UNSIGNED),
-    pa.uint16(): (PhysicalKind.UINT16, Order.UNSIGNED),
-    pa.uint32(): (PhysicalKind.UINT32, Order.UNSIGNED),
-    pa.uint64(): (PhysicalKind.UINT64, Order.UNSIGNED),
-    pa.float16(): (PhysicalKind.FLOAT16, Order.FLOAT),
-    pa.float32(): (PhysicalKind.FLOAT32, Order.FLOAT),
-    pa.float64(): (PhysicalKind.FLOAT64, Order.FLOAT),
-    pa.date32(): (PhysicalKind.INT32, Order.SIGNED),
-    pa.date64(): (PhysicalKind.INT64, Order.SIGNED),
+    pa.int8().id: (number(PhysicalKind.INT8), Order.SIGNED),
+    pa.int16().id: (number(PhysicalKind.INT16), Order.SIGNED),
+    pa.int32().id: (number(PhysicalKind.INT32), Order.SIGNED),
+    pa.int64().id: (number(PhysicalKind.INT64), Order.SIGNED),
+    pa.uint8().id: (number(PhysicalKind.UINT8), Order.UNSIGNED),
+    pa.uint16().id: (number(PhysicalKind.UINT16), Order.UNSIGNED),
+    pa.uint32().id: (number(PhysicalKind.UINT32), Order.UNSIGNED),
+    pa.uint64().id: (number(PhysicalKind.UINT64), Order.UNSIGNED),
+    pa.float16().id: (number(PhysicalKind.FLOAT16), Order.FLOAT),
+    pa.float32().id: (number(PhysicalKind.FLOAT32), Order.FLOAT),
+    pa.float64().id: (number(PhysicalKind.FLOAT64), Order.FLOAT),
+    pa.date32().id: (number(PhysicalKind.INT32), Order.SIGNED),
+    pa.date64().id: (number(PhysicalKind.INT64), Order.SIGNED),
 }
 
 
 def leaf_type(storage: pa.DataType) -> tuple[PhysicalType, Order] | None:
     """The physical type and the order of a leaf's values; None where the type is nested or null."""
-    if storage in _NUMBERS:
-        kind, order = _NUMBERS[storage]
-        return number(kind), order
+    if storage.id in _NUMBERS:
+        return _NUMBERS[storage.id]
     if pat.is_boolean(storage):
         return BITS, Order.UNSIGNED
     if pat.is_time32(storage):

@@ -285,7 +285,8 @@ def plan_writing(schema: TableSchema, data: pa.Schema) -> list[Conversion]:
         Shows every field that does not fit.
     """
     problems: list[str] = []
-    conversions = _match_names(schema.fields, list(data), (), problems)
+    fields = list(schema.to_arrow())
+    conversions = _match_names(schema.fields, fields, list(data), (), problems)
     if problems:
         raise SchemaMismatch(
             "the data does not fit the table's schema (- the table has it, + the data has it, "
@@ -304,15 +305,21 @@ def plan_column(target: Field, data: pa.DataType) -> Conversion:
     """
     problems: list[str] = []
     found = pa.field(target.name, data)
-    conversion = _writing(target, found, 0, (target.name,), problems)
+    field = field_to_arrow(target, field_ids=True)
+    conversion = _writing(target, field, found, 0, (target.name,), problems)
     if problems:
         raise SchemaMismatch("; ".join(problem.removeprefix("~ ") for problem in problems))
     return conversion
 
 
 def _match_names(
-    targets: Sequence[Field], found: Sequence[pa.Field], path: tuple[str, ...], problems: list[str]
+    targets: Sequence[Field],
+    fields: Sequence[pa.Field],
+    found: Sequence[pa.Field],
+    path: tuple[str, ...],
+    problems: list[str],
 ) -> list[Conversion]:
+    """``fields`` are the targets as Arrow's, with field ids."""
     ordinals = {field.name: ordinal for ordinal, field in enumerate(found)}
     if len(ordinals) < len(found):
         given = [field.name for field in found]
@@ -320,22 +327,21 @@ def _match_names(
         problems.append(f"+ {_text(path, twice)}: the data has more than one column of this name")
     names = {target.name for target in targets}
     conversions = []
-    for target in targets:
+    for target, field in zip(targets, fields, strict=True):
         ordinal = ordinals.get(target.name)
-        where = _text(path, target.name)
         if ordinal is None:
-            conversions.append(_missing(target, where, problems))
+            where = _text(path, target.name)
+            conversions.append(_missing(target, field, where, problems))
         else:
             below = (*path, target.name)
-            conversions.append(_writing(target, found[ordinal], ordinal, below, problems))
+            conversions.append(_writing(target, field, found[ordinal], ordinal, below, problems))
     for field in found:
         if field.name not in names:
             problems.append(f"+ {_text(path, field.name)}: {field.type}: not in the table")
     return conversions
 
 
-def _missing(target: Field, where: str, problems: list[str]) -> Conversion:
-    field = field_to_arrow(target, field_ids=True)
+def _missing(target: Field, field: pa.Field, where: str, problems: list[str]) -> Conversion:
     constant = target.write_default
     if constant is None and not target.nullable:
         problems.append(f"- {where}: {field.type} not null: not in the data, and it has no default")
@@ -343,9 +349,13 @@ def _missing(target: Field, where: str, problems: list[str]) -> Conversion:
 
 
 def _writing(
-    target: Field, found: pa.Field, ordinal: int, path: tuple[str, ...], problems: list[str]
+    target: Field,
+    field: pa.Field,
+    found: pa.Field,
+    ordinal: int,
+    path: tuple[str, ...],
+    problems: list[str],
 ) -> Conversion:
-    field = field_to_arrow(target, field_ids=True)
     if field.type.equals(found.type):
         return Conversion(field, ordinal)
     if pat.is_null(found.type):
@@ -368,12 +378,15 @@ def _writing_nested(
     problems: list[str],
 ) -> Conversion | None:
     dtype = found.type
+    fields = [field_to_arrow(child, field_ids=True) for child in target.children]
     if target.kind == "struct" and pat.is_struct(dtype):
-        children = _match_names(target.children, list(dtype), path, problems)
+        children = _match_names(target.children, fields, list(dtype), path, problems)
         return _nested(field, ordinal, children, dtype.num_fields)
     if target.kind == "map" and pat.is_map(dtype):
-        key = _writing(target.children[0], dtype.key_field, 0, (*path, KEY), problems)
-        value = _writing(target.children[1], dtype.item_field, 1, (*path, VALUE), problems)
+        key = _writing(target.children[0], fields[0], dtype.key_field, 0, (*path, KEY), problems)
+        value = _writing(
+            target.children[1], fields[1], dtype.item_field, 1, (*path, VALUE), problems
+        )
         return _nested(field, ordinal, (key, value), 2)
     if len(target.children) == 1 and target.kind != "struct" and _is_list(dtype):
         if target.kind == "fixed_size_list" and (
@@ -381,7 +394,7 @@ def _writing_nested(
         ):
             return None
         source = dtype.value_field
-        child = _writing(target.children[0], source, 0, (*path, ELEMENT), problems)
+        child = _writing(target.children[0], fields[0], source, 0, (*path, ELEMENT), problems)
         return _nested(field, ordinal, (child,), 1, regroup=dtype.id != field.type.id)
     return None
 
