@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Any
 
@@ -10,7 +11,7 @@ from spark_ext.catalog.callbacks import Callback, Jvm
 CATALOG = "connector.catalog."
 
 
-class DescribedTable(Callback):
+class DescribedTable(Callback, ABC):
     """The name and the columns of a table.
 
     Parameters
@@ -31,10 +32,10 @@ class DescribedTable(Callback):
         """The name."""
         return self._name
 
-    @cached_property
+    @property
+    @abstractmethod
     def _schema(self) -> Any:
         """Spark's schema: the JVM's."""
-        raise NotImplementedError
 
     @cached_property
     def _columns(self) -> Any:

@@ -38,7 +38,7 @@ def install_catalog(
 ) -> None:
     """Use a directory of tables as a catalog of Spark SQL: ``SELECT ... FROM name.db.table``.
 
-    Columns, filters, limits, counts, minimum and maximum are pushed down automatically.
+    Columns, filters, limits and aggregates are pushed down automatically.
     ``VERSION AS OF`` and ``TIMESTAMP AS OF`` read older snapshots. CREATE TABLE (AS SELECT),
     INSERT, INSERT OVERWRITE, UPDATE, DELETE, MERGE and ALTER TABLE change tables. Namespaces are
     directories.

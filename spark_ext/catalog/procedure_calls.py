@@ -85,21 +85,7 @@ class MissingProcedure(Callback):
         return InvalidArgumentError(f"there is no procedure {self._name}; there are {known}")
 
 
-class UnboundProcedure(Callback):
-    """A procedure as Spark finds it.
-
-    Parameters
-    ----------
-    name, definition
-        See `procedures`.
-    catalog
-        Finds the table.
-    """
-
-    Java = interfaces(
-        _PROCEDURES + "UnboundProcedure",
-    )
-
+class _Procedure(Callback):
     def __init__(
         self, jvm: Jvm, name: str, definition: ProcedureDefinition, catalog: ProcedureCatalog
     ) -> None:
@@ -116,6 +102,22 @@ class UnboundProcedure(Callback):
         """What it does, for ``DESCRIBE PROCEDURE``."""
         return self._definition.description
 
+
+class UnboundProcedure(_Procedure):
+    """A procedure as Spark finds it.
+
+    Parameters
+    ----------
+    name, definition
+        See `procedures`.
+    catalog
+        Finds the table.
+    """
+
+    Java = interfaces(
+        _PROCEDURES + "UnboundProcedure",
+    )
+
     def bind(self, types: Any) -> Any:
         """The procedure to call; Spark itself converts the arguments.
 
@@ -124,7 +126,7 @@ class UnboundProcedure(Callback):
         return BoundProcedure(self._jvm, self._name, self._definition, self._catalog)
 
 
-class BoundProcedure(Callback):
+class BoundProcedure(_Procedure):
     """A procedure as Spark calls it.
 
     Parameters
@@ -136,22 +138,6 @@ class BoundProcedure(Callback):
     Java = interfaces(
         _PROCEDURES + "BoundProcedure",
     )
-
-    def __init__(
-        self, jvm: Jvm, name: str, definition: ProcedureDefinition, catalog: ProcedureCatalog
-    ) -> None:
-        super().__init__(jvm)
-        self._name = name
-        self._definition = definition
-        self._catalog = catalog
-
-    def name(self) -> str:
-        """With its namespace."""
-        return f"{NAMESPACE}.{self._name}"
-
-    def description(self) -> str:
-        """What it does."""
-        return self._definition.description
 
     def isDeterministic(self) -> bool:  # noqa: N802 - Java's name
         """No: it changes tables."""

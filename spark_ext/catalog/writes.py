@@ -5,6 +5,7 @@ Spark gives the rows to overwrite as predicates; the data source gets them as op
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -38,12 +39,12 @@ def python_write(jvm: Jvm, info: Any, options: dict[str, str], *, overwrites: bo
     return jvm.type(_PYTHON + "PythonWrite")(source, FORMAT, write_info, overwrites)
 
 
-class WriteBuilder(Callback):
+class WriteBuilder(Callback, ABC):
     """Plans a write: subclasses have `build`."""
 
+    @abstractmethod
     def build(self) -> Any:
         """Spark's own write of a Python data source."""
-        raise NotImplementedError
 
     def buildForBatch(self) -> Any:  # noqa: N802 - Java's name
         """The older form of `build`."""
