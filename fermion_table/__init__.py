@@ -1,13 +1,12 @@
 """Fermion tables: snapshots, schemas with field ids, many writers, time travel."""
 
 from fermion_table.catalog.catalog import Catalog
-from fermion_table.catalog.repair import CatalogRepair
 from fermion_table.catalog.snapshots import CatalogSnapshot, CatalogSnapshots, PinnedTable
 from fermion_table.changes.found_rows import FoundRows
 from fermion_table.changes.merge_builder import MergeBuilder, MergeResult
 from fermion_table.changes.row_changes import check_overwrite
 from fermion_table.changes.transaction import Transaction
-from fermion_table.checks.repair import TableRepair, repair_table
+from fermion_table.checks.repair import RepairResult, repair_table
 from fermion_table.checks.verify import VerifyReport
 from fermion_table.commit.publisher import SchemaMerge
 from fermion_table.commit.request import CommitMetadata
@@ -66,7 +65,6 @@ __all__ = [
     "BranchHead",
     "BufferPool",
     "Catalog",
-    "CatalogRepair",
     "CatalogSnapshot",
     "CatalogSnapshots",
     "ChangePlan",
@@ -95,6 +93,7 @@ __all__ = [
     "PartitionTransform",
     "PinnedTable",
     "PruningStep",
+    "RepairResult",
     "Scan",
     "ScanPlan",
     "SchemaChange",
@@ -112,7 +111,6 @@ __all__ = [
     "TableError",
     "TableExists",
     "TableNotFound",
-    "TableRepair",
     "TableSchema",
     "Tag",
     "Transaction",

@@ -13,12 +13,13 @@ from fermion.redaction import redacted
 from fermion_table.argument_checks import check_bool, check_optional_text, check_text
 from fermion_table.catalog.names import Name, namespace_parts, quoted, table_name
 from fermion_table.catalog.namespaces import Namespaces
-from fermion_table.catalog.repair import CatalogRepair, repair_catalog
+from fermion_table.catalog.repair import repair_catalog
 from fermion_table.catalog.snapshot_list import SnapshotList
 from fermion_table.catalog.snapshots import CatalogSnapshots
 from fermion_table.catalog.table_list import TableList
 from fermion_table.catalog.tables import CreateMode, Tables
 from fermion_table.catalog.warehouse import Warehouse
+from fermion_table.checks.repair import RepairResult
 from fermion_table.commit.replacement import TableDefinition
 from fermion_table.errors import TableNotFound
 from fermion_table.expiry.drop import DroppedTable
@@ -306,7 +307,7 @@ class Catalog:
         self._tables.register(checked, given.location, table)
         return table
 
-    def repair(self, *, dry_run: bool = False) -> CatalogRepair:
+    def repair(self, *, dry_run: bool = False) -> RepairResult:
         """Make the list of tables true again, from the tables' own files.
 
         Tables and namespaces in the directories of the warehouse that are not in the list come in,
@@ -321,7 +322,7 @@ class Catalog:
 
         Returns
         -------
-        CatalogRepair
+        RepairResult
             What was done, and what people have to decide.
 
         Raises

@@ -23,48 +23,16 @@ from fermion_table.catalog.snapshots import MESSAGE_PREFIX
 from fermion_table.catalog.table_list import TableList, row_of_namespace
 from fermion_table.catalog.walking import Found, FoundTable, number_of, uuid_of, walk
 from fermion_table.catalog.warehouse import Warehouse
-from fermion_table.checks.repair import PROBLEMS_SHOWN, repair
+from fermion_table.checks.repair import RepairResult, repair
 from fermion_table.errors import CorruptMetadata, TableError
 from fermion_table.expiry.drop import delete_own_files
 from fermion_table.metadata.history import list_ids, table_exists
 from fermion_table.metadata.references import load_tag
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CatalogRepair:
-    """What a repair of a catalog did.
-
-    Attributes
-    ----------
-    actions
-        What was done, in words; with `dry_run` what would be. Empty: the list was right.
-    problems
-        What is left for people to decide.
-    dry_run
-        Whether nothing was changed.
-    """
-
-    actions: tuple[str, ...]
-    problems: tuple[str, ...]
-    dry_run: bool
-
-    @property
-    def ok(self) -> bool:
-        """Whether no problem is left."""
-        return not self.problems
-
-    def __str__(self) -> str:
-        would = "would be done" if self.dry_run else "done"
-        lines = [f"{len(self.actions)} repairs {would}", *(f"  {each}" for each in self.actions)]
-        if self.problems:
-            lines.append(f"{len(self.problems)} problems left")
-            lines += [f"  {each}" for each in self.problems[:PROBLEMS_SHOWN]]
-        return "\n".join(lines)
-
-
 def repair_catalog(
     warehouse: Warehouse, names: TableList, snapshots: SnapshotList, *, dry_run: bool
-) -> CatalogRepair:
+) -> RepairResult:
     """See `Catalog.repair`."""
     work = _Repair(warehouse)
     is_lost = work.repair_lists(dry_run=dry_run)
@@ -92,9 +60,7 @@ def repair_catalog(
         names.change(None, decide, "repair")
     if not (is_lost and dry_run):
         work.check_snapshots(snapshots)
-    return CatalogRepair(
-        actions=tuple(work.actions), problems=tuple(work.problems), dry_run=dry_run
-    )
+    return RepairResult(actions=tuple(work.actions), problems=tuple(work.problems), dry_run=dry_run)
 
 
 @dataclass(slots=True)

@@ -48,8 +48,8 @@ PROBLEMS_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableRepair:
-    """What a repair of a table did.
+class RepairResult:
+    """What a repair did.
 
     Attributes
     ----------
@@ -57,8 +57,7 @@ class TableRepair:
         What was done, in words and in order; with `dry_run` what would be. Empty: nothing was to be
         repaired.
     problems
-        What is wrong and can't be repaired from the table's files; after a dry run, all that is
-        wrong now.
+        What is left for people to decide; after a dry run, all that is wrong now.
     dry_run
         Whether nothing was changed.
     """
@@ -86,7 +85,7 @@ def repair_table(
     *,
     storage_options: dict[str, Any] | None = None,
     dry_run: bool = False,
-) -> TableRepair:
+) -> RepairResult:
     """Repair a table that can't be opened, or not be trusted, from its own files.
 
     Pointer files and expiry markers that are missing or wrong are written anew. A newest snapshot
@@ -116,7 +115,7 @@ def repair_table(
     return repair(store, dry_run=check_bool(dry_run, "dry_run"))
 
 
-def repair(store: AtomicStore, *, dry_run: bool = False) -> TableRepair:
+def repair(store: AtomicStore, *, dry_run: bool = False) -> RepairResult:
     """The same, of a store."""
     if not list_ids(store):
         raise TableNotFound(f"{store.location}: no table here (no snapshot)")
@@ -126,7 +125,7 @@ def repair(store: AtomicStore, *, dry_run: bool = False) -> TableRepair:
         work.repair_branch(branch)
     report = verify(store, external=False)
     problems = [*work.problems, *(str(each) for each in report.problems)]
-    return TableRepair(
+    return RepairResult(
         actions=tuple(work.actions), problems=tuple(dict.fromkeys(problems)), dry_run=dry_run
     )
 

@@ -12,7 +12,7 @@ from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_bool, check_kind, check_kinds, check_texts
 from fermion_table.checks import repair as repairing
 from fermion_table.checks.data_files import verify_table
-from fermion_table.checks.repair import TableRepair
+from fermion_table.checks.repair import RepairResult
 from fermion_table.checks.verify import VerifyReport
 from fermion_table.compaction import small_files
 from fermion_table.compaction.run import commit_groups, run_compaction
@@ -327,7 +327,7 @@ def _of_partitions(state: TableState, filter: Any) -> TableFilter | None:
     return chosen
 
 
-def repair(self: HasState, *, dry_run: bool = False) -> TableRepair:
+def repair(self: HasState, *, dry_run: bool = False) -> RepairResult:
     """Repair the table from its own files, while nobody else writes to it (see `repair_table`).
 
     Parameters
@@ -337,7 +337,7 @@ def repair(self: HasState, *, dry_run: bool = False) -> TableRepair:
 
     Returns
     -------
-    TableRepair
+    RepairResult
         What was done, and the problems that are left.
 
     Raises
