@@ -236,7 +236,8 @@ def _leaf(call: _Call) -> Expression:
         case "is_nan":
             return column.is_nan()
         case "is_null":
-            if call.options["nan_is_null"].as_py():
+            nan_is_null = call.options.get("nan_is_null")  # pc.is_null(column) has no options
+            if nan_is_null is not None and nan_is_null.as_py():
                 # is_nan() fails on types without NaN, where pyarrow's is_null() does not.
                 raise _Unknown
             return column.is_null()

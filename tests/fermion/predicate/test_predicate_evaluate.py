@@ -136,6 +136,7 @@ FIELD = pc.field
         ~(FIELD("a") + 1 > 2) | FIELD("t"),
         FIELD(0) > 1,
         FIELD("f").is_null(nan_is_null=True),
+        pc.is_null(FIELD("f")),
         pc.if_else(FIELD("t"), FIELD("a") > 1, pc.scalar(False)),
         FIELD("a").cast("string") == "1",
         FIELD("a").isin([1, None]),
