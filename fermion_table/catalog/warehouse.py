@@ -59,7 +59,11 @@ class Warehouse:
         access: StorageAccess = DEFAULT_ACCESS,
     ) -> None:
         self.root = open_store(
-            location, storage_options=storage_options, durability=durability, access=access
+            location,
+            storage_options=storage_options,
+            durability=durability,
+            access=access,
+            what="warehouse",
         )
         self.durability: Durability = durability
         self.access = access

@@ -38,6 +38,7 @@ def open_store(
     storage_options: dict[str, Any] | None = None,
     durability: Durability = "full",
     access: StorageAccess = DEFAULT_ACCESS,
+    what: str = "path",
 ) -> AtomicStore:
     """The store of the table at a location; nothing is read or made.
 
@@ -51,6 +52,8 @@ def open_store(
         Of a local store: ``full``, or ``fast`` without fsync.
     access
         See `StorageAccess`.
+    what
+        What users call the location, for messages.
 
     Raises
     ------
@@ -60,7 +63,7 @@ def open_store(
         Names the parameter that is wrong.
     """
     if not isinstance(location, (str, os.PathLike)):
-        raise TypeError(f"path={location!r}: expected a path or a URL")
+        raise TypeError(f"{what}={location!r}: expected a path or a URL")
     mapping(storage_options, "storage_options")
     if durability not in ("full", "fast"):
         raise InvalidArgumentError(f"durability={durability!r}: expected 'full' or 'fast'")

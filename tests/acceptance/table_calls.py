@@ -13,7 +13,9 @@ import fermion
 import fermion_table
 from fermion_table import (
     BufferPool,
+    Catalog,
     CommitMetadata,
+    FoundRows,
     PartitionTransform,
     StorageAccess,
     Table,
@@ -45,7 +47,13 @@ ALSO = {Tags, Branches}
 """Classes that a table's attributes give."""
 MADE_BY_THE_PACKAGE = {
     "BranchHead",
+    "Catalog",
+    "CatalogSnapshot",
+    "CatalogSnapshots",
+    "ChangePlan",
+    "ChangeReader",
     "ChangeScan",
+    "ChangeSplit",
     "CompactionGroup",
     "CompactionMessage",
     "CompactionResult",
@@ -60,7 +68,9 @@ MADE_BY_THE_PACKAGE = {
     "MaintenanceResult",
     "MergeBuilder",
     "MergeResult",
+    "PinnedTable",
     "PruningStep",
+    "RepairResult",
     "Scan",
     "ScanPlan",
     "SchemaChange",
@@ -88,7 +98,20 @@ BETWEEN_WRITERS = {
 }
 """What writers call of their pool, with buffers of theirs; and what always refuses."""
 
+BETWEEN_ENGINES = {
+    "CatalogSnapshots.open",
+    "FoundRows",
+    "FoundRows.apply",
+    "FoundRows.concerns",
+    "StatementWriter",
+    "StatementWriter.write",
+    "Table.at",
+}
+"""What an engine, or the package itself, makes of and calls with objects of the package."""
+
 CALLED_FOR_EVERY_FILE = {
+    "ChangeReader.read",
+    "ChangeSplit.part",
     "Field.walk",
     "Field.with_children",
     "Snapshot.is_commit_of",
@@ -183,6 +206,24 @@ def _of_keyed_table(make: Callable[[Table], Any], method: str, **arguments: Any)
     return case
 
 
+def _of_catalog(make: Callable[[Catalog], Any], method: str, **arguments: Any) -> Any:
+    """A method of the catalog of the directory, or of an object that is made of it."""
+
+    def case(directory: Path) -> Case:
+        catalog = Catalog.open(directory, durability="fast")
+
+        def state() -> Any:
+            return catalog.tables(), catalog.namespaces(), catalog.snapshots.list()
+
+        placed = {
+            name: directory / value if isinstance(value, Path) else value
+            for name, value in arguments.items()
+        }
+        return Case(getattr(make(catalog), method), placed, state)
+
+    return case
+
+
 def _free(call: Callable[..., Any], **arguments: Any) -> Callable[[Path], Case]:
     def case(directory: Path) -> Case:
         placed = {
@@ -214,6 +255,21 @@ def _staged(table: Table) -> Any:
 
 def _updating(table: Table) -> Any:
     return table.update_schema()
+
+
+def _with_namespace(catalog: Catalog) -> Catalog:
+    catalog.create_namespace("empty")
+    return catalog
+
+
+def _with_dropped_table(catalog: Catalog) -> Catalog:
+    catalog.drop_table("k")
+    return catalog
+
+
+def _with_snapshot(catalog: Catalog) -> Any:
+    catalog.snapshots.create("q2")
+    return catalog.snapshots
 
 
 def _compact_group(directory: Path) -> Case:
@@ -259,6 +315,45 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     ),
     "Branches.delete": _of(lambda t: t.branches, "delete", name="side"),
     "Branches.fast_forward": _of(lambda t: t.branches, "fast_forward", name="side", message="why"),
+    "Branches.merge": _of(lambda t: t.branches, "merge", name="side", message="why"),
+    "Catalog.create_namespace": _of_catalog(lambda c: c, "create_namespace", name="db"),
+    "Catalog.create_table": _of_catalog(
+        lambda c: c,
+        "create_table",
+        name="db.new",
+        schema=SCHEMA,
+        partition_by=["name"],
+        primary_key=["id", "name"],
+        sort_by=["id"],
+        properties={"a": "b"},
+        mode="error",
+        message="why",
+    ),
+    "Catalog.drop_namespace": _of_catalog(_with_namespace, "drop_namespace", name="empty"),
+    "Catalog.drop_table": _of_catalog(lambda c: c, "drop_table", name="t", purge=False),
+    "Catalog.open": _free(
+        Catalog.open,
+        warehouse=Path("warehouse"),
+        storage_options={},
+        durability="fast",
+        access=StorageAccess(),
+    ),
+    "Catalog.register_table": _of_catalog(
+        _with_dropped_table, "register_table", name="db.again", path=Path("k")
+    ),
+    "Catalog.rename_table": _of_catalog(lambda c: c, "rename_table", old="t", new="db.other"),
+    "Catalog.repair": _of_catalog(lambda c: c, "repair", dry_run=False),
+    "Catalog.table": _of_catalog(lambda c: c, "table", name="t", version="first", branch="main"),
+    "Catalog.table_exists": _of_catalog(lambda c: c, "table_exists", name="t"),
+    "Catalog.tables": _of_catalog(_with_namespace, "tables", namespace="empty", pattern="t*"),
+    "CatalogSnapshots.create": _of_catalog(
+        lambda c: c.snapshots, "create", name="q3", tables=["t"], message="why"
+    ),
+    "CatalogSnapshots.delete": _of_catalog(_with_snapshot, "delete", name="q2"),
+    "CatalogSnapshots.tables": _of_catalog(_with_snapshot, "tables", name="q2"),
+    "ChangePlan.tasks": _of(
+        lambda t: t.scan_changes(0).plan(), "tasks", bytes_target=4096, tasks_min=2
+    ),
     "ChangeScan.to_pandas": _of(lambda t: t.scan_changes(0), "to_pandas"),
     "BufferPool": _free(BufferPool, bytes_max=4096),
     "CommitMetadata": _free(CommitMetadata, **WORDS, began=1.5),
@@ -362,6 +457,12 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "Table.commit_compaction": _of_table(
         "commit_compaction", messages=[], base=_Of(lambda t: t.snapshot)
     ),
+    "Table.commit_found": _of_table(
+        "commit_found",
+        rows=_Of(lambda t: FoundRows(base=t.snapshot, action="delete", filters=[])),
+        messages=(),
+        **WORDS,
+    ),
     "Table.compact": _of_table(
         "compact",
         **COMPACTION,
@@ -407,6 +508,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "Table.plan_merge": _of_table("plan_merge", data=SCHEMA),
     "Table.remove_orphan_files": _of_table("remove_orphan_files", older_than=DAY, dry_run=False),
     "Table.rename_column": _of_table("rename_column", old="id", new="other"),
+    "Table.repair": _of_table("repair", dry_run=False),
     "Table.restore": _of_table("restore", version=1, message="why"),
     "Table.scan": _of_table(
         "scan",
@@ -486,6 +588,9 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         storage_options={},
         dry_run=False,
         ignore_clones=False,
+    ),
+    "repair_table": _free(
+        fermion_table.repair_table, path=Path("t"), storage_options={}, dry_run=False
     ),
     "stage_table": _free(stage_table, path=Path("new"), **DEFINITION, mode="create"),
 }

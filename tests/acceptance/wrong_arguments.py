@@ -47,6 +47,7 @@ TAKEN: dict[str, frozenset[str]] = {
     "bytes": frozenset({"bytes"}),
     "ColumnName": TEXTS | INTEGERS,
     "Location": TEXTS,
+    "Name": TEXTS,
     "PartitionBy": TEXTS,
     "PathLike": TEXTS,
     "Path": TEXTS,

@@ -32,7 +32,7 @@ def test_local_paths_become_absolute():
     ("given", "said"),
     [
         ({"path": "t", "snapshot_id": "1"}, "did you mean 'snapshotId'"),
-        ({"path": "t", "primaryKey": "a"}, "have no option 'primarykey'"),
+        ({"path": "t", "clusterBy": "a"}, "have no option 'clusterby'"),
         ({"path": "t", "mergeSchema": "1"}, "expected true or false"),
         ({"path": "t", "partitionOverwriteMode": "on"}, "expected static or dynamic"),
         ({"path": "t", "snapshotId": "one"}, "snapshotId='one': expected an integer"),
