@@ -13,7 +13,6 @@ import fermion
 import fermion_table
 from fermion_table import (
     BufferPool,
-    Catalog,
     CommitMetadata,
     FoundRows,
     PartitionTransform,
@@ -22,7 +21,6 @@ from fermion_table import (
     WriteSettings,
     stage_table,
 )
-from fermion_table.inspection.refs import Branches, Tags
 from tests.acceptance.wrong_arguments import EVERYTHING, TEXTS, Case
 
 ROWS = {"id": [1, 2, 3], "name": ["a", "b", "c"]}
@@ -43,98 +41,6 @@ UNTYPED = {
     "check_overwrite.where": EVERYTHING,
     "TableSchema.resolve.where": EVERYTHING,
 }
-ALSO = {Tags, Branches}
-"""Classes that a table's attributes give."""
-MADE_BY_THE_PACKAGE = {
-    "BranchHead",
-    "Catalog",
-    "CatalogSnapshot",
-    "CatalogSnapshots",
-    "ChangePlan",
-    "ChangeReader",
-    "ChangeScan",
-    "ChangeSplit",
-    "CompactionGroup",
-    "CompactionMessage",
-    "CompactionResult",
-    "CompactionTask",
-    "DataWriter",
-    "KeyWriter",
-    "DroppedTable",
-    "Effort",
-    "Field",
-    "FileSplit",
-    "HistoryLog",
-    "MaintenanceResult",
-    "MergeBuilder",
-    "MergeResult",
-    "PinnedTable",
-    "PruningStep",
-    "RepairResult",
-    "Scan",
-    "ScanPlan",
-    "SchemaChange",
-    "SchemaMerge",
-    "SchemaUpdate",
-    "Snapshot",
-    "Split",
-    "SplitReader",
-    "StagedTable",
-    "Table",
-    "TableDiff",
-    "TableSchema",
-    "Tag",
-    "Transaction",
-    "VerifyReport",
-    "WriterMessage",
-}
-"""What a table or one of its functions gives, which nobody else makes."""
-
-BETWEEN_WRITERS = {
-    "BufferPool.add",
-    "BufferPool.discard",
-    "BufferPool.flush",
-    "KeyWriter.append_batch",
-}
-"""What writers call of their pool, with buffers of theirs; and what always refuses."""
-
-BETWEEN_ENGINES = {
-    "CatalogSnapshots.open",
-    "FoundRows",
-    "FoundRows.apply",
-    "FoundRows.concerns",
-    "StatementWriter",
-    "StatementWriter.write",
-    "Table.at",
-}
-"""What an engine, or the package itself, makes of and calls with objects of the package."""
-
-CALLED_FOR_EVERY_FILE = {
-    "ChangeReader.read",
-    "ChangeSplit.part",
-    "Field.walk",
-    "Field.with_children",
-    "Snapshot.is_commit_of",
-    "FileSplit.count",
-    "FileSplit.has_data",
-    "FileSplit.head",
-    "FileSplit.part",
-    "FileSplit.read",
-    "Split.count",
-    "Split.head",
-    "Split.part",
-    "Split.read",
-    "SplitReader.batches",
-    "SplitReader.count",
-    "SplitReader.count_file",
-    "SplitReader.find",
-    "SplitReader.plan",
-    "SplitReader.prune",
-    "SplitReader.read",
-    "SplitReader.read_file",
-    "SplitReader.rows",
-}
-"""For engines, with what a scan's plan gives; checks would cost time for each field or file."""
 
 
 def prepare(directory: Path) -> None:
@@ -206,25 +112,9 @@ def _of_keyed_table(make: Callable[[Table], Any], method: str, **arguments: Any)
     return case
 
 
-def _of_catalog(make: Callable[[Catalog], Any], method: str, **arguments: Any) -> Any:
-    """A method of the catalog of the directory, or of an object that is made of it."""
+def free(call: Callable[..., Any], **arguments: Any) -> Callable[[Path], Case]:
+    """A call of a function, whose paths lie in the directory."""
 
-    def case(directory: Path) -> Case:
-        catalog = Catalog.open(directory, durability="fast")
-
-        def state() -> Any:
-            return catalog.tables(), catalog.namespaces(), catalog.snapshots.list()
-
-        placed = {
-            name: directory / value if isinstance(value, Path) else value
-            for name, value in arguments.items()
-        }
-        return Case(getattr(make(catalog), method), placed, state)
-
-    return case
-
-
-def _free(call: Callable[..., Any], **arguments: Any) -> Callable[[Path], Case]:
     def case(directory: Path) -> Case:
         placed = {
             name: directory / value if isinstance(value, Path) else value
@@ -255,21 +145,6 @@ def _staged(table: Table) -> Any:
 
 def _updating(table: Table) -> Any:
     return table.update_schema()
-
-
-def _with_namespace(catalog: Catalog) -> Catalog:
-    catalog.create_namespace("empty")
-    return catalog
-
-
-def _with_dropped_table(catalog: Catalog) -> Catalog:
-    catalog.drop_table("k")
-    return catalog
-
-
-def _with_snapshot(catalog: Catalog) -> Any:
-    catalog.snapshots.create("q2")
-    return catalog.snapshots
 
 
 def _compact_group(directory: Path) -> Case:
@@ -316,47 +191,12 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "Branches.delete": _of(lambda t: t.branches, "delete", name="side"),
     "Branches.fast_forward": _of(lambda t: t.branches, "fast_forward", name="side", message="why"),
     "Branches.merge": _of(lambda t: t.branches, "merge", name="side", message="why"),
-    "Catalog.create_namespace": _of_catalog(lambda c: c, "create_namespace", name="db"),
-    "Catalog.create_table": _of_catalog(
-        lambda c: c,
-        "create_table",
-        name="db.new",
-        schema=SCHEMA,
-        partition_by=["name"],
-        primary_key=["id", "name"],
-        sort_by=["id"],
-        properties={"a": "b"},
-        mode="error",
-        message="why",
-    ),
-    "Catalog.drop_namespace": _of_catalog(_with_namespace, "drop_namespace", name="empty"),
-    "Catalog.drop_table": _of_catalog(lambda c: c, "drop_table", name="t", purge=False),
-    "Catalog.open": _free(
-        Catalog.open,
-        warehouse=Path("warehouse"),
-        storage_options={},
-        durability="fast",
-        access=StorageAccess(),
-    ),
-    "Catalog.register_table": _of_catalog(
-        _with_dropped_table, "register_table", name="db.again", path=Path("k")
-    ),
-    "Catalog.rename_table": _of_catalog(lambda c: c, "rename_table", old="t", new="db.other"),
-    "Catalog.repair": _of_catalog(lambda c: c, "repair", dry_run=False),
-    "Catalog.table": _of_catalog(lambda c: c, "table", name="t", version="first", branch="main"),
-    "Catalog.table_exists": _of_catalog(lambda c: c, "table_exists", name="t"),
-    "Catalog.tables": _of_catalog(_with_namespace, "tables", namespace="empty", pattern="t*"),
-    "CatalogSnapshots.create": _of_catalog(
-        lambda c: c.snapshots, "create", name="q3", tables=["t"], message="why"
-    ),
-    "CatalogSnapshots.delete": _of_catalog(_with_snapshot, "delete", name="q2"),
-    "CatalogSnapshots.tables": _of_catalog(_with_snapshot, "tables", name="q2"),
     "ChangePlan.tasks": _of(
         lambda t: t.scan_changes(0).plan(), "tasks", bytes_target=4096, tasks_min=2
     ),
     "ChangeScan.to_pandas": _of(lambda t: t.scan_changes(0), "to_pandas"),
-    "BufferPool": _free(BufferPool, bytes_max=4096),
-    "CommitMetadata": _free(CommitMetadata, **WORDS, began=1.5),
+    "BufferPool": free(BufferPool, bytes_max=4096),
+    "CommitMetadata": free(CommitMetadata, **WORDS, began=1.5),
     "DataWriter.append_batch": _of(lambda t: t.writer(), "append_batch", batch_id=5, data=ROWS),
     "DataWriter.write": _of(lambda t: t.writer(), "write", data=ROWS),
     "KeyWriter.write": _of_keyed_table(
@@ -380,10 +220,10 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "MergeBuilder.when_not_matched_insert": _of(
         _merging, "when_not_matched_insert", values={"name": "x"}, condition="source.id > 1"
     ),
-    "PartitionTransform": _free(
+    "PartitionTransform": free(
         PartitionTransform, column="id", kind="bucket", parameter=5, name="b"
     ),
-    "PartitionTransform.values": _free(PartitionTransform("id").values, column=pa.array([1])),
+    "PartitionTransform.values": free(PartitionTransform("id").values, column=pa.array([1])),
     "Scan.explain": _of(Table.scan, "explain", files=1),
     "Scan.head": _of(Table.scan, "head", n=1),
     "Scan.head_scan": _of(Table.scan, "head_scan", n=1),
@@ -427,7 +267,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         _updating, "set_properties", updates={"a": "b"}, remove=["c"]
     ),
     "SchemaUpdate.set_sort_order": _of(_updating, "set_sort_order", columns=["id"]),
-    "CompactionResult.add": _free(
+    "CompactionResult.add": free(
         fermion_table.CompactionResult().add, part=fermion_table.CompactionResult()
     ),
     "check_overwrite": _check_overwrite,
@@ -435,7 +275,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "StagedTable.discard": _of(_staged, "discard", messages=()),
     "StagedTable.writer": _of(_staged, "writer", settings=WriteSettings()),
     "StagedTable.writer_factory": _of(_staged, "writer_factory", settings=WriteSettings()),
-    "StorageAccess": _free(
+    "StorageAccess": free(
         StorageAccess, missing_is_forbidden=True, timeout_s=5.0, allowed_roots=["/data"]
     ),
     "Table.add_columns": _of_table(
@@ -471,7 +311,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         threads=1,
         progress=lambda done, total: None,
     ),
-    "Table.create": _free(
+    "Table.create": free(
         Table.create,
         path=Path("new"),
         **DEFINITION,
@@ -483,7 +323,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "Table.delete": _of_table("delete", filter="id > 1", **WORDS),
     "Table.diff": _of_table("diff", before=0, after=1),
     "Table.drop_columns": _of_table("drop_columns", columns=["id"]),
-    "Table.exists": _free(Table.exists, path=Path("t"), storage_options={}),
+    "Table.exists": free(Table.exists, path=Path("t"), storage_options={}),
     "Table.expire_snapshots": _of_table(
         "expire_snapshots", older_than=DAY, retain_last=5, dry_run=False
     ),
@@ -494,7 +334,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     ),
     "Table.lookup_batch": _of_table("lookup_batch", batch_id=5, columns=["id"]),
     "Table.merge": _of_table("merge", source=ROWS, on=["id"], schema_mode="merge", **WORDS),
-    "Table.open": _free(
+    "Table.open": free(
         Table.open,
         path=Path("t"),
         version=None,
@@ -572,7 +412,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "Transaction.update": _of(
         Table.transaction, "update", filter="id > 1", assignments={"name": "x"}
     ),
-    "WriteSettings": _free(
+    "WriteSettings": free(
         WriteSettings,
         target_file_bytes=4096,
         file_options=fermion.WriteOptions(),
@@ -582,15 +422,12 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         buffer_pool=BufferPool(4096),
     ),
     "compact_group": _compact_group,
-    "drop_table": _free(
+    "drop_table": free(
         fermion_table.drop_table,
         path=Path("t"),
         storage_options={},
         dry_run=False,
         ignore_clones=False,
     ),
-    "repair_table": _free(
-        fermion_table.repair_table, path=Path("t"), storage_options={}, dry_run=False
-    ),
-    "stage_table": _free(stage_table, path=Path("new"), **DEFINITION, mode="create"),
+    "stage_table": free(stage_table, path=Path("new"), **DEFINITION, mode="create"),
 }
