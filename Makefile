@@ -1,5 +1,6 @@
 # make demo    the whole path on real data, in about a minute after the first set-up
 # make test    style, types, import contracts and every test but the slow ones
+# make test-services  Spark with executors of their own on this machine, and killed drivers
 # make lint    style, types and import contracts alone
 # make soak    the slow tests, hours of them; writes the table of docs/reliability.md
 # make fuzz    readers under bytes of a coverage-guided fuzzer, SECONDS for each target
@@ -26,11 +27,11 @@ KERNELS := $(wildcard fermion/kernels/*.pyx fermion/kernels/*.h fermion/kernels/
 
 LINT := $(RUN)/ruff check . && $(RUN)/ruff format --check . && $(RUN)/mypy && $(RUN)/lint-imports
 
-.PHONY: help demo test lint soak fuzz sanitize paimon test-paimon bench bench-quick clean setup java
+.PHONY: help demo test test-services lint soak fuzz sanitize paimon test-paimon bench bench-quick clean setup java
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n 's/^# //p' Makefile | head -n 10
+	@sed -n 's/^# //p' Makefile | head -n 11
 
 demo: java setup
 	@$(RUN)/python examples/quickstart.py $(TABLE)
@@ -43,8 +44,12 @@ test: java setup
 	@failed=; \
 	{ $(LINT); } || failed="$$failed lint"; \
 	$(RUN)/python -m pytest -q -m "not spark and not slow" -n 2 tests || failed="$$failed tests"; \
-	$(RUN)/python -m pytest -q -m "spark and not slow" -n 2 --dist loadfile $(WITH_SPARK) || failed="$$failed spark"; \
+	$(RUN)/python -m pytest -q -m "spark and not slow and not services" -n 2 --dist loadfile $(WITH_SPARK) || failed="$$failed spark"; \
 	[ -z "$$failed" ] || { echo "make test: failed in:$$failed" >&2; exit 1; }
+
+# A file after the other to each of two processes, too.
+test-services: java setup
+	@$(RUN)/python -m pytest -q -m "services and not slow" -n 2 --dist loadfile tests/spark_ext
 
 lint: setup
 	@$(LINT)

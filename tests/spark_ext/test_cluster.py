@@ -18,6 +18,7 @@ from tests.spark_ext.programs import run_program
 
 pytestmark = [
     pytest.mark.spark,
+    pytest.mark.services,
     pytest.mark.skipif(sys.platform != "linux", reason="parents of processes are read in /proc"),
 ]
 

@@ -17,7 +17,7 @@ from pyspark.sql import functions
 import spark_ext
 from fermion_table import Table
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.services]
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("part", pa.int64())])
 ROWS = 40_000
