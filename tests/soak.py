@@ -240,14 +240,19 @@ def row(name: str, part: Part, done: dict[str, dict[str, Any]]) -> str:
     for piece in done.values():
         counts.update(piece["counts"])
     how_many = ", ".join(f"{count:,} {what}" for what, count in counts.items())
-    skipped = {f"{key}: {piece['skipped']}" for key, piece in done.items() if piece["skipped"]}
+    is_one = len(part.pieces) == 1
+    skipped = {
+        piece["skipped"] if is_one else f"{key}: {piece['skipped']}"
+        for key, piece in done.items()
+        if piece["skipped"]
+    }
     if len(done) < len(part.pieces):
         pieces = ", ".join(spans(done, [piece.name for piece in part.pieces]))
         how_many += f"; {len(done)} of {len(part.pieces)} pieces ({pieces})"
     failed = [key for key, piece in done.items() if piece["failed"]]
     result = f"**failed**: {', '.join(failed)}" if failed else "no failure"
     if skipped:
-        result += f"; left out: {'; '.join(sorted(skipped))}"
+        result += f"; some tests left out: {'; '.join(sorted(skipped))}"
     runs = ", ".join(sorted({piece["run"] for piece in done.values()}))
     seconds = sum(piece["seconds"] for piece in done.values())
     return f"| {name} | {part.what} | {how_many} | {result} | {runs}, {seconds:,} s |"
