@@ -21,7 +21,6 @@ from fermion.errors import ChecksumError, InvalidFileError
 from fermion.io.source import CountingSource
 from fermion.layout import ALL_NULL_LENGTH
 from fermion.metadata.cmb import Chunk, ColumnBlock
-from fermion.options import columns_per_task
 from fermion.pages.global_dictionary import DictionaryRecord, entries_array
 from fermion.reading.plan import (
     PageSpan,
@@ -31,11 +30,8 @@ from fermion.reading.plan import (
     times,
     validity_ranges,
 )
+from fermion.reading.spread import THREADED_BYTES_MIN, THREADED_SLOTS_MIN, run_each
 from fermion.reading.stream import DecodeOptions, FetchedStream, PageValidity
-
-# Fewer values out of fewer bytes are there before another thread has begun.
-THREADED_SLOTS_MIN = 8 * 1024
-THREADED_BYTES_MIN = 1024 * 1024
 
 FetchedPages = dict[tuple[int, int], memoryview]
 """Bytes that are here already, by offset and length."""
@@ -419,14 +415,14 @@ def read_columns(
             continue
         # The longest first: whoever comes last leaves the other threads with nothing to do.
         order = sorted(range(len(pending)), key=sizes.__getitem__, reverse=True)
-        _run(
+        run_each(
             others,
             partial(feed_checked, source, pages),
             [pending[place] for place in order],
             [wanted[place] for place in order],
             [supplied[place] for place in order],
         )
-    return _run(executor if is_worth_threads else None, ColumnTask.array, tasks)
+    return run_each(executor if is_worth_threads else None, ColumnTask.array, tasks)
 
 
 def feed_checked(
@@ -464,34 +460,3 @@ def feed_planned(source: CountingSource, task: ColumnTask) -> None:
     """Fetch what a task plans next, and feed it; errors are those of `feed_checked`."""
     ranges = task.plan()
     feed_checked(source, {}, task, ranges, source.read_many(ranges))
-
-
-def run_by_size(executor: Executor | None, function, sizes, slots, *columns):  # type: ignore[no-untyped-def]
-    """What a function gives for each item of some lists; side by side where that is worth it.
-
-    Parameters
-    ----------
-    sizes
-        Bytes that each item decodes; the longest is first, so that no thread is left alone with it.
-    slots
-        How many each item gives.
-    """
-    is_worth = slots * len(sizes) >= THREADED_SLOTS_MIN or sum(sizes) >= THREADED_BYTES_MIN
-    order = sorted(range(len(sizes)), key=sizes.__getitem__, reverse=True)
-    items = [[column[place] for place in order] for column in columns]
-    found = _run(executor if is_worth else None, function, *items)
-    by_place = dict(zip(order, found, strict=True))
-    return [by_place[place] for place in range(len(order))]
-
-
-def _run(executor: Executor | None, function, *columns):  # type: ignore[no-untyped-def]
-    count = len(columns[0])
-    if executor is None or count < 2:
-        return [function(*arguments) for arguments in zip(*columns, strict=True)]
-    step = columns_per_task(count)
-
-    def run(start: int) -> list:  # type: ignore[type-arg]
-        parts = [column[start : start + step] for column in columns]
-        return [function(*arguments) for arguments in zip(*parts, strict=True)]
-
-    return [each for part in executor.map(run, range(0, count, step)) for each in part]

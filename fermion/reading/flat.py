@@ -24,8 +24,9 @@ from fermion.encodings.decoding import decode_numbers
 from fermion.io.compression import decompress
 from fermion.layout import ALL_NULL_LENGTH, ChecksumKind
 from fermion.pages.frame import HEADER_SIZE, page_checksums
-from fermion.reading.column import THREADED_SLOTS_MIN, FetchedPages
+from fermion.reading.column import FetchedPages
 from fermion.reading.index import FileIndex
+from fermion.reading.spread import THREADED_SLOTS_MIN
 
 T = TypeVar("T")
 _Asked = tuple[list[memoryview], np.ndarray, np.ndarray, bytes, np.ndarray, np.ndarray, np.ndarray]

@@ -22,10 +22,11 @@ from fermion.layout import ChecksumKind, ChunkFlag, EncodingId
 from fermion.metadata.cmb import ColumnBlock
 from fermion.pages.frame import root_encoding
 from fermion.pages.pages import PageSlice, decode_dictionary
-from fermion.reading.column import FetchedPages, run_by_size
+from fermion.reading.column import FetchedPages
 from fermion.reading.flat import known_form
 from fermion.reading.index import FileIndex
 from fermion.reading.picks import pick_pages
+from fermion.reading.spread import run_by_size
 from fermion.reading.stream import PICKED_RUN_MAX, PICKED_SLOTS_MIN
 
 PICKED_ROWS_MAX = 1 << 20

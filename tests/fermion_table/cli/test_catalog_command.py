@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +13,6 @@ import pytest
 import fermion
 from fermion.cli import main
 from fermion_table import Catalog, Table
-
-
-@pytest.fixture(autouse=True)
-def found_by_the_program(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The entry point as the project declares it, whether installed or not."""
-    declared = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))
-    points = [
-        EntryPoint(name, value, group)
-        for group, entries in declared["project"]["entry-points"].items()
-        for name, value in entries.items()
-    ]
-    monkeypatch.setattr(
-        "importlib.metadata.entry_points",
-        lambda group: [point for point in points if point.group == group],
-    )
 
 
 @pytest.fixture

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +16,6 @@ from fermion_table import Table
 from fermion_table.cli.program import COMMANDS
 
 SCHEMA = pa.schema({"id": pa.int64(), "kind": pa.string(), "tags": pa.list_(pa.string())})
-
-
-@pytest.fixture(autouse=True)
-def found_by_the_program(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The entry point as the project declares it, whether installed or not."""
-    declared = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))
-    points = [
-        EntryPoint(name, value, group)
-        for group, entries in declared["project"]["entry-points"].items()
-        for name, value in entries.items()
-    ]
-    monkeypatch.setattr(
-        "importlib.metadata.entry_points",
-        lambda group: [point for point in points if point.group == group],
-    )
 
 
 @pytest.fixture
