@@ -3,6 +3,7 @@
 from fermion.kernels._compiled import (
     arrow_batch,
     bind_checksum,
+    bind_checksums,
     bitpack_decode,
     bitpack_encode,
     bitpack_pick,
@@ -11,6 +12,7 @@ from fermion.kernels._compiled import (
     bloom_insert,
     build_dictionary,
     build_dictionary_binary,
+    build_flat_blocks,
     byte_stream_merge,
     byte_stream_split,
     copy_bits,
@@ -50,6 +52,7 @@ from fermion.kernels._compiled import (
     restore_nulls_bits,
     run_starts,
     widen_fixed,
+    write_names,
     zigzag_decode,
     zigzag_encode,
 )
@@ -57,6 +60,7 @@ from fermion.kernels._compiled import (
 __all__ = [
     "arrow_batch",
     "bind_checksum",
+    "bind_checksums",
     "bitpack_decode",
     "bitpack_encode",
     "bitpack_pick",
@@ -65,6 +69,7 @@ __all__ = [
     "bloom_insert",
     "build_dictionary",
     "build_dictionary_binary",
+    "build_flat_blocks",
     "byte_stream_merge",
     "byte_stream_split",
     "copy_bits",
@@ -104,6 +109,7 @@ __all__ = [
     "restore_nulls_bits",
     "run_starts",
     "widen_fixed",
+    "write_names",
     "zigzag_decode",
     "zigzag_encode",
 ]

@@ -15,10 +15,16 @@ import numpy as np
 from typing_extensions import Buffer
 
 from fermion.kernels._compiled_columns import arrow_batch as arrow_batch
+from fermion.kernels._compiled_columns import build_flat_blocks as build_flat_blocks
 from fermion.kernels._compiled_columns import decode_flat as decode_flat
 from fermion.kernels._compiled_columns import encode_flat as encode_flat
 from fermion.kernels._compiled_columns import flat_chunks as flat_chunks
 from fermion.kernels._compiled_columns import pick_flat as pick_flat
+from fermion.kernels._compiled_metadata import bind_checksum as bind_checksum
+from fermion.kernels._compiled_metadata import bind_checksums as bind_checksums
+from fermion.kernels._compiled_metadata import place_of as place_of
+from fermion.kernels._compiled_metadata import read_names as read_names
+from fermion.kernels._compiled_metadata import write_names as write_names
 from fermion.kernels._compiled_picks import bitpack_pick as bitpack_pick
 from fermion.kernels._compiled_picks import fsst_pick as fsst_pick
 from fermion.kernels._compiled_picks import pick_pages as pick_pages
@@ -32,35 +38,6 @@ def crc32c(data: Buffer, seed: int = 0, *, portable: bool = False) -> int:
         The checksum of the bytes before these: ``crc32c(b, crc32c(a)) == crc32c(a + b)``.
     portable
         Use the table even where the processor has an instruction (for tests).
-    """
-
-def place_of(key: int, offset: int) -> int:
-    """What the checksum of bytes at an offset of a file is combined with, 32 bits.
-
-    Parameters
-    ----------
-    key
-        The file's, 64 bits; 0 for a file whose checksums are not bound to their places.
-    offset
-        Bytes from the start of the file.
-
-    Returns
-    -------
-    int
-        A fixed mix of both, which `docs/format.md` specifies; 0 for the key 0.
-    """
-
-def bind_checksum(data: bytearray | memoryview, at: int, key: int, offset: int) -> None:
-    """Combine a checksum with its place, in the bytes that hold it; twice leaves them as they were.
-
-    Parameters
-    ----------
-    data
-        Writable.
-    at
-        Where in ``data`` the four bytes of the checksum are.
-    key, offset
-        As `place_of` takes them.
     """
 
 def count_bits(data: np.ndarray, start: int, count: int) -> int:
@@ -479,20 +456,4 @@ def lz4_decode(block: np.ndarray, out: np.ndarray) -> int:
     ------
     ValueError
         The block holds fewer bytes, or more, or is damaged.
-    """
-
-# Oracle: tests/fermion/metadata/test_name_index.py::test_all_names_are_read_both_ways
-def read_names(data: Buffer, bounds: np.ndarray, interval: int, count: int) -> list[str] | None:
-    """All names of a name index, by ordinal; None where it is damaged.
-
-    Parameters
-    ----------
-    data
-        The section.
-    bounds
-        ``int64``, shape (groups + 1,): where each group of entries starts, and the last ends.
-    interval
-        Names of every group but the last.
-    count
-        Names in all.
     """

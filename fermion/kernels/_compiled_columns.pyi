@@ -148,13 +148,12 @@ def arrow_batch(parts: list[DecodedColumns]) -> ArrowBatch:
 # Oracle: tests/fermion/writing/test_flat_writer.py::
 # test_columns_are_written_to_the_same_bytes_as_one_by_one
 def encode_flat(
-    validities: list[object],
-    values: list[object],
-    texts: list[object],
-    firsts: np.ndarray,
+    columns: object,
+    ordinals: np.ndarray,
     letters: bytes,
     widths: np.ndarray,
-    slots: int,
+    nullable: np.ndarray,
+    page_bytes: np.ndarray,
     nulls_share_min: float,
     ratio: float,
     search_bytes_min: int,
@@ -172,16 +171,18 @@ def encode_flat(
 
     Parameters
     ----------
-    validities, values, texts
-        Arrow's buffers of each column: its bitmap (empty: all valid), its values or offsets, the
-        bytes of its strings.
-    firsts
-        ``int64``: the slot in these buffers at which each column starts.
+    columns
+        A record batch of at least one row: the capsule ``arrow_array`` of Arrow's PyCapsule
+        interface. Its buffers must be large enough for their slots: that is for Arrow to check.
+    ordinals
+        ``int64``, shape (n,): the columns of the batch to encode.
     letters, widths
         As `decode_flat` takes them; ``b`` and ``V``, floats of 2 bytes, unsigned integers of 8
         bytes and integers of 1 byte are not known here.
-    slots
-        Slots of every column, at least 1.
+    nullable
+        ``uint8``: columns with nulls that must have none are left.
+    page_bytes
+        ``int64``: columns of more bytes are left.
     nulls_share_min
         Columns with a greater share of nulls are stored without their null slots.
     ratio
@@ -208,14 +209,37 @@ def encode_flat(
     Returns
     -------
     bytearray
-        The pages of all columns in order, the validity of each before its data.
+        The pages of all columns in order, the validity of each before its data; their checksums
+        are bound to no place.
     np.ndarray
-        ``int64``, shape (n, 7): bytes of the page of validity (0: all valid) and of that of data,
-        keys of the minimum and the maximum, nulls, `ChunkFlag` bits, and NaNs; 0 bytes of data
-        where the column is left.
+        ``int64``, shape (n, 8): bytes of the page of validity (0: all valid, 0xFFFFFFFF: all null,
+        which needs no page) and of that of data, keys of the minimum and the maximum, nulls,
+        `ChunkFlag` bits, NaNs, and where the first page starts; all 0 where the column is left.
 
     Raises
     ------
     ValueError
-        A buffer is too small for its slots.
+        A column is not of the form that its letter and width say.
+    """
+
+# Oracle: tests/fermion/writing/test_flat_writer.py::
+# test_column_metadata_blocks_are_the_same_bytes_as_one_by_one
+def build_flat_blocks(chunks: np.ndarray, stripe_rows: np.ndarray) -> tuple[bytearray, np.ndarray]:
+    """CMBs of flat columns.
+
+    Parameters
+    ----------
+    chunks
+        ``int64``, shape (stripes, columns, 8): what `encode_flat` found of each column in each
+        stripe, but that pages are counted from the start of the file.
+    stripe_rows
+        ``int64``: rows of each stripe.
+
+    Returns
+    -------
+    bytearray
+        The CMBs end to end; their checksums are bound to no place.
+    np.ndarray
+        ``int64``, shape (columns,): bytes of each; 0 for a column that is null in all rows, or was
+        left in some stripe.
     """

@@ -33,7 +33,7 @@ from fermion.layout import (
     HEAD,
     align,
 )
-from fermion.metadata.cmb import bind_cmb
+from fermion.metadata.cmb import bind_cmbs
 from fermion.metadata.footer import Footer
 from fermion.metadata.tail import TailRegion
 
@@ -44,7 +44,7 @@ _PAIR = struct.Struct("<QQ")
 _LENGTH = struct.Struct("<II")
 
 
-def build_cit(cmb_offset: int, lengths: Sequence[int]) -> bytes:
+def build_cit(cmb_offset: int, lengths: Sequence[int] | np.ndarray) -> bytes:
     """The table for CMBs that lie end to end from ``cmb_offset`` on."""
     offsets = np.zeros(len(lengths) + 1, dtype="<u8")
     np.cumsum(np.asarray(lengths, dtype=np.uint64), out=offsets[1:])
@@ -69,27 +69,37 @@ def build_extended_cit(ranges: np.ndarray, checksums: np.ndarray) -> bytes:
     return entries.tobytes()
 
 
-def build_indexed(cmbs: Sequence[bytearray], cmb_offset: int, place_key: int) -> bytes:
-    """The CMB area of a file with a CIT: the CMBs end to end, bound to their places."""
-    offset = cmb_offset
-    for cmb in cmbs:
-        if cmb:
-            bind_cmb(cmb, place_key, offset)
-            offset += len(cmb)
-    return b"".join(cmbs)
+def build_indexed(
+    cmbs: bytearray, lengths: np.ndarray, cmb_offset: int, place_key: int
+) -> bytearray:
+    """The CMB area of a file with a CIT: the CMBs end to end, which are bound to their places.
+
+    Parameters
+    ----------
+    cmbs
+        End to end, bound to no place.
+    lengths
+        ``int64``: bytes of each; 0 for a column that has none.
+    cmb_offset
+        Where the area goes in the file.
+    """
+    bind_cmbs(cmbs, lengths, place_key, np.cumsum(lengths) - lengths + cmb_offset)
+    return cmbs
 
 
-def build_unindexed(cmbs: Sequence[bytearray], cmb_offset: int, place_key: int) -> bytes:
-    """The CMB area of a file without a CIT; the CMBs are bound to their places."""
-    out = bytearray()
-    for cmb in cmbs:
-        offset = cmb_offset + len(out)
-        out += _LENGTH.pack(len(cmb), _length_check(len(cmb), place_key, offset))
-        if cmb:
-            bind_cmb(cmb, place_key, offset + _LENGTH.size)
-            out += cmb
-        out += bytes(align(len(out)) - len(out))
-    return bytes(out)
+def build_unindexed(
+    cmbs: bytearray, lengths: np.ndarray, cmb_offset: int, place_key: int
+) -> bytearray:
+    """The CMB area of a file without a CIT; parameters are those of `build_indexed`."""
+    spaces = _LENGTH.size + lengths  # both multiples of 8
+    places = np.cumsum(spaces) - spaces + cmb_offset
+    bind_cmbs(cmbs, lengths, place_key, places + _LENGTH.size)
+    out, at = bytearray(), 0
+    for length, offset in zip(lengths.tolist(), places.tolist(), strict=True):
+        out += _LENGTH.pack(length, _length_check(length, place_key, offset))
+        out += cmbs[at : at + length]
+        at += length
+    return out
 
 
 def _length_check(length: int, place_key: int, offset: int) -> int:

@@ -34,7 +34,7 @@ from fermion.errors import (
     UnsupportedVersionError,
 )
 from fermion.io.checksum import crc32c
-from fermion.kernels import bind_checksum, place_of
+from fermion.kernels import bind_checksums, place_of
 from fermion.layout import (
     ALL_NULL_LENGTH,
     CMB_HEADER,
@@ -128,7 +128,7 @@ def build_cmb(
     stripe_rows: Sequence[int],
     chunks: Sequence[Sequence[ChunkRecord]],
 ) -> bytearray:
-    """The block of one column, whose checksum is not bound to its place yet: see `bind_cmb`.
+    """The block of one column, whose checksum is not bound to its place yet: see `bind_cmbs`.
 
     Parameters
     ----------
@@ -165,9 +165,20 @@ def build_cmb(
     return out
 
 
-def bind_cmb(cmb: bytearray, place_key: int, offset: int) -> None:
-    """Bind a block to its offset in the file; done once for each block."""
-    bind_checksum(cmb, len(cmb) - CMB_TRAILER.itemsize, place_key, offset)
+def bind_cmbs(cmbs: bytearray, lengths: np.ndarray, place_key: int, offsets: np.ndarray) -> None:
+    """Bind blocks to their offsets in the file; done once for each block.
+
+    Parameters
+    ----------
+    cmbs
+        The blocks end to end.
+    lengths, offsets
+        ``int64``, shape (blocks,): bytes of each, and where it lies in the file; one of no bytes
+        is none.
+    """
+    present = lengths > 0
+    trailers = np.cumsum(lengths)[present] - CMB_TRAILER.itemsize
+    bind_checksums(cmbs, trailers, place_key, offsets[present])
 
 
 @lru_cache(maxsize=64)

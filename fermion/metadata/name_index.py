@@ -23,7 +23,7 @@ from contextlib import suppress
 import numpy as np
 
 from fermion.errors import InvalidFileError
-from fermion.kernels import read_names
+from fermion.kernels import read_names, write_names
 from fermion.layout import NAME_INDEX_HEADER, RESTART_INTERVAL
 
 FIRST_NAME_BYTES = 512
@@ -38,46 +38,13 @@ View = Callable[[int, int], memoryview]
 
 def build_name_index(names: Sequence[str]) -> bytes:
     """The index of these names; a name's ordinal is its place in the sequence."""
-    order = sorted((name.encode(), ordinal) for ordinal, name in enumerate(names))
-    entries = bytearray()
-    restarts: list[int] = []
-    previous = b""
-    for place, (name, ordinal) in enumerate(order):
-        if place % RESTART_INTERVAL == 0:
-            restarts.append(len(entries))
-            previous = b""
-        shared = _shared_prefix(previous, name)
-        rest = len(name) - shared
-        entries.append(min(shared, 15) << 4 | min(rest, 15))
-        for count in (shared, rest):
-            if count >= 15:
-                _append_varint(entries, count - 15)
-        entries += name[shared:]
-        _append_varint(entries, ordinal)
-        previous = name
+    encoded = [name.encode() for name in names]
+    order = sorted(range(len(encoded)), key=encoded.__getitem__)
+    entries, restarts = write_names(
+        [encoded[ordinal] for ordinal in order], np.array(order, np.int64), RESTART_INTERVAL
+    )
     header = _HEADER.pack(len(order), RESTART_INTERVAL, len(restarts), 0)
-    return header + struct.pack(f"<{len(restarts)}I", *restarts) + bytes(entries)
-
-
-def _shared_prefix(a: bytes, b: bytes) -> int:
-    limit = min(len(a), len(b))
-    if a[:limit] == b[:limit]:
-        return limit
-    low, high = 0, limit
-    while low < high:
-        middle = (low + high + 1) // 2
-        if a[:middle] == b[:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-def _append_varint(out: bytearray, value: int) -> None:
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
+    return header + restarts.astype("<u4").tobytes() + entries
 
 
 class NameIndex:

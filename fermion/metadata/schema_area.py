@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -58,6 +59,60 @@ assert _BLOCK.size == SHAPE_BLOCK.itemsize
 View = Callable[[int, int], memoryview]
 
 
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """The columns of a schema by shape: columns of one shape differ in name and field id alone.
+
+    Attributes
+    ----------
+    ids
+        ``uint32``, shape (columns,): the shape of each column.
+    columns
+        The first column of each shape.
+    field_ids
+        Of all columns, `FIELD_ID_NONE` where a column has none; None where no column has one.
+    """
+
+    ids: np.ndarray
+    columns: tuple[pa.Field, ...]
+    field_ids: np.ndarray | None
+
+
+SCHEMAS_KNOWN_MAX = 8
+_known: dict[int, tuple[pa.Schema, Shapes]] = {}
+"""By identity of the schema, which is kept alive here: a table writes many files of one schema."""
+
+
+def shapes_of(schema: pa.Schema) -> Shapes:
+    """The shapes of a schema's columns, in the order in which they come first."""
+    known = _known.get(id(schema))
+    if known is None:
+        while len(_known) >= SCHEMAS_KNOWN_MAX:
+            _known.pop(next(iter(_known)), None)
+        known = _known[id(schema)] = schema, _shapes_of(schema)
+    return known[1]
+
+
+def _shapes_of(schema: pa.Schema) -> Shapes:
+    shapes: dict[object, int] = {}
+    columns: list[pa.Field] = []
+    ids: list[int] = []
+    field_ids: list[int] = []
+    for field in schema:
+        metadata = field.metadata
+        own = _field_id(metadata)
+        field_ids.append(FIELD_ID_NONE if own is None else own)
+        key = _shape_key(field, metadata, own)
+        shape = shapes.get(key)
+        if shape is None:
+            shape = shapes[key] = len(columns)
+            columns.append(field)
+        ids.append(shape)
+    numbers = np.array(field_ids, "<u4")
+    known = numbers if (numbers != FIELD_ID_NONE).any() else None
+    return Shapes(np.array(ids, np.uint32), tuple(columns), known)
+
+
 def build_schema_area(schema: pa.Schema, *, compress_metadata: bool = False) -> bytes:
     """The schema area of a file: everything about its columns but names and field ids.
 
@@ -70,20 +125,14 @@ def build_schema_area(schema: pa.Schema, *, compress_metadata: bool = False) -> 
     ------
     UnsupportedTypeError
     """
-    shapes: dict[object, int] = {}
-    messages: list[bytes] = []
-    ids = np.empty(len(schema), np.uint32)
-    for ordinal, field in enumerate(schema):
-        nameless = strip_field_id(field).with_name("")
-        key = _shape_key(nameless)
-        if key not in shapes:
-            shapes[key] = len(messages)
-            messages.append(_shape_message(nameless, field.name))
-        ids[ordinal] = shapes[key]
+    shapes = shapes_of(schema)
+    messages = [
+        _shape_message(strip_field_id(field).with_name(""), field.name) for field in shapes.columns
+    ]
     metadata = b""
     if schema.metadata is not None:
         metadata = pa.schema([], metadata=schema.metadata).serialize().to_pybytes()
-    kind, runs, stored_ids = _encode_ids(ids, len(messages))
+    kind, runs, stored_ids = _encode_ids(shapes.ids, len(messages))
     blocks = [
         _encode_block(messages[start : start + SHAPES_PER_BLOCK])
         for start in range(0, len(messages), SHAPES_PER_BLOCK)
@@ -124,15 +173,18 @@ def _is_plain(field: pa.Field) -> bool:
     return not dtype.num_fields and not isinstance(dtype, (pa.BaseExtensionType, pa.DictionaryType))
 
 
-def _shape_key(field: pa.Field) -> object:
+def _shape_key(field: pa.Field, metadata: dict[bytes, bytes] | None, own_id: int | None) -> object:
+    dtype = field.type
     # Arrow's equality of types leaves out the metadata of nested fields; the message does not.
     if not _is_plain(field):
+        nameless = strip_field_id(field).with_name("")
         try:
-            return pa.schema([field]).serialize().to_pybytes()
+            return pa.schema([nameless]).serialize().to_pybytes()
         except pa.ArrowException:
-            return field
-    metadata = field.metadata
-    return field.type, field.nullable, tuple(sorted(metadata.items())) if metadata else None
+            return nameless
+    if own_id is not None and metadata is not None:
+        del metadata[FIELD_ID_KEY]
+    return dtype, field.nullable, tuple(sorted(metadata.items())) if metadata else None
 
 
 def _encode_ids(ids: np.ndarray, num_shapes: int) -> tuple[ShapeIds, int, bytes]:
@@ -182,7 +234,11 @@ def strip_field_id(field: pa.Field) -> pa.Field:
 
 def field_id(field: pa.Field) -> int | None:
     """The id of a field, None where it has none or one that is no canonical u32 number."""
-    text = field.metadata.get(FIELD_ID_KEY) if field.metadata else None
+    return _field_id(field.metadata)
+
+
+def _field_id(metadata: dict[bytes, bytes] | None) -> int | None:
+    text = metadata.get(FIELD_ID_KEY) if metadata else None
     if text is None or not text.isdigit() or (text[:1] == b"0" and len(text) > 1):
         return None
     value = int(text)
@@ -191,11 +247,8 @@ def field_id(field: pa.Field) -> int | None:
 
 def build_field_ids(schema: pa.Schema) -> bytes | None:
     """The field id section, u32 a column; None where no top-level field has an id."""
-    ids = [field_id(field) for field in schema]
-    if all(value is None for value in ids):
-        return None
-    filled = [FIELD_ID_NONE if value is None else value for value in ids]
-    return np.array(filled, dtype="<u4").tobytes()
+    ids = shapes_of(schema).field_ids
+    return None if ids is None else ids.tobytes()
 
 
 class SchemaArea:

@@ -19,6 +19,8 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from fermion.encodings.tree import Buffer, PageBuffer
 from fermion.errors import (
     ChecksumError,
@@ -29,7 +31,7 @@ from fermion.errors import (
 from fermion.io.checksum import PageChecks
 from fermion.io.checksum import checksum as checksum_of
 from fermion.io.compression import unpack
-from fermion.kernels import bind_checksum, place_of
+from fermion.kernels import bind_checksum, bind_checksums, place_of
 from fermion.layout import PAGE_HEADER, PAGE_VERSION, ChecksumKind, Codec
 
 HEADER_SIZE = PAGE_HEADER.itemsize
@@ -88,6 +90,21 @@ def seal_page(
 def bind_page(page: bytearray, place_key: int, offset: int) -> None:
     """Bind a page that has a checksum to its offset in the file; done once for each page."""
     bind_checksum(page, _CRC_OFFSET, place_key, offset)
+
+
+def bind_pages(pages: bytearray, place_key: int, starts: np.ndarray, shift: int) -> None:
+    """Bind many pages, which have checksums, to their offsets in the file; see `bind_page`.
+
+    Parameters
+    ----------
+    pages
+        Pages end to end.
+    starts
+        ``int64``: where in ``pages`` those to be bound start.
+    shift
+        What is added to that for their offset in the file.
+    """
+    bind_checksums(pages, starts + _CRC_OFFSET, place_key, starts + shift)
 
 
 def page_checksums(page: PageBuffer, checks: PageChecks, offset: int) -> tuple[int, int]:

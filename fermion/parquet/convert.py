@@ -208,7 +208,7 @@ def _columns_beyond_their_indices(file: FermionFile) -> list[int]:
     found = []
     for ordinal, field in enumerate(file.schema):
         if is_limited(field.type):
-            limits = StripeLimits(pa.schema([field]))
+            limits = StripeLimits([0])
             if any(limits.add([batch]) for batch in file.iter_batches([ordinal])):
                 found.append(ordinal)
     return found

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
 
 from fermion.columns.shred import shred
 from fermion.columns.streams import ColumnStreams
-from fermion.columns.types import Node, NodeKind, Order
+from fermion.columns.types import Node, NodeKind, Order, column_node
 from fermion.columns.values import (
     BITS,
     UINT32,
@@ -30,6 +31,7 @@ from fermion.layout import (
     ChunkFlag,
 )
 from fermion.metadata.cmb import ALL_NULL_CHUNK, DEFAULT_CHUNK
+from fermion.metadata.schema_area import shapes_of
 from fermion.options import WriteOptions
 from fermion.pages.cuts import cut_batches, cut_fixed, cut_offsets
 from fermion.pages.encoded import EncodedStream, encoded_stream
@@ -125,6 +127,70 @@ class ColumnPlan:
         if ordinal not in self.memories:
             self.memories[ordinal] = ChoiceMemory()
         return self.memories[ordinal]
+
+
+class ColumnPlans:
+    """The plans of a file's columns, made when they are asked for.
+
+    A wide file has few shapes, and most of its columns are written without a plan.
+
+    Parameters
+    ----------
+    schema
+        Of the file.
+    options
+        How to write.
+    where
+        The file, for messages.
+
+    Attributes
+    ----------
+    names
+        Of the columns.
+    shapes
+        ``uint32``, shape (columns,): the shape of each column.
+    nodes
+        The tree of each shape, under the name of its first column.
+
+    Raises
+    ------
+    UnsupportedTypeError
+        For a type that the format cannot hold.
+    """
+
+    def __init__(self, schema: pa.Schema, options: WriteOptions, where: str = "schema") -> None:
+        shapes = shapes_of(schema)
+        self.names: list[str] = schema.names
+        self.shapes = shapes.ids
+        self.nodes = [column_node(field, where=where) for field in shapes.columns]
+        self._options = options
+        self._made: dict[int, ColumnPlan] = {}
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, ordinal: int) -> ColumnPlan:
+        plan = self._made.get(ordinal)
+        if plan is None:
+            plan = self._made[ordinal] = ColumnPlan.of(self.node(ordinal), self._options)
+        return plan
+
+    def __iter__(self) -> Iterator[ColumnPlan]:
+        return map(self.__getitem__, range(len(self)))
+
+    def node(self, ordinal: int) -> Node:
+        """The tree of a column."""
+        return self.nodes[self.shapes[ordinal]].renamed(self.names[ordinal])
+
+    def of_shapes(self, wanted: Callable[[Node], bool]) -> dict[int, Node]:
+        """The trees of the columns whose shapes are wanted, by ordinal."""
+        chosen = np.array([wanted(node) for node in self.nodes], bool)
+        ordinals = np.flatnonzero(chosen[self.shapes]).tolist() if chosen.any() else []
+        return {ordinal: self.node(ordinal) for ordinal in ordinals}
+
+    def made(self) -> list[tuple[int, ColumnPlan]]:
+        """The plans that were asked for so far, by ordinal."""
+        return sorted(self._made.items(), key=itemgetter(0))
 
 
 def _leaf_paths(

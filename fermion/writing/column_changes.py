@@ -30,7 +30,7 @@ from fermion.layout import (
     align,
 )
 from fermion.metadata.cit import build_extended_cit, build_indexed
-from fermion.metadata.cmb import build_cmb, trailer_checksums
+from fermion.metadata.cmb import trailer_checksums
 from fermion.metadata.file_info import VIRTUAL_COLUMNS, FileInfo
 from fermion.metadata.footer import KNOWN_SIZES
 from fermion.metadata.name_index import build_name_index
@@ -44,7 +44,6 @@ from fermion.remote import resolve
 from fermion.writing.file import Writer
 from fermion.writing.metadata import (
     FILE_STATISTICS_COLUMNS_MAX,
-    all_statistics,
     blank_footer,
     build_end,
     build_stripe_table,
@@ -267,20 +266,15 @@ class _ColumnAppender(Writer):
                 raise InvalidArgumentError(f"{self._index.where}: stripe {stripe}: {wrong}")
             self._ordered.add(stripe, self._limits.begin())
             self._pending_bytes = table.nbytes
-            self._place_columns(self._encode(table, ends))
+            self._place_columns(wanted[stripe], self._encode(table, ends))
 
     def _finish(self) -> FileInfo:
         index, footer = self._index, self._index.footer
         self._put(bytes(align(self._position) - self._position))
         self._put_index_area()
         cmb_offset, stripe_rows = self._position, index.stripe_rows.tolist()
-        cmbs = [
-            build_cmb(plan.node.stream_types(), stripe_rows, log.streams)
-            if log.has_data
-            else bytearray()
-            for plan, log in zip(self._plans, self._logs, strict=True)
-        ]
-        self._put(build_indexed(cmbs, cmb_offset, self._identity.place_key))
+        cmbs, lengths = self._log.blocks()
+        self._put(build_indexed(cmbs, lengths, cmb_offset, self._identity.place_key))
         fields = index.all_fields()
         metadata = index.schema_area.metadata()
         schema = pa.schema([*(fields[each] for each in self._kept), *self.schema], metadata)
@@ -310,7 +304,7 @@ class _ColumnAppender(Writer):
                 SectionKind.STRIPE_TABLE: build_stripe_table(stripe_rows),
                 SectionKind.NAME_INDEX: build_name_index(schema.names),
             },
-            self._cit(cmbs, cmb_offset),
+            self._cit(cmbs, lengths, cmb_offset),
         )
         self._put(end)
         return FileInfo(
@@ -321,11 +315,11 @@ class _ColumnAppender(Writer):
             num_columns=len(schema),
             num_stripes=footer.num_stripes,
             columns_with_data=frozenset(),
-            statistics=all_statistics(self._logs),
+            statistics=self._log.statistics(),
             file_id=self._identity.text,
         )
 
-    def _cit(self, cmbs: Sequence[bytearray], cmb_offset: int) -> bytes:
+    def _cit(self, cmbs: bytearray, lengths: np.ndarray, cmb_offset: int) -> bytes:
         """An entry for each kept column, each new one, and the system columns."""
         index, footer = self._index, self._index.footer
         old = [
@@ -335,11 +329,10 @@ class _ColumnAppender(Writer):
         ranges = index.cit.ranges(old)
         buffers, places, _ = index.block_places(old)
         sums = trailer_checksums(buffers, places)
-        lengths = np.array([len(cmb) for cmb in cmbs], np.int64)
-        new = np.stack((cmb_offset + np.cumsum(lengths) - lengths, lengths), axis=1)
-        new_places = np.array([(0, 0, len(cmb)) for cmb in cmbs], np.int64).reshape(-1, 3)
-        new_places[:, 0] = np.arange(len(cmbs))
-        new_sums = trailer_checksums([memoryview(cmb) for cmb in cmbs], new_places)
+        starts = np.cumsum(lengths) - lengths
+        new_places = np.stack((np.zeros_like(starts), starts, lengths), axis=1)
+        new_sums = trailer_checksums([memoryview(cmbs)], new_places)
+        new = np.stack((cmb_offset + starts, lengths), axis=1)
         at = len(self._kept)
         return build_extended_cit(
             np.concatenate((ranges[:at], new, ranges[at:])),
@@ -365,23 +358,25 @@ class _ColumnAppender(Writer):
 
     def _statistics_section(self, columns: int) -> bytes:
         """Bounds of the kept columns, as the file says, and of the new ones."""
-        place = self._index.sections.get(SectionKind.FILE_STATISTICS)
+        section = self._index.sections.get(SectionKind.FILE_STATISTICS)
         if columns > FILE_STATISTICS_COLUMNS_MAX:
             return b""
         old = np.zeros(0, FILE_STATISTICS_ENTRY)
-        if place is not None:
-            if place[1] % FILE_STATISTICS_ENTRY.itemsize:
-                raise InvalidFileError(f"{self._index.where}: file statistics of {place[1]} bytes")
-            old = np.frombuffer(self._index.tail.view(*place), FILE_STATISTICS_ENTRY)
+        if section is not None:
+            if section[1] % FILE_STATISTICS_ENTRY.itemsize:
+                raise InvalidFileError(
+                    f"{self._index.where}: file statistics of {section[1]} bytes"
+                )
+            old = np.frombuffer(self._index.tail.view(*section), FILE_STATISTICS_ENTRY)
         known = {int(entry["ordinal"]): entry for entry in old}
         found = np.zeros(columns, FILE_STATISTICS_ENTRY)
         has = np.zeros(columns, bool)
         for ordinal, before in enumerate(self._kept):
             if before in known:
                 found[ordinal], has[ordinal] = known[before], True
-        added = zip(self._plans, self._logs, strict=True)
-        for ordinal, (plan, log) in enumerate(added, len(self._kept)):
-            own = log.merged().get((plan.node.name,))
+        for place, name in enumerate(self._plans.names):
+            own = self._log.column(place).merged().get((name,))
+            ordinal = len(self._kept) + place
             if own is not None:
                 found[ordinal] = 0, int(own.flags), own.min, own.max, own.null_count
                 has[ordinal] = True

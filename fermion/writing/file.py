@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from fermion.arguments import integer
 from fermion.columns.arrow_input import batches_of
-from fermion.columns.ordered_dictionaries import OrderedDictionaries, check_ordered
-from fermion.columns.types import column_node
+from fermion.columns.ordered_dictionaries import OrderedDictionaries, check_ordered, has_ordered
+from fermion.columns.types import Node
 from fermion.errors import InvalidArgumentError
 from fermion.forks import ThreadPool, process
 from fermion.io.sink import open_sink
@@ -36,15 +36,17 @@ from fermion.metadata.sort_order import OrderCheck, build_sort_order, sort_ordin
 from fermion.options import WriteOptions, columns_per_task, thread_count, write_options
 from fermion.pages.batches import BatchLog, encode_batches
 from fermion.pages.encoded import EncodedStream
-from fermion.pages.frame import bind_page
+from fermion.pages.frame import bind_page, bind_pages
 from fermion.pages.global_dictionary import encode_dictionary
 from fermion.reading.verify import verify_written
 from fermion.statistics.bloom import BuiltFilters
-from fermion.writing.column import ColumnPlan, EncodedColumn, encode_column
-from fermion.writing.flat import FlatWriter
-from fermion.writing.metadata import ColumnLog, FileContents, all_statistics, key_value_texts
+from fermion.writing.column import ColumnPlans, encode_column
+from fermion.writing.column_group import ColumnGroup, page_bytes
+from fermion.writing.flat import COLUMNS_PER_CALL, FlatWriter
+from fermion.writing.log import Chunk, FileLog, page_starts
+from fermion.writing.metadata import FileContents, key_value_texts
 from fermion.writing.option_columns import check_option_columns, physical_order
-from fermion.writing.stripe_limits import StripeLimits
+from fermion.writing.stripe_limits import StripeLimits, is_limited
 
 STRIPE_BYTES_MAX = 2 * 1024**3
 BLOCK_PADDING_MAX = 0.05  # of a block of storage
@@ -53,6 +55,10 @@ THREADED_BYTES_MIN = 512 * 1024
 # Of columns with fewer bytes the threads would pass Python's lock to and fro for longer than they
 # work without it.
 THREADED_COLUMN_BYTES_MIN = 64 * 1024
+
+
+def _is_limited(node: Node) -> bool:
+    return is_limited(node.type)
 
 
 class Writer:
@@ -95,16 +101,16 @@ class Writer:
         self.schema = schema
         self.info: FileInfo | None = None
         where = str(path)
-        plans = [ColumnPlan.of(column_node(field, where=where), self.options) for field in schema]
+        plans = ColumnPlans(schema, self.options, where)
         check_option_columns(self.options, plans)
-        check_ordered([plan.node for plan in plans], where)
+        check_ordered(plans.nodes, where)
         self._sort_ordinals = sort_ordinals(schema.names, self.options.sort_keys, where)
         self._order = OrderCheck(self.options.sort_keys)
         self._plans = plans
         self._flat_writer = FlatWriter(plans, self.options)
         self._placed = physical_order(schema.names, self.options.column_order, where)
         self._key_values = key_value_texts(key_value_metadata)
-        self._logs = [ColumnLog(plan.node.stop) for plan in plans]
+        self._log = FileLog(plans)
         self._batch_records: list[list[ChunkRecord]] = [[], []]
         self._batches: BatchLog | None = None
         self._blooms: list[tuple[ChunkRecord, BuiltFilters]] = []
@@ -112,7 +118,7 @@ class Writer:
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = self._pending_bytes = self._rows = 0
         self._stripe_rows: list[int] = []
-        self._limits = StripeLimits(schema, [plan.node for plan in plans])
+        self._limits = StripeLimits(plans.of_shapes(_is_limited), plans.of_shapes(has_ordered))
         self._ordered = OrderedDictionaries()
         # No chunk may pass 4 GiB once it is encoded, nor 2**31 - 1 slots, whatever was asked for.
         self._stripe_bytes_max = min(self.options.stripe_bytes_for(len(plans)), STRIPE_BYTES_MAX)
@@ -213,7 +219,7 @@ class Writer:
             if wrong is not None:
                 raise InvalidArgumentError(f"{self._path}: batch {number}: {wrong}")
             for batch in batches:
-                self._keep(batch)
+                self._keep(batch, batch.nbytes)
             self._batches.add(number, rows)
         except BaseException:
             self.abort()
@@ -242,14 +248,15 @@ class Writer:
             and self._pending_bytes + size <= self._stripe_bytes_max
         )
 
-    def _keep(self, batch: pa.RecordBatch) -> None:
+    def _keep(self, batch: pa.RecordBatch, size: int) -> None:
         self._pending.append(batch)
         self._pending_rows += batch.num_rows
-        self._pending_bytes += batch.nbytes
+        self._pending_bytes += size
 
     def _add(self, batch: pa.RecordBatch) -> None:
         while batch.num_rows:
-            row_bytes = max(batch.nbytes / batch.num_rows, 1 / 8)
+            size = batch.nbytes  # looks at every column
+            row_bytes = max(size / batch.num_rows, 1 / 8)
             room = min(
                 self._stripe_rows_max - self._pending_rows,
                 int((self._stripe_bytes_max - self._pending_bytes) / row_bytes),
@@ -257,11 +264,13 @@ class Writer:
             if room <= 0 and self._pending_rows:
                 self._flush()
                 continue
-            head = batch.slice(0, max(room, 1))
+            head = batch if room >= batch.num_rows else batch.slice(0, max(room, 1))
             if self._limits.add([head]) is not None:
                 self._flush()
                 self._limits.add([head])
-            self._keep(head)
+            self._keep(head, size if head is batch else head.nbytes)
+            if head is batch:
+                return
             batch = batch.slice(head.num_rows)
 
     def _flush(self) -> None:
@@ -276,15 +285,15 @@ class Writer:
             if wrong is not None:
                 raise InvalidArgumentError(f"{self._path}: sorted_by: {wrong}")
         ends = batches.ends() if batches is not None else None
-        columns: Iterable[EncodedColumn] = self._encode(table, ends)
+        columns: Iterable[ColumnGroup] = self._encode(table, ends)
         streams: list[EncodedStream] = []
         if batches is not None:
             streams = encode_batches(batches.ids, batches.lengths, self.options)
         if self.options.block_bytes is not None:
             columns = list(columns)
-            own = [stream for column in columns for stream in column.streams]
-            self._pad_to_block(self.options.block_bytes, [*own, *streams])
-        self._place_columns(columns)
+            size = sum(group.size for group in columns) + page_bytes(streams)
+            self._pad_to_block(self.options.block_bytes, size)
+        self._place_columns(self._pending_rows, columns)
         self._place(streams)
         for records, stream in zip(self._batch_records, streams, strict=False):
             records.append(stream.record)
@@ -294,40 +303,58 @@ class Writer:
         self._rows += self._pending_rows
         self._pending_rows = self._pending_bytes = 0
 
-    def _encode(self, table: pa.Table, ends: np.ndarray | None) -> Iterator[EncodedColumn]:
+    def _encode(self, table: pa.Table, ends: np.ndarray | None) -> Iterator[ColumnGroup]:
         """The columns of a stripe, in the order that their data get in the file."""
-        columns, placed = table.columns, self._placed
-        short = self._flat_writer if ends is None and self._flat_writer.has_columns else None
+        placed = np.asarray(self._placed, np.int64)
+        flat = self._flat_writer.columns(table) if ends is None else None
 
-        def encode_short(start: int) -> list[EncodedColumn | None]:
+        def encode_flat(start: int) -> ColumnGroup:
             ordinals = placed[start : start + step]
-            return short.encode(columns, ordinals) if short else [None] * len(ordinals)
+            if flat is None:
+                return ColumnGroup(
+                    ordinals, bytearray(), np.zeros((len(ordinals), len(Chunk)), np.int64)
+                )
+            return ColumnGroup(ordinals, *self._flat_writer.encode(flat, ordinals))
 
-        def encode_rest(start: int, found: list[EncodedColumn | None]) -> list[EncodedColumn]:
-            return [
-                column or encode_column(self._plans[ordinal], columns[ordinal], ends)
-                for ordinal, column in zip(placed[start : start + step], found, strict=True)
-            ]
+        def encode_rest(group: ColumnGroup) -> ColumnGroup:
+            for ordinal in group.left().tolist():
+                array = table.column(ordinal)
+                group.others[ordinal] = encode_column(self._plans[ordinal], array, ends)
+            return group
 
-        step = columns_per_task(len(columns))
-        starts = range(0, len(columns), step)
-        threads = self._threads
-        column_bytes = self._pending_bytes / max(len(columns), 1)
-        worth = threads > 1 and len(columns) > 1 and self._pending_bytes >= THREADED_BYTES_MIN
-        spread = self._executor.map if worth else map
+        column_bytes = self._pending_bytes / max(len(placed), 1)
         small = column_bytes < THREADED_COLUMN_BYTES_MIN
+        step = COLUMNS_PER_CALL if small else columns_per_task(len(placed))
+        starts = range(0, len(placed), step)
+        threads = self._threads
+        worth = threads > 1 and len(starts) > 1 and self._pending_bytes >= THREADED_BYTES_MIN
+        spread = self._executor.map if worth else map
         if small:
-            for start, found in zip(starts, spread(encode_short, starts), strict=True):
-                yield from encode_rest(start, found)
-            return
-        for run in spread(lambda start: encode_rest(start, encode_short(start)), starts):
-            yield from run
+            yield from map(encode_rest, spread(encode_flat, starts))
+        else:
+            yield from spread(lambda start: encode_rest(encode_flat(start)), starts)
 
-    def _place_columns(self, columns: Iterable[EncodedColumn]) -> None:
+    def _place_columns(self, rows: int, groups: Iterable[ColumnGroup]) -> None:
         """Write the columns of a stripe, in the order that `_encode` gives them."""
-        for ordinal, column in zip(self._placed, columns, strict=True):
-            self._place(column.streams)
-            self._logs[ordinal].add(column)
+        self._log.begin_stripe(rows)
+        for group in groups:
+            for run in group.runs():
+                if isinstance(run, slice):
+                    self._place_flat(group, run)
+                else:
+                    self._place(group.others[run].streams)
+                    self._log.add(run, group.others[run])
+
+    def _place_flat(self, group: ColumnGroup, run: slice) -> None:
+        """Write neighbours that the kernel encoded: their pages, in one piece."""
+        chunks = group.chunks[run]
+        starts, stop = page_starts(chunks)
+        pages, shift = group.pages, self._position - int(chunks[0, Chunk.OFFSET])
+        bind_pages(pages, self._page_key, starts, shift)
+        chunks[:, Chunk.OFFSET] += shift
+        self._log.add_flat(group.ordinals[run], chunks)
+        first = self._position - shift
+        self._put(pages if stop - first == len(pages) else pages[first:stop])
 
     def _place(self, streams: Sequence[EncodedStream]) -> None:
         place_key = self._page_key
@@ -341,9 +368,8 @@ class Writer:
                     bind_page(page, place_key, self._position)
                     self._put(page)
 
-    def _pad_to_block(self, block_bytes: int, streams: Sequence[EncodedStream]) -> None:
-        """Start a block of storage where the stripe would cross its end and little is lost."""
-        size = sum(len(page) for stream in streams for page in stream.pages)
+    def _pad_to_block(self, block_bytes: int, size: int) -> None:
+        """Start a block of storage where pages would cross its end and little is lost."""
         size += self._gap_before_page()
         room = -self._position % block_bytes
         if room < size and room <= BLOCK_PADDING_MAX * block_bytes:
@@ -409,7 +435,7 @@ class Writer:
             schema=self.schema,
             schema_area=self._schema_area,
             plans=self._plans,
-            logs=self._logs,
+            log=self._log,
             stripe_rows=self._stripe_rows,
             batch_records=self._batch_records if self._batches is not None else None,
             key_values=self._key_values,
@@ -427,10 +453,8 @@ class Writer:
             num_rows=self._rows,
             num_columns=len(self._plans),
             num_stripes=len(self._stripe_rows),
-            columns_with_data=frozenset(
-                ordinal for ordinal, log in enumerate(self._logs) if log.has_data
-            ),
-            statistics=all_statistics(self._logs),
+            columns_with_data=frozenset(np.flatnonzero(self._log.has_data()).tolist()),
+            statistics=self._log.statistics(),
             batch=self._batches.range if self._batches is not None else None,
             sort_order=self.options.sort_keys,
             file_id=self._identity.text,
@@ -441,10 +465,10 @@ class Writer:
         for record, filters in self._blooms:
             record.extension[filters.tag] = filters.record(self._position)
             self._put(filters.data)
-        for plan, log in zip(self._plans, self._logs, strict=True):
+        for ordinal, plan in self._plans.made():
             for stream, dictionary in plan.dictionaries.items():
                 if len(dictionary.entries):
-                    own = log.streams[stream]
+                    own = self._log.column(ordinal).streams[stream]
                     page = encode_dictionary(
                         dictionary, own, self._position, self.options, self._page_key
                     )

@@ -1,4 +1,4 @@
-"""Small flat columns of a stripe → pages, dozens in one call; `flat_columns` is the way back.
+"""Small flat columns of a stripe → pages, hundreds in one call; `flat_columns` is the way back.
 
 A wide table is thousands of columns with a few kilobytes each, where looking for the best encoding
 in Python takes far longer than encoding. The kernel does both for what such columns mostly are,
@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from fermion import kernels
-from fermion.columns.types import Form, Order, flat_form
+from fermion.columns.types import Form, Node, Order, flat_form
 from fermion.columns.values import PhysicalKind
 from fermion.encodings.alp import SAMPLE_PART_MIN, SAMPLE_VALUES
 from fermion.encodings.choice.choose import SMALL_LZ_BYTES_MIN
@@ -26,22 +27,21 @@ from fermion.encodings.choice.search import (
 )
 from fermion.encodings.rle import RUN_SLOTS_MIN
 from fermion.io.compression import compress
-from fermion.layout import INT64_MAX, INT64_MIN, PAGE_ALIGNMENT, ChunkFlag, Codec, EncodingId
-from fermion.metadata.cmb import DEFAULT_CHUNK, ChunkRecord
+from fermion.layout import PAGE_ALIGNMENT, Codec, EncodingId
 from fermion.options import WriteOptions
-from fermion.pages.encoded import EncodedStream
 from fermion.pages.pages import WORTHWHILE_RATIO
-from fermion.statistics.bounds import chunk_statistics
-from fermion.statistics.details import LONG_CHUNK_BYTES_MIN, nan_records
-from fermion.writing.column import ColumnPlan, EncodedColumn
+from fermion.statistics.details import LONG_CHUNK_BYTES_MIN
+from fermion.writing.column import ColumnPlans
+from fermion.writing.log import Chunk
 
+COLUMNS_PER_CALL = 1024
+"""Python looks for an interrupt in between."""
 COLUMN_BYTES_MAX = 64 * 1024
 """Of columns with more bytes, encoding takes so long that nothing is gained."""
 
 # Fewer than elsewhere: the kernels leave null slots out and put them back in no time.
 NULLS_SHARE_MIN = 0.1
-_NOTHING = b""
-_DENSE = int(ChunkFlag.DENSE_NO_NULL_SLOTS)
+_NO_FORM: Form = (0, 0)
 _ENCODINGS = {
     EncodingId.PLAIN,
     EncodingId.CONSTANT,
@@ -54,21 +54,44 @@ _ENCODINGS = {
 _KINDS_LEFT = (PhysicalKind.BITS, PhysicalKind.FIXED, PhysicalKind.UINT64)
 
 
+class FlatColumns(NamedTuple):
+    """Columns of a stripe where the kernel finds them.
+
+    Attributes
+    ----------
+    array
+        The capsule of a record batch.
+    places
+        ``int64``, shape (columns,): the place in that batch of each column of the table.
+    """
+
+    array: object
+    places: np.ndarray
+
+
+class EncodedFlat(NamedTuple):
+    """Pages of some columns, and what the kernel found: see `kernels.encode_flat`."""
+
+    pages: bytearray
+    chunks: np.ndarray
+
+
 class FlatWriter:
     """Encodes those columns of a table that can be encoded the short way.
 
     Parameters
     ----------
     plans
-        One a column.
+        Of the columns.
     options
         How to write; some leave no column to be encoded so.
     """
 
-    def __init__(self, plans: Sequence[ColumnPlan], options: WriteOptions) -> None:
+    def __init__(self, plans: ColumnPlans, options: WriteOptions) -> None:
         policy = policy_for(options)
-        self._plans, self._ratio = plans, policy.entropy_ratio
+        self._ratio = policy.entropy_ratio
         self._zip = partial(compress, level=policy.settings.level)
+        self._rows_max = options.page_rows_max
         suited = (
             0 < self._ratio < 1
             and self._ratio == policy.numbers_lz_ratio == policy.strings_lz_ratio
@@ -77,58 +100,73 @@ class FlatWriter:
             and options.align != PAGE_ALIGNMENT
             and options.checksum == "crc32c"
         )
-        self._rows_max = options.page_rows_max if suited else 0
-        self._forms = [_form(plan) if suited else None for plan in plans]
-        self.has_columns = any(form is not None for form in self._forms)
+        forms = [_form(node) if suited else _NO_FORM for node in plans.nodes]
+        shapes = plans.shapes
+        self._letters = np.array([letter for letter, _ in forms], np.uint8)[shapes]
+        self._widths = np.array([width for _, width in forms], np.int64)[shapes]
+        self._nullable = np.array([node.nullable for node in plans.nodes], np.uint8)[shapes]
+        self._page_bytes = np.full(len(plans), min(COLUMN_BYTES_MAX, options.page_bytes))
+        self._heed(plans.names, options)
+        self.has_columns = bool(self._letters.any())
 
-    def encode(
-        self, columns: Sequence[pa.ChunkedArray], ordinals: Sequence[int]
-    ) -> list[EncodedColumn | None]:
+    def _heed(self, names: Sequence[str], options: WriteOptions) -> None:
+        """What the options ask of single columns."""
+        special = {
+            *options.encodings,
+            *options.global_dictionaries,
+            *options.bloom_filters,
+            *options.page_bloom_filters,
+            *options.summaries,
+            *(key.name for key in options.sort_keys),
+        }
+        if special:
+            self._letters[[name in special for name in names]] = 0
+        wanted = options.statistics
+        if not isinstance(wanted, bool):
+            self._letters[[name not in wanted for name in names]] = 0
+        elif not wanted:
+            self._letters[:] = 0
+        sizes = options.column_page_bytes
+        for ordinal, name in enumerate(names) if sizes else ():
+            if name in sizes:
+                self._page_bytes[ordinal] = min(COLUMN_BYTES_MAX, sizes[name])
+
+    def columns(self, table: pa.Table) -> FlatColumns | None:
+        """The columns of a stripe; None where none of them can be encoded the short way."""
+        if not self.has_columns or not 0 < table.num_rows <= self._rows_max:
+            return None
+        places = np.arange(table.num_columns)
+        batches = table.to_batches()
+        if len(batches) > 1:
+            flat = np.flatnonzero(self._letters)
+            places = np.zeros(table.num_columns, np.int64)
+            places[flat] = np.arange(len(flat))
+            batches = table.select(flat.tolist()).combine_chunks().to_batches()
+        try:
+            (batch,) = batches
+            batch.validate()
+        except (ValueError, pa.ArrowException):  # not well-formed, which the way around says
+            return None
+        return FlatColumns(batch.__arrow_c_array__()[1], places)
+
+    def encode(self, columns: FlatColumns, ordinals: np.ndarray) -> EncodedFlat:
         """Some columns of a stripe; any number of threads may call this.
 
-        Returns
-        -------
-        None for a column that has to be encoded otherwise.
+        Parameters
+        ----------
+        ordinals
+            ``int64``, shape (n,): the columns.
         """
-        found: list[EncodedColumn | None] = [None] * len(ordinals)
-        arrays = [
-            (place, array)
-            for place, ordinal in enumerate(ordinals)
-            if (array := self._suited(ordinal, columns[ordinal])) is not None
-        ]
-        if not arrays:
-            return found
-        try:
-            pages, results = self._pages([ordinals[place] for place, _ in arrays], arrays)
-        except (ValueError, TypeError):  # not well-formed, which the way around tells in words
-            return found
-        rows = len(arrays[0][1])
-        start = 0
-        for (place, _), result in zip(arrays, results.tolist(), strict=True):
-            if result[1]:
-                stop = start + result[0] + result[1]
-                plan = self._plans[ordinals[place]]
-                found[place] = _encoded(plan, rows, pages[start:stop], *result)
-                start = stop
-        return found
-
-    def _pages(
-        self, ordinals: Sequence[int], arrays: Sequence[tuple[int, pa.Array]]
-    ) -> tuple[bytearray, np.ndarray]:
-        """What the kernel makes of some columns; see `kernels.encode_flat`."""
-        buffers = [array.buffers() for _, array in arrays]
-        forms = [self._forms[ordinal] or (0, 0) for ordinal in ordinals]
-        return kernels.encode_flat(
-            [
-                (parts[0] if array.null_count else None) or _NOTHING
-                for parts, (_, array) in zip(buffers, arrays, strict=True)
-            ],
-            [parts[1] or _NOTHING for parts in buffers],
-            [(parts[2] if len(parts) > 2 else None) or _NOTHING for parts in buffers],
-            np.array([array.offset for _, array in arrays], np.int64),
-            bytes([letter for letter, _ in forms]),
-            np.array([width for _, width in forms], np.int64),
-            len(arrays[0][1]),
+        chunks = np.zeros((len(ordinals), len(Chunk)), np.int64)
+        known = np.flatnonzero(self._letters[ordinals])
+        flat = ordinals[known]
+        pages, chunks[known] = kernels.encode_flat(
+            columns.array,
+            columns.places[flat],
+            self._letters[flat].tobytes(),
+            self._widths[flat],
+            self._nullable[flat],
+            self._page_bytes[flat],
             NULLS_SHARE_MIN,
             self._ratio,
             TRIAL_BYTES_MIN,
@@ -142,73 +180,13 @@ class FlatWriter:
             SAMPLE_PART_MIN,
             self._zip,
         )
-
-    def _suited(self, ordinal: int, column: pa.ChunkedArray) -> pa.Array | None:
-        """The array of a column that the kernel may take; it may still leave it."""
-        form = self._forms[ordinal]
-        if form is None or column.num_chunks != 1:
-            return None
-        array = column.chunk(0)
-        plan = self._plans[ordinal]
-        page_bytes = min(COLUMN_BYTES_MAX, plan.page_limits()["page_bytes"])
-        fits = 0 < len(array) <= self._rows_max and len(array) * form[1] <= page_bytes
-        if not fits or array.type != plan.node.type:
-            return None
-        if array.null_count and (not plan.node.nullable or array.null_count == len(array)):
-            return None
-        return array if form[0] != ord("s") or array.nbytes <= page_bytes else None
+        return EncodedFlat(pages, chunks)
 
 
-def _form(plan: ColumnPlan) -> Form | None:
-    """The form of a column of which nothing special is asked; None for any other."""
-    node = plan.node
+def _form(node: Node) -> Form:
+    """The form of a column that the kernel may take; it may still leave it."""
     form = flat_form(node)
-    if form is None or node.physical is None or node.physical.kind in _KINDS_LEFT or form[1] == 1:
-        return None
-    stream = node.stream
-    options = plan.options
-    special = (*options.bloom_filters, *options.page_bloom_filters, *options.summaries)
-    plain = plan.forced(stream) is None and not plan.dictionaries and not plan.is_sorted_by()
-    plain = plain and not plan.is_named(stream, special)
-    wanted = node.order is not Order.NONE and plan.wants_statistics(stream)
-    half = form == (ord("f"), 2)
-    return form if plain and wanted and not half else None
-
-
-def _encoded(
-    plan: ColumnPlan,
-    rows: int,
-    pages: bytearray,
-    validity_bytes: int,
-    data_bytes: int,
-    minimum: int,
-    maximum: int,
-    nulls: int,
-    flags: int,
-    nans: int,
-) -> EncodedColumn:
-    node = plan.node
-    validity = EncodedStream(DEFAULT_CHUNK)
-    if validity_bytes:
-        record = _record(validity_bytes, rows, nulls, 0, null_count=nulls)
-        validity = EncodedStream(record, [pages[:validity_bytes]])
-    record = _record(data_bytes, rows, minimum, maximum, null_count=nulls)
-    record.minimum, record.maximum, record.flags = minimum, maximum, flags
-    record.extension.update(nan_records(nans))
-    data = EncodedStream(record, [pages[validity_bytes:]])
-    seen = flags & ~_DENSE
-    statistics = chunk_statistics(minimum, maximum, seen, nulls, nans, rows, node.order)
-    return EncodedColumn([validity, data], {plan.paths[node.stream]: statistics}, False)
-
-
-def _record(size: int, rows: int, low: int, high: int, *, null_count: int) -> ChunkRecord:
-    return ChunkRecord(
-        length=size,
-        minimum=INT64_MAX,
-        maximum=INT64_MIN,
-        null_count=null_count,
-        page_sizes=(size,),
-        page_rows=(rows,),
-        page_mins=(low,),
-        page_maxs=(high,),
-    )
+    if form is None or node.physical is None or node.order is Order.NONE:
+        return _NO_FORM
+    left = node.physical.kind in _KINDS_LEFT or form[1] == 1 or form == (ord("f"), 2)
+    return _NO_FORM if left else form

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,39 +27,11 @@ from fermion.metadata.footer import KNOWN_SIZES, FileIdentity, Footer, build_foo
 from fermion.metadata.name_index import build_name_index
 from fermion.metadata.schema_area import build_field_ids
 from fermion.pages.batches import STREAM_TYPES
-from fermion.statistics.bounds import ColumnStatistics, MergedStatistics
 from fermion.version import created_by
-from fermion.writing.column import ColumnPlan, EncodedColumn
+from fermion.writing.column import ColumnPlans
+from fermion.writing.log import FileLog
 
 FILE_STATISTICS_COLUMNS_MAX = 1000
-
-
-class ColumnLog:
-    """Chunk records and statistics of one column, stripe by stripe."""
-
-    __slots__ = ("has_data", "statistics", "streams")
-
-    def __init__(self, num_streams: int) -> None:
-        self.streams: list[list[ChunkRecord]] = [[] for _ in range(num_streams)]
-        self.statistics: dict[tuple[str, ...], list[ColumnStatistics]] = {}
-        self.has_data = False
-
-    def add(self, column: EncodedColumn) -> None:
-        """Note one stripe."""
-        for records, stream in zip(self.streams, column.streams, strict=True):
-            records.append(stream.record)
-        for path, statistics in column.statistics.items():
-            self.statistics.setdefault(path, []).append(statistics)
-        self.has_data |= not column.all_null
-
-    def merged(self) -> MergedStatistics:
-        """Statistics of the column's leaves over all stripes."""
-        return MergedStatistics(self.statistics)
-
-
-def all_statistics(logs: Iterable[ColumnLog]) -> MergedStatistics:
-    """The same of all leaves of some columns."""
-    return MergedStatistics({path: parts for log in logs for path, parts in log.statistics.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +42,8 @@ class FileContents:
     ----------
     schema_area
         The schema as it is stored.
-    plans, logs
-        One a column.
+    plans, log
+        Of the columns.
     batch_records
         Of the two streams of the batch column; None outside batch mode.
     identity
@@ -82,8 +54,8 @@ class FileContents:
 
     schema: pa.Schema
     schema_area: bytes
-    plans: Sequence[ColumnPlan]
-    logs: Sequence[ColumnLog]
+    plans: ColumnPlans
+    log: FileLog
     stripe_rows: Sequence[int]
     batch_records: Sequence[Sequence[ChunkRecord]] | None
     key_values: Mapping[str, str]
@@ -92,7 +64,7 @@ class FileContents:
     sort_order: bytes = b""
     ordered_dictionaries: bytes = b""
 
-    def build(self, cmb_offset: int) -> tuple[bytes, int]:
+    def build(self, cmb_offset: int) -> tuple[bytearray, int]:
         """Everything from the CMB area to the end of the file.
 
         Parameters
@@ -104,11 +76,14 @@ class FileContents:
         -------
         The bytes, and how many of them follow the CMB area.
         """
-        cmbs = list(self._cmbs())
+        cmbs, lengths = self.log.blocks()
+        if self.batch_records is not None:
+            cmbs += build_cmb(STREAM_TYPES, self.stripe_rows, self.batch_records)
+            lengths = np.append(lengths, len(cmbs) - lengths.sum())
         indexed = not self.settings & Setting.NO_CIT
         build_area = build_indexed if indexed else build_unindexed
-        area = build_area(cmbs, cmb_offset, self.identity.place_key)
-        cit = build_cit(cmb_offset, [len(cmb) for cmb in cmbs]) if indexed else b""
+        area = build_area(cmbs, lengths, cmb_offset, self.identity.place_key)
+        cit = build_cit(cmb_offset, lengths) if indexed else b""
         footer = blank_footer(
             cmb_offset=cmb_offset,
             cmb_length=len(area),
@@ -134,20 +109,11 @@ class FileContents:
         rest = build_end(footer, self.schema_area, sections, cit)
         return area + rest, len(rest)
 
-    def _cmbs(self) -> Iterator[bytearray]:
-        for plan, log in zip(self.plans, self.logs, strict=True):
-            if log.has_data:
-                yield build_cmb(plan.node.stream_types(), self.stripe_rows, log.streams)
-            else:
-                yield bytearray()
-        if self.batch_records is not None:
-            yield build_cmb(STREAM_TYPES, self.stripe_rows, self.batch_records)
-
     def _file_statistics(self) -> bytes:
         entries = [
             (ordinal, int(found.flags), found.min, found.max, found.null_count)
-            for ordinal, (plan, log) in enumerate(zip(self.plans, self.logs, strict=True))
-            if (found := log.merged().get((plan.node.name,))) is not None
+            for ordinal, name in enumerate(self.plans.names)
+            if (found := self.log.column(ordinal).merged().get((name,))) is not None
         ]
         return np.array(entries, FILE_STATISTICS_ENTRY).tobytes()
 

@@ -12,24 +12,24 @@ from fermion.encodings.registry import selectable
 from fermion.errors import InvalidArgumentError
 from fermion.layout import EncodingId
 from fermion.options import WriteOptions
-from fermion.writing.column import ColumnPlan
+from fermion.writing.column import ColumnPlans
 
 Leaves = Sequence[tuple[str, Node]]
 
 
-def check_option_columns(options: WriteOptions, plans: Sequence[ColumnPlan]) -> None:
+def check_option_columns(options: WriteOptions, plans: ColumnPlans) -> None:
     """Refuse options that name what the schema lacks, or ask of a column what it cannot have.
 
     Parameters
     ----------
     plans
-        One a column.
+        Of the columns.
 
     Raises
     ------
     InvalidArgumentError
     """
-    columns = {plan.node.name for plan in plans} if options.column_page_bytes else set()
+    columns = set(plans.names) if options.column_page_bytes else set()
     for name in options.column_page_bytes:
         if name not in columns:
             raise InvalidArgumentError(
@@ -73,9 +73,9 @@ def check_option_columns(options: WriteOptions, plans: Sequence[ColumnPlan]) -> 
             )
 
 
-def _check_sort_keys(options: WriteOptions, plans: Sequence[ColumnPlan]) -> None:
+def _check_sort_keys(options: WriteOptions, plans: ColumnPlans) -> None:
     names = {key.name for key in options.sort_keys}
-    for plan in plans:
+    for plan in plans if names else ():
         if plan.node.name in names and plan.node.order is Order.NONE:
             raise InvalidArgumentError(
                 f"sorted_by: column {plan.node.name!r} is {plan.node.type}, which has no order"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -69,15 +70,17 @@ class StripeLimits:
 
     Parameters
     ----------
-    schema
-        Of the batches.
-    nodes
-        The trees of its columns, where ordered dictionaries are to be joined.
+    limited
+        Ordinals of the columns for which `is_limited` holds.
+    ordered
+        The trees of the columns whose ordered dictionaries are to be joined, by ordinal.
     """
 
-    def __init__(self, schema: pa.Schema, nodes: Sequence[Node] = ()) -> None:
-        self._columns = [place for place, each in enumerate(schema) if is_limited(each.type)]
-        self._orders = StripeOrders.of(nodes)
+    def __init__(
+        self, limited: Iterable[int], ordered: Mapping[int, Node] = MappingProxyType({})
+    ) -> None:
+        self._columns = list(limited)
+        self._orders = StripeOrders(ordered, {})
         self._counted: dict[_Path, _Counted] = {}
 
     def begin(self) -> Mapping[Place, pa.Array]:

@@ -412,6 +412,15 @@ def _text(path: tuple[str, ...], name: str) -> str:
     return ".".join((*path, name))
 
 
+def required_places(fields: Iterable[Field]) -> list[int]:
+    """Places of the columns that `find_null` has to look at."""
+    return [
+        place
+        for place, field in enumerate(fields)
+        if not field.nullable or not isinstance(field.stored_type, str)
+    ]
+
+
 def find_null(field: pa.Field, array: pa.Array, seen: np.ndarray | None = None) -> str | None:
     """The path of a field that must not be null and is, None if all is well.
 

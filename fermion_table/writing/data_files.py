@@ -150,9 +150,16 @@ class DataFiles:
         self._open.append(file)
         return file
 
-    def room(self, file: OpenFile, rows: pa.RecordBatch) -> int:
-        """How many rows like these still go into a file; 0 or less: it has its size."""
-        row_bytes = max(rows.nbytes / rows.num_rows, 1.0) * self.ratio
+    def room(self, file: OpenFile, rows: pa.RecordBatch, raw_bytes: int | None = None) -> int:
+        """How many rows like these still go into a file; 0 or less: it has its size.
+
+        Parameters
+        ----------
+        raw_bytes
+            Of the rows; None: count them, which looks at every column.
+        """
+        size = rows.nbytes if raw_bytes is None else raw_bytes
+        row_bytes = max(size / rows.num_rows, 1.0) * self.ratio
         return int((self.target_bytes - self.size(file)) / row_bytes)
 
     def count(self, file: OpenFile, rows: int, raw_bytes: int) -> None:

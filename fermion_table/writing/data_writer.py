@@ -202,8 +202,13 @@ class DataWriter:
 
     def _write_rows(self, partition: Partition, rows: pa.RecordBatch) -> None:
         while rows.num_rows:
-            file = self._file(partition)
-            head = rows.slice(0, max(1, self._files.room(file, rows)))
+            file, size = self._file(partition), rows.nbytes  # which looks at every column
+            room = self._files.room(file, rows, size)
+            if room >= rows.num_rows:
+                file.writer.write(rows)
+                self._count(file, rows.num_rows, size)
+                return
+            head = rows.slice(0, max(1, room))
             file.writer.write(head)
             self._count(file, head.num_rows, head.nbytes)
             rows = rows.slice(head.num_rows)

@@ -53,7 +53,7 @@ class EntryMaker:
         fields = self._schema.fields
         present = [ordinal for ordinal in info.columns_with_data if ordinal < len(fields)]
         all_columns = len(present) == len(fields)
-        runs = field_id_runs(fields[ordinal].id for ordinal in present)
+        runs = None if all_columns else field_id_runs([fields[each].id for each in present])
         batch = None
         if info.batch is not None:
             found = info.batch
@@ -66,7 +66,7 @@ class EntryMaker:
             schema_id=self._schema.id,
             partition=partition,
             batch=batch,
-            columns=None if all_columns else runs,
+            columns=runs,
             stats=self._statistics(info),
             source=source,
             created_ms=created_ms,

@@ -14,7 +14,13 @@ from fermion.columns.arrow_input import record_batch_reader
 from fermion.errors import InvalidArgumentError
 from fermion_table.errors import SchemaMismatch
 from fermion_table.merging.change_types import check_change_type, row_kinds
-from fermion_table.schema.conversion import Conversion, convert_batch, find_null, plan_writing
+from fermion_table.schema.conversion import (
+    Conversion,
+    convert_batch,
+    find_null,
+    plan_writing,
+    required_places,
+)
 from fermion_table.schema.schema import TableSchema
 
 
@@ -38,7 +44,8 @@ class IncomingRows:
         self.arrow = schema.to_arrow()
         self._schema = schema
         self._fills_defaults = fills_defaults
-        self._plan: tuple[pa.Schema, Sequence[Conversion]] | None = None
+        self._required = required_places(schema.fields)
+        self._plan: tuple[pa.Schema, Sequence[Conversion] | None] | None = None
 
     def reader(self, data: Any) -> pa.RecordBatchReader:
         """The data as record batches, of which there may be none; their schema is checked first.
@@ -55,16 +62,17 @@ class IncomingRows:
         return reader
 
     def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A batch of the data as rows of the table.
+        """A batch of the data as rows of the table; its schema may lack the table's metadata.
 
         Raises
         ------
         SchemaMismatch
             A value does not fit its column, or is null and must not be.
         """
-        converted = convert_batch(self._take_schema(batch.schema), batch, self.arrow)
-        for item, column in zip(self.arrow, converted.columns, strict=True):
-            found = find_null(item, column)
+        plan = self._take_schema(batch.schema)
+        converted = batch if plan is None else convert_batch(plan, batch, self.arrow)
+        for place in self._required:
+            found = find_null(self.arrow.field(place), converted.column(place))
             if found is not None:
                 raise SchemaMismatch(f"column {found!r} is NOT NULL, but the data holds nulls")
         return converted
@@ -132,9 +140,15 @@ class IncomingRows:
             return pa.schema(fields) if len(fields) == len(data) else None  # refused by name later
         return arrow if untyped and not known else None
 
-    def _take_schema(self, data: pa.Schema) -> Sequence[Conversion]:
-        """How data of a schema is converted; refuse what does not fit the table's."""
+    def _take_schema(self, data: pa.Schema) -> Sequence[Conversion] | None:
+        """How data of a schema is converted; refuse what does not fit the table's.
+
+        None: it has the table's columns as they are, so that no column is looked at.
+        """
         if self._plan is None or not self._plan[0].equals(data):
+            if data.equals(self.arrow):
+                self._plan = data, None
+                return None
             plan = plan_writing(self._schema, data)
             if not self._fills_defaults:
                 plan = [_without_default(each) for each in plan]

@@ -194,7 +194,9 @@ def grow(data: bytes) -> bytes:
         bytearray(grow_block(data[start:stop]) if start < stop else b"")
         for start, stop in zip(cit[:-1].tolist(), cit[1:].tolist(), strict=True)
     ]
-    area = build_indexed(blocks, footer.cmb_offset, footer.place_key)
+    lengths = np.array([len(block) for block in blocks], np.int64)
+    joined = bytearray().join(blocks)
+    area = build_indexed(joined, lengths, footer.cmb_offset, footer.place_key)
     shift = len(area) - footer.cmb_length
     ends = footer.cmb_offset + np.cumsum([0, *map(len, blocks)])
     tail = data[footer.tail_offset : footer.cit_offset] + ends.astype("<u8").tobytes()

@@ -1,5 +1,7 @@
 # Column names, each stored as what differs from the name before.
 
+from cpython.bytearray cimport PyByteArray_AS_STRING
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 
 
@@ -75,3 +77,54 @@ def read_names(const uint8_t[::1] data, bounds, int64_t interval, int64_t count)
                 return None
             entry += 1
     return names if entry == count else None
+
+
+cdef uint8_t* _put_varint(uint8_t* at, uint64_t value) noexcept nogil:
+    while value >= 0x80:
+        at[0] = <uint8_t>(value & 0x7F | 0x80)
+        at += 1
+        value >>= 7
+    at[0] = <uint8_t>value
+    return at + 1
+
+
+def write_names(list names, ordinals, int64_t interval):
+    """Names in byte order as entries of an index, and where each group of ``interval`` starts."""
+    cdef const int64_t[::1] places = _input(ordinals)
+    cdef Py_ssize_t count = len(names), i
+    cdef int64_t shared, rest, length, before = 0, worst = 0
+    cdef const char* name
+    cdef const char* previous = NULL
+    cdef uint8_t* start
+    cdef uint8_t* at
+    _same_length(places.shape[0], count, "ordinals")
+    if interval < 1:
+        raise ValueError(f"interval is {interval}, expected 1 or more")
+    for i in range(count):
+        if not isinstance(names[i], bytes) or places[i] < 0:
+            raise ValueError(f"name {i}: expected bytes and an ordinal, found {names[i]!r}")
+        worst += PyBytes_GET_SIZE(names[i]) + 31  # a byte, and three varints of at most 10
+    restarts_array = np.zeros((count + interval - 1) // interval, np.uint32)
+    cdef uint32_t[::1] restarts = restarts_array
+    entries = bytearray(worst)
+    start = at = <uint8_t*>PyByteArray_AS_STRING(entries)
+    for i in range(count):
+        name, length = PyBytes_AS_STRING(names[i]), PyBytes_GET_SIZE(names[i])
+        shared = 0
+        if i % interval == 0:
+            restarts[i // interval] = <uint32_t>(at - start)
+        else:
+            while shared < min(before, length) and previous[shared] == name[shared]:
+                shared += 1
+        rest = length - shared
+        at[0] = <uint8_t>(min(shared, 15) << 4 | min(rest, 15))
+        at += 1
+        if shared >= 15:
+            at = _put_varint(at, shared - 15)
+        if rest >= 15:
+            at = _put_varint(at, rest - 15)
+        memcpy(at, name + shared, rest)
+        at = _put_varint(at + rest, places[i])
+        previous, before = name, length
+    del entries[at - start :]
+    return entries, restarts_array

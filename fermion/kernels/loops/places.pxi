@@ -32,3 +32,24 @@ def bind_checksum(data, Py_ssize_t at, uint64_t key, uint64_t offset):
         memcpy(<uint8_t*>view.buf + at, &checksum, 4)
     finally:
         PyBuffer_Release(&view)
+
+
+def bind_checksums(data, places, uint64_t key, offsets):
+    """Combine checksums within some bytes, each with the place of what it is of."""
+    cdef const int64_t[::1] at = _input(places)
+    cdef const int64_t[::1] found_at = _input(offsets)
+    cdef Py_buffer view
+    cdef Py_ssize_t i
+    cdef uint32_t checksum
+    _same_length(found_at.shape[0], at.shape[0], "offsets")
+    PyObject_GetBuffer(data, &view, PyBUF_WRITABLE)
+    try:
+        for i in range(at.shape[0]):
+            if at[i] < 0 or at[i] > view.len - 4:
+                raise ValueError(f"a checksum at {at[i]} is outside of {view.len} bytes")
+        for i in range(at.shape[0]):
+            memcpy(&checksum, <uint8_t*>view.buf + at[i], 4)
+            checksum ^= _place(key, found_at[i])
+            memcpy(<uint8_t*>view.buf + at[i], &checksum, 4)
+    finally:
+        PyBuffer_Release(&view)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 _MASK = 0xFFFF_FFFF_FFFF_FFFF
 
 
@@ -22,3 +24,16 @@ def bind_checksum(data: bytearray | memoryview, at: int, key: int, offset: int) 
         raise ValueError(f"a checksum at {at} is outside of {len(data)} bytes")
     bound = int.from_bytes(data[at : at + 4], "little") ^ place_of(key, offset)
     data[at : at + 4] = bound.to_bytes(4, "little")
+
+
+def bind_checksums(
+    data: bytearray | memoryview, places: np.ndarray, key: int, offsets: np.ndarray
+) -> None:
+    """One after the other, once all lie within the bytes."""
+    if len(offsets) != len(places):
+        raise ValueError(f"offsets has {len(offsets)} elements, expected {len(places)}")
+    for at in places.tolist():
+        if not 0 <= at <= len(data) - 4:
+            raise ValueError(f"a checksum at {at} is outside of {len(data)} bytes")
+    for at, offset in zip(places.tolist(), offsets.tolist(), strict=True):
+        bind_checksum(data, at, key, offset)

@@ -16,7 +16,7 @@ cdef enum:
     # Bytes that pcodec needs beside what entropy says: for tables, and for floats' powers of ten.
     FLAT_TABLES_BYTES = 96
     FLAT_FLOATS_BYTES = 256
-    FLAT_FIELDS = 7
+    FLAT_FIELDS = 8
     # A table of Huffman codes of all 256 bytes.
     FLAT_CODES_BYTES = 128
 
@@ -40,10 +40,11 @@ cdef struct FlatSource:
     const uint8_t* validity
     const uint8_t* values
     const uint8_t* text
-    int64_t text_size
     int64_t first
     char letter
     int64_t width
+    bint nullable
+    int64_t page_bytes  # a column of more bytes is left
 
 
 cdef struct FlatResult:
@@ -54,6 +55,7 @@ cdef struct FlatResult:
     int64_t nulls
     int64_t flags
     int64_t nans
+    int64_t offset  # of the first page
 
 
 cdef struct FlatWork:

@@ -6,6 +6,7 @@
 # is unusual.
 
 from cpython.bytearray cimport PyByteArray_FromStringAndSize
+from cpython.pycapsule cimport PyCapsule_GetPointer
 
 
 cdef void _flat_dense(
@@ -34,13 +35,9 @@ cdef bint _flat_data(
     if source.letter == c's':
         # The offsets outlive what the rest does with the other arrays.
         if width == 4:
-            fine = _flat_offsets(
-                <const int32_t*>values, bits, count, source.text_size, work.offsets
-            )
+            fine = _flat_offsets(<const int32_t*>values, bits, count, work.offsets)
         else:
-            fine = _flat_offsets(
-                <const int64_t*>values, bits, count, source.text_size, work.offsets
-            )
+            fine = _flat_offsets(<const int64_t*>values, bits, count, work.offsets)
         if not fine:
             return False
         at = (<const int32_t*>values)[0] if width == 4 else (<const int64_t*>values)[0]
@@ -68,27 +65,47 @@ cdef bint _flat_data(
     return _flat_integers(values, source.letter, width, bits, rules, work, found)
 
 
-cdef bint _flat_column(
+cdef bint _flat_fits(const FlatSource* source, int64_t count) noexcept nogil:
+    """Whether a column's bytes fit into one page."""
+    cdef const uint8_t* values = source.values + source.first * source.width
+    cdef int64_t bytes = count * source.width
+    if source.letter == c's' and source.width == 4:
+        bytes += 4 + (<const int32_t*>values)[count] - (<const int32_t*>values)[0]
+    elif source.letter == c's':
+        bytes += 8 + (<const int64_t*>values)[count] - (<const int64_t*>values)[0]
+    return bytes <= source.page_bytes
+
+
+cdef void _flat_all_null(int64_t count, FlatResult* found) noexcept nogil:
+    """A column that has no page."""
+    found.validity_bytes, found.nulls = COLUMN_ALL_NULL, count
+    found.minimum, found.maximum = INT64_MAX, INT64_MIN
+    found.flags = FLAT_BOUNDS | FLAT_MIN_EXACT | FLAT_MAX_EXACT
+
+
+cdef void _flat_column(
     FlatSource* source, double nulls_share_min, FlatRules* rules, FlatWork* work,
     FlatResult* found
 ) noexcept nogil:
-    """The pages of a column, validity first; False, and nothing written, to leave it."""
-    cdef int64_t count = work.slots, bytes = (count + 7) >> 3, start = work.size
+    """The pages of a column, validity first; zeros, and nothing written, to leave it."""
+    cdef int64_t count = work.slots, bytes = (count + 7) >> 3
     cdef uint8_t* page
     cdef const uint8_t* bits = NULL
+    found.offset = work.size
     if source.validity is not NULL:
         memset(work.bits, 0, bytes + 8)
         _copy_bits(source.validity, source.first, work.bits, 0, count)
         found.nulls = count - _count_bits(work.bits, 0, count)
-        if found.nulls == count:
-            return False
-        if found.nulls:
-            bits = work.bits
+        bits = work.bits if found.nulls else NULL
+    if bits is not NULL and found.nulls == count and source.nullable:
+        _flat_all_null(count, found)
+        return
     work.count = count - found.nulls if found.nulls > nulls_share_min * count else count
+    page = _flat_page(work, bytes + 64)
+    if page is NULL or not _flat_fits(source, count) or (bits is not NULL and not source.nullable):
+        memset(found, 0, sizeof(FlatResult))
+        return
     if bits is not NULL:
-        page = _flat_page(work, bytes + 64)
-        if page is NULL:
-            return False
         _flat_node(page + COLUMN_PAGE_HEADER, TREE_BITMAP, 0, NULL)
         memcpy(page + COLUMN_PAGE_HEADER + TREE_NODE_HEADER, bits, bytes)
         page += COLUMN_PAGE_HEADER
@@ -97,32 +114,32 @@ cdef bint _flat_column(
         )
     if _flat_data(source, bits, rules, work, found):
         found.flags |= FLAT_DENSE if work.count < count else 0
-        return True
-    work.size = start
-    return False
+        return
+    work.size = found.offset
+    memset(found, 0, sizeof(FlatResult))
 
 
 def encode_flat(
-    list validities, list values, list texts, const int64_t[::1] firsts, bytes letters,
-    const int64_t[::1] widths, int64_t slots, double nulls_share_min, double ratio,
+    columns, const int64_t[::1] ordinals, bytes letters,
+    const int64_t[::1] widths, const uint8_t[::1] nullable, const int64_t[::1] page_bytes,
+    double nulls_share_min, double ratio,
     int64_t search_bytes_min, int64_t zip_bytes_min, int64_t chunk_bytes_max,
     double page_ratio, int64_t page_zip_bytes_min, int64_t run_slots_min,
     int64_t entry_slots_min, int64_t sample_values, double sample_part_min, zip,
 ):
     """Columns of one stripe, each as one page of data and at most one of validity."""
-    cdef Py_ssize_t count = len(values), i
-    cdef Buffers own_bits = Buffers(validities), own_values = Buffers(values)
-    cdef Buffers own_texts = Buffers(texts)
+    cdef Py_ssize_t count = ordinals.shape[0], i
+    cdef const ArrowArray* batch = <const ArrowArray*>PyCapsule_GetPointer(columns, b"arrow_array")
+    cdef int64_t slots = batch.length
     cdef FlatRules rules
     cdef FlatWork work
     cdef FlatSource* sources
     cdef list raised = []
     cdef int64_t room = slots + slots // BLOCK_VALUES + 16
-    _same_length(len(validities), count, "validities")
-    _same_length(len(texts), count, "texts")
-    _same_length(firsts.shape[0], count, "firsts")
     _same_length(len(letters), count, "letters")
     _same_length(widths.shape[0], count, "widths")
+    _same_length(nullable.shape[0], count, "nullable")
+    _same_length(page_bytes.shape[0], count, "page_bytes")
     if min(run_slots_min, entry_slots_min, sample_values) < 1:
         raise ValueError("run_slots_min, entry_slots_min and sample_values: expected 1 or more")
     if not 0 < slots <= 2**31 - 1:
@@ -150,16 +167,18 @@ def encode_flat(
         if sources is NULL:
             raise MemoryError(f"no memory for {count} columns")
         for i in range(count):
+            if not 0 <= ordinals[i] < batch.n_children:
+                raise ValueError(f"column {ordinals[i]} of {batch.n_children}")
             _flat_source(
-                &sources[i], &own_bits.views[i], &own_values.views[i], &own_texts.views[i],
-                firsts[i], letters[i], widths[i], slots,
+                &sources[i], batch.children[ordinals[i]], batch.offset,
+                letters[i], widths[i], slots,
             )
+            sources[i].nullable, sources[i].page_bytes = nullable[i], page_bytes[i]
         with nogil:
             for i in range(count):
-                if not _flat_column(
+                _flat_column(
                     &sources[i], nulls_share_min, &rules, &work, <FlatResult*>&found[i, 0]
-                ):
-                    found[i, 1] = 0
+                )
         for error in raised:
             raise error
         pages = PyByteArray_FromStringAndSize(<char*>work.out, work.size)
@@ -170,18 +189,20 @@ def encode_flat(
 
 
 cdef int _flat_source(
-    FlatSource* source, Py_buffer* validity, Py_buffer* values, Py_buffer* text,
-    int64_t first, char letter, int64_t width, int64_t slots,
+    FlatSource* source, const ArrowArray* array, int64_t first, char letter, int64_t width,
+    int64_t slots,
 ) except -1:
-    """Note a column's memory; fails where that is too small."""
-    if not (width in (2, 4, 8) and first >= 0 and letter in b"iufs"):
-        raise ValueError(f"slot {first} of values {chr(letter)}{width}")
-    if values.len // width < first + slots + (letter == c's'):
-        raise ValueError(f"{values.len} bytes do not hold {slots} values from slot {first} on")
-    if validity.len:
-        _bit_range(validity.len, first, slots, "validity")
-        source.validity = <const uint8_t*>validity.buf
-    source.values, source.text = <const uint8_t*>values.buf, <const uint8_t*>text.buf
-    source.text_size, source.first = text.len, first
+    """Note a column's memory, which Arrow has found to be large enough for its slots."""
+    if not (width in (2, 4, 8) and letter in b"iufs"):
+        raise ValueError(f"values {chr(letter)}{width} are not known")
+    if array.n_buffers != (3 if letter == c's' else 2) or array.n_children:
+        raise ValueError(f"{array.n_buffers} buffers cannot be those of {chr(letter)}{width}")
+    if array.offset < 0 or first < 0 or array.length - first < slots:
+        raise ValueError(f"{array.length} slots do not hold {slots} from slot {first} on")
+    if array.null_count != 0:
+        source.validity = <const uint8_t*>array.buffers[0]
+    source.values = <const uint8_t*>array.buffers[1]
+    source.text = <const uint8_t*>array.buffers[2] if letter == c's' else NULL
+    source.first = array.offset + first
     source.letter, source.width = letter, width
     return 0

@@ -209,11 +209,11 @@ cdef bint _flat_floats(
 
 
 cdef bint _flat_offsets(
-    const integer* ends, const uint8_t* bits, int64_t count, int64_t text_size, int64_t* out
+    const integer* ends, const uint8_t* bits, int64_t count, int64_t* out
 ) noexcept nogil:
     """Offsets from 0 on; False where they are not well-formed, or a null slot is not empty."""
     cdef int64_t i, base = ends[0]
-    cdef bint fine = base >= 0 and ends[count] <= text_size
+    cdef bint fine = base >= 0
     for i in range(count + 1):
         out[i] = ends[i] - base
     for i in range(count):

@@ -18,6 +18,7 @@ from fermion.kernels.reference import blooms as reference_blooms
 from fermion.kernels.reference import fsst as reference_fsst
 from fermion.kernels.reference import functions as reference
 from fermion.kernels.reference import lz4 as reference_lz4
+from fermion.kernels.reference import names as reference_names
 from fermion.kernels.reference import nulls as reference_nulls
 from fermion.kernels.reference import picks as reference_picks
 from fermion.kernels.reference import places as reference_places
@@ -30,6 +31,7 @@ TWINS = (
     reference_blooms,
     reference_fsst,
     reference_lz4,
+    reference_names,
     reference_nulls,
     reference_picks,
     reference_places,

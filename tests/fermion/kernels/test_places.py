@@ -48,6 +48,22 @@ def test_a_checksum_outside_of_its_bytes_is_refused(k: Any) -> None:
             k.bind_checksum(bytearray(4), at, 1, 16)
 
 
+@BOTH
+def test_many_checksums_are_bound_as_one_by_one(k: Any) -> None:
+    data, expected = bytearray(range(32)), bytearray(range(32))
+    places, offsets = np.array([3, 28, 8]), np.array([2**40, 0, 16])
+    k.bind_checksums(data, places, 77, offsets)
+    for at, offset in zip(places.tolist(), offsets.tolist(), strict=True):
+        k.bind_checksum(expected, at, 77, offset)
+    assert data == expected
+    for at in (-1, 29):
+        with pytest.raises(ValueError, match="outside of 32 bytes"):
+            k.bind_checksums(data, np.array([3, at]), 77, np.zeros(2, np.int64))
+    with pytest.raises(ValueError, match="offsets"):
+        k.bind_checksums(data, places, 77, offsets[:2])
+    assert data == expected
+
+
 def test_the_documented_places() -> None:
     """The numbers that `docs/format.md` gives."""
     assert compiled.place_of(0x0123_4567_89AB_CDEF, 16) == 0x4AA2_0F54

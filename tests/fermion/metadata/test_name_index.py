@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fermion import kernels as compiled
 from fermion.errors import FermionError
 from fermion.kernels import read_names
+from fermion.kernels.reference import names as reference
 from fermion.metadata.name_index import NameIndex, build_name_index
 
 NAMES = st.lists(st.text(max_size=40), max_size=80)
@@ -27,6 +29,24 @@ def test_every_name_is_found_and_no_other(names, other):
     for name in [*names, other]:
         assert index.find(name) == [i for i, each in enumerate(names) if each == name]
     assert index.all() == names
+
+
+@given(NAMES, st.integers(1, 40), st.integers(0, 2**62))
+def test_the_kernel_and_its_twin_write_the_same_names(names, interval, first):
+    given = sorted(name.encode() for name in names)
+    ordinals = np.arange(len(given)) + first
+    found, expected = (k.write_names(given, ordinals, interval) for k in (compiled, reference))
+    assert found[0] == expected[0]
+    assert found[1].tolist() == expected[1].tolist()
+
+
+@pytest.mark.parametrize("k", [compiled, reference], ids=["compiled", "reference"])
+def test_names_that_cannot_be_written_are_refused(k):
+    for names, ordinals, interval in (
+        ([b"a"], [0, 1], 16), ([b"a"], [0], 0), (["a"], [0], 16), ([b"a"], [-1], 16)
+    ):  # fmt: skip
+        with pytest.raises(ValueError):
+            k.write_names(names, np.array(ordinals), interval)
 
 
 def test_long_names_with_long_common_prefixes_are_found():

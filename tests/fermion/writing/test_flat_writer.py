@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -11,12 +12,13 @@ import pytest
 
 import fermion
 from fermion import kernels
-from fermion.columns.types import column_node
 from fermion.layout import ChunkFlag
-from fermion.options import COLUMNS_PER_TASK, WriteOptions
+from fermion.options import WriteOptions
 from fermion.writing import file as file_writer
-from fermion.writing.column import ColumnPlan, EncodedColumn, encode_column
-from fermion.writing.flat import FlatWriter
+from fermion.writing.column import ColumnPlans, encode_column
+from fermion.writing.flat import COLUMNS_PER_CALL, FlatWriter
+from fermion.writing.log import FileLog, WrittenColumn, flat_column
+from tests.fermion.identities import one_identity
 from tests.fermion.independent_reader import File
 
 ROWS = 2_000
@@ -51,17 +53,27 @@ def arrays(rows: int = ROWS) -> dict[str, pa.Array]:
     }
 
 
-def plan_of(name: str, array: pa.Array, options: WriteOptions) -> ColumnPlan:
-    return ColumnPlan.of(column_node(pa.field(name, array.type)), options)
-
-
-def both(name: str, array: pa.Array) -> tuple[EncodedColumn | None, EncodedColumn]:
-    """What the kernel and what the way around make of a column."""
+def both(name: str, array: pa.Array) -> tuple[WrittenColumn | None, WrittenColumn, bytes, bytes]:
+    """What the kernel and what the way around make of a column, and their pages."""
     options = WriteOptions()
-    plan = plan_of(name, array, options)
-    column = pa.chunked_array([array])
-    (short,) = FlatWriter([plan], options).encode([column], [0])
-    return short, encode_column(plan, column, None)
+    table = pa.table({name: array})
+    plans = ColumnPlans(table.schema, options)
+    writer, usual = FlatWriter(plans, options), encode_column(plans[0], table.column(0), None)
+    columns = writer.columns(table)
+    pages, place = b"", 0
+    for stream in usual.streams:
+        stream.record.offset = place if stream.pages else 0
+        place += sum(map(len, stream.pages))
+        pages += b"".join(stream.pages)
+    expected = WrittenColumn(
+        [stream.record for stream in usual.streams], usual.statistics, usual.all_null
+    )
+    if columns is None:
+        return None, expected, b"", pages
+    found = writer.encode(columns, np.zeros(1, np.int64))
+    if not found.chunks.any():
+        return None, expected, b"", pages
+    return flat_column(plans[0], found.chunks[0], len(array)), expected, bytes(found.pages), pages
 
 
 @pytest.mark.parametrize("offset", [0, 3])
@@ -69,17 +81,18 @@ def both(name: str, array: pa.Array) -> tuple[EncodedColumn | None, EncodedColum
 def test_columns_are_written_to_the_same_bytes_as_one_by_one(name: str, offset: int) -> None:
     """Records, bounds and, as both choose the same encodings here, pages, bit by bit."""
     array = arrays(ROWS + offset)[name].slice(offset)
-    short, usual = both(name, array)
+    short, usual, pages, usual_pages = both(name, array)
     assert short is not None
     assert short.statistics == usual.statistics
     assert short.all_null == usual.all_null
-    validity, data = short.streams
-    assert validity == usual.streams[0]
-    if data.record.flags & ChunkFlag.DENSE_NO_NULL_SLOTS:  # from fewer nulls on than elsewhere
+    validity, data = short.records
+    assert validity == usual.records[0]
+    if data.flags & ChunkFlag.DENSE_NO_NULL_SLOTS:  # from fewer nulls on than elsewhere
         assert name in ("nulls", "large", "double nulls")
-        assert data.record.length < usual.streams[1].record.length
+        assert data.length < usual.records[1].length
     else:
-        assert data == usual.streams[1]
+        assert data == usual.records[1]
+        assert pages == usual_pages
 
 
 def few_rows() -> dict[str, pa.Array]:
@@ -98,23 +111,71 @@ def few_rows() -> dict[str, pa.Array]:
         "signed zeros": pa.array(np.where(reals > 0, -0.0, 0.0)),
         "compressible": pa.array(np.where(rng.random(rows) < 0.8, 0.0, reals)),
         "not a number once": pa.array([np.nan, 1 / 3]),
+        "all null": pa.nulls(rows, pa.float64()),
     }
 
 
 @pytest.mark.parametrize("name", few_rows())
 def test_few_rows_of_any_floats_are_written_to_the_same_bytes_as_one_by_one(name: str) -> None:
-    short, usual = both(name, few_rows()[name])
-    assert short is not None
-    assert short.statistics == usual.statistics
-    assert short.streams == usual.streams
+    short, usual, pages, usual_pages = both(name, few_rows()[name])
+    assert short == usual
+    assert pages == usual_pages
 
 
 def test_few_floats_that_are_left() -> None:
     """Nothing but NaN, and decimals but for a few."""
     decimals = np.random.default_rng(5).permutation(100) / 4
     for values in ([np.nan] * 9, np.where(decimals == 3, 1 / 3, decimals)):
-        short, _ = both("left", pa.array(values))
+        short, *_ = both("left", pa.array(values))
         assert short is None
+
+
+def stripes() -> list[pa.Table]:
+    """Three stripes of every kind of column; some are null, or left, in one and not in another."""
+    few = {name: array for name, array in few_rows().items() if len(array) == 100}
+    real = few["double"]
+    columns = {
+        **{
+            f"{name} once null": [a[:9], a[9:18], pa.nulls(9, a.type)]
+            for name, a in arrays().items()
+        },
+        **{name: [array[:9], array[9:18], array[18:27]] for name, array in few.items()},
+        "all null": [pa.nulls(9, pa.int32())] * 3,
+        "left once": [real[:9], pa.array([np.nan] * 9), pa.nulls(9, pa.float64())],
+        "list": [pa.array([[1]] * 9), pa.nulls(9, pa.list_(pa.int64())), pa.array([[2, 3]] * 9)],
+    }
+    return [pa.table({name: each[at] for name, each in columns.items()}) for at in range(3)]
+
+
+@pytest.mark.parametrize("options", [{}, {"column_index": False}])
+def test_column_metadata_blocks_are_the_same_bytes_as_one_by_one(options, monkeypatch) -> None:
+    """A file of stripes by the kernels, and with records of single columns instead."""
+
+    def written() -> bytes:
+        sink = io.BytesIO()
+        tables = stripes()
+        with fermion.Writer(
+            sink, tables[0].schema, options=WriteOptions(stripe_rows=9, **options)
+        ) as writer:
+            for table in tables:
+                writer.write(table)
+        return sink.getvalue()
+
+    with one_identity():
+        short = written()
+        real = FileLog.others
+        monkeypatch.setattr(
+            FileLog, "others", lambda log: sorted({*real(log), *range(len(log._plans))})
+        )
+        monkeypatch.setattr(
+            kernels,
+            "build_flat_blocks",
+            lambda chunks, _: (bytearray(), np.zeros(chunks.shape[1], np.int64)),
+        )
+        usual = written()
+    assert short == usual
+    expected = pa.concat_tables(stripes())
+    assert repr(fermion.open(short).read().to_pylist()) == repr(expected.to_pylist())  # NaN
 
 
 @pytest.mark.parametrize("rows", [1, 2, 31, 100, 1024, 1025, 5000])
@@ -139,7 +200,6 @@ LEFT = {
     "real": pa.array(np.random.default_rng(1).random(ROWS)),
     "nan": pa.array(np.where(np.arange(ROWS) == 9, np.nan, np.arange(ROWS) % 977 / 100)),
     "negative zero": pa.array(np.where(np.arange(ROWS) == 9, -0.0, np.arange(ROWS) % 977 / 100)),
-    "all null": pa.array([None] * ROWS, pa.int32()),
     "distinct": pa.array([f"value {n * 7919 % ROWS}" for n in range(ROWS)]),
     "cycle": pa.array([f"value {n % 9}" for n in range(ROWS)]),
     "bool": pa.array([n % 7 == 0 for n in range(ROWS)]),
@@ -150,7 +210,7 @@ LEFT = {
 
 @pytest.mark.parametrize("name", LEFT)
 def test_what_another_encoding_may_suit_better_is_left(name: str) -> None:
-    short, _ = both(name, LEFT[name])
+    short, *_ = both(name, LEFT[name])
     assert short is None
 
 
@@ -159,9 +219,9 @@ def test_hidden_bytes_of_null_strings_do_not_get_into_a_file() -> None:
     valid = np.packbits(np.arange(ROWS) % 5 != 0, bitorder="little")
     buffers = [pa.py_buffer(valid), *seen.buffers()[1:]]
     array = pa.Array.from_buffers(pa.string(), ROWS, buffers)
-    short, usual = both("hidden", array)
+    short, usual, *_ = both("hidden", array)
     assert short is None
-    assert usual.streams[1].record.null_count == 400
+    assert usual.records[1].null_count == 400
 
 
 @pytest.mark.parametrize(
@@ -185,8 +245,8 @@ def test_hidden_bytes_of_null_strings_do_not_get_into_a_file() -> None:
 def test_what_is_asked_of_a_column_is_heeded(options: dict[str, object]) -> None:
     array = arrays()["int64"]
     chosen = WriteOptions(**options)  # type: ignore[arg-type]
-    plan = plan_of("int64", array, chosen)
-    assert not FlatWriter([plan], chosen).has_columns
+    schema = pa.schema([("int64", array.type)])
+    assert not FlatWriter(ColumnPlans(schema, chosen), chosen).has_columns
 
 
 def test_arrays_that_are_not_well_formed_are_refused_in_words() -> None:
@@ -198,8 +258,8 @@ def test_arrays_that_are_not_well_formed_are_refused_in_words() -> None:
         fermion.write_table(pa.table({"a": array}), io.BytesIO())
 
 
-def test_a_wide_stripe_takes_a_call_for_dozens_of_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One call of the kernel for 32 columns, and none of the columns goes the way around."""
+def test_a_wide_stripe_takes_a_call_for_a_thousand_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One call of the kernel for 1,024 columns, and none of them goes the way around."""
     calls: Counter[str] = Counter()
 
     def count(owner: object, name: str) -> None:
@@ -217,46 +277,47 @@ def test_a_wide_stripe_takes_a_call_for_dozens_of_columns(monkeypatch: pytest.Mo
     table = pa.table({f"{name} {n}": columns[name] for n in range(100) for name in columns})
     sink = io.BytesIO()
     fermion.write_table(table, sink)
-    assert calls["encode_flat"] == -(-table.num_columns // COLUMNS_PER_TASK)
+    assert calls["encode_flat"] == -(-table.num_columns // COLUMNS_PER_CALL)
     assert calls["encode_column"] == 0
     assert fermion.open(sink.getvalue()).read().equals(table)
+
+
+def encoded(
+    table: pa.Table,
+    form: tuple[bytes, int],
+    *,
+    counts: Sequence[int] = (4, 4, 16),
+    zip: Callable[[memoryview], bytes] = bytes,
+    ordinal: int = 0,
+) -> tuple[bytearray, np.ndarray]:
+    """One column by the kernel."""
+    (batch,) = table.to_batches()
+    one = np.ones(1, np.int64)
+    return kernels.encode_flat(
+        batch.__arrow_c_array__()[1], ordinal * one, form[0], form[1] * one, one.astype(np.uint8),
+        65536 * one, 0.3, 0.92, 0, 1, 4096, 0.95, 512, *counts, 0.875, zip,
+    )  # fmt: skip
 
 
 def test_an_error_of_the_codec_is_raised() -> None:
     def fail(_: memoryview) -> bytes:
         raise ZeroDivisionError
 
-    array = arrays()["large"].drop_null().slice(0, 1000)
+    table = pa.table({"large": arrays()["large"].drop_null().slice(0, 1000)})
     with pytest.raises(ZeroDivisionError):
-        kernels.encode_flat(
-            [b""],
-            [array.buffers()[1]],
-            [array.buffers()[2]],
-            np.zeros(1, np.int64),
-            b"s",
-            np.array([8]),
-            1000,
-            0.3,
-            0.92,
-            0,
-            1,
-            4096,
-            0.95,
-            512,
-            4,
-            4,
-            16,
-            0.875,
-            fail,
-        )
+        encoded(table, (b"s", 8), zip=fail)
 
 
-def test_buffers_that_are_too_small_are_refused() -> None:
-    with pytest.raises(ValueError, match="do not hold 100 values from slot 1"):
-        kernels.encode_flat(
-            [b""], [bytes(800)], [b""], np.ones(1, np.int64), b"i", np.array([8]), 100, 0.3, 0.92,
-            4096, 1024, 4096, 0.95, 512, 4, 4, 16, 0.875, bytes,
-        )  # fmt: skip
+def test_columns_that_are_not_what_they_are_said_to_be_are_refused() -> None:
+    table = pa.table({"a": ["b"], "c": [[1]]})
+    with pytest.raises(ValueError, match="3 buffers cannot be those of i8"):
+        encoded(table, (b"i", 8))
+    with pytest.raises(ValueError, match="2 buffers cannot be those of i8"):
+        encoded(table, (b"i", 8), ordinal=1)
+    with pytest.raises(ValueError, match="column 2 of 2"):
+        encoded(table, (b"i", 8), ordinal=2)
+    with pytest.raises(ValueError, match="values V3 are not known"):
+        encoded(table, (b"V", 3))
 
 
 @pytest.mark.parametrize("place", range(3))
@@ -264,7 +325,4 @@ def test_counts_that_are_divided_by_are_at_least_one(place: int) -> None:
     """Runs, slots an entry and sampled values, each 0 in turn."""
     counts = [0 if each == place else 4 for each in range(3)]
     with pytest.raises(ValueError, match="expected 1 or more"):
-        kernels.encode_flat(
-            [b""], [bytes(800)], [b""], np.zeros(1, np.int64), b"i", np.array([8]), 100, 0.3, 0.92,
-            4096, 1024, 4096, 0.95, 512, *counts, 0.875, bytes,
-        )  # fmt: skip
+        encoded(pa.table({"a": range(100)}), (b"i", 8), counts=counts)

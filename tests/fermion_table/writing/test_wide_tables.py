@@ -1,0 +1,70 @@
+"""Few rows of many columns: work that Python does is done once, not for each column."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fermion_table import Table
+
+ROWS = 100
+
+
+def rows(columns: int) -> pa.Table:
+    """Features of several types."""
+    rng = np.random.default_rng(columns)
+    makes: list[Callable[[], pa.Array]] = [
+        lambda: pa.array(rng.standard_normal(ROWS)),
+        lambda: pa.array(rng.standard_normal(ROWS).astype(np.float32)),
+        lambda: pa.array(rng.integers(0, 1000, ROWS), mask=rng.random(ROWS) < 0.3),
+        lambda: pa.array(np.zeros(ROWS)),
+        lambda: pa.nulls(ROWS, pa.float64()),
+    ]
+    return pa.table({f"feature {n}": makes[n % len(makes)]() for n in range(columns)})
+
+
+def calls(do: Callable[[], Any]) -> int:
+    """How many functions written in Python are called."""
+    count = 0
+
+    def profile(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        do()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def created(path: Path, columns: int) -> tuple[Table, pa.Table]:
+    """A table with one file, and the rows of that file."""
+    data = rows(columns)
+    table = Table.create(str(path), data.schema)
+    table.append(data)
+    return table, data
+
+
+def test_an_append_calls_no_function_of_python_for_each_column(tmp_path: Path) -> None:
+    """An append of 2,200 columns calls hardly more than one of 1,100; both give their rows back."""
+    counts = []
+    for columns in (1_100, 2_200):
+        table, data = created(tmp_path / str(columns), columns)
+        counts.append(calls(lambda table=table, data=data: table.append(data)))  # type: ignore[misc]
+    assert table.scan().to_arrow().equals(pa.concat_tables([data, data]))
+    assert counts[1] - counts[0] < 200
+
+
+def test_columns_in_another_order_are_matched_by_name(tmp_path: Path) -> None:
+    table, data = created(tmp_path / "t", 30)
+    table.append(data.select([*range(1, 30), 0]))
+    assert table.scan().to_arrow().equals(pa.concat_tables([data, data]))
