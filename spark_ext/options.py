@@ -27,6 +27,7 @@ class Use(Enum):
     CATALOG_READ = "a batch read of a catalog's table"
     CATALOG_WRITE = "a batch write to a catalog's table"
     CATALOG_CREATE = "creating or replacing a catalog's table from a query"
+    CATALOG_CHANGE = "UPDATE, DELETE or MERGE of a catalog's table"
     CATALOG_STREAM_READ = "a stream read of a catalog's table"
     CATALOG_STREAM_WRITE = "a stream write to a catalog's table"
 
@@ -50,14 +51,14 @@ OPTIONS: dict[str, tuple[Use, ...]] = {
     "columns": (Use.READ, Use.STREAM_READ),
     "filter": READS + STREAM_READS,
     "batchId": READS + STREAM_READS,
-    "readChangeFeed": (Use.READ, Use.STREAM_READ),
-    "startingSnapshotId": (Use.READ, *STREAM_READS),
-    "endingSnapshotId": (Use.READ,),
+    "readChangeFeed": READS + STREAM_READS,
+    "startingSnapshotId": READS + STREAM_READS,
+    "endingSnapshotId": READS,
     "skipRewrites": STREAM_READS,
     "maxFilesPerTrigger": STREAM_READS,
-    "commitUser": (*WRITES, Use.CATALOG_CREATE, *STREAM_WRITES),
-    "commitIdentifier": (*WRITES, Use.CATALOG_CREATE),
-    "changeType": (Use.WRITE, Use.STREAM_WRITE),
+    "commitUser": (*WRITES, Use.CATALOG_CREATE, Use.CATALOG_CHANGE, *STREAM_WRITES),
+    "commitIdentifier": (*WRITES, Use.CATALOG_CREATE, Use.CATALOG_CHANGE),
+    "changeType": WRITES + STREAM_WRITES,
     "mergeSchema": (Use.WRITE,),
     "partitionBy": (Use.WRITE,),
     "primaryKey": (Use.WRITE,),
@@ -72,6 +73,8 @@ OPTIONS: dict[str, tuple[Use, ...]] = {
 
 VERSION_OPTIONS = ("snapshotId", "tag", "asOf", "branch")
 """Options that choose a snapshot of a table."""
+LOADING_OPTIONS = (*VERSION_OPTIONS, "readChangeFeed", "endingSnapshotId", "changeType")
+"""Options on which the columns of a catalog's table depend."""
 
 _INSTEAD = {
     ("snapshotId", Use.STREAM_READ): "startingSnapshotId says where a stream begins",
@@ -80,13 +83,7 @@ _INSTEAD = {
     ("columns", Use.CATALOG_READ): "the query names the columns",
     ("mergeSchema", Use.CATALOG_WRITE): "ALTER TABLE adds columns",
     ("endingSnapshotId", Use.STREAM_READ): "a stream reads what is committed later, too",
-}
-_BY_PATH = 'use format("fermion") with the path of the table'
-_INSTEAD |= {
-    (name, use): _BY_PATH
-    for name in ("readChangeFeed", "changeType")
-    for use in Use
-    if use not in FORMAT_USES
+    ("endingSnapshotId", Use.CATALOG_STREAM_READ): "a stream reads what is committed later, too",
 }
 _NAMED_AT_INSTALLATION = "install_catalog(access=) sets it for all tables of a catalog"
 _INSTEAD |= {
@@ -225,7 +222,7 @@ def known_options(given: Mapping[str, str], *uses: Use) -> dict[str, str]:
     Raises
     ------
     InvalidArgumentError
-        An option is unknown, or has no meaning in the uses.
+        An option is unknown, or has no meaning in the uses, or without readChangeFeed.
     """
     uses = uses or FORMAT_USES
     known: dict[str, str] = {}
@@ -238,6 +235,12 @@ def known_options(given: Mapping[str, str], *uses: Use) -> dict[str, str]:
         if not set(uses).intersection(OPTIONS[name]):
             raise InvalidArgumentError(_misplaced(name, uses))
         known[name] = value
+    bounds = [name for name in ("startingSnapshotId", "endingSnapshotId") if name in known]
+    if bounds and set(uses) <= set(READS) and known.get("readChangeFeed", "").lower() != "true":
+        raise InvalidArgumentError(
+            f"option {bounds[0]} of a batch read needs readChangeFeed=true; to read one snapshot "
+            "use snapshotId"
+        )
     return known
 
 
@@ -339,7 +342,7 @@ def _check_together(options: SourceOptions, uses: Sequence[Use]) -> None:
         raise InvalidArgumentError(
             "options replaceWhere and partitionOverwriteMode=dynamic: expected one of them"
         )
-    _check_change_feed(options, uses)
+    _check_change_feed(options)
     half = (options.commit_user is None) != (options.commit_identifier is None)
     if half and uses and set(uses) <= set(WRITES):
         raise InvalidArgumentError(
@@ -348,37 +351,25 @@ def _check_together(options: SourceOptions, uses: Sequence[Use]) -> None:
         )
 
 
-def _check_change_feed(options: SourceOptions, uses: Sequence[Use]) -> None:
-    """Refuse options that have no meaning with readChangeFeed, or without it.
+def _check_change_feed(options: SourceOptions) -> None:
+    """Refuse options that have no meaning with readChangeFeed.
 
     Raises
     ------
     InvalidArgumentError
     """
-    if options.read_change_feed:
-        others = {
-            "snapshotId": options.snapshot_id,
-            "tag": options.tag,
-            "asOf": options.as_of,
-            "batchId": options.batch_id,
-            "skipRewrites": options.skip_rewrites or None,
-        }
-        chosen = [name for name, value in others.items() if value is not None]
-        if chosen:
-            raise InvalidArgumentError(
-                f"options readChangeFeed and {' and '.join(chosen)}: expected one of them; changes "
-                "lie between startingSnapshotId and endingSnapshotId"
-            )
-        return
-    bounds = {
-        "startingSnapshotId": options.starting_snapshot_id,
-        "endingSnapshotId": options.ending_snapshot_id,
+    others = {
+        "snapshotId": options.snapshot_id,
+        "tag": options.tag,
+        "asOf": options.as_of,
+        "batchId": options.batch_id,
+        "skipRewrites": options.skip_rewrites or None,
     }
-    chosen = [name for name, value in bounds.items() if value is not None]
-    if chosen and uses and set(uses) <= {Use.READ}:
+    chosen = [name for name, value in others.items() if value is not None]
+    if options.read_change_feed and chosen:
         raise InvalidArgumentError(
-            f"option {chosen[0]} of a batch read needs readChangeFeed=true; to read one snapshot "
-            "use snapshotId"
+            f"options readChangeFeed and {' and '.join(chosen)}: expected one of them; changes "
+            "lie between startingSnapshotId and endingSnapshotId"
         )
 
 

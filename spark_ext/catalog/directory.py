@@ -145,7 +145,7 @@ class WarehouseDirectory:
         return f"{self.root}/{DATA_PATH}/{text}-{secrets.token_hex(8)}"
 
     def register(self, parts: Sequence[str], location: str) -> None:
-        """Give a table that is there a name, unless it has it from its directory.
+        """Put a table that is there into the list; without a list, if its directory is its name.
 
         Raises
         ------
@@ -154,10 +154,15 @@ class WarehouseDirectory:
         TableNotFound, CommitConflict, CommitStateUnknown
         """
         found = self.find(parts)
-        if found is None:
-            self._catalog.register_table(parts, location)
-        elif found != location:
+        if found not in (None, location):
             raise TableExists(f"{'.'.join(parts)}: there is a table of this name already")
+        if found is not None and (not self._has_list() or tuple(parts) in self._listed()):
+            return
+        self._catalog.register_table(parts, location)
+
+    def is_named(self, location: str) -> bool:
+        """Whether the list has the table that lies somewhere, under any name."""
+        return any(self.find(name) == location for name in self._listed())
 
     def rename(self, old: Sequence[str], new: Sequence[str]) -> None:
         """Give a table another name; no file moves, and who reads or writes it goes on.

@@ -6,7 +6,7 @@ decision come back through `takeover`: tasks delete by row id, and write new val
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -110,12 +110,12 @@ class RowLevelOperation(Callback):
 
     def newScanBuilder(self, options: Any) -> Any:  # noqa: N802 - Java's name
         """Begin to plan what is read of the table."""
-        known_options(texts(options.asCaseSensitiveMap()), Use.CATALOG_WRITE)
+        known_options(texts(options.asCaseSensitiveMap()), Use.CATALOG_CHANGE)
         return RowLevelScanBuilder(self._jvm, self, self._schema, {})
 
     def newWriteBuilder(self, info: Any) -> Any:  # noqa: N802 - Java's name
         """Begin to plan the write."""
-        given = known_options(texts(info.options().asCaseSensitiveMap()), Use.CATALOG_WRITE)
+        given = known_options(texts(info.options().asCaseSensitiveMap()), Use.CATALOG_CHANGE)
         return RowLevelWriteBuilder(self._jvm, self, given)
 
     def found(self, done: RowChanges) -> FoundRows:
@@ -139,6 +139,18 @@ class RowLevelOperation(Callback):
     def _references(self, names: list[str]) -> Any:
         make = self._jvm.type("connector.expressions.Expressions").column
         return self._jvm.array(_REFERENCE, [make(name) for name in names])
+
+
+def commit_metadata(table: Table, options: Mapping[str, str]) -> CommitMetadata:
+    """The identity that the options of a statement give its commit.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is half of one.
+    """
+    given = parse_options({**options, "path": table.location})
+    return CommitMetadata(commit_user=given.commit_user, commit_identifier=given.commit_identifier)
 
 
 def scanned_files(scan: Scan) -> Iterator[FileSplit]:
@@ -254,7 +266,7 @@ class RowLevelWrite(Callback):
     def toBatch(self) -> Any:  # noqa: N802 - Java's name
         """Run the statement's query in tasks, and leave Spark nothing to write."""
         jvm, table, action = self._jvm, self._operation.table, self._operation.action
-        metadata = self._metadata()
+        metadata = commit_metadata(table, self._options)
         unfit = why_unfit(table)
         if unfit is not None and action == "update":
             raise UnsupportedBySpark(unfit)
@@ -296,12 +308,6 @@ class RowLevelWrite(Callback):
     def reportDriverMetrics(self) -> Any:  # noqa: N802 - Java's name
         """None."""
         return self._jvm.array("connector.metric.CustomTaskMetric")
-
-    def _metadata(self) -> CommitMetadata:
-        given = parse_options({**self._options, "path": self._operation.table.location})
-        return CommitMetadata(
-            commit_user=given.commit_user, commit_identifier=given.commit_identifier
-        )
 
 
 class RowLevelBatch(Callback):

@@ -16,7 +16,7 @@ from spark_ext.catalog.callbacks import Callback, Jvm, interfaces, texts
 from spark_ext.catalog.described import CATALOG, DescribedTable
 from spark_ext.catalog.layout import KEY_PROPERTY, SORT_PROPERTY, transforms_of
 from spark_ext.catalog.predicates import filter_of, has_filter
-from spark_ext.catalog.row_level import RowLevelBuilder
+from spark_ext.catalog.row_level import RowLevelBuilder, commit_metadata
 from spark_ext.catalog.scans import TableScanBuilder
 from spark_ext.catalog.writes import TableWriteBuilder
 from spark_ext.options import Use, known_options
@@ -29,6 +29,7 @@ from spark_ext.reading.row_places import (
     sequences_of,
 )
 from spark_ext.types import TIME_SETTING, spark_schema
+from spark_ext.writing.job import commit_arguments
 
 CAPABILITIES = (
     "BATCH_READ",
@@ -225,12 +226,17 @@ class CatalogTable(DescribedTable):
     def deleteWhere(self, predicates: Sequence[Any], *options: Any) -> None:  # noqa: N802 - Java's
         """Delete the rows that predicates select, on the driver."""
         chosen = filter_of(predicates, self._table.schema.to_arrow(field_ids=False))
-        self._table.delete("TRUE" if chosen is None else chosen)
+        self._delete("TRUE" if chosen is None else chosen, options)
 
     def truncateTable(self, *options: Any) -> bool:  # noqa: N802 - Java's name
         """Delete all rows."""
-        self._table.delete("TRUE")
+        self._delete("TRUE", options)
         return True
+
+    def _delete(self, filter: Any, options: Sequence[Any]) -> None:
+        given = texts(options[0].asCaseSensitiveMap()) if options else {}
+        metadata = commit_metadata(self._table, known_options(given, Use.CATALOG_CHANGE))
+        self._table.delete(filter, **commit_arguments(metadata))
 
     def supportedCustomMetrics(self) -> Any:  # noqa: N802 - Java's name
         """None."""
@@ -250,11 +256,58 @@ class ChangeableTable(CatalogTable):
         return RowLevelBuilder(self._jvm, self._table, self._schema, info)
 
 
+class TableOfChanges(CatalogTable):
+    """A table to which rows are written with their change types, in a column after its own.
+
+    Parameters
+    ----------
+    name, table, schemas, is_registered
+        See `CatalogTable`.
+    change_type
+        The name of the column.
+    """
+
+    Java = CatalogTable.Java
+
+    def __init__(
+        self,
+        jvm: Jvm,
+        name: str,
+        table: Table,
+        schemas: Schemas,
+        *,
+        is_registered: bool,
+        change_type: str,
+    ) -> None:
+        super().__init__(jvm, name, table, schemas, is_registered=is_registered)
+        self._change_type = change_type
+
+    @cached_property
+    def _schema(self) -> Any:
+        return super()._schema.add(self._change_type, "string")
+
+
 def catalog_table(
-    jvm: Jvm, name: str, table: Table, schemas: Schemas, *, is_registered: bool = False
+    jvm: Jvm,
+    name: str,
+    table: Table,
+    schemas: Schemas,
+    *,
+    is_registered: bool = False,
+    change_type: str | None = None,
 ) -> CatalogTable:
-    """A table as Spark's catalog sees it; see `CatalogTable`."""
+    """A table as Spark's catalog sees it; see `CatalogTable`.
+
+    Parameters
+    ----------
+    change_type
+        The column of change types in the rows to be written, if it is to be one.
+    """
     schema = table.schema
+    if change_type is not None and change_type.lower() not in map(str.lower, schema.by_name):
+        return TableOfChanges(
+            jvm, name, table, schemas, is_registered=is_registered, change_type=change_type
+        )  # a column of the table by that name is an error of the write
     is_told = ROW_ID in places_of(schema) or primary_key_of(schema) is not None
     kind = ChangeableTable if is_told else CatalogTable
     return kind(jvm, name, table, schemas, is_registered=is_registered)

@@ -1,4 +1,4 @@
-"""The snapshot that a statement names, from the arguments with which Spark loads a table."""
+"""What a statement wants of a table, from the arguments with which Spark loads it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,26 @@ def version_asked(how: Sequence[Any]) -> Any:
     return version_asked([version.version() if by_version else version.micros()])
 
 
+def inserts(how: Sequence[Any]) -> bool:
+    """Whether rows are to be inserted, and none to be updated."""
+    return "INSERT" in (names := _privileges(how)) and "UPDATE" not in names
+
+
+def writes(how: Sequence[Any]) -> bool:
+    """Whether the statement writes to the table."""
+    return bool(_privileges(how))
+
+
+def _privileges(how: Sequence[Any]) -> set[str]:
+    """What a statement is going to do with the table, as Spark names it."""
+    if not how or isinstance(how[0], str | int):
+        return set()
+    is_context = how[0].getClass().getSimpleName() == "TableContext"
+    asked = how[0].writePrivileges() if is_context else how[0]
+    return {each.toString() for each in asked.toArray()}
+
+
 def options_asked(how: Sequence[Any]) -> dict[str, str]:
-    """The options of a query that choose a snapshot."""
+    """The options of a query on which the columns depend."""
     given = how[1] if len(how) > 1 else None
     return {} if given is None else texts(given.asCaseSensitiveMap())

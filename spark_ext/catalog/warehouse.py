@@ -17,6 +17,7 @@ from fermion_table import (
     drop_table,
 )
 from spark_ext.catalog.callbacks import Jvm, interfaces, texts
+from spark_ext.catalog.change_feed import ChangeFeed
 from spark_ext.catalog.changes import alter
 from spark_ext.catalog.descriptions import Description
 from spark_ext.catalog.directory import WarehouseDirectory, path_of
@@ -25,8 +26,8 @@ from spark_ext.catalog.procedure_calls import ProcedureCatalog
 from spark_ext.catalog.procedures import Target
 from spark_ext.catalog.staged import StagedCatalogTable
 from spark_ext.catalog.tables import CatalogTable, Schemas, catalog_table
-from spark_ext.catalog.versions import options_asked, version_asked
-from spark_ext.options import DEFAULT_ACCESS, VERSION_OPTIONS
+from spark_ext.catalog.versions import inserts, options_asked, version_asked, writes
+from spark_ext.options import DEFAULT_ACCESS, LOADING_OPTIONS, parse_options
 
 _CATALOG = "connector.catalog."
 
@@ -85,8 +86,8 @@ class Warehouse(ProcedureCatalog):
         return self._jvm.type("java.util.HashSet")()
 
     def tableStateOptionKeys(self) -> Any:  # noqa: N802 - Java's name
-        """The options of a query that choose the snapshot: Spark passes them to `loadTable`."""
-        return self._jvm.text_set(tuple(VERSION_OPTIONS))
+        """The options of a query that choose the columns: Spark passes them to `loadTable`."""
+        return self._jvm.text_set(LOADING_OPTIONS)
 
     def changelogStateOptionKeys(self) -> Any:  # noqa: N802 - Java's name
         """None: there is no change log."""
@@ -114,27 +115,38 @@ class Warehouse(ProcedureCatalog):
         """Load a table at its newest snapshot, or at the version or time that the query names."""
         parts = _parts(identifier)
         try:
-            return self._load(parts, version_asked(how), options_asked(how))
+            return self._load(parts, how)
         except TableNotFound as error:
             raise self._jvm.error("catalyst.analysis.NoSuchTableException", identifier) from error
         except VersionNotFound as error:
             raise self._jvm.refusal(str(error)) from error
 
-    def _load(self, parts: list[str], version: Any, options: dict[str, str]) -> Any:
-        """A table; if there is none of this name, the metadata table that it names.
+    def _load(self, parts: list[str], how: Sequence[Any]) -> Any:
+        """A table, or its changes; if there is none of this name, the metadata table it names.
 
         Raises
         ------
         InvalidArgumentError, TableNotFound, VersionNotFound
         """
+        version, options = version_asked(how), options_asked(how)
         try:
-            return self._table(parts, self._directory.open(parts, version, options))
+            table = self._directory.open(parts, version, options)
         except TableNotFound:
             described = metadata_of(parts)
             if described is None:
                 raise
+        else:
+            chosen = parse_options({**options, "path": table.location})
+            if chosen.read_change_feed and not writes(how):
+                name = ".".join([self._name, *parts])
+                return ChangeFeed(self._jvm, name, table, chosen.ending_snapshot_id)
+            return self._table(parts, table, chosen.change_type if inserts(how) else None)
         of, kind = described
         table = self._directory.open(of, version, options)
+        if parse_options({**options, "path": table.location}).read_change_feed:
+            raise InvalidArgumentError(
+                f"{'.'.join(parts)}: {kind} have no changes: leave out readChangeFeed"
+            )
         if kind in UNVERSIONED and (version is not None or options):
             raise InvalidArgumentError(
                 f"{'.'.join(parts)}: {kind} belong to no snapshot; read them without a version"
@@ -238,7 +250,9 @@ class Warehouse(ProcedureCatalog):
         try:
             self._directory.register(_parts(identifier), location)
         except TableExists as error:
-            if self._directory.is_inside(location):  # nobody could find it
+            if self._directory.is_inside(location):
+                if self._directory.is_named(location):
+                    return  # another client has put it into the list, or renamed it, meanwhile
                 drop_table(location, storage_options=self._directory.storage_options)
             raise self._exists_already(identifier) from error
 
@@ -362,13 +376,16 @@ class Warehouse(ProcedureCatalog):
     def _missing(self, parts: Sequence[str]) -> Exception:
         return self._jvm.error("catalyst.analysis.NoSuchNamespaceException", self._names(parts))
 
-    def _table(self, parts: Sequence[str], table: Table) -> CatalogTable:
+    def _table(
+        self, parts: Sequence[str], table: Table, change_type: str | None = None
+    ) -> CatalogTable:
         return catalog_table(
             self._jvm,
             ".".join([self._name, *parts]),
             table,
             self._schemas,
             is_registered=not self._directory.is_inside(table.location),
+            change_type=change_type,
         )
 
 

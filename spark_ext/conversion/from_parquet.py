@@ -84,8 +84,8 @@ def from_parquet(
         Names the argument that is of another type; raised first.
     SchemaMismatch
         Files that do not fit an existing table.
-    pyspark.errors.PySparkException
-        A task failed; nothing was published.
+    pyspark.errors.PySparkException, py4j.protocol.Py4JJavaError
+        A task failed, the second where workers died; nothing was published.
     """
     classic(spark, "from_parquet")
     metadata = CommitMetadata(

@@ -80,8 +80,8 @@ def to_parquet(
     TypeError, InvalidArgumentError
         Names the argument that is wrong; or the target is not empty.
     TableNotFound, VersionNotFound, ColumnNotFoundError
-    pyspark.errors.PySparkException
-        A task failed.
+    pyspark.errors.PySparkException, py4j.protocol.Py4JJavaError
+        A task failed; the second where workers died.
     """
     classic(spark, "to_parquet")
     where = absolute(target, "target")

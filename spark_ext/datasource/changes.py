@@ -37,6 +37,20 @@ def changes_schema(options: SourceOptions) -> tuple[StructType, int]:
     return spark_schema(changes.schema, where=f"table {options.path}"), changes.snapshot.id
 
 
+def check_start(options: SourceOptions) -> None:
+    """Check that options of a batch say where its changes begin.
+
+    Raises
+    ------
+    InvalidArgumentError
+    """
+    if options.starting_snapshot_id is None:
+        raise InvalidArgumentError(
+            "option readChangeFeed=true needs startingSnapshotId, the snapshot after which "
+            "the changes begin"
+        )
+
+
 def without_labels(schema: StructType, path: str) -> StructType:
     """The columns of the table in a schema of changes, which may be the user's own.
 
@@ -79,11 +93,7 @@ class FermionChangesReader(DataSourceReader):
     """
 
     def __init__(self, options: SourceOptions, last: int | None, schema: StructType) -> None:
-        if options.starting_snapshot_id is None:
-            raise InvalidArgumentError(
-                "option readChangeFeed=true needs startingSnapshotId, the snapshot after which "
-                "the changes begin"
-            )
+        check_start(options)
         if last is None:  # the schema is the user's own
             columns = column_paths(without_labels(schema, options.path))
             options, last = replace(options, columns=columns), options.ending_snapshot_id

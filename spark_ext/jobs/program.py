@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -87,6 +87,9 @@ def run(parser: argparse.ArgumentParser, job: Job, argv: Sequence[str] | None = 
         return WRONG_USAGE
     except (FermionError, PySparkException, OSError) as error:
         print(f"{parser.prog}: {_in_short(error)}", file=sys.stderr)
+        return FAILED
+    except Py4JJavaError as error:  # of a job whose workers died
+        print(f"{parser.prog}: {_cause(error)}", file=sys.stderr)
         return FAILED
     summary["seconds"] = round(time.monotonic() - started, 3)
     print(json.dumps(summary, default=str) if options.json else _as_lines(summary))

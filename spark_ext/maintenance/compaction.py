@@ -87,8 +87,8 @@ def compact(
     TableNotFound
     TypeError, InvalidArgumentError
         Names the argument that is wrong; raised before any task runs.
-    pyspark.errors.PySparkException
-        A task failed; what was committed before stays.
+    pyspark.errors.PySparkException, py4j.protocol.Py4JJavaError
+        A task failed, the second where workers died; what was committed before stays.
     CommitStateUnknown
     """
     classic(spark, "compact")

@@ -182,9 +182,9 @@ class FrameMergeBuilder:
         ------
         InvalidArgumentError
             There is no clause, or it was executed before.
-        pyspark.errors.PySparkException
+        pyspark.errors.PySparkException, py4j.protocol.Py4JJavaError
             A task failed, also where several rows of the source match a row that clauses update or
-            delete; nothing was published.
+            delete; the second where workers died. Nothing was published.
         SchemaMismatch, UnsupportedBySpark
             What is written does not fit the table, or Spark can't hold it.
         CommitConflict, CommitStateUnknown

@@ -161,7 +161,7 @@ def run_merge(
     Raises
     ------
     SchemaMismatch, UnsupportedBySpark, InvalidArgumentError, CommitConflict, CommitStateUnknown
-    pyspark.errors.PySparkException
+    pyspark.errors.PySparkException, py4j.protocol.Py4JJavaError
     """
     table = merge.table
     _refuse_unread(merge, clauses)

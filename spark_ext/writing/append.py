@@ -89,8 +89,8 @@ def append(
         The frame does not fit the table; raised before any task runs.
     UnsupportedBySpark
         Spark cannot hand over a column's type, or the session is a Spark Connect client.
-    pyspark.errors.PySparkException
-        A task failed; nothing was published.
+    pyspark.errors.PySparkException, py4j.protocol.Py4JJavaError
+        A task failed, the second where workers died; nothing was published.
     CommitConflict, CommitStateUnknown
         As `fermion_table.Table.commit`.
     """
@@ -157,8 +157,9 @@ def upsert(
     InvalidArgumentError
         The table has no primary key by which rows are merged, or the frame no such column of
         change types; raised before any task runs.
-    pyspark.errors.PySparkException
-        A task failed, for example at a change type that the merge engine does not take.
+    pyspark.errors.PySparkException, py4j.protocol.Py4JJavaError
+        A task failed, for example at a change type that the merge engine does not take; the second
+        where workers died. Nothing was published.
     TypeError, TableNotFound, VersionNotFound, SchemaMismatch, UnsupportedBySpark
     CommitConflict, CommitStateUnknown
         As for `append`.
@@ -231,7 +232,8 @@ def overwrite(
     ColumnNotFoundError
         The filter names a column that the table lacks.
     TypeError, TableNotFound, VersionNotFound, SchemaMismatch, UnsupportedBySpark
-    pyspark.errors.PySparkException, CommitConflict, CommitStateUnknown
+    pyspark.errors.PySparkException, py4j.protocol.Py4JJavaError
+    CommitConflict, CommitStateUnknown
         As for `append`.
     """
     classic_frame(df, "overwrite")

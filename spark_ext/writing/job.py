@@ -134,7 +134,7 @@ def write_files(
     ------
     SchemaMismatch, UnsupportedBySpark, InvalidArgumentError
         The frame does not fit; raised before any task runs.
-    pyspark.errors.PySparkException
+    pyspark.errors.PySparkException, py4j.protocol.Py4JJavaError
     """
     spark = df.sparkSession
     sensitive = is_case_sensitive(spark)

@@ -115,7 +115,7 @@ def run_keyed_changes(df: DataFrame, table: Table, action: str) -> RowChanges:
     ------
     SchemaMismatch, UnsupportedBySpark, InvalidArgumentError
         The frame does not fit; raised before any task runs.
-    pyspark.errors.PySparkException
+    pyspark.errors.PySparkException, py4j.protocol.Py4JJavaError
     """
     spark, schema = df.sparkSession, table.schema
     changes = df.select(_changes(df, table, action).alias(_CHANGE))

@@ -159,7 +159,7 @@ def run_changes(
     ------
     SchemaMismatch, UnsupportedBySpark, InvalidArgumentError
         The frame does not fit; raised before any task runs.
-    pyspark.errors.PySparkException
+    pyspark.errors.PySparkException, py4j.protocol.Py4JJavaError
     """
     spark = df.sparkSession
     rows, write, held = df, None, pa.schema([])

@@ -80,7 +80,8 @@ def write(
     TableExists
         There is a table, and the mode is ``error``, or another writer made it meanwhile.
     TypeError, InvalidArgumentError, ColumnNotFoundError, SchemaMismatch, UnsupportedBySpark
-    pyspark.errors.PySparkException, CommitConflict, CommitStateUnknown
+    pyspark.errors.PySparkException, py4j.protocol.Py4JJavaError
+    CommitConflict, CommitStateUnknown
         As for `append`; no table is made.
     """
     classic_frame(df, "write")

@@ -88,6 +88,12 @@ def test_the_option_branch_of_a_catalog_write_writes_to_that_branch_or_the_write
         with pytest.raises(PySparkException, match=said):
             frame.writeTo("optional.t").options(**{"branch": "dev", option: value}).append()
     assert Table.open(path, branch="dev").snapshot.id == before
+    commit = "'branch' = 'dev', 'commitUser' = 'me', 'commitIdentifier' = "
+    spark.sql(f"DELETE FROM optional.t WITH ({commit} '1') WHERE id = 10")  # by the driver
+    spark.sql(f"UPDATE optional.t WITH ({commit} '2') SET id = 12 WHERE id = 11")
+    assert ids(path, "dev") == [12]
+    commits = Table.open(path, branch="dev").snapshots()[-2:]
+    assert [each.commit_identifier for each in commits] == ["1", "2"]
     assert ids(path, "main") == main
 
 

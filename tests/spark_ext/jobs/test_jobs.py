@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import runpy
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +24,7 @@ from spark_ext.jobs import (
     remove_orphans,
     to_parquet,
 )
+from spark_ext.maintenance import compaction
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 
@@ -164,6 +166,27 @@ def test_what_goes_wrong_is_said_in_one_line(
     message = capsys.readouterr().err
     assert said in message
     assert message.count("\n") == 1
+
+
+class DyingRewrite(compaction._Rewrite):
+    """Ends its process, as a machine without memory would."""
+
+    def __call__(self, number):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.spark
+def test_a_job_whose_workers_die_fails_in_one_line(
+    in_this_session, table_path, capsys, monkeypatch
+):
+    """Spark has no Python error for this."""
+    table = small_files(table_path, 2)
+    monkeypatch.setattr(compaction, "_Rewrite", DyingRewrite)
+    assert compact.main([str(table_path)]) == program.FAILED
+    message = capsys.readouterr().err
+    assert "Python worker exited unexpectedly" in message
+    assert message.count("\n") == 1
+    assert table.refresh().id == 2
 
 
 @pytest.mark.parametrize("job", [append, compact, expire, from_parquet, remove_orphans, to_parquet])

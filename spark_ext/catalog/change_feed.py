@@ -1,0 +1,152 @@
+"""The changes of a table as a table of the catalog: what a read with readChangeFeed loads.
+
+The read itself is that of ``format("fermion")`` with the same option. Nothing is pushed down: rows
+that a commit carries over are told by the columns that are read, so these must not depend on what
+else a query does with the changes.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from fermion_table import Table
+from spark_ext.catalog.callbacks import Callback, Jvm, interfaces, texts
+from spark_ext.catalog.described import CATALOG, DescribedTable
+from spark_ext.datasource.changes import check_start
+from spark_ext.datasource.source import FORMAT
+from spark_ext.options import Use, known_options, options_of, parse_options
+from spark_ext.types import TIME_SETTING, spark_schema
+
+_READ = "connector.read."
+_PYTHON = "execution.datasources.v2.python."
+
+
+class ChangeFeed(DescribedTable):
+    """What commits have changed in a table: can only be read.
+
+    Parameters
+    ----------
+    name
+        As Spark shows it.
+    table
+        At the newest snapshot of its branch.
+    last
+        The last snapshot; None: the newest one.
+    """
+
+    Java = interfaces(
+        CATALOG + "SupportsRead",
+    )
+
+    def __init__(self, jvm: Jvm, name: str, table: Table, last: int | None) -> None:
+        super().__init__(jvm, name)
+        self._table = table
+        self._last = table.snapshot.id if last is None else last
+
+    @cached_property
+    def _schema(self) -> Any:
+        changes = self._table.scan_changes(self._last, self._last)
+        enabled = self._jvm.spark.conf.get(TIME_SETTING, "false") == "true"
+        schema = spark_schema(changes.schema, time_enabled=enabled, where=f"table {self._name}")
+        return self._jvm.schema(schema.json())
+
+    def id(self) -> None:
+        """None: changes have no identity of their own."""
+
+    def version(self) -> str:
+        """The last snapshot."""
+        return str(self._last)
+
+    def partitioning(self) -> Any:
+        """None."""
+        return self._jvm.array("connector.expressions.Transform")
+
+    def properties(self) -> Any:
+        """None."""
+        return self._jvm.hash_map({})
+
+    def capabilities(self) -> Any:
+        """Reading, at once or in micro-batches."""
+        names = ("BATCH_READ", "MICRO_BATCH_READ")
+        return self._jvm.enum_set(CATALOG + "TableCapability", names)
+
+    def newScanBuilder(self, options: Any) -> Any:  # noqa: N802 - Java's name
+        """Begin to plan a read."""
+        given = known_options(
+            texts(options.asCaseSensitiveMap()), Use.CATALOG_READ, Use.CATALOG_STREAM_READ
+        )
+        return ChangeFeedScan(self._jvm, self._table, self._last, self._schema, given)
+
+
+class ChangeFeedScan(Callback):
+    """A read of changes, which is its own builder.
+
+    Parameters
+    ----------
+    table, last
+        See `ChangeFeed`.
+    schema
+        All columns: the JVM's.
+    options
+        Of the query, under the names of `spark_ext.options.OPTIONS`.
+    """
+
+    Java = interfaces(
+        _READ + "ScanBuilder",
+        _READ + "Scan",
+    )
+
+    def __init__(
+        self, jvm: Jvm, table: Table, last: int, schema: Any, options: dict[str, str]
+    ) -> None:
+        super().__init__(jvm)
+        self._table = table
+        self._last = last
+        self._schema = schema
+        self._options = options
+
+    def build(self) -> Any:
+        """The scan."""
+        return self
+
+    def readSchema(self) -> Any:  # noqa: N802 - Java's name
+        """All columns."""
+        return self._schema
+
+    def description(self) -> str:
+        """For ``EXPLAIN``."""
+        return f"{FORMAT} {self._table.location}, changes"
+
+    def toBatch(self) -> Any:  # noqa: N802 - Java's name
+        """The changes after the snapshot that the options name."""
+        known_options(self._options, Use.CATALOG_READ)
+        given = {**self._options, "endingSnapshotId": str(self._last)}
+        check_start(parse_options({**given, "path": self._table.location}))
+        return self._python_scan(given).toBatch()
+
+    def toMicroBatchStream(self, checkpoint: str) -> Any:  # noqa: N802 - Java's name
+        """The rows of the table as insertions, and then the changes of each commit."""
+        known_options(self._options, Use.CATALOG_STREAM_READ)
+        return self._python_scan(self._options).toMicroBatchStream(checkpoint)
+
+    def supportedCustomMetrics(self) -> Any:  # noqa: N802 - Java's name
+        """None."""
+        return self._jvm.array("connector.metric.CustomMetric")
+
+    def reportDriverMetrics(self) -> Any:  # noqa: N802 - Java's name
+        """None."""
+        return self._jvm.array("connector.metric.CustomTaskMetric")
+
+    def columnarSupportMode(self) -> Any:  # noqa: N802 - Java's name
+        """Rows: Spark's scan of Python sources supports nothing else."""
+        return self._jvm.constant(_READ + "Scan$ColumnarSupportMode", "UNSUPPORTED")
+
+    def _python_scan(self, options: dict[str, str]) -> Any:
+        """Spark's own scan of a Python data source: ours, which opens the table by its path."""
+        jvm = self._jvm
+        source = jvm.type(_PYTHON + "PythonDataSourceV2")()
+        source.setShortName(FORMAT)
+        given = jvm.text_map({**options, **options_of(self._table.store)})
+        filters = jvm.array("sources.Filter")
+        return jvm.type(_PYTHON + "PythonScan")(source, FORMAT, self._schema, given, filters)
