@@ -30,6 +30,8 @@ TABLES = (
     "table_compaction",
     "table_row_changes",
     "primary_key",
+    "catalog",
+    "table_limits",
 )
 QUESTIONS = FILES + TABLES
 

@@ -108,8 +108,7 @@ def small_append(layer: Layer, size: Size) -> Action:
     table.append(tables.rows(10))
 
     def run() -> dict[str, int]:
-        store.calls.clear()
-        store.bytes_written = 0
+        store.forget()
         table.append(tables.rows(10))
         return {
             "reads": store.reads,
@@ -135,7 +134,7 @@ def add_columns(layer: Layer, size: Size) -> Action:
 
     def run() -> dict[str, int]:
         before = table.snapshot.id
-        store.bytes_written = 0
+        store.forget()
         table.add_columns(added)
         return {"commits": table.snapshot.id - before, "written_bytes": store.bytes_written}
 

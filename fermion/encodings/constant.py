@@ -136,7 +136,10 @@ def _is_constant_binary(values: BinaryValues) -> bool:
     if int(offsets[-1]) != length * count or not bool((np.diff(offsets) == length).all()):
         return False
     rows = values.data[: length * count].reshape(count, length)
-    return length == 0 or bool((rows == rows[0]).all())
+    if length == 0:
+        return True
+    # The ends first: most columns that vary are told by two values.
+    return bool((rows[0] == rows[-1]).all()) and bool((rows == rows[0]).all())
 
 
 def set_bits(out: np.ndarray, start: int, count: int) -> None:

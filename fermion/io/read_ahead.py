@@ -50,8 +50,8 @@ def read_ahead(
             pool.shutdown(cancel_futures=True)
 
 
-def iterate_ahead(items: Iterator[T]) -> Iterator[T]:
-    """The items, the next one made by a thread of its own while one is in use.
+def iterate_ahead(items: Iterator[T], at_once: int) -> Iterator[T]:
+    """The items, the next ones made by a thread of its own while one is in use.
 
     Errors are as of `read_ahead`.
 
@@ -59,7 +59,9 @@ def iterate_ahead(items: Iterator[T]) -> Iterator[T]:
     ----------
     items
         Not to be used otherwise before the end.
+    at_once
+        How many there are at a time, the one in use included.
     """
     end: Any = object()
     tasks = repeat(partial(next, items, end))
-    return takewhile(lambda item: item is not end, read_ahead(tasks, 2, threads=1))
+    return takewhile(lambda item: item is not end, read_ahead(tasks, at_once, threads=1))

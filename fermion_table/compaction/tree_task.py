@@ -40,6 +40,8 @@ from fermion_table.writing.tree_writer import RunBatch, TreeWriter
 
 AHEAD_BYTES_MIN = 16 * MIB
 """Of files this large together the next rows are merged while some are written."""
+AHEAD_WINDOWS = 6
+"""So many windows of rows (see `merge_reader`): merging goes on while a whole stripe is encoded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +129,7 @@ class TreeTask(CompactionTask):
         retractions = sum(each.retractions for each in (*entries, *chain(*older.runs)))
         batches = self._batches(sections, older)
         if sum(each.size for each in entries) >= AHEAD_BYTES_MIN:
-            batches = iterate_ahead(batches)
+            batches = iterate_ahead(batches, AHEAD_WINDOWS)
         first = next(batches, None)
         if first is None:
             return []

@@ -20,18 +20,19 @@ def numbers(made: list[int], fails_at: int = 99) -> Iterator[int | None]:
         yield number or None
 
 
-def test_items_come_in_order_and_at_most_two_are_made_ahead():
+@pytest.mark.parametrize("at_once", [2, 4])
+def test_items_come_in_order_and_no_more_than_asked_are_made_at_once(at_once):
     made: list[int] = []
-    for place, item in enumerate(iterate_ahead(numbers(made))):
+    for place, item in enumerate(iterate_ahead(numbers(made), at_once)):
         assert item == (place or None)
-        assert len(made) <= place + 3
+        assert len(made) <= place + at_once + 1
     assert place == 4
-    assert list(iterate_ahead(iter(()))) == []
+    assert list(iterate_ahead(iter(()), 2)) == []
 
 
 def test_the_next_item_is_made_while_one_is_in_use():
     made: list[int] = []
-    items = iterate_ahead(numbers(made))
+    items = iterate_ahead(numbers(made), 2)
     next(items)
     deadline = time.monotonic() + 30
     while len(made) < 2 and time.monotonic() < deadline:
@@ -40,7 +41,7 @@ def test_the_next_item_is_made_while_one_is_in_use():
 
 
 def test_an_error_comes_after_the_items_before_it():
-    items = iterate_ahead(numbers([], fails_at=2))
+    items = iterate_ahead(numbers([], fails_at=2), 2)
     assert [next(items), next(items)] == [None, 1]
     with pytest.raises(ValueError, match="broken"):
         next(items)
@@ -48,7 +49,7 @@ def test_an_error_comes_after_the_items_before_it():
 
 def test_no_thread_is_left_when_the_reader_stops():
     before = threading.active_count()
-    items = iterate_ahead(numbers([]))
+    items = iterate_ahead(numbers([]), 2)
     next(items)
     del items
     assert threading.active_count() == before
