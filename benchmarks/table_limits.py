@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import msgspec
@@ -45,9 +46,10 @@ def with_files(path: str, files: int, per_manifest: int) -> None:
     store = open_store(path, durability="fast")
     statistics = next(iter(table.snapshot.tail[0].stats.values()))
     ids = [field.id for field in table.schema.fields]
+    random = Random(tables.SEED)
     entries = [
         made_up_entry(
-            f"{number:09d}",
+            f"{random.getrandbits(128):032x}",
             partition=(1,),
             size=FILE_BYTES,
             added_snapshot=1,

@@ -25,11 +25,10 @@ from fermion_table.catalog.tables import Tables
 from fermion_table.catalog.walking import uuid_of
 from fermion_table.catalog.warehouse import Warehouse
 from fermion_table.errors import CommitConflict, TableNotFound, VersionNotFound
-from fermion_table.metadata.references import create_tag, delete_tag, load_tag
+from fermion_table.metadata.references import create_tag, delete_tag, load_branch, load_tag
 from fermion_table.storage.paths import check_name, unique_name
 from fermion_table.table.table import Table
 
-TABLES_AT_ONCE = 16
 MESSAGE_PREFIX = "catalog snapshot "
 
 _Given = TypeVar("_Given")
@@ -276,7 +275,7 @@ class CatalogSnapshots:
                 table = Table.at(store)
                 if load_tag(store, head.snapshot) is not None:
                     raise InvalidArgumentError(f"it has a tag {head.snapshot!r}")
-                if any(branch.name == head.snapshot for branch in table.branches.list()):
+                if load_branch(store, head.snapshot) is not None:
                     raise InvalidArgumentError(f"it has a branch {head.snapshot!r}")
                 made = create_tag(store, head.snapshot, table.snapshot, message=_tag_message(head))
             except TableNotFound:
@@ -291,7 +290,7 @@ class CatalogSnapshots:
             uuid = table.snapshot.table_uuid
             return replace(row, table_uuid=uuid, snapshot_id=made.snapshot_id, hash=made.hash)
 
-        return [row for row in _each(tag, rows) if row is not None]
+        return [row for row in self._each(tag, rows) if row is not None]
 
     def _remove(self, head: SnapshotRow, rows: Sequence[SnapshotRow]) -> None:
         """Delete a snapshot, whatever there is of it: first its tags, then its rows."""
@@ -306,8 +305,14 @@ class CatalogSnapshots:
             return (), [head.key, *(row.key for row in rows)] if is_same else ()
 
         self._list.change(head, mark, f"begin to delete {head.snapshot}")
-        _each(lambda row: self._untag(head, row), rows)
+        self._each(lambda row: self._untag(head, row), rows)
         self._list.change(head, forget, f"delete {head.snapshot}")
+
+    def _each(self, act: Callable[[_Given], _Made], given: Sequence[_Given]) -> Sequence[_Made]:
+        """Do something for many tables; all are done before the first error is raised."""
+        with ThreadPoolExecutor(self._warehouse.tables_at_once) as pool:
+            futures = [pool.submit(act, each) for each in given]
+        return [future.result() for future in futures]
 
     def _untag(self, head: SnapshotRow, row: SnapshotRow) -> None:
         assert row.path is not None
@@ -320,13 +325,6 @@ class CatalogSnapshots:
     def _missing(self, name: str) -> VersionNotFound:
         known = ", ".join(each.name for each in self.list()[:10])
         return VersionNotFound(f"no catalog snapshot {name!r}; there are: {known or 'none'}")
-
-
-def _each(act: Callable[[_Given], _Made], given: Sequence[_Given]) -> list[_Made]:
-    """Do something for many tables at once; all are done before the first error is raised."""
-    with ThreadPoolExecutor(TABLES_AT_ONCE) as pool:
-        futures = [pool.submit(act, each) for each in given]
-    return [future.result() for future in futures]
 
 
 def _tag_message(head: SnapshotRow) -> str:

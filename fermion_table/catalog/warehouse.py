@@ -73,6 +73,18 @@ class Warehouse:
         """The directory."""
         return self.root.location
 
+    @property
+    def tables_at_once(self) -> int:
+        """How many tables are worked on at a time: as many threads as find something to wait for.
+
+        A local disk lets threads wait only for fsync, and where they do not they are slower than
+        one: 1,000 tags took 2.7 s with one, 6.9 s with sixteen; with fsync 13.7, 5.2 (four) and
+        8.0 s.
+        """
+        if not isinstance(self.root, LocalStore):
+            return 16
+        return 4 if self.durability == "full" else 1
+
     def location_of(self, path: str) -> str | Path:
         """Where a table lies, by its path in the warehouse or its location elsewhere.
 

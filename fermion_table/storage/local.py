@@ -62,7 +62,7 @@ class LocalStore:
 
     def read(self, path: str, stop: int = METADATA_BYTES_MAX) -> bytes:
         """The bytes of an object up to `stop`."""
-        with open(self._inside(path), "rb", buffering=0, opener=_open_at_once) as file:
+        with open(self.locate(path), "rb", buffering=0, opener=_open_at_once) as file:
             status = os.fstat(file.fileno())
             size = status.st_size
             if not stat.S_ISREG(status.st_mode):
@@ -78,14 +78,14 @@ class LocalStore:
     def exists(self, path: str) -> bool:
         """Whether the object exists."""
         try:
-            os.stat(self._inside(path))
+            os.stat(self.locate(path))
         except (FileNotFoundError, NotADirectoryError):  # any other error says nothing
             return False
         return True
 
     def size(self, path: str) -> int:
         """Bytes of an object."""
-        return os.stat(self._inside(path)).st_size
+        return os.stat(self.locate(path)).st_size
 
     def list(self, directory: str = "") -> Iterator[StoredObject]:
         """Every file below a directory; links are not followed, and no files of a table."""
