@@ -43,6 +43,7 @@ from fermion_table.commit.request import (
 from fermion_table.commit.run_numbers import numbered_in_order
 from fermion_table.errors import CommitConflict, UnreadableMetadata
 from fermion_table.merging.primary_key import required_key
+from fermion_table.metadata.file_columns import paths_of
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.schema_store import load_table_schema
 from fermion_table.metadata.snapshot import Kind, SchemaReference, Snapshot
@@ -229,7 +230,7 @@ class Transaction:
         self._is_earlier = outcome.is_earlier
         if published.entries is not None:
             with contextlib.suppress(OSError):  # published is published; at worst orphans stay
-                self._clean({path for entry in published.entries for path in _paths_of(entry)})
+                self._clean({path for entry in published.entries for path in paths_of(entry)})
         if self._published is not None:
             self._published(published.snapshot, published.seen_at)
         return published.snapshot
@@ -484,8 +485,3 @@ def _scope_of(changes: Iterable[RowChange]) -> Partitions | None:
             return None
         scope |= change.scope
     return scope
-
-
-def _paths_of(entry: Entry) -> set[str]:
-    vector = entry.deletion_vector
-    return {entry.path} if vector is None else {entry.path, vector.path}

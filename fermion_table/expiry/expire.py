@@ -25,9 +25,9 @@ from fermion_table.expiry.reachable import (
     SchemaPaths,
     is_over,
     live_objects,
-    paths_of,
 )
 from fermion_table.metadata import pointers
+from fermion_table.metadata.file_columns import paths_of
 from fermion_table.metadata.history import earliest_id, latest_listed, try_load, walk
 from fermion_table.metadata.manifest_store import changelog_entries, manifests_of, removed_entries
 from fermion_table.metadata.references import (
@@ -263,6 +263,7 @@ def _plan_run(
         earliest_changelog=recorded,
         branch=branch,
     )
+    alive = live.among(before)
     old_files = plan_snapshot_files(
         times_ms,
         earliest=min(kept, recorded),
@@ -272,7 +273,7 @@ def _plan_run(
     return _Run(
         snapshots=max(0, kept - there),
         tags=[tag_path(tag.name) for tag in list_tags(store) if is_over(tag, policy.now)],
-        objects={path: size for path, size in before.items() if path not in live.paths},
+        objects={path: size for path, size in before.items() if path not in alive},
         slots=[snapshot_path(snapshot_id, branch) for snapshot_id in old_files],
     )
 

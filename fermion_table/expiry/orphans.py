@@ -102,7 +102,8 @@ def remove_orphan_files(
     live, retries = despite_expiry(
         store, lambda: live_objects(store, schema_paths=schema_paths, now=moment)
     )
-    going = plan_orphans(listing, live=live.paths, older_than_ms=limit)
+    alive = live.among(item.path for item in listing if is_made_by_writers(item.path))
+    going = plan_orphans(listing, live=alive, older_than_ms=limit)
     if not dry_run:
         for item in going:
             store.delete(item.path)

@@ -9,14 +9,18 @@ import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from fermion_table.errors import CorruptMetadata
 from fermion_table.metadata import pointers
+from fermion_table.metadata.file_columns import paths_of
 from fermion_table.metadata.history import latest_listed, load_snapshot, walk
-from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.manifest import Entry, ManifestReference
 from fermion_table.metadata.manifest_store import (
-    added_entries,
     changelog_entries,
-    live_entries,
+    live_ordinals,
+    manifest_files,
     manifests_of,
 )
 from fermion_table.metadata.references import (
@@ -36,21 +40,42 @@ SchemaPaths = Callable[[SchemaReference], Iterable[str]]
 
 @dataclass(slots=True)
 class LiveObjects:
-    """Everything that a kept snapshot, a tag or a branch (even one to be) refers to, by path."""
+    """Everything that a kept snapshot, a tag or a branch (even one to be) refers to, by path.
 
-    paths: set[str] = field(default_factory=set)
+    What manifests list is held as columns: that may be millions of files.
+    """
 
-    def add_entry(self, entry: Entry) -> None:
-        """A data file and its deletion vector."""
-        self.paths.update(paths_of(entry))
+    _paths: set[str] = field(default_factory=set)
+    _listed: dict[tuple[str, tuple[int, ...]], pa.Array] = field(default_factory=dict)
+
+    def among(self, paths: Iterable[str]) -> set[str]:
+        """Those of some paths that are live."""
+        asked = set(paths)
+        found = asked & self._paths
+        listed = pa.chunked_array(self._listed.values(), pa.string())
+        is_asked = pc.is_in(listed, value_set=pa.array(asked - found, pa.string()))
+        return found.union(listed.filter(is_asked).to_pylist())
+
+    def add_entries(self, entries: Iterable[Entry]) -> None:
+        """Data files and their deletion vectors."""
+        for entry in entries:
+            self._paths.update(paths_of(entry))
+
+    def add_listed(self, store: AtomicStore, references: Iterable[ManifestReference]) -> None:
+        """The same of the live entries of manifests."""
+        for reference in references:
+            key = reference.hash, reference.dead
+            if key not in self._listed:
+                files = manifest_files(store, reference)
+                self._listed[key] = files.paths(live_ordinals(reference))
 
     def add_references(
         self, store: AtomicStore, snapshot: Snapshot, schema_paths: SchemaPaths
     ) -> None:
         """Manifests, those of the delta and of the changelog, schemas, and changelog files."""
-        self.paths.update(entry.path for entry in changelog_entries(store, snapshot))
-        self.paths.update(reference.path for reference in manifests_of(snapshot))
-        self.paths.update(schema_paths(snapshot.schema))
+        self._paths.update(entry.path for entry in changelog_entries(store, snapshot))
+        self._paths.update(reference.path for reference in manifests_of(snapshot))
+        self._paths.update(schema_paths(snapshot.schema))
 
 
 def live_objects(
@@ -129,8 +154,9 @@ def _add_history(
         live.add_references(store, snapshot, schema_paths)
         if snapshot.id < first:
             continue
-        for entry in added_entries(store, snapshot):
-            live.add_entry(entry)
+        delta = snapshot.delta
+        live.add_entries(snapshot.tail[len(snapshot.tail) - delta.tail_entries :])
+        live.add_listed(store, delta.added)
         last = snapshot
     _add_state(store, live, last, schema_paths)
 
@@ -140,18 +166,10 @@ def _add_state(
 ) -> None:
     """All that one snapshot refers to."""
     live.add_references(store, snapshot, schema_paths)
-    for entry in live_entries(store, snapshot):
-        live.add_entry(entry)
+    live.add_entries(snapshot.tail)
+    live.add_listed(store, snapshot.manifests)
 
 
 def is_over(tag: Tag, now: int) -> bool:
     """Whether a tag no longer keeps its snapshot, at a time in milliseconds."""
     return tag.expires_ms is not None and tag.expires_ms <= now
-
-
-def paths_of(entry: Entry) -> dict[str, int]:
-    """The files of an entry that lie in this table, with their sizes."""
-    paths = {entry.path: entry.size} if entry.path else {}
-    if entry.deletion_vector is not None:
-        paths[entry.deletion_vector.path] = entry.deletion_vector.size
-    return paths

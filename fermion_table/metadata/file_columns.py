@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Protocol
 
 import numpy as np
+import pyarrow as pa
 
 from fermion_table.metadata.manifest import Entry
 
@@ -70,6 +72,10 @@ class FileColumns(Protocol):
 
     def find(self, files: Collection[str]) -> dict[str, int]:
         """The ordinals of files by name, of those that are here; the last one of equal names."""
+
+    def paths(self, ordinals: np.ndarray) -> pa.Array:
+        """The paths in the table of some files and of their deletion vectors: ``string``, in no
+        order, without nulls. Files of other tables have none."""
 
 
 def _batch(name: str) -> Callable[[Entry], int | None]:
@@ -160,6 +166,18 @@ class ListedFiles:
             for ordinal, entry in enumerate(self._entries)
             if entry.file in files
         }
+
+    def paths(self, ordinals: np.ndarray) -> pa.Array:
+        """See `FileColumns`."""
+        return pa.array(chain.from_iterable(map(paths_of, self.entries(ordinals))), pa.string())
+
+
+def paths_of(entry: Entry) -> dict[str, int]:
+    """The files of an entry that lie in this table, with their sizes."""
+    paths = {entry.path: entry.size} if entry.path else {}
+    if entry.deletion_vector is not None:
+        paths[entry.deletion_vector.path] = entry.deletion_vector.size
+    return paths
 
 
 def numbers_of(values: Sequence[int | None]) -> Numbers:

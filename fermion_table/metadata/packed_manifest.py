@@ -370,6 +370,18 @@ class PackedFiles:
         (ordinals,) = np.nonzero(inside.to_numpy(zero_copy_only=False))
         return {names[ordinal].as_py(): ordinal for ordinal in ordinals.tolist()}
 
+    def paths(self, ordinals: np.ndarray) -> pa.Array:
+        """See `FileColumns`."""
+        table = self._read(["path", "deletion_vector"], ordinals)
+        found = [pa.nulls(0, pa.string())]
+        if "path" in table.column_names:
+            found += table.column("path").drop_null().chunks
+        if "deletion_vector" in table.column_names:
+            texts = table.column("deletion_vector").drop_null().to_pylist()
+            vectors = [_parsed(text, _JSON["deletion_vector"]).path for text in texts]
+            found.append(pa.array(vectors, pa.string()))
+        return pa.concat_arrays(found)
+
 
 def _entries(table: pa.Table, count: int) -> list[Entry]:
     have = {name: table.column(name).to_pylist() for name in table.column_names}
