@@ -12,7 +12,7 @@ import pyarrow.types as pat
 from pyspark.sql import types as st
 
 from fermion_table import Scan
-from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
+from spark_ext.catalog.callbacks import Callback, Jvm, interfaces, kind_of
 from spark_ext.catalog.predicates import NotTheSame, column_of
 from spark_ext.types import exchange_schema, spark_schema
 
@@ -47,7 +47,7 @@ def answers(scan: Scan, functions: Sequence[Any]) -> list[Answer] | None:
     known: dict[tuple[str, ...], list[Answer] | None] = {}
     answered = []
     for function in functions:
-        kind = function.getClass().getSimpleName()
+        kind = kind_of(function)
         if kind == "CountStar":
             if not scan.plan().is_exact:  # files have to be merged: better by many tasks
                 return None

@@ -18,6 +18,8 @@ from pyspark.sql import SparkSession
 from spark_ext.errors import UnsupportedBySpark
 
 _SQL = "org.apache.spark.sql."
+_ARRAYS = "java.lang.reflect.Array"
+_CLASS_NAMES = "org.apache.commons.lang3.ClassUtils"  # Spark itself depends on it
 
 
 class Jvm:
@@ -48,6 +50,11 @@ class Jvm:
         return java_class
 
     @functools.cache  # noqa: B019 - lives as long as the session
+    def static(self, name: str, method: str) -> Any:
+        """A static method of a class: to look one up is a call."""
+        return getattr(self.type(name), method)
+
+    @functools.cache  # noqa: B019 - lives as long as the session
     def constant(self, name: str, value: str) -> Any:
         """A constant of a class."""
         return getattr(self.type(name), value)
@@ -59,12 +66,12 @@ class Jvm:
 
     def array(self, name: str, items: Iterable[Any] = ()) -> Any:
         """A Java array of a class."""
-        listed = list(items)
-        if not listed:
+        given = list(items)
+        if not given:
             return self.nothing(name)
-        made = self._gateway.new_array(self.type(name), len(listed))
-        put = self.type("java.lang.reflect.Array").set  # takes Python objects too
-        for place, item in enumerate(listed):
+        made = self._gateway.new_array(self.type(name), len(given))
+        put = self.static(_ARRAYS, "set")  # takes Python objects too
+        for place, item in enumerate(given):
             put(made, place, item)
         return made
 
@@ -90,7 +97,7 @@ class Jvm:
 
     def schema(self, json: str) -> Any:
         """A ``StructType`` from its JSON: one call, however many columns there are."""
-        return self.type("types.DataType").fromJson(json)
+        return self.static("types.DataType", "fromJson")(json)
 
     @functools.cache  # noqa: B019 - lives as long as the session
     def kept_type(self, json: str) -> Any:
@@ -129,6 +136,26 @@ def texts(java_map: Any) -> dict[str, str]:
     if java_map.isEmpty():
         return {}
     return {key: java_map[key] for key in java_map.keySet().toArray()}
+
+
+def kind_of(node: Any) -> str:
+    """The simple name of an object's class: one call, and no object for the class."""
+    name: str = _static(node._gateway_client, _CLASS_NAMES, "getSimpleName")(node)
+    return name
+
+
+def listed(array: Any) -> list[Any]:
+    """The items of a Java array.
+
+    Py4J asks for the length before each item, and once more at the end.
+    """
+    get = _static(array._gateway_client, _ARRAYS, "get")
+    return [get(array, place) for place in range(len(array))]
+
+
+@functools.cache
+def _static(client: Any, java_class: str, method: str) -> Any:
+    return getattr(JavaClass(java_class, client), method)
 
 
 class JavaAnswer(Py4JJavaError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import cached_property
 from typing import Any
 
 from spark_ext.catalog.callbacks import Callback, Jvm
@@ -37,9 +36,9 @@ class DescribedTable(Callback, ABC):
     def _schema(self) -> Any:
         """Spark's schema: the JVM's."""
 
-    @cached_property
+    @property
     def _columns(self) -> Any:
-        return self._jvm.type(CATALOG + "CatalogV2Util").structTypeToV2Columns(self._schema, False)
+        return columns_of(self._jvm, self._schema)
 
     def schema(self) -> Any:
         """All columns."""
@@ -56,3 +55,8 @@ class DescribedTable(Callback, ABC):
     def reportDriverMetrics(self) -> Any:  # noqa: N802 - Java's name
         """None."""
         return self._jvm.array("connector.metric.CustomTaskMetric")
+
+
+def columns_of(jvm: Jvm, schema: Any) -> Any:
+    """The columns of one of the JVM's schemas, in the newer form."""
+    return jvm.type(CATALOG + "CatalogV2Util").structTypeToV2Columns(schema, False)

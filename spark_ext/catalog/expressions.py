@@ -17,7 +17,8 @@ from pyspark.sql.types import _parse_datatype_json_string
 
 from spark_ext.aggregation.expression import ARROW_TYPES, COLUMN, LITERAL, Expression
 from spark_ext.aggregation.groups import COUNT, MAX, MIN, SUM, Aggregate, Grouping
-from spark_ext.catalog.predicates import NotTheSame, column_of, is_a, is_literal, literal_value
+from spark_ext.catalog.callbacks import kind_of, listed
+from spark_ext.catalog.predicates import NotTheSame, column_of, is_a, literal_value
 from spark_ext.types import spark_schema
 
 Bounds = tuple[int, int]
@@ -85,7 +86,9 @@ def averaged(functions: Sequence[Any], schema: pa.Schema, bounds_of: BoundsOf) -
     """
     translator = _Translator(schema, bounds_of)
     averages = [function for function in functions if is_a(function, "Avg")]
-    found = [translator.expression(function.children()[0], bounded=True) for function in averages]
+    found = [
+        translator.expression(listed(function.children())[0], bounded=True) for function in averages
+    ]
     return [each for each in found if type(each.type) in _INTEGERS]
 
 
@@ -103,14 +106,14 @@ class _Translator:
         self._is_bounded = False
 
     def aggregate(self, function: Any) -> Aggregate:
-        kind = function.getClass().getSimpleName()
+        kind = kind_of(function)
         if kind == "CountStar":
             return Aggregate(COUNT)
         if kind not in _KINDS:
             raise NotTheSame(kind)
         if kind in ("Sum", "Count") and function.isDistinct():
             raise NotTheSame("DISTINCT")
-        (child,) = function.children()
+        (child,) = listed(function.children())
         of = self.expression(child)
         if kind == "Sum" and not (of.is_exact or isinstance(of.type, _FLOATS)):
             raise NotTheSame(f"sum of {of.type.simpleString()}")
@@ -127,9 +130,9 @@ class _Translator:
             return self.expression(node, bounded=True)
 
     def _node(self, node: Any) -> Expression:
-        if is_literal(node):
+        kind = kind_of(node)
+        if kind == "LiteralValue":
             return _literal(node)
-        kind = node.getClass().getSimpleName()
         if kind == "FieldReference":
             return self._column(node)
         if kind == "Cast":
@@ -144,7 +147,7 @@ class _Translator:
         make = _MAKERS.get(name)
         if make is None:
             raise NotTheSame(name)
-        return make(name, tuple(self._node(child) for child in node.children()))
+        return make(name, tuple(self._node(child) for child in listed(node.children())))
 
     def _column(self, node: Any) -> Expression:
         path, dtype = column_of(node, self._schema)

@@ -9,6 +9,7 @@ select NaN explicitly.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -21,9 +22,11 @@ import pyarrow.types as pat
 
 from fermion import col
 from fermion.predicate import Expression
+from spark_ext.catalog.callbacks import kind_of, listed
 from spark_ext.types import held_type
 
 _PREDICATES = {"Predicate", "And", "Or", "Not"}
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _EPOCH = datetime(1970, 1, 1)
 _COMPARISONS = {"=", "<=>", "<>", "<", "<=", ">", ">="}
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -76,7 +79,7 @@ def filters_of(predicates: Sequence[Any], schema: pa.Schema) -> list[tuple[Any, 
 
 def _predicate(node: Any, schema: pa.Schema) -> Expression:
     name = _name(node)
-    children = list(node.children())
+    children = listed(node.children())
     if name in ("AND", "OR"):
         left, right = (_predicate(child, schema) for child in children)
         return left & right if name == "AND" else left | right
@@ -132,13 +135,15 @@ def column_of(node: Any, schema: pa.Schema) -> tuple[tuple[str, ...], pa.DataTyp
     """
     if not is_a(node, "FieldReference"):
         raise NotTheSame(node.toString())
-    path = tuple(node.fieldNames())
-    dtype: pa.DataType = pa.struct(list(schema))
+    path = _names(node)
+    within: pa.Schema | pa.DataType = schema
     for name in path:
-        index = dtype.get_field_index(name) if pat.is_struct(dtype) else -1
+        has_fields = isinstance(within, pa.Schema) or pat.is_struct(within)
+        index = within.get_field_index(name) if has_fields else -1
         if index < 0:
             raise NotTheSame(name)
-        dtype = held_type(dtype.field(index).type)
+        within = held_type(within.field(index).type)
+    dtype: pa.DataType = within
     finer = (pat.is_timestamp(dtype) or pat.is_duration(dtype)) and dtype.unit == "ns"
     if finer or pat.is_date64(dtype) or pat.is_time(dtype) or pat.is_duration(dtype):
         raise NotTheSame(str(dtype))
@@ -178,9 +183,15 @@ def literal_value(node: Any) -> Any:
 
 
 def _name(node: Any) -> str:
-    if node.getClass().getSimpleName() not in _PREDICATES:
+    if kind_of(node) not in _PREDICATES:
         raise NotTheSame(node.toString())
     return node.name()
+
+
+def _names(reference: Any) -> tuple[str, ...]:
+    """The path of a column: one call, as Spark shows a plain name as it is."""
+    shown = reference.toString()
+    return (shown,) if _PLAIN_NAME.fullmatch(shown) else tuple(listed(reference.fieldNames()))
 
 
 def is_literal(node: Any) -> bool:
@@ -190,7 +201,7 @@ def is_literal(node: Any) -> bool:
 
 def is_a(node: Any, kind: str) -> bool:
     """Whether a node is of a class, by its simple name."""
-    return node.getClass().getSimpleName() == kind
+    return kind_of(node) == kind
 
 
 def _is_nan(value: Any) -> bool:

@@ -24,7 +24,7 @@ from fermion_table import Scan, ScanPlan, Split, Table
 from spark_ext.aggregation.groups import Grouping
 from spark_ext.aggregation.task import AggregateTask
 from spark_ext.catalog.aggregates import Answer, AnswerScan, answers
-from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
+from spark_ext.catalog.callbacks import Callback, Jvm, interfaces, listed
 from spark_ext.catalog.expressions import averaged, fits_sum, grouping_of
 from spark_ext.catalog.predicates import NotTheSame, filters_of
 from spark_ext.datasource.source import FORMAT
@@ -76,10 +76,10 @@ class TableScanBuilder(Callback):
 
     def pushPredicates(self, predicates: Sequence[Any]) -> Any:  # noqa: N802 - Java's name
         """Accept the filters that have an exact counterpart; Spark applies only the others."""
-        listed = list(predicates)
-        self._pushed = filters_of(listed, self._arrow_schema)
+        given = listed(predicates)
+        self._pushed = filters_of(given, self._arrow_schema)
         taken = [accepted for accepted, _ in self._pushed]
-        left = [each for each in listed if not any(each is accepted for accepted in taken)]
+        left = [each for each in given if not any(each is accepted for accepted in taken)]
         return self._jvm.array("connector.expressions.filter.Predicate", left)
 
     def pushedPredicates(self) -> Any:  # noqa: N802 - Java's name
@@ -116,8 +116,8 @@ class TableScanBuilder(Callback):
         self._answered = self._answers(aggregation)
         if self._answered is not None:
             return True
-        functions = list(aggregation.aggregateExpressions())
-        keys = list(aggregation.groupByExpressions())
+        functions = listed(aggregation.aggregateExpressions())
+        keys = listed(aggregation.groupByExpressions())
         if not self._averages_fit or not (functions or keys):
             return False
         try:
@@ -158,9 +158,14 @@ class TableScanBuilder(Callback):
     def _arrow_schema(self) -> pa.Schema:
         return self._table.schema.to_arrow(field_ids=False)
 
+    @cached_property
+    def _everything(self) -> Scan:
+        """All rows, for what metadata say of them: planned once for all columns of a query."""
+        return self._table.scan(columns=[])
+
     def _bounds(self, path: tuple[str, ...]) -> tuple[int, int] | None:
         """The least and greatest integer or unscaled decimal of a column, if metadata have them."""
-        known = self._table.scan(columns=[]).known_min_max(path)
+        known = self._everything.known_min_max(path)
         if known is None or not all(bound.is_valid for bound in known):
             return None
         low, high = (bound.as_py() for bound in known)
@@ -171,23 +176,23 @@ class TableScanBuilder(Callback):
 
     def _fit(self, aggregation: Any) -> bool:
         """Whether averages of integers can be computed from their sums."""
-        functions = list(aggregation.aggregateExpressions())
+        functions = listed(aggregation.aggregateExpressions())
         try:
             expressions = averaged(functions, self._arrow_schema, self._bounds)
         except NotTheSame:
             return False
         if not expressions:
             return True
-        rows = self._table.scan(columns=[]).plan().rows
+        rows = self._everything.plan().rows
         return all(fits_sum(each, rows) for each in expressions)
 
     def _answers(self, aggregation: Any) -> list[Answer] | None:
-        if self._pushed or list(aggregation.groupByExpressions()):
+        if self._pushed or len(aggregation.groupByExpressions()):
             return None
         known_options(self._options, Use.CATALOG_READ)
         given = self._given
         scan = self._table.scan(columns=[], filter=given.filter, batch_id=given.batch_id)
-        return answers(scan, list(aggregation.aggregateExpressions()))
+        return answers(scan, listed(aggregation.aggregateExpressions()))
 
 
 class TableScan(Callback):
@@ -256,8 +261,8 @@ class TableScan(Callback):
             jvm = self._jvm
             planned = self._tasks()
             function = CloudPickleSerializer().dumps((self._task(), self._schema))
-            utilities = jvm.type("org.apache.spark.api.python.PythonUtils")
-            tasks = utilities.toSeq([pickle.dumps(list(splits)) for splits in planned])
+            to_seq = jvm.static("org.apache.spark.api.python.PythonUtils", "toSeq")
+            tasks = to_seq([pickle.dumps(list(splits)) for splits in planned])
             source = jvm.type(_PYTHON + "PythonDataSourceV2")()
             source.setShortName(FORMAT)
             source.setReadInfo(
@@ -396,11 +401,11 @@ class TableStatistics(Callback):
 
     def sizeInBytes(self) -> Any:  # noqa: N802 - Java's name
         """In Spark's own form, of the columns read."""
-        return self._jvm.type("java.util.OptionalLong").of(self._size)
+        return self._jvm.static("java.util.OptionalLong", "of")(self._size)
 
     def numRows(self) -> Any:  # noqa: N802 - Java's name
         """Before filters."""
-        return self._jvm.type("java.util.OptionalLong").of(self._rows)
+        return self._jvm.static("java.util.OptionalLong", "of")(self._rows)
 
     def columnStats(self) -> Any:  # noqa: N802 - Java's name
         """None."""

@@ -13,7 +13,7 @@ from pyspark.sql import types as st
 from fermion_table import Table
 from fermion_table.merging.primary_key import primary_key_of
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces, texts
-from spark_ext.catalog.described import CATALOG, DescribedTable
+from spark_ext.catalog.described import CATALOG, DescribedTable, columns_of
 from spark_ext.catalog.layout import KEY_PROPERTY, SORT_PROPERTY, transforms_of
 from spark_ext.catalog.predicates import filter_of, has_filter
 from spark_ext.catalog.row_level import RowLevelBuilder, commit_metadata
@@ -49,7 +49,7 @@ TABLE_INTERFACES = (
 )
 SCHEMAS_MAX = 32
 """Schemas that a catalog keeps."""
-Schemas = dict[tuple[str, str, bool], Any]
+Schemas = dict[tuple[str, str, bool], tuple[Any, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +116,9 @@ class CatalogTable(DescribedTable):
     table
         At the snapshot to read.
     schemas
-        The JVM's schemas that the catalog keeps, by the file of a schema version, which never
-        changes: to hand over a schema of 10,000 columns takes a quarter of a second.
+        The JVM's schemas that the catalog keeps, with their columns, by the file of a schema
+        version, which never changes: to hand over a schema of 10,000 columns takes a quarter of a
+        second.
     is_registered
         Whether the table lies outside the warehouse.
     """
@@ -146,16 +147,25 @@ class CatalogTable(DescribedTable):
         """The snapshot."""
         return str(self._table.snapshot.id)
 
-    @cached_property
+    @property
     def _schema(self) -> Any:
-        """Spark's schema, made from one JSON text, however many columns there are."""
+        return self._java[0]
+
+    @property
+    def _columns(self) -> Any:
+        return self._java[1]
+
+    @cached_property
+    def _java(self) -> tuple[Any, Any]:
+        """Spark's schema, made from one JSON text, however many columns there are; its columns."""
         enabled = self._jvm.spark.conf.get(TIME_SETTING, "false") == "true"
         key = (self._table.location, self._table.snapshot.schema.path, enabled)
         known = self._schemas.get(key)
         if known is None:
             arrow = self._table.schema.to_arrow(field_ids=False)
             schema = spark_schema(arrow, time_enabled=enabled, where=f"table {self._name}")
-            known = self._jvm.schema(schema.json())
+            made = self._jvm.schema(schema.json())
+            known = made, columns_of(self._jvm, made)
             while len(self._schemas) >= SCHEMAS_MAX:
                 self._schemas.pop(next(iter(self._schemas)), None)
             self._schemas[key] = known
