@@ -39,7 +39,6 @@ REDUCED = 0.6
 SKIPPED_CHUNKS = 7
 """Chunks whose rows are returned alone after one in which grouping did not pay."""
 _SUMS_MAX = 2**63 - 1
-_SUM_DIGITS_MORE = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +58,11 @@ class Aggregate:
 
     @property
     def type(self) -> st.DataType:
-        """Of the partial results, in Spark."""
+        """Of the partial results, in Spark: of sums of decimals that of one value."""
         if self.kind == COUNT or self.of is None:
             return st.LongType()
-        if self.kind != SUM:
+        if self.kind != SUM or isinstance(self.of.type, st.DecimalType):
             return self.of.type
-        if isinstance(self.of.type, st.DecimalType):
-            digits = min(st.DecimalType(38, 0).precision, self.of.type.precision + _SUM_DIGITS_MORE)
-            return st.DecimalType(digits, self.of.type.scale)
         return st.LongType() if self.of.is_exact else st.DoubleType()
 
 
@@ -261,7 +257,7 @@ class Groups:
     def _parts(self, states: list[pa.Array]) -> Iterator[tuple[pa.Array | None, list[pa.Array]]]:
         """States, and then more rows for decimal sums that are too large for one row.
 
-        Spark casts each partial sum to the type of one value.
+        Spark takes each partial sum in the type of one value.
 
         Yields
         ------

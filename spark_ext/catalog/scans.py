@@ -31,6 +31,7 @@ from spark_ext.datasource.source import FORMAT
 from spark_ext.options import Use, known_options, options_of, parse_options
 from spark_ext.reading.row_places import read_task, scanned_paths
 from spark_ext.reading.task import ReadTask
+from spark_ext.reading.unscaled import UnscaledTask, unscaled_schema
 from spark_ext.types import exchange_schema, spark_schema
 
 _READ = "connector.read."
@@ -260,7 +261,12 @@ class TableScan(Callback):
             known_options(self._options, Use.CATALOG_READ)
             jvm = self._jvm
             planned = self._tasks()
-            function = CloudPickleSerializer().dumps((self._task(), self._schema))
+            task: Any = self._task()
+            schema, java_schema = unscaled_schema(self._schema), self._java_schema
+            if schema is not self._schema:
+                task = UnscaledTask(task, exchange_schema(schema))
+                java_schema = jvm.schema(schema.json())
+            function = CloudPickleSerializer().dumps((task, schema))
             to_seq = jvm.static("org.apache.spark.api.python.PythonUtils", "toSeq")
             tasks = to_seq([pickle.dumps(list(splits)) for splits in planned])
             source = jvm.type(_PYTHON + "PythonDataSourceV2")()
@@ -269,7 +275,7 @@ class TableScan(Callback):
                 jvm.type(_PYTHON + "PythonDataSourceReadInfo")(bytearray(function), tasks)
             )
             self._batch = jvm.type(_PYTHON + "PythonBatch")(
-                source, FORMAT, self._java_schema, jvm.text_map({})
+                source, FORMAT, java_schema, jvm.text_map({})
             )
         return self._batch
 
