@@ -25,6 +25,7 @@ from spark_ext.aggregation.expression import (
     floats_of,
     ordered,
 )
+from spark_ext.aggregation.runs import joined_runs
 from spark_ext.errors import ConversionError
 
 COUNT, SUM, MIN, MAX = "count", "sum", "min", "max"
@@ -102,6 +103,10 @@ class Groups:
         self._schema = schema
         self._keys = [f"k{number}" for number in range(len(grouping.keys))]
         self._states = [f"s{number}" for number in range(len(grouping.aggregates))]
+        self._how = [
+            (name, SUM if each.kind == COUNT else each.kind)
+            for name, each in zip(self._states, grouping.aggregates, strict=True)
+        ]
         self._chunk: list[pa.RecordBatch] = []
         self._pending: list[pa.Table] = []
         self._largest = [0] * len(self._states)
@@ -126,7 +131,7 @@ class Groups:
             yield from self.flush()
             sums = largest
         self._largest = sums
-        self._chunk.append(rows)
+        self._chunk.append(joined_runs(rows, self._keys, self._how))
         if _is_full(self._chunk, 1):
             yield from self._group()
 
@@ -217,12 +222,8 @@ class Groups:
         return self._grouped(pa.concat_tables(self._pending))
 
     def _grouped(self, rows: pa.Table) -> pa.Table:
-        how = [
-            (name, SUM if each.kind == COUNT else each.kind)
-            for name, each in zip(self._states, self._grouping.aggregates, strict=True)
-        ]
-        grouped = rows.group_by(self._keys, use_threads=False).aggregate(how)
-        columns = [f"{name}_{kind}" for name, kind in how]
+        grouped = rows.group_by(self._keys, use_threads=False).aggregate(self._how)
+        columns = [f"{name}_{kind}" for name, kind in self._how]
         return pa.Table.from_arrays(
             [grouped[name] for name in [*self._keys, *columns]],
             names=[*self._keys, *self._states],
