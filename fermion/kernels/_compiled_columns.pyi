@@ -122,7 +122,7 @@ def pick_flat(
     widths: np.ndarray,
     nullable: np.ndarray,
     slots: int,
-    picks: np.ndarray,
+    picks: np.ndarray | None,
     verify: bool,
     decode: Callable[..., None],
     unzip: Callable[[memoryview, int], bytes],
@@ -136,7 +136,7 @@ def pick_flat(
     Parameters
     ----------
     picks
-        ``int64``, ascending, not empty: the slots.
+        ``int64``, ascending, not empty: the slots; None: all of them.
     decode
         Gets the slots of a node that is picked from as one more argument.
     """

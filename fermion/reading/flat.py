@@ -38,6 +38,8 @@ COLUMNS_PER_CALL = 1024
 # work without it.
 THREADED_COLUMN_BYTES_MIN = 32 * 1024
 
+SMALL_ROWS_MAX = 1024
+"""Columns of so few rows are handed to Arrow together; their memory is freed together."""
 PICKED_ROWS_MAX = 1 << 20
 """Rows that are named one by one."""
 
@@ -137,7 +139,9 @@ class FlatColumns:
             Of the columns; None: a batch is of no use.
         """
         found: list[pa.Array | None] = [None] * len(columns)
-        forms = [known_form(node) for _, node in columns]
+        shapes = {id(node): node for _, node in columns}  # which columns of a shape may share
+        shape_forms = {key: known_form(node) for key, node in shapes.items()}
+        forms = [shape_forms[id(node)] for _, node in columns]
         flat = [place for place, form in enumerate(forms) if form is not None]
         if not flat or (ranges is not None and not _is_picked(ranges.total, len(flat))):
             return FlatRead(found, {})
@@ -163,7 +167,7 @@ class FlatColumns:
             *self._index.source.read_places(places),
         )
         arrays: Iterable[pa.Array | None]
-        if ranges is None:
+        if ranges is None and (self._borrow or slots > SMALL_ROWS_MAX):
             arrays = itertools.chain(*self._tasks(partial(self._decoded, pages, slots), pages))
         else:
             whole = schema if len(wanted) == len(columns) else None
@@ -190,10 +194,11 @@ class FlatColumns:
         )
 
     def _some(
-        self, pages: _Pages, slots: int, ranges: RowRanges, schema: pa.Schema | None
+        self, pages: _Pages, slots: int, ranges: RowRanges | None, schema: pa.Schema | None
     ) -> tuple[list[pa.Array | None], pa.RecordBatch | None]:
         """Some rows of columns: arrays, or a batch of this schema if all of them were decoded."""
-        parts = self._tasks(partial(self._picked, pages, slots, ranges.to_indices()), pages)
+        picks = None if ranges is None else ranges.to_indices()
+        parts = self._tasks(partial(self._picked, pages, slots, picks), pages)
         batch, count = kernels.arrow_batch(parts), len(pages.nodes)
         if schema is not None and batch.columns == count:
             return [], pa.RecordBatch._import_from_c(batch.address, schema)
@@ -239,7 +244,7 @@ class FlatColumns:
             for node, parts in zip(nodes, decoded, strict=True)
         ]
 
-    def _picked(self, pages: _Pages, slots: int, picks: np.ndarray, group: slice) -> Any:
+    def _picked(self, pages: _Pages, slots: int, picks: np.ndarray | None, group: slice) -> Any:
         """What `kernels.arrow_batch` takes."""
         buffers, data, validity, letters, widths, nullable, offsets = self._asked(pages, group)
         return kernels.pick_flat(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -251,15 +252,26 @@ class FileIndex:
     @cached_property
     def layout(self) -> bytes | None:
         """What names, shapes and field ids depend on: files alike have the same; None if long."""
+        if sum(length for _, length in self._layout_places) > LAYOUT_BYTES_MAX:
+            return None
+        return self._layout_bytes()
+
+    @cached_property
+    def layout_hash(self) -> bytes:
+        """What stands for a `layout` that is long; reads all names."""
+        return hashlib.blake2b(self._layout_bytes()).digest()
+
+    @property
+    def _layout_places(self) -> list[tuple[int, int]]:
         footer, ids = self.footer, self._field_ids
         places = [(footer.schema_offset, footer.schema_length)]
-        places += [place for place in (self.sections.get(SectionKind.NAME_INDEX), ids) if place]
-        if sum(length for _, length in places) > LAYOUT_BYTES_MAX:
-            return None
-        kinds = bytes([footer.is_batch, ids is not None])
+        return places + [each for each in (self.sections.get(SectionKind.NAME_INDEX), ids) if each]
+
+    def _layout_bytes(self) -> bytes:
+        kinds = bytes([self.footer.is_batch, self._field_ids is not None])
         return kinds + b"".join(
             length.to_bytes(4, "little") + self.tail.view(offset, length)
-            for offset, length in places
+            for offset, length in self._layout_places
         )
 
     def find(self, name: str) -> int:

@@ -73,6 +73,8 @@ def project(index: FileIndex, columns: Sequence[ColumnName] | None) -> list[Proj
             for each in several(columns, "columns", "a list of names")
         ]
     layout = index.layout
+    if layout is None and _is_most(index, columns):
+        layout = index.layout_hash
     if layout is None:
         return _project(index, columns)
     key = layout, None if columns is None else tuple(columns)
@@ -82,15 +84,35 @@ def project(index: FileIndex, columns: Sequence[ColumnName] | None) -> list[Proj
         return _project(index, columns)
     if known is None:
         known = tuple(_project(index, columns))
-        while len(_known) >= FILES_KNOWN_MAX:
-            _known.pop(next(iter(_known)), None)
-        _known[key] = known
+        _keep(key, known)
     return list(known)
 
 
 FILES_KNOWN_MAX = 128
+COLUMNS_KNOWN_MAX = 64 * 1024
+MOST_COLUMNS_MIN = 64
+MOST_COLUMNS_PART = 16
+"""Of a file of which a query asks for at least this part of the columns, all names are read."""
 _known: dict[tuple[bytes, tuple[ColumnName, ...] | None], tuple[Projected, ...]] = {}
 """Results of `project`, by the layout of the file: a table's files are mostly alike."""
+
+
+def _keep(key: tuple[bytes, tuple[ColumnName, ...] | None], found: tuple[Projected, ...]) -> None:
+    """Remember a result; forget the oldest where there are too many, or of too many columns."""
+    if len(found) > COLUMNS_KNOWN_MAX:
+        return
+    columns = sum(map(len, list(_known.values())))
+    while _known and (len(_known) >= FILES_KNOWN_MAX or columns + len(found) > COLUMNS_KNOWN_MAX):
+        columns -= len(_known.pop(next(iter(_known)), ()))
+    _known[key] = found
+
+
+def _is_most(index: FileIndex, columns: Sequence[ColumnName] | None) -> bool:
+    """Whether so many columns are asked for that looking at all is no more work."""
+    if columns is None:
+        return True
+    count = len(columns)
+    return count >= MOST_COLUMNS_MIN and count * MOST_COLUMNS_PART >= index.footer.num_columns
 
 
 SCHEMA_COLUMNS_MAX = 64
@@ -119,6 +141,11 @@ def _project(index: FileIndex, columns: Sequence[ColumnName] | None) -> list[Pro
     if columns is None:
         ordinals = range(index.footer.num_columns)
         return list(map(Projected, ordinals, index.all_fields(), index.all_trees()))
+    if _is_most(index, columns):
+        whole = _whole_columns(index, columns)
+        if whole is not None:
+            fields, trees = index.all_fields(), index.all_trees()
+            return [Projected(each, fields[each], trees[each]) for each in whole]
     wanted: dict[int | str, list[tuple[str, ...]]] = {}
     for column in columns:
         if index.footer.is_batch and column in VIRTUAL_COLUMNS:
@@ -127,6 +154,20 @@ def _project(index: FileIndex, columns: Sequence[ColumnName] | None) -> list[Pro
         ordinal, below = _resolve(index, column)
         wanted.setdefault(ordinal, []).append(below)
     return [_projected(index, key, paths) for key, paths in wanted.items()]
+
+
+def _whole_columns(index: FileIndex, columns: Sequence[ColumnName]) -> list[int] | None:
+    """Ordinals of many columns; None where not each is the name of one column, and of another."""
+    names = index.all_names
+    ordinals = {name: ordinal for ordinal, name in enumerate(names)}
+    if len(ordinals) < len(names):
+        return None
+    given = [each[0] if isinstance(each, tuple) and len(each) == 1 else each for each in columns]
+    try:
+        found = [ordinals[each] for each in given]  # type: ignore[index]
+    except (KeyError, TypeError):
+        return None
+    return found if len(set(found)) == len(found) else None
 
 
 def keep_dictionaries(index: FileIndex, columns: Sequence[Projected]) -> list[Projected]:

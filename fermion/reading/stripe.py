@@ -83,7 +83,7 @@ class StripeReader:
         stored = [column for column in columns if column.tree is not None]
         flat: list[pa.Array | None] = [None] * len(stored)
         pages: FetchedPages = {} if kept is None else kept
-        if kept is None and not any(column.as_dictionary for column in stored):
+        if kept is None and True not in [column.as_dictionary for column in stored]:
             trees = [(column.ordinal, column.tree) for column in stored if column.tree]
             whole = schema if len(stored) == len(columns) else None
             flat, pages, batch = self._flat.read(trees, stripe, ranges, whole)

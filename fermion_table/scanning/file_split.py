@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from fermion_table.metadata.manifest import DeletionVector, Entry
 from fermion_table.options import OPEN_COST_BYTES
+from fermion_table.schema.schema import Field
 
 
 class FileReader(Protocol):
@@ -111,11 +114,14 @@ class FileSplit:
         """Whether `rows_wanted` is exact: which rows of a part are deleted is in another file."""
         return self.row_range is None or self.deletion is None
 
-    def has_data(self, field_id: int) -> bool:
-        """Whether the file holds data of a top-level field of its schema."""
+    def with_data(self, fields: Iterable[Field]) -> list[Field]:
+        """Those top-level fields of its schema of which the file holds data."""
         if self.columns is None:
-            return True
-        return any(first <= field_id <= last for first, last in self.columns)
+            return list(fields)
+        runs = sorted(self.columns)
+        firsts = [first for first, _ in runs]
+        lasts = [-1, *accumulate((last for _, last in runs), max)]
+        return [each for each in fields if lasts[bisect_right(firsts, each.id)] >= each.id]
 
     def part(self, start: int, stop: int) -> FileSplit:
         """The same with some of its rows, by their numbers in the file, stop exclusive."""

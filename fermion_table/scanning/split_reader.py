@@ -332,7 +332,7 @@ class SplitReader:
 
 def _plan(request: ReadRequest, schema: pa.Schema, split: FileSplit) -> FilePlan:
     fields_written = request.file_fields[split.schema_id]
-    sources = [field for field in fields_written if split.has_data(field.id)]
+    sources = split.with_data(fields_written)
     all_null = {field.id for field in fields_written}.difference(field.id for field in sources)
     if split.in_batches:
         sources += BATCH_COLUMNS

@@ -74,6 +74,11 @@ def convert_batch(
     conversions: Sequence[Conversion], batch: pa.RecordBatch, schema: pa.Schema
 ) -> pa.RecordBatch:
     """A batch of exactly this schema, whose fields the conversions make."""
+    if batch.num_rows and batch.schema.equals(schema) and _stays(conversions):
+        if batch.schema.equals(schema, check_metadata=True):
+            return batch
+        # Many columns get another schema's metadata at once.
+        return pa.Table.from_batches([batch], schema=schema).to_batches()[0]
     arrays = []
     for conversion in conversions:
         if conversion.source is None:
@@ -83,6 +88,12 @@ def convert_batch(
     if not arrays:
         return empty_columns(schema, batch.num_rows)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _stays(conversions: Sequence[Conversion]) -> bool:
+    """Whether every column is used as it lies, where it lies."""
+    places = [None if each.cast or each.children else each.source for each in conversions]
+    return places == list(range(len(places)))
 
 
 def empty_columns(schema: pa.Schema, num_rows: int) -> pa.RecordBatch:

@@ -417,17 +417,20 @@ def pick_flat(
     bytes letters, const int64_t[::1] widths, const uint8_t[::1] nullable, int64_t slots,
     picks, bint verify, decode, unzip, const int64_t[:, ::1] offsets, uint64_t place_key,
 ):
-    """Some slots of columns of one stripe."""
+    """Some slots of columns of one stripe, or all of them."""
     cdef DecodedColumns columns = DecodedColumns(
         Buffers(buffers), data_places, validity_places, letters, widths, nullable, slots, False,
         offsets, place_key,
     )
-    cdef const int64_t[::1] wanted = _input(picks)
+    cdef const int64_t[::1] wanted
     cdef Picks chosen
-    if wanted.shape[0] == 0:
-        raise ValueError("no slots are wanted: expected at least one")
-    _check_slots(wanted, slots)
-    chosen.slots, chosen.count = &wanted[0], wanted.shape[0]
-    columns.rows = chosen.count
+    memset(&chosen, 0, sizeof(chosen))
+    if picks is not None:
+        wanted = _input(picks)
+        if wanted.shape[0] == 0:
+            raise ValueError("no slots are wanted: expected at least one")
+        _check_slots(wanted, slots)
+        chosen.slots, chosen.count = &wanted[0], wanted.shape[0]
+        columns.rows = chosen.count
     columns.decode(&chosen, verify, decode, unzip)
     return columns

@@ -260,6 +260,8 @@ cdef class ArrowBatch:
     cdef void take(self, FlatColumn* column, int64_t rows) noexcept:
         """Take over the memory of a column, as the next one."""
         cdef ArrowColumn* to = <ArrowColumn*>self.array.private_data + self.array.n_children
+        if column.letter == c's' and column.bytes is NULL:
+            column.bytes = <uint8_t*>malloc(8)  # Arrow wants memory for no bytes too
         to.array.length, to.array.null_count = rows, column.nulls
         to.array.n_buffers = 3 if column.letter == c's' else 2
         to.array.buffers, to.array.release = &to.buffers[0], _release_column

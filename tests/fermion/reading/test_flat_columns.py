@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -55,11 +57,22 @@ def assert_told_alike(data: bytes) -> None:
         with fermion.open(data, options=ReadOptions(threads=1)) as file:
             return file.read()
 
-    first, second = outcome(direct), outcome(lambda: around(data))
-    if isinstance(first, pa.Table):
-        assert_logically_equal(first, second)
-    else:
-        assert first == second
+    second = outcome(lambda: around(data))
+    for few in (0, ROWS):
+        with small_rows(few):
+            first = outcome(direct)
+        if isinstance(first, pa.Table):
+            assert_logically_equal(first, second)
+        else:
+            assert first == second
+
+
+@contextlib.contextmanager
+def small_rows(few: int) -> Iterator[None]:
+    """Stripes of so many rows are handed to Arrow as batches, longer ones column by column."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(flat_columns, "SMALL_ROWS_MAX", few)
+        yield
 
 
 def wide(columns: int, rows: int = ROWS) -> pa.Table:
@@ -84,14 +97,15 @@ def wide(columns: int, rows: int = ROWS) -> pa.Table:
     st.integers(0, 2**32),
     st.sampled_from(["balanced", "compact", "fast", "random"]),
     st.integers(1, 2_000),
+    st.sampled_from([0, ROWS]),
 )
-def test_both_ways_give_the_same_arrays(types, seed, profile, rows):
+def test_both_ways_give_the_same_arrays(types, seed, profile, rows, few):
     """Types of scalars, random nulls and values, every profile; Arrow checks the buffers too."""
     random = np.random.default_rng(seed)
     arrays = [random_array(random, dtype, rows) for dtype in types]
     table = pa.table(arrays, names=[f"c{place}" for place in range(len(types))])
     data = written(table, WriteOptions(profile=profile, stripe_rows=700))
-    with fermion.open(data) as file:
+    with fermion.open(data) as file, small_rows(few):
         found = file.read()
     found.validate(full=True)
     assert_logically_equal(found, around(data))
@@ -153,7 +167,10 @@ def test_damaged_decimals_are_told_in_the_same_words_both_ways(seed: int):
     assert_told_alike(bytes(data))
 
 
-def test_a_wide_file_takes_one_decoding_call_for_many_columns(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(("few", "kernel"), [(ROWS, "pick_flat"), (0, "decode_flat")])
+def test_a_wide_file_takes_one_decoding_call_for_many_columns(
+    few: int, kernel: str, monkeypatch: pytest.MonkeyPatch
+):
     """Counts calls of the kernels for a full read of 1,000 columns in one stripe."""
     table, calls = wide(1_000), []
 
@@ -166,13 +183,13 @@ def test_a_wide_file_takes_one_decoding_call_for_many_columns(monkeypatch: pytes
 
         return call
 
-    for name in ("decode_flat", "flat_chunks"):
+    monkeypatch.setattr(flat_columns, "SMALL_ROWS_MAX", few)
+    for name in ("decode_flat", "pick_flat", "flat_chunks"):
         monkeypatch.setattr(flat_columns.kernels, name, counted(name))
     monkeypatch.setattr("fermion.reading.stripe.read_columns", None)  # nothing is left for it
     with fermion.open(written(table)) as file:
         assert_logically_equal(file.read(), table)
-    assert calls.count("flat_chunks") == 1
-    assert calls.count("decode_flat") == 1
+    assert sorted(calls) == sorted(["flat_chunks", kernel])
 
 
 def test_what_the_short_way_leaves_out_is_not_fetched_again(monkeypatch: pytest.MonkeyPatch):
@@ -208,7 +225,8 @@ def test_checksums_of_other_kinds_are_verified_before_the_kernels_see_a_page(
 
     def seen(self, *arguments):
         result = read(self, *arguments)
-        found.extend(array is not None for array in result.arrays)
+        arrays = result.arrays if result.batch is None else result.batch.columns
+        found.extend(array is not None for array in arrays)
         return result
 
     monkeypatch.setattr(FlatColumns, "read", seen)

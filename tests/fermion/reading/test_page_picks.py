@@ -168,7 +168,9 @@ def test_more_slots_than_a_page_can_hold_are_told_in_the_same_words(monkeypatch)
     build = FileContents.build
 
     def inflated(self, offset):
-        object.__setattr__(self, "stripe_rows", [rows << 22 for rows in self.stripe_rows])
+        stripes = self.log._stripes
+        stripes[:] = [each._replace(rows=each.rows << 22) for each in stripes]
+        object.__setattr__(self, "stripe_rows", [each.rows for each in stripes])
         return build(self, offset)
 
     numbers = pa.array(np.arange(60_000) * 7919 % 100_001)
