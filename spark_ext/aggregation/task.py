@@ -11,6 +11,7 @@ import pyarrow as pa
 from fermion_table import Split, SplitReader
 from spark_ext.aggregation.groups import Grouping, Groups
 from spark_ext.exchange import convert_batches
+from spark_ext.workers import keep_modules
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class AggregateTask:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Aggregate the rows of the pickled splits that the rows of some batches hold."""
+        keep_modules()
         groups = Groups(self.grouping, self.results)
         for batch in batches:
             for splits in batch.column(0):

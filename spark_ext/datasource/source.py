@@ -33,6 +33,7 @@ from spark_ext.opening import scan_of
 from spark_ext.options import SourceOptions, Use, parse_options
 from spark_ext.session import is_connect
 from spark_ext.types import spark_schema
+from spark_ext.workers import keep_modules
 from spark_ext.writing.staged import FermionStagedWriter, split_staged
 
 FORMAT = "fermion"
@@ -68,6 +69,7 @@ class FermionDataSource(DataSource):
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
+        keep_modules()
         self.options, self._staged = split_staged(options)
         self._path = parse_options(self.options).path
         self._snapshot_id: int | None = None
@@ -89,6 +91,7 @@ class FermionDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the columns of a schema: that of this source, or one that the user gave."""
+        keep_modules()
         options = self._options_of(Use.READ)
         if options.read_change_feed:
             return FermionChangesReader(options, self._snapshot_id, schema)

@@ -17,6 +17,7 @@ from fermion_table import Scan, TableSchema
 from fermion_table.merging.primary_key import PrimaryKey, primary_key_of
 from spark_ext.exchange import convert_batches
 from spark_ext.reading.task import ReadTask, column_paths
+from spark_ext.workers import keep_modules
 
 ROW_ID, FILE, POSITION = "_row_id", "_file", "_pos"
 SEQUENCE = "_sequence_{}"
@@ -82,6 +83,7 @@ class PlacedReadTask(ReadTask):
 
     def read(self, splits: Iterable[Any]) -> Iterator[pa.RecordBatch]:
         """Read the rows of some splits, in the exact schema that Spark takes."""
+        keep_modules()
         for split in splits:
             for batch in self.reader.read(split, threads=1):
                 yield from convert_batches(self._placed(batch, split), self.schema)

@@ -12,6 +12,7 @@ from pyspark.sql import types as st
 
 from fermion_table import Scan
 from spark_ext.exchange import convert_batches
+from spark_ext.workers import keep_modules
 
 
 class Reader(Protocol):
@@ -36,6 +37,7 @@ class ReadTask:
 
     def read(self, splits: Iterable[Any]) -> Iterator[pa.RecordBatch]:
         """Read the rows of some splits, in the exact schema that Spark takes."""
+        keep_modules()
         for split in splits:
             for batch in self.reader.read(split, threads=1):
                 yield from convert_batches(batch, self.schema)
