@@ -285,17 +285,14 @@ class RowLevelWrite(Callback):
     def _run(self, query: ChangeQuery) -> RowChanges:
         """Carry out the changes that a query tells of, in tasks."""
         table, row = self._operation.table, query.row()
-        columns = [column.alias(name) for name, column in (row or {}).items()]
-        columns.append(query.operation.alias(OPERATION))
+        names = {**(row or {}), OPERATION: query.operation}
         if primary_key_of(table.schema) is None:
-            columns.append(query.row_id()[ROW_ID].alias(ROW))
-            return run_changes(
-                query.frame.select(*columns), table, None if row is None else list(row)
-            )
+            names[ROW] = query.row_id()[ROW_ID]
+            return run_changes(query.frame(names), table, None if row is None else list(row))
         fields = sequences_of(table.schema)
-        before = {fields.get(name, name): column for name, column in query.before().items()}
-        columns += [column.alias(OLD.format(name)) for name, column in before.items()]
-        return run_keyed_changes(query.frame.select(*columns), table, self._operation.action)
+        for name, place in query.before().items():
+            names[OLD.format(fields.get(name, name))] = place
+        return run_keyed_changes(query.frame(names), table, self._operation.action)
 
     def toStreaming(self) -> Any:  # noqa: N802 - Java's name
         """Refuse a stream."""

@@ -9,20 +9,22 @@ run here, as a data frame, and Spark's plan gets an empty one in its place.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
-from pyspark.sql import Column, DataFrame, functions
+from pyspark.sql import DataFrame, functions
 
 from spark_ext.catalog.callbacks import Callback, Jvm
+from spark_ext.column_names import quoted
 from spark_ext.errors import UnsupportedBySpark
 
 _V2 = "org.apache.spark.sql.execution.datasources.v2."
 NODE = _V2 + "WriteDeltaExec"
 _EXECUTION_ID = "spark.sql.execution.id"
+_UNUSED = "__fermion_unused_{}__"
 
 
 def check_takeover(jvm: Jvm) -> None:
@@ -60,44 +62,60 @@ def written_node(jvm: Jvm, write: Callback) -> Any:
 class ChangeQuery:
     """The query of a statement that changes rows, as a data frame.
 
+    Its columns are known by their places. They are named by one text, however many there are: a
+    call of the JVM for each column would take seconds in a wide table.
+
     Parameters
     ----------
     node
         Of `written_node`.
-
-    Attributes
-    ----------
-    frame
-        Its columns are named by their places.
     """
 
     def __init__(self, jvm: Jvm, node: Any) -> None:
-        query = node.query()
-        session: Any = jvm.spark._jsparkSession  # type: ignore[attr-defined]
-        rows = session.internalCreateDataFrame(query.execute(), query.schema(), False)
-        frame = DataFrame(rows, jvm.spark)
-        self.frame = frame.toDF(*[f"c{place}" for place in range(len(frame.columns))])
+        self._jvm = jvm
+        self._query = node.query()
         self._projections = node.projections()
 
-    @property
-    def operation(self) -> Column:
-        """What happens to each row, as Spark numbers it."""
-        return functions.col("c0")
+    operation = 0
+    """The place of what happens to each row, as Spark numbers it."""
 
-    def row(self) -> dict[str, Column] | None:
+    def row(self) -> dict[str, int] | None:
         """The columns of the table, by name; None: no row is written."""
         found = self._projections.rowProjection()
-        return _columns(found.get()) if found.isDefined() else None
+        return _places(found.get()) if found.isDefined() else None
 
-    def row_id(self) -> dict[str, Column]:
+    def row_id(self) -> dict[str, int]:
         """The columns that tell which row is meant, by name."""
-        return _columns(self._projections.rowIdProjection())
+        return _places(self._projections.rowIdProjection())
 
-    def before(self) -> dict[str, Column]:
+    def before(self) -> dict[str, int]:
         """The same, and other columns of that row as it was."""
         found = self._projections.metadataProjection()
-        others = _columns(found.get()) if found.isDefined() else {}
+        others = _places(found.get()) if found.isDefined() else {}
         return {**self.row_id(), **others}
+
+    def frame(self, names: Mapping[str, int]) -> DataFrame:
+        """Its rows.
+
+        Parameters
+        ----------
+        names
+            Of the columns, with their places.
+        """
+        schema = json.loads(self._query.schema().json())
+        first = {place: name for name, place in reversed(names.items())}
+        unused = [_UNUSED.format(place) for place in range(len(schema["fields"]))]
+        for place, field in enumerate(schema["fields"]):
+            field["name"] = first.get(place, unused[place])
+        session: Any = self._jvm.spark._jsparkSession  # type: ignore[attr-defined]
+        rows = session.internalCreateDataFrame(
+            self._query.execute(), self._jvm.schema(json.dumps(schema)), False
+        )
+        frame = DataFrame(rows, self._jvm.spark)
+        again = {name: first[place] for name, place in names.items() if first[place] != name}
+        if again:
+            frame = frame.withColumns({n: functions.col(quoted(o)) for n, o in again.items()})
+        return frame.drop(*(name for place, name in enumerate(unused) if place not in first))
 
 
 def empty_query(jvm: Jvm, node: Any) -> None:
@@ -133,12 +151,10 @@ def _nodes(plan: Any) -> Iterator[Any]:
         yield from _nodes(children.apply(place))
 
 
-def _columns(projection: Any) -> dict[str, Column]:
+def _places(projection: Any) -> dict[str, int]:
     fields = json.loads(projection.schema().json())["fields"]
     places: Sequence[str] = projection.colOrdinals().mkString(",").split(",")
-    return {
-        item["name"]: functions.col(f"c{place}") for item, place in zip(fields, places, strict=True)
-    }
+    return {field["name"]: int(place) for field, place in zip(fields, places, strict=True)}
 
 
 def _field(jvm: Jvm, kind: Any, name: str) -> Any:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import and_
 from typing import Any
@@ -50,6 +51,8 @@ class FrameMerge:
         Where, and the rows.
     on
         Columns of the source by those of the table that they are compared with.
+    source_names
+        The columns of the source.
 
     Raises
     ------
@@ -63,12 +66,14 @@ class FrameMerge:
     table: Table
     source: DataFrame
     on: Mapping[str, str]
+    source_names: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         names = self.source.schema.names
-        twice = [name for name in names if names.count(name) > 1]
+        twice = [name for name, count in Counter(names).items() if count > 1]
         if twice:
             raise InvalidArgumentError(f"source: more than one column is named {twice[0]!r}")
+        object.__setattr__(self, "source_names", frozenset(names))
         for name in self.on.values():
             if name not in names:
                 raise column_not_found(name, names, where="merge: on: the source")
@@ -98,18 +103,23 @@ class FrameMerge:
         """Whether a row of the table and one of the source belong together."""
         return reduce(and_, (_of(TARGET, name) == _of(SOURCE, self.on[name]) for name in self.on))
 
+    def reference(self, clause: Clause, name: str) -> str | None:
+        """The column that a clause writes to one of the table as it is; None: something else."""
+        found = self.on.get(name, name)
+        if clause.values is None and found in self.source_names:
+            return f"{SOURCE}.{quoted(found)}"
+        if clause.action == "update" and name not in (clause.values or {}):
+            return f"{TARGET}.{quoted(name)}"
+        return None
+
     def value(self, clause: Clause, name: str) -> Column:
         """What a clause writes to a column."""
-        schema = self.table.schema
-        given = clause.values
-        found = self.on.get(name, name)
-        if given is None and found in self.source.schema.names:
-            return _of(SOURCE, found)
-        if given is not None and name in given:
-            return _expression(given[name])
-        if clause.action == "update":
-            return _of(TARGET, name)
-        default = schema.by_name[name].write_default
+        reference = self.reference(clause, name)
+        if reference is not None:
+            return functions.col(reference)
+        if clause.values is not None and name in clause.values:
+            return _expression(clause.values[name])
+        default = self.table.schema.by_name[name].write_default
         return functions.lit(None if default is None else default.as_py())
 
 
@@ -133,7 +143,7 @@ def check_clause(merge: FrameMerge, clause: Clause) -> None:
                 raise column_not_found(name, known, where=method)
     elif clause.action == "update":
         for name in known:
-            if merge.on.get(name, name) not in merge.source.schema.names:
+            if merge.on.get(name, name) not in merge.source_names:
                 raise SchemaMismatch(
                     f"{method}: set=None sets every column, but the source has no column "
                     f"{merge.on.get(name, name)!r}: name the columns that change in set="
@@ -145,8 +155,7 @@ def check_clause(merge: FrameMerge, clause: Clause) -> None:
         seen = seen.alias(TARGET)
     if clause.case == "matched":
         seen = seen.crossJoin(merge.source.alias(SOURCE))
-    written = known if clause.action != "delete" else []
-    columns = [merge.value(clause, name).alias(name) for name in written]
+    columns = [merge.value(clause, name).alias(name) for name in clause.values or ()]
     condition = _condition(clause)
     kind = seen.select(condition.alias("condition"), *columns).schema["condition"].dataType
     if kind.simpleString() != "boolean":
@@ -209,12 +218,16 @@ def is_upsert(merge: FrameMerge, clauses: Sequence[Clause]) -> bool:
 def _upserted(merge: FrameMerge) -> DataFrame:
     """Every row of the source, to take the place of that of its key."""
     rows = merge.source
-    types = {name: rows.schema[merge.on.get(name, name)].dataType for name in merge.names}
     old = [
-        functions.lit(None).cast(types[name]).alias(OLD.format(name))
+        functions.lit(None)
+        .cast(rows.schema[merge.on.get(name, name)].dataType)
+        .alias(OLD.format(name))
         for name in old_columns(merge.table)
     ]
-    new = [functions.col(quoted(merge.on.get(name, name))).alias(name) for name in merge.names]
+    new = [
+        functions.expr(f"{quoted(merge.on.get(name, name))} AS {quoted(name)}")
+        for name in merge.names
+    ]
     return rows.select(functions.lit(REPLACE).alias(OPERATION), *old, *new)
 
 
@@ -258,9 +271,24 @@ def _decided(merge: FrameMerge, clauses: Sequence[Clause]) -> DataFrame:
         columns += [_of(TARGET, name).alias(OLD.format(name)) for name in old_columns(merge.table)]
     writing = {n: each for n, each in enumerate(clauses) if each.action != "delete"}
     for name in merge.names if writing else ():
-        values = {number: merge.value(each, name) for number, each in writing.items()}
-        columns.append(_by_clause(values, functions.lit(None)).alias(name))
+        columns.append(_written(merge, writing, name))
     return decided.select(*columns)
+
+
+def _written(merge: FrameMerge, writing: Mapping[int, Clause], name: str) -> Column:
+    """What the clauses write to a column.
+
+    Columns that are taken as they are become one text: in a wide table each call of the JVM counts.
+    """
+    taken = {number: merge.reference(each, name) for number, each in writing.items()}
+    if None in taken.values():
+        values = {number: merge.value(each, name) for number, each in writing.items()}
+        return _by_clause(values, functions.lit(None)).alias(name)
+    found = next(iter(taken.values()))
+    if len(set(taken.values())) > 1:
+        cases = (f"WHEN {_CLAUSE} = {number} THEN {each}" for number, each in taken.items())
+        found = f"CASE {' '.join(cases)} END"
+    return functions.expr(f"{found} AS {quoted(name)}")
 
 
 def _first_clause(clauses: Sequence[Clause]) -> Column:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -36,7 +36,7 @@ from spark_ext.writing.task import MESSAGE, MESSAGE_SCHEMA
 
 OLD = "__fermion_old_{}__"
 """Of each column of the key, and each sequence field: the name of that of the row before."""
-_KIND, _CHANGE = "__fermion_kind__", "change"
+_KIND = "__fermion_kind__"
 _REFUSED = {
     "moved key": "a column of the primary key is set: delete the row, and insert one of the new "
     "key",
@@ -118,10 +118,9 @@ def run_keyed_changes(df: DataFrame, table: Table, action: str) -> RowChanges:
     pyspark.errors.PySparkException, py4j.protocol.Py4JJavaError
     """
     spark, schema = df.sparkSession, table.schema
-    changes = df.select(_changes(df, table, action).alias(_CHANGE))
-    changes = changes.select(functions.explode(_CHANGE).alias(_CHANGE)).select(f"{_CHANGE}.*")
+    changes = _by_kind(df, table, action)
     frame = st.StructType([field for field in changes.schema if field.name != _KIND])
-    if all(name in df.columns for name in schema.names):
+    if set(schema.names) <= set(df.columns):
         columns = check_columns(table, frame, case_sensitive=is_case_sensitive(spark))
     else:  # of rows that are deleted the key is enough
         columns = arriving_schema(frame, schema.to_arrow(field_ids=False))
@@ -140,48 +139,53 @@ def run_keyed_changes(df: DataFrame, table: Table, action: str) -> RowChanges:
     return done
 
 
-def _changes(df: DataFrame, table: Table, action: str) -> Column:
-    """What becomes of each row of the frame: an array of rows with their kinds."""
-    key = required_key(table.schema, table.location, action)
-    names = table.schema.names
+def _by_kind(df: DataFrame, table: Table, action: str) -> DataFrame:
+    """The rows to write for each row of the frame, with their kinds; of one that goes the key."""
     old = {name: functions.col(OLD.format(name)) for name in old_columns(table)}
-    new = {name: functions.col(quoted(name)) for name in names if name in df.columns}
-    types = {name: df.schema[name].dataType for name in new}
-    nothing = {name: functions.lit(None).cast(dtype) for name, dtype in types.items()}
-    gone = _row("-D", {**nothing, **old}, names)
-    if not new:
-        return functions.array(gone)
-    inserted, updated = _row("+I", new, names), _row("+U", new, names)
-    same = _equal(old, new, key.names)
+    if not set(table.schema.names).intersection(df.columns):
+        gone = functions.lit("-D").alias(_KIND)
+        return df.select(gone, *(column.alias(name) for name, column in old.items()))
+    rows = df.withColumn(_KIND, functions.explode(_kinds(table, action)))
+    is_gone = functions.col(_KIND) == "-D"
+    kept = {
+        name: functions.when(is_gone, column).otherwise(functions.col(quoted(name)))
+        for name, column in old.items()
+    }
+    return rows.withColumns(kept).drop(OPERATION, *map(OLD.format, old))
+
+
+def _kinds(table: Table, action: str) -> Column:
+    """The kinds of the rows to write for a row of the frame: an array."""
+    key = required_key(table.schema, table.location, action)
+    gone, inserted, updated = _texts("-D"), _texts("+I"), _texts("+U")
     if action == "update":
-        moved = functions.array(gone, inserted)
-        sequences = [name for name in key.options.sequence_fields if name not in key.names]
-        same_sequence = _equal(old, new, sequences)
-        refused = functions.array(_row("set sequence", new, names))
+        moved, refused = _texts("-D", "+I"), _texts("set sequence")
+        fields = [name for name in key.options.sequence_fields if name not in key.names]
     else:
-        moved = functions.array(_row("moved key", new, names))
-        same_sequence, refused = functions.lit(True), moved
+        moved, refused, fields = _texts("moved key"), _texts("moved key"), []
     is_replacing = key.options.merge_engine == "deduplicate"
-    changed = functions.array(updated) if is_replacing else functions.array(gone, updated)
     operation = functions.col(OPERATION)
     return (
-        functions.when(operation == DELETE, functions.array(gone))
-        .when(operation == INSERT, functions.array(inserted))
-        .when(operation == REPLACE, functions.array(updated))
-        .when((operation == UPDATE) & ~same_sequence, refused)
-        .when((operation == UPDATE) & same, changed)
+        functions.when(operation == DELETE, gone)
+        .when(operation == INSERT, inserted)
+        .when(operation == REPLACE, updated)
+        .when((operation == UPDATE) & ~_is_same(fields), refused)
+        .when(
+            (operation == UPDATE) & _is_same(key.names),
+            updated if is_replacing else _texts("-D", "+U"),
+        )
         .when(operation == UPDATE, moved)
-        .otherwise(functions.array(_row("unknown", new, names)))
+        .otherwise(_texts("unknown"))
     )
 
 
-def _row(kind: str, values: Mapping[str, Column], names: list[str]) -> Column:
-    columns = [values[name].alias(name) for name in names if name in values]
-    return functions.struct(functions.lit(kind).alias(_KIND), *columns)
+def _texts(*kinds: str) -> Column:
+    return functions.array(*map(functions.lit, kinds))
 
 
-def _equal(old: Mapping[str, Column], new: Mapping[str, Column], names: Iterable[str]) -> Column:
+def _is_same(names: Iterable[str]) -> Column:
+    """Whether columns of a row have the values that they had before."""
     same = functions.lit(True)
     for name in names:
-        same = same & old[name].eqNullSafe(new[name])
+        same = same & functions.col(OLD.format(name)).eqNullSafe(functions.col(quoted(name)))
     return same

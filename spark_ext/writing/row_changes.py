@@ -165,7 +165,8 @@ def run_changes(
     rows, write, held = df, None, pa.schema([])
     with finished_messages(spark.sparkContext, table, files_of) as finished:
         if columns is not None:
-            frame = st.StructType([df.schema[name] for name in columns])
+            types = {field.name: field for field in df.schema}
+            frame = st.StructType([types[name] for name in columns])
             held = check_columns(table, frame, case_sensitive=is_case_sensitive(spark))
             rows = arranged(df, table.schema)
             write = WriteTask(task_writer(table), held, None, finished)
