@@ -26,7 +26,7 @@ from spark_ext.types import exchange_schema
 from spark_ext.writing.columns import planned_merge
 from spark_ext.writing.job import commit_overwrite
 from spark_ext.writing.new_table import created, open_or_stage
-from spark_ext.writing.task import TaskMessage, messages_of
+from spark_ext.writing.task import TaskMessage, all_messages
 
 
 @dataclass(slots=True)
@@ -140,7 +140,7 @@ class FermionWriter(DataSourceArrowWriter):
             "commit_user": options.commit_user,
             "commit_identifier": options.commit_identifier,
         }
-        table, written = open_branch(options), messages_of(messages)
+        table, written = open_branch(options), all_messages(messages, options.path)
         if self._overwrite:
             where, dynamic = options.replace_where, options.dynamic
             commit_overwrite(table, written, where, dynamic, self._merge, **identity)

@@ -47,7 +47,7 @@ from spark_ext.opening import open_branch, open_version, scan_of
 from spark_ext.options import SourceOptions
 from spark_ext.reading.task import ReadTask, column_paths
 from spark_ext.types import exchange_schema, spark_schema
-from spark_ext.writing.task import TaskMessage, messages_of
+from spark_ext.writing.task import TaskMessage, all_messages
 
 QUIET_KINDS = frozenset({"create", "schema", "compact"})
 """Commits that add no rows."""
@@ -281,8 +281,14 @@ class FermionStreamWriter(DataSourceStreamArrowWriter):
         return StreamMessage(self._task.write(iterator), query_id)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Publish a micro-batch; one without rows makes no snapshot."""
-        written = messages_of(messages)
+        """Publish a micro-batch; one without rows makes no snapshot.
+
+        Raises
+        ------
+        UnsupportedBySpark
+            A task did not get its rows.
+        """
+        written = all_messages(messages, self._options.path)
         if not written:
             return
         tasks = (message for message in messages if isinstance(message, StreamMessage))

@@ -21,7 +21,7 @@ from fermion_table import StagedTable, WriterMessage, stage_table
 from spark_ext.options import SourceOptions
 from spark_ext.types import arriving_schema
 from spark_ext.writing.columns import check_batches, task_writer
-from spark_ext.writing.task import TaskMessage, WriteTask, messages_of
+from spark_ext.writing.task import TaskMessage, WriteTask, all_messages, messages_of
 
 STAGED_OPTION = "fermion.staged"
 """An option that only the catalog sets; Spark may change the case of its name."""
@@ -136,7 +136,8 @@ class FermionStagedWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Publish the table with what all tasks wrote."""
-        self._staged.commit(messages_of(messages), **self._commit_arguments)
+        written = all_messages(messages, self._staged.store.location)
+        self._staged.commit(written, **self._commit_arguments)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Delete what the tasks of a failed job wrote; a failed commit deletes its files itself."""

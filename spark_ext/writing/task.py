@@ -13,6 +13,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from fermion_table import DataWriter, KeyWriter, WriterMessage
 from fermion_table.writing.make_writer import write_changes
 from spark_ext.column_names import renamed_batch
+from spark_ext.errors import UnsupportedBySpark
 from spark_ext.exchange import convert_batch
 from spark_ext.writing.batch_runs import batch_runs
 
@@ -30,6 +31,25 @@ class TaskMessage(WriterCommitMessage):
 def messages_of(tasks: Sequence[WriterCommitMessage | None]) -> list[WriterMessage]:
     """The messages of all tasks that finished."""
     return [message for task in tasks if isinstance(task, TaskMessage) for message in task.messages]
+
+
+def all_messages(tasks: Sequence[WriterCommitMessage | None], location: str) -> list[WriterMessage]:
+    """The messages of all tasks of a job that is to be committed.
+
+    Raises
+    ------
+    UnsupportedBySpark
+        A task has none. Spark has not given it an iterator of its rows, but one row after the
+        other, and Spark's writer for Python sources passes over these without an error.
+    """
+    lost = sum(not isinstance(task, TaskMessage) for task in tasks)
+    if lost:
+        raise UnsupportedBySpark(
+            f"{location}: nothing was published: {lost} of {len(tasks)} tasks did not get their "
+            "rows, as Spark passed these one by one, which its writer for Python sources ignores "
+            "(so does a stream with a continuous trigger)"
+        )
+    return messages_of(tasks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ def test_later_tasks_are_newer_and_the_same_micro_batch_is_written_once(table_pa
     keys = range(20)
     second = writer.write(iter(changes(*((k, 20 + k, "+U") for k in keys), (3, None, "-D"))))
     first = writer.write(iter(changes(*((k, k, "+I") for k in keys), (5, 99, "+U"))))
-    writer.commit([first, None, second], 4)
+    writer.commit([first, writer.write(iter([])), second], 4)
     expected = {k: 20 + k for k in keys if k != 3}
     assert rows(table) == expected
     assert (table.snapshot.id, table.snapshot.commit_user) == (1, "query")
