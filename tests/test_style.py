@@ -32,7 +32,8 @@ PUBLIC_MODULES |= {"fermion.statistics.bounds", "fermion.parquet.source", "fermi
 PUBLIC_MODULES |= {"fermion_table.merging.primary_key", "fermion_table.writing.make_writer"}
 PUBLIC_MODULES |= {"fermion_table.catalog.names"}
 PUBLIC_MODULES |= {
-    f"fermion_table.changes.merge_{each}" for each in ("clauses", "matching", "source")
+    f"fermion_table.changes.merge_{each}"
+    for each in ("clauses", "description", "matching", "source")
 }
 # Spelled in two pieces, so that this file does not match itself.
 MACHINE_PATHS = re.compile(r"(?<![\w.~-])/(?:" + r"work|home|root|Users|tmp)/" + r"\w")
