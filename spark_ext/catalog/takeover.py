@@ -103,7 +103,9 @@ class ChangeQuery:
             Of the columns, with their places.
         """
         schema = json.loads(self._query.schema().json())
-        first = {place: name for name, place in reversed(names.items())}
+        first: dict[int, str] = {}
+        for name, place in names.items():
+            first.setdefault(place, name)
         unused = [_UNUSED.format(place) for place in range(len(schema["fields"]))]
         for place, field in enumerate(schema["fields"]):
             field["name"] = first.get(place, unused[place])
