@@ -1,6 +1,6 @@
 # make demo    the whole path on real data, in about a minute after the first set-up
 # make test    style, types, import contracts and every test but the slow ones
-# make test-services  Spark with executors of their own on this machine, and killed drivers
+# make test-services  Spark with executors of their own, killed drivers, and HDFS, on this machine
 # make lint    style, types and import contracts alone
 # make soak    the slow tests, hours of them; writes the table of docs/reliability.md
 # make fuzz    readers under bytes of a coverage-guided fuzzer, SECONDS for each target
@@ -22,7 +22,7 @@ PAIMON := .venv-bench-paimon
 SPARK35 := .venv-spark35
 PAIMON_READY := $(SPARK35)/paimon-ready
 PACKAGES := fermion fermion_table spark_ext
-EXTRAS := spark,polars,duckdb,pandas,s3,cli
+EXTRAS := spark,polars,duckdb,pandas,s3,hdfs,cli
 KERNELS := $(wildcard fermion/kernels/*.pyx fermion/kernels/*.h fermion/kernels/*/*.pxi)
 
 LINT := $(RUN)/ruff check . && $(RUN)/ruff format --check . && $(RUN)/mypy && $(RUN)/lint-imports
@@ -43,13 +43,17 @@ WITH_SPARK := tests/spark_ext tests/test_examples.py tests/test_readme.py
 test: java setup
 	@failed=; \
 	{ $(LINT); } || failed="$$failed lint"; \
-	$(RUN)/python -m pytest -q -m "not spark and not slow" -n 2 tests || failed="$$failed tests"; \
+	$(RUN)/python -m pytest -q -m "not spark and not slow and not services" -n 2 tests || failed="$$failed tests"; \
 	$(RUN)/python -m pytest -q -m "spark and not slow and not services" -n 2 --dist loadfile $(WITH_SPARK) || failed="$$failed spark"; \
 	[ -z "$$failed" ] || { echo "make test: failed in:$$failed" >&2; exit 1; }
 
-# A file after the other to each of two processes, too.
+# A file after the other to each of two processes, too; then what shares one HDFS.
+ON_HDFS := tests/spark_ext/test_hdfs.py
 test-services: java setup
-	@$(RUN)/python -m pytest -q -m "services and not slow" -n 2 --dist loadfile tests/spark_ext
+	@failed=; \
+	$(RUN)/python -m pytest -q -m "services and not slow" -n 2 --dist loadfile tests/spark_ext --ignore=$(ON_HDFS) || failed="$$failed spark"; \
+	$(RUN)/python -m pytest -q -m "services and not slow" tests/hdfs $(ON_HDFS) || failed="$$failed hdfs"; \
+	[ -z "$$failed" ] || { echo "make test-services: failed in:$$failed" >&2; exit 1; }
 
 lint: setup
 	@$(LINT)

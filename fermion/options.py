@@ -267,8 +267,8 @@ class ReadOptions:
     threads
         Threads that decode columns; None: the number of processors.
     prefetch_bytes
-        Bytes that `open` reads from the end of the file; None: 64 KiB for local files, otherwise
-        512 KiB.
+        Bytes that `open` reads from the end of the file; None: 64 KiB for local files, 2 MiB on
+        HDFS, otherwise 512 KiB.
     eager_load_threshold
         Column metadata up to this many bytes are read at once if that saves requests.
     coalesce_gap_bytes, coalesce_span_bytes
@@ -290,7 +290,7 @@ class ReadOptions:
         Time limit of requests to a storage, in seconds, including retries: one limit for all
         requests of opening the file, and one for each range that is read later. The total time of
         a read is not limited. Local files have no limit. Storages whose client is not asynchronous,
-        except WebHDFS, have only the limit of the client.
+        except those of HDFS, have only the limit of the client.
     """
 
     threads: int | None = None

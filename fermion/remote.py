@@ -50,6 +50,11 @@ def connect(
     import fsspec  # brings asyncio along, which local files do not need
 
     options = dict(storage_options or {})
+    if url.startswith("hdfs://") and "::" not in url:
+        native = _native_hdfs()
+        if native is not None:
+            place = {**native._get_kwargs_from_urls(url), **options}
+            return native(**place), native._strip_protocol(url)
     is_s3 = url.rpartition("::")[2].partition("://")[0] in _S3
     if is_s3 and "::" not in url:
         further = dict(options.get("config_kwargs") or {})
@@ -62,6 +67,22 @@ def connect(
     if "webhdfs" in protocols(filesystem) and not isinstance(session.request, _RequestInTime):
         session.request = _RequestInTime(session.request)
     return filesystem, path
+
+
+def _native_hdfs() -> Any:
+    """The file system of HDFS without Java; None where it is not installed."""
+    try:
+        from fermion.hdfs import Hdfs
+    except ModuleNotFoundError as error:
+        if error.name != "hdfs_native":
+            raise
+        return None
+    return Hdfs
+
+
+def renames_in_one_step(filesystem: fsspec.AbstractFileSystem) -> bool:
+    """Whether a file system has the way of `fermion.hdfs` to write a file and give it its name."""
+    return hasattr(filesystem, "create_file")
 
 
 def resolve(

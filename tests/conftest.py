@@ -5,10 +5,15 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tools.hdfs.cluster import Cluster
+from tools.hdfs.jars import NotAvailableError
 
 PROJECT = Path(__file__).resolve().parent.parent
 # A folder per origin (`parquet-testing`, `arrow-testing`, ...); not part of the project.
@@ -88,3 +93,22 @@ def project_environment(project: Path) -> dict[str, str]:
     environment["PYSPARK_PYTHON"] = environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
     environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
     return environment
+
+
+@pytest.fixture(scope="session")
+def hdfs_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A NameNode and three DataNodes on the loopback interface; skipped where they can't be had."""
+    pytest.importorskip("hdfs_native", reason="the extra hdfs brings hdfs-native")
+    with ExitStack() as running:
+        try:
+            cluster = running.enter_context(Cluster(tmp_path_factory.mktemp("hdfs") / "cluster"))
+        except NotAvailableError as error:
+            pytest.skip(f"no HDFS: {error}")
+        yield cluster
+
+
+@pytest.fixture
+def hdfs_folder(hdfs_cluster: Cluster, request: pytest.FixtureRequest) -> str:
+    """The URL of a folder of its own, on a cluster with all of its servers."""
+    hdfs_cluster.repair()
+    return f"{hdfs_cluster.url}/{request.node.name.replace('[', '-').rstrip(']')}"

@@ -38,6 +38,14 @@ def open_source(
     filesystem, inner = resolve(path, storage_options)
     if filesystem is None:
         return MappedSource(inner) if memory_map else LocalSource(inner)
-    return FilesystemSource(
-        filesystem, inner, lambda: resolve(path, storage_options)[0], timeout_s=timeout_s
-    )
+
+    def connect() -> Any:
+        return _one_file(resolve(path, storage_options)[0], inner)
+
+    return FilesystemSource(_one_file(filesystem, inner), inner, connect, timeout_s=timeout_s)
+
+
+def _one_file(filesystem: Any, path: str) -> Any:
+    """A file system, or what it has for one file, of which it need not ask again where it lies."""
+    opened = getattr(filesystem, "opened", None)
+    return filesystem if opened is None else opened(path)

@@ -13,11 +13,12 @@ import os
 import stat
 import uuid
 import weakref
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fermion.errors import InvalidArgumentError, is_a_directory, no_file
+from fermion.errors import InvalidArgumentError, StorageError, is_a_directory, no_file
 from fermion.io.source import FilesystemSource, LocalSource, PathLike, Source
-from fermion.remote import protocols, resolve
+from fermion.remote import protocols, renames_in_one_step, resolve, storage_error
 
 if TYPE_CHECKING:
     import io
@@ -214,13 +215,20 @@ class FilesystemSink:
     """
 
     def __init__(
-        self, filesystem: fsspec.AbstractFileSystem, path: str, *, read_back: bool = False
+        self,
+        filesystem: fsspec.AbstractFileSystem,
+        path: str,
+        *,
+        read_back: bool = False,
+        block_bytes: int | None = None,
     ) -> None:
         self.name = filesystem.unstrip_protocol(path)
         self._filesystem = filesystem
         self._path = path
         try:
-            self._file, self._temporary = _open_upload(filesystem, path, read_back)
+            with self._told():
+                opened = _open_upload(filesystem, path, read_back, block_bytes)
+            self._file, self._temporary = opened
         except NotImplementedError as error:
             raise InvalidArgumentError(
                 f"{self.name}: {type(filesystem).__name__} can't be written to"
@@ -231,29 +239,44 @@ class FilesystemSink:
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Append bytes."""
-        self._file.write(data)
+        with self._told():
+            self._file.write(data)
 
     def written(self) -> Source:
         """The file under its temporary name; messages call it by its final one."""
-        self._file.close()
+        with self._told():
+            self._file.close()
         source = FilesystemSource(self._filesystem, self._temporary or self._path)
         source.name = self.name
         return source
 
     def commit(self) -> None:
         """Finish the upload, and move the file to its final name where it has another one."""
-        self._file.close()
-        if self._temporary is not None:
-            _move(self._filesystem, self._temporary, self._path)
+        with self._told():
+            self._file.close()
+            if self._temporary is not None:
+                _move(self._filesystem, self._temporary, self._path)
         self._discard.detach()
 
     def abort(self) -> None:
         """Discard the upload, and the file with the temporary name."""
         self._discard()
 
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """Say of a failure of HDFS which file was written; other clients say what they say."""
+        try:
+            yield
+        except (StorageError, IsADirectoryError):
+            raise
+        except OSError as error:
+            if not renames_in_one_step(self._filesystem):
+                raise
+            raise storage_error("write", self.name, error) from error
+
 
 def _open_upload(
-    filesystem: fsspec.AbstractFileSystem, path: str, read_back: bool
+    filesystem: fsspec.AbstractFileSystem, path: str, read_back: bool, block_bytes: int | None
 ) -> tuple[Any, str | None]:
     """A file to write to, and its temporary path where it is not written under its own."""
     known = protocols(filesystem)
@@ -262,6 +285,8 @@ def _open_upload(
     if _is_directory(filesystem, path):
         raise is_a_directory(filesystem.unstrip_protocol(path))
     temporary = _beside(path)
+    if renames_in_one_step(filesystem):
+        return filesystem.create_file(temporary, block_bytes), temporary
     file = filesystem.open(temporary, "wb", block_size=UPLOAD_BYTES)
     if read_back or not _is_buffered(file):
         return file, temporary
@@ -298,8 +323,8 @@ def _discard_upload(
     is_own = os.getpid() == process
     with contextlib.suppress(Exception):  # nothing may hide the error that led here
         if not _is_buffered(file):
-            if is_own:
-                file.close()
+            if is_own:  # what HDFS has of a file need not be completed
+                getattr(file, "abandon", file.close)()
         else:
             file.closed = True  # else fsspec publishes what it holds when the file is dropped
             if is_own and file.offset is not None:  # something was sent
@@ -317,6 +342,9 @@ def _move(filesystem: fsspec.AbstractFileSystem, temporary: str, path: str) -> N
     OSError
         What had the name before has it still.
     """
+    if renames_in_one_step(filesystem):
+        filesystem.mv(temporary, path, overwrite=True)
+        return
     if not _renames(filesystem):
         filesystem.cp_file(temporary, path)
         with contextlib.suppress(Exception):  # the file has its name
@@ -414,8 +442,14 @@ def open_sink(
     durable: bool = True,
     read_back: bool = False,
     storage_options: dict[str, Any] | None = None,
+    block_bytes: int | None = None,
 ) -> Sink:
     """A sink for a path, an fsspec URL, or an object with ``write()``.
+
+    Parameters
+    ----------
+    block_bytes
+        Size of the blocks of a file on HDFS; None: as the cluster is configured.
 
     Raises
     ------
@@ -433,4 +467,4 @@ def open_sink(
     filesystem, inner = resolve(target, storage_options)
     if filesystem is None:
         return LocalSink(inner, durable=durable)
-    return FilesystemSink(filesystem, inner, read_back=read_back)
+    return FilesystemSink(filesystem, inner, read_back=read_back, block_bytes=block_bytes)

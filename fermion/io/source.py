@@ -167,6 +167,11 @@ class FilesystemSource:
         the same is used there.
     timeout_s
         Seconds after which a read is given up (see `ReadOptions`).
+
+    Attributes
+    ----------
+    prefetch_bytes
+        How much of the end to read first, by what the file system says of itself; None: as ever.
     """
 
     is_local = False
@@ -182,6 +187,7 @@ class FilesystemSource:
         self.timeout_s = timeout_s
         self._connection = PerProcess(connect or (lambda: filesystem), filesystem)
         self._path = path
+        self.prefetch_bytes: int | None = getattr(filesystem, "prefetch_bytes", None)
         self.name = redacted(filesystem.unstrip_protocol(path))
         self.size: int | None = None
 

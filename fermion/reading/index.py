@@ -70,7 +70,8 @@ class FileIndex:
         self.source, self.options = source, options
         self.where = source.source.name
         local = source.source.is_local
-        prefetch = options.prefetch_bytes or (TAIL_BLOCK_BYTES if local else REMOTE_PREFETCH_BYTES)
+        usual = getattr(source.source, "prefetch_bytes", None) or REMOTE_PREFETCH_BYTES
+        prefetch = options.prefetch_bytes or (TAIL_BLOCK_BYTES if local else usual)
         end_bytes = max(prefetch, SIZE_MIN)
         try:
             tail = self._read_footer(end_bytes)

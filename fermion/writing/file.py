@@ -137,6 +137,7 @@ class Writer:
             durable=self.options.durable,
             read_back=self.options.read_back,
             storage_options=storage_options,
+            block_bytes=self.options.block_bytes,
         )
         try:
             self._begin()

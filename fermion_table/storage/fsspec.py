@@ -30,7 +30,12 @@ from fermion_table.errors import UnsafeStorage
 from fermion_table.storage.listing import found_below
 from fermion_table.storage.paths import check_path
 from fermion_table.storage.probe import check_creates
-from fermion_table.storage.rename_create import WEBHDFS, create_by_rename
+from fermion_table.storage.rename_create import (
+    HDFS,
+    WEBHDFS,
+    create_by_rename,
+    creates_by_rename,
+)
 from fermion_table.storage.store import (
     DEFAULT_ACCESS,
     METADATA_BYTES_MAX,
@@ -61,7 +66,7 @@ class FsspecStore:
     ``memory://`` is trusted. Any other file system is probed before a table gets its first object
     there (see `probe`), and refused if it has no conditional create of its own or the probe
     lets two writers create one object. That of s3fs is a PUT with ``If-None-Match: *``;
-    ``webhdfs://`` renames.
+    ``hdfs://`` and ``webhdfs://`` rename.
 
     Parameters
     ----------
@@ -122,7 +127,7 @@ class FsspecStore:
         """
         full = self._inside(path)
         with self._told("read", full):
-            if _protocol(self.filesystem) in OBJECT_STORES:
+            if _protocol(self.filesystem) in OBJECT_STORES | {HDFS}:
                 try:
                     return bytes(self._ask("cat_file", full, start=0, end=stop))
                 except (OSError, ValueError) as error:
@@ -209,7 +214,7 @@ class FsspecStore:
         full = self._inside(path)
         if for_writing:
             self._check_writable()
-        if for_writing and _protocol(self.filesystem) not in OBJECT_STORES:
+        if for_writing and _protocol(self.filesystem) not in OBJECT_STORES | {HDFS}:
             with contextlib.suppress(NotImplementedError):
                 self._ask("makedirs", full.rsplit("/", 1)[0], exist_ok=True, repeats=False)
         return self._url(full)
@@ -271,7 +276,7 @@ class FsspecStore:
         place = self.filesystem._fs_token, self._root.split("/", 1)[0]
         with _probe_lock.get():
             if place not in _probed:
-                renames = _protocol(self.filesystem) == WEBHDFS
+                renames = creates_by_rename(self.filesystem)
                 try:
                     check_creates(_Probed(self, self.location, self.filesystem), renames=renames)
                 except (NotImplementedError, TypeError) as error:
@@ -300,7 +305,7 @@ class FsspecStore:
         return f"{self._root}/{check_path(path)}"
 
     def _create(self, full: str, data: bytes) -> CreateResult:
-        if _protocol(self.filesystem) == WEBHDFS:
+        if creates_by_rename(self.filesystem):
             with in_time(self):
                 return create_by_rename(self.filesystem, full, data)
         guard: contextlib.AbstractContextManager[Any] = (
@@ -371,8 +376,9 @@ def _is_refused(error: Exception) -> bool:
 
 
 def _modified_ms(details: dict[str, Any]) -> int | None:
-    if isinstance(details.get("modificationTime"), int):  # HDFS has milliseconds
-        return int(details["modificationTime"])
+    for key in ("modificationTime", "modification_time"):  # HDFS has milliseconds
+        if isinstance(details.get(key), int):
+            return int(details[key])
     for key in ("mtime", "LastModified", "last_modified", "modified", "created"):
         value = details.get(key)
         if isinstance(value, datetime):

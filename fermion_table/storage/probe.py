@@ -33,7 +33,7 @@ PROBE_KEYS_UNDELETABLE = 2
 """Keys to race for where what is created stays."""
 VERDICT_FORMAT = "fermion-probe"
 VERDICT_BYTES_MAX = 64 * 1024
-_KNOWN = {"gs", "gcs", "abfs", "abfss", "az"}
+_KNOWN = {"gs", "gcs", "abfs", "abfss", "az", "hdfs"}
 """Protocols of services that document a conditional create, and have no other servers."""
 _AWS = (".amazonaws.com", ".amazonaws.com.cn")
 

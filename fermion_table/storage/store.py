@@ -51,7 +51,7 @@ class StorageAccess:
         second time, too, where a checksum fails). After a reply to the creation of a snapshot was
         lost, finding out what became of it has this time once more. How long a scan, a write or a
         commit takes in all is not limited. A local disk has no limit; nor have storages whose
-        fsspec client is not asynchronous, but for WebHDFS, other than the client's own.
+        fsspec client is not asynchronous, but for those of HDFS, other than the client's own.
     allowed_roots
         Folders outside of the table (absolute paths or URLs) below which its metadata may name
         files, though it was not cloned from there, or they lie on another storage; to another

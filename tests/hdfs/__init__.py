@@ -1,0 +1,1 @@
+"""Files and tables on a real HDFS; `make test-services` runs these tests."""

@@ -1,0 +1,1 @@
+"""A real HDFS on the loopback interface, for tests and benchmarks: ``python -m tools.hdfs``."""
