@@ -177,8 +177,7 @@ def encode_flat(
     ordinals
         ``int64``, shape (n,): the columns of the batch to encode.
     letters, widths
-        As `decode_flat` takes them; ``b`` and ``V``, floats of 2 bytes, unsigned integers of 8
-        bytes and integers of 1 byte are not known here.
+        As `decode_flat` takes them, but that ``V`` is not known here.
     nullable
         ``uint8``: columns with nulls that must have none are left.
     page_bytes
@@ -189,7 +188,9 @@ def encode_flat(
         Columns are left where another encoding may need at most this part of the bytes; zstd is
         taken for the entries of dictionaries where it needs at most this part.
     search_bytes_min
-        Numbers with fewer bytes than this are not looked at more closely; strings are left.
+        Numbers with fewer bytes than this are not looked at more closely; strings are left. With
+        as many bytes, booleans, floats of 2 bytes, unsigned integers of 8 bytes and integers of 1
+        byte are left.
     zip_bytes_min
         Entries of dictionaries with fewer bytes are not compressed.
     chunk_bytes_max

@@ -51,7 +51,6 @@ _ENCODINGS = {
     EncodingId.SPLIT_LENGTHS,
     EncodingId.DICTIONARY_LOCAL,
 }
-_KINDS_LEFT = (PhysicalKind.BITS, PhysicalKind.FIXED, PhysicalKind.UINT64)
 
 
 class FlatColumns(NamedTuple):
@@ -188,5 +187,4 @@ def _form(node: Node) -> Form:
     form = flat_form(node)
     if form is None or node.physical is None or node.order is Order.NONE:
         return _NO_FORM
-    left = node.physical.kind in _KINDS_LEFT or form[1] == 1 or form == (ord("f"), 2)
-    return _NO_FORM if left else form
+    return _NO_FORM if node.physical.kind is PhysicalKind.FIXED else form

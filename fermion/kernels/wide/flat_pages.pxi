@@ -20,6 +20,21 @@ cdef void _flat_dense(
         to += width * (bits[at >> 3] >> (at & 7) & 1)
 
 
+cdef const uint8_t* _flat_booleans(
+    FlatSource* source, const uint8_t* bits, FlatWork* work
+) noexcept nogil:
+    """Booleans as bytes, those of null slots False, or left out where ``work.count`` says so."""
+    cdef int64_t i, at
+    for i in range(work.slots):
+        at = source.first + i
+        work.copy[i] = source.values[at >> 3] >> (at & 7) & 1
+        if bits is not NULL:
+            work.copy[i] &= bits[i >> 3] >> (i & 7)
+    if work.count < work.slots:
+        _flat_dense(work.copy, bits, 1, work.slots, work.copy)
+    return work.copy
+
+
 cdef bint _flat_data(
     FlatSource* source, const uint8_t* bits, FlatRules* rules, FlatWork* work, FlatResult* found
 ) noexcept nogil:
@@ -30,6 +45,11 @@ cdef bint _flat_data(
     cdef int64_t count = work.slots, width = source.width, at
     cdef const uint8_t* values = source.values + source.first * width
     cdef bint fine
+    if source.letter == c'b':
+        values = _flat_booleans(source, bits, work)
+        if work.count < count:
+            bits = NULL
+        return _flat_small(values, c'b', 1, bits, rules, work, found)
     if <uintptr_t>values % width:
         return False
     if source.letter == c's':
@@ -58,6 +78,8 @@ cdef bint _flat_data(
             else:
                 memcpy(work.copy + at * width, work.copy + (at - 1) * width, width)
         values = work.copy
+    if width == 1 or (source.letter == c'f' and width == 2) or (source.letter == c'u' and width == 8):
+        return _flat_small(values, source.letter, width, bits, rules, work, found)
     if source.letter == c'f' and width == 4:
         return _flat_floats(<const float*>values, bits, rules, work, found)
     if source.letter == c'f':
@@ -69,6 +91,8 @@ cdef bint _flat_fits(const FlatSource* source, int64_t count) noexcept nogil:
     """Whether a column's bytes fit into one page."""
     cdef const uint8_t* values = source.values + source.first * source.width
     cdef int64_t bytes = count * source.width
+    if source.letter == c'b':
+        return (count + 7) >> 3 <= source.page_bytes
     if source.letter == c's' and source.width == 4:
         bytes += 4 + (<const int32_t*>values)[count] - (<const int32_t*>values)[0]
     elif source.letter == c's':
@@ -193,7 +217,7 @@ cdef int _flat_source(
     int64_t slots,
 ) except -1:
     """Note a column's memory, which Arrow has found to be large enough for its slots."""
-    if not (width in (2, 4, 8) and letter in b"iufs"):
+    if width not in (1, 2, 4, 8) or letter not in b"iufsb" or (width == 1 and letter in b"fs"):
         raise ValueError(f"values {chr(letter)}{width} are not known")
     if array.n_buffers != (3 if letter == c's' else 2) or array.n_children:
         raise ValueError(f"{array.n_buffers} buffers cannot be those of {chr(letter)}{width}")

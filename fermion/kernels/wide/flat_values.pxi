@@ -124,6 +124,60 @@ cdef bint _flat_integers(
     return True
 
 
+cdef bint _flat_small(
+    const uint8_t* values, char letter, int64_t width, const uint8_t* bits, FlatRules* rules,
+    FlatWork* work, FlatResult* found
+) noexcept nogil:
+    """Numbers of one byte, floats of two and unsigned integers of eight, if they are few."""
+    cdef int64_t count = work.count
+    cdef int64_t bytes = (count + 7) >> 3 if letter == c'b' else count * width
+    cdef uint8_t* page
+    cdef uint8_t* stop
+    if TREE_NODE_HEADER + ((bytes + 7) & ~<int64_t>7) >= rules.search_bytes_min:
+        return False
+    if letter == c'f':
+        _widen_halves(<const uint16_t*>values, count, <float*>work.wide)
+        _flat_bounds(<const float*>work.wide, bits, work, found)
+    elif width == 8:
+        _flat_bounds(<const uint64_t*>values, bits, work, found)
+    elif letter == c'i':
+        _flat_bounds(<const int8_t*>values, bits, work, found)
+    else:
+        _flat_bounds(values, bits, work, found)
+    if found.minimum > found.maximum:  # nothing but NaN
+        return False
+    if _flat_is_constant(values, count, width):
+        return _flat_constant(values, width, work, found)
+    if letter == c'b':
+        return _flat_bitmap(values, work, found)
+    if width < 8:
+        return _flat_plain(values, width, rules, work, found)
+    page = _flat_page(work, _bitpack_worst(count, width) + 64)
+    if page is NULL:
+        return False
+    stop = _flat_packed(page + COLUMN_PAGE_HEADER, values, count, width, False, work)
+    if stop - page - COLUMN_PAGE_HEADER >= count * width:
+        return False
+    found.data_bytes = _flat_seal(work, stop)
+    return True
+
+
+cdef bint _flat_bitmap(const uint8_t* values, FlatWork* work, FlatResult* found) noexcept nogil:
+    """The page of booleans, each a byte here."""
+    cdef int64_t count = work.count, bytes = (count + 7) >> 3, i
+    cdef uint8_t* page = _flat_page(work, bytes + 64)
+    cdef uint8_t* node = page + COLUMN_PAGE_HEADER
+    cdef uint8_t* stop
+    if page is NULL:
+        return False
+    stop = _flat_node(node, TREE_BITMAP, 0, work)
+    memset(stop, 0, bytes)
+    for i in range(count):
+        stop[i >> 3] |= <uint8_t>(values[i] << (i & 7))
+    found.data_bytes = _flat_seal(work, _flat_close(node, stop + bytes))
+    return True
+
+
 cdef int _flat_exponent(
     const floating* values, int64_t count, const FlatRules* rules
 ) noexcept nogil:

@@ -110,14 +110,31 @@ def few_rows() -> dict[str, pa.Array]:
         "infinite": pa.array(np.where(reals > 1, np.inf, reals)),
         "signed zeros": pa.array(np.where(reals > 0, -0.0, 0.0)),
         "compressible": pa.array(np.where(rng.random(rows) < 0.8, 0.0, reals)),
-        "not a number once": pa.array([np.nan, 1 / 3]),
+        "not a number once": pa.array([0.1, np.nan, 1 / 3]),
         "all null": pa.nulls(rows, pa.float64()),
+        "bool": pa.array(reals > 0.5, mask=mask),
+        "true": pa.array([True] * rows),
+        "true or null": pa.array([True] * rows, mask=mask),
+        "half": pa.array(reals.astype(np.float16), mask=mask),
+        "half nan": pa.array(np.where(reals > 0, np.nan, reals).astype(np.float16)),
+        "half constant": pa.array(np.full(rows, 0.5, np.float16)),
+        "int8": pa.array((reals * 40).astype(np.int8), mask=mask),
+        "uint8": pa.array((np.abs(reals) * 60).astype(np.uint8)),
+        "uint64": pa.array(rng.integers(2**63, 2**63 + 10**6, rows, np.uint64), mask=mask),
+        "uint64 constant": pa.array(np.full(rows, 2**64 - 1, np.uint64)),
+        "many bytes": pa.array(rng.integers(0, 3, 3_000).astype(np.int8)),
+        "many bits": pa.array(rng.random(9_000) < 0.2),
+        "dense bits": pa.array(reals > 0, mask=rng.random(rows) < 0.5),
+        "dense bytes": pa.array((reals * 40).astype(np.int8), mask=rng.random(rows) < 0.5),
     }
 
 
+@pytest.mark.parametrize("offset", [0, 1])
 @pytest.mark.parametrize("name", few_rows())
-def test_few_rows_of_any_floats_are_written_to_the_same_bytes_as_one_by_one(name: str) -> None:
-    short, usual, pages, usual_pages = both(name, few_rows()[name])
+def test_few_rows_of_any_numbers_are_written_to_the_same_bytes_as_one_by_one(
+    name: str, offset: int
+) -> None:
+    short, usual, pages, usual_pages = both(name, few_rows()[name].slice(offset))
     assert short == usual
     assert pages == usual_pages
 
@@ -202,7 +219,8 @@ LEFT = {
     "negative zero": pa.array(np.where(np.arange(ROWS) == 9, -0.0, np.arange(ROWS) % 977 / 100)),
     "distinct": pa.array([f"value {n * 7919 % ROWS}" for n in range(ROWS)]),
     "cycle": pa.array([f"value {n % 9}" for n in range(ROWS)]),
-    "bool": pa.array([n % 7 == 0 for n in range(ROWS)]),
+    "bool": pa.array([n % 7 == 0 for n in range(40_000)]),
+    "byte": pa.array(np.arange(5_000).astype(np.int8)),
     "unsigned": pa.array(np.random.default_rng(1).integers(0, 10**12, ROWS).astype(np.uint64)),
     "long": pa.array(np.random.default_rng(1).integers(0, 10**12, 20_000)),
 }
@@ -316,8 +334,9 @@ def test_columns_that_are_not_what_they_are_said_to_be_are_refused() -> None:
         encoded(table, (b"i", 8), ordinal=1)
     with pytest.raises(ValueError, match="column 2 of 2"):
         encoded(table, (b"i", 8), ordinal=2)
-    with pytest.raises(ValueError, match="values V3 are not known"):
-        encoded(table, (b"V", 3))
+    for form in ((b"V", 3), (b"f", 1), (b"s", 1), (b"i", 3)):
+        with pytest.raises(ValueError, match="are not known"):
+            encoded(table, form)
 
 
 @pytest.mark.parametrize("place", range(3))
