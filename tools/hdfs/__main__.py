@@ -20,23 +20,20 @@ from tools.hdfs.jars import NotAvailableError
 def main(command: list[str]) -> int:
     """Run the cluster, and a command beside it."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    with tempfile.TemporaryDirectory(prefix="hdfs-", ignore_cleanup_errors=True) as folder:
-        try:
-            with Cluster(Path(folder) / "cluster") as cluster:
-                environment = {
-                    **os.environ,
-                    "HDFS_URL": cluster.url,
-                    "WEBHDFS_URL": cluster.web_url,
-                }
-                if command:
-                    return subprocess.run(command, env=environment, check=False).returncode
-                print(f"{cluster.url} (also {cluster.web_url}); Ctrl-C stops it", flush=True)
-                signal.pause()
-        except NotAvailableError as error:
-            print(f"HDFS can't be started: {error}", file=sys.stderr)
-            return 1
-        except KeyboardInterrupt:
-            return 0
+    folder = Path(tempfile.mkdtemp(prefix="hdfs-"))
+    folder.rmdir()  # the cluster makes it, and deletes it
+    try:
+        with Cluster(folder) as cluster:
+            environment = {**os.environ, "HDFS_URL": cluster.url, "WEBHDFS_URL": cluster.web_url}
+            if command:
+                return subprocess.run(command, env=environment, check=False).returncode
+            print(f"{cluster.url} (also {cluster.web_url}); Ctrl-C stops it", flush=True)
+            signal.pause()
+    except NotAvailableError as error:
+        print(f"HDFS can't be started: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 0
     return 0
 
 
