@@ -29,6 +29,7 @@ TABLES = (
     "table_batches",
     "table_compaction",
     "table_row_changes",
+    "wide_append",
     "primary_key",
     "catalog",
     "table_limits",
