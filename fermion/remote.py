@@ -60,7 +60,16 @@ def connect(
         further = dict(options.get("config_kwargs") or {})
         further.setdefault("retries", {"mode": "standard", "total_max_attempts": ATTEMPTS})
         options["config_kwargs"] = further
-    filesystem, path = fsspec.core.url_to_fs(url, **options)
+    try:
+        filesystem, path = fsspec.core.url_to_fs(url, **options)
+    except (ImportError, OSError) as error:
+        if not url.startswith("hdfs://"):
+            raise
+        said = (
+            f"{str(error).partition(chr(10))[0]} (Java's client, as hdfs-native is not installed)"
+        )
+        hint = 'pip install "fermion[hdfs]"'
+        raise storage_error("connect to", url, OSError(f"{said}; {hint} needs no Java")) from error
     if is_s3 and "::" not in url:
         filesystem.retries = 1
     session: Any = getattr(filesystem, "session", None)

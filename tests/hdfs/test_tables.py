@@ -14,7 +14,7 @@ from datetime import timedelta
 import pyarrow as pa
 import pytest
 
-from fermion_table import Table
+from fermion_table import Catalog, Table
 from fermion_table.storage import fsspec as fsspec_store
 from fermion_table.storage import probe as storage_probe
 from tests.fermion_table.test_crowd import work
@@ -126,6 +126,29 @@ def test_webhdfs_of_the_same_cluster_works(hdfs_folder, hdfs_cluster, monkeypatc
     Table.open(hdfs_folder).append(rows(10, 20))
     table.refresh()
     assert keys(table) == list(range(20))
+
+
+def test_a_catalog_creates_renames_and_drops_tables(hdfs_folder):
+    catalog = Catalog.open(f"{hdfs_folder}/warehouse")
+    catalog.create_table("db.one", SCHEMA).append(rows(0, 3))
+    catalog.create_table("db.two", SCHEMA)
+    catalog.rename_table("db.one", "db.three")
+    assert Catalog.open(f"{hdfs_folder}/warehouse").tables() == ["db.three", "db.two"]
+    assert keys(catalog.table("db.three")) == [0, 1, 2]
+    catalog.drop_table("db.two")
+    assert catalog.tables() == ["db.three"]
+
+
+def test_what_a_killed_process_leaves_is_removed(hdfs_folder):
+    table = Table.create(hdfs_folder, SCHEMA)
+    table.append(rows(0, 3))
+    filesystem = table.store.filesystem
+    path = f"/{hdfs_folder.rpartition('/')[2]}/snapshot"
+    file = filesystem.create_file(f"{path}/.LATEST.{'0' * 32}.tmp")  # never completed
+    table.remove_orphan_files(older_than=timedelta(days=-1))
+    assert not [each for each in filesystem.find(path) if each.endswith(".tmp")]
+    assert not file.closed
+    assert keys(Table.open(hdfs_folder)) == [0, 1, 2]
 
 
 def test_the_command_line_takes_its_address(hdfs_folder, project_environment):
