@@ -22,8 +22,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.services]
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("part", pa.int64())])
 ROWS = 40_000
 COMMIT = {"commit_user": "nightly", "commit_identifier": 7}
-POINTS = ("tasks", "commit", "compaction", "stream", "upsert", "trees", "sums")
-KEYED = ("upsert", "trees", "sums")
+POINTS = ("tasks", "commit", "compaction", "stream", "upsert", "trees", "sums", "merge", "changes")
+KEYED = ("upsert", "trees", "sums", "merge", "changes", "upserts")
 
 # One driver runs a job on each of these tables, in threads, and is killed when all of them are
 # where it should die. Functions of the program itself travel to the workers by value.
@@ -36,6 +36,7 @@ from fermion_table import Table
 from spark_ext.datasource.source import FermionDataSource
 from spark_ext.options import parse_options
 from spark_ext.datasource.stream import FermionStreamWriter
+from spark_ext.writing import keyed_changes
 
 directory = Path(sys.argv[1])
 commit = {"commit_user": "nightly", "commit_identifier": 7}
@@ -69,6 +70,19 @@ def during_upsert():
     rows = frame.withColumn("part", functions.lit(9)).withColumn("id", slow("upsert", 2 + 2))
     spark_ext.upsert(rows, directory / "upsert", cluster=False, **commit)
 
+class WaitingChanges(keyed_changes.KeyedChangeTask):
+    def __call__(self, batches):
+        written = list(super().__call__(batches))
+        wait_for_death("merge")
+        return written
+
+def during_merge():
+    source = spark.range(20_000, 60_000).withColumn("part", functions.lit(9))
+    merge = spark_ext.merge(spark, directory / "merge", source, ["id"], **commit)
+    merge = merge.when_matched_delete("target.part = 1")
+    merge = merge.when_matched_update({"part": "target.part + 10"}, "target.part = 2")
+    merge.when_not_matched_insert().execute()
+
 publish = Table.commit
 def publish_and_wait(self, *args, **kwargs):
     published = publish(self, *args, **kwargs)
@@ -94,10 +108,12 @@ def during_compaction():
 def during_compaction_of_trees():
     spark_ext.compact(spark, directory / "trees", full=True, max_groups_per_commit=1)
 
+STREAMS = {"copy": "stream", "sums": "sums", "upserts": "changes"}
+
 class CommitAndWait(FermionStreamWriter):
     def commit(self, messages, batchId):
         super().commit(messages, batchId)
-        reach({"copy": "stream"}.get(Path(self._options.path).name, "sums"))
+        reach(STREAMS[Path(self._options.path).name])
         for _ in range(3_000):  # Spark does not learn that this micro-batch is done
             time.sleep(0.1)
 
@@ -106,11 +122,18 @@ class WaitingSource(FermionDataSource):
         return CommitAndWait(parse_options(self.options), schema)
 
 def start_a_stream(sink):
+    writing = {}
     if sink == "copy":
         stream = spark.readStream.format("fermion").load(str(directory / "stream"))
-    else:
+    elif sink == "sums":
         stream = spark.readStream.schema("id long, part long").parquet(str(directory / "files"))
-    writer = stream.writeStream.format("fermion").option("path", str(directory / sink))
+    else:
+        stream = spark.readStream.format("fermion").option("readChangeFeed", "true")
+        stream = stream.load(str(directory / "changes"))
+        stream = stream.drop("_commit_version", "_commit_timestamp")
+        writing = {"changeType": "_change_type"}
+    writer = stream.writeStream.format("fermion").options(**writing)
+    writer = writer.option("path", str(directory / sink))
     return writer.option("checkpointLocation", str(directory / f"{sink}.checkpoint")).start()
 
 def run(job):
@@ -123,11 +146,12 @@ def run(job):
 Table.commit = publish_and_wait
 Table.commit_compaction = publish_the_first_only
 spark.dataSource.register(WaitingSource)
-for sink, point in (("copy", "stream"), ("sums", "sums")):
+keyed_changes.KeyedChangeTask = WaitingChanges
+for sink, point in STREAMS.items():
     query = start_a_stream(sink)
     while query.isActive and not (directory / f"{point}.reached").exists():
         time.sleep(0.05)
-jobs = [during_tasks, after_the_commit, during_compaction, during_upsert]
+jobs = [during_tasks, after_the_commit, during_compaction, during_upsert, during_merge]
 for job in [*jobs, during_compaction_of_trees]:
     threading.Thread(target=run, args=(job,), name=job.__name__).start()
 run(query.awaitTermination)
@@ -189,7 +213,8 @@ def killed(spark, tmp_path_factory) -> Path:
             primary_key=["id"],
             properties={"bucket": "2", **(engine if name == "sums" else {})},
         )
-    made["upsert"].upsert(rows(0, ROWS, parts=4))
+    for name in ("upsert", "merge", "changes"):
+        made[name].upsert(rows(0, ROWS, parts=4))
     for start in range(0, ROWS, 10_000):
         made["compaction"].append(rows(start, start + 10_000, parts=4))
         made["trees"].upsert(rows(start, ROWS, parts=4))
@@ -285,3 +310,45 @@ def test_killed_while_a_stream_commits_the_next_run_goes_on_without_repeating(sp
     copied = assert_holds_every_row_once(copy_path)
     assert copied.snapshot.id == 2
     assert parts_of(copied) == {1}
+
+
+def test_killed_during_a_merge_old_rows_are_there_and_the_next_run_merges_once(spark, killed):
+    """Rows that it updates, deletes, inserts, and leaves alone; then the same run once more."""
+    path = killed / "merge"
+    table = assert_holds_every_row_once(path)
+    assert (table.snapshot.id, parts_of(table)) == (1, {0, 1, 2, 3})
+    source = spark.range(20_000, 60_000).withColumn("part", functions.lit(9))
+    for run in range(2):
+        merge = spark_ext.merge(spark, path, source, ["id"], **COMMIT)
+        merge = merge.when_matched_delete("target.part = 1")
+        merge = merge.when_matched_update({"part": "target.part + 10"}, "target.part = 2")
+        result = merge.when_not_matched_insert().execute()
+        expected = (0, 0, 0) if run else (20_000, 5_000, 5_000)
+        assert (result.rows_inserted, result.rows_updated, result.rows_deleted) == expected
+    assert table.refresh().id == 2
+    found = dict(zip(*table.scan().to_arrow().to_pydict().values(), strict=True))
+    wanted = {i: i % 4 for i in range(20_000)} | dict.fromkeys(range(40_000, 60_000), 9)
+    wanted |= {i: {2: 12}.get(i % 4, i % 4) for i in range(20_000, 40_000) if i % 4 != 1}
+    assert (table.scan().count(), found) == (len(wanted), wanted)
+    removed = table.remove_orphan_files(older_than=timedelta(0))
+    assert removed.files >= 1  # of a task that was done
+    assert table.verify(data=True).ok
+
+
+def test_killed_while_a_stream_upserts_changes_the_next_run_repeats_none(spark, killed):
+    """The repeated micro-batch finds its commit; the next one has what changed since."""
+    table, copy = (Table.open(killed / name) for name in ("changes", "upserts"))
+    assert (copy.snapshot.id, copy.scan().count()) == (1, ROWS)
+    table.upsert({"id": [1, ROWS], "part": [7, 8]})
+    table.delete_keys([2])
+    stream = spark.readStream.format("fermion").option("readChangeFeed", "true")
+    stream = stream.load(table.location).drop("_commit_version", "_commit_timestamp")
+    writer = stream.writeStream.format("fermion").option("changeType", "_change_type")
+    writer = writer.option("checkpointLocation", str(killed / "upserts.checkpoint"))
+    query = writer.option("path", copy.location).trigger(availableNow=True).start()
+    query.awaitTermination(120)
+    copy.refresh()
+    assert [each.commit_identifier for each in copy.snapshots()] == [None, 0, 1]
+    found, wanted = (each.scan().to_arrow().sort_by("id") for each in (copy, table))
+    assert found.equals(wanted)
+    assert copy.verify(data=True).ok
