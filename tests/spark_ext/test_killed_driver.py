@@ -169,7 +169,7 @@ def run_and_kill(directory: Path) -> None:
         text=True,
     )
     try:
-        deadline = time.monotonic() + 400
+        deadline = time.monotonic() + 900
         while missing := [at for at in POINTS if not (directory / f"{at}.reached").exists()]:
             assert process.poll() is None, process.communicate()[0]
             assert time.monotonic() < deadline, f"the driver never came to {missing}"
