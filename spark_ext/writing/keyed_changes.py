@@ -141,7 +141,7 @@ def run_keyed_changes(df: DataFrame, table: Table, action: str) -> RowChanges:
 
 def _by_kind(df: DataFrame, table: Table, action: str) -> DataFrame:
     """The rows to write for each row of the frame, with their kinds; of one that goes the key."""
-    old = {name: functions.col(OLD.format(name)) for name in old_columns(table)}
+    old = {name: functions.col(quoted(OLD.format(name))) for name in old_columns(table)}
     if not set(table.schema.names).intersection(df.columns):
         gone = functions.lit("-D").alias(_KIND)
         return df.select(gone, *(column.alias(name) for name, column in old.items()))
@@ -187,5 +187,6 @@ def _is_same(names: Iterable[str]) -> Column:
     """Whether columns of a row have the values that they had before."""
     same = functions.lit(True)
     for name in names:
-        same = same & functions.col(OLD.format(name)).eqNullSafe(functions.col(quoted(name)))
+        before = functions.col(quoted(OLD.format(name)))
+        same = same & before.eqNullSafe(functions.col(quoted(name)))
     return same

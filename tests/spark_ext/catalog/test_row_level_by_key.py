@@ -101,6 +101,20 @@ def test_statements_change_rows_by_key(spark, warehouse, settings):
     assert content(table) == model
 
 
+def test_names_of_columns_need_no_care(spark, warehouse):
+    """Dots and backquotes, also in the primary key."""
+    schema = pa.schema([pa.field("k.1", pa.int64(), nullable=False), ("v`2", pa.int64())])
+    properties = {"bucket": "2"}
+    table = Table.create(
+        warehouse / "named", schema, primary_key=["k.1"], properties=properties, mode="overwrite"
+    )
+    table.upsert({"k.1": [1, 2, 3], "v`2": [0, 0, 0]})
+    spark.sql("UPDATE keyed.named SET `v``2` = 5 WHERE `k.1` % 2 = 1")
+    spark.sql("DELETE FROM keyed.named WHERE `k.1` IN (SELECT 1L)")
+    table.refresh()
+    assert table.scan().to_arrow().sort_by("v`2").to_pydict() == {"k.1": [2, 3], "v`2": [0, 5]}
+
+
 REFUSED = [
     ("UPDATE keyed.r SET id = 5 WHERE kind = 'k1'", "two rows of this statement have one key"),
     ("UPDATE keyed.r SET id = id + 2 WHERE id = 1", "would replace it"),
