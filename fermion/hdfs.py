@@ -34,6 +34,8 @@ T = TypeVar("T")
 CALL_SECONDS_MAX = 60.0
 """Of one call, where the caller has no deadline."""
 BUFFER_BYTES = 4 * 1024 * 1024
+TEXT_MAX = 200
+"""Characters of what the client says; it may describe every DataNode."""
 RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Pauses before a file is written again."""
 _KEPT_SECONDS = 3.5
@@ -473,7 +475,7 @@ def _os_error(operation: str, path: str, error: BaseException) -> OSError:
         name = re.split(r"[.$]", answer[1])[-1]
         kind, code = _KINDS.get(name, (OSError, errno.EIO))
         return kind(code, f"{name}: {said}", path)
-    said = text.partition("\n")[0]
+    said = text.partition("\n")[0][:TEXT_MAX]
     if isinstance(error, ConnectionError) or any(each in said for each in _BROKEN):
         return ConnectionError(errno.ECONNABORTED, said, path)
     return OSError(

@@ -89,8 +89,7 @@ def test_a_datanode_dies_while_a_file_is_read(hdfs_folder, hdfs_cluster):
     with fermion.open(path) as file:
         batches = file.iter_batches()
         found = [next(batches)]
-        hdfs_cluster.kill("datanode1")
-        hdfs_cluster.kill("datanode2")
+        hdfs_cluster.kill("datanode1")  # one: a block may have two replicas for a while
         found += batches
     assert pa.Table.from_batches(found).equals(data)
 
