@@ -8,6 +8,7 @@ Arrow know more types.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -35,12 +36,15 @@ class Matches:
     mask
         ``bool``, shape (rows,): which of them match.
     arrays
-        The filter's columns over them.
+        The filter's columns over them; None where it was tested on pages as they are encoded.
+    pages
+        These pages, by offset and length.
     """
 
     around: RowRanges
     mask: np.ndarray
-    arrays: list[pa.Array]
+    arrays: list[pa.Array] | None
+    pages: dict[tuple[int, int], memoryview] = dataclasses.field(default_factory=dict)
 
     def is_sparse(self, fraction: float) -> bool:
         """Whether no more than a fraction of the rows match."""
@@ -50,8 +54,8 @@ class Matches:
         """The same of the rows from ``start`` to ``stop``, exclusive; views."""
         first, inside = self.around.clip(0, start).total, self.around.clip(start, stop)
         last = first + inside.total
-        arrays = [each.slice(first, last - first) for each in self.arrays]
-        return Matches(inside, self.mask[first:last], arrays)
+        arrays = self.arrays and [each.slice(first, last - first) for each in self.arrays]
+        return Matches(inside, self.mask[first:last], arrays, self.pages)
 
 
 def filter_rows(array: pa.Array, mask: np.ndarray, node: Node | None) -> pa.Array:

@@ -83,6 +83,8 @@ class EncodeSettings:
         Values of one independently decodable block (pcodec).
     frame_bytes
         Raw bytes that one compressed piece of a string page aims at.
+    symbols_bytes
+        Raw bytes that one block of strings in symbols (FSST) aims at.
     codec
         What the profile compresses with, and pages as a whole.
     learnt
@@ -96,6 +98,7 @@ class EncodeSettings:
     level: int = 3
     block_slots: int = 4096
     frame_bytes: int = 64 * 1024
+    symbols_bytes: int = 4 * 1024
     codec: Codec = Codec.ZSTD
     learnt: dict[EncodingId, Any] | None = None
 

@@ -46,8 +46,6 @@ from fermion.layout import Codec, EncodingId, align
 _PARAMETERS = struct.Struct("<IBB2x")
 _BYTES_MAX = 0x7FFF_FFFF  # codes are up to twice as many, and have ends of 4 bytes
 _SYMBOL_BYTES_MAX = 8
-# Symbols decode many times faster than zstd, so a block is this part of a zstd frame.
-_BLOCKS_PER_FRAME = 16
 _BLOCK_SLOTS_MAX = 1024
 # A page that earlier symbols make larger than this, beside what they were trained on, gets its own.
 _DRIFT_MAX = 1.05
@@ -84,7 +82,7 @@ class Fsst(Encoding):
                 f"encoding fsst cannot hold a page of {total} bytes: expected at most {_BYTES_MAX}"
             )
         (sizes, symbols), codes, ends = _encode_page(values, settings.learnt)
-        block = _block_slots(values, settings.frame_bytes)
+        block = _block_slots(values, settings.symbols_bytes)
         code_ends = ends[np.minimum(np.arange(block, len(ends) + block, block), len(ends)) - 1]
         lengths = narrowest(values.lengths)
         width = lengths.dtype.itemsize
@@ -278,9 +276,9 @@ def _encode_bytes(
     return out[:used], ends
 
 
-def _block_slots(values: BinaryValues, frame_bytes: int) -> int:
+def _block_slots(values: BinaryValues, block_bytes: int) -> int:
     """Values whose bytes are about a block: a power of 2."""
-    wanted = frame_bytes * len(values) // (_BLOCKS_PER_FRAME * max(int(values.offsets[-1]), 1))
+    wanted = block_bytes * len(values) // max(int(values.offsets[-1]), 1)
     return 1 << min(max(wanted, 1), _BLOCK_SLOTS_MAX).bit_length() - 1
 
 

@@ -421,6 +421,13 @@ class CountingSource:
         buffers, places = self.read_places(wanted, again=again)
         return [buffers[buffer][at : at + size] for buffer, at, size in places.tolist()]
 
+    def read_views(self, parts: Sequence[np.ndarray]) -> list[memoryview]:
+        """The same for ranges in some arrays, each of shape (n, 2): ``int64``."""
+        if not parts:
+            return []
+        buffers, places = self.read_places(np.concatenate(parts))
+        return [buffers[buffer][at : at + size] for buffer, at, size in places.tolist()]
+
     def read_places(
         self, ranges: np.ndarray, *, again: bool = False
     ) -> tuple[list[memoryview], np.ndarray]:

@@ -26,7 +26,9 @@ from fermion.kernels._compiled_metadata import place_of as place_of
 from fermion.kernels._compiled_metadata import read_names as read_names
 from fermion.kernels._compiled_metadata import write_names as write_names
 from fermion.kernels._compiled_picks import bitpack_pick as bitpack_pick
+from fermion.kernels._compiled_picks import decode_pages as decode_pages
 from fermion.kernels._compiled_picks import fsst_pick as fsst_pick
+from fermion.kernels._compiled_picks import match_pages as match_pages
 from fermion.kernels._compiled_picks import pick_pages as pick_pages
 
 def crc32c(data: Buffer, seed: int = 0, *, portable: bool = False) -> int:

@@ -1,4 +1,4 @@
-"""Signatures and contracts of the kernels that pick single slots, a part of those of `_compiled`.
+"""Signatures and contracts of the kernels over many pages of a stream, a part of `_compiled`.
 
 There is no module of this name at run time: only the signatures are too many for one file.
 """
@@ -110,4 +110,80 @@ def pick_pages(
     Buffer
         The bytes of the strings, none of numbers; None where a page is damaged or has an encoding
         that is not known here. ``out`` is unspecified then.
+    """
+
+# Oracle: tests/fermion/reading/test_whole_columns.py::test_both_ways_give_the_same_columns
+def decode_pages(
+    pages: list[Buffer],
+    counts: np.ndarray,
+    letter: int,
+    width: int,
+    dictionary: np.ndarray,
+    offsets: np.ndarray,
+    verify: bool,
+    decode: Callable[..., None],
+    unzip: Callable[[memoryview, int], bytes],
+    out: np.ndarray,
+    page_offsets: np.ndarray,
+    place_key: int,
+    text: np.ndarray | None = None,
+) -> Buffer | None:
+    """All slots of some pages of one stream, end to end, without a call a page.
+
+    Parameters
+    ----------
+    width
+        Bytes of a value; of an offset of strings, 4 or 8.
+    out
+        ``uint8``, written: ``width`` bytes a slot; for strings all offsets, from 0 on.
+    text
+        ``uint8``, written: memory for the bytes of strings; None: it is allocated.
+
+    The other parameters are those of `pick_pages`.
+
+    Returns
+    -------
+    Buffer
+        The bytes of the strings, a part of ``text`` where that is given; none of numbers. None
+        where a page is damaged, has an encoding that is not known here, or ``text`` is too small.
+        ``out`` and ``text`` are unspecified then.
+    """
+
+# Oracle: tests/fermion/reading/test_encoded_filters.py::
+# test_any_filter_selects_the_same_rows_both_ways
+def match_pages(
+    pages: list[Buffer],
+    counts: np.ndarray,
+    letter: int,
+    width: int,
+    bounds: np.ndarray,
+    entries: np.ndarray,
+    verify: bool,
+    decode: Callable[..., None],
+    unzip: Callable[[memoryview, int], bytes],
+    out: np.ndarray,
+    page_offsets: np.ndarray,
+    place_key: int,
+) -> bool:
+    """Whether each slot of some pages of one stream lies in a range, without a call a page.
+
+    Parameters
+    ----------
+    letter, width
+        As for `pick_pages`; wide integers are known where pages hold them as 64-bit ones. For
+        strings only codes are known.
+    bounds
+        Shape (2,): the least and the greatest value in the range, of ``int64``, ``uint64`` for
+        unsigned values, or ``float64``. Strings have none.
+    entries
+        ``uint8``: 1 for each entry of the chunk's dictionary that is wanted, 0 for the others.
+    out
+        ``uint8``, written: 1 or 0 for each slot.
+
+    The other parameters are those of `decode_pages`.
+
+    Returns
+    -------
+    bool
+        Whether all pages were known here and sound; else ``out`` is unspecified.
     """

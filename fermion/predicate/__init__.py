@@ -5,6 +5,7 @@ from fermion.predicate.arrow_expression import from_pyarrow, pyarrow_columns, to
 from fermion.predicate.binding import bind, candidate_names, rename_columns, resolve_path
 from fermion.predicate.evaluate import column_of, comparable, evaluate
 from fermion.predicate.expression import Column, Expression, col, conjuncts
+from fermion.predicate.intervals import Interval, interval
 from fermion.predicate.parse import from_engine, parse_filter
 from fermion.predicate.prune import (
     Bounds,
@@ -18,6 +19,7 @@ __all__ = [
     "Bounds",
     "Column",
     "Expression",
+    "Interval",
     "RowRanges",
     "bind",
     "bound_key",
@@ -30,6 +32,7 @@ __all__ = [
     "from_engine",
     "from_pyarrow",
     "from_sql",
+    "interval",
     "parse_filter",
     "pyarrow_columns",
     "ranges_that_may_match",

@@ -338,7 +338,7 @@ def _place(value: Any, storage: pa.DataType) -> tuple[Any, bool]:
         return (value.encode() if isinstance(value, str) else value), True
     if pat.is_floating(storage):
         return _place_float(value, storage)
-    low, high = _raw_limits(storage)
+    low, high = raw_limits(storage)
     if isinstance(value, float) and math.isinf(value):
         return (math.inf if value > 0 else None), False
     scaled = _position(value, storage)
@@ -424,7 +424,8 @@ def _tick(storage: pa.DataType) -> int:
     return 10**6 if pat.is_date64(storage) else _NANOSECONDS[storage.unit]
 
 
-def _raw_limits(storage: pa.DataType) -> tuple[int, int]:
+def raw_limits(storage: pa.DataType) -> tuple[int, int]:
+    """The least and the greatest raw value of a type of whole numbers, both inclusive."""
     if pat.is_boolean(storage):
         return 0, 1
     if pat.is_decimal(storage):

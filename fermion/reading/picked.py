@@ -16,12 +16,9 @@ import pyarrow as pa
 
 from fermion.columns.ranges import RowRanges
 from fermion.columns.types import Node
-from fermion.columns.values import BinaryValues, Values
-from fermion.errors import FermionError
-from fermion.layout import ChecksumKind, ChunkFlag, EncodingId
-from fermion.metadata.cmb import ColumnBlock
-from fermion.pages.frame import root_encoding
-from fermion.pages.pages import PageSlice, decode_dictionary
+from fermion.columns.values import BinaryValues
+from fermion.layout import ChecksumKind
+from fermion.reading.chunk_pages import ChunkPages, chunk_pages, entries_of
 from fermion.reading.column import FetchedPages
 from fermion.reading.flat import known_form
 from fermion.reading.index import FileIndex
@@ -32,8 +29,6 @@ from fermion.reading.stream import PICKED_RUN_MAX, PICKED_SLOTS_MIN
 PICKED_ROWS_MAX = 1 << 20
 """Rows that are named one by one."""
 
-_FIRST_PAGE_IS_DICT = int(ChunkFlag.FIRST_PAGE_IS_DICT)
-_OTHERS = int(ChunkFlag.DENSE_NO_NULL_SLOTS) | int(ChunkFlag.USES_GLOBAL_DICT)
 _INT32_MAX = 2**31 - 1
 _BITS = ord("b")
 
@@ -43,17 +38,15 @@ class _Plan(NamedTuple):
 
     Attributes
     ----------
-    ranges
-        ``int64``, shape (pages, 2): where they lie, that of the dictionary first if there is one.
+    pages
+        Only these, and that of the dictionary.
     counts
         ``int64``: slots of each page, without the dictionary's.
     picks, cuts
         The slots wanted, counted within their pages, and which of them each page has.
     """
 
-    node: Node
-    has_dictionary: bool
-    ranges: np.ndarray
+    pages: ChunkPages
     counts: np.ndarray
     picks: np.ndarray
     cuts: np.ndarray
@@ -76,7 +69,11 @@ class PickedColumns:
         self._is_known = self._checks.kind in (ChecksumKind.NONE, ChecksumKind.CRC32C)
 
     def arrays(
-        self, columns: Sequence[tuple[int, Node]], stripe: int, ranges: RowRanges
+        self,
+        columns: Sequence[tuple[int, Node]],
+        stripe: int,
+        ranges: RowRanges,
+        held: FetchedPages | None = None,
     ) -> tuple[list[pa.Array | None], FetchedPages]:
         """Some rows of some columns of a stripe.
 
@@ -84,6 +81,8 @@ class PickedColumns:
         ----------
         columns
             Ordinals and trees.
+        held
+            Pages that are here already.
 
         Returns
         -------
@@ -102,90 +101,76 @@ class PickedColumns:
             (place, plan)
             for place, block in zip(flat, blocks, strict=True)
             if block is not None
-            and (plan := _plan(columns[place][1], block, stripe, wanted, slots)) is not None
+            and (chunk := chunk_pages(columns[place][1], block, stripe, slots)) is not None
+            and (plan := _plan(chunk, wanted)) is not None
         ]
         is_split = len(planned) < len(columns)
         if not planned or (is_split and not self._index.source.source.is_local):
             return found, {}  # one round of requests for all columns
         plans = [plan for _, plan in planned]
-        buffers, places = self._index.source.read_places(np.concatenate([p.ranges for p in plans]))
-        views = [buffers[buffer][at : at + size] for buffer, at, size in places.tolist()]
-        ends = np.cumsum([len(plan.ranges) for plan in plans]).tolist()
-        pages = [views[stop - len(p.ranges) : stop] for p, stop in zip(plans, ends, strict=True)]
-        sizes = [int(plan.ranges[:, 1].sum()) for plan in plans]
+        pages = self._fetch([plan.pages for plan in plans], held or {})
+        sizes = [int(plan.pages.ranges[:, 1].sum()) for plan in plans]
         arrays = run_by_size(self._executor, self._decode, sizes, rows, plans, pages)
         left: FetchedPages = {}
         for (place, plan), own, array in zip(planned, pages, arrays, strict=True):
             found[place] = array
             if array is None:
-                left.update(zip(map(tuple, plan.ranges.tolist()), own, strict=True))
+                left.update(plan.pages.fetched(own))
         return found, left
 
-    def _decode(self, plan: _Plan, pages: Sequence[memoryview]) -> pa.Array | None:
-        physical, rows = plan.node.physical, len(plan.picks)
-        assert physical is not None
-        dictionary: Values | None = None
-        offsets = plan.ranges[:, 0].copy()
-        if plan.has_dictionary:
-            first, pages = pages[0], pages[1:]
-            if any(root_encoding(page) == EncodingId.DICTIONARY for page in pages):
-                entries = PageSlice(first, int(offsets[0]), None, 0, 0)
-                try:
-                    dictionary = decode_dictionary(entries, physical, checks=self._checks)
-                except FermionError:  # told by the way around, which names the file
-                    return None
-            offsets = offsets[1:]
+    def _fetch(self, plans: Sequence[ChunkPages], held: FetchedPages) -> list[Sequence[memoryview]]:
+        """The pages of each plan; what is held is not asked for."""
+        missing = [plan.ranges for plan in plans if not plan.is_held(held)]
+        views = iter(self._index.source.read_views(missing))
+        return [
+            [held[place] for place in map(tuple, plan.ranges.tolist())]
+            if plan.is_held(held)
+            else [next(views) for _ in plan.ranges]
+            for plan in plans
+        ]
+
+    def _decode(self, plan: _Plan, fetched: Sequence[memoryview]) -> pa.Array | None:
+        node, rows = plan.pages.node, len(plan.picks)
+        assert node.physical is not None
+        opened = entries_of(plan.pages, fetched, self._checks)
+        if opened is None:
+            return None
+        dictionary, pages = opened
         values = pick_pages(
-            pages, offsets, plan.counts, plan.picks, plan.cuts, physical, dictionary, self._checks
+            pages,
+            np.ascontiguousarray(plan.pages.ranges[int(plan.pages.has_dictionary) :, 0]),
+            plan.counts,
+            plan.picks,
+            plan.cuts,
+            node.physical,
+            dictionary,
+            self._checks,
         )
         if isinstance(values, BinaryValues):
-            return _strings(plan.node, rows, values)
+            return _strings(node, rows, values)
         if values is None:
             return None
-        return pa.Array.from_buffers(plan.node.storage, rows, [None, pa.py_buffer(values)], 0)
+        return pa.Array.from_buffers(node.storage, rows, [None, pa.py_buffer(values)], 0)
 
 
-def _plan(
-    node: Node, block: ColumnBlock, stripe: int, wanted: np.ndarray, slots: int
-) -> _Plan | None:
-    """The pages of a column that hold wanted slots; None where it has to be read otherwise.
+def _plan(pages: ChunkPages, wanted: np.ndarray) -> _Plan | None:
+    """The pages that hold wanted slots; None where the column is better read otherwise.
 
     Parameters
     ----------
     wanted
         ``int64``, ascending: the rows.
     """
-    try:
-        chunk = block.chunk(node.stream, stripe)
-        is_known = not chunk.is_empty and not chunk.flags & _OTHERS
-        if not is_known or block.chunk(node.validity, stripe).length:
-            return None
-        metas = block.pages(chunk)
-    except FermionError:  # told by the way around, when it comes to this column
-        return None
-    if metas is None:
-        return None
-    skip = int(bool(chunk.flags & _FIRST_PAGE_IS_DICT))
-    sizes, counts = metas["pageSize"].astype(np.int64), metas["rowCount"].astype(np.int64)
-    cuts = np.zeros(len(metas) + 1 - skip, np.int64)
-    counts[skip:].cumsum(out=cuts[1:])
-    if cuts[-1] != slots or counts[:skip].any():
-        return None
+    cuts = pages.cuts
     at = wanted.searchsorted(cuts)
     touched = (at[1:] > at[:-1]).nonzero()[0]
     first, last = at[touched], at[touched + 1]
     between = (wanted[last - 1] - wanted[first]).sum() + len(touched)
     if PICKED_SLOTS_MIN * len(wanted) > between:
         return None
-    pages = touched + skip
-    if skip:
-        pages = np.concatenate(([0], pages))
-    offsets = sizes.cumsum() - sizes + chunk.offset
     return _Plan(
-        node,
-        bool(skip),
-        np.stack((offsets[pages], sizes[pages]), axis=1),
-        counts[touched + skip],
+        pages.some(touched),
+        cuts[touched + 1] - cuts[touched],
         wanted - cuts[touched].repeat(last - first),
         np.append(first, len(wanted)),
     )

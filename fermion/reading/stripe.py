@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -19,11 +20,13 @@ from fermion.predicate import Expression, evaluate
 from fermion.reading.batches import BatchLookup
 from fermion.reading.bounds import PrunedRows, StripeBounds
 from fermion.reading.column import ColumnTask, FetchedPages, read_columns
+from fermion.reading.encoded_filter import EncodedFilter
 from fermion.reading.flat import FlatColumns
 from fermion.reading.index import FileIndex
 from fermion.reading.picked import PickedColumns
 from fermion.reading.projection import Projected, result_schema
 from fermion.reading.stream import DecodeOptions
+from fermion.reading.whole import WholeColumns
 
 DENSE_FRACTION = 0.25
 FEW_ROWS, FEW_BYTES = 32 * 1024, 4 * 1024 * 1024
@@ -49,6 +52,8 @@ class StripeReader:
         checks = index.footer.page_checks(index.options.verify_checksums)
         self._flat = FlatColumns(index, executor)
         self._picked = PickedColumns(index, executor)
+        self._all = WholeColumns(index, executor)
+        self._encoded = EncodedFilter(index, executor)
         self._dictionaries = GlobalDictionaries(index.where)
         self._decode = DecodeOptions(checks, index.where, self._dictionaries)
         self.batches = BatchLookup(index, checks=checks)
@@ -60,6 +65,7 @@ class StripeReader:
         stripe: int,
         ranges: RowRanges | None,
         kept: FetchedPages | None = None,
+        held: FetchedPages | None = None,
     ) -> list[pa.Array]:
         """Some rows (None: all) of some columns, in the columns' order.
 
@@ -68,8 +74,10 @@ class StripeReader:
         kept
             Pages that are here already, to which those that are fetched are added; None: none are
             kept.
+        held
+            Pages that are here already; none are added.
         """
-        return self._arrays(columns, stripe, ranges, kept, None)[0]
+        return self._arrays(columns, stripe, ranges, kept, None, held)[0]
 
     def _arrays(
         self,
@@ -78,6 +86,7 @@ class StripeReader:
         ranges: RowRanges | None,
         kept: FetchedPages | None,
         schema: pa.Schema | None,
+        held: FetchedPages | None = None,
     ) -> tuple[list[pa.Array], pa.RecordBatch | None]:
         """The arrays, or a batch of this schema where it comes as one."""
         stored = [column for column in columns if column.tree is not None]
@@ -89,8 +98,8 @@ class StripeReader:
             flat, pages, batch = self._flat.read(trees, stripe, ranges, whole)
             if batch is not None:
                 return [], batch
-            if ranges is not None:
-                self._pick(trees, stripe, ranges, flat, pages)
+            self._take(trees, stripe, ranges, flat, pages, held)
+            pages.update(held or {})
         others = [column for column, array in zip(stored, flat, strict=True) if array is None]
         keep = kept is not None
         decoded = iter(self._read(others, stripe, ranges, pages, keep=keep) if others else ())
@@ -102,21 +111,28 @@ class StripeReader:
             for column in columns
         ], None
 
-    def _pick(
+    def _take(
         self,
         trees: Sequence[tuple[int, Node]],
         stripe: int,
-        ranges: RowRanges,
+        ranges: RowRanges | None,
         found: list[pa.Array | None],
         pages: FetchedPages,
+        held: FetchedPages | None,
     ) -> None:
-        """Read a few rows of columns that are not found yet; adds to what is found and fetched."""
+        """Read all rows, or a few, of columns that are not found yet; adds to what is found and
+        fetched."""
         missing = [place for place, array in enumerate(found) if array is None]
-        if missing:
-            arrays, fetched = self._picked.arrays([trees[each] for each in missing], stripe, ranges)
-            pages.update(fetched)
-            for place, array in zip(missing, arrays, strict=True):
-                found[place] = array
+        if not missing:
+            return
+        columns = [trees[each] for each in missing]
+        if ranges is None:
+            arrays, fetched = self._all.arrays(columns, stripe)
+        else:
+            arrays, fetched = self._picked.arrays(columns, stripe, ranges, held)
+        pages.update(fetched)
+        for place, array in zip(missing, arrays, strict=True):
+            found[place] = array
 
     def fetch(
         self, columns: Sequence[Projected], stripe: int, ranges: RowRanges, kept: FetchedPages
@@ -231,21 +247,26 @@ class StripeReader:
         undecided = may & must.complement(rows)
         if within is not None:
             undecided = undecided & join_near(within, JOIN_ROWS)
-        mask = self._mask(expression, columns, stripe, undecided)[0]
+        mask = self._matches(expression, columns, stripe, undecided).mask
         matching = must | RowRanges.from_indices(undecided.to_indices()[mask])
         return matching if within is None else matching & within
 
-    def _mask(
+    def _matches(
         self,
         expression: Expression,
         columns: Sequence[Projected],
         stripe: int,
         ranges: RowRanges,
         kept: FetchedPages | None = None,
-    ) -> tuple[np.ndarray, list[pa.Array]]:
-        """Which of some rows match: bool, shape (rows,); and the filter's columns over them."""
+    ) -> Matches:
+        """Which of some rows match, and the filter's columns over them, or their pages."""
         if not ranges:
-            return np.zeros(0, bool), []
+            return Matches(ranges, np.zeros(0, bool), None)
+        if kept is None:
+            wanted = self._whole(ranges, stripe)
+            found = self._encoded.find(expression, columns, stripe, wanted)
+            if found is not None:
+                return Matches(ranges, found.mask, None, found.pages)
         batch = self.batch(columns, stripe, self._whole(ranges, stripe), kept)
         try:
             mask = pc.fill_null(evaluate(expression, batch), False)
@@ -253,7 +274,7 @@ class StripeReader:
             raise InvalidFileError(
                 f"{self._index.where}: stripe {stripe}: values that cannot be compared: {error}"
             ) from error
-        return booleans(mask).unpack(), batch.columns
+        return Matches(ranges, booleans(mask).unpack(), batch.columns)
 
     def _whole(self, ranges: RowRanges, stripe: int) -> RowRanges | None:
         return None if ranges.total == int(self._index.stripe_rows[stripe]) else ranges
@@ -301,10 +322,10 @@ class StripeReader:
         kept: FetchedPages | None = None,
     ) -> Matches:
         """Which of the wanted rows match; ``around`` holds them, and is read."""
-        mask, arrays = self._mask(expression, filter_columns, stripe, around, kept)
+        found = self._matches(expression, filter_columns, stripe, around, kept)
         if wanted.total < around.total:
-            mask = mask & _inside(wanted, around)
-        return Matches(around, mask, arrays)
+            found = replace(found, mask=found.mask & _inside(wanted, around))
+        return found
 
     def matched(
         self,
@@ -321,7 +342,9 @@ class StripeReader:
         candidates = self._whole(matches.around, stripe)
         of_filter = {
             _key(column): array
-            for column, array in zip(filter_columns, matches.arrays, strict=True)
+            for column, array in zip(
+                filter_columns if matches.arrays else (), matches.arrays or (), strict=True
+            )
         }
         known = [
             array if array is not None and _is_reusable(array, column) else None
@@ -329,7 +352,9 @@ class StripeReader:
             for array in [of_filter.get(_key(column))]
         ]
         others = [column for column, array in zip(columns, known, strict=True) if array is None]
-        rest = iter(self._survivors(others, stripe, mask, candidates, kept) if others else ())
+        rest = iter(
+            self._survivors(others, stripe, mask, candidates, kept, matches.pages) if others else ()
+        )
         arrays = [
             next(rest) if array is None else filter_rows(array, mask, column.node)
             for column, array in zip(columns, known, strict=True)
@@ -346,6 +371,7 @@ class StripeReader:
         mask: np.ndarray,
         candidates: RowRanges | None,
         kept: FetchedPages | None,
+        held: FetchedPages,
     ) -> list[pa.Array]:
         """Columns the filter did not read: only the selected rows, unless they are many."""
         if np.count_nonzero(mask) > self._dense_fraction(stripe, kept) * len(mask):
@@ -355,7 +381,7 @@ class StripeReader:
             wanted = wanted + candidates.starts[0]
         elif candidates is not None:
             wanted = candidates.to_indices()[wanted]
-        return self.arrays(columns, stripe, RowRanges.from_indices(wanted), kept)
+        return self.arrays(columns, stripe, RowRanges.from_indices(wanted), kept, held)
 
     def _dense_fraction(self, stripe: int, kept: FetchedPages | None) -> float:
         """Of a stripe's rows: if more are selected, all are decoded and the others left out."""

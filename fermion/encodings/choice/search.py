@@ -54,6 +54,10 @@ _NUMBERS_DICTIONARY_RATIO = 0.92
 # A dictionary in order is tried from so many entries on, and taken where it saves this much.
 _ORDERED_ENTRIES_MIN = 1024
 _ORDERED_RATIO = 0.95
+# Of fewer bytes it costs next to no time to decode any encoding.
+_LARGE_BYTES_MIN = 64 * 1024
+_LARGE_STRINGS_MIN = 512 * 1024
+_NESTED_SAVING = 0.5
 # Unlike pcodec, codecs decode whole pages only.
 _LZ_OVER_ENTROPY_RATIO = 0.95
 _LOOKUP_BITS_MIN = 3
@@ -76,6 +80,8 @@ class Candidate:
         Whether whole pages go through the codec.
     codes, dictionary
         The chunk's dictionary and the ``uint32`` code of each slot, where it has one.
+    penalty
+        Bytes that it has to save beside a candidate that decodes faster.
     ordered
         Whether the chunk's dictionary is in the order of its bytes.
     symbols
@@ -87,6 +93,7 @@ class Candidate:
     compress_page: bool = False
     codes: np.ndarray | None = None
     dictionary: Values | None = None
+    penalty: float = 0
     ordered: bool = False
     symbols: Learnt | None = None
 
@@ -130,7 +137,7 @@ class Search:
     def child_integers(self, sample: np.ndarray, scale: float) -> Estimate:
         """See `Chooser`."""
         light = Candidate(kernels.bitpack_size(sample) * scale, FOR_BITPACK)
-        found = _pick([light], [(_DELTA_RATIO, self._delta(sample, scale))])
+        found = _pick([light], [_Heavy(_DELTA_RATIO, self._delta(sample, scale))])
         return Estimate(found.size, found.recipe)
 
     @property
@@ -151,16 +158,16 @@ class Search:
         """The best candidate for integers or floats."""
         light = self._light(values, physical)
         compressible = min(light, key=_size).size * 8 >= _LOOKUP_BITS_MIN * len(values)
-        heavy: list[tuple[float, Candidate]] = []
+        heavy: list[_Heavy] = []
         follows = False
         if compressible and values.dtype.kind in "iu":
             blocks = sample_blocks(values)
             delta = self._delta(blocks, len(values) / len(blocks))
-            heavy.append((_DELTA_RATIO, delta))
+            heavy.append(_Heavy(_DELTA_RATIO, delta))
             follows = delta.size < min(light, key=_size).size
         if values.nbytes >= TRIAL_BYTES_MIN:
             heavy.extend(self._trials(values, follows))
-        best = _pick(light, heavy)
+        best = _pick(light, heavy, nested=self.nested)
         if self.nested or not compressible:
             return best
         return self._with_dictionary(values, physical, best, _NUMBERS_DICTIONARY_RATIO)
@@ -171,20 +178,23 @@ class Search:
         bases = len(blocks) / BLOCK_SLOTS * blocks.dtype.itemsize
         return Candidate((packed + bases) * scale + 2 * self.overhead, DELTA_FOR)
 
-    def _trials(self, values: np.ndarray, follows: bool) -> list[tuple[float, Candidate]]:
+    def _trials(self, values: np.ndarray, follows: bool) -> list[_Heavy]:
         """pcodec and the codec, as far as the policy allows them.
 
         ``follows``: whether a value tells something about the next.
         """
-        found = []
+        found: list[_Heavy] = []
+        saving = self.policy.entropy_saving * len(values)
+        if self.nested:  # to put strings together costs as much again
+            saving *= _NESTED_SAVING
         if self.policy.entropy_ratio:
             sample = sample_middle(values) if follows else sample_runs(values)
             size = pcodec_size(values, sample, self.pages, self.policy.settings.block_slots)
-            found.append((self.policy.entropy_ratio, Candidate(size, PCODEC)))
+            found.append(_Heavy(self.policy.entropy_ratio, Candidate(size, PCODEC), saving))
         if self.policy.numbers_lz_ratio:
             packed = self._packed(values, PLAIN)
-            if not found or packed.size <= _LZ_OVER_ENTROPY_RATIO * found[0][1].size:
-                found.append((self.policy.numbers_lz_ratio, packed))
+            if not found or packed.size <= _LZ_OVER_ENTROPY_RATIO * found[0].candidate.size:
+                found.append(_Heavy(self.policy.numbers_lz_ratio, packed, saving))
         return found
 
     def fixed(self, values: np.ndarray, physical: PhysicalType) -> Candidate:
@@ -194,7 +204,7 @@ class Search:
         heavy = []
         ratio = self.policy.numbers_lz_ratio
         if values.nbytes >= TRIAL_BYTES_MIN and ratio and not narrow:
-            heavy = [(ratio, self._packed(values, it)) for it in (PLAIN, SPLIT_PLAIN)]
+            heavy = [_Heavy(ratio, self._packed(values, it)) for it in (PLAIN, SPLIT_PLAIN)]
         best = _pick(light, heavy)
         if self.nested:
             return best
@@ -210,7 +220,7 @@ class Search:
         assert isinstance(sample, Bits)
         ratio = packed_ratio(sample.data, self.policy.settings)
         packed = Candidate(size * ratio, BITMAP, compress_page=True)
-        return _pick(light, [(self.policy.numbers_lz_ratio, packed)])
+        return _pick(light, [_Heavy(self.policy.numbers_lz_ratio, packed)])
 
     def strings(self, values: BinaryValues) -> Candidate:
         """The best candidate for strings."""
@@ -244,10 +254,23 @@ class Search:
         packed = total * packed_ratio(data, self.policy.settings)
         if packed > self.policy.strings_lz_ratio * (light.size - extra):
             return light
+        if light is symbols and self._is_near(light.size - extra, packed, total):
+            return light
         recipe = Recipe(
             EncodingId.SPLIT_LENGTHS, (lengths.recipe, packed_recipe(self.policy.settings.codec))
         )
-        return Candidate(extra + packed, recipe)
+        penalty = self.policy.strings_lz_saving * total if total >= _LARGE_STRINGS_MIN else 0
+        return Candidate(extra + packed, recipe, penalty=penalty)
+
+    def _is_near(self, size: float, packed: float, total: int) -> bool:
+        """Whether symbols of so many bytes, which decode faster, stand in place of packed bytes."""
+        policy = self.policy
+        saving = policy.strings_lz_saving * total
+        return (
+            total >= _LARGE_STRINGS_MIN
+            and size - packed < saving
+            and size <= policy.strings_lz_limit * packed
+        )
 
     def _symbols(self, values: BinaryValues, lengths: Candidate) -> Candidate | None:
         """Lengths apart and bytes as symbols, by a trial on a sample; None where not allowed."""
@@ -288,20 +311,22 @@ class Search:
     def _with_dictionary(
         self, values: Values, physical: PhysicalType, best: Candidate, ratio: float = 1.0
     ) -> Candidate:
-        """A dictionary where one is possible and needs less than ``ratio`` of ``best``'s bytes."""
-        limit = min(DICTIONARY_ENTRIES_MAX, len(values) // SLOTS_PER_ENTRY_MIN)
-        code_bits = ratio * best.size * 8 / len(values)
+        """A dictionary where one is possible and needs less than ``ratio`` of ``best``'s bytes, or
+        little more in place of a codec."""
+        policy, limit = self.policy, min(DICTIONARY_ENTRIES_MAX, len(values) // SLOTS_PER_ENTRY_MIN)
+        allowed = min(best.size + best.penalty, max(policy.strings_lz_limit, 1) * best.size)
+        code_bits = ratio * allowed * 8 / len(values)
         if code_bits < DICTIONARY_ENTRIES_MAX.bit_length():
             limit = min(limit, int(2**code_bits))  # with more entries codes alone need too much
         built = build_dictionary(values, limit) if limit else None
-        if built is None or values_bytes(built[1]) > self.policy.dictionary_bytes_max:
+        if built is None or values_bytes(built[1]) > policy.dictionary_bytes_max:
             return best
         found = self.dictionary(*built, physical)
         codes, entries = built
         if self._is_worth_ordering(entries):
             ordered = replace(self.dictionary(*in_order(codes, entries), physical), ordered=True)
             found = ordered if ordered.size <= _ORDERED_RATIO * found.size else found
-        return found if found.size < ratio * best.size else best
+        return found if found.size < ratio * allowed else best
 
     def _is_worth_ordering(self, entries: Values) -> TypeGuard[BinaryValues]:
         """Whether a chunk's dictionary in order may give codes that pcodec makes smaller."""
@@ -334,8 +359,45 @@ def _size(candidate: Candidate) -> float:
     return candidate.size
 
 
-def _pick(light: Sequence[Candidate], heavy: Sequence[tuple[float, Candidate]]) -> Candidate:
-    """The smallest light candidate, or the smallest heavy one that is small enough beside it."""
-    best = min(light, key=_size)
-    allowed = [candidate for ratio, candidate in heavy if candidate.size <= ratio * best.size]
-    return min([*allowed, best], key=_size)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Heavy:
+    """A candidate that decodes more slowly than light ones.
+
+    Attributes
+    ----------
+    ratio
+        It is taken where it needs at most this part of the best light one's bytes.
+    saving
+        Bytes that it has to save as well, beside a light one that is not small.
+    """
+
+    ratio: float
+    candidate: Candidate
+    saving: float = 0
+
+    def is_worth(self, light: float, best: float) -> bool:
+        """Whether it may stand in place of the best light one and the best without a saving.
+
+        Parameters
+        ----------
+        light, best
+            Bytes of both.
+        """
+        saving = self.saving if best >= _LARGE_BYTES_MIN else 0
+        return self.candidate.size <= min(self.ratio * light, best - saving)
+
+
+def _pick(
+    light: Sequence[Candidate], heavy: Sequence[_Heavy], *, nested: bool = False
+) -> Candidate:
+    """The smallest light candidate, or the smallest heavy one that is small enough beside it.
+
+    Nested values save beside light ones alone.
+    """
+    best = smallest = min(light, key=_size)
+    for slow in (False, True):  # first those that have nothing more to save
+        known = [each for each in heavy if (each.saving > 0) is slow]
+        other = smallest if nested else best
+        fit = [each.candidate for each in known if each.is_worth(smallest.size, other.size)]
+        best = min([*fit, best], key=_size)
+    return best

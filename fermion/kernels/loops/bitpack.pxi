@@ -269,44 +269,51 @@ cdef int64_t _bitpack_encode(
     return to - out
 
 
-cdef int _read_block(
-    const uint8_t* block, int64_t available, Py_ssize_t count, word_type* out
+cdef int _check_block(
+    const uint8_t* block, int64_t available, Py_ssize_t count, int word_bytes, BlockPlan* plan
 ) noexcept nogil:
-    """Check one block, then decode all its values."""
-    cdef BlockPlan plan
-    cdef word_type base
-    cdef uint64_t high
+    """Whether a block of so many values is well-formed; ``plan`` gets all but its base."""
     cdef uint16_t position
     cdef int previous = -1, k
-    cdef const uint8_t* packed = block + BLOCK_HEADER + sizeof(word_type)
     cdef const uint8_t* positions
-    cdef const uint8_t* patches
-    if available < <int64_t>(BLOCK_HEADER + sizeof(word_type)):
+    if available < BLOCK_HEADER + word_bytes:
         return BLOCK_SIZE
     plan.width = block[0]
     plan.patch_count = block[1]
     plan.patch_bytes = block[2]
-    if plan.width > <int>(8 * sizeof(word_type)) or block[3]:
+    if plan.width > 8 * word_bytes or block[3]:
         return BLOCK_WIDTH
     if plan.patch_count and (
         plan.patch_bytes < 1
-        or plan.patch_bytes > <int>sizeof(word_type)
-        or plan.width == <int>(8 * sizeof(word_type))
+        or plan.patch_bytes > word_bytes
+        or plan.width == 8 * word_bytes
     ):
         return BLOCK_PATCH
-    if available != _block_bytes(count, sizeof(word_type), &plan):
+    if available != _block_bytes(count, word_bytes, plan):
         return BLOCK_SIZE
-    positions = packed + ((count * plan.width + 7) >> 3)
-    patches = positions + 2 * plan.patch_count
+    positions = block + BLOCK_HEADER + word_bytes + ((count * plan.width + 7) >> 3)
     for k in range(plan.patch_count):
         memcpy(&position, positions + 2 * k, 2)
         if position <= previous or position >= count:
             return BLOCK_PATCH
         previous = position
-    memcpy(&base, block + BLOCK_HEADER, sizeof(word_type))
+    return BLOCK_FINE
+
+
+cdef void _unpack_block(
+    const uint8_t* block, Py_ssize_t count, const BlockPlan* plan, word_type base, word_type* out
+) noexcept nogil:
+    """All values of a block that was checked, over a base that may be another than its own."""
+    cdef uint64_t high
+    cdef uint16_t position
+    cdef Py_ssize_t i
+    cdef int k
+    cdef const uint8_t* packed = block + BLOCK_HEADER + sizeof(word_type)
+    cdef const uint8_t* positions = packed + ((count * plan.width + 7) >> 3)
+    cdef const uint8_t* patches = positions + 2 * plan.patch_count
     if plan.width == 0:
-        for k in range(count):
-            out[k] = base
+        for i in range(count):
+            out[i] = base
     elif count == BLOCK_VALUES:
         _unpack_lanes(packed, base, plan.width, out)
     else:
@@ -316,7 +323,19 @@ cdef int _read_block(
         memcpy(&position, positions + 2 * k, 2)
         memcpy(&high, patches + k * plan.patch_bytes, plan.patch_bytes)
         out[position] += <word_type>(high << plan.width)
-    return BLOCK_FINE
+
+
+cdef int _read_block(
+    const uint8_t* block, int64_t available, Py_ssize_t count, word_type* out
+) noexcept nogil:
+    """Check one block, then decode all its values."""
+    cdef BlockPlan plan
+    cdef word_type base
+    cdef int error = _check_block(block, available, count, sizeof(word_type), &plan)
+    if error == BLOCK_FINE:
+        memcpy(&base, block + BLOCK_HEADER, sizeof(word_type))
+        _unpack_block(block, count, &plan, base, out)
+    return error
 
 
 cdef int _bitpack_decode(

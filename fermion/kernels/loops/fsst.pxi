@@ -364,6 +364,39 @@ cdef void _write_symbols(
     state.seen |= seen
 
 
+cdef void _skip_symbols(
+    const uint8_t* sizes, const uint8_t* codes, int64_t count, int64_t size, Decoded* state
+) noexcept nogil:
+    """Count the bytes of symbols, four at a time, as long as they end before ``size``."""
+    cdef int64_t at = state.at, to = state.written
+    cdef int32_t a, b, c, d, seen = 0
+    cdef uint32_t four
+    while at + 4 <= count:
+        memcpy(&four, codes + at, 4)
+        if _has_escape(four):
+            if to >= size:
+                break
+            if codes[at] == ESCAPE:
+                to += 1
+                at += 2
+            elif to + sizes[codes[at]] <= size:
+                to += sizes[codes[at]]
+                seen |= sizes[codes[at]]
+                at += 1
+            else:
+                break
+            continue
+        a, b = sizes[codes[at]], sizes[codes[at + 1]]
+        c, d = sizes[codes[at + 2]], sizes[codes[at + 3]]
+        if to + a + b + c + d > size:
+            break
+        to += a + b + c + d
+        seen |= a | b | c | d
+        at += 4
+    state.at, state.written = at, to
+    state.seen |= seen
+
+
 cdef bint _write_last_symbols(
     const uint64_t* words, const uint8_t* sizes, const uint8_t* codes, int64_t count,
     uint8_t* out, int64_t size, Decoded* state,
@@ -394,6 +427,31 @@ cdef bint _write_last_symbols(
     return to >= size
 
 
+cdef bint _write_few_symbols(
+    const uint64_t* words, const uint8_t* sizes, const uint8_t* codes, int64_t count,
+    uint8_t* out, int64_t size, Decoded* state,
+) noexcept nogil:
+    """The same where 8 bytes may be written behind the output."""
+    cdef int64_t at = state.at, to = state.written
+    cdef int32_t code, seen = 0
+    while to < size and at < count:
+        code = codes[at]
+        if code == ESCAPE:
+            if at + 1 == count:
+                break
+            out[to] = codes[at + 1]
+            to += 1
+            at += 2
+        else:
+            memcpy(out + to, &words[code], 8)
+            to += sizes[code]
+            seen |= sizes[code]
+            at += 1
+    state.at, state.written = at, to
+    state.seen |= seen
+    return to >= size
+
+
 def fsst_decode(
     const uint8_t[::1] codes, const uint8_t[::1] sizes, const uint8_t[::1] symbols, int64_t skip,
     uint8_t[::1] out,
@@ -419,6 +477,7 @@ def fsst_decode(
         for i in range(sizes.shape[0]):
             words[i] = known[i].word
             widths[i] = known[i].size
+        _skip_symbols(widths, source, count, skip, &state)
         enough = _write_last_symbols(words, widths, source, count, NULL, skip, &state)
         over = state.written - skip
         if enough and over == 0:

@@ -9,8 +9,15 @@ cdef int TREE_GLOBAL_DICTIONARY = _EncodingId.GLOBAL_DICTIONARY
 cdef int TREE_FSST = _EncodingId.FSST
 
 
+cdef enum:
+    # Short strings are copied as so many bytes, where that many may be read and written.
+    SHORT_BYTES = 32
+    PADDED_BYTES_MAX = 65536
+
+
 cdef struct PickDictionary:
     int64_t entries
+    bint is_short  # no string is longer than SHORT_BYTES, of which so many may be read
     const uint8_t* values  # numbers, or the bytes of strings
     int64_t size
     const int64_t* offsets  # of strings
@@ -24,6 +31,7 @@ cdef struct PickedStrings:
     uint8_t* out
     int64_t size
     int64_t room
+    bint is_lent  # ``out`` is of the caller, and cannot grow
 
 
 cdef bint _room_for(uint8_t** memory, int64_t* room, int64_t needed) noexcept nogil:
@@ -113,6 +121,10 @@ cdef bint _pick_node(
         return letter == c'f' and _pick_decimals(reader, node, width, count, slots, picks, out)
     if node.encoding == TREE_BYTE_STREAM_SPLIT:
         return _pick_byte_streams(reader, node, width, count, slots, picks, out)
+    if node.encoding == TREE_DELTA:
+        return _pick_delta(reader, node, letter, width, count, slots, picks, out)
+    if node.encoding == TREE_RLE:
+        return _pick_runs(reader, node, letter, width, count, slots, picks, out)
     return _ask_picks(reader, node, letter, width, count, slots, picks, out)
 
 
@@ -200,9 +212,11 @@ cdef bint _room_for_strings(
     TreeReader* reader, PickedStrings* strings, int64_t end
 ) noexcept nogil:
     """Room for the bytes of a page's strings, which go up to ``end``."""
-    return end - strings.size <= reader.output_bytes_max and _room_for(
-        &strings.out, &strings.room, end + 8
-    )
+    if end - strings.size > reader.output_bytes_max:
+        return False
+    if strings.is_lent:
+        return end <= strings.room
+    return _room_for(&strings.out, &strings.room, end + SHORT_BYTES)
 
 
 cdef bint _end_strings(
@@ -311,62 +325,45 @@ cdef bint _pick_split_lengths(
     return to == ends[picks - 1]
 
 
-cdef bint _pick_symbols(
-    TreeNode* root, int64_t count, const int64_t* slots, Py_ssize_t picks, TreeReader* reader,
-    PickedStrings* strings, TreeStrings* page, int64_t* ends,
-) noexcept nogil:
-    """Strings of the node that `fermion.encodings.fsst` describes."""
-    cdef int64_t size = root.stop - root.start, at = 8, blocks, codes_size = 0, i, done
-    cdef uint32_t block_slots, end
-    cdef int symbols, width
-    cdef uint64_t words[256]
-    cdef uint8_t widths[256]
-    cdef int32_t seen = 0
-    cdef int64_t* code_ends
-    if root.children != 1 or size < 8:
-        return False
-    memcpy(&block_slots, root.start, 4)
-    symbols, width = root.start[4], root.start[5]
-    if block_slots == 0 or width not in (1, 2, 4):
-        return False
-    blocks = (count + block_slots - 1) // block_slots
-    at += 4 * blocks
-    if size < at + symbols:
-        return False
-    memset(words, 0, sizeof(words))
-    memset(widths, UNKNOWN_SIZE, sizeof(widths))
-    at += symbols
-    for i in range(symbols):
-        widths[i] = root.start[8 + 4 * blocks + i]
-        if not 1 <= widths[i] <= SYMBOL_BYTES_MAX or size < at + widths[i]:
-            return False
-        memcpy(&words[i], root.start + at, widths[i])
-        at += widths[i]
-    code_ends = <int64_t*>malloc(8 * blocks + 8)
-    if code_ends is NULL:
-        return False
-    for i in range(blocks):
-        memcpy(&end, root.start + 8 + 4 * i, 4)
-        code_ends[i] = end
-        if end < codes_size:
-            size = -1
-        codes_size = end
-    i = (at + codes_size + 7) & ~<int64_t>7
-    if (
-        i > size
-        or not _decode_lengths(reader, root.start + i, root, width, count, page)
-        or page.total > SYMBOL_BYTES_MAX * codes_size
-        or not _end_strings(page, slots, picks, reader, strings, ends)
-    ):
-        free(code_ends)
-        return False
-    done = _fsst_pick(
-        words, widths, root.start + at, code_ends, block_slots, page.offsets, slots, picks,
-        strings.out + strings.size, &seen,
-    )
-    free(code_ends)
-    strings.size = ends[picks - 1]
-    return done == picks and not seen & UNKNOWN_SIZE
+cdef class KnownEntries:
+    """What DICTIONARY nodes of some pages refer to, checked."""
+
+    cdef Buffers views
+    cdef const int64_t[::1] ends
+    cdef uint8_t* padded
+    cdef PickDictionary entries
+
+    def __cinit__(self, dictionary, offsets, char letter, int64_t width):
+        self.views, self.ends = Buffers([dictionary]), _input(offsets)
+        self.entries.values = <const uint8_t*>self.views.views[0].buf
+        self.entries.size = self.views.views[0].len
+        self.entries.entries, self.entries.offsets, self.entries.is_short = 0, NULL, False
+        if self.ends.shape[0]:
+            _check_offsets(self.ends, self.entries.size)
+            self.entries.offsets, self.entries.entries = &self.ends[0], self.ends.shape[0] - 1
+            self._pad()
+        elif letter != c's' and width > 0:
+            self.entries.entries = self.entries.size // width
+
+    def __dealloc__(self):
+        free(self.padded)
+
+    cdef int _pad(self) except -1:
+        """Make short strings of a small dictionary such that more can be read behind them."""
+        cdef Py_ssize_t i
+        cdef int64_t longest = 0
+        if self.entries.size > PADDED_BYTES_MAX:
+            return 0
+        for i in range(self.entries.entries):
+            longest = max(longest, self.ends[i + 1] - self.ends[i])
+        if longest > SHORT_BYTES:
+            return 0
+        self.padded = <uint8_t*>calloc(self.entries.size + SHORT_BYTES, 1)
+        if self.padded is NULL:
+            raise MemoryError(f"no memory for {self.entries.size} bytes of a dictionary")
+        memcpy(self.padded, self.entries.values, self.entries.size)
+        self.entries.values, self.entries.is_short = self.padded, True
+        return 0
 
 
 cdef bint _pick_page(
@@ -406,9 +403,7 @@ def pick_pages(
     cdef cnp.ndarray target = _output(out)
     cdef Py_ssize_t count = len(pages), i
     cdef Buffers views = Buffers(pages)
-    cdef Buffers entries = Buffers([dictionary])
-    cdef const int64_t[::1] ends = _input(offsets)
-    cdef PickDictionary known
+    cdef KnownEntries known
     cdef PickedStrings strings
     cdef TreeReader reader
     cdef list raised = []
@@ -434,21 +429,15 @@ def pick_pages(
         if not 0 <= counts[i] <= <int64_t>0xFFFFFFFF:
             raise ValueError(f"page {i} of {counts[i]} slots")
         _check_slots(wanted[cuts[i]:cuts[i + 1]], counts[i])
-    memset(&known, 0, sizeof(known))
     memset(&strings, 0, sizeof(strings))
-    known.values, known.size = <const uint8_t*>entries.views[0].buf, entries.views[0].len
-    if ends.shape[0]:
-        _check_offsets(ends, known.size)
-        known.offsets, known.entries = &ends[0], ends.shape[0] - 1
-    elif letter != c's':
-        known.entries = known.size // width
+    known = KnownEntries(dictionary, offsets, letter, width)
     reader.decode, reader.unzip, reader.raised = <void*>decode, <void*>unzip, <void*>raised
     try:
         with nogil:
             for i in range(count):
                 if cuts[i] < cuts[i + 1] and not _pick_page(
                     <const uint8_t*>views.views[i].buf, views.views[i].len, counts[i], verify,
-                    _place(place_key, found_at[i]), &wanted[cuts[i]], cuts[i + 1] - cuts[i], letter, width, &known, &reader,
+                    _place(place_key, found_at[i]), &wanted[cuts[i]], cuts[i + 1] - cuts[i], letter, width, &known.entries, &reader,
                     &strings, to + step * cuts[i],
                 ):
                     fine = False

@@ -131,7 +131,7 @@ cdef bint _pick_dictionary_strings(
     values.offsets = <int64_t*>malloc(8 * (<int64_t>entries + 1))
     if values.offsets is not NULL and _decode_strings(reader, &rest, entries, &values):
         known.entries, known.values = entries, values.data
-        known.size, known.offsets = values.total, values.offsets
+        known.size, known.offsets, known.is_short = values.total, values.offsets, False
         fine = _gather_entries(codes, picks, &known, reader, strings, ends)
     free(values.data)
     free(values.offsets)

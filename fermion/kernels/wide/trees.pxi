@@ -153,6 +153,10 @@ cdef bint _decode_node(
         return _decode_byte_streams(reader, node, width, count, out)
     if node.encoding == TREE_ALP:
         return letter == c'f' and _decode_decimals(reader, node, width, count, out)
+    if node.encoding == TREE_DELTA:
+        return _decode_delta(reader, node, letter, width, count, out)
+    if node.encoding == TREE_RLE:
+        return _decode_runs(reader, node, letter, width, count, out)
     return _ask_numbers(reader, node, letter, width, count, out)
 
 
@@ -224,13 +228,48 @@ cdef bint _decode_dictionary(
 cdef bint _decode_narrow(
     TreeReader* reader, TreeNode* node, int64_t width, int64_t count, uint8_t* out
 ) noexcept nogil:
-    """64-bit integers, decoded at the start of ``out`` and widened there."""
+    """64-bit integers, block by block where they are packed; else at the start of ``out``."""
+    cdef TreeNode child
+    cdef uint64_t words[BLOCK_VALUES]
+    cdef int64_t first, stop, size
+    cdef Py_ssize_t block = 0
     if (width != 16 and width != 32) or node.children != 1:
         return False
+    if not _open_node(node.start, node.stop, node.depth + 1, &child) or child.flags:
+        return False
+    size = child.stop - child.start
+    if child.encoding == TREE_FOR_BITPACK and _is_bitpacked(child.start, size, 8, count):
+        first = 0
+        while first < count:
+            stop = min(first + BLOCK_VALUES, count)
+            if _unpack_all(child.start, size, 8, first, stop, count, words, &block) != BLOCK_FINE:
+                return False
+            _widen_block(words, stop - first, width, out + first * width)
+            first = stop
+        return True
     if not _decode_numbers(reader, node.start, node.stop, node.depth + 1, c'i', 8, count, out):
         return False
     _widen_words(out, width, count)
     return True
+
+
+cdef void _widen_block(
+    const uint64_t* words, int64_t count, int64_t width, uint8_t* out
+) noexcept nogil:
+    """64-bit integers as such of 16 or 32 bytes, elsewhere."""
+    cdef int64_t i
+    cdef uint64_t pair[2]
+    if width == 16:
+        for i in range(count):
+            pair[0] = words[i]
+            pair[1] = <uint64_t>(<int64_t>words[i] >> 63)
+            memcpy(out + 16 * i, pair, 16)
+        return
+    for i in range(count):
+        pair[0] = pair[1] = <uint64_t>(<int64_t>words[i] >> 63)
+        memcpy(out + 32 * i, &words[i], 8)
+        memcpy(out + 32 * i + 8, pair, 16)
+        memcpy(out + 32 * i + 24, pair, 8)
 
 
 cdef void _widen_words(uint8_t* out, int64_t width, int64_t count) noexcept nogil:
