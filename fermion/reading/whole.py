@@ -154,7 +154,9 @@ class WholeColumns:
         if not parts:
             return []
         sizes = [
-            column.out.nbytes * (stop - first) // len(column.pages)
+            (column.out.nbytes + int(column.plan.ranges[:, 1].sum()))
+            * (stop - first)
+            // len(column.pages)
             + (0 if column.text is None else column.text.nbytes)
             for column, first, stop in parts
         ]

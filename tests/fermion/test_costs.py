@@ -20,6 +20,7 @@ from fermion.encodings.for_bitpack import ForBitpack
 from fermion.layout import StreamType
 from fermion.reading import flat as flat_columns
 from fermion.reading.column import ColumnTask
+from fermion.reading.whole import WholeColumns
 
 LOCAL_TAIL = 64 * 1024
 REMOTE_TAIL = 512 * 1024
@@ -176,13 +177,13 @@ def test_the_column_with_most_bytes_is_decoded_first(tmp_path, monkeypatch):
     path = tmp_path / "sizes.fmn"
     fermion.write_table(table, path, page_rows_max=3_000, durable=False)
     order = []
-    feed = ColumnTask.feed
+    decode = WholeColumns._decode
 
-    def recorded(task, buffers, executor=None):
-        order.append(task.node.name)
-        feed(task, buffers, executor)
+    def recorded(columns, column, first, stop):
+        order.append(table.column_names[column.place])
+        return decode(columns, column, first, stop)
 
-    monkeypatch.setattr(ColumnTask, "feed", recorded)
+    monkeypatch.setattr(WholeColumns, "_decode", recorded)
     with fermion.open(path, options=fermion.ReadOptions(threads=1)) as file:
         assert file.read().equals(table)
     assert order == ["c60", "c30", "c9", "c2"]

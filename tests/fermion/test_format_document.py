@@ -258,7 +258,7 @@ def test_worked_trees_are_what_the_encoder_writes(block):
     values = make(block.json("held" if "held" in block.facts else "values"), physical)
     if "codes" in block.facts:
         values = np.array(block.json("codes"), np.uint32)
-    settings = policy_for(WriteOptions()).settings
+    settings = policy_for(WriteOptions(profile="fast", compression_level=6)).settings
     parts = settings.encode(values, physical, parse_recipe(block.facts["recipe"]))
     if "held" in block.facts:
         parts = mark_root(parts, len(values))

@@ -284,9 +284,7 @@ cdef int _check_block(
     if plan.width > 8 * word_bytes or block[3]:
         return BLOCK_WIDTH
     if plan.patch_count and (
-        plan.patch_bytes < 1
-        or plan.patch_bytes > word_bytes
-        or plan.width == 8 * word_bytes
+        not 1 <= plan.patch_bytes <= word_bytes or plan.width == 8 * word_bytes
     ):
         return BLOCK_PATCH
     if available != _block_bytes(count, word_bytes, plan):
