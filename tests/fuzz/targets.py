@@ -48,6 +48,7 @@ def file(data: bytes) -> None:
             opened.take([0, rows // 2, rows - 1]).validate()
         if names:
             opened.read(names[:1], filter=fermion.col(names[0]).is_null())
+            opened.read(names[:1], filter=fermion.col(names[0]) > 0)
 
 
 def manifest(data: bytes) -> None:
