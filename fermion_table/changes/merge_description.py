@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Self
+from typing import Any, Self
 
 from fermion.errors import InvalidArgumentError
 from fermion_table.changes.assignments import Assignment
@@ -32,7 +32,7 @@ class MergeDescription(ABC):
         self._is_executed = False
 
     def when_matched_update(
-        self, set: Mapping[str, Assignment] | None = None, condition: Assignment = None
+        self, set: Mapping[str, Assignment] | None = None, condition: Any = None
     ) -> Self:
         """Update rows of the table that have a partner.
 
@@ -58,7 +58,7 @@ class MergeDescription(ABC):
         """
         return self._add("matched", "update", condition, set)
 
-    def when_matched_delete(self, condition: Assignment = None) -> Self:
+    def when_matched_delete(self, condition: Any = None) -> Self:
         """Delete rows of the table that have a partner; raises as `when_matched_update`.
 
         Parameters
@@ -69,7 +69,7 @@ class MergeDescription(ABC):
         return self._add("matched", "delete", condition)
 
     def when_not_matched_insert(
-        self, values: Mapping[str, Assignment] | None = None, condition: Assignment = None
+        self, values: Mapping[str, Assignment] | None = None, condition: Any = None
     ) -> Self:
         """Insert rows of the source that have no partner; raises as `when_matched_update`.
 
@@ -84,7 +84,7 @@ class MergeDescription(ABC):
         return self._add("not_matched", "insert", condition, values)
 
     def when_not_matched_by_source_update(
-        self, set: Mapping[str, Assignment], condition: Assignment = None
+        self, set: Mapping[str, Assignment], condition: Any = None
     ) -> Self:
         """Update rows of the table that have no partner; raises as `when_matched_update`.
 
@@ -102,7 +102,7 @@ class MergeDescription(ABC):
             )
         return self._add("not_matched_by_source", "update", condition, set)
 
-    def when_not_matched_by_source_delete(self, condition: Assignment = None) -> Self:
+    def when_not_matched_by_source_delete(self, condition: Any = None) -> Self:
         """Delete rows of the table that have no partner; raises as `when_matched_update`.
 
         Parameters

@@ -77,7 +77,7 @@ CALLED_FOR_EVERY_FILE = {
     "Field.with_children",
     "Snapshot.is_commit_of",
     "FileSplit.count",
-    "FileSplit.has_data",
+    "FileSplit.with_data",
     "FileSplit.head",
     "FileSplit.part",
     "FileSplit.read",

@@ -15,6 +15,7 @@ from spark_ext.datasource.stream import FermionStreamReader
 from spark_ext.opening import open_version, scan_of
 from spark_ext.options import (
     OPTIONS,
+    READS,
     SourceOptions,
     Use,
     known_options,
@@ -24,6 +25,8 @@ from spark_ext.options import (
 from spark_ext.types import spark_schema
 
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.int32())])
+BOUNDS = ("startingSnapshotId", "endingSnapshotId")
+"""Options of a batch read only where it reads changes."""
 
 
 def rows(*ids: int) -> pa.Table:
@@ -52,7 +55,11 @@ def test_an_option_is_taken_where_it_has_a_meaning_and_refused_elsewhere(option)
     """In any case of letters; the refusal says the use, and names all where it is allowed."""
     for use, spelled in itertools.product(Use, (option, option.upper())):
         if use in OPTIONS[option]:
-            assert known_options({spelled: "x"}, use) == {option: "x"}
+            feed = {"readChangeFeed": "true"} if option in BOUNDS and use in READS else {}
+            assert known_options({spelled: "x", **feed}, use) == {option: "x", **feed}
+            if feed:
+                with pytest.raises(InvalidArgumentError, match="needs readChangeFeed=true"):
+                    known_options({spelled: "x"}, use)
         else:
             with pytest.raises(InvalidArgumentError, match=f"option {option} has no meaning") as e:
                 known_options({spelled: "x"}, use)
