@@ -293,8 +293,9 @@ class TableOfChanges(CatalogTable):
         self._change_type = change_type
 
     @cached_property
-    def _schema(self) -> Any:
-        return super()._schema.add(self._change_type, "string")
+    def _java(self) -> tuple[Any, Any]:
+        schema = super()._java[0].add(self._change_type, "string")
+        return schema, columns_of(self._jvm, schema)
 
 
 def catalog_table(

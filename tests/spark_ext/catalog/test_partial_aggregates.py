@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
-from py4j.clientserver import ClientServerConnection
 from pyspark.errors import ArithmeticException
 
 import spark_ext
@@ -358,17 +357,10 @@ def test_filters_that_spark_does_not_apply_again_select_its_rows(rows, monkeypat
     assert compared > len(conditions) // 2
 
 
-def test_planning_a_query_calls_the_jvm_a_few_hundred_times(rows, monkeypatch):
+def test_planning_a_query_calls_the_jvm_a_few_hundred_times(rows, jvm_calls):
     """Each call costs some 0.1 ms; an exception of the JVM costs a hundred calls."""
-    calls = []
-    send = ClientServerConnection.send_command
-    monkeypatch.setattr(
-        ClientServerConnection,
-        "send_command",
-        lambda self, command, *rest: calls.append(command) or send(self, command, *rest),
-    )
     query = "SELECT sum(l) FROM agg.t"
     rows.sql(query).collect()  # knows the classes of the JVM afterwards
-    calls.clear()
+    jvm_calls.clear()
     rows.sql(query).collect()
-    assert 0 < len(calls) < 350
+    assert 0 < len(jvm_calls) < 350

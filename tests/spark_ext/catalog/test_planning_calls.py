@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from py4j.clientserver import ClientServerConnection
 
 import spark_ext
 from fermion_table import Table
@@ -47,7 +46,7 @@ def test_a_column_is_found_without_a_look_at_the_others(monkeypatch):
 
 
 @pytest.mark.spark
-def test_a_query_of_many_columns_calls_the_jvm_a_few_hundred_times(spark, tmp_path, monkeypatch):
+def test_a_query_of_many_columns_calls_the_jvm_a_few_hundred_times(spark, tmp_path, jvm_calls):
     """The columns of a table are handed over once, and each item of a plan is asked for once."""
     names = [f"c{number}" for number in range(COLUMNS)]
     rows = pa.table({name: pa.array([1, 2, None], pa.int64()) for name in names})
@@ -55,17 +54,10 @@ def test_a_query_of_many_columns_calls_the_jvm_a_few_hundred_times(spark, tmp_pa
     spark_ext.install_catalog(spark, "calls", tmp_path)
     sums = ", ".join(f"sum(c{number}) AS s{number}" for number in range(10))
     query = f"SELECT {sums} FROM calls.t WHERE c20 >= 1 AND c21 < 3"
-    sent = []
-    send = ClientServerConnection.send_command
-    monkeypatch.setattr(
-        ClientServerConnection,
-        "send_command",
-        lambda self, command, *rest: sent.append(command) or send(self, command, *rest),
-    )
     assert list(spark.sql(query).collect()[0]) == [3] * 10
-    handed = sum("structTypeToV2Columns" in command for command in sent)
-    sent.clear()
+    handed = sum("structTypeToV2Columns" in command for command in jvm_calls)
+    jvm_calls.clear()
     assert list(spark.sql(query).collect()[0]) == [3] * 10
     assert handed == 2  # the method is looked up, and called
-    assert not any("structTypeToV2Columns" in command for command in sent)
-    assert 0 < len(sent) < CALLS_MAX
+    assert not any("structTypeToV2Columns" in command for command in jvm_calls)
+    assert 0 < len(jvm_calls) < CALLS_MAX
