@@ -1,6 +1,6 @@
 # make demo    the whole path on real data, in about a minute after the first set-up
 # make test    style, types, import contracts and every test but the slow ones
-# make test-services  Spark with executors of their own, killed drivers, and HDFS, on this machine
+# make test-services  Spark with servers and executors of their own, killed drivers, and HDFS
 # make lint    style, types and import contracts alone
 # make soak    the slow tests, hours of them; writes the table of docs/reliability.md
 # make fuzz    readers under bytes of a coverage-guided fuzzer, SECONDS for each target

@@ -131,9 +131,15 @@ class Hdfs(HdfsFileSystem):  # type: ignore[misc]
         _call("make", path, self.client.mkdirs, path, 0o755, create_parents)
 
     def rm(self, path: str, recursive: bool = False, maxdepth: int | None = None) -> None:
-        """Delete a file, or a directory that is empty unless ``recursive``."""
+        """Delete a file, or a directory that is empty unless ``recursive``.
+
+        Raises
+        ------
+        InvalidArgumentError
+            A ``maxdepth``: HDFS deletes all of a directory in one step.
+        """
         if maxdepth is not None:
-            raise NotImplementedError("maxdepth is not supported")
+            raise InvalidArgumentError(f"maxdepth={maxdepth!r}: expected None")
         path = self._strip_protocol(path)
         _call("delete", path, self.client.delete, path, recursive)
 

@@ -14,7 +14,7 @@ from tests.conftest import ON_CI
 from tests.spark_ext.counting import destroyed_columns, files_away
 from tests.spark_ext.served import served
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.services]
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 

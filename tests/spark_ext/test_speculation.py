@@ -21,7 +21,7 @@ import pytest
 from fermion_table import Table
 from tests.spark_ext.programs import run_program
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.services]
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("part", pa.int64())])
 ROWS = 1_000
