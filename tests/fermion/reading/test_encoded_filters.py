@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 import fermion
 from fermion import ReadOptions, col, kernels
-from fermion.errors import FermionError
 from fermion.reading import encoded_filter
 from fermion.reading.encoded_filter import EncodedFilter
 from tests.equality import assert_logically_equal
 from tests.fermion.predicate_model import expressions, rows, table_of, truth
+from tests.fermion.reading.damage import outcome
 from tests.fermion.reading.test_page_picks import written
 
 ROWS = 6_000
@@ -203,13 +203,6 @@ def test_damage_is_told_in_the_same_words_both_ways(checksum):
             outcome(found, damaged, chosen)  # blocks that are not looked into may hold anything
             continue
         assert same(outcome(found, damaged, chosen), outcome(around, damaged, chosen)), seed
-
-
-def outcome(read, *arguments) -> object:
-    try:
-        return read(*arguments)
-    except FermionError as error:
-        return type(error), str(error)
 
 
 def same(left: object, right: object) -> bool:

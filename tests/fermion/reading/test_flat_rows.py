@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 import fermion
 from fermion import ReadOptions, WriteOptions, kernels
 from fermion.columns.ranges import RowRanges
-from fermion.errors import FermionError
 from fermion.reading import column as columns_read
 from fermion.reading import flat as flat_columns
 from fermion.reading.flat import FlatColumns
 from fermion.reading.picked import PickedColumns
 from tests.equality import assert_logically_equal
 from tests.fermion.forced_encodings import forced_encodings
+from tests.fermion.reading.damage import outcome
 from tests.fermion.reading.test_flat_columns import nothing_read
 from tests.fermion.reading.test_page_picks import nothing_picked
 from tests.strategies import random_array, scalar_types
@@ -46,13 +46,6 @@ def around(data: bytes, rows: RowRanges) -> pa.Table:
         patch.setattr(FlatColumns, "read", nothing_read)
         patch.setattr(PickedColumns, "arrays", nothing_picked)
         return some(data, rows)
-
-
-def outcome(read, *arguments) -> object:
-    try:
-        return read(*arguments)
-    except FermionError as error:
-        return type(error), str(error)
 
 
 def picked(table: pa.Table, rows: RowRanges) -> pa.Table:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import fermion
 from fermion import WriteOptions, kernels
-from fermion.errors import FermionError, InvalidFileError
+from fermion.errors import InvalidFileError
 from fermion.reading import picks as page_picks
 from fermion.reading import stream as stream_decoder
 from fermion.reading.flat import FlatColumns
@@ -21,6 +21,7 @@ from fermion.reading.stream import FetchedStream
 from fermion.writing.metadata import FileContents
 from tests.equality import assert_logically_equal
 from tests.fermion.forced_encodings import forced_encodings
+from tests.fermion.reading.damage import flipped_bits, outcome
 from tests.fermion.reading.test_flat_columns import nothing_read
 from tests.strategies import random_array, scalar_types
 
@@ -55,13 +56,6 @@ def around(data: bytes, rows: np.ndarray) -> pa.Table:
         patch.setattr(FlatColumns, "read", nothing_read)
         patch.setattr(PickedColumns, "arrays", nothing_picked)
         return taken(data, rows)
-
-
-def outcome(read, *arguments) -> object:
-    try:
-        return read(*arguments)
-    except FermionError as error:
-        return type(error), str(error)
 
 
 def some_rows(random: np.random.Generator, rows: int, count: int = 40) -> np.ndarray:
@@ -148,12 +142,9 @@ def test_damage_is_told_in_the_same_words_both_ways(name, checksum):
     data = written(table, encodings={name: encoding}, page_rows_max=2_000, checksum=checksum)
     with fermion.open(data) as file:
         (chunk,) = file.column(name).streams[1].chunks
-    for seed in range(30):
-        random = np.random.default_rng(seed)
-        damaged = bytearray(data)
-        at = chunk.offset + int(random.integers(0, min(chunk.length, 60 << seed % 11)))
-        damaged[at] ^= 1 << int(random.integers(0, 8))
-        rows = np.append(some_rows(random, ROWS, 3), 1_998 + seed % 2)
+    copies = flipped_bits(data, chunk.offset, chunk.length, 30)
+    for number, (random, damaged) in enumerate(copies):
+        rows = np.append(some_rows(random, ROWS, 3), 1_998 + number % 2)
         found, expected = outcome(taken, damaged, rows), outcome(around, damaged, rows)
         if isinstance(found, pa.Table) and isinstance(expected, tuple) and checksum == "none":
             expected = table.take(pa.array(rows))  # what is wrong was of no use for these rows

@@ -14,11 +14,11 @@ from fermion.reading import whole
 from fermion.reading.whole import WholeColumns
 from tests.equality import assert_logically_equal
 from tests.fermion.forced_encodings import forced_encodings
+from tests.fermion.reading.damage import flipped_bits, outcome
 from tests.fermion.reading.test_page_picks import (
     COLUMNS,
     ROWS,
     nothing_picked,
-    outcome,
     written,
 )
 from tests.strategies import random_array, scalar_types
@@ -123,11 +123,7 @@ def test_damage_is_told_in_the_same_words_both_ways(name, checksum):
     data = written(table, encodings={name: encoding}, page_rows_max=2_000, checksum=checksum)
     with fermion.open(data) as file:
         (chunk,) = file.column(name).streams[1].chunks
-    for seed in range(20):
-        random = np.random.default_rng(seed)
-        damaged = bytearray(data)
-        at = chunk.offset + int(random.integers(0, min(chunk.length, 60 << seed % 11)))
-        damaged[at] ^= 1 << int(random.integers(0, 8))
+    for _, damaged in flipped_bits(data, chunk.offset, chunk.length, 20):
         found, expected = outcome(read, damaged), outcome(around, damaged)
         if isinstance(found, pa.Table):
             assert isinstance(expected, pa.Table), expected
