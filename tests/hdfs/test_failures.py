@@ -13,6 +13,7 @@ import pytest
 import fermion
 from fermion.errors import StorageDenied, StorageError, StorageTimeout
 from fermion_table import StorageAccess, Table
+from tools.hdfs.cluster import Cluster
 
 pytestmark = pytest.mark.services
 
@@ -29,6 +30,12 @@ def numbers(seed: int = 0, rows: int = ROWS) -> pa.Table:
 
 def files(table: Table) -> set[str]:
     return {item.path for item in table.store.list()}
+
+
+def being_written(cluster: Cluster) -> set[str]:
+    """The DataNodes that have a replica of a block that is not complete."""
+    replicas = cluster.folder.glob("**/rbw/blk_*.meta")
+    return {path.relative_to(cluster.folder).parts[0] for path in replicas}
 
 
 def with_rows(folder: str) -> Table:
@@ -61,6 +68,7 @@ def test_a_datanode_dies_while_a_file_is_written(hdfs_folder, hdfs_cluster, goes
         with writer:
             for number, part in enumerate(data):
                 if number == 4:
+                    assert len(being_written(hdfs_cluster)) == 3
                     hdfs_cluster.kill("datanode0")
                 writer.write(part)
                 with pytest.raises(FileNotFoundError):
