@@ -1,4 +1,14 @@
-"""Fermion: a columnar file format for very wide and nested tables. Arrow in, Arrow out."""
+"""Fermion: a columnar file format for very wide and nested tables. Arrow in, Arrow out.
+
+- Write and read: `write_table`, `read_table`.
+- An open file: `open` gives a `FermionFile`, with `read`, `iter_batches`, `take`, `count`.
+- Write in pieces: `Writer`, with `write` and `append_batch`.
+- Options: `WriteOptions`, `ReadOptions`. Filters: `col`, or SQL text.
+- Convert: `from_parquet`, `to_parquet`. Change columns: `add_columns`, `drop_columns`.
+- Errors: `FermionError` and its subclasses, in `fermion.errors`.
+
+Tables of many files, with snapshots and time travel, are in the package `fermion_table`.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -119,3 +129,5 @@ __all__ = [
     "to_parquet",
     "write_table",
 ]
+
+__dir__ = __all__.copy

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 from fermion.arguments import flag, integer, mapping, text
+from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
 from fermion.layout import EDITIONS, EncodingId
 from fermion.remote import TIMEOUT_S, check_timeout
@@ -46,6 +47,8 @@ class SortKey:
     name: str
     descending: bool = False
     nulls_first: bool = False
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         text(self.name, "name")
@@ -157,6 +160,8 @@ class WriteOptions:
     threads: int | None = None
     durable: bool = True
     read_back: bool = False
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         if self.profile not in PROFILES:

@@ -1,4 +1,12 @@
-"""Fermion tables: snapshots, schemas with field ids, many writers, time travel."""
+"""Fermion tables: snapshots, schemas with field ids, many writers, time travel.
+
+- `Table`: `create`, `open`; then `append`, `upsert`, `delete`, `merge`, `scan`, `lookup`,
+  `compact`, `expire_snapshots`, `tags`, `branches` and more.
+- `Scan`, which `Table.scan` gives: `to_arrow`, `to_pandas`, `to_polars`, `to_duckdb`.
+- `Catalog`: tables by name.
+- Errors: `TableError` and its subclasses, in `fermion_table.errors`.
+- The other names are what these give, and what engines such as Spark use.
+"""
 
 from fermion_table.catalog.catalog import Catalog
 from fermion_table.catalog.snapshots import CatalogSnapshot, CatalogSnapshots, PinnedTable
@@ -127,3 +135,5 @@ __all__ = [
     "repair_table",
     "stage_table",
 ]
+
+__dir__ = __all__.copy

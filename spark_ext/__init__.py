@@ -1,4 +1,9 @@
-"""Fermion tables in PySpark: functions to read, write and maintain them, a format, a catalog."""
+"""Fermion tables in PySpark: functions to read, write and maintain them, a format, a catalog.
+
+- Set a session up: `configure`, `register`, `install_catalog`.
+- Read: `read_table`, `read_changes`. Write: `append`, `overwrite`, `upsert`, `merge`, `write`.
+- Maintain: `compact`, `expire`, `remove_orphans`. Convert: `from_parquet`, `to_parquet`.
+"""
 
 from spark_ext.catalog import configure, install_catalog
 from spark_ext.conversion.from_parquet import from_parquet
@@ -29,3 +34,5 @@ __all__ = [
     "upsert",
     "write",
 ]
+
+__dir__ = __all__.copy

@@ -25,7 +25,7 @@ PUBLIC_MODULES = {f"{package}.errors" for package in PACKAGES}
 PUBLIC_MODULES |= {"fermion.predicate", "fermion.columns.arrow_input", "fermion.io.checksum"}
 PUBLIC_MODULES |= {"fermion.columns.rows"}
 PUBLIC_MODULES |= {"fermion_table.options", "fermion.arguments", "fermion.remote"}
-PUBLIC_MODULES |= {"fermion.forks", "fermion.io.read_ahead", "fermion.redaction"}
+PUBLIC_MODULES |= {"fermion.forks", "fermion.io.read_ahead", "fermion.redaction", "fermion.display"}
 PUBLIC_MODULES |= {"fermion_table.argument_checks", "fermion_table.scanning.split"}
 PUBLIC_MODULES |= {"fermion_table.cli.arguments", "fermion_table.moments"}
 PUBLIC_MODULES |= {"fermion.statistics.bounds", "fermion.parquet.source", "fermion.cli.wording"}
@@ -240,7 +240,7 @@ def test_the_modules_directly_in_a_package_are_its_lowest_layer(package: str):
     assert above == []
 
 
-@pytest.mark.parametrize(("package", "most"), [("fermion", 14), ("fermion_table", 12)])
+@pytest.mark.parametrize(("package", "most"), [("fermion", 15), ("fermion_table", 12)])
 def test_few_modules_lie_directly_in_a_package(package: str, most: int):
     """What is not for all of it has a folder."""
     assert len(list((PROJECT / package).glob("*.py"))) <= most

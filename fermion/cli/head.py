@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from fermion.cli.console import Console
-from fermion.cli.wording import rows_json, shortened, value_text
+from fermion.cli.wording import rows_json, value_text
+from fermion.display import shortened
 from fermion.reading.file import FermionFile, open_file
 from fermion.reading.projection import ColumnName
 

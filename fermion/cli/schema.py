@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from fermion.cli.console import Console
-from fermion.cli.wording import shortened
 from fermion.columns.types import strip_wrappers
+from fermion.display import shortened
 from fermion.metadata.schema_area import field_id
 from fermion.reading.file import open_file
 

@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from fermion.cli.console import Console
-from fermion.cli.wording import counted, json_value, shortened, value_text
+from fermion.cli.wording import counted, json_value, value_text
+from fermion.display import shortened
 from fermion.reading.file import open_file
 from fermion.reading.inspection import LeafStatistics, describe_statistics
 

@@ -31,11 +31,6 @@ def size_text(size: int) -> str:
     return f"{value:.1f} {unit}"
 
 
-def shortened(text: str, length: int) -> str:
-    """The text, or its beginning and three dots."""
-    return text if len(text) <= length else text[: max(length - 3, 0)] + "..."
-
-
 def rows_json(table: pa.Table) -> list[dict[str, Any]]:
     """A table's rows as JSON objects."""
     names = _unique_names(table.column_names)

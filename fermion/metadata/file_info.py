@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from fermion.display import short_repr
 from fermion.options import SortKey
 from fermion.statistics.bounds import ColumnStatistics
 
@@ -59,3 +60,5 @@ class FileInfo:
     batch: BatchRange | None = None
     sort_order: tuple[SortKey, ...] = ()
     file_id: str | None = None
+
+    __repr__ = short_repr

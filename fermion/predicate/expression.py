@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 
+from fermion.display import FILTER_LENGTH, shortened
 from fermion.errors import InvalidArgumentError
 from fermion.predicate.literals import nanoseconds, normalize
 
@@ -90,7 +91,7 @@ class Expression:
         return self.to_sql()
 
     def __repr__(self) -> str:
-        return f"<fermion filter {self.to_sql()}>"
+        return f"<fermion filter {shortened(self.to_sql(), FILTER_LENGTH)}>"
 
 
 class Column(Expression):

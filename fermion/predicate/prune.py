@@ -18,6 +18,7 @@ import pyarrow.types as pat
 
 from fermion.columns.ranges import RowRanges
 from fermion.columns.types import Order, leaf_type, strip_wrappers
+from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
 from fermion.layout import INT64_MAX, INT64_MIN, ChunkFlag
 from fermion.predicate.expression import (
@@ -70,6 +71,8 @@ class Bounds:
     flags: np.ndarray
     type: pa.DataType
     may_contain: Callable[[Sequence[Any]], np.ndarray] | None = None
+
+    __repr__ = short_repr
 
     @classmethod
     def of_units(cls, parts: Sequence[ColumnStatistics], dtype: pa.DataType) -> Bounds:

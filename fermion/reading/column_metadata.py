@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from fermion.columns.types import Node, NodeKind
+from fermion.display import short_repr
 from fermion.encodings.registry import encoding_label
 from fermion.errors import ChecksumError, InvalidFileError
 from fermion.io.checksum import PageChecks
@@ -56,6 +57,8 @@ class ChunkMetadata:
     pages: tuple[PageMetadata, ...]
     statistics: ColumnStatistics | None = None
 
+    __repr__ = short_repr
+
 
 @dataclass(frozen=True, slots=True)
 class SharedDictionary:
@@ -76,6 +79,8 @@ class StreamMetadata:
     desc_type: DescType
     chunks: tuple[ChunkMetadata, ...]
     dictionary: SharedDictionary | None = None
+
+    __repr__ = short_repr
 
     @property
     def length(self) -> int:
@@ -102,6 +107,8 @@ class ColumnMetadata:
     cmb_length: int
     stripe_rows: tuple[int, ...]
     streams: tuple[StreamMetadata, ...]
+
+    __repr__ = short_repr
 
     @property
     def stored_bytes(self) -> int:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from fermion.arguments import integer, integers
 from fermion.columns.ranges import RowRanges
 from fermion.columns.rows import take_rows
+from fermion.display import location_text
 from fermion.errors import InvalidArgumentError, file_is_closed
 from fermion.forks import ThreadPool
 from fermion.io.opening import open_source
@@ -24,6 +25,7 @@ from fermion.options import ReadOptions, SortKey, read_options, thread_count
 from fermion.predicate import Expression, bind, candidate_names, parse_filter
 from fermion.reading.column_metadata import ColumnMetadata, describe_column
 from fermion.reading.index import FileIndex
+from fermion.reading.notebook import file_html
 from fermion.reading.projection import ColumnName, KnownNames, Projected, keep_dictionaries, project
 from fermion.reading.projection import result_schema as schema_of
 from fermion.reading.pruning import FilePruning, prune_file
@@ -131,9 +133,13 @@ class FermionFile:
 
     def __repr__(self) -> str:
         return (
-            f"<FermionFile {self._index.where!r}: {self.num_rows} rows, {self.num_columns} "
-            f"columns, {self.num_stripes} stripes{', closed' if self._is_closed else ''}>"
+            f"<FermionFile {location_text(self._index.where)}: {self.num_rows} rows, "
+            f"{self.num_columns} columns, {self.num_stripes} stripes"
+            f"{', closed' if self._is_closed else ''}>"
         )
+
+    def _repr_html_(self) -> str:
+        return file_html(self._index, is_closed=self._is_closed)
 
     @property
     def schema(self) -> pa.Schema:

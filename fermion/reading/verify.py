@@ -13,6 +13,7 @@ from fermion.columns.streams import ColumnStreams
 from fermion.columns.types import Node, NodeKind, Order
 from fermion.columns.validity import to_flags
 from fermion.columns.values import Bits, Values, slice_values
+from fermion.display import short_repr
 from fermion.errors import FermionError, InvalidFileError
 from fermion.io.source import CountingSource, Source
 from fermion.layout import (
@@ -90,6 +91,8 @@ class VerifyReport:
     pages: int
     bytes_read: int
 
+    __repr__ = short_repr
+
     @property
     def ok(self) -> bool:
         """Whether no problem was found."""
@@ -117,19 +120,16 @@ def verify_again(index: FileIndex) -> VerifyReport:
 def verify_file(index: FileIndex) -> VerifyReport:
     """Read everything and check it; problems are collected, column by column."""
     before = index.source.stats.bytes_requested
-    problems: list[str] = []
-    pages = columns = 0
     try:
         parse_head(index.source.read(0, HEAD.itemsize), where=index.where)
         index.tail.verify_all()
         _ = index.schema, index.stripe_rows, index.key_value_metadata
     except FermionError as error:
-        problems.append(str(error))
-        return VerifyReport(index.where, tuple(problems), 0, 0, _read_since(index, before))
+        return VerifyReport(index.where, (str(error),), 0, 0, _read_since(index, before))
     options = DecodeOptions(
         index.footer.page_checks(True), index.where, GlobalDictionaries(index.where)
     )
-    problems += _reserved_bytes(index)
+    problems, pages = _reserved_bytes(index), 0
     claims: dict[int, _FileClaim] = {}
     try:
         claims = _file_claims(index)
@@ -142,7 +142,6 @@ def verify_file(index: FileIndex) -> VerifyReport:
                 _check_file_claim(index, ordinal, claims[ordinal])
         except FermionError as error:
             problems.append(str(error))
-        columns += 1
     try:
         _check_order(index, options)
     except FermionError as error:
@@ -158,6 +157,7 @@ def verify_file(index: FileIndex) -> VerifyReport:
                 lookup.stripe(stripe)
         except FermionError as error:
             problems.append(str(error))
+    columns = index.footer.num_columns
     return VerifyReport(index.where, tuple(problems), columns, pages, _read_since(index, before))
 
 

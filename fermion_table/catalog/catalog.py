@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from fermion.display import location_text
 from fermion.errors import InvalidArgumentError
 from fermion.redaction import redacted
 from fermion_table.argument_checks import check_bool, check_optional_text, check_text
@@ -58,7 +59,7 @@ class Catalog:
         return type(self), (self._warehouse,)
 
     def __repr__(self) -> str:
-        return f"<Catalog {redacted(self.location)!r}>"
+        return f"<Catalog {location_text(self.location)}>"
 
     @classmethod
     def open(

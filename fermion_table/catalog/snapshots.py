@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
 
+from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_optional_text, described
 from fermion_table.catalog.names import Name, TableName, parts_of, table_name
@@ -55,6 +56,8 @@ class PinnedTable:
     snapshot_id: int
     hash: str
 
+    __repr__ = short_repr
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogSnapshot:
@@ -78,6 +81,8 @@ class CatalogSnapshot:
     table_count: int
     message: str | None = None
     state: State = "ready"
+
+    __repr__ = short_repr
 
 
 class CatalogSnapshots:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from pyroaring import BitMap64
 
+from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
 from fermion_table.changes.draft import Draft, Matched
 from fermion_table.changes.keyed_rows import keys_may_match
@@ -57,6 +58,8 @@ class FoundRows:
     relied_on: frozenset[str] = frozenset()
     kind: Kind = "upsert"
     scope: Partitions | None = None
+
+    __repr__ = short_repr
 
     def apply(self, draft: Draft) -> None:
         """Delete the rows.

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
+from fermion.display import names_text
 from fermion.errors import InvalidArgumentError
 from fermion_table.changes.assignments import Assignment
 from fermion_table.changes.merge_clauses import Action, Case, Clause, check_reachable
@@ -113,8 +114,8 @@ class MergeDescription(ABC):
         return self._add("not_matched_by_source", "delete", condition)
 
     def __repr__(self) -> str:
-        clauses = ", ".join(clause.method for clause in self._clauses) or "no clauses yet"
-        return f"<{type(self).__name__} on {', '.join(self._on)}: {clauses}>"
+        clauses = names_text([each.method for each in self._clauses], "clauses") or "no clauses yet"
+        return f"<{type(self).__name__} on {names_text(list(self._on), 'columns')}: {clauses}>"
 
     @abstractmethod
     def _check(self, clause: Clause) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from fermion.display import short_repr
 from fermion_table.argument_checks import check_bool
 from fermion_table.checks.verify import verify
 from fermion_table.errors import CorruptMetadata, TableError, TableNotFound, UnsupportedFeature
@@ -65,6 +66,8 @@ class RepairResult:
     actions: tuple[str, ...]
     problems: tuple[str, ...]
     dry_run: bool
+
+    __repr__ = short_repr
 
     @property
     def ok(self) -> bool:

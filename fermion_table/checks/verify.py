@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from fermion.display import short_repr
 from fermion_table.checks.trees import check_trees
 from fermion_table.errors import CorruptMetadata, TableError, TableNotFound
 from fermion_table.metadata import pointers
@@ -61,6 +62,8 @@ class Problem:
     expected: str
     found: str
 
+    __repr__ = short_repr
+
     def __str__(self) -> str:
         return f"{self.path}: expected {self.expected}, found {self.found}"
 
@@ -88,6 +91,8 @@ class VerifyReport:
     external_files: int
     data_bytes: int
     problems: tuple[Problem, ...]
+
+    __repr__ = short_repr
 
     @property
     def ok(self) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import msgspec
 import pyarrow as pa
 
+from fermion.display import short_repr
 from fermion_table.commit.commit import commit
 from fermion_table.commit.conflict import Redo
 from fermion_table.commit.identities import committed_before
@@ -56,6 +57,8 @@ class SchemaMerge:
     base: Snapshot
     schema: TableSchema
     data: pa.Schema
+
+    __repr__ = short_repr
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import msgspec
 import pyarrow as pa
 
+from fermion.display import short_repr
 from fermion_table.argument_checks import described
 from fermion_table.commit.commit import create_table
 from fermion_table.commit.committed_files import delete_unpublished
@@ -49,6 +50,8 @@ class TableDefinition:
     primary_key: Sequence[str] | str | None = None
     sort_by: Sequence[str] | str | None = None
     properties: Mapping[str, str] | None = None
+
+    __repr__ = short_repr
 
     def first_schema(self, last_field_id: int = 0) -> TableSchema:
         """The table's schema, with field ids greater than the one given.

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_identifier, check_optional_text, check_text_map
 from fermion_table.commit.conflict import Mine, Partitions, Tree
@@ -44,6 +45,8 @@ class CommitMetadata:
     commit_user: str | None = None
     commit_identifier: int | str | None = None
     began: float = field(default_factory=time.monotonic)
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         checked: dict[str, Any] = {

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from fermion.display import short_repr
 from fermion_table.argument_checks import check_kind
 from fermion_table.commit.request import FileGroup
 from fermion_table.metadata.manifest import Entry
@@ -19,6 +20,8 @@ class CompactionGroup:
     """Files that are rewritten together, in the order in which their rows are read."""
 
     entries: tuple[Entry, ...]
+
+    __repr__ = short_repr
 
     @property
     def bytes(self) -> int:
@@ -45,6 +48,8 @@ class CompactionTask(ABC):
 
     store: AtomicStore
     group: CompactionGroup
+
+    __repr__ = short_repr
 
     @property
     def upgraded(self) -> tuple[Entry, ...]:
@@ -74,6 +79,8 @@ class CompactionMessage(msgspec.Struct, frozen=True, kw_only=True):
     removed: tuple[Entry, ...]
     snapshot_id: int | None = None
     producer: Producer | None = None
+
+    __repr__ = short_repr
 
     @property
     def written(self) -> tuple[Entry, ...]:
@@ -149,6 +156,8 @@ class CompactionResult:
     snapshots: list[int] = field(default_factory=list)
     retries: int = 0
     seconds: float = 0.0
+
+    __repr__ = short_repr
 
     def add(self, part: CompactionResult) -> None:
         """Add what a part of the compaction did, except its time."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import fsspec
 
+from fermion.display import short_repr
 from fermion.errors import FermionError, InvalidArgumentError
 from fermion.redaction import redacted
 from fermion_table.argument_checks import check_bool
@@ -63,6 +64,8 @@ class DroppedTable:
     left: tuple[str, ...] = ()
     location: str = ""
     clones: tuple[str, ...] = ()
+
+    __repr__ = short_repr
 
 
 def drop_table(

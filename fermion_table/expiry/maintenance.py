@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from fermion.display import short_repr
 from fermion_table.errors import TableError
 from fermion_table.metadata import pointers
 from fermion_table.metadata.references import list_branches
@@ -73,6 +74,8 @@ class MaintenanceResult:
     dry_run: bool = False
     retries: int = 0
     seconds: float = field(default=0.0, compare=False)
+
+    __repr__ = short_repr
 
     def __str__(self) -> str:
         gone = {

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from fermion.display import LINE_LENGTH, html_table, more, shortened
 from fermion_table.metadata.snapshot import Snapshot
 
 
@@ -16,6 +17,20 @@ class HistoryLog(list[dict[str, Any]]):
 
     def __str__(self) -> str:
         return "\n".join(log_text(row) for row in self)
+
+    def __repr__(self) -> str:
+        lines = [f"  {shortened(log_text(row).splitlines()[0], LINE_LENGTH)}" for row in self[:5]]
+        rest = [f"  {each}" for each in more(len(lines), len(self))]
+        return "\n".join([f"HistoryLog of {counted(len(self), 'snapshot')}", *lines, *rest])
+
+    def _repr_html_(self) -> str:
+        shown = ("branch", "time", "kind", "author", "message", "rows_added", "files_added")
+        header = ("id", *(name.replace("_", " ") for name in (*shown, "rows", "files")))
+        rows = (
+            (str(row["id"]), *(_of_people(row[name]) for name in (*shown, "rows", "files")))
+            for row in self
+        )
+        return html_table("History", header, rows, len(self))
 
 
 def history_log(snapshots: Iterable[Snapshot]) -> HistoryLog:
@@ -32,6 +47,12 @@ def log_text(row: dict[str, Any]) -> str:
     if row["message"]:
         lines += [f"    {line}" for line in row["message"].splitlines()]
     return "\n".join(lines)
+
+
+def _of_people(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%d %H:%M:%S")
+    return "" if value is None else value
 
 
 def counted(count: int, noun: str) -> str:

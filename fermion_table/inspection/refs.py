@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_optional_text, check_text, described
 from fermion_table.commit.branch_merge import merge_branch
@@ -43,6 +44,8 @@ class BranchHead:
     left_after: int | None = None
     created: datetime | None = None
     message: str | None = None
+
+    __repr__ = short_repr
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from fermion.display import short_repr
 from fermion_table.inspection.entry_columns import partition_column, statistics_column
 from fermion_table.inspection.refs import Branches
 from fermion_table.metadata.bucket_counts import bucket_count
@@ -157,6 +158,8 @@ class Inspection:
     store: AtomicStore
     snapshot: Snapshot
     branch: str
+
+    __repr__ = short_repr
 
     def snapshots(self) -> pa.Table:
         """Every snapshot up to this one that has not expired, oldest first."""

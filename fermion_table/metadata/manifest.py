@@ -18,6 +18,7 @@ from typing import Any, Literal
 import msgspec
 
 from fermion import ChunkFlag, ColumnStatistics
+from fermion.display import short_repr
 from fermion.statistics.bounds import unknown
 from fermion_table.errors import CorruptMetadata, UnsupportedFeature
 from fermion_table.storage import json_codec
@@ -184,6 +185,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     file_id: str | None = None
     unknown: dict[str, Any] = msgspec.field(default_factory=dict, name=json_codec.UNKNOWN_KEYS)
 
+    __repr__ = short_repr
+
     @property
     def file(self) -> str:
         """What identifies the data file: its path, or a clone's external path."""
@@ -296,6 +299,8 @@ class ManifestReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     sequence_start: Natural = 0
     row_id_start: Natural = 0
     unknown: dict[str, Any] = msgspec.field(default_factory=dict, name=json_codec.UNKNOWN_KEYS)
+
+    __repr__ = short_repr
 
     @property
     def live_entries(self) -> int:

@@ -20,6 +20,7 @@ from typing import TypeVar
 
 import msgspec
 
+from fermion.display import brief
 from fermion.errors import FermionError, InvalidArgumentError
 from fermion_table.argument_checks import check_optional_text
 from fermion_table.errors import CorruptMetadata, UnsupportedFeature, VersionNotFound
@@ -81,7 +82,7 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     snapshot: msgspec.Raw
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r} of snapshot {self.snapshot_id}>"
+        return f"<{type(self).__name__} {brief(self.name)} of snapshot {self.snapshot_id}>"
 
 
 class Tag(Reference, frozen=True, kw_only=True, omit_defaults=True):

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 
+from fermion.display import html_facts
 from fermion_table.errors import CorruptMetadata, UnsupportedFeature
 from fermion_table.metadata.manifest import (
     ENTRY_BYTES_MIN,
@@ -262,6 +264,33 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     unknown: dict[str, Any] = msgspec.field(default_factory=dict, name=json_codec.UNKNOWN_KEYS)
     hash: str = msgspec.field(default="", name="#hash")
     effort: Effort = msgspec.field(default=NO_EFFORT, name="#effort")
+
+    def __repr__(self) -> str:
+        facts = self._facts()
+        return (
+            f"<Snapshot {self.id} of branch {self.branch!r}: {self.kind} at {facts['time']}, "
+            f"{facts['rows']:,} rows in {facts['files']:,} files>"
+        )
+
+    def _repr_html_(self) -> str:
+        return html_facts(f"Snapshot {self.id}", self._facts())
+
+    def _facts(self) -> dict[str, Any]:
+        """What people are shown of it."""
+        return {
+            "branch": self.branch,
+            "kind": self.kind,
+            "time": f"{datetime.fromtimestamp(self.time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC",
+            "author": self.author or None,
+            "message": self.message,
+            "schema": str(self.schema.id),
+            "rows": self.totals.rows - self.totals.rows_deleted,
+            "files": self.totals.files,
+            "bytes": self.totals.bytes,
+            "rows added": self.deltas.rows_added,
+            "files added": self.deltas.files_added,
+            "files removed": self.deltas.files_removed,
+        }
 
     @property
     def reference(self) -> SnapshotReference:

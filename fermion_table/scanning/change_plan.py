@@ -16,6 +16,7 @@ from itertools import pairwise
 import msgspec
 
 from fermion.arguments import integer
+from fermion.display import short_repr
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.metadata.bucket_counts import bucket_count
 from fermion_table.metadata.history import until_expiry
@@ -57,6 +58,8 @@ class ChangeSplit:
     steps: tuple[ChangeStep, ...] = ()
     bytes: int = 0
 
+    __repr__ = short_repr
+
     @property
     def cost(self) -> int:
         """Bytes of a file that is open that take as long to read, roughly."""
@@ -83,6 +86,8 @@ class ChangePlan:
     """
 
     splits: tuple[ChangeSplit, ...]
+
+    __repr__ = short_repr
 
     def tasks(
         self, bytes_target: int = TASK_BYTES, *, tasks_min: int = 1

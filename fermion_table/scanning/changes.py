@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from fermion.display import location_text, short_repr
 from fermion.errors import InvalidArgumentError
 from fermion.forks import cached_property
 from fermion.predicate import RowRanges
-from fermion.redaction import redacted
 from fermion_table.merging.primary_key import PrimaryKey, primary_key_of
 from fermion_table.metadata.history import until_expiry
 from fermion_table.metadata.manifest import Entry
@@ -232,9 +232,8 @@ class ChangeScan:
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
-        return (
-            f"<ChangeScan of {redacted(self.store.location)!r}, up to snapshot {self.snapshot.id}>"
-        )
+        location = location_text(self.store.location)
+        return f"<ChangeScan of {location}, up to snapshot {self.snapshot.id}>"
 
     @property
     def _table_schema(self) -> TableSchema:
@@ -386,6 +385,8 @@ class ChangeReader:
     """
 
     scan: ChangeScan
+
+    __repr__ = short_repr
 
     @property
     def schema(self) -> pa.Schema:

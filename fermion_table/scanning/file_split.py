@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from fermion.display import short_repr
 from fermion_table.metadata.manifest import DeletionVector, Entry
 from fermion_table.options import OPEN_COST_BYTES
 from fermion_table.schema.schema import Field
@@ -80,6 +81,8 @@ class FileSplit:
     retractions: int = 0
     keys_repeated: int = 0
     shares: bool = True
+
+    __repr__ = short_repr
 
     @property
     def files(self) -> tuple[FileSplit]:

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fermion.arguments import integer, integers
+from fermion.display import FILTER_LENGTH, shortened
 from fermion.errors import InvalidArgumentError
 from fermion.predicate import (
     Expression,
@@ -57,6 +58,11 @@ class TableFilter:
     def to_sql(self) -> str:
         """The filter in words."""
         return self.expression.to_sql()
+
+    @property
+    def shown(self) -> str:
+        """The same for people: the beginning of a long one."""
+        return shortened(self.to_sql(), FILTER_LENGTH)
 
 
 def table_filter(given: Any, schema: TableSchema, *, where: str) -> TableFilter | None:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.arguments import INT64_MAX, INT64_MIN, integer
+from fermion.display import short_repr
 from fermion.forks import cached_property
 from fermion.predicate import Bounds
 from fermion.statistics.bounds import EXACT_FLAGS
@@ -63,6 +64,8 @@ class PruningStep:
     before: int
     after: int
     why: str = ""
+
+    __repr__ = short_repr
 
 
 class LazySplits(Sequence[Split]):
@@ -126,6 +129,8 @@ class ScanPlan:
     snapshot_id: int
     splits: Sequence[Split]
     steps: tuple[PruningStep, ...] = ()
+
+    __repr__ = short_repr
 
     @property
     def rows(self) -> int:

@@ -13,6 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from fermion.arguments import flag, integer
+from fermion.display import facts_repr, html_facts, location_text, names_text
 from fermion.errors import InvalidArgumentError
 from fermion.forks import cached_property
 from fermion.io.read_ahead import read_ahead
@@ -222,11 +223,10 @@ class Scan:
             Open up to so many of the files (their metadata only) for what their statistics leave.
         """
         files = integer(files, "files", minimum=0)
-        columns = ", ".join(self.schema.names)
-        lines = [f"scan of {redacted(self.store.location)}: {columns}"]
+        names = names_text(self.schema.names, "columns")
+        lines = [f"scan of {redacted(self.store.location)}: {names}", self.plan().explain()]
         if self.filter is not None:
-            lines.append(f"filter: {self.filter.to_sql()}")
-        lines.append(self.plan().explain())
+            lines.insert(1, f"filter: {self.filter.shown}")
         planned = (file for split in self.plan().splits for file in split.files)
         for file in itertools.islice(planned, files):
             with until_expiry(self.store, self.snapshot):
@@ -445,7 +445,19 @@ class Scan:
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
-        return f"<Scan of {redacted(self.store.location)!r}, snapshot {self.snapshot.id}>"
+        return facts_repr(f"Scan of {location_text(self.store.location)}", self._facts())
+
+    def _repr_html_(self) -> str:
+        return html_facts(f"Scan of {location_text(self.store.location)}", self._facts())
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "snapshot": str(self.snapshot.id),
+            "columns": self.columns and names_text(self.schema.names, "columns"),
+            "filter": self.filter and self.filter.shown,
+            "limit": self.limit,
+            "mode": None if self.mode == "snapshot" else self.mode,
+        }
 
 
 def _read_all(

@@ -18,6 +18,7 @@ import pyarrow as pa
 import fermion
 from fermion import FilePruning
 from fermion.columns.rows import filter_batch_rows
+from fermion.display import short_repr
 from fermion.predicate import Expression, RowRanges
 from fermion.remote import TIMEOUT_S
 from fermion_table.merging.primary_key import PrimaryKey
@@ -138,6 +139,8 @@ class SplitReader:
     io: IoTotals = field(default_factory=IoTotals)
     guard: Callable[[], AbstractContextManager[None]] = nullcontext
     _plans: dict[Any, FilePlan] = field(default_factory=dict)
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         self.schema = self.request.arrow_schema()

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from fermion.display import short_repr
 from fermion_table.schema.schema import Field, Path, TableSchema
 
 ChangeKind = Literal[
@@ -33,6 +34,8 @@ class SchemaChange:
     path: Path
     before: str | None = None
     after: str | None = None
+
+    __repr__ = short_repr
 
     def __str__(self) -> str:
         name = ".".join(self.path)

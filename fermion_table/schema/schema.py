@@ -15,6 +15,7 @@ from typing import Any, Literal
 import msgspec
 import pyarrow as pa
 
+from fermion.display import LINE_LENGTH, html_table, more, shortened, type_text
 from fermion.errors import InvalidArgumentError, column_not_found
 from fermion.forks import cached_property
 from fermion_table.argument_checks import check_bool, check_texts
@@ -29,6 +30,7 @@ FIELD_ID_KEY = b"PARQUET:field_id"
 COMMENT_KEY = b"comment"
 FIELD_ID_MAX = 2**31 - 1
 DEPTH_MAX = 64
+FIELDS_SHOWN = 8
 
 ELEMENT, KEY, VALUE = "element", "key", "value"
 
@@ -95,6 +97,9 @@ class Field(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stored_initial_default: Any = msgspec.field(name="initial_default", default=None)
     stored_write_default: Any = msgspec.field(name="write_default", default=None)
     stored_metadata: dict[str, str] = msgspec.field(name="metadata", default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"<Field {shortened(describe_field(self), LINE_LENGTH).strip()}>"
 
     @property
     def children(self) -> tuple[Field, ...]:
@@ -221,7 +226,19 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
         return _unpickle, (encode_schema(self),)
 
     def __repr__(self) -> str:
-        return f"TableSchema {self.id}:\n" + "\n".join(map(describe_field, self.fields))
+        lines = [
+            shortened(describe_field(field), LINE_LENGTH) for field in self.fields[:FIELDS_SHOWN]
+        ]
+        rest = [f"  {each}" for each in more(len(lines), len(self.fields))]
+        return "\n".join([f"TableSchema {self.id}: {len(self.fields):,} columns", *lines, *rest])
+
+    def _repr_html_(self) -> str:
+        rows = (
+            (str(field.id), field.name, type_text(field.type), field.nullable, field.comment or "")
+            for field in self.fields
+        )
+        header = ("id", "name", "type", "nullable", "comment")
+        return html_table(f"TableSchema {self.id}", header, rows, len(self.fields))
 
     @property
     def names(self) -> list[str]:

@@ -32,6 +32,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from fermion.arguments import INT64_MIN, integer, text
+from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
 from fermion_table.schema import value_codec
 from fermion_table.schema.murmur import hash_integers, hash_texts
@@ -66,6 +67,8 @@ class PartitionTransform:
     kind: TransformKind = "identity"
     parameter: int = 0
     name: str = ""
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         text(self.column, "column")

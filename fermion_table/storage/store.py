@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
 from fermion.remote import TIMEOUT_S, check_timeout, deadline
 
@@ -61,6 +62,8 @@ class StorageAccess:
     missing_is_forbidden: bool = False
     timeout_s: float = TIMEOUT_S
     allowed_roots: Sequence[str] = ()
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         roots = _checked_roots(self.allowed_roots)

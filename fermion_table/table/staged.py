@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
+from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_kind, check_kinds
 from fermion_table.commit.committed_files import delete_unpublished, written_files
@@ -118,6 +119,8 @@ class StagedTable:
     definition: TableDefinition
     base: Snapshot | None
     schema: TableSchema
+
+    __repr__ = short_repr
 
     def writer(self, *, settings: WriteSettings | None = None) -> TableWriter:
         """A writer of data files: its messages are given to `commit`."""

@@ -13,8 +13,8 @@ from typing import Any, Literal, Self
 
 import pyarrow as pa
 
+from fermion.display import html_facts, location_text
 from fermion.errors import InvalidArgumentError
-from fermion.redaction import redacted
 from fermion_table.argument_checks import check_optional_text
 from fermion_table.commit.clone import clone_table
 from fermion_table.commit.replacement import TableDefinition, create_defined, replace_table
@@ -87,9 +87,23 @@ class Table:
         totals = self.snapshot.totals
         stored = "stored " if has_buckets(self.schema) else ""
         return (
-            f"<Table {redacted(self.location)!r}, snapshot {self.snapshot.id}: "
+            f"<Table {location_text(self.location)}, snapshot {self.snapshot.id}: "
             f"{totals.rows:,} {stored}rows in {totals.files:,} files>"
         )
+
+    def _repr_html_(self) -> str:
+        totals = self.snapshot.totals
+        facts = {
+            "snapshot": str(self.snapshot.id),
+            "branch": self._state.branch,
+            "rows": None if has_buckets(self.schema) else totals.rows - totals.rows_deleted,
+            "stored rows": totals.rows if has_buckets(self.schema) else None,
+            "files": totals.files,
+            "bytes": totals.bytes,
+            "columns": len(self.schema.fields),
+        }
+        title = f"Table {location_text(self.location)}"
+        return html_facts(title, facts) + self.schema._repr_html_()
 
     @classmethod
     def create(

@@ -7,6 +7,7 @@ from typing import get_args
 
 import fermion
 from fermion.arguments import integer
+from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_bool, check_kind
 from fermion_table.metadata.manifest import Source
@@ -40,6 +41,8 @@ class WriteSettings:
     source: Source = "append"
     keeps_order: bool = False
     buffer_pool: BufferPool | None = None
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         if self.target_file_bytes is not None:

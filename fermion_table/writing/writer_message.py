@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
 from fermion_table.metadata import pointers
 from fermion_table.metadata.manifest import Entry
@@ -40,6 +41,8 @@ class WriterMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     base_id: int | None = None
     branch: str = MAIN
     schema_time_ms: int | None = None
+
+    __repr__ = short_repr
 
     @property
     def rows(self) -> int:

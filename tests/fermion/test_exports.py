@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import inspect
+import pydoc
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import fermion
+import fermion_table
 
 HEAVY = {"asyncio", "fsspec", "importlib.metadata", "pyarrow.compute", "sqlglot"}
 
@@ -76,3 +80,19 @@ def test_submodules_are_attributes_and_unknown_names_are_attribute_errors():
         _ = fermion.read_tabel
     with pytest.raises(AttributeError, match="no attribute '__wrapped__'"):
         _ = fermion.__wrapped__
+
+
+def test_dir_shows_the_exported_names_alone_and_loads_none_of_them():
+    """What an editor completes after the dot; `fermion.exports` and the like are found by name."""
+    loaded = modules_after("import fermion\nassert dir(fermion) == sorted(fermion.__all__)")
+    assert {name for name in loaded if name.startswith("fermion.")} == {"fermion.exports"}
+
+
+@pytest.mark.parametrize("package", [fermion, fermion_table])
+def test_help_describes_the_exported_names(package):
+    """`help` gathers what `dir` lists; the functions of `fermion` are loaded for it."""
+    text = pydoc.render_doc(package, renderer=pydoc.plaintext)
+    names = [name for name in package.__all__ if inspect.isroutine(getattr(package, name))]
+    assert dir(package) == sorted(package.__all__)
+    assert [name for name in names if not re.search(rf"^    {name}\b.*\(", text, re.M)] == []
+    assert text.index("DESCRIPTION") < text.index("PACKAGE CONTENTS")
