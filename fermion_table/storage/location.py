@@ -31,6 +31,9 @@ from fermion_table.storage.store import (
 FOLDERS_SEARCHED_MAX = 1000
 """Directories below a new table's that are searched for other tables."""
 
+Location = str | os.PathLike[str]
+"""A directory, local or an fsspec URL."""
+
 
 def open_store(
     location: str | os.PathLike[str],

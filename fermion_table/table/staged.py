@@ -12,14 +12,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
+import pyarrow as pa
+
+from fermion.columns.arrow_input import record_batch_reader
 from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
-from fermion_table.argument_checks import check_kind, check_kinds
+from fermion_table.argument_checks import check_kind, check_kinds, described
+from fermion_table.changes.transaction import commit_written
 from fermion_table.commit.committed_files import delete_unpublished, written_files
 from fermion_table.commit.publisher import Publisher
 from fermion_table.commit.replacement import (
     NewRows,
     TableDefinition,
+    create_defined,
     replace_table,
     replacing_schema,
 )
@@ -32,10 +37,12 @@ from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.schema.from_arrow import PartitionBy
 from fermion_table.schema.schema import TableSchema
-from fermion_table.storage.location import open_store, refuse_nested
+from fermion_table.storage.location import Location, open_store, refuse_nested
 from fermion_table.storage.paths import MAIN
 from fermion_table.storage.store import AtomicStore, is_done_when_interrupted
-from fermion_table.table.table import Location, Table
+from fermion_table.table.appending import appending
+from fermion_table.table.inline_compaction import finished
+from fermion_table.table.state import TableState
 from fermion_table.writing.make_writer import TableWriter, make_writer
 from fermion_table.writing.settings import WriteSettings
 from fermion_table.writing.writer_message import WriterMessage
@@ -85,6 +92,11 @@ def stage_table(
         sort_by=sort_by,
         properties=properties,
     )
+    return stage_defined(store, definition, mode)
+
+
+def stage_defined(store: AtomicStore, definition: TableDefinition, mode: StageMode) -> StagedTable:
+    """The same for a store and a definition; raises as `stage_table`."""
     first = definition.first_schema()
     if not table_exists(store):
         if mode == "replace":
@@ -97,6 +109,72 @@ def stage_table(
     return StagedTable(
         store, definition, base, replacing_schema(Publisher(store), base, definition)
     )
+
+
+def create_with_rows(
+    store: AtomicStore,
+    definition: TableDefinition,
+    data: Any,
+    *,
+    replaces: bool = False,
+    message: str | None = None,
+) -> Snapshot:
+    """Create a table with its first rows; after an error nothing of either is left.
+
+    Parameters
+    ----------
+    data
+        Any Arrow producer.
+    replaces
+        Whether a table that is there already is replaced.
+    message
+        For the history.
+
+    Raises
+    ------
+    SchemaMismatch, InvalidArgumentError, TableExists, CommitConflict, CommitStateUnknown
+        And what reading the data raises.
+    """
+    staged = stage_defined(store, definition, "create_or_replace" if replaces else "create")
+    try:
+        with staged.writer() as writer:
+            writer.write(data)
+            messages = writer.prepare_commit()
+    except BaseException:  # an interrupt too
+        staged.discard()
+        raise
+    return staged.commit(messages, message=message)
+
+
+def schema_and_rows(schema: Any, data: Any) -> tuple[Any, Any]:
+    """The schema of a new table and its first rows, None for none.
+
+    Parameters
+    ----------
+    schema
+        A schema, None, or rows: any Arrow producer, which the schema is taken from. What pandas
+        says there of an index is left out: it does not hold for rows that come later.
+    data
+        Rows beside a schema, or None.
+
+    Raises
+    ------
+    TypeError
+        Names the parameter.
+    """
+    if isinstance(schema, pa.Schema | TableSchema):
+        return schema, data
+    if schema is not None and data is not None:
+        raise TypeError(f"schema: expected a pyarrow.Schema beside data, found {described(schema)}")
+    name, given = ("schema", schema) if data is None else ("data", data)
+    try:
+        rows = record_batch_reader(given)
+    except InvalidArgumentError as error:
+        reason = str(error).removeprefix("data: ")
+        wanted = "a pyarrow.Schema, or rows" if data is None else "rows"
+        raise TypeError(f"{name}: expected {wanted} to take the schema from: {reason}") from error
+    metadata = {key: each for key, each in (rows.schema.metadata or {}).items() if key != b"pandas"}
+    return rows.schema.with_metadata(metadata or None), rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,17 +279,9 @@ class StagedTable:
     def _create(
         self, messages: Sequence[WriterMessage], entries: Sequence[Entry], metadata: CommitMetadata
     ) -> Snapshot:
-        definition = self.definition
         try:
-            table = Table.create(
-                self.store.location,
-                definition.schema,
-                partition_by=definition.partition_by,
-                primary_key=definition.primary_key,
-                sort_by=definition.sort_by,
-                properties=definition.properties,
-                storage_options=self.store.storage_options,
-                message=metadata.message,
+            created = create_defined(
+                self.store, self.definition, metadata=CommitMetadata(message=metadata.message)
             )
         except CommitStateUnknown:
             raise
@@ -219,20 +289,16 @@ class StagedTable:
             self._delete(messages)
             raise
         if not entries and metadata.commit_user is None and not metadata.properties:
-            return table.snapshot
+            return created
+        state = TableState(self.store, created)
         try:
-            return table.commit(
-                messages,
-                message=metadata.message,
-                properties=metadata.properties,
-                commit_user=metadata.commit_user,
-                commit_identifier=metadata.commit_identifier,
-            )
+            commit_written(appending(state, metadata), messages, None)
+            return finished(state)
         except CommitStateUnknown:
             raise
         except BaseException as error:
             if isinstance(error, Exception) or is_done_when_interrupted(self.store):
-                self._take_back(table.snapshot)
+                self._take_back(created)
             raise
 
     def _delete(self, messages: Sequence[WriterMessage]) -> None:

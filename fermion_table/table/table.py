@@ -7,7 +7,6 @@ this one, which check arguments and call the folders below.
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
@@ -28,7 +27,7 @@ from fermion_table.metadata.versions import Version, find_version, with_readable
 from fermion_table.schema.from_arrow import PartitionBy
 from fermion_table.schema.key_changes import has_buckets
 from fermion_table.schema.schema import TableSchema
-from fermion_table.storage.location import open_store
+from fermion_table.storage.location import Location, open_store
 from fermion_table.storage.paths import MAIN
 from fermion_table.storage.store import (
     DEFAULT_ACCESS,
@@ -48,9 +47,8 @@ from fermion_table.table import (
     upserting,
     versions,
 )
+from fermion_table.table.staged import create_with_rows, schema_and_rows
 from fermion_table.table.state import TableState
-
-Location = str | os.PathLike[str]
 
 
 class Table:
@@ -109,8 +107,9 @@ class Table:
     def create(
         cls,
         path: Location,
-        schema: pa.Schema | TableSchema,
+        schema: pa.Schema | TableSchema | Any = None,
         *,
+        data: Any | None = None,
         partition_by: PartitionBy | None = None,
         primary_key: Sequence[str] | str | None = None,
         sort_by: Sequence[str] | str | None = None,
@@ -120,14 +119,17 @@ class Table:
         durability: Durability = "full",
         message: str | None = None,
     ) -> Table:
-        """Make a table.
+        """Make a table, empty or with rows.
 
         Parameters
         ----------
         path
             A directory, local or an fsspec URL.
         schema
-            Its columns; every field gets an id.
+            Its columns; every field gets an id. Or rows, which its columns are taken from: an Arrow
+            table or reader, a data frame, or what else `append` takes.
+        data
+            Its first rows, where the schema is given apart.
         partition_by
             What the rows of a data file have in common: columns, or functions of them such as
             ``"day(ts)"``, ``"bucket(16, id)"`` (see `transforms`). Filters on the columns prune.
@@ -139,13 +141,22 @@ class Table:
         properties
             The table's settings, such as ``target_file_size``.
         mode
-            Where a table exists: ``error``, ``ignore`` (open it), or ``overwrite`` (it gets this
-            schema and loses its rows, as its next snapshot; earlier ones stay).
+            Where a table exists: ``error``, ``ignore`` (open it; rows are not appended), or
+            ``overwrite`` (it gets this schema and these rows and loses its own, as its next
+            snapshot; earlier ones stay).
         durability
             ``full``, or ``fast`` without fsync.
 
+        Returns
+        -------
+        Table
+            With rows it has two snapshots, its creation and their append; if writing the rows
+            fails there is no table.
+
         Raises
         ------
+        SchemaMismatch
+            The rows do not fit the schema that was given apart; shows the difference.
         TableExists
             With mode ``error``; or another table lies in a directory above or below this one.
         TypeError, InvalidArgumentError
@@ -154,6 +165,8 @@ class Table:
         if mode not in ("error", "ignore", "overwrite"):
             raise InvalidArgumentError(f"mode={mode!r}: expected 'error', 'ignore' or 'overwrite'")
         metadata = CommitMetadata(message=message)
+        schema, rows = schema_and_rows(schema, data)
+        replaces_by_rows = rows is not None and mode == "overwrite"
         store = open_store(path, storage_options=storage_options, durability=durability)
         definition = TableDefinition(
             schema=schema,
@@ -163,9 +176,14 @@ class Table:
             properties=properties,
         )
         try:
-            return cls(store, create_defined(store, definition, metadata=metadata))
+            if rows is None:
+                return cls(store, create_defined(store, definition, metadata=metadata))
+            created = create_with_rows(
+                store, definition, rows, replaces=replaces_by_rows, message=message
+            )
+            return cls(store, created)
         except TableExists:
-            if mode == "error" or not table_exists(store):
+            if mode == "error" or replaces_by_rows or not table_exists(store):
                 raise
             table = cls(store, latest(store))
             if mode == "overwrite":

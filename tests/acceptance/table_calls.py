@@ -315,6 +315,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         Table.create,
         path=Path("new"),
         **DEFINITION,
+        data=None,
         mode="error",
         durability="fast",
         message="why",

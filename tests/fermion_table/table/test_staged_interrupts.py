@@ -9,6 +9,7 @@ import pytest
 
 from fermion_table import Table, stage_table
 from fermion_table.commit.publisher import Publisher
+from fermion_table.table import staged as staging
 
 SCHEMA = pa.schema([("a", pa.int64())])
 
@@ -28,11 +29,11 @@ def staged_rows(path, mode):
         return staged, writer.prepare_commit()
 
 
-@pytest.mark.parametrize("method", ["create", "commit"])
-def test_an_interrupted_creation_leaves_no_table_and_no_files(table_path, monkeypatch, method):
+@pytest.mark.parametrize("step", ["create_defined", "commit_written"])
+def test_an_interrupted_creation_leaves_no_table_and_no_files(table_path, monkeypatch, step):
     """Before the table is made, and between its creation and its first rows."""
     staged, messages = staged_rows(table_path, "create")
-    monkeypatch.setattr(Table, method, interrupted)
+    monkeypatch.setattr(staging, step, interrupted)
     with pytest.raises(KeyboardInterrupt):
         staged.commit(messages)
     assert not Table.exists(table_path)

@@ -10,6 +10,7 @@ import pytest
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import CommitConflict, Table, TableExists, TableNotFound, drop_table, stage_table
+from fermion_table.table import staged as staging
 
 OLD = pa.schema([("a", pa.int64()), ("b", pa.string())])
 NEW = pa.schema([("b", pa.int32()), ("day", pa.date32())])
@@ -106,7 +107,7 @@ def test_a_first_append_that_fails_takes_its_table_back(table_path, monkeypatch)
     def fail(*arguments, **keywords):
         raise OSError(28, "no space left on device")
 
-    monkeypatch.setattr(Table, "commit", fail)
+    monkeypatch.setattr(staging, "commit_written", fail)
     with pytest.raises(OSError, match="no space"):
         staged.commit(messages)
     assert not Path(table_path).exists()
