@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks import data
 from tools.hdfs.cluster import METRICS_SECONDS, Cluster
-from tools.hdfs.jars import NotAvailableError
+from tools.servers import NotAvailableError
 
 COLUMNS = 10_000
 ROWS = {"full": 2_000, "quick": 100}

@@ -33,9 +33,15 @@ _TRANSIENT = {408, 425, 429, 500, 502, 503, 504}
 """Statuses of HTTP after which another try may succeed."""
 _BROKEN = {"ConnectionError", "ClientConnectionError", "ClientPayloadError"}
 """Errors, by name, of requests and aiohttp whose connection broke."""
+_PARSING = "aiohttp.http_exceptions"
+"""The module of errors of replies that can't be parsed: they have a code that no server sent."""
+_CUT = {"ClientPayloadError", "IncompleteReadError", "ResponseStreamingError"}
+"""Errors, by name, of aiohttp and botocore of a body that ended too early."""
 UNAUTHORIZED, FORBIDDEN, RANGE_NOT_SATISFIABLE = 401, 403, 416
 """Statuses of HTTP (RFC 9110)."""
 _MISSING_BUCKET = {"NoSuchBucket", "ContainerNotFound", "NoSuchContainer", "FilesystemNotFound"}
+_QUOTA = {"QuotaExceeded"}
+"""Codes of a bucket or user that may hold no more: Ceph answers them as 403, too."""
 _DENIED = {"", "403", "AccessDenied", "Forbidden", "AuthorizationPermissionMismatch"}
 
 
@@ -173,7 +179,7 @@ def ask(
         No answer in time.
     """
     is_async = getattr(filesystem, "async_impl", False) and not hasattr(filesystem, "fs")
-    again = repeats and not _NOT_REPEATED.isdisjoint(protocols(filesystem))
+    alone = not _NOT_REPEATED.isdisjoint(protocols(filesystem))
     with deadline(timeout_s, clock) as ends:
         if ends <= clock():
             raise NoTimeLeft
@@ -183,7 +189,8 @@ def ask(
                 return getattr(filesystem, method)(*arguments, **keywords, **bound)
             except Exception as error:
                 pause = BACKOFF_S_MIN * 2**tried
-                if not again or tried == ATTEMPTS or not _may_pass(error):
+                again = repeats and (_may_pass(error) if alone else _is_cut(error))
+                if not again or tried == ATTEMPTS:
                     raise
                 if clock() + pause >= ends:
                     raise
@@ -199,6 +206,11 @@ def _may_pass(error: BaseException) -> bool:
     if status is not None:
         return status in _TRANSIENT
     return any(kind.__name__ in _BROKEN for kind in type(error).__mro__)
+
+
+def _is_cut(error: BaseException) -> bool:
+    """Whether the connection broke within the body of a reply, after which no client asks again."""
+    return any(kind.__name__ in _CUT for each in _causes(error) for kind in type(each).__mro__)
 
 
 def protocols(filesystem: fsspec.AbstractFileSystem) -> tuple[str, ...]:
@@ -224,9 +236,11 @@ def storage_error(operation: str, url: str, error: BaseException) -> StorageErro
     if is_missing_bucket(error):
         text = f"{operation} {where}: the bucket does not exist"
         return StorageError(errno.ENODEV, text, operation=operation, url=where)
-    said = redacted_text(str(error).strip()) or type(error).__name__
+    said = _said(error)
     text = f"{operation} {where}: {said}" + (f" (HTTP {status})" if status is not None else "")
     code = getattr(error, "errno", None)
+    if any(_code(each) in _QUOTA for each in _causes(error)):
+        return StorageError(errno.EDQUOT, text, operation=operation, url=where)
     if isinstance(error, PermissionError) or status in (UNAUTHORIZED, FORBIDDEN):
         return StorageDenied(code or errno.EACCES, text, operation=operation, url=where)
     if isinstance(error, TimeoutError) or "Timeout" in type(error).__name__:
@@ -234,9 +248,20 @@ def storage_error(operation: str, url: str, error: BaseException) -> StorageErro
     return StorageError(code or errno.EIO, text, operation=operation, url=where)
 
 
+def _said(error: BaseException) -> str:
+    """What a client says of an error, with the storage's code for it where it says none."""
+    text = redacted_text(str(error).strip())
+    code = next((found for each in _causes(error) if (found := _code(each))), "")
+    if code.isalpha() and code not in text:
+        return f"{code}: {text}" if text and text != "None" else code
+    return text or type(error).__name__
+
+
 def http_status(error: BaseException) -> int | None:
     """The status of the HTTP reply that led to an error, None where nothing says it."""
     for each in _causes(error):
+        if type(each).__module__ == _PARSING:
+            continue
         reply = getattr(each, "response", None)
         found: Any = None
         if isinstance(reply, dict):  # botocore

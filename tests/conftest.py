@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,8 +13,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tools.hdfs.cluster import Cluster
-from tools.hdfs.jars import NotAvailableError
+from tools.ceph.cluster import BUCKET
+from tools.ceph.cluster import Cluster as CephCluster
+from tools.hdfs.cluster import Cluster as HdfsCluster
+from tools.servers import NotAvailableError
 
 PROJECT = Path(__file__).resolve().parent.parent
 # A folder per origin (`parquet-testing`, `arrow-testing`, ...); not part of the project.
@@ -96,19 +99,44 @@ def project_environment(project: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def hdfs_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def hdfs_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsCluster]:
     """A NameNode and three DataNodes on the loopback interface; skipped where they can't be had."""
     pytest.importorskip("hdfs_native", reason="the extra hdfs brings hdfs-native")
     with ExitStack() as running:
         try:
-            cluster = running.enter_context(Cluster(tmp_path_factory.mktemp("hdfs") / "cluster"))
+            cluster = running.enter_context(
+                HdfsCluster(tmp_path_factory.mktemp("hdfs") / "cluster")
+            )
         except NotAvailableError as error:
             pytest.skip(f"no HDFS: {error}")
         yield cluster
 
 
 @pytest.fixture
-def hdfs_folder(hdfs_cluster: Cluster, request: pytest.FixtureRequest) -> str:
+def hdfs_folder(hdfs_cluster: HdfsCluster, request: pytest.FixtureRequest) -> str:
     """The URL of a folder of its own, on a cluster with all of its servers."""
     hdfs_cluster.repair()
     return f"{hdfs_cluster.url}/{request.node.name.replace('[', '-').rstrip(']')}"
+
+
+@pytest.fixture(scope="session")
+def ceph_cluster() -> Iterator[CephCluster]:
+    """Ceph with its gateway on the loopback interface; skipped where it can't be had."""
+    for module in ("s3fs", "boto3"):
+        pytest.importorskip(module, reason="the extra s3 and the group dev bring s3fs and boto3")
+    with ExitStack() as running:
+        # Of a short path, as sockets lie in it.
+        folder = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="ceph-")))
+        try:
+            cluster = running.enter_context(CephCluster(folder / "cluster"))
+        except NotAvailableError as error:
+            pytest.skip(f"no Ceph: {error}")
+        cluster.s3().create_bucket(Bucket=BUCKET)
+        yield cluster
+
+
+@pytest.fixture
+def ceph_folder(ceph_cluster: CephCluster, request: pytest.FixtureRequest) -> str:
+    """The URL of a folder of its own, on a cluster whose gateway runs."""
+    ceph_cluster.repair()
+    return f"s3://{BUCKET}/{request.node.name.replace('[', '-').rstrip(']')}"

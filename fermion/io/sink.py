@@ -16,9 +16,16 @@ import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fermion.errors import InvalidArgumentError, StorageError, is_a_directory, no_file
+from fermion.errors import FermionError, InvalidArgumentError, StorageError, is_a_directory, no_file
 from fermion.io.source import FilesystemSource, LocalSource, PathLike, Source
-from fermion.remote import protocols, renames_in_one_step, resolve, storage_error
+from fermion.remote import (
+    is_missing,
+    protocols,
+    redacted,
+    renames_in_one_step,
+    resolve,
+    storage_error,
+)
 
 if TYPE_CHECKING:
     import io
@@ -34,6 +41,9 @@ UPLOADING = frozenset({"s3", "s3a", "gs", "gcs"})
 """Storages that show an object, and replace another, when its upload is complete."""
 WRITING_THROUGH = frozenset({"abfs", "abfss", "az", "adl", "dbfs", "ftp", "webhdfs"})
 """Storages whose fsspec files are buffered, but delete or truncate the target before the end."""
+
+_TOLD = (FermionError, StorageError, IsADirectoryError, FileExistsError, NotImplementedError)
+"""Errors that say what is wrong where a file can't be written."""
 
 
 class Sink(Protocol):
@@ -264,14 +274,15 @@ class FilesystemSink:
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
-        """Say of a failure of HDFS which file was written; other clients say what they say."""
+        """Say of a failure which file was written."""
         try:
             yield
-        except (StorageError, IsADirectoryError):
+        except _TOLD:
             raise
-        except OSError as error:
-            if not renames_in_one_step(self._filesystem):
-                raise
+        except Exception as error:  # clients have errors of their own, which are no OSErrors
+            if is_missing(error):
+                text = os.strerror(errno.ENOENT)
+                raise FileNotFoundError(errno.ENOENT, text, redacted(self.name)) from error
             raise storage_error("write", self.name, error) from error
 
 

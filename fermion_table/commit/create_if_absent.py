@@ -19,7 +19,13 @@ from fermion_table.storage.checked_reads import read_hashed
 from fermion_table.storage.json_codec import content_hash
 from fermion_table.storage.metadata_check import encode_checked
 from fermion_table.storage.paths import snapshot_path
-from fermion_table.storage.store import AtomicStore, CreateResult, in_time, is_done_when_interrupted
+from fermion_table.storage.store import (
+    AtomicStore,
+    CreateResult,
+    in_time,
+    is_done_when_interrupted,
+    unknown_reason,
+)
 
 _log = logger(__name__)
 
@@ -82,9 +88,9 @@ def create_snapshot_file(
             if result is CreateResult.CREATED:
                 return Creation(stored, is_first_reply=False)
     raise CommitStateUnknown(
-        f"{store.location}: {path}: the reply was lost: not known whether the commit succeeded; "
-        f"commit again with the same commit_user and commit_identifier, or look for uuid "
-        f"{snapshot.uuid} in the history"
+        f"{store.location}: {path}: {unknown_reason(store)}: not known whether the commit "
+        f"succeeded; commit again with the same commit_user and commit_identifier, or look for "
+        f"uuid {snapshot.uuid} in the history"
     )
 
 

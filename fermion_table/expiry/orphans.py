@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Container, Iterable
 
+from fermion.redaction import logger
 from fermion_table.errors import TableNotFound
 from fermion_table.expiry.maintenance import (
     ORPHAN_DIRECTORIES,
@@ -18,6 +19,7 @@ from fermion_table.metadata.history import table_exists
 from fermion_table.metadata.references import list_branches
 from fermion_table.moments import now_ms
 from fermion_table.options import ORPHAN_MS_DEFAULT
+from fermion_table.storage.fsspec import FsspecStore
 from fermion_table.storage.paths import (
     BRANCH_DIRECTORY,
     EXPIRED_DIRECTORY,
@@ -27,7 +29,9 @@ from fermion_table.storage.paths import (
     is_temporary,
     snapshot_directory,
 )
-from fermion_table.storage.store import AtomicStore, StoredObject
+from fermion_table.storage.store import AtomicStore, StoredObject, UnfinishedUpload
+
+_log = logger(__name__)
 
 
 def plan_orphans(
@@ -59,7 +63,8 @@ def remove_orphan_files(
 
     Files that crashed or lost writers left behind, known by their place and unique name. Snapshot
     files, tags, branches and pointer files are never touched, nor are files under other names, nor
-    is anything younger than 3 days.
+    is anything younger than 3 days. On S3, uploads of such files that were begun before that and
+    never completed are aborted, if they may be listed; they count as files of no bytes.
 
     Parameters
     ----------
@@ -104,15 +109,35 @@ def remove_orphan_files(
     )
     alive = live.among(item.path for item in listing if is_made_by_writers(item.path))
     going = plan_orphans(listing, live=alive, older_than_ms=limit)
+    uploads = _left_uploads(store, limit)
     if not dry_run:
         for item in going:
             store.delete(item.path)
+        if isinstance(store, FsspecStore):
+            for upload in uploads:
+                store.abort_upload(upload)
+    paths = sorted([*(item.path for item in going), *(upload.path for upload in uploads)])
     return MaintenanceResult(
-        files=sum(is_data(item.path) for item in going),
-        objects=sum(not is_data(item.path) for item in going),
+        files=sum(is_data(path) for path in paths),
+        objects=sum(not is_data(path) for path in paths),
         bytes=sum(item.size for item in going),
-        paths=tuple(sorted(item.path for item in going)),
+        paths=tuple(paths),
         dry_run=dry_run,
         retries=retries,
         seconds=time.monotonic() - began,
     )
+
+
+def _left_uploads(store: AtomicStore, limit_ms: int) -> list[UnfinishedUpload]:
+    """Uploads of files that writers begin to write, and began before a time."""
+    if not isinstance(store, FsspecStore):
+        return []
+    try:
+        return [
+            upload
+            for upload in store.unfinished_uploads()
+            if is_made_by_writers(upload.path) and upload.begun_ms < limit_ms
+        ]
+    except OSError as error:  # to list them takes a right of its own, and not every server can
+        _log.warning("%s: uploads that were not completed stay: %s", store.location, error)
+        return []

@@ -20,6 +20,7 @@ from fermion.remote import (
     NoTimeLeft,
     ask,
     connect,
+    http_status,
     is_denied_object,
     is_missing,
     is_refused_range,
@@ -42,6 +43,7 @@ from fermion_table.storage.store import (
     CreateResult,
     StorageAccess,
     StoredObject,
+    UnfinishedUpload,
     in_time,
 )
 
@@ -49,6 +51,7 @@ _log = logger(__name__)
 
 OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"}
 """Protocols of storages without directories, where a range may be longer than the object."""
+S3 = {"s3", "s3a"}
 WEB = {"http", "https"}
 """Protocols that can only be read."""
 
@@ -77,6 +80,8 @@ class FsspecStore:
     access
         See `StorageAccess`.
     """
+
+    unknown_reason = ""
 
     def __init__(
         self,
@@ -313,9 +318,12 @@ class FsspecStore:
             if _protocol(self.filesystem) == "memory"
             else contextlib.nullcontext()
         )
+        # One PUT: servers that know its condition may not know that of an upload in parts (Ceph).
+        is_s3 = _protocol(self.filesystem) in S3
+        whole = {"chunksize": len(data) + 1} if is_s3 else {}
         try:
             with guard:
-                self._ask("pipe_file", full, data, mode="create", repeats=False)
+                self._ask("pipe_file", full, data, mode="create", repeats=False, **whole)
         except FileExistsError:
             return CreateResult.EXISTS
         except (PermissionError, FileNotFoundError, NotImplementedError, TypeError, FermionError):
@@ -326,8 +334,50 @@ class FsspecStore:
             if _is_refused(error):
                 return CreateResult.EXISTS
             _log.warning("%s: create failed (%r), the outcome is unknown", full, error)
+            self.unknown_reason = str(storage_error("create", self._url(full), error))
             return CreateResult.UNKNOWN
         return CreateResult.CREATED
+
+    def unfinished_uploads(self) -> Iterator[UnfinishedUpload]:
+        """Uploads in parts below the table's directory; of S3 alone, others drop them in time."""
+        if _protocol(self.filesystem) not in S3:
+            return
+        self._refuse_partial_view()
+        bucket, _, prefix = f"{self._root}/".partition("/")
+        marker: dict[str, Any] = {}
+        while True:
+            with self._told("list uploads of", self._root):
+                page = self._ask(
+                    "call_s3", "list_multipart_uploads", Bucket=bucket, Prefix=prefix, **marker
+                )
+            for upload in page.get("Uploads") or ():
+                key, begun = upload["Key"], upload["Initiated"]
+                if key.startswith(prefix):
+                    path = key[len(prefix) :]
+                    yield UnfinishedUpload(path, upload["UploadId"], int(begun.timestamp() * 1000))
+            if not page.get("IsTruncated"):
+                return
+            found = {name: page.get(f"Next{name}") for name in ("KeyMarker", "UploadIdMarker")}
+            marker = {name: text for name, text in found.items() if text}
+
+    def abort_upload(self, upload: UnfinishedUpload) -> None:
+        """Delete the parts of an upload, if it is still there."""
+        self._refuse_reading_only()
+        full = self._inside(upload.path)
+        bucket, _, key = full.partition("/")
+        with self._told("abort an upload of", full):
+            try:
+                self._ask(
+                    "call_s3",
+                    "abort_multipart_upload",
+                    Bucket=bucket,
+                    Key=key,
+                    UploadId=upload.id,
+                    repeats=False,
+                )
+            except OSError as error:
+                if http_status(error) != HTTPStatus.NOT_FOUND:
+                    raise
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,6 +113,25 @@ class StoredObject:
     modified_ms: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class UnfinishedUpload:
+    """An upload in parts that was begun and is not completed: no listing of objects shows it.
+
+    Attributes
+    ----------
+    path
+        Of the object that it is to become, relative to the table.
+    id
+        The storage's.
+    begun_ms
+        Milliseconds since 1970 UTC by the storage's clock.
+    """
+
+    path: str
+    id: str
+    begun_ms: int
+
+
 class AtomicStore(Protocol):
     """The objects of one table.
 
@@ -194,6 +213,11 @@ def in_time(store: AtomicStore) -> AbstractContextManager[float]:
 def can_list(store: AtomicStore) -> bool:
     """Whether a store may be listed: not where a missing object can't be told from a denied one."""
     return not access_of(store).missing_is_forbidden
+
+
+def unknown_reason(store: AtomicStore) -> str:
+    """Why the latest outcome of a create is unknown, for messages."""
+    return getattr(store, "unknown_reason", "") or "the reply was lost"
 
 
 def is_done_when_interrupted(store: AtomicStore) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from fermion_table.commit import manifest_plan
 from fermion_table.storage import probe as storage_probe
 from tests.fermion_table.crash_operations import Signaller, make_keyed_table, make_table
+from tests.fermion_table.s3_servers import make_bucket
 
 S3_REASON = "the extra s3 and the group dev bring s3fs and moto"
 
@@ -25,20 +27,28 @@ def small_tail() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def s3_options() -> Iterator[dict[str, Any]]:
-    """Storage options of moto's server, in threads of this process, with the bucket "bucket"."""
-    s3fs = pytest.importorskip("s3fs", reason=S3_REASON)
+    """Storage options of moto's server, in a thread of this process, with the bucket "bucket".
+
+    It answers one request at a time: with threads it looks for an object and then stores it, and
+    two writers win the same slot.
+    """
+    pytest.importorskip("s3fs", reason=S3_REASON)
     moto = pytest.importorskip("moto.server", reason=S3_REASON)
-    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    _, port = server.get_host_and_port()
+    serving = pytest.importorskip("werkzeug.serving", reason=S3_REASON)
+    application = moto.DomainDispatcherApplication(moto.create_backend_app)
+    server = serving.make_server("127.0.0.1", 0, application, threaded=False)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
     options = {
         "key": "k",
         "secret": "s",
-        "client_kwargs": {"endpoint_url": f"http://127.0.0.1:{port}"},
+        "client_kwargs": {"endpoint_url": f"http://127.0.0.1:{server.port}"},
     }
-    s3fs.S3FileSystem(**options).call_s3("create_bucket", Bucket="bucket")
+    make_bucket(options)
     yield options
-    server.stop()
+    server.shutdown()
+    thread.join()
+    server.server_close()
 
 
 @pytest.fixture

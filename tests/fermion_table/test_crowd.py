@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,8 @@ import pytest
 
 from fermion_table import Table
 from tests.fermion_table.crowd import SCHEMA, check_history
-from tests.fermion_table.s3_servers import BUCKET, NotStartedError, ceph, missing_of_ceph, moto
+from tests.fermion_table.s3_servers import BUCKET, moto
+from tools.ceph.cluster import Cluster
 
 PROCESSES = 16
 STEPS = 5
@@ -46,17 +46,8 @@ def moto_server(tmp_path: Path) -> Iterator[Place]:
 
 
 @pytest.fixture
-def ceph_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    pytest.importorskip("s3fs", reason="the extra s3 brings s3fs")
-    if missing_of_ceph():
-        pytest.skip(missing_of_ceph())
-    with ExitStack() as running:
-        directory = tmp_path_factory.mktemp("ceph")  # a short path: sockets lie in it
-        try:
-            options = running.enter_context(ceph(directory))
-        except NotStartedError as error:
-            pytest.skip(f"a server that is not ours: {error}")
-        yield f"s3://{BUCKET}/table", options
+def ceph_server(ceph_cluster: Cluster) -> Place:
+    return f"s3://{BUCKET}/crowd", ceph_cluster.options()
 
 
 def work(
@@ -99,13 +90,11 @@ def test_sixteen_processes_make_a_serializable_history(
     assert {"append", "compact", "read"} <= set(done)
 
 
-@pytest.mark.parametrize("server", ["moto_server", "ceph_server"])
 def test_processes_make_a_serializable_history_on_s3(
-    server: str, request: pytest.FixtureRequest, project_environment: dict[str, str]
+    moto_server: Place, project_environment: dict[str, str]
 ) -> None:
-    """Fewer, over HTTP; with Ceph, which is no mock, where it is installed."""
-    place = request.getfixturevalue(server)
-    commits, done = work(place, project_environment, FEW_PROCESSES, steps=FEW_STEPS)
+    """Fewer, over HTTP, on a server that is made for tests."""
+    commits, done = work(moto_server, project_environment, FEW_PROCESSES, steps=FEW_STEPS)
     assert commits > 0
     assert "append" in done
 

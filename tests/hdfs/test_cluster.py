@@ -12,7 +12,7 @@ import pytest
 
 from tools.hdfs import jars, java
 from tools.hdfs.cluster import Cluster
-from tools.hdfs.jars import NotAvailableError
+from tools.servers import NotAvailableError
 
 pytestmark = pytest.mark.services
 

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from tools.hdfs.cluster import Cluster
-from tools.hdfs.jars import NotAvailableError
+from tools.servers import NotAvailableError
 
 
 def main(command: list[str]) -> int:

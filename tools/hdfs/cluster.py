@@ -1,34 +1,23 @@
-"""One NameNode and its DataNodes, each a process of its own, on ports that were free.
-
-Everything lies in one folder, which is deleted at the end. A small guard waits for the process
-that started the cluster, and ends the servers and deletes the folder when that was killed.
-"""
+"""One NameNode and its DataNodes, each a process of its own, on ports that were free."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
-import time
 import urllib.request
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from xml.sax.saxutils import escape
 
 from tools.hdfs import jars
-from tools.hdfs.jars import NotAvailableError
 from tools.hdfs.java import Java
+from tools.servers import HOST, NotAvailableError, Servers, free_ports
 
-HOST = "127.0.0.1"
-START_SECONDS_MAX = 90
-STOP_SECONDS_MAX = 60
 NAME_NODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 DATA_NODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 ADMIN = "org.apache.hadoop.hdfs.tools.DFSAdmin"
@@ -45,12 +34,6 @@ appender.console.layout.pattern = %d %p %c: %m%n
 METRICS_SECONDS = 1
 """How old metrics may be."""
 METRICS = f"*.period={METRICS_SECONDS}\n"
-# The guard: reads until the pipe to its parent is closed, then ends what still runs.
-GUARD = """
-cat > /dev/null
-for file in "$1"/*.pid; do [ -f "$file" ] && kill -9 "$(cat "$file")" 2>/dev/null; done
-rm -rf "$1"
-"""
 SETTINGS = {
     "dfs.replication": 3,
     "dfs.blocksize": 1 << 20,
@@ -77,7 +60,7 @@ SETTINGS = {
 }
 
 
-class Cluster:
+class Cluster(Servers):
     """A NameNode and DataNodes, from `start` until `stop`; a context manager.
 
     Parameters
@@ -90,17 +73,17 @@ class Cluster:
         Of ``hdfs-site.xml``, beside `SETTINGS`.
     """
 
+    what = "HDFS"
+
     def __init__(
         self, folder: Path, *, data_nodes: int = 3, settings: Mapping[str, Any] | None = None
     ) -> None:
-        self.folder = folder.absolute()
+        super().__init__(folder)
         self.data_nodes = data_nodes
         self.port, self.web_port = free_ports(2)
         self._data_ports = [free_ports(3) for _ in range(data_nodes)]
         self._settings = {**SETTINGS, **(settings or {})}
         self._configuration = self.folder / "conf.jar"
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._guard: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
@@ -112,58 +95,26 @@ class Cluster:
         """The same over WebHDFS."""
         return f"webhdfs://{HOST}:{self.web_port}"
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.stop()
-
-    def start(self) -> None:
-        """Start everything, and wait until files can be written.
-
-        Raises
-        ------
-        NotAvailableError
-            Something is missing on this machine, or a server did not start.
-        """
+    def _check(self) -> None:
         self._java = Java()
-        self.folder.mkdir(parents=True)
-        self._guard = subprocess.Popen(
-            ["sh", "-c", GUARD, "guard", str(self.folder)],
-            stdin=subprocess.PIPE,
-            start_new_session=True,
-        )
-        try:
-            self._configure()
-            self._format()
-            self.start_name_node(wait=False)
-            for number in range(self.data_nodes):
-                self.start_data_node(number, wait=False)
-            self.wait()
-        except BaseException:
-            self.stop()
-            raise
+
+    def _start_all(self) -> None:
+        self._configure()
+        self._format()
+        self.start_name_node(wait=False)
+        for number in range(self.data_nodes):
+            self.start_data_node(number, wait=False)
+        self.wait()
 
     def stop(self) -> None:
         """End everything, and delete the folder; a second call does nothing."""
         drafts = {name: draft for name in self._processes if (draft := self._draft(name))}
         for name in drafts:  # they write archives of their classes, if there are none yet
             self._processes[name].terminate()
-        for name in list(self._processes):
-            self.kill(name, signal.SIGTERM if name in drafts else signal.SIGKILL)
         for name, draft in drafts.items():
+            self.kill(name, signal.SIGTERM)
             self._java.keep(ARCHIVED[name], draft)
-        guard, self._guard = self._guard, None
-        if guard is not None and guard.stdin is not None:
-            guard.stdin.close()
-            guard.wait()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        super().stop()
 
     def wait(self, live: int | None = None) -> None:
         """Wait until so many DataNodes (None: those that run) are live, and safe mode is over."""
@@ -181,24 +132,9 @@ class Cluster:
 
         self.until(ready, "HDFS")
 
-    def until(self, holds: Callable[[], bool], what: str) -> None:
-        """Wait for something; a server that ended meanwhile is an error."""
-        ends = time.monotonic() + START_SECONDS_MAX
-        while True:
-            with contextlib.suppress(OSError, KeyError):
-                if holds():
-                    return
-            for name, process in self._processes.items():
-                if process.poll() is not None:
-                    raise NotAvailableError(f"{name} of HDFS ended: {self.log(name)[-2000:]}")
-            if time.monotonic() > ends:
-                logs = {name: self.log(name)[-500:] for name in self._processes}
-                raise NotAvailableError(f"{what} was not ready in {START_SECONDS_MAX} s: {logs}")
-            time.sleep(0.1)
-
     def start_name_node(self, *, wait: bool = True) -> None:
         """Start the NameNode, with what it had before."""
-        self._run("namenode", NAME_NODE)
+        self._run_java("namenode", NAME_NODE)
         if wait:
             self.wait()
 
@@ -211,7 +147,7 @@ class Cluster:
             "dfs.datanode.ipc.address": f"{HOST}:{ipc}",
             "dfs.datanode.data.dir": f"file://{self.folder}/data{number}",
         }
-        self._run(f"datanode{number}", DATA_NODE, given)
+        self._run_java(f"datanode{number}", DATA_NODE, given)
         if wait:
             self.wait()
 
@@ -223,30 +159,6 @@ class Cluster:
             if f"datanode{number}" not in self._processes:
                 self.start_data_node(number, wait=False)
         self.wait()
-
-    def kill(self, name: str, how: int = signal.SIGKILL) -> None:
-        """End a server (``namenode``, ``datanode0``, ...), at once unless another signal is given.
-
-        Nothing happens if it does not run.
-        """
-        process = self._processes.pop(name, None)
-        if process is None:
-            return
-        process.send_signal(how)
-        try:
-            process.wait(timeout=STOP_SECONDS_MAX)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        (self.folder / f"{name}.pid").unlink(missing_ok=True)
-
-    def signal(self, name: str, how: int) -> None:
-        """Send a signal to a server that goes on: ``SIGSTOP``, ``SIGCONT``."""
-        self._processes[name].send_signal(how)
-
-    def running(self) -> list[str]:
-        """Names of the servers that run."""
-        return sorted(self._processes)
 
     def admin(self, *arguments: str) -> str:
         """What ``hdfs dfsadmin`` prints.
@@ -297,11 +209,6 @@ class Cluster:
             if name.endswith("NumOps") and count
         }
 
-    def log(self, name: str) -> str:
-        """What a server has said."""
-        file = self.folder / f"{name}.log"
-        return file.read_text(errors="replace") if file.exists() else ""
-
     def _configure(self) -> None:
         configuration = self.folder / "conf"
         configuration.mkdir()
@@ -342,19 +249,9 @@ class Cluster:
         if code != 0:
             raise NotAvailableError(f"{name} of HDFS failed: {self.log(name)[-2000:]}")
 
-    def _run(self, name: str, program: str, defined: Mapping[str, Any] | None = None) -> None:
-        if name in self._processes:
-            raise ValueError(f"{name} runs already")
-        with (self.folder / f"{name}.log").open("ab") as stream:
-            process = subprocess.Popen(
-                self._java.command(self._configuration, program, defined, draft=self._draft(name)),
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=stream,
-                start_new_session=True,
-            )
-        (self.folder / f"{name}.pid").write_text(str(process.pid))
-        self._processes[name] = process
+    def _run_java(self, name: str, program: str, defined: Mapping[str, Any] | None = None) -> None:
+        draft = self._draft(name)
+        self._run(name, self._java.command(self._configuration, program, defined, draft=draft))
 
     def _draft(self, name: str) -> Path | None:
         """Where a server leaves an archive of its classes: one of each kind does."""
@@ -368,14 +265,3 @@ def write_settings(file: Path, settings: Mapping[str, Any]) -> None:
         for name, value in settings.items()
     )
     file.write_text(f"<configuration>\n{properties}</configuration>\n")
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of the loopback interface that nothing listens on."""
-    with contextlib.ExitStack() as stack:
-        found = []
-        for _ in range(count):
-            held = stack.enter_context(socket.socket())
-            held.bind((HOST, 0))
-            found.append(int(held.getsockname()[1]))
-        return found

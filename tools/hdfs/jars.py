@@ -11,6 +11,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from tools.servers import NotAvailableError
+
 BUILD = Path(__file__).resolve().parents[2] / "build" / "hdfs"
 VERSION = "3.5.0"
 """That of the client jars that PySpark brings."""
@@ -22,10 +24,6 @@ FROM_PYSPARK = ("hadoop-client-api", "hadoop-client-runtime", "slf4j-api", "snap
 LOGGING = ("log4j-slf4j2-impl", "log4j-api", "log4j-core", "jcl-over-slf4j", "log4j-1.2-api")
 SECONDS_MAX = 60
 """Without an answer of Maven Central."""
-
-
-class NotAvailableError(Exception):
-    """HDFS can't be started on this machine; the message says what is missing."""
 
 
 def class_path() -> list[Path]:

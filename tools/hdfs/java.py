@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tools.hdfs.jars import BUILD, NotAvailableError, class_path
+from tools.hdfs.jars import BUILD, class_path
+from tools.servers import NotAvailableError
 
 VERSION_MIN = 17
 # Short lives are spent on compiling: the first compiler alone, one thread for garbage.
