@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar
 
 from fermion.arguments import flag, integer, mapping, text
 from fermion.display import short_repr
@@ -261,6 +261,36 @@ class WriteOptions:
     def with_overrides(self, overrides: Mapping[str, Any]) -> WriteOptions:
         """Copy the options with some of them replaced."""
         return _replaced(self, overrides)
+
+
+class WriteOverrides(TypedDict, total=False):
+    """Single options of `WriteOptions` as keyword arguments, for type checkers."""
+
+    profile: Profile
+    stripe_bytes: int | None
+    stripe_rows: int
+    block_bytes: int | None
+    page_bytes: int
+    page_rows_max: int
+    column_page_bytes: Mapping[str, int]
+    codec: Literal["zstd", "lz4"]
+    compression_level: int | None
+    edition: str
+    encodings: Mapping[str, str]
+    bloom_filters: Sequence[str]
+    page_bloom_filters: Sequence[str]
+    summaries: Sequence[str]
+    global_dictionaries: Sequence[str]
+    statistics: bool | Sequence[str]
+    sorted_by: Sequence[str | SortKey]
+    checksum: Literal["crc32c", "xxh3", "crc32", "none"]
+    column_index: bool
+    compress_schema: bool
+    column_order: Sequence[str]
+    align: Literal[8, 64]
+    threads: int | None
+    durable: bool
+    read_back: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -36,7 +36,7 @@ from fermion.metadata.footer import KNOWN_SIZES
 from fermion.metadata.name_index import build_name_index
 from fermion.metadata.schema_area import build_field_ids, build_schema_area
 from fermion.metadata.sort_order import build_sort_order
-from fermion.options import ReadOptions, WriteOptions, write_options
+from fermion.options import ReadOptions, WriteOptions, WriteOverrides, write_options
 from fermion.reading.batches import BatchLookup
 from fermion.reading.index import FileIndex
 from fermion.reading.projection import ColumnName
@@ -61,7 +61,7 @@ def add_columns(
     destination: PathLike | Any | None = None,
     options: WriteOptions | None = None,
     storage_options: dict[str, Any] | None = None,
-    **overrides: Any,
+    **overrides: Unpack[WriteOverrides],
 ) -> None:
     """Add columns after those of a file; existing data are copied without decoding.
 

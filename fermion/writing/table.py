@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from fermion.columns.arrow_input import record_batch_reader
 from fermion.io.source import PathLike
 from fermion.metadata.file_info import FileInfo
-from fermion.options import WriteOptions, write_options
+from fermion.options import WriteOptions, WriteOverrides, write_options
 from fermion.writing.file import Writer
 
 
@@ -17,7 +17,7 @@ def write_table(
     *,
     options: WriteOptions | None = None,
     storage_options: dict[str, Any] | None = None,
-    **overrides: Any,
+    **overrides: Unpack[WriteOverrides],
 ) -> FileInfo:
     """Write any Arrow producer to one file.
 

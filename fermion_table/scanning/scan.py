@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, overload
 
 import msgspec
 import pyarrow as pa
@@ -35,7 +35,7 @@ from fermion_table.scanning.plan import (
     files_that_must_match,
     prune_manifests,
 )
-from fermion_table.scanning.polars_filter import filter_of_predicate
+from fermion_table.scanning.polars_source import lazy_frame
 from fermion_table.scanning.run_reader import key_filter
 from fermion_table.scanning.split import Split, first_rows
 from fermion_table.scanning.split_reader import BATCH_ROWS, ReadRequest, SplitReader
@@ -278,32 +278,22 @@ class Scan:
         """The rows as a pandas frame; options are those of `pyarrow.Table.to_pandas`."""
         return self.to_arrow().to_pandas(**options)
 
+    @overload
+    def to_polars(self, *, lazy: Literal[False] = False) -> polars.DataFrame: ...
+
+    @overload
+    def to_polars(self, *, lazy: Literal[True]) -> polars.LazyFrame: ...
+
+    @overload
+    def to_polars(self, *, lazy: bool) -> polars.DataFrame | polars.LazyFrame: ...
+
     def to_polars(self, *, lazy: bool = False) -> polars.DataFrame | polars.LazyFrame:
         """The rows as a polars frame; a lazy one reads only the columns that it uses."""
         import polars  # optional, and slow to import
-        from polars.io.plugins import register_io_source
 
-        if not flag(lazy, "lazy"):
-            return polars.DataFrame(polars.from_arrow(self.to_arrow()))
-
-        def source(
-            with_columns: list[str] | None,
-            predicate: polars.Expr | None,
-            n_rows: int | None,
-            batch_size: int | None,
-        ) -> Iterator[polars.DataFrame]:
-            chosen = self
-            if predicate is not None and n_rows is None and self.limit is None:
-                pushed = filter_of_predicate(predicate, self.schema)
-                chosen = chosen if pushed is None else chosen.where(pushed)
-            if with_columns is not None:
-                chosen = chosen.select([(name,) for name in with_columns])
-            for batch in chosen.head_scan(n_rows).to_batches():
-                frame = polars.DataFrame(polars.from_arrow(batch))
-                yield frame if predicate is None else frame.filter(predicate)
-
-        empty = polars.DataFrame(polars.from_arrow(self.schema.empty_table()))
-        return register_io_source(source, schema=empty.schema)
+        if flag(lazy, "lazy"):
+            return lazy_frame(self)
+        return polars.DataFrame(polars.from_arrow(self.to_arrow()))
 
     def to_dataset(self) -> ScanDataset:
         """The rows as a `pyarrow.dataset.Dataset`, into which engines push columns and filters."""

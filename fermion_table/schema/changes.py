@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import msgspec
 import pyarrow as pa
@@ -40,6 +40,15 @@ Exceeds = Callable[[TableSchema, Path, pa.DataType], bool]
 Place = Literal["first", "last", "before", "after"]
 
 _UNSET: Any = object()
+
+
+class FieldChanges(TypedDict, total=False):
+    """What `alter_column` changes, as keyword arguments, for type checkers."""
+
+    type: pa.DataType | None
+    nullable: bool | None
+    comment: str | None
+    default: Any
 
 
 def apply_changes(schema: TableSchema, changes: Sequence[Change], *, time_ms: int) -> TableSchema:

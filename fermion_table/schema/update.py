@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
 import pyarrow as pa
 
@@ -21,7 +21,7 @@ from fermion_table.argument_checks import (
     described,
 )
 from fermion_table.schema import changes as schema_update
-from fermion_table.schema.changes import Change, Exceeds, HasNulls
+from fermion_table.schema.changes import Change, Exceeds, FieldChanges, HasNulls
 from fermion_table.schema.schema import Path, PathLike, TableSchema
 
 
@@ -170,7 +170,7 @@ class SchemaUpdate:
         resolved = self._draft.resolve(path)
         return self.apply(partial(schema_update.rename_column, path=resolved, name=name))
 
-    def alter_column(self, path: PathLike, **changes: Any) -> SchemaUpdate:
+    def alter_column(self, path: PathLike, **changes: Unpack[FieldChanges]) -> SchemaUpdate:
         """Change ``type``, ``nullable``, ``comment`` or (write) ``default`` of a column."""
         return self.apply(
             partial(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import pyarrow as pa
 
@@ -17,7 +17,7 @@ from fermion_table.argument_checks import (
 from fermion_table.commit.request import CommitMetadata
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.scanning.live_values import LiveValues
-from fermion_table.schema.changes import Change
+from fermion_table.schema.changes import Change, FieldChanges
 from fermion_table.schema.schema import PathLike, TableSchema
 from fermion_table.schema.update import SchemaUpdate
 from fermion_table.table.state import HasState
@@ -75,7 +75,7 @@ def rename_column(self: HasState, old: PathLike, new: str) -> Snapshot:
     return self._state.snapshot
 
 
-def alter_column(self: HasState, name: PathLike, **changes: Any) -> Snapshot:
+def alter_column(self: HasState, name: PathLike, **changes: Unpack[FieldChanges]) -> Snapshot:
     """Change a column's ``type``, ``nullable``, ``comment`` or (write) ``default``."""
     with update_schema(self) as update:
         update.alter_column(check_column(name, "name"), **changes)

@@ -1,0 +1,62 @@
+"""A scan as a lazy frame of Polars, which reads only the columns and rows that it uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+
+from fermion_table.scanning.polars_filter import filter_of_predicate
+
+if TYPE_CHECKING:
+    import polars
+
+
+class Scan(Protocol):
+    """What is asked of a scan (see `fermion_table.scanning.scan`)."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the rows."""
+
+    @property
+    def limit(self) -> int | None:
+        """How many rows at most."""
+
+    def select(self, columns: Sequence[tuple[str, ...]]) -> Scan:
+        """The same with other columns."""
+
+    def where(self, filter: Any) -> Scan:
+        """The same with fewer rows."""
+
+    def head_scan(self, n: int | None) -> Scan:
+        """The same with at most ``n`` rows."""
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows as record batches."""
+
+
+def lazy_frame(scan: Scan) -> polars.LazyFrame:
+    """The rows of a scan, read when the frame is collected."""
+    import polars  # optional, and slow to import
+    from polars.io.plugins import register_io_source
+
+    def source(
+        with_columns: list[str] | None,
+        predicate: polars.Expr | None,
+        n_rows: int | None,
+        batch_size: int | None,
+    ) -> Iterator[polars.DataFrame]:
+        chosen = scan
+        if predicate is not None and n_rows is None and scan.limit is None:
+            pushed = filter_of_predicate(predicate, scan.schema)
+            chosen = chosen if pushed is None else chosen.where(pushed)
+        if with_columns is not None:
+            chosen = chosen.select([(name,) for name in with_columns])
+        for batch in chosen.head_scan(n_rows).to_batches():
+            frame = polars.DataFrame(polars.from_arrow(batch))
+            yield frame if predicate is None else frame.filter(predicate)
+
+    empty = polars.DataFrame(polars.from_arrow(scan.schema.empty_table()))
+    return register_io_source(source, schema=empty.schema)
