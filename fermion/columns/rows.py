@@ -9,6 +9,7 @@ Arrow know more types.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -58,20 +59,30 @@ class Matches:
         return Matches(inside, self.mask[first:last], arrays, self.pages)
 
 
-def filter_rows(array: pa.Array, mask: np.ndarray, node: Node | None) -> pa.Array:
-    """The rows where ``mask``, bool of shape (rows,), is true; the array itself if it is all true.
+def filter_arrays(
+    arrays: Sequence[pa.Array], mask: np.ndarray, node_of: Callable[[int], Node | None]
+) -> list[pa.Array]:
+    """The rows of some columns where ``mask``, bool of shape (rows,), is true.
 
     Parameters
     ----------
-    node
-        The tree of the array's type; None for a primitive type.
+    node_of
+        Gives the tree of the type of an array, by its place; None for a primitive type.
+
+    Returns
+    -------
+    list of pa.Array
+        The arrays themselves if the mask is all true.
     """
     if mask.all():
-        return array
-    try:
-        return array.filter(_flags(mask))
-    except pa.ArrowNotImplementedError:  # views and run-end encoding
-        return _rearranged(array, np.flatnonzero(mask), node)
+        return list(arrays)
+    flags, found = _flags(mask), []
+    for place, array in enumerate(arrays):
+        try:
+            found.append(array.filter(flags))
+        except pa.ArrowNotImplementedError:  # views and run-end encoding
+            found.append(_rearranged(array, np.flatnonzero(mask), node_of(place)))
+    return found
 
 
 def _flags(mask: np.ndarray) -> pa.BooleanArray:
@@ -133,11 +144,11 @@ def drop_batch_rows(batch: pa.RecordBatch, rows: np.ndarray) -> pa.RecordBatch:
         return batch
     mask = np.ones(batch.num_rows, bool)
     mask[rows] = False
-    arrays = [
-        filter_rows(column, mask, column_node(field.with_nullable(True)))
-        for field, column in zip(batch.schema, batch.columns, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+    schema = batch.schema
+    arrays = filter_arrays(
+        batch.columns, mask, lambda place: column_node(schema.field(place).with_nullable(True))
+    )
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _joined(array: pa.ChunkedArray, indices: np.ndarray, node: Node | None) -> pa.ChunkedArray:

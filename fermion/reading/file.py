@@ -20,13 +20,13 @@ from fermion.errors import InvalidArgumentError, file_is_closed
 from fermion.forks import ThreadPool
 from fermion.io.opening import open_source
 from fermion.io.source import CountingSource, FilesystemSource, IoStats, LocalSource, PathLike
-from fermion.metadata.file_info import VIRTUAL_COLUMNS
 from fermion.options import ReadOptions, SortKey, read_options, thread_count
-from fermion.predicate import Expression, bind, candidate_names, parse_filter
+from fermion.predicate import Expression
+from fermion.reading.bound_filter import bound_filter
 from fermion.reading.column_metadata import ColumnMetadata, describe_column
 from fermion.reading.index import FileIndex
 from fermion.reading.notebook import file_html
-from fermion.reading.projection import ColumnName, KnownNames, Projected, keep_dictionaries, project
+from fermion.reading.projection import ColumnName, Projected, keep_dictionaries, project
 from fermion.reading.projection import result_schema as schema_of
 from fermion.reading.pruning import FilePruning, prune_file
 from fermion.reading.row_batches import RowBatches, Rows
@@ -38,7 +38,7 @@ REMOTE_GAP_AND_SPAN = 1024 * 1024, 16 * 1024 * 1024
 # Requests side by side: they wait, so that there may be more of them than processors.
 REMOTE_THREADS = 32
 
-_Asked = tuple[list[Projected], Expression | None, list[Projected], RowRanges | None]
+_Asked = tuple[list[Projected], Expression | None, Sequence[Projected], RowRanges | None]
 """Columns, a filter with the columns that it reads, and rows."""
 
 
@@ -289,7 +289,7 @@ class FermionFile:
         """What `RowBatches` is asked for; raises what is wrong with the arguments."""
         self._check_open()
         wanted = None if rows is None else self._rows.wanted(rows)
-        return self._project(columns), *self._bound_filter(filter), wanted
+        return self._project(columns), *bound_filter(self._index, filter), wanted
 
     def _table(
         self, projected: Sequence[Projected], batches: Sequence[pa.RecordBatch], everything: bool
@@ -311,25 +311,6 @@ class FermionFile:
             return self.schema
         return schema_of(projected, self._index.schema_area.metadata())
 
-    def _bound_filter(self, given: Any) -> tuple[Expression | None, list[Projected]]:
-        """A filter resolved against only the columns that it names."""
-        expression = parse_filter(given)
-        if expression is None:
-            return None, []
-        index = self._index
-        names = candidate_names(expression)
-        if names is None:
-            columns = project(index, None)
-        else:
-            batch = VIRTUAL_COLUMNS if index.footer.is_batch else ()
-            found: list[ColumnName] = [name for name in batch if name in names]
-            found += [(name,) for name in sorted(names.difference(batch)) if index.names.find(name)]
-            columns = project(index, found)
-        schema = pa.schema([column.field for column in columns])
-        bound = bind(expression, schema, where=index.where, known=KnownNames(index))
-        used = {path[0] for path in bound.columns()} if names is not None else set(schema.names)
-        return bound, [column for column in columns if column.field.name in used]
-
     def count(self, filter: Any = None, *, rows: Rows | None = None) -> int:
         """Count the rows that a filter selects; reads no data if statistics decide it."""
         if filter is not None:
@@ -343,7 +324,7 @@ class FermionFile:
         Parameters and errors are those of `read`.
         """
         self._check_open()
-        expression, columns = self._bound_filter(filter)
+        expression, columns = bound_filter(self._index, filter)
         wanted = None if rows is None else self._rows.wanted(rows)
         if expression is None:
             return RowRanges.all(self.num_rows) if wanted is None else wanted
@@ -369,7 +350,7 @@ class FermionFile:
         Parameters and errors are those of `read`.
         """
         self._check_open()
-        expression, filter_columns = self._bound_filter(filter)
+        expression, filter_columns = bound_filter(self._index, filter)
         wanted = None if rows is None else self._rows.wanted(rows)
         return prune_file(
             self._index,

@@ -12,7 +12,7 @@ import pyarrow as pa
 from fermion import arrow_compute as pc
 from fermion.columns.arrow_buffers import booleans
 from fermion.columns.ranges import RowRanges, join_near
-from fermion.columns.rows import Matches, filter_rows
+from fermion.columns.rows import Matches, filter_arrays
 from fermion.columns.types import Node
 from fermion.errors import InvalidFileError
 from fermion.pages.global_dictionary import GlobalDictionaries
@@ -33,6 +33,8 @@ FEW_ROWS, FEW_BYTES = 32 * 1024, 4 * 1024 * 1024
 """Of a stripe of at most so many rows, in a file of so many bytes, picking rows costs more than to
 decode all of them, unless next to none are selected."""
 FEW_FRACTION = 1 / 32
+TOGETHER_COLUMNS_MAX = 16
+"""Columns of such a stripe that are read at once, with those that the filter reads."""
 JOIN_ROWS = 512
 
 
@@ -268,13 +270,19 @@ class StripeReader:
             if found is not None:
                 return Matches(ranges, found.mask, None, found.pages)
         batch = self.batch(columns, stripe, self._whole(ranges, stripe), kept)
+        return Matches(ranges, self._mask(expression, batch, stripe), batch.columns)
+
+    def _mask(self, expression: Expression, rows: pa.RecordBatch, stripe: int) -> np.ndarray:
+        """Whether each of some rows of a stripe matches: ``bool``."""
         try:
-            mask = pc.fill_null(evaluate(expression, batch), False)
+            mask = evaluate(expression, rows)
+            mask = pc.fill_null(mask, False) if mask.null_count else mask
         except pa.ArrowException as error:  # such as decimals with more digits than their type
             raise InvalidFileError(
                 f"{self._index.where}: stripe {stripe}: values that cannot be compared: {error}"
             ) from error
-        return Matches(ranges, booleans(mask).unpack(), batch.columns)
+        found: np.ndarray = booleans(mask).unpack()
+        return found
 
     def _whole(self, ranges: RowRanges, stripe: int) -> RowRanges | None:
         return None if ranges.total == int(self._index.stripe_rows[stripe]) else ranges
@@ -307,10 +315,44 @@ class StripeReader:
             if not wanted:
                 return None
             return self.selected(columns, stripe, self._whole(wanted, stripe), kept)
+        count = len(columns) + len(filter_columns)
+        is_open = bool(filter_columns) and kept is None and not certain
+        if is_open and self._is_read_together(count, stripe, may):
+            return self._together(expression, filter_columns, columns, stripe, within)
         if within is not None:
             may = may & join_near(within, JOIN_ROWS)
         matches = self.matches(expression, filter_columns, stripe, wanted, may, kept)
         return self.matched(columns, filter_columns, stripe, matches, kept)
+
+    def _together(
+        self,
+        expression: Expression,
+        filter_columns: Sequence[Projected],
+        columns: Sequence[Projected],
+        stripe: int,
+        within: RowRanges | None,
+    ) -> pa.RecordBatch | None:
+        """The same of a small stripe: all columns are read at once, then rows are chosen."""
+        read, count = list(filter_columns), len(filter_columns)
+        own = {_key(column): place for place, column in enumerate(filter_columns)}
+        places = []
+        for column in columns:
+            place = own.get(_key(column))
+            if place is None or not _is_reusable(read[place].field.type, column):
+                place = len(read)
+                read.append(column)
+            places.append(place)
+        arrays = self.arrays(read, stripe, None)
+        tested = pa.RecordBatch.from_arrays(arrays[:count], schema=result_schema(filter_columns))
+        mask = self._mask(expression, tested, stripe)
+        if within is not None:
+            mask &= within.to_mask(len(mask))
+        if not mask.any():
+            return None
+        if not columns:
+            return empty_columns(int(np.count_nonzero(mask)))
+        chosen = _filtered(columns, [arrays[place] for place in places], mask)
+        return pa.RecordBatch.from_arrays(chosen, schema=result_schema(columns))
 
     def matches(
         self,
@@ -347,7 +389,7 @@ class StripeReader:
             )
         }
         known = [
-            array if array is not None and _is_reusable(array, column) else None
+            array if array is not None and _is_reusable(array.type, column) else None
             for column in columns
             for array in [of_filter.get(_key(column))]
         ]
@@ -355,10 +397,10 @@ class StripeReader:
         rest = iter(
             self._survivors(others, stripe, mask, candidates, kept, matches.pages) if others else ()
         )
-        arrays = [
-            next(rest) if array is None else filter_rows(array, mask, column.node)
-            for column, array in zip(columns, known, strict=True)
-        ]
+        at_hand = [place for place, array in enumerate(known) if array is not None]
+        mine = [columns[place] for place in at_hand]
+        chosen = iter(_filtered(mine, [known[place] for place in at_hand], mask) if mine else ())
+        arrays = [next(rest) if array is None else next(chosen) for array in known]
         if not columns:
             return empty_columns(int(np.count_nonzero(mask)))
         schema = pa.schema([column.field for column in columns])
@@ -385,10 +427,18 @@ class StripeReader:
 
     def _dense_fraction(self, stripe: int, kept: FetchedPages | None) -> float:
         """Of a stripe's rows: if more are selected, all are decoded and the others left out."""
-        are_few = self._index.stripe_rows[stripe] <= FEW_ROWS
-        if are_few and kept is None and self._index.footer.cmb_offset <= FEW_BYTES:
-            return FEW_FRACTION
-        return DENSE_FRACTION
+        return FEW_FRACTION if kept is None and self._is_small(stripe) else DENSE_FRACTION
+
+    def _is_read_together(self, columns: int, stripe: int, rows: RowRanges) -> bool:
+        """Whether all of so many columns are read before the filter is looked at."""
+        is_local = self._index.source.source.is_local
+        is_few = columns <= TOGETHER_COLUMNS_MAX and self._is_small(stripe)
+        return is_local and is_few and self._whole(rows, stripe) is None
+
+    def _is_small(self, stripe: int) -> bool:
+        """Whether picking rows of a stripe costs more than to decode all of them."""
+        rows, end = self._index.stripe_rows[stripe], self._index.footer.cmb_offset
+        return bool(rows <= FEW_ROWS and end <= FEW_BYTES)
 
 
 def _inside(rows: RowRanges, of: RowRanges) -> np.ndarray:
@@ -400,20 +450,18 @@ def _inside(rows: RowRanges, of: RowRanges) -> np.ndarray:
 
 def _key(column: Projected) -> int | str:
     """What tells a column's values from others': its ordinal, or the name of a virtual one."""
-    return column.ordinal if column.node is not None else column.field.name
+    return column.ordinal if column.tree is not None else column.field.name
 
 
-def _is_reusable(array: pa.Array, column: Projected) -> bool:
-    """Whether values that the filter read are the column's as it is asked for."""
-    return bool(array.type == column.field.type) and column.shared is None
+def _is_reusable(dtype: pa.DataType, column: Projected) -> bool:
+    """Whether values that the filter read, of a type, are the column's as it is asked for."""
+    return bool(dtype == column.field.type) and column.shared is None
 
 
 def _filtered(
     columns: Sequence[Projected], arrays: Sequence[pa.Array], mask: np.ndarray
 ) -> list[pa.Array]:
-    return [
-        filter_rows(array, mask, column.node) for array, column in zip(arrays, columns, strict=True)
-    ]
+    return filter_arrays(arrays, mask, lambda place: columns[place].node)
 
 
 def empty_columns(rows: int) -> pa.RecordBatch:

@@ -178,7 +178,8 @@ class HeldReader(SplitReader):
     ) -> AbstractContextManager[fermion.FermionFile]:
         file = self.held.file(split.location)
         if file is None:
-            file = self._opened(split, REQUESTS_AT_ONCE if "://" in split.location else 1)
+            threads = REQUESTS_AT_ONCE if "://" in split.location else 1
+            file = self._opened(split, threads, at_once=False)
             self.held.hold(split.location, file)
         return nullcontext(file)
 

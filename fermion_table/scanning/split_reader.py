@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,9 @@ from fermion_table.schema.selection import (
 
 BATCH_ROWS = 65_536
 REMOTE_PREFETCH_BYTES = 512 * 1024
+SMALL_ROWS, SMALL_BYTES = 32 * 1024, 512 * 1024
+"""A local file of at most so many rows and bytes is read at once. Its statistics are not looked at
+again: of the whole file the scan's plan did that, and to decode its pages costs no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +239,7 @@ class SplitReader:
         plan = self.plan(split)
         if not plan.needs_file:
             return None
-        with self._open(split, 1) as file:
+        with self._opened(split, 1, at_once=False) as file:
             pruning = file.prune(plan.pushed, columns=plan.columns, rows=self.rows(split))
             self.io.add(file)
         return pruning
@@ -314,16 +318,21 @@ class SplitReader:
         """A file for as long as the context lasts."""
         return self._opened(split, threads)
 
-    def _opened(self, split: FileSplit, threads: int | None) -> fermion.FermionFile:
-        prefetch = None
-        if "://" in split.location and split.tail_length:
+    def _opened(
+        self, split: FileSplit, threads: int | None, *, at_once: bool = True
+    ) -> fermion.FermionFile:
+        """Open a file; a small one is read at once, unless it stays open or is to be described."""
+        prefetch, is_remote = None, "://" in split.location
+        is_small = split.rows <= SMALL_ROWS and split.size <= SMALL_BYTES
+        is_small = is_small and not is_remote and at_once
+        if is_small:
+            prefetch = SMALL_BYTES
+        elif is_remote and split.tail_length:
             prefetch = max(split.tail_length, REMOTE_PREFETCH_BYTES)
         file = fermion.open(
             split.location,
             storage_options=self.request.storage_options if split.shares else None,
-            options=fermion.ReadOptions(
-                threads=threads, prefetch_bytes=prefetch, timeout_s=self.request.timeout_s
-            ),
+            options=_read_options(threads, prefetch, not is_small, self.request.timeout_s),
         )
         try:
             check_identity(file, split.file_id, split.file)
@@ -331,6 +340,18 @@ class SplitReader:
             file.close()
             raise
         return file
+
+
+@lru_cache(maxsize=64)
+def _read_options(
+    threads: int | None, prefetch_bytes: int | None, use_statistics: bool, timeout_s: float
+) -> fermion.ReadOptions:
+    return fermion.ReadOptions(
+        threads=threads,
+        prefetch_bytes=prefetch_bytes,
+        use_statistics=use_statistics,
+        timeout_s=timeout_s,
+    )
 
 
 def _plan(request: ReadRequest, schema: pa.Schema, split: FileSplit) -> FilePlan:

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fermion.columns.rows import filter_rows, take_rows
+from fermion.columns.rows import filter_arrays, take_rows
 from fermion.columns.types import column_node
 from tests.fermion.test_batch_rows import ARRAYS
 
@@ -16,7 +16,8 @@ MASK = np.array([True, False, False, True, True, False])
 @pytest.mark.parametrize("name", ARRAYS)
 def test_a_mask_keeps_the_rows_of_an_array_where_it_is_true(name: str) -> None:
     array = ARRAYS[name]
-    found = filter_rows(array, MASK, column_node(pa.field("a", array.type)))
+    node = column_node(pa.field("a", array.type))
+    (found,) = filter_arrays([array], MASK, lambda _: node)
     found.validate(full=True)
     assert found.type == array.type
     assert found.to_pylist() == [array.to_pylist()[row] for row in (0, 3, 4)]

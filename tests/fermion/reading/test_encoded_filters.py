@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
+from collections.abc import Iterator
 from decimal import Decimal
 
 import numpy as np
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 import fermion
 from fermion import ReadOptions, col, kernels
-from fermion.reading import encoded_filter
+from fermion.reading import encoded_filter, stripe
 from fermion.reading.encoded_filter import EncodedFilter
 from tests.equality import assert_logically_equal
 from tests.fermion.predicate_model import expressions, rows, table_of, truth
@@ -23,6 +24,14 @@ from tests.fermion.reading.test_page_picks import written
 
 ROWS = 6_000
 OPTIONS = ReadOptions(threads=2, use_statistics=False)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def not_together() -> Iterator[None]:
+    """Small stripes are filtered as large ones are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stripe, "TOGETHER_COLUMNS_MAX", 0)
+        yield
 
 
 def found(data: bytes, chosen: object) -> pa.Table:
