@@ -71,12 +71,7 @@ class PcodecBlocks(Encoding):
             raise InvalidArgumentError("encoding pcodec can only hold numbers")
         if not len(values):
             raise InvalidArgumentError("encoding pcodec cannot hold an empty page")
-        meta, blocks = compress_blocks(values, settings.block_slots)
-        ends = np.cumsum([len(block) for block in blocks], dtype=np.int64)
-        if ends[-1] > 0xFFFF_FFFF:
-            raise InvalidArgumentError("a page that passes 4 GiB; use smaller pages")
-        parameters = _PARAMETERS.pack(settings.block_slots, len(meta))
-        return node_parts(self.id, [parameters, ends.astype("<u4"), meta, *blocks])
+        return node_parts(self.id, node_body(values, settings.block_slots))
 
     def read_fixed(
         self, node: Node, count: int, start: int, stop: int, out: np.ndarray, context: DecodeContext
@@ -99,6 +94,10 @@ class PcodecBlocks(Encoding):
     ) -> None:
         """See `Encoding.pick_fixed`; decodes of each block that holds some what lies before."""
         blocks = _Blocks(node, count, out.dtype)
+        last = int(slots[-1])
+        if last < blocks.size:  # as in all pages of a wide file
+            out[:] = blocks.prefix(0, last + 1)[slots]
+            return
         numbers = slots // blocks.size
         places = slots - numbers * blocks.size
         firsts = np.concatenate(([0], np.flatnonzero(numbers[1:] != numbers[:-1]) + 1))
@@ -148,6 +147,15 @@ class _Blocks:
         part = np.empty(min(slots, batches), self._dtype)
         self.read(block, part)
         return part
+
+
+def node_body(values: np.ndarray, block_slots: int) -> list[Buffer]:
+    """What a node of numbers has after its header; fails where that passes 4 GiB."""
+    meta, blocks = compress_blocks(values, block_slots)
+    ends = np.cumsum([len(block) for block in blocks], dtype=np.int64)
+    if ends[-1] > 0xFFFF_FFFF:
+        raise InvalidArgumentError("a page that passes 4 GiB; use smaller pages")
+    return [_PARAMETERS.pack(block_slots, len(meta)), ends.astype("<u4"), meta, *blocks]
 
 
 def compress_blocks(

@@ -163,9 +163,13 @@ def encode_flat(
     page_zip_bytes_min: int,
     run_slots_min: int,
     entry_slots_min: int,
+    split_slots_min: int,
+    packed_bytes_min: int,
+    strings_bytes_max: int,
     sample_values: int,
     sample_part_min: float,
     zip: Callable[[memoryview], bytes],
+    entropy: Callable[[memoryview, str, int], bytes],
 ) -> tuple[bytearray, np.ndarray]:
     """Columns of one stripe, each as one page of data and at most one page of validity.
 
@@ -177,7 +181,8 @@ def encode_flat(
     ordinals
         ``int64``, shape (n,): the columns of the batch to encode.
     letters, widths
-        As `decode_flat` takes them, but that ``V`` is not known here.
+        As `decode_flat` takes them, but that ``V`` is not known here, and ``d`` stands for integers
+        of 16 or 32 bytes.
     nullable
         ``uint8``: columns with nulls that must have none are left.
     page_bytes
@@ -185,27 +190,34 @@ def encode_flat(
     nulls_share_min
         Columns with a greater share of nulls are stored without their null slots.
     ratio
-        Columns are left where another encoding may need at most this part of the bytes; zstd is
-        taken for the entries of dictionaries where it needs at most this part.
+        A heavier encoding is taken where it needs at most this part of the bytes of a light one.
     search_bytes_min
-        Numbers with fewer bytes than this are not looked at more closely; strings are left. With
-        as many bytes, booleans, floats of 2 bytes, unsigned integers of 8 bytes and integers of 1
-        byte are left.
+        Of columns with fewer bytes than this not all encodings are tried. With as many bytes,
+        booleans and floats of 2 bytes are left.
     zip_bytes_min
-        Entries of dictionaries with fewer bytes are not compressed.
+        Bytes of strings that are fewer are not compressed.
     chunk_bytes_max
         Strings whose page would have as many bytes are left.
     page_ratio, page_zip_bytes_min
-        Pages of plain floats are compressed where that leaves at most this part, and they have at
-        least so many bytes.
+        Pages of columns with few bytes, but at least so many, are compressed where that leaves at
+        most this part.
     run_slots_min
-        Numbers in runs of so many slots on average are left.
+        Numbers in runs of so many slots on average may be stored as runs.
     entry_slots_min
         Slots that each distinct value of a dictionary needs, on average.
+    split_slots_min
+        Of strings in columns with few bytes that are fewer, lengths and bytes are together.
+    packed_bytes_min
+        Pages of strings of fewer bytes are not compressed.
+    strings_bytes_max
+        Strings of as many bytes that are mostly different are left.
     sample_values, sample_part_min
         Floats to sample of a column, and the part of them that have to be decimals.
     zip
         Gives a zstd frame; what it raises is raised here.
+    entropy
+        What a node of pcodec has after its header, for numbers, their letter and their width; no
+        bytes where it cannot hold them. What it raises is raised here.
 
     Returns
     -------

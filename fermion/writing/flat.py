@@ -18,18 +18,20 @@ from fermion import kernels
 from fermion.columns.types import Form, Node, Order, flat_form
 from fermion.columns.values import PhysicalKind
 from fermion.encodings.alp import SAMPLE_PART_MIN, SAMPLE_VALUES
-from fermion.encodings.choice.choose import SMALL_LZ_BYTES_MIN
+from fermion.encodings.choice.choose import SMALL_LZ_BYTES_MIN, SMALL_SPLIT_SLOTS_MIN
 from fermion.encodings.choice.policy import policy_for
 from fermion.encodings.choice.search import (
     SLOTS_PER_ENTRY_MIN,
     STRINGS_TRIAL_BYTES_MIN,
     TRIAL_BYTES_MIN,
 )
+from fermion.encodings.pcodec import node_body
 from fermion.encodings.rle import RUN_SLOTS_MIN
+from fermion.errors import InvalidArgumentError
 from fermion.io.compression import compress
 from fermion.layout import PAGE_ALIGNMENT, Codec, EncodingId
 from fermion.options import WriteOptions
-from fermion.pages.pages import WORTHWHILE_RATIO
+from fermion.pages.pages import COMPRESSED_BYTES_MIN, WORTHWHILE_RATIO
 from fermion.statistics.details import LONG_CHUNK_BYTES_MIN
 from fermion.writing.column import ColumnPlans
 from fermion.writing.log import Chunk
@@ -38,6 +40,9 @@ COLUMNS_PER_CALL = 1024
 """Python looks for an interrupt in between."""
 COLUMN_BYTES_MAX = 64 * 1024
 """Of columns with more bytes, encoding takes so long that nothing is gained."""
+
+DISTINCT_STRINGS_BYTES_MAX = 32 * 1024
+"""Strings of more bytes that are mostly different make chunks that need bounds in full."""
 
 # Fewer than elsewhere: the kernels leave null slots out and put them back in no time.
 NULLS_SHARE_MIN = 0.1
@@ -50,6 +55,11 @@ _ENCODINGS = {
     EncodingId.ALP,
     EncodingId.SPLIT_LENGTHS,
     EncodingId.DICTIONARY_LOCAL,
+    EncodingId.DELTA,
+    EncodingId.RLE,
+    EncodingId.PCODEC,
+    EncodingId.ZSTD,
+    EncodingId.NARROW,
 }
 
 
@@ -90,6 +100,7 @@ class FlatWriter:
         policy = policy_for(options)
         self._ratio = policy.entropy_ratio
         self._zip = partial(compress, level=policy.settings.level)
+        self._entropy = partial(_entropy_coded, policy.settings.block_slots)
         self._rows_max = options.page_rows_max
         suited = (
             0 < self._ratio < 1
@@ -175,11 +186,23 @@ class FlatWriter:
             SMALL_LZ_BYTES_MIN,
             RUN_SLOTS_MIN,
             SLOTS_PER_ENTRY_MIN,
+            SMALL_SPLIT_SLOTS_MIN,
+            COMPRESSED_BYTES_MIN,
+            DISTINCT_STRINGS_BYTES_MAX,
             SAMPLE_VALUES,
             SAMPLE_PART_MIN,
             self._zip,
+            self._entropy,
         )
         return EncodedFlat(pages, chunks)
+
+
+def _entropy_coded(block_slots: int, data: memoryview, letter: str, width: int) -> bytes:
+    """A node's bytes of what pcodec makes of numbers; none where it cannot hold them."""
+    try:
+        return b"".join(node_body(np.frombuffer(data, f"<{letter}{width}"), block_slots))
+    except (RuntimeError, InvalidArgumentError):
+        return b""
 
 
 def _form(node: Node) -> Form:
@@ -187,4 +210,6 @@ def _form(node: Node) -> Form:
     form = flat_form(node)
     if form is None or node.physical is None or node.order is Order.NONE:
         return _NO_FORM
-    return _NO_FORM if node.physical.kind is PhysicalKind.FIXED else form
+    if node.physical.kind is not PhysicalKind.FIXED:
+        return form
+    return (ord("d"), node.physical.width) if node.order is Order.DECIMAL else _NO_FORM

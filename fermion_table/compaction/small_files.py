@@ -6,6 +6,7 @@ yields: a group whose inputs another commit removed is left out.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +35,10 @@ from fermion_table.writing.settings import WriteSettings
 
 SMALL_FRACTION = 0.7
 """Files below this part of the target size are worth compacting."""
+JOINED_BYTES_MAX = 128 * 1024 * 1024
+"""Rows of small files are joined in memory up to so many bytes, which a stripe may have, too."""
+JOINED_BATCH_BYTES_MAX = 16 * 1024 * 1024
+"""Batches of more bytes are written as they come."""
 SORTED_GROUP_FILES = 4
 """Files of the target size that a group becomes when it is sorted."""
 DELETED_FRACTION = 0.2
@@ -138,7 +143,7 @@ class SmallFilesTask(CompactionTask):
                 if unsorted:
                     writer.write(sorted_rows(unsorted, parse_order(self.sort_by)))
             else:
-                for batch in batches:
+                for batch in joined(batches):
                     writer.write(batch)
             (message,) = writer.prepare_commit()
         # The place of the rows in a scan is that of the first file they come from.
@@ -191,6 +196,36 @@ def compaction_tasks(
         )
         for group in groups
     ]
+
+
+def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in fewer batches, as a writer looks at every column of each.
+
+    Sizes are those of whole buffers, which take no look at the columns: batches that share them
+    count more than once.
+    """
+    small: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        own = batch.get_total_buffer_size()
+        if small and (own > JOINED_BATCH_BYTES_MAX or size + own > JOINED_BYTES_MAX):
+            yield from _together(small)
+            small, size = [], 0
+        if own > JOINED_BATCH_BYTES_MAX:
+            yield batch
+            continue
+        small.append(batch)
+        size += own
+    if small:
+        yield from _together(small)
+
+
+def _together(batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches as one; as they are where a dictionary would get more values than it can number."""
+    if len(batches) > 1:
+        with contextlib.suppress(pa.ArrowInvalid):  # a writer puts them into stripes of their own
+            batches = [pa.concat_batches(batches)]
+    yield from batches
 
 
 def _rows(task: SmallFilesTask) -> Iterator[pa.RecordBatch]:

@@ -148,9 +148,20 @@ def with_inherited(table: pa.Table, reference: ManifestReference) -> pa.Table:
 
 
 def write_packed(table: pa.Table) -> bytes:
-    """A table of such columns as the bytes of a Fermion file."""
+    """A table of such columns as the bytes of a Fermion file, no fewer than it has rows.
+
+    Readers refuse a manifest of more entries than bytes: such a one has its texts as they are.
+    """
+    data = _file_of(table, {})
+    if len(data) >= table.num_rows:
+        return data
+    return _file_of(table, {name: "plain" for name in _TEXTS if name in table.column_names})
+
+
+def _file_of(table: pa.Table, encodings: dict[str, str]) -> bytes:
     target = io.BytesIO()
-    options = fermion.WriteOptions(threads=1, stripe_rows=max(table.num_rows, 1))
+    rows = max(table.num_rows, 1)
+    options = fermion.WriteOptions(threads=1, stripe_rows=rows, encodings=encodings)
     fermion.write_table(table, target, options=options)
     return target.getvalue()
 

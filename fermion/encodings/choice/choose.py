@@ -29,7 +29,7 @@ REUSED_STRIPES_MAX = 16
 DRIFT_MAX = 0.1
 
 SMALL_LZ_BYTES_MIN = 512
-_SMALL_SPLIT_SLOTS_MIN = 32
+SMALL_SPLIT_SLOTS_MIN = 32
 _DECIMALS = Recipe(EncodingId.ALP, (FOR_BITPACK,))
 _SMALL_STRINGS = Recipe(EncodingId.SPLIT_LENGTHS, (FOR_BITPACK, PLAIN))
 
@@ -154,11 +154,11 @@ def _small(values: Values, physical: PhysicalType, size: int, policy: Policy, pa
 
 def _small_strings(values: BinaryValues, size: int, lz: bool, pages: int) -> Choice:
     slots = len(values) // max(pages, 1)
-    if slots < _SMALL_SPLIT_SLOTS_MIN:
+    if slots < SMALL_SPLIT_SLOTS_MIN:
         return Choice(size, PLAIN, compress_page=lz)
     built = build_dictionary(values, slots // 2) if pages == 1 else None
     if built is not None:
-        entries = PLAIN if len(built[1]) < _SMALL_SPLIT_SLOTS_MIN else _SMALL_STRINGS
+        entries = PLAIN if len(built[1]) < SMALL_SPLIT_SLOTS_MIN else _SMALL_STRINGS
         recipe = Recipe(EncodingId.DICTIONARY_LOCAL, (FOR_BITPACK, entries))
         return Choice(size, recipe, compress_page=lz)
     return Choice(size, _SMALL_STRINGS, compress_page=lz)

@@ -40,9 +40,9 @@ cdef double _flat_entropy(const uint64_t* offsets, int64_t count, uint64_t top) 
 
 
 cdef bint _flat_repeats(
-    const int64_t* values, int64_t count, int gram, uint8_t* seen
+    const int64_t* values, int64_t count, int gram, int part, uint8_t* seen
 ) noexcept nogil:
-    """Whether at least half of all runs of ``gram`` neighbours occurred before."""
+    """Whether at least one of ``part`` runs of ``gram`` neighbours occurred before."""
     cdef int64_t i, repeats = 0
     cdef int k
     cdef uint64_t hash
@@ -55,7 +55,7 @@ cdef bint _flat_repeats(
         hash >>= 48
         repeats += seen[hash >> 3] >> (hash & 7) & 1
         seen[hash >> 3] |= <uint8_t>(1 << (hash & 7))
-    return 2 * repeats >= count
+    return part * repeats >= count
 
 
 cdef bint _flat_may_shrink(
@@ -85,29 +85,34 @@ cdef bint _flat_may_shrink(
             divisor, value = value, rest
         if divisor == 1:
             break
-    return divisor != 1 or _flat_repeats(values, count, gram, work.seen)
+    return divisor != 1 or _flat_repeats(values, count, gram, 2, work.seen)
 
 
-cdef bint _flat_has_dictionary(
+cdef int64_t _flat_distinct(
     const uint8_t* values, int64_t width, int64_t count, int64_t packed,
     const FlatRules* rules, FlatWork* work
 ) noexcept nogil:
-    """Whether numbers have so few distinct values that a dictionary may be smaller."""
+    """How many distinct values numbers have, whose codes ``work`` gets.
+
+    0 where there are so many that a dictionary cannot be smaller than ``packed`` bytes.
+    """
     cdef double code_bits = rules.ratio * packed * 8 / count
     cdef int64_t limit = count // rules.entry_slots_min, found
     cdef HashTable table
     if code_bits < 30:
         limit = min(limit, <int64_t>(2.0 ** code_bits))
     if limit == 0 or not _table_open(&table, 1024):
-        return limit != 0
-    if width == 2:
+        return 0
+    if width == 1:
+        found = _encode_words(values, count, limit, &table, work.codes, work.first)
+    elif width == 2:
         found = _encode_words(<const uint16_t*>values, count, limit, &table, work.codes, work.first)
     elif width == 4:
         found = _encode_words(<const uint32_t*>values, count, limit, &table, work.codes, work.first)
     else:
         found = _encode_words(<const uint64_t*>values, count, limit, &table, work.codes, work.first)
     free(table.slots)
-    return found != -1
+    return max(found, 0)
 
 
 cdef bint _flat_may_zip(const uint8_t* data, int64_t size, double ratio, FlatWork* work) noexcept nogil:

@@ -30,9 +30,15 @@ cdef struct FlatRules:
     int64_t chunk_bytes_max  # of longer chunks of strings there is more to be said
     int64_t run_slots_min  # runs of so many slots on average are worth their own encoding
     int64_t entry_slots_min  # slots a distinct value, of a dictionary
+    int64_t split_slots_min  # of fewer small strings the lengths are not apart
+    int64_t packed_bytes_min  # a page of strings of fewer bytes is not compressed
+    int64_t strings_bytes_max  # of as many bytes, strings that are mostly different are left
     int64_t sample_values  # floats that are looked at for a power of ten
     double sample_part_min  # of them that have to become integers
-    void* zip  # ``zip(data)`` gives a zstd frame; what it raises is put into the list ``raised``
+    # ``zip(data)`` gives a zstd frame, ``entropy(data, letter, width)`` what pcodec makes of numbers
+    # (no bytes where it cannot); what they raise is put into the list ``raised``.
+    void* zip
+    void* entropy
     void* raised
 
 
@@ -66,7 +72,9 @@ cdef struct FlatWork:
     int64_t* other
     int64_t* first
     int64_t* offsets
+    int64_t* entries  # 8 bytes a slot, of any width
     uint32_t* codes
+    uint32_t* exceptions
     uint8_t* copy  # 8 bytes a slot
     uint8_t* bits
     uint8_t* seen

@@ -50,6 +50,10 @@ cdef bint _flat_data(
         if work.count < count:
             bits = NULL
         return _flat_small(values, c'b', 1, bits, rules, work, found)
+    if source.letter == c'd':
+        if not _flat_narrowed(source, bits, count, <int64_t*>work.copy):
+            return False
+        values, width = work.copy, 8
     if <uintptr_t>values % width:
         return False
     if source.letter == c's':
@@ -69,7 +73,7 @@ cdef bint _flat_data(
         _flat_dense(values, bits, width, count, work.copy)
         values, bits = work.copy, NULL
     elif bits is not NULL:
-        memcpy(work.copy, values, count * width)
+        memmove(work.copy, values, count * width)
         for at in range(count):
             if bits[at >> 3] >> (at & 7) & 1:
                 continue
@@ -78,7 +82,9 @@ cdef bint _flat_data(
             else:
                 memcpy(work.copy + at * width, work.copy + (at - 1) * width, width)
         values = work.copy
-    if width == 1 or (source.letter == c'f' and width == 2) or (source.letter == c'u' and width == 8):
+    if source.letter == c'd':
+        return _flat_wide(<const int64_t*>values, source.width, bits, rules, work, found)
+    if width == 1 or (source.letter == c'f' and width == 2):
         return _flat_small(values, source.letter, width, bits, rules, work, found)
     if source.letter == c'f' and width == 4:
         return _flat_floats(<const float*>values, bits, rules, work, found)
@@ -149,7 +155,8 @@ def encode_flat(
     double nulls_share_min, double ratio,
     int64_t search_bytes_min, int64_t zip_bytes_min, int64_t chunk_bytes_max,
     double page_ratio, int64_t page_zip_bytes_min, int64_t run_slots_min,
-    int64_t entry_slots_min, int64_t sample_values, double sample_part_min, zip,
+    int64_t entry_slots_min, int64_t split_slots_min, int64_t packed_bytes_min,
+    int64_t strings_bytes_max, int64_t sample_values, double sample_part_min, zip, entropy,
 ):
     """Columns of one stripe, each as one page of data and at most one of validity."""
     cdef Py_ssize_t count = ordinals.shape[0], i
@@ -176,16 +183,19 @@ def encode_flat(
     rules.zip_bytes_min, rules.chunk_bytes_max = zip_bytes_min, chunk_bytes_max
     rules.page_ratio, rules.page_zip_bytes_min = page_ratio, page_zip_bytes_min
     rules.run_slots_min, rules.entry_slots_min = run_slots_min, entry_slots_min
+    rules.split_slots_min, rules.packed_bytes_min = split_slots_min, packed_bytes_min
+    rules.strings_bytes_max = strings_bytes_max
     rules.sample_values, rules.sample_part_min = sample_values, sample_part_min
-    rules.zip, rules.raised = <void*>zip, <void*>raised
+    rules.zip, rules.entropy, rules.raised = <void*>zip, <void*>entropy, <void*>raised
     sources = <FlatSource*>calloc(count + 1, sizeof(FlatSource))
-    memory = np.empty((6, room), np.int64)
+    memory = np.empty((7, room), np.int64)
     cdef int64_t[:, ::1] rows = memory
     bits = np.zeros(FLAT_SEEN_BYTES + (slots + 7) // 8 + 16, np.uint8)
     cdef uint8_t[::1] bytes_of_bits = bits
     work.wide, work.other, work.first = &rows[0, 0], &rows[1, 0], &rows[2, 0]
     work.codes, work.copy = <uint32_t*>&rows[3, 0], <uint8_t*>&rows[4, 0]
-    work.offsets = &rows[5, 0]
+    work.exceptions = work.codes + room
+    work.offsets, work.entries = &rows[5, 0], &rows[6, 0]
     work.seen, work.bits = &bytes_of_bits[0], &bytes_of_bits[FLAT_SEEN_BYTES]
     try:
         if sources is NULL:
@@ -217,7 +227,10 @@ cdef int _flat_source(
     int64_t slots,
 ) except -1:
     """Note a column's memory, which Arrow has found to be large enough for its slots."""
-    if width not in (1, 2, 4, 8) or letter not in b"iufsb" or (width == 1 and letter in b"fs"):
+    cdef bint is_known = width in (1, 2, 4, 8) and letter in b"iufsb"
+    if letter == c'd':
+        is_known = width == 16 or width == 32
+    if not is_known or (width == 1 and letter in b"fs"):
         raise ValueError(f"values {chr(letter)}{width} are not known")
     if array.n_buffers != (3 if letter == c's' else 2) or array.n_children:
         raise ValueError(f"{array.n_buffers} buffers cannot be those of {chr(letter)}{width}")

@@ -86,41 +86,93 @@ cdef bint _flat_integers(
     const uint8_t* values, char letter, int64_t width, const uint8_t* bits, FlatRules* rules,
     FlatWork* work, FlatResult* found
 ) noexcept nogil:
-    cdef int64_t count = work.count, packed
+    cdef int64_t count = work.count
+    cdef FlatNumbers of
     cdef uint8_t* page
+    cdef uint8_t* node
     cdef uint8_t* stop
-    if letter == c'i' and width == 2:
+    if letter == c'i' and width == 1:
+        _flat_bounds(<const int8_t*>values, bits, work, found)
+    elif letter == c'i' and width == 2:
         _flat_bounds(<const int16_t*>values, bits, work, found)
-        _flat_widen(<const int16_t*>values, count, work.wide)
     elif letter == c'i' and width == 4:
         _flat_bounds(<const int32_t*>values, bits, work, found)
-        _flat_widen(<const int32_t*>values, count, work.wide)
     elif letter == c'i':
         _flat_bounds(<const int64_t*>values, bits, work, found)
-        _flat_widen(<const int64_t*>values, count, work.wide)
+    elif width == 1:
+        _flat_bounds(values, bits, work, found)
     elif width == 2:
         _flat_bounds(<const uint16_t*>values, bits, work, found)
-        _flat_widen(<const uint16_t*>values, count, work.wide)
     elif width == 4:
         _flat_bounds(<const uint32_t*>values, bits, work, found)
-        _flat_widen(<const uint32_t*>values, count, work.wide)
     else:
-        return False
+        _flat_bounds(<const uint64_t*>values, bits, work, found)
     if found.minimum == found.maximum and _flat_is_constant(values, count, width):
         return _flat_constant(values, width, work, found)
-    page = _flat_page(work, _bitpack_worst(count, width) + 64)
+    page = _flat_page(work, _flat_room(count))
     if page is NULL:
         return False
-    stop = _flat_packed(page + COLUMN_PAGE_HEADER, values, count, width, letter == c'i', work)
-    packed = stop - page - COLUMN_PAGE_HEADER
-    if packed >= count * width:
-        return False
-    if count * width >= rules.search_bytes_min and (
-        _flat_may_shrink(work.wide, count, packed, 2, rules.ratio, FLAT_TABLES_BYTES, rules, work)
-        or _flat_has_dictionary(values, width, count, packed, rules, work)
-    ):
-        return False
+    of.values, of.letter, of.width, of.count, of.root = values, letter, width, count, work
+    node = page + COLUMN_PAGE_HEADER
+    stop = _flat_light(node, &of, rules, work)
+    if count * width >= rules.search_bytes_min:
+        _flat_widen_all(&of, work.wide)
+        if _flat_may_shrink(
+            work.wide, count, stop - node, 2, rules.ratio, FLAT_TABLES_BYTES, rules, work
+        ) or _flat_distinct(values, width, count, stop - node, rules, work):
+            stop = _flat_search(node, stop, &of, rules, work)
     found.data_bytes = _flat_seal(work, stop)
+    return True
+
+
+cdef bint _flat_narrowed(
+    FlatSource* source, const uint8_t* bits, int64_t count, int64_t* out
+) noexcept nogil:
+    """Integers of 16 or 32 bytes as such of 8, 0 in null slots; False where one does not fit."""
+    cdef const uint8_t* values = source.values + source.first * source.width
+    cdef int64_t i, word, other
+    for i in range(count):
+        out[i] = 0
+        if bits is not NULL and not bits[i >> 3] >> (i & 7) & 1:
+            continue
+        memcpy(&out[i], values + i * source.width, 8)
+        for word in range(8, source.width, 8):
+            memcpy(&other, values + i * source.width + word, 8)
+            if other != out[i] >> 63:
+                return False
+    return True
+
+
+cdef bint _flat_wide(
+    const int64_t* values, int64_t width, const uint8_t* bits, FlatRules* rules, FlatWork* work,
+    FlatResult* found
+) noexcept nogil:
+    """Integers of ``width`` bytes, given as such of 8."""
+    cdef int64_t count = work.count
+    cdef FlatNumbers of
+    cdef uint64_t wide[4]
+    cdef uint8_t* page
+    cdef uint8_t* node
+    cdef uint8_t* child
+    cdef uint8_t* stop
+    _flat_bounds(values, bits, work, found)
+    if found.minimum == found.maximum and _flat_is_constant(<const uint8_t*>values, count, 8):
+        _widen_block(<const uint64_t*>values, 1, width, <uint8_t*>wide)
+        return _flat_constant(<uint8_t*>wide, width, work, found)
+    page = _flat_page(work, _flat_room(count))
+    if page is NULL:
+        return False
+    of.values, of.letter, of.width = <const uint8_t*>values, c'i', 8
+    of.count, of.root = count, NULL
+    node = page + COLUMN_PAGE_HEADER
+    child = _flat_node(node, TREE_NARROW, 1, work)
+    stop = _flat_light(child, &of, rules, work)
+    if _flat_may_shrink(
+        values, count, stop - child, 2, rules.ratio if 8 * count >= rules.search_bytes_min else 0,
+        FLAT_TABLES_BYTES, rules, work,
+    ) or _flat_distinct(of.values, 8, count, stop - child, rules, work):
+        stop = _flat_search(child, stop, &of, rules, work)
+    found.data_bytes = _flat_seal(work, _flat_close(node, stop))
     return True
 
 
@@ -128,18 +180,16 @@ cdef bint _flat_small(
     const uint8_t* values, char letter, int64_t width, const uint8_t* bits, FlatRules* rules,
     FlatWork* work, FlatResult* found
 ) noexcept nogil:
-    """Numbers of one byte, floats of two and unsigned integers of eight, if they are few."""
+    """Numbers of one byte and floats of two, if they are few."""
     cdef int64_t count = work.count
     cdef int64_t bytes = (count + 7) >> 3 if letter == c'b' else count * width
-    cdef uint8_t* page
-    cdef uint8_t* stop
     if TREE_NODE_HEADER + ((bytes + 7) & ~<int64_t>7) >= rules.search_bytes_min:
-        return False
+        if letter == c'b' or letter == c'f':
+            return False
+        return _flat_integers(values, letter, width, bits, rules, work, found)
     if letter == c'f':
         _widen_halves(<const uint16_t*>values, count, <float*>work.wide)
         _flat_bounds(<const float*>work.wide, bits, work, found)
-    elif width == 8:
-        _flat_bounds(<const uint64_t*>values, bits, work, found)
     elif letter == c'i':
         _flat_bounds(<const int8_t*>values, bits, work, found)
     else:
@@ -150,16 +200,7 @@ cdef bint _flat_small(
         return _flat_constant(values, width, work, found)
     if letter == c'b':
         return _flat_bitmap(values, work, found)
-    if width < 8:
-        return _flat_plain(values, width, rules, work, found)
-    page = _flat_page(work, _bitpack_worst(count, width) + 64)
-    if page is NULL:
-        return False
-    stop = _flat_packed(page + COLUMN_PAGE_HEADER, values, count, width, False, work)
-    if stop - page - COLUMN_PAGE_HEADER >= count * width:
-        return False
-    found.data_bytes = _flat_seal(work, stop)
-    return True
+    return _flat_plain(values, width, rules, work, found)
 
 
 cdef bint _flat_bitmap(const uint8_t* values, FlatWork* work, FlatResult* found) noexcept nogil:
@@ -197,13 +238,13 @@ cdef int _flat_exponent(
 
 
 cdef int64_t _flat_to_integers(
-    const floating* values, int64_t count, double power, int64_t* out
+    const floating* values, int64_t count, double power, int64_t* out, uint32_t* others
 ) noexcept nogil:
     """How many floats are not, bit by bit, the quotients of integers and a power of ten.
 
-    Those become the integer before.
+    Those become the first integer that is exact, and their slots are put into ``others``.
     """
-    cdef int64_t i, others = 0
+    cdef int64_t i, found = 0, first = -1
     cdef double scaled
     cdef floating back
     for i in range(count):
@@ -212,19 +253,61 @@ cdef int64_t _flat_to_integers(
             out[i] = <int64_t>scaled
             back = <floating>(<double>out[i] / power)
             if memcmp(&back, values + i, sizeof(floating)) == 0:
+                first = i if first < 0 else first
                 continue
-        others += 1
-        out[i] = out[i - 1] if i else 0
-    return others
+        others[found] = <uint32_t>i
+        found += 1
+    for i in range(found if found < count else 0):
+        out[others[i]] = out[first]
+    return found
+
+
+cdef uint8_t* _flat_decimals(
+    uint8_t* node, const floating* values, const FlatNumbers* of, bint follow, FlatRules* rules,
+    FlatWork* work
+) noexcept nogil:
+    """A node of floats as integers, or, where they follow each other, as differences of such.
+
+    Its end; NULL where too many are no decimals. ``work.wide`` gets the integers.
+    """
+    cdef int exponent = _flat_exponent(values, of.count, rules)
+    cdef int64_t others, i, width = sizeof(floating)
+    cdef uint32_t word
+    cdef uint8_t* at
+    cdef FlatNumbers integers = of[0]
+    if exponent < 0:
+        return NULL
+    others = _flat_to_integers(
+        values, of.count, POWERS_OF_TEN[exponent], work.wide, work.exceptions
+    )
+    if others > (1 - rules.sample_part_min) / 2 * of.count:
+        return NULL
+    at = _flat_node(node, FLAT_ALP, 1, of.root)
+    memset(at, 0, 8)
+    at[0], at[1] = exponent, width
+    word = <uint32_t>others
+    memcpy(at + 4, &word, 4)
+    memcpy(at + 8, work.exceptions, 4 * others)
+    at = _flat_pad(node, at + 8 + 4 * others)
+    for i in range(others):
+        memcpy(at + i * width, values + work.exceptions[i], width)
+    at = _flat_pad(node, at + others * width)
+    integers.values, integers.letter, integers.width = <uint8_t*>work.wide, c'i', 8
+    integers.root = NULL
+    if follow:
+        at = _flat_differences(at, &integers, work)
+    else:
+        at = _flat_packed(at, work.wide, of.count, 8, True, NULL)
+    return _flat_close(node, at)
 
 
 cdef bint _flat_floats(
     const floating* values, const uint8_t* bits, FlatRules* rules, FlatWork* work,
     FlatResult* found
 ) noexcept nogil:
-    cdef int64_t count = work.count, packed, width = sizeof(floating), others
+    cdef int64_t count = work.count, width = sizeof(floating), limit
     cdef bint is_small = TREE_NODE_HEADER + count * width < rules.search_bytes_min
-    cdef int exponent
+    cdef FlatNumbers of
     cdef uint8_t* page
     cdef uint8_t* node
     cdef uint8_t* stop
@@ -233,207 +316,29 @@ cdef bint _flat_floats(
         return False
     if _flat_is_constant(<const uint8_t*>values, count, width):
         return _flat_constant(<const uint8_t*>values, width, work, found)
-    exponent = _flat_exponent(values, count, rules)
-    if exponent < 0:
-        return is_small and _flat_plain(<const uint8_t*>values, width, rules, work, found)
-    others = _flat_to_integers(values, count, POWERS_OF_TEN[exponent], work.wide)
-    if others > (1 - rules.sample_part_min) / 2 * count:
-        return is_small and _flat_plain(<const uint8_t*>values, width, rules, work, found)
-    page = _flat_page(work, _bitpack_worst(count, 8) + 64)
+    page = _flat_page(work, _flat_room(count))
     if page is NULL:
         return False
+    of.values, of.letter, of.width, of.count = <const uint8_t*>values, c'f', width, count
+    of.root = work
     node = page + COLUMN_PAGE_HEADER
-    stop = _flat_node(node, FLAT_ALP, 1, work)
-    memset(stop, 0, 8)
-    stop[0], stop[1] = exponent, width
-    stop = _flat_packed(stop + 8, work.wide, count, 8, True, NULL)
-    stop = _flat_close(node, stop)
-    packed = stop - node
-    if packed > TREE_NODE_HEADER + ((work.slots * width + 7) & ~<int64_t>7):
-        return is_small and _flat_plain(<const uint8_t*>values, width, rules, work, found)
-    if others or packed >= count * width:  # others would be exceptions
-        return False
-    if count * width >= rules.search_bytes_min and (
-        _flat_may_shrink(work.wide, count, packed, 2, rules.ratio, FLAT_FLOATS_BYTES, rules, work)
-        or _flat_has_dictionary(<const uint8_t*>values, width, count, packed, rules, work)
+    stop = _flat_decimals(node, values, &of, False, rules, work)
+    limit = TREE_NODE_HEADER + ((work.slots * width + 7) & ~<int64_t>7)
+    if stop is NULL or stop - node > limit:
+        if is_small:
+            return _flat_plain(<const uint8_t*>values, width, rules, work, found)
+        stop = _flat_search(node, _flat_raw(node, &of), &of, rules, work)
+    elif not is_small and (
+        4 * (stop - node) > 3 * limit  # floats that are decimals by chance
+        or _flat_may_shrink(
+            work.wide, count, stop - node, 2, rules.ratio, FLAT_FLOATS_BYTES, rules, work
+        )
+        or _flat_distinct(<const uint8_t*>values, width, count, stop - node, rules, work)
     ):
-        return False
-    found.data_bytes = _flat_seal(work, stop)
-    return True
-
-
-cdef bint _flat_offsets(
-    const integer* ends, const uint8_t* bits, int64_t count, int64_t* out
-) noexcept nogil:
-    """Offsets from 0 on; False where they are not well-formed, or a null slot is not empty."""
-    cdef int64_t i, base = ends[0]
-    cdef bint fine = base >= 0
-    for i in range(count + 1):
-        out[i] = ends[i] - base
-    for i in range(count):
-        fine &= out[i + 1] >= out[i]
-    if bits is not NULL:
-        for i in range(count):
-            fine &= (out[i + 1] == out[i]) | ((bits[i >> 3] >> (i & 7)) & 1)
-    return fine
-
-
-cdef void _flat_string_bounds(
-    const int64_t* offsets, const uint8_t* text, const uint8_t* bits, FlatWork* work,
-    FlatResult* found
-) noexcept nogil:
-    cdef int64_t low, high, nulls, length
-    cdef uint64_t prefix
-    _page_extremes_binary(
-        offsets, text, offsets[work.count], bits, 0, work.count, &low, &high, &nulls
-    )
-    found.flags = FLAT_BOUNDS
-    length = offsets[low + 1] - offsets[low]
-    prefix = _load_prefix(text + offsets[low], length, offsets[work.count] - offsets[low])
-    found.minimum = <int64_t>(fermion_byte_swap64(prefix) ^ (<uint64_t>1 << 63))
-    if _flat_is_exact(text + offsets[low], length):
-        found.flags |= FLAT_MIN_EXACT
-    length = offsets[high + 1] - offsets[high]
-    prefix = _load_prefix(text + offsets[high], length, offsets[work.count] - offsets[high])
-    if length < 8:
-        prefix |= ~<uint64_t>0 << (8 * length)
-    found.maximum = <int64_t>(fermion_byte_swap64(prefix) ^ (<uint64_t>1 << 63))
-    if _flat_is_exact(text + offsets[high], length):
-        found.flags |= FLAT_MAX_EXACT
-
-
-cdef inline bint _flat_is_exact(const uint8_t* value, int64_t length) noexcept nogil:
-    """As `keys.is_unambiguous`."""
-    return length < 8 and (
-        length == 0 or not (value[length - 1] == 0 or value[length - 1] == 0xFF)
-    )
-
-
-cdef int64_t _flat_zip(
-    FlatRules* rules, double ratio, const uint8_t* data, int64_t size, uint8_t* out
-) noexcept with gil:
-    """A zstd frame at ``out`` if it is small enough; its bytes, else 0."""
-    cdef object frame
-    try:
-        frame = (<object>rules.zip)(PyMemoryView_FromMemory(<char*>data, size, PyBUF_READ))
-        if not isinstance(frame, bytes) or len(frame) > ratio * size:
-            return 0
-        memcpy(out, PyBytes_AS_STRING(frame), len(frame))
-        return len(frame)
-    except BaseException as error:
-        (<list>rules.raised).append(error)
-        return 0
-
-
-cdef void _flat_narrow(
-    const integer* values, int64_t count, int64_t width, uint8_t* out
-) noexcept nogil:
-    cdef int64_t i
-    if width == 1:
-        for i in range(count):
-            out[i] = <uint8_t>values[i]
-    elif width == 2:
-        for i in range(count):
-            (<uint16_t*>out)[i] = <uint16_t>values[i]
-    else:
-        for i in range(count):
-            (<uint32_t*>out)[i] = <uint32_t>values[i]
-
-
-cdef inline int64_t _flat_width(uint64_t top) noexcept nogil:
-    return 1 if top < 0x100 else 2 if top < 0x10000 else 4
-
-
-cdef uint8_t* _flat_entries(
-    const int64_t* offsets, const uint8_t* text, int64_t entries, FlatRules* rules,
-    FlatWork* work, uint8_t* node
-) noexcept nogil:
-    """The first of each distinct string as a node of lengths and bytes; its end."""
-    cdef uint8_t* at = _flat_node(node, TREE_SPLIT_LENGTHS, 1, NULL)
-    cdef uint8_t* tables
-    cdef uint8_t* raw
-    cdef int64_t i, start, length, longest = 0, total = 0, zipped = 0
-    cdef uint32_t word
-    for i in range(entries):
-        length = offsets[work.first[i] + 1] - offsets[work.first[i]]
-        work.other[i] = length
-        longest = max(longest, length)
-        total += length
-    memset(at, 0, 8)
-    at[0] = 1
-    at[5] = <uint8_t>_flat_width(longest)
-    tables = at + 8
-    word = <uint32_t>entries
-    memcpy(tables, &word, 4)
-    word = <uint32_t>total
-    memcpy(tables + 4, &word, 4)
-    # Beyond where the frame will go, and no part of the page if there is one.
-    raw = tables + 12 + total
-    for i in range(entries):
-        start = offsets[work.first[i]]
-        memcpy(raw, text + start, work.other[i])
-        raw += work.other[i]
-    raw -= total
-    if total >= rules.zip_bytes_min:
-        zipped = _flat_zip(rules, rules.ratio, raw, total, tables + 12)
-    if zipped:
-        at[4] = TREE_CODEC_ZSTD
-        word = <uint32_t>zipped
-        memcpy(tables + 8, &word, 4)
-        at = tables + 12 + zipped
-    else:
-        memmove(tables + 8, raw, total)
-        at = tables + 8 + total
-    at = _flat_pad(node, at)
-    _flat_narrow(work.other, entries, _flat_width(longest), work.copy)
-    at = _flat_unsigned(at, work.copy, entries, _flat_width(longest))
-    return _flat_close(node, at)
-
-
-cdef bint _flat_strings(
-    const int64_t* offsets, const uint8_t* text, const uint8_t* bits, FlatRules* rules,
-    FlatWork* work, FlatResult* found
-) noexcept nogil:
-    """Strings of few distinct values, as a page with its own dictionary."""
-    cdef int64_t count = work.count, total = offsets[count], entries, width, packed, i
-    cdef int64_t plain = 4 * count + total
-    cdef HashTable table
-    cdef uint32_t word
-    cdef uint8_t* page
-    cdef uint8_t* node
-    cdef uint8_t* stop
-    if plain < rules.search_bytes_min or not _table_open(&table, 1024):
-        return False
-    entries = _encode_bytes(
-        text, total, offsets, 0, count, count // rules.entry_slots_min, &table, work.codes, work.first
-    )
-    free(table.slots)
-    if entries < 2:
-        return False
-    width = _flat_width(entries - 1)
-    page = _flat_page(work, _bitpack_worst(count, 8) + 2 * total + 24 * entries + 1024)
-    if page is NULL:
-        return False
-    node = page + COLUMN_PAGE_HEADER
-    stop = _flat_node(node, TREE_DICTIONARY_LOCAL, 2, work)
-    memset(stop, 0, 8)
-    word = <uint32_t>entries
-    memcpy(stop, &word, 4)
-    stop[4] = <uint8_t>width
-    _flat_narrow(work.codes, count, width, work.copy)
-    stop = _flat_unsigned(stop + 8, work.copy, count, width)
-    packed = stop - node
-    for i in range(count):
-        work.wide[i] = work.codes[i]
-    if _flat_may_shrink(
-        work.wide, count, packed, 6, rules.ratio if count * width >= rules.search_bytes_min else 0,
-        FLAT_TABLES_BYTES, rules, work,
-    ):
-        return False
-    stop = _flat_entries(offsets, text, entries, rules, work, stop)
-    stop = _flat_close(node, stop)
-    _flat_string_bounds(offsets, text, bits, work, found)
-    if stop - page >= rules.chunk_bytes_max or 2 * (stop - page) > plain:
-        return False
+        stop = _flat_take(
+            node, stop, _flat_decimals(stop, values, &of, True, rules, work),
+            rules.ratio * (stop - node),
+        )
+        stop = _flat_search(node, stop, &of, rules, work)
     found.data_bytes = _flat_seal(work, stop)
     return True

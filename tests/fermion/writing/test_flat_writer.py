@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -101,6 +102,9 @@ def few_rows() -> dict[str, pa.Array]:
     rows = 100
     reals = rng.normal(size=rows)
     mask = rng.random(rows) < 0.05
+    decimals = rng.permutation(rows) / 4
+    words = np.array([f"word {n}" for n in range(rows)])
+    hexes = [rng.bytes(16).hex() for _ in range(rows)]
     return {
         "double": pa.array(reals),
         "float": pa.array(reals.astype(np.float32), mask=mask),
@@ -124,6 +128,17 @@ def few_rows() -> dict[str, pa.Array]:
         "uint64 constant": pa.array(np.full(rows, 2**64 - 1, np.uint64)),
         "many bytes": pa.array(rng.integers(0, 3, 3_000).astype(np.int8)),
         "many bits": pa.array(rng.random(9_000) < 0.2),
+        "decimals but one": pa.array(np.where(decimals == 3, 1 / 3, decimals)),
+        "few words": pa.array(rng.choice(words[:5], rows), mask=mask),
+        "some words": pa.array(rng.choice(words[:45], rows), pa.large_string()),
+        "words": pa.array(words, mask=mask),
+        "long words": pa.array(hexes),
+        "many nulls": pa.array(words, mask=rng.random(rows) < 0.5),
+        "very few words": pa.array(words[:9]),
+        "very few long words": pa.array(hexes[:20]),
+        "empty words": pa.array(["", ""]),
+        "one word": pa.array(["word"] * 19 + [None]),
+        "one empty": pa.array([""] * 99 + ["a"]),
         "dense bits": pa.array(reals > 0, mask=rng.random(rows) < 0.5),
         "dense bytes": pa.array((reals * 40).astype(np.int8), mask=rng.random(rows) < 0.5),
     }
@@ -139,12 +154,9 @@ def test_few_rows_of_any_numbers_are_written_to_the_same_bytes_as_one_by_one(
     assert pages == usual_pages
 
 
-def test_few_floats_that_are_left() -> None:
-    """Nothing but NaN, and decimals but for a few."""
-    decimals = np.random.default_rng(5).permutation(100) / 4
-    for values in ([np.nan] * 9, np.where(decimals == 3, 1 / 3, decimals)):
-        short, *_ = both("left", pa.array(values))
-        assert short is None
+def test_floats_that_are_all_nan_are_left() -> None:
+    short, *_ = both("left", pa.array([np.nan] * 9))
+    assert short is None
 
 
 def stripes() -> list[pa.Table]:
@@ -207,27 +219,81 @@ def test_tables_of_any_length_come_back(rows: int) -> None:
         assert len(file.column(ordinal)) == len(values)
 
 
+def searched() -> dict[str, pa.Array]:
+    """Columns of which another encoding than the usual ones is the smallest."""
+    rng = np.random.default_rng(1)
+    mask = rng.random(ROWS) < 0.05
+    decimals = np.arange(ROWS) % 977 / 100
+    real = rng.random(ROWS)
+    ids = rng.integers(0, 10**12, ROWS)
+    words = np.array([f"value {n}" for n in range(ROWS)])
+    text = pa.array(words[rng.permutation(ROWS)])
+    return {
+        "runs": pa.array(np.repeat(np.arange(ROWS // 50), 50)),
+        "runs of floats": pa.array(np.repeat(real[: ROWS // 50], 50)),
+        "sorted": pa.array(np.cumsum(rng.integers(0, 9, ROWS))),
+        "regular": pa.array(np.arange(ROWS) * 1000 + 17 * 10**11),
+        "multiples": pa.array(rng.integers(0, 10**6, ROWS) * 1000, mask=mask),
+        "skewed": pa.array(rng.geometric(0.001, ROWS) ** 2),
+        "few": pa.array(rng.choice([1, 10**9, 5 * 10**12], ROWS)),
+        "few floats": pa.array(rng.choice(real[:100], ROWS), mask=mask),
+        "ratios": pa.array(rng.integers(0, 50, ROWS) / rng.integers(1, 50, ROWS)),
+        "real": pa.array(real),
+        "real nulls": pa.array(real, mask=mask),
+        "real, many nulls": pa.array(real, mask=rng.random(ROWS) < 0.5),
+        "short real": pa.array(real.astype(np.float32)),
+        "real nan": pa.array(np.where(mask, np.nan, real)),
+        "walk": pa.array(np.round(np.cumsum(rng.normal(size=ROWS)), 2)),
+        "nan": pa.array(np.where(np.arange(ROWS) == 9, np.nan, decimals)),
+        "negative zero": pa.array(np.where(np.arange(ROWS) == 9, -0.0, decimals)),
+        "byte": pa.array(np.arange(5_000).astype(np.int8)),
+        "unsigned byte": pa.array(rng.integers(0, 9, 5_000).astype(np.uint8)),
+        "unsigned": pa.array(ids.astype(np.uint64)),
+        "any integers": pa.array(rng.integers(-(2**63), 2**63 - 1, ROWS)),
+        "distinct": text.slice(0, 500),
+        "cycle": pa.array(words[np.arange(ROWS) % 9]),
+        "one": pa.array(["the same"] * ROWS, mask=mask),
+        "decimal": pa.array(ids).cast(pa.decimal128(20, 0)),
+        "decimal nulls": pa.array(ids, mask=mask).cast(pa.decimal128(20, 0)),
+        "wide decimal": pa.array(ids[:1000] - 10**11).cast(pa.decimal256(40, 2)),
+        "decimals alike": pa.array([12] * ROWS, mask=mask).cast(pa.decimal128(30, 2)),
+    }
+
+
+SMALLER = ("few floats", "nan", "unsigned byte", "any integers")
+
+
+@pytest.mark.parametrize("name", searched())
+def test_columns_that_need_a_search_are_no_larger_than_one_by_one(name: str) -> None:
+    """Bounds and records are the same, the bytes mostly, too; and they are read as they were."""
+    array = searched()[name].slice(1)
+    short, usual, pages, usual_pages = both(name, array)
+    assert short is not None
+    assert short.statistics == usual.statistics
+    assert short.records[0] == usual.records[0]
+    if array.null_count < 0.1 * len(array) and name not in SMALLER:
+        assert pages == usual_pages
+    assert len(pages) <= len(usual_pages)
+    table = pa.table({name: array})
+    sink = io.BytesIO()
+    fermion.write_table(table, sink)
+    assert repr(fermion.open(sink.getvalue()).read().to_pylist()) == repr(table.to_pylist())  # NaN
+    assert repr(File(sink.getvalue()).column(0).to_pylist()) == repr(array.to_pylist())
+
+
 LEFT = {
-    "runs": pa.array(np.repeat(np.arange(ROWS // 50), 50)),
-    "sorted": pa.array(np.cumsum(np.random.default_rng(1).integers(0, 9, ROWS))),
-    "multiples": pa.array(np.random.default_rng(1).integers(0, 10**6, ROWS) * 1000),
-    "skewed": pa.array(np.random.default_rng(1).geometric(0.001, ROWS) ** 2),
-    "few": pa.array(np.random.default_rng(1).choice([1, 10**9, 5 * 10**12], ROWS)),
-    "repeated": pa.array(np.tile(np.random.default_rng(1).integers(0, 10**9, 20), ROWS // 20)),
-    "real": pa.array(np.random.default_rng(1).random(ROWS)),
-    "nan": pa.array(np.where(np.arange(ROWS) == 9, np.nan, np.arange(ROWS) % 977 / 100)),
-    "negative zero": pa.array(np.where(np.arange(ROWS) == 9, -0.0, np.arange(ROWS) % 977 / 100)),
-    "distinct": pa.array([f"value {n * 7919 % ROWS}" for n in range(ROWS)]),
-    "cycle": pa.array([f"value {n % 9}" for n in range(ROWS)]),
+    "long strings": pa.array([f"{n:05d}" * 9 for n in range(ROWS)]),
     "bool": pa.array([n % 7 == 0 for n in range(40_000)]),
-    "byte": pa.array(np.arange(5_000).astype(np.int8)),
-    "unsigned": pa.array(np.random.default_rng(1).integers(0, 10**12, ROWS).astype(np.uint64)),
+    "half": pa.array(np.arange(4_000).astype(np.float16)),
     "long": pa.array(np.random.default_rng(1).integers(0, 10**12, 20_000)),
+    "too wide": pa.array([Decimal(2**64), Decimal(0)], pa.decimal128(38, 0)),
+    "fixed": pa.array([b"ab", b"cd"], pa.binary(2)),
+    "list": pa.array([[1]]),
 }
 
 
 @pytest.mark.parametrize("name", LEFT)
-def test_what_another_encoding_may_suit_better_is_left(name: str) -> None:
+def test_other_columns_are_left(name: str) -> None:
     short, *_ = both(name, LEFT[name])
     assert short is None
 
@@ -291,8 +357,12 @@ def test_a_wide_stripe_takes_a_call_for_a_thousand_columns(monkeypatch: pytest.M
 
     count(kernels, "encode_flat")
     count(file_writer, "encode_column")
-    columns = arrays()
-    table = pa.table({f"{name} {n}": columns[name] for n in range(100) for name in columns})
+    columns = arrays() | {
+        name: array
+        for name, array in searched().items()
+        if len(array) == ROWS and "nan" not in name
+    }
+    table = pa.table({f"{name} {n}": columns[name] for n in range(40) for name in columns})
     sink = io.BytesIO()
     fermion.write_table(table, sink)
     assert calls["encode_flat"] == -(-table.num_columns // COLUMNS_PER_CALL)
@@ -306,6 +376,7 @@ def encoded(
     *,
     counts: Sequence[int] = (4, 4, 16),
     zip: Callable[[memoryview], bytes] = bytes,
+    entropy: Callable[[memoryview, str, int], bytes] = lambda *_: b"",
     ordinal: int = 0,
 ) -> tuple[bytearray, np.ndarray]:
     """One column by the kernel."""
@@ -313,7 +384,8 @@ def encoded(
     one = np.ones(1, np.int64)
     return kernels.encode_flat(
         batch.__arrow_c_array__()[1], ordinal * one, form[0], form[1] * one, one.astype(np.uint8),
-        65536 * one, 0.3, 0.92, 0, 1, 4096, 0.95, 512, *counts, 0.875, zip,
+        65536 * one, 0.3, 0.92, 0, 1, 4096, 0.95, 512, *counts[:2], 32, 256, 32768, counts[2],
+        0.875, zip, entropy,
     )  # fmt: skip
 
 
@@ -324,6 +396,27 @@ def test_an_error_of_the_codec_is_raised() -> None:
     table = pa.table({"large": arrays()["large"].drop_null().slice(0, 1000)})
     with pytest.raises(ZeroDivisionError):
         encoded(table, (b"s", 8), zip=fail)
+    table = pa.table({"real": searched()["real"]})
+    with pytest.raises(ZeroDivisionError):
+        encoded(table, (b"f", 8), entropy=lambda *_: 1 // 0)
+
+
+@pytest.mark.parametrize("answer", [b"", bytes(16_000), bytes(10**6), None, bytearray(9)])
+def test_what_the_entropy_coder_gives_is_taken_only_if_it_is_smaller(answer: object) -> None:
+    """Nothing, as many bytes as the numbers, far more, and what are no bytes."""
+    pages, chunks = encoded(
+        pa.table({"real": searched()["real"]}), (b"f", 8), entropy=lambda *_: answer
+    )
+    assert chunks[0, 1] == len(pages) == 16_000 + 24
+    asked: list[object] = []
+
+    def half(data: memoryview, letter: str, width: int) -> bytes:
+        asked.append((len(data), letter, width))
+        return bytes(8_000)
+
+    pages, _ = encoded(pa.table({"real": searched()["real"]}), (b"f", 8), entropy=half)
+    assert len(pages) == 8_000 + 24
+    assert asked == [(16_000, "f", 8)]
 
 
 def test_columns_that_are_not_what_they_are_said_to_be_are_refused() -> None:
@@ -334,7 +427,7 @@ def test_columns_that_are_not_what_they_are_said_to_be_are_refused() -> None:
         encoded(table, (b"i", 8), ordinal=1)
     with pytest.raises(ValueError, match="column 2 of 2"):
         encoded(table, (b"i", 8), ordinal=2)
-    for form in ((b"V", 3), (b"f", 1), (b"s", 1), (b"i", 3)):
+    for form in ((b"V", 3), (b"f", 1), (b"s", 1), (b"i", 3), (b"d", 8), (b"i", 16)):
         with pytest.raises(ValueError, match="are not known"):
             encoded(table, form)
 

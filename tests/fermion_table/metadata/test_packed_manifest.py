@@ -139,6 +139,19 @@ def test_statistics_that_are_no_numbers_are_not_stored() -> None:
         MetadataWriter(MemoryStore()).write_manifest([odd] * 600)
 
 
+def test_a_packed_manifest_has_as_many_bytes_as_entries() -> None:
+    """Entries that are all alike, of which readers take no more than bytes."""
+    alike = [Entry(path="data/a.fermion", size=1, rows=1, sequence_start=0)] * 6000
+    store = MemoryStore()
+    stored = MetadataWriter(store).write_manifest(alike)
+    assert stored.kind == "packed"
+    reference = reference_to(
+        alike, path=stored.path, hash=stored.hash, size=stored.size, kind=stored.kind
+    )
+    shared_cache.clear()
+    assert read_manifest(store, reference) == tuple(alike)
+
+
 def many(count: int, start: int = 0) -> list[Entry]:
     return [
         Entry(
