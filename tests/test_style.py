@@ -29,6 +29,7 @@ PUBLIC_MODULES |= {"fermion.forks", "fermion.io.read_ahead", "fermion.redaction"
 PUBLIC_MODULES |= {"fermion_table.argument_checks", "fermion_table.scanning.split"}
 PUBLIC_MODULES |= {"fermion_table.cli.arguments", "fermion_table.moments"}
 PUBLIC_MODULES |= {"fermion.statistics.bounds", "fermion.parquet.source", "fermion.cli.wording"}
+PUBLIC_MODULES |= {"fermion.cli.arguments"}
 PUBLIC_MODULES |= {"fermion_table.merging.primary_key", "fermion_table.writing.make_writer"}
 PUBLIC_MODULES |= {"fermion_table.catalog.names"}
 PUBLIC_MODULES |= {

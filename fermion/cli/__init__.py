@@ -1,4 +1,4 @@
-"""The command line: `fermion inspect`, `schema`, `head`, `stats`, `verify`, `convert`."""
+"""The command line: `fermion inspect`, `schema`, `head`, `verify`, `convert` and others."""
 
 from fermion.cli.program import main
 

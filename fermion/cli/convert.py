@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any, get_args, get_type_hints
 
+from fermion.cli.arguments import add_storage_options, storage_options
 from fermion.cli.console import Console
 from fermion.cli.wording import counted, size_text
 from fermion.errors import InvalidArgumentError
@@ -40,15 +41,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--compression-level", type=int, metavar="N", help="compression level, for both formats"
     )
     fermion = parser.add_argument_group("when B is a Fermion file")
-    fermion.add_argument("--profile", choices=PROFILES)
+    fermion.add_argument("--profile", choices=PROFILES, help="balance of size and speed")
     types = get_type_hints(WriteOptions)
-    fermion.add_argument("--codec", choices=get_args(types["codec"]))
-    fermion.add_argument("--checksum", choices=get_args(types["checksum"]))
+    fermion.add_argument("--codec", choices=get_args(types["codec"]), help="compression")
+    fermion.add_argument(
+        "--checksum", choices=get_args(types["checksum"]), help="checksum of pages"
+    )
     fermion.add_argument("--edition", choices=tuple(EDITIONS), help="allowed encodings")
-    fermion.add_argument("--stripe-rows", type=int, metavar="N")
-    fermion.add_argument("--stripe-bytes", type=byte_count, metavar="SIZE", help="such as 64M")
-    fermion.add_argument("--page-bytes", type=byte_count, metavar="SIZE")
-    fermion.add_argument("--threads", type=int, metavar="N")
+    fermion.add_argument("--stripe-rows", type=int, metavar="N", help="rows of a stripe")
+    fermion.add_argument("--stripe-bytes", type=byte_count, metavar="SIZE", help="of a stripe: 64M")
+    fermion.add_argument("--page-bytes", type=byte_count, metavar="SIZE", help="of a page: 512k")
+    fermion.add_argument("--threads", type=int, metavar="N", help="threads that encode columns")
     fermion.add_argument(
         "--read-back",
         action="store_const",
@@ -57,8 +60,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parquet = parser.add_argument_group("when B is a Parquet file")
     parquet.add_argument("--compression", metavar="CODEC", help="such as zstd (default: snappy)")
-    parquet.add_argument("--row-group-size", type=int, metavar="ROWS")
+    parquet.add_argument("--row-group-size", type=int, metavar="ROWS", help="rows of a group")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    add_storage_options(parser)
 
 
 def byte_count(text: str) -> int:
@@ -88,15 +92,25 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         if getattr(arguments, name) is not None:
             option, kind = name.replace("_", "-"), "Parquet" if to_fermion else "Fermion"
             raise InvalidArgumentError(f"convert: --{option} is for writing {kind} files")
-    given = _given(arguments, to_fermion)
+    given, storage = _given(arguments, to_fermion), storage_options(arguments)
     with console.progress("converting") as report:
         if to_fermion:
             options = WriteOptions().with_overrides(given)
             info = from_parquet(
-                arguments.source, arguments.target, options=options, progress=report
+                arguments.source,
+                arguments.target,
+                options=options,
+                progress=report,
+                storage_options=storage,
             )
         else:
-            info = to_parquet(arguments.source, arguments.target, progress=report, **given)
+            info = to_parquet(
+                arguments.source,
+                arguments.target,
+                progress=report,
+                storage_options=storage,
+                **given,
+            )
     _print(info, arguments, console, "stripe" if to_fermion else "row group")
     return 0
 

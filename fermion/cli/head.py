@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from fermion.cli.arguments import add_storage_options, storage_options
 from fermion.cli.console import Console
 from fermion.cli.wording import rows_json, value_text
 from fermion.display import shortened
@@ -32,11 +33,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--all", action="store_true", help="show all columns, even if lines become long"
     )
     parser.add_argument("--json", action="store_true", help="print JSON: one object per row")
+    add_storage_options(parser)
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Print the first rows of a file."""
-    with open_file(arguments.file) as file:
+    with open_file(arguments.file, storage_options=storage_options(arguments)) as file:
         everything = arguments.all or arguments.json
         fitting = console.width // (CELL_LENGTH_MIN + 2) + 1
         columns: Sequence[ColumnName] | None = arguments.column

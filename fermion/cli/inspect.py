@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+from fermion.cli.arguments import add_storage_options, storage_options
 from fermion.cli.console import Console
 from fermion.cli.wording import counted, size_text
 from fermion.layout import ALIGNMENT
@@ -46,13 +47,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--pages", action="store_true", help="read every page and show its encodings"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
+    add_storage_options(parser)
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Print the layout of a file."""
     everything = arguments.all or (arguments.json and arguments.top is None)
     limit = COLUMNS_SHOWN if arguments.top is None else max(arguments.top, 0)
-    with open_file(arguments.file) as file:
+    with open_file(arguments.file, storage_options=storage_options(arguments)) as file:
         layout = describe_file(file.index, arguments.column, limit=None if everything else limit)
         if arguments.json:
             console.print_json(_file_json(file, layout, arguments.pages))

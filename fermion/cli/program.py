@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Sequence
 from typing import NoReturn, cast
 
-from fermion.cli import convert, head, inspect, schema, stats, verify
+from fermion.cli import completion, convert, head, inspect, schema, stats, verify
 from fermion.cli.console import Console
 from fermion.cli.protocol import ENTRY_POINT_GROUP, FOUND_PROBLEM, WRONG_USAGE, Command
 from fermion.errors import ColumnNotFoundError, FermionError, InvalidArgumentError
@@ -24,6 +24,7 @@ COMMANDS: dict[str, Command] = {
     "stats": stats,
     "verify": verify,
     "convert": convert,
+    "completion": completion,
 }
 INTERRUPTED = 130
 TRACEBACK_VARIABLE = "FERMION_TRACEBACK"
@@ -92,7 +93,7 @@ def _commands(wanted: str | None) -> tuple[dict[str, Command], dict[str, str]]:
     """
     commands = dict(COMMANDS)
     broken: dict[str, str] = {}
-    if wanted in COMMANDS:
+    if wanted in COMMANDS and wanted != "completion":
         return commands, broken
     for entry in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
         if entry.name in commands:
@@ -120,6 +121,7 @@ class _Broken:
 
 def _parser(commands: dict[str, Command]) -> argparse.ArgumentParser:
     parser = _Parser(prog="fermion", description="Inspect, verify and convert Fermion files.")
+    parser.set_defaults(program=parser)
     parser.add_argument("--version", action="version", version=f"fermion {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, command in commands.items():

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from fermion.cli.arguments import add_storage_options, storage_options
 from fermion.cli.console import Console
 from fermion.columns.types import strip_wrappers
 from fermion.display import shortened
@@ -26,11 +27,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--all", action="store_true", help=f"show more than the first {COLUMNS_SHOWN} columns"
     )
     parser.add_argument("--json", action="store_true", help="print JSON, with all metadata")
+    add_storage_options(parser)
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Print the schema of a file."""
-    with open_file(arguments.file) as file:
+    with open_file(arguments.file, storage_options=storage_options(arguments)) as file:
         schema, entries = file.schema, file.key_value_metadata
     if arguments.json:
         console.print_json(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from fermion.cli.arguments import add_storage_options, storage_options
 from fermion.cli.console import Console
 from fermion.cli.wording import counted, json_value, value_text
 from fermion.display import shortened
@@ -30,11 +31,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--all", action="store_true", help=f"show more than the first {COLUMNS_SHOWN} columns"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
+    add_storage_options(parser)
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Print the statistics of a file."""
-    with open_file(arguments.file) as file:
+    with open_file(arguments.file, storage_options=storage_options(arguments)) as file:
         names, left_out = arguments.column, 0
         if names is None and not (arguments.all or arguments.json):
             left_out = max(file.num_columns - COLUMNS_SHOWN, 0)

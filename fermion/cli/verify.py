@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
+from fermion.cli.arguments import add_storage_options, storage_options
 from fermion.cli.console import Console
 from fermion.cli.protocol import FOUND_PROBLEM
 from fermion.cli.wording import counted, size_text
@@ -18,11 +20,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("file", metavar="FILE", help="path or URL of a Fermion file")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    add_storage_options(parser)
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Print what is wrong with a file."""
-    report = _verified(arguments.file)
+    report = _verified(arguments.file, storage_options(arguments))
     if arguments.json:
         console.print_json(
             {
@@ -46,10 +49,10 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     return 0 if report.ok else FOUND_PROBLEM
 
 
-def _verified(path: str) -> VerifyReport:
+def _verified(path: str, options: dict[str, Any] | None) -> VerifyReport:
     """The report; a file that cannot even be opened has that one problem."""
     try:
-        with open_file(path) as file:
+        with open_file(path, storage_options=options) as file:
             return file.verify()
     except FermionError as error:
         return VerifyReport(path, (str(error),), 0, 0, 0)

@@ -6,6 +6,7 @@ import argparse
 import re
 from datetime import datetime, timedelta
 
+from fermion.cli.arguments import add_storage_options, storage_options
 from fermion_table.storage.paths import MAIN
 from fermion_table.table.table import Table
 
@@ -14,10 +15,11 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 
 
 def add_table(parser: argparse.ArgumentParser) -> None:
-    """Add the table's path, the branch, and ``--json``."""
+    """Add the table's path, the branch, ``--json`` and ``--storage-option``."""
     parser.add_argument("path", metavar="PATH", help="directory or URL of a table")
     parser.add_argument("--branch", default=MAIN, metavar="NAME", help=f"branch (default: {MAIN})")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    add_storage_options(parser)
 
 
 def add_version(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +34,12 @@ def add_version(parser: argparse.ArgumentParser) -> None:
 def open_table(arguments: argparse.Namespace) -> Table:
     """The table at its path, on the branch and at the version asked for."""
     version = getattr(arguments, "version", None)
-    return Table.open(arguments.path, version=version, branch=arguments.branch)
+    return Table.open(
+        arguments.path,
+        version=version,
+        branch=arguments.branch,
+        storage_options=storage_options(arguments),
+    )
 
 
 def age_or_time(text: str) -> timedelta | datetime:

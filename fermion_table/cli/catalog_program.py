@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import fermion
+from fermion.cli.arguments import add_storage_options, storage_options
 from fermion.errors import InvalidArgumentError
 from fermion_table.catalog.catalog import Catalog
 from fermion_table.cli.printing import Console, json_ready, print_lines
@@ -29,6 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         added = commands.add_parser(name, help=text, description=text)
         added.add_argument("warehouse", metavar="WAREHOUSE", help="directory or URL")
         added.add_argument("--json", action="store_true", help="print JSON")
+        add_storage_options(added)
         return added
 
     listing = command("list", "show the names of tables")
@@ -52,11 +54,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--property", action="append", default=[], metavar="KEY=VALUE", help="may be repeated"
     )
     drop = command("drop", "drop a table; its files stay, unless --purge is given")
-    drop.add_argument("name", metavar="NAME")
+    drop.add_argument("name", metavar="NAME", help="of the table")
     drop.add_argument("--purge", action="store_true", help="delete the files of the table")
     rename = command("rename", "give a table another name")
-    rename.add_argument("name", metavar="OLD")
-    rename.add_argument("new", metavar="NEW")
+    rename.add_argument("name", metavar="OLD", help="the name that the table has")
+    rename.add_argument("new", metavar="NEW", help="the name that it gets")
     snapshot = command("snapshot", "show, create or delete snapshots of many tables")
     snapshot.add_argument("name", nargs="?", metavar="NAME", help="of the snapshot")
     snapshot.add_argument(
@@ -70,7 +72,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Run a command; the exit status: 0, or 1 if it found a problem."""
-    ok = _COMMANDS[arguments.catalog_command](Catalog.open(arguments.warehouse), arguments, console)
+    catalog = Catalog.open(arguments.warehouse, storage_options=storage_options(arguments))
+    ok = _COMMANDS[arguments.catalog_command](catalog, arguments, console)
     return 0 if ok else FOUND_PROBLEM
 
 
@@ -98,7 +101,7 @@ def _create(catalog: Catalog, arguments: argparse.Namespace, console: Console) -
         properties = _properties(arguments.property)
         table = catalog.create_table(
             arguments.name,
-            _columns(arguments.like),
+            _columns(arguments.like, storage_options(arguments)),
             primary_key=arguments.primary_key or None,
             partition_by=arguments.partition_by or None,
             properties=properties,
@@ -170,15 +173,15 @@ def _say(arguments: argparse.Namespace, console: Console, result: Any, line: str
         print_lines(console, line)
 
 
-def _columns(like: str) -> pa.Schema:
+def _columns(like: str, options: dict[str, Any] | None) -> pa.Schema:
     """The columns of a file or a table."""
     suffix = Path(like).suffix
     if suffix == ".parquet":
         return pq.read_schema(like)
     if suffix == ".fermion":
-        with fermion.open(like) as file:
+        with fermion.open(like, storage_options=options) as file:
             return file.schema
-    return Table.open(like).schema.to_arrow(field_ids=False)
+    return Table.open(like, storage_options=options).schema.to_arrow(field_ids=False)
 
 
 def _properties(given: list[str]) -> dict[str, str]:

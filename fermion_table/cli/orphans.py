@@ -20,13 +20,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="AGE|TIME",
         help="minimum age, such as 7d, or a time, such as 2026-01-31 (default: 3d)",
     )
-    parser.add_argument("--dry-run", action="store_true", help="only print what would be deleted")
+    chosen = parser.add_mutually_exclusive_group()
+    chosen.add_argument("--yes", action="store_true", help="delete the files")
+    chosen.add_argument(
+        "--dry-run", action="store_true", help="only print what would be deleted (default)"
+    )
 
 
 def run(arguments: argparse.Namespace, console: Console) -> bool:
     """Remove orphan files."""
     result = open_table(arguments).remove_orphan_files(
-        older_than=arguments.older_than, dry_run=arguments.dry_run
+        older_than=arguments.older_than, dry_run=not arguments.yes
     )
     print_maintenance(result, arguments, console)
+    if result.dry_run and result.paths and not arguments.json:
+        console.print("nothing was deleted; --yes deletes them")
     return True

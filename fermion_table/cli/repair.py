@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 
+from fermion.cli.arguments import add_storage_options, storage_options
 from fermion_table.checks.repair import repair_table
 from fermion_table.cli.printing import Console, print_lines
 
@@ -16,11 +17,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", metavar="PATH", help="directory or URL of a table")
     parser.add_argument("--dry-run", action="store_true", help="only print what would be done")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    add_storage_options(parser)
 
 
 def run(arguments: argparse.Namespace, console: Console) -> bool:
     """Repair the table; whether no problem is left."""
-    done = repair_table(arguments.path, dry_run=arguments.dry_run)
+    done = repair_table(
+        arguments.path, dry_run=arguments.dry_run, storage_options=storage_options(arguments)
+    )
     if arguments.json:
         console.print_json(dataclasses.asdict(done))
     else:

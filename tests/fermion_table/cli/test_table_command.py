@@ -249,8 +249,12 @@ def test_expire_and_orphans_say_what_went(run: Any, json_of: Any, table: Table) 
     with table.writer() as writer:
         writer.write(pa.table({"id": [1]}))
         writer.prepare_commit()
-    assert run("remove-orphans", "--older-than", "12h") == "deleted nothing (0 bytes)\n"
-    assert json_of("remove-orphans", "--older-than", "2100-01-01")["files"] == 1
+    assert run("remove-orphans", "--older-than", "12h") == "would delete nothing (0 bytes)\n"
+    planned = run("remove-orphans", "--older-than", "2100-01-01")
+    assert planned.startswith("would delete 1 data file")
+    assert planned.endswith("nothing was deleted; --yes deletes them\n")
+    assert json_of("remove-orphans", "--older-than", "2100-01-01", "--yes")["files"] == 1
+    assert run("remove-orphans", "--older-than", "12h", "--yes").startswith("deleted nothing")
     assert "expected an age" in run("expire", "--older-than", "soon", status=2)
     table.branches.create("dev")
     dev = reopened(table, branch="dev")

@@ -1,0 +1,137 @@
+"""The whole command line: help for every option, storage options, completion, queries."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import fermion
+from fermion.cli import main
+from fermion.cli.program import _commands, _parser
+from fermion_table import Table
+
+NOT_ABOUT_STORAGE = {"completion"}
+
+
+def commands(parser: argparse.ArgumentParser, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every command without commands of its own, with the words that lead to it."""
+    nested = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
+    if not nested:
+        yield path, parser
+    for each in nested:
+        for name, child in each.choices.items():
+            yield from commands(child, f"{path} {name}".strip())
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Any:
+    def runs(*arguments: object, status: int = 0) -> str:
+        capsys.readouterr()
+        assert main([str(each) for each in arguments]) == status
+        captured = capsys.readouterr()
+        return captured.out + captured.err
+
+    return runs
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    """A directory with a table and a file."""
+    rows = pa.table({"id": [1, 2, 3], "kind": ["a", "b", "b"]})
+    Table.create(tmp_path / "events", rows, durability="fast")
+    fermion.write_table(rows, tmp_path / "more.fermion")
+    return tmp_path
+
+
+def test_every_option_has_help_and_every_command_takes_storage_options():
+    """Of all packages, by the program's own parser."""
+    found = dict(commands(_parser(_commands(None)[0])))
+    assert {"inspect", "query", "table repair", "catalog repair"} <= found.keys()
+    silent = [
+        f"{path} {action.dest}"
+        for path, parser in found.items()
+        for action in parser._actions
+        if not action.help
+    ]
+    assert silent == []
+    without = {
+        path for path, parser in found.items() if "--storage-option" not in parser.format_help()
+    }
+    assert without == NOT_ABOUT_STORAGE
+
+
+def test_storage_options_reach_the_storage_as_text_or_json(run, made, monkeypatch):
+    """What `Table.open` and `fermion.open` are given; wrong ones are wrong usage."""
+    given: list[Any] = []
+    real = Table.open
+
+    def opened(path: Any, *, storage_options: Any = None, **named: Any) -> Table:
+        given.append(storage_options)
+        return real(path, **named)
+
+    monkeypatch.setattr(Table, "open", opened)
+    options = ["--storage-option", "key=5=6", "--storage-option", 'client:={"a": [true]}']
+    run("table", "log", made / "events", *options)
+    assert given == [{"key": "5=6", "client": {"a": [True]}}]
+    assert "expected KEY=TEXT" in run(
+        "table", "log", made / "events", "--storage-option", "key", status=2
+    )
+    assert "expected JSON" in run(
+        "head", made / "more.fermion", "--storage-option", "key:={", status=2
+    )
+    monkeypatch.setattr("fermion.cli.head.open_file", lambda path, **named: opened_file(named))
+
+    def opened_file(named: Any) -> Any:
+        given.append(named["storage_options"])
+        return fermion.open(made / "more.fermion")
+
+    run("head", made / "more.fermion", "--storage-option", "key=1")
+    run("head", made / "more.fermion")
+    assert given[1:] == [{"key": "1"}, None]
+
+
+def test_a_query_reads_tables_and_files_by_name(run, made):
+    """Names are given, or those of the files; both sides of a join are pushed down."""
+    sql = "SELECT kind, max(o.id) AS last FROM events JOIN other o USING (id, kind) GROUP BY 1"
+    sources = [made / "events", f"other={made / 'more.fermion'}"]
+    answer = run("query", f"{sql} ORDER BY 1", *sources, "--json")
+    assert json.loads(answer) == [{"kind": "a", "last": 1}, {"kind": "b", "last": 3}]
+    counted = run("query", "SELECT count(*) AS n FROM more WHERE kind = 'b'", made / "more.fermion")
+    assert counted.split() == ["n", "2"]
+    assert json.loads(
+        run("query", "SELECT count(*) AS n FROM more", made / "more.fermion", "--json")
+    ) == [{"n": 3}]
+    assert "there may be more rows" in run("query", "FROM events", made / "events", "-n", 2)
+    assert run("query", "SELEC 1", status=2).startswith("fermion: query: Parser Error")
+    assert "no table" in run("query", "FROM t", made / "t", status=1).lower()
+
+
+def test_bash_completes_commands_options_and_values(run, tmp_path):
+    """With bash itself; what follows are names of files, which bash completes."""
+    script = tmp_path / "completion"
+    script.write_text(run("completion", "bash"))
+    assert "bashcompinit" in run("completion", "zsh").splitlines()[0]
+
+    def completed(*words: str) -> list[str]:
+        program = (
+            f"source {script}; COMP_WORDS=(fermion {' '.join(map(repr, words))}); "
+            f"COMP_CWORD={len(words)}; _fermion; echo ${{COMPREPLY[@]}}"
+        )
+        done = subprocess.run(
+            ["bash", "-c", program], capture_output=True, text=True, check=True, timeout=60
+        )
+        return done.stdout.split()
+
+    assert completed("in") == ["inspect"]
+    assert completed("table", "re") == ["restore", "remove-orphans", "repair"]
+    assert completed("table", "scan", "some/table", "--c") == ["--column", "--count"]
+    assert completed("convert", "a", "b", "--profile", "com") == ["compact"]
+    assert completed("table", "scan", "some/ta") == []
+    assert completed("table", "scan", "t", "--filter", "in") == []
