@@ -36,6 +36,7 @@ SETTINGS = {
     "osd pool default pg num": 1,
     "osd pool default pgp num": 1,
     "osd pool default pg autoscale mode": "off",
+    "osd client watch timeout": 2,  # tools wait so long for a gateway that was killed
     "rgw bucket quota ttl": 0,  # a quota counts at once
 }
 
