@@ -4,7 +4,7 @@ from fermion.columns.ranges import RowRanges
 from fermion.predicate.arrow_expression import from_pyarrow, pyarrow_columns, to_pyarrow
 from fermion.predicate.binding import bind, candidate_names, rename_columns, resolve_path
 from fermion.predicate.evaluate import column_of, comparable, evaluate
-from fermion.predicate.expression import Column, Expression, col, conjuncts
+from fermion.predicate.expression import Column, Computed, Expression, col, conjuncts
 from fermion.predicate.intervals import Interval, interval
 from fermion.predicate.parse import from_engine, parse_filter
 from fermion.predicate.prune import (
@@ -18,6 +18,7 @@ from fermion.predicate.sql import from_sql
 __all__ = [
     "Bounds",
     "Column",
+    "Computed",
     "Expression",
     "Interval",
     "RowRanges",

@@ -28,6 +28,7 @@ from fermion.predicate.expression import (
     BooleanColumn,
     Column,
     Comparison,
+    Computed,
     Constant,
     Expression,
     IsIn,
@@ -328,6 +329,8 @@ def to_pyarrow(expression: Expression, schema: pa.Schema | None = None) -> pc.Ex
     """
     node = as_predicate(expression)
     match node:
+        case Computed():
+            raise InvalidArgumentError(f"the filter {node.to_sql()} has no pyarrow form")
         case And(operands=operands):
             parts = [to_pyarrow(operand, schema) for operand in operands]
             result = parts[0]

@@ -14,6 +14,7 @@ from fermion.predicate.expression import (
     And,
     BooleanColumn,
     Comparison,
+    Computed,
     Constant,
     Expression,
     IsIn,
@@ -61,7 +62,7 @@ def bind(
     def leaf(node: Expression) -> Expression:
         if isinstance(node, Constant):
             return node
-        if isinstance(node, Opaque):
+        if isinstance(node, Opaque | Computed):
             return _bind_opaque(node, schema, where, names)
         path: Path = node.path  # type: ignore[attr-defined]
         resolved, dtype = resolve_path(path, schema, where=where, known=names)
@@ -112,8 +113,10 @@ def _expect(
         raise InvalidArgumentError(f"column {where} is {dtype}: {advice}")
 
 
-def _bind_opaque(node: Opaque, schema: pa.Schema, where: str, known: Iterable[str]) -> Opaque:
-    if node.positional:
+def _bind_opaque(
+    node: Opaque | Computed, schema: pa.Schema, where: str, known: Iterable[str]
+) -> Opaque | Computed:
+    if isinstance(node, Opaque) and node.positional:
         return Opaque(node.expression, tuple((name,) for name in schema.names), positional=True)
     for path in node.paths:
         _walk(path, schema, where, known)
@@ -236,6 +239,8 @@ def rename_columns(expression: Expression, mapping: Mapping[Path, Path]) -> Expr
                 return type(node)(renamed(path))
             case Opaque():
                 return arrow_expression.rename(node, renamed)
+            case Computed(function=function, paths=paths, text=text):
+                return Computed(function, tuple(map(renamed, paths)), text)
         return node
 
     return transform(expression, leaf)

@@ -15,6 +15,7 @@ from fermion.predicate.expression import (
     And,
     BooleanColumn,
     Comparison,
+    Computed,
     Constant,
     Expression,
     IsIn,
@@ -86,6 +87,9 @@ class _Evaluation:
                 return pa.repeat(pa.scalar(value, pa.bool_()), self.data.num_rows)
             case Opaque():
                 return _evaluate_opaque(node, self.data)
+            case Computed(function=function, paths=paths):
+                columns = (self.column(path) for path in paths)
+                return function(*map(_whole, columns))
             case _:
                 return _leaf(node, self.column(node.path))  # type: ignore[attr-defined]
 
@@ -106,6 +110,10 @@ def column_of(data: Data, path: Path) -> pa.Array | pa.ChunkedArray:
     for name in path[1:]:
         column = pc.struct_field(_unwrapped(column), [name])
     return column
+
+
+def _whole(column: Any) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def comparable(column: pa.Array) -> pa.Array:

@@ -287,6 +287,16 @@ def _quotient(evaluator: Evaluator, expression: Expression) -> Values:
     return pc.divide(*map(evaluator.values, expression.children))
 
 
+def _remainder(evaluator: Evaluator, expression: Expression) -> Values:
+    """Of integers: `divide` rounds towards zero, as Java does; only a divisor of -1 overflows."""
+    left, right = expression.children
+    values, divisor = evaluator.values(left), pa.scalar(abs(right.value), pa.int64())
+    if evaluator.is_wide:
+        values = values.cast(pa.decimal128(38, 0)).cast(pa.int64())
+    rest = pc.subtract(values, pc.multiply(pc.divide(values, divisor), divisor))
+    return rest.cast(pa.decimal256(19, 0)) if evaluator.is_wide else rest
+
+
 def _negative(evaluator: Evaluator, expression: Expression) -> Values:
     values = evaluator.values(expression.children[0])
     is_checked = expression.is_exact and not evaluator.is_wide
@@ -398,6 +408,7 @@ OPERATIONS: dict[str, Callable[[Evaluator, Expression], Values]] = {
     "-": _difference,
     "*": _product,
     "/": _quotient,
+    "%": _remainder,
     "NEGATE": _negative,
     "ABS": _absolute,
     "CAST": _cast,

@@ -74,6 +74,27 @@ def grouping_of(
     )
 
 
+def condition_of(node: Any, schema: pa.Schema, bounds_of: BoundsOf) -> Expression:
+    """The counterpart of a predicate.
+
+    Parameters
+    ----------
+    node
+        ``org.apache.spark.sql.connector.expressions.filter.Predicate``.
+    schema, bounds_of
+        See `grouping_of`.
+
+    Raises
+    ------
+    NotTheSame
+        It has no exact counterpart, may fail, or is about no column.
+    """
+    found = _Translator(schema, bounds_of).expression(node)
+    if not isinstance(found.type, st.BooleanType) or found.may_fail or not found.columns():
+        raise NotTheSame(node.toString())
+    return found
+
+
 def averaged(functions: Sequence[Any], schema: pa.Schema, bounds_of: BoundsOf) -> list[Expression]:
     """What the averages among some aggregates are of, where it is integers.
 
@@ -274,6 +295,20 @@ def _divided(name: str, children: tuple[Expression, ...]) -> Expression:
     return _of_floats(name, children)
 
 
+def _remainder(name: str, children: tuple[Expression, ...]) -> Expression:
+    """Of integers, by a number that is not 0: it has the sign of the dividend."""
+    left, right = children
+    dtype = _same_type(children)
+    if type(dtype) not in _INTEGERS:
+        raise NotTheSame(f"{name} of {dtype.simpleString()}")
+    if right.operation != LITERAL or not right.value:
+        raise NotTheSame("a remainder that may be by zero")
+    assert left.bounds is not None
+    most = abs(right.value) - 1
+    low, high = max(left.bounds[0], -most), min(left.bounds[1], most)
+    return _exact(name, dtype, children, min(low, 0), max(high, 0))
+
+
 def _scaled(child: Expression, scale: int) -> Bounds:
     assert child.bounds is not None
     factor = 10 ** (scale - child.scale)
@@ -382,6 +417,7 @@ _MAKERS: dict[str, Callable[[str, tuple[Expression, ...]], Expression]] = {
     "-": _added,
     "*": _multiplied,
     "/": _divided,
+    "%": _remainder,
     "ABS": _absolute,
     "CASE_WHEN": _chosen,
     "COALESCE": _chosen,

@@ -45,7 +45,7 @@ def filter_of(predicates: Sequence[Any], schema: pa.Schema) -> Expression | None
         A predicate has no counterpart.
     """
     given = (node for node in predicates if node.name() != "ALWAYS_TRUE")
-    filters = [_predicate(node, schema) for node in given]
+    filters = [predicate_filter(node, schema) for node in given]
     return reduce(and_, filters) if filters else None
 
 
@@ -58,33 +58,28 @@ def has_filter(predicates: Sequence[Any], schema: pa.Schema) -> bool:
     return True
 
 
-def filters_of(predicates: Sequence[Any], schema: pa.Schema) -> list[tuple[Any, Expression]]:
-    """The predicates that have a counterpart, each with it.
+def predicate_filter(node: Any, schema: pa.Schema) -> Expression:
+    """The filter that selects the rows that a predicate selects.
 
     Parameters
     ----------
-    predicates
+    node
         ``org.apache.spark.sql.connector.expressions.filter.Predicate``.
     schema
         Of the table.
+
+    Raises
+    ------
+    NotTheSame
+        It has no counterpart.
     """
-    pairs = []
-    for node in predicates:
-        try:
-            pairs.append((node, _predicate(node, schema)))
-        except NotTheSame:
-            continue
-    return pairs
-
-
-def _predicate(node: Any, schema: pa.Schema) -> Expression:
     name = _name(node)
     children = listed(node.children())
     if name in ("AND", "OR"):
-        left, right = (_predicate(child, schema) for child in children)
+        left, right = (predicate_filter(child, schema) for child in children)
         return left & right if name == "AND" else left | right
     if name == "NOT":
-        return ~_predicate(children[0], schema)
+        return ~predicate_filter(children[0], schema)
     if name in ("IS_NULL", "IS_NOT_NULL"):
         null = col(*column_of(children[0], schema)[0]).is_null()
         return null if name == "IS_NULL" else ~null

@@ -21,12 +21,13 @@ from pyspark.sql.types import StructType
 
 from fermion.predicate import Expression, parse_filter
 from fermion_table import Scan, ScanPlan, Split, Table
+from spark_ext.aggregation.condition import computed
 from spark_ext.aggregation.groups import Grouping
 from spark_ext.aggregation.task import AggregateTask
 from spark_ext.catalog.aggregates import Answer, AnswerScan, answers
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces, listed
-from spark_ext.catalog.expressions import averaged, fits_sum, grouping_of
-from spark_ext.catalog.predicates import NotTheSame, filters_of
+from spark_ext.catalog.expressions import averaged, condition_of, fits_sum, grouping_of
+from spark_ext.catalog.predicates import NotTheSame, predicate_filter
 from spark_ext.datasource.source import FORMAT
 from spark_ext.options import Use, known_options, options_of, parse_options
 from spark_ext.reading.row_places import read_task, scanned_paths
@@ -77,10 +78,13 @@ class TableScanBuilder(Callback):
 
     def pushPredicates(self, predicates: Sequence[Any]) -> Any:  # noqa: N802 - Java's name
         """Accept the filters that have an exact counterpart; Spark applies only the others."""
-        given = listed(predicates)
-        self._pushed = filters_of(given, self._arrow_schema)
-        taken = [accepted for accepted, _ in self._pushed]
-        left = [each for each in given if not any(each is accepted for accepted in taken)]
+        left = []
+        for each in listed(predicates):
+            chosen = self._filter(each)
+            if chosen is None:
+                left.append(each)
+            else:
+                self._pushed.append((each, chosen))
         return self._jvm.array("connector.expressions.filter.Predicate", left)
 
     def pushedPredicates(self) -> Any:  # noqa: N802 - Java's name
@@ -163,6 +167,18 @@ class TableScanBuilder(Callback):
     def _everything(self) -> Scan:
         """All rows, for what metadata say of them: planned once for all columns of a query."""
         return self._table.scan(columns=[])
+
+    def _filter(self, predicate: Any) -> Expression | None:
+        """The filter that selects the same rows as a predicate: first one that can prune."""
+        try:
+            return predicate_filter(predicate, self._arrow_schema)
+        except NotTheSame:
+            pass  # it may still be one that can be evaluated
+        try:
+            condition = condition_of(predicate, self._arrow_schema, self._bounds)
+        except NotTheSame:
+            return None
+        return computed(condition, predicate.toString())
 
     def _bounds(self, path: tuple[str, ...]) -> tuple[int, int] | None:
         """The least and greatest integer or unscaled decimal of a column, if metadata have them."""
