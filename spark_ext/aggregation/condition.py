@@ -28,7 +28,7 @@ class Condition:
 
     def __call__(self, *columns: pa.Array) -> pa.BooleanArray:
         """Evaluate it on columns of the types of the table."""
-        batch = pa.RecordBatch.from_arrays(columns, names=self.schema.names)
+        batch = pa.RecordBatch.from_arrays(list(columns), names=self.schema.names)
         masks = [self._evaluated(part) for part in convert_batches(batch, self.schema)]
         return masks[0] if len(masks) == 1 else pa.concat_arrays(masks)
 
