@@ -162,6 +162,8 @@ class Catalog:
             opens by its name if it was made.
         CommitConflict
             Others create and drop this table all the time.
+        TableNotFound
+            Another client dropped the table with its files before it was opened here.
         TypeError, InvalidArgumentError
         """
         if mode not in ("error", "ignore", "overwrite"):

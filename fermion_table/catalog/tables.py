@@ -25,10 +25,11 @@ from fermion_table.catalog.warehouse import Warehouse
 from fermion_table.commit.publisher import Publisher
 from fermion_table.commit.replacement import TableDefinition, create_defined, replace_table
 from fermion_table.commit.request import CommitMetadata
-from fermion_table.errors import CommitConflict, TableExists, TableNotFound
+from fermion_table.errors import CommitConflict, CorruptMetadata, TableExists, TableNotFound
 from fermion_table.expiry.drop import DroppedTable
 from fermion_table.metadata.history import table_exists
 from fermion_table.metadata.shared_files import is_outside
+from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.storage.store import AtomicStore
 from fermion_table.table.table import Table
 
@@ -136,7 +137,7 @@ class Tables:
                 continue
             if self._enlist(name, path, number, snapshot.table_uuid):
                 self._make_folder(name)
-                return Table(store, snapshot)
+                return _opened(name, store, snapshot)
         raise CommitConflict(f"{name}: other clients created and dropped this table all the time")
 
     def rename(self, old: TableName, new: TableName) -> None:
@@ -398,3 +399,19 @@ def _unused(row: CatalogRow) -> CatalogRow | Key:
 
 def _others(row: CatalogRow, uuid: str) -> tuple[DroppedFiles, ...]:
     return tuple(each for each in row.dropped if each.table_uuid != uuid)
+
+
+def _opened(name: TableName, store: AtomicStore, snapshot: Snapshot) -> Table:
+    """A table that was just made.
+
+    Raises
+    ------
+    TableNotFound
+        Another client has dropped it with its files since.
+    """
+    try:
+        return Table(store, snapshot)
+    except CorruptMetadata:
+        if uuid_of(store) == snapshot.table_uuid:
+            raise
+        raise TableNotFound(f"{name}: made, and dropped by another client at once") from None

@@ -149,6 +149,23 @@ def test_a_table_that_is_dropped_before_it_is_listed_is_made_again(
     assert client.tables() == ["first", "t"]
 
 
+def test_bug_a_table_that_is_dropped_right_after_it_is_made_counted_as_damaged(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its schema is gone, and so is its snapshot 0."""
+    client, make_folder = again(catalog), Tables._make_folder
+
+    def late(tables: Tables, *given: Any) -> None:
+        monkeypatch.undo()
+        make_folder(tables, *given)
+        client.drop_table("t", purge=True)
+
+    monkeypatch.setattr(Tables, "_make_folder", late)
+    with pytest.raises(TableNotFound, match="t: made, and dropped by another client at once"):
+        catalog.create_table("t", SCHEMA)
+    assert catalog.tables() == []
+
+
 def test_a_crash_before_the_row_leaves_a_table_that_opens_by_its_name(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
