@@ -10,6 +10,7 @@
 
 from fermion_table.catalog.catalog import Catalog
 from fermion_table.catalog.snapshots import CatalogSnapshot, CatalogSnapshots, PinnedTable
+from fermion_table.changes.computed_columns import FinishedColumns
 from fermion_table.changes.found_rows import FoundRows
 from fermion_table.changes.merge_builder import MergeBuilder, MergeResult
 from fermion_table.changes.row_changes import check_overwrite
@@ -26,6 +27,7 @@ from fermion_table.compaction.task import (
     compact_group,
 )
 from fermion_table.errors import (
+    ColumnFunctionError,
     CommitConflict,
     CommitStateUnknown,
     CorruptMetadata,
@@ -79,6 +81,7 @@ __all__ = [
     "ChangeReader",
     "ChangeScan",
     "ChangeSplit",
+    "ColumnFunctionError",
     "CommitConflict",
     "CommitMetadata",
     "CommitStateUnknown",
@@ -92,6 +95,7 @@ __all__ = [
     "Effort",
     "Field",
     "FileSplit",
+    "FinishedColumns",
     "FoundRows",
     "HistoryLog",
     "KeyWriter",

@@ -8,6 +8,7 @@ TableError (a fermion.FermionError)
 ├── CommitConflict         a concurrent commit makes this one impossible; nothing was published
 ├── CommitStateUnknown     the reply was lost: the commit may or may not have been published
 ├── UnsupportedFeature     the table needs a newer reader or writer
+├── ColumnFunctionError    a function of add_columns_with failed; has what was computed so far
 ├── UnsafeStorage          an unknown storage, no create-if-absent, or a path out of the table
 ├── CorruptMetadata        a metadata object differs from its reference; also a ValueError
 └── UnreadableMetadata     an object that this version can't read was not stored; a ValueError
@@ -18,6 +19,7 @@ A wrong argument raises `fermion.errors.InvalidArgumentError`.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from fermion.errors import FermionError
 
@@ -82,6 +84,30 @@ class CommitStateUnknown(TableError):
 
 class UnsupportedFeature(TableError):
     """The table needs a feature or a format version that this reader or writer does not support."""
+
+
+class ColumnFunctionError(TableError):
+    """A function that computes columns raised, or did not give what it should. Nothing was
+    published.
+
+    Attributes
+    ----------
+    file
+        The data file whose rows it was given.
+    rows
+        Numbers of the first of these rows in the file, and of the one after the last.
+    finished
+        The columns of the files that were finished before: `Table.add_columns_with` takes it as
+        ``resume=``, and computes the other files.
+    """
+
+    def __init__(
+        self, message: str, *, file: str = "", rows: tuple[int, int] = (0, 0), finished: Any = None
+    ) -> None:
+        super().__init__(message)
+        self.file = file
+        self.rows = rows
+        self.finished = finished
 
 
 class UnsafeStorage(TableError):

@@ -71,23 +71,29 @@ class Matched:
 
 @dataclass(slots=True)
 class FindingCache:
-    """Rows that a filter selects, by file: a file's rows never change, deleted or not.
+    """Rows that a filter selects, by file: a file's rows never change, deleted or not. Those of
+    other column files are others.
 
     A filter is told by the identity of its object, which is kept alive here: its text need not
     tell it from another one, as that of a pyarrow expression leaves out values of long lists.
     """
 
-    _found: dict[tuple[str, int, int], RowRanges] = field(default_factory=dict)
+    _found: dict[tuple[str, ...], dict[tuple[int, int], RowRanges]] = field(default_factory=dict)
     _filters: dict[int, TableFilter] = field(default_factory=dict)
 
     def get(self, entry: Entry, chosen: TableFilter, schema: TableSchema) -> RowRanges | None:
         """What was found before, if anything."""
-        return self._found.get((entry.file, id(chosen), schema.id))
+        return self._found.get(_names(entry), {}).get((id(chosen), schema.id))
 
     def put(self, entry: Entry, chosen: TableFilter, schema: TableSchema, rows: RowRanges) -> None:
         """Remember what was found."""
         self._filters[id(chosen)] = chosen
-        self._found[entry.file, id(chosen), schema.id] = rows
+        self._found.setdefault(_names(entry), {})[id(chosen), schema.id] = rows
+
+
+def _names(entry: Entry) -> tuple[str, ...]:
+    """The files that hold the values of rows."""
+    return (entry.file, *(each.file for each in entry.column_files))
 
 
 Replaced = bool | TableFilter

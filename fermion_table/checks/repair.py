@@ -17,6 +17,7 @@ from fermion_table.argument_checks import check_bool
 from fermion_table.checks.verify import verify
 from fermion_table.errors import CorruptMetadata, TableError, TableNotFound, UnsupportedFeature
 from fermion_table.metadata import pointers
+from fermion_table.metadata.file_columns import data_paths_of
 from fermion_table.metadata.history import list_ids
 from fermion_table.metadata.manifest_store import live_entries, manifests_of, read_stored
 from fermion_table.metadata.references import (
@@ -308,10 +309,9 @@ class _Repair:
 
 def _own_files(store: AtomicStore, snapshot: Snapshot) -> set[str]:
     """The data files and deletion vectors of a snapshot that lie in the table itself."""
-    found = set()
+    found: set[str] = set()
     for entry in live_entries(store, snapshot):
-        if entry.external_path is None:
-            found.add(entry.path)
+        found.update(data_paths_of(entry))
         vector = entry.deletion_vector
         if vector is not None and not vector.path.startswith("/") and "://" not in vector.path:
             found.add(vector.path)

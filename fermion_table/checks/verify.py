@@ -12,11 +12,13 @@ from fermion_table.checks.trees import check_trees
 from fermion_table.errors import CorruptMetadata, TableError, TableNotFound
 from fermion_table.metadata import pointers
 from fermion_table.metadata.bucket_counts import bucket_counts
+from fermion_table.metadata.column_file import check_layouts, problem_beside
 from fermion_table.metadata.history import list_ids
 from fermion_table.metadata.manifest import (
     DeletionVector,
     Entry,
     ManifestReference,
+    as_data_file,
     decode_manifest,
 )
 from fermion_table.metadata.manifest_store import inherited, manifests_of, read_stored
@@ -309,7 +311,10 @@ class _Walk:
             self._check_data_file(entry)
         if whole:
             self._check_totals(snapshot, entries, path)
-        for problem in self._tree_problems(snapshot, entries):
+        for problem in (
+            *self._tree_problems(snapshot, entries),
+            *self._column_problems(snapshot, entries),
+        ):
             self._problem(path, f"{problem.expected} in {problem.path}", problem.found)
 
     def _tree_problems(
@@ -320,6 +325,17 @@ class _Walk:
         try:
             if of_trees:
                 bucket_counts(of_trees, SchemaVersions(self.store, snapshot))
+        except CorruptMetadata as error:
+            yield error
+
+    def _column_problems(
+        self, snapshot: Snapshot, entries: Sequence[Entry]
+    ) -> Iterator[CorruptMetadata]:
+        layouts = {entry.layout for entry in entries if entry.column_files}
+        if not layouts:
+            return
+        try:
+            check_layouts(layouts, SchemaVersions(self.store, snapshot), self.store.location)
         except CorruptMetadata as error:
             yield error
 
@@ -335,7 +351,7 @@ class _Walk:
         sums = {
             "files": (totals.files, len({entry.file for entry in entries})),
             "rows": (totals.rows, sum(entry.rows for entry in entries)),
-            "bytes": (totals.bytes, sum(entry.size for entry in entries)),
+            "bytes": (totals.bytes, sum(entry.bytes for entry in entries)),
             "rows_deleted": (totals.rows_deleted, sum(entry.delete_rows for entry in entries)),
         }
         for name, (said, counted) in sums.items():
@@ -379,6 +395,11 @@ class _Walk:
             self.vectors.add(vector)
             end = vector.offset + vector.size
             self._check_size(vector.path, end, is_outside(vector.path), exact=False)
+        problem = problem_beside(entry.rows, entry.bucket, entry.column_files)
+        if entry.column_files and problem is not None:
+            self._problem(entry.file, *problem)
+        for each in entry.column_files:
+            self._check_data_file(as_data_file(each))
         if entry.file in self.files:
             return
         self.files[entry.file] = entry.size

@@ -342,6 +342,10 @@ def _restated(
     """Files that were written with the branch's own schema versions, as if with the merged one."""
     versions, made = SchemaVersions(store, sides.head), []
     for each in added:
+        if any(file.schema_id > base.id for file in each.column_files):
+            reason = "the branch has column files of columns of its own, and both sides have "
+            reason += "changed the schema: compact the branch with column_files_max=0 first"
+            raise _conflict(store, sides, Clash(reason=reason, mine="files of the branch"))
         if each.schema_id <= base.id:
             made.append(each)
             continue

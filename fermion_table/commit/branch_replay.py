@@ -136,7 +136,11 @@ class Replay:
     def _has(self, removed: Entry) -> bool:
         """Whether the state has a file with the rows that the branch saw in it."""
         found = self.live.get(removed.file)
-        return found is not None and found.deletion_vector == removed.deletion_vector
+        return (
+            found is not None
+            and found.deletion_vector == removed.deletion_vector
+            and found.column_files == removed.column_files
+        )
 
     def _changed_on_both_sides(
         self, commit: BranchCommit, mine: str, files: tuple[str, ...], theirs: Iterable[Theirs]
@@ -159,12 +163,15 @@ class Replay:
             was_new = self._fresh.pop(each.file, None) is not None
             if not was_new:
                 self._gone.setdefault(each.file, known)
-            if each.file in added:  # the same file with another deletion vector
+            if each.file in added:  # the same file with other rows deleted, or other columns
                 again = added.pop(each.file)
                 changed = msgspec.structs.replace(
                     known,
                     deletion_vector=again.deletion_vector,
                     delete_rows=again.delete_rows,
+                    column_files=again.column_files,
+                    columns=again.columns,
+                    stats=again.stats,
                 )
                 self.live[each.file] = self._fresh[each.file] = changed
         for file, each in added.items():

@@ -19,6 +19,7 @@ from fermion_table.commit.commit import commit, create_table
 from fermion_table.commit.request import CommitMetadata, CommitRequest, NewSchema
 from fermion_table.errors import CorruptMetadata, TableExists, UnsafeStorage, VersionNotFound
 from fermion_table.metadata.clone_links import CLONE_TAG_PREFIX, message_of_clone_tag
+from fermion_table.metadata.column_file import ColumnFile
 from fermion_table.metadata.history import load_schema, table_exists
 from fermion_table.metadata.manifest import DeletionVector, Entry
 from fermion_table.metadata.manifest_store import live_entries, read_stored
@@ -133,6 +134,7 @@ def clone_entries(source: AtomicStore, entries: Sequence[Entry]) -> list[Entry]:
             entry,
             path="",
             external_path=entry.external_path or source.locate(entry.path),
+            column_files=tuple(_located_columns(source, each) for each in entry.column_files),
             deletion_vector=_located_vector(source, entry),
             sequence_offset=ranks[entry.sequence_number],
             sequence_start=None,
@@ -154,6 +156,11 @@ def _located_vector(source: AtomicStore, entry: Entry) -> DeletionVector | None:
     if vector is None or not vector.path.startswith(f"{DELETION_DIRECTORY}/"):
         return vector  # none, or that of the source's own source
     return msgspec.structs.replace(vector, path=source.locate(vector.path))
+
+
+def _located_columns(source: AtomicStore, file: ColumnFile) -> ColumnFile:
+    location = file.external_path or source.locate(file.path)
+    return msgspec.structs.replace(file, path="", external_path=location)
 
 
 def _hold(

@@ -41,6 +41,7 @@ from fermion_table.commit.request import (
 )
 from fermion_table.errors import CommitConflict, CommitStateUnknown, TableExists
 from fermion_table.metadata import pointers
+from fermion_table.metadata.file_columns import data_paths_of
 from fermion_table.metadata.history import latest, latest_listed, table_exists
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import Located, MetadataWriter, locate, manifests_of
@@ -299,7 +300,9 @@ class _Commit:
             branch=self.branch,
             writer=self.writer,
         )
-        self._fsync(entry.path for entry in (*changes.added, *changes.changelog) if entry.path)
+        self._fsync(
+            path for entry in (*changes.added, *changes.changelog) for path in data_paths_of(entry)
+        )
         self.outcome.may_be_published = True
         stored = self._publish(snapshot, base, began)
         self.outcome.may_be_published = stored is not None

@@ -271,19 +271,28 @@ def _sequence_numbers(added: Sequence[Entry]) -> int:
 
 
 def sum_deltas(added: Sequence[Entry], removed: Sequence[Entry]) -> Deltas:
-    """What a commit changed, in numbers; a file in both only had other rows deleted."""
+    """What a commit changed, in numbers; a file in both has other rows deleted, or other columns.
+
+    Of such a file only its column files count as bytes.
+    """
     before = {entry.file: entry for entry in removed}
     kept = [entry for entry in added if entry.file in before]
     files = {entry.file for entry in kept}
     new = [entry for entry in added if entry.file not in files]
     gone = [entry for entry in removed if entry.file not in files]
+    after, past = (
+        {each.file: each.size for entry in entries for each in entry.column_files}
+        for entries in (kept, [before[entry.file] for entry in kept])
+    )
     return Deltas(
         files_added=len(new),
         rows_added=sum(entry.rows for entry in new),
-        bytes_added=sum(entry.size for entry in new),
+        bytes_added=sum(entry.bytes for entry in new)
+        + sum(size for file, size in after.items() if file not in past),
         files_removed=len(gone),
         rows_removed=sum(entry.rows for entry in gone),
-        bytes_removed=sum(entry.size for entry in gone),
+        bytes_removed=sum(entry.bytes for entry in gone)
+        + sum(size for file, size in past.items() if file not in after),
         rows_deleted=sum(entry.delete_rows - before[entry.file].delete_rows for entry in kept),
     )
 

@@ -193,7 +193,7 @@ def _count(result: CompactionResult, message: CompactionMessage) -> None:
     after = [entry for entry in message.written if not entry.is_changelog]
     result.files_before += len(before)
     result.files_after += len(after)
-    result.bytes_before += sum(entry.size for entry in before)
+    result.bytes_before += sum(entry.bytes for entry in before)
     result.bytes_after += sum(entry.size for entry in after)
     result.files_upgraded += message.upgraded
     result.rows += sum(entry.rows for entry in after)

@@ -27,6 +27,7 @@ from fermion_table.options import OPEN_COST_BYTES
 from fermion_table.scanning.plan import splits_of
 from fermion_table.scanning.split_reader import SplitReader
 from fermion_table.scanning.whole_rows import whole_row_reader, write_again
+from fermion_table.schema.properties import COLUMN_FILES_DEFAULT
 from fermion_table.schema.schema import TableSchema
 from fermion_table.schema.sorting import parse_order, sorted_rows
 from fermion_table.storage.store import AtomicStore
@@ -53,6 +54,7 @@ def plan_compaction(
     target_bytes: int,
     min_input_files: int = 2,
     is_sorting: bool = False,
+    column_files_max: int = COLUMN_FILES_DEFAULT,
 ) -> list[CompactionGroup]:
     """Which files to compact together.
 
@@ -64,17 +66,21 @@ def plan_compaction(
     target_bytes
         What a file should have; a group ends once it has that much.
     min_input_files
-        Smaller groups are left alone, unless many of their rows are deleted.
+        Smaller groups are left alone, unless many of their rows are deleted, or they have many
+        column files.
     is_sorting
         Whether groups will be sorted: then big files take part, and groups are bigger, as rows
         only move within a group.
+    column_files_max
+        A file that has more column files is written again, with all columns in it.
     """
     min_input_files = integer(min_input_files, "min_input_files")
     if min_input_files < 2:
         raise InvalidArgumentError(f"min_input_files={min_input_files}: expected at least 2")
     kinds: dict[Any, list[Entry]] = {}
     for entry in entries:
-        if is_sorting or _is_candidate(entry, target_bytes):
+        is_due = _is_worn(entry) or len(entry.column_files) > column_files_max
+        if is_sorting or is_due or entry.bytes < SMALL_FRACTION * target_bytes:
             kind = entry.partition, entry.bucket, entry.level, entry.batch is None
             kinds.setdefault(kind, []).append(entry)
     group_bytes = target_bytes * (SORTED_GROUP_FILES if is_sorting else 1)
@@ -82,12 +88,11 @@ def plan_compaction(
     return [
         group
         for group in groups
-        if len(group.entries) >= min_input_files or any(map(_is_worn, group.entries))
+        if len(group.entries) >= min_input_files
+        or any(
+            _is_worn(each) or len(each.column_files) > column_files_max for each in group.entries
+        )
     ]
-
-
-def _is_candidate(entry: Entry, target_bytes: int) -> bool:
-    return entry.size < SMALL_FRACTION * target_bytes or _is_worn(entry)
 
 
 def _is_worn(entry: Entry) -> bool:
@@ -100,7 +105,7 @@ def _groups(entries: Iterable[Entry], target_bytes: int) -> Iterator[CompactionG
     size = 0
     for entry in entries:
         group.append(entry)
-        size += entry.size * entry.live_rows // max(entry.rows, 1)
+        size += entry.bytes * entry.live_rows // max(entry.rows, 1)
         if size >= target_bytes or len(group) * OPEN_COST_BYTES >= GROUP_COST_BYTES_MAX:
             yield CompactionGroup(tuple(group))
             group, size = [], 0

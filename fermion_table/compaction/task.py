@@ -25,8 +25,8 @@ class CompactionGroup:
 
     @property
     def bytes(self) -> int:
-        """Bytes of the files."""
-        return sum(entry.size for entry in self.entries)
+        """Bytes of the files and of their column files."""
+        return sum(entry.bytes for entry in self.entries)
 
     @property
     def rows(self) -> int:

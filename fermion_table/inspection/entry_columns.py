@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from fermion import ChunkFlag
+from fermion_table.metadata.column_file import schema_holding
 from fermion_table.metadata.manifest import Entry, FieldStatistics
 from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.schema import value_codec
@@ -55,17 +56,17 @@ def _bounds(entries: Sequence[Entry], field: Field, schemas: SchemaVersions) -> 
     """Bounds and null counts of one field: what each file says under its own schema."""
     nothing = FieldStatistics()
     stored = [entry.stats.get(field.id, nothing) for entry in entries]
-    written = {
-        schema_id: schemas[schema_id] for schema_id in {entry.schema_id for entry in entries}
-    }
+    column = schemas.current.by_name[schemas.current.paths[field.id][0]].id
+    versions = [schema_holding(entry.schema_id, entry.layout, column) for entry in entries]
+    written = {schema_id: schemas[schema_id] for schema_id in set(versions)}
     types = {
         schema_id: schema.find(schema.paths[field.id]).type
         for schema_id, schema in written.items()
         if field.id in schema.paths
     }
     rows = [
-        _values(statistics, types[entry.schema_id]) if statistics is not nothing else (None, None)
-        for entry, statistics in zip(entries, stored, strict=True)
+        _values(statistics, types[schema_id]) if statistics is not nothing else (None, None)
+        for schema_id, statistics in zip(versions, stored, strict=True)
     ]
     columns = {
         "min": _array([low for low, _ in rows], field.type),

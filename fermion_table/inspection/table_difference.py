@@ -62,12 +62,12 @@ class TableDiff:
     @property
     def bytes_added(self) -> int:
         """Bytes of the files added."""
-        return sum(entry.size for entry in self.files_added)
+        return sum(entry.bytes for entry in self.files_added)
 
     @property
     def bytes_removed(self) -> int:
         """Bytes of the files removed."""
-        return sum(entry.size for entry in self.files_removed)
+        return sum(entry.bytes for entry in self.files_removed)
 
     @property
     def is_empty(self) -> bool:

@@ -89,6 +89,8 @@ FILES = pa.schema(
         ("deletion_vector", pa.string()),
         ("source", pa.string()),
         ("created_at", TIME),
+        ("column_files", pa.int64()),
+        ("column_bytes", pa.int64()),
     ]
 )
 MANIFESTS = pa.schema(
@@ -342,6 +344,8 @@ def _file_row(entry: Entry, schemas: SchemaVersions) -> dict[str, Any]:
         "deletion_vector": entry.deletion_vector.path if entry.deletion_vector else None,
         "source": entry.source,
         "created_at": entry.created_ms,
+        "column_files": len(entry.column_files),
+        "column_bytes": entry.bytes - entry.size,
     }
 
 
@@ -368,7 +372,7 @@ def _partition_row(entries: Sequence[Entry]) -> dict[str, Any]:
         "files": len(entries),
         "rows": sum(entry.live_rows for entry in entries),
         "rows_deleted": sum(entry.delete_rows for entry in entries),
-        "bytes": sum(entry.size for entry in entries),
+        "bytes": sum(entry.bytes for entry in entries),
         "last_added_snapshot": max(entry.added_snapshot or 0 for entry in entries),
         "last_created_at": max(entry.created_ms for entry in entries),
     }

@@ -100,7 +100,10 @@ def _shares_own_files(store: AtomicStore, tag: Tag) -> bool:
 
 def _is_own(entry: Entry) -> bool:
     vector = entry.deletion_vector
-    return entry.external_path is None or (vector is not None and not is_outside(vector.path))
+    if vector is not None and not is_outside(vector.path):
+        return True
+    beside = (each.external_path for each in entry.column_files)
+    return None in (entry.external_path, *beside)
 
 
 def _is_clone(store: AtomicStore, location: str, tag: str) -> bool:

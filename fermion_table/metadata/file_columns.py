@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from fermion_table.metadata.column_file import Layout
 from fermion_table.metadata.manifest import Entry
 
 Partition = tuple[Any, ...]
@@ -61,6 +62,9 @@ class FileColumns(Protocol):
     def partitions(self) -> tuple[np.ndarray, list[Partition]]:
         """Partition values: a code for each file, and what each code stands for."""
 
+    def layouts(self) -> tuple[np.ndarray, list[Layout]]:
+        """The layouts of their column files: a code for each file, and what each stands for."""
+
     def has_column(self, field_id: int) -> np.ndarray:
         """Whether each file may hold data of a field: ``bool``, shape (files,)."""
 
@@ -74,8 +78,8 @@ class FileColumns(Protocol):
         """The ordinals of files by name, of those that are here; the last one of equal names."""
 
     def paths(self, ordinals: np.ndarray) -> pa.Array:
-        """The paths in the table of some files and of their deletion vectors: ``string``, in no
-        order, without nulls. Files of other tables have none."""
+        """The paths in the table of some files, of their column files and deletion vectors:
+        ``string``, in no order, without nulls. Files of other tables have none."""
 
 
 def _batch(name: str) -> Callable[[Entry], int | None]:
@@ -135,6 +139,14 @@ class ListedFiles:
         each = [codes.setdefault(entry.partition, len(codes)) for entry in self._entries]
         return np.array(each, np.int64), list(codes)
 
+    def layouts(self) -> tuple[np.ndarray, list[Layout]]:
+        """See `FileColumns`."""
+        if not any(entry.column_files for entry in self._entries):
+            return np.zeros(len(self._entries), np.int64), [()]
+        codes: dict[Layout, int] = {}
+        each = [codes.setdefault(entry.layout, len(codes)) for entry in self._entries]
+        return np.array(each, np.int64), list(codes)
+
     def has_column(self, field_id: int) -> np.ndarray:
         """See `FileColumns`."""
         return np.array([entry.has_column(field_id) for entry in self._entries], bool)
@@ -174,9 +186,16 @@ class ListedFiles:
 
 def paths_of(entry: Entry) -> dict[str, int]:
     """The files of an entry that lie in this table, with their sizes."""
-    paths = {entry.path: entry.size} if entry.path else {}
+    paths = data_paths_of(entry)
     if entry.deletion_vector is not None:
         paths[entry.deletion_vector.path] = entry.deletion_vector.size
+    return paths
+
+
+def data_paths_of(entry: Entry) -> dict[str, int]:
+    """The data file and the column files of an entry that lie in this table, with their sizes."""
+    paths = {entry.path: entry.size} if entry.path else {}
+    paths.update({each.path: each.size for each in entry.column_files if each.path})
     return paths
 
 

@@ -21,6 +21,7 @@ from fermion import ChunkFlag, ColumnStatistics
 from fermion.display import short_repr
 from fermion.statistics.bounds import unknown
 from fermion_table.errors import CorruptMetadata, UnsupportedFeature
+from fermion_table.metadata.column_file import ColumnFile, Layout, layout_of
 from fermion_table.storage import json_codec
 from fermion_table.storage.json_codec import Natural, Plain, Whole
 
@@ -140,10 +141,12 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     batch
         Batch ids, for files written in batch mode.
     columns
-        Runs of field ids that have data in this file, each ``(first, last)`` inclusive; ids
-        that are absent are all null here. None means every field of the file's schema.
+        Runs of field ids that have data in this file or its column files, each ``(first, last)``
+        inclusive; ids that are absent are all null here. None means every field that they have.
     stats
-        Statistics by field id.
+        Statistics by field id, of the file that has the field.
+    column_files
+        Columns of the same rows in files of their own; see `column_file`.
     deletion_vector
         Rows of the file to leave out.
     source
@@ -179,6 +182,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     batch: BatchRange | None = None
     columns: tuple[tuple[Natural, Natural], ...] | None = None
     stats: dict[Natural, FieldStatistics] = {}
+    column_files: tuple[ColumnFile, ...] = ()
     deletion_vector: DeletionVector | None = None
     source: Source = "append"
     created_ms: Natural = 0
@@ -191,6 +195,21 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     def file(self) -> str:
         """What identifies the data file: its path, or a clone's external path."""
         return self.external_path or self.path
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the data file and of its column files."""
+        return self.size + sum(each.size for each in self.column_files)
+
+    @property
+    def layout(self) -> Layout:
+        """The schemas and fields of the column files."""
+        return layout_of(self.column_files) if self.column_files else ()
+
+    @property
+    def schema_ids(self) -> set[int]:
+        """The schemas that the data file and the column files were written with."""
+        return {self.schema_id, *(each.schema_id for each in self.column_files)}
 
     @property
     def is_changelog(self) -> bool:
@@ -227,7 +246,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
         return msgspec.structs.replace(self, stats={}, columns=None, min_key=None, max_key=None)
 
     def has_column(self, field_id: int) -> bool:
-        """Whether the file may hold data of a field (of those in the file's schema)."""
+        """Whether the file, or a column file, may hold data of a field that it has."""
         if self.columns is None:
             return True
         return any(first <= field_id <= last for first, last in self.columns)
@@ -241,6 +260,19 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
         """Whether statistics prove that a field is null in no row."""
         statistics = self.stats.get(field_id)
         return self.rows == 0 or (statistics is not None and statistics.null_count == 0)
+
+
+def as_data_file(file: ColumnFile) -> Entry:
+    """A column file as if it were a data file by itself."""
+    return Entry(
+        path=file.path,
+        external_path=file.external_path,
+        size=file.size,
+        rows=file.rows,
+        tail_length=file.tail_length,
+        schema_id=file.schema_id,
+        file_id=file.file_id,
+    )
 
 
 class PartitionRange(msgspec.Struct, frozen=True, omit_defaults=True):

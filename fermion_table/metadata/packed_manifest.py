@@ -15,8 +15,9 @@ row_id_base, added_snapshot,
 created_ms
 batch.min, batch.max, batch.count,     int64    of ``batch``; null: there are no batches
 batch.sorted (0 or 1)
-partition, columns, min_key, max_key,  string   the key's JSON; null: the default
-deletion_vector, unknown
+partition, columns, column_files,      string   the key's JSON; null: the default
+min_key, max_key, deletion_vector,
+unknown
 stats.<id>.min, .max, .null_count,     int64    of ``stats``; flags null: no statistics of the
 .flags                                          field in this file
 =====================================  =======  ==================================================
@@ -40,6 +41,7 @@ import fermion
 from fermion.errors import FermionError
 from fermion.forks import cached_property
 from fermion_table.errors import CorruptMetadata
+from fermion_table.metadata.column_file import ColumnFile, Layout, layout_of
 from fermion_table.metadata.file_columns import (
     BATCH_BOUNDS,
     NUMBERS,
@@ -72,6 +74,7 @@ _BATCH = ("min", "max", "count", "sorted")
 _JSON: dict[str, Any] = {
     "partition": tuple[Any, ...],
     "columns": tuple[tuple[int, int], ...],
+    "column_files": tuple[ColumnFile, ...],
     "min_key": Any,
     "max_key": Any,
     "deletion_vector": DeletionVector,
@@ -311,6 +314,26 @@ class PackedFiles:
         ]
         return np.array(has, bool)[codes]
 
+    def layouts(self) -> tuple[np.ndarray, list[Layout]]:
+        """See `FileColumns`."""
+        if not self._has("column_files"):
+            return np.zeros(self._count, np.int64), [()]
+        key = self._hash, "layouts"
+        found: tuple[np.ndarray, list[Layout]] | None = shared_cache.get(key)
+        if found is None:
+            codes, texts = self._dictionary("column_files")
+            numbers: dict[Layout, int] = {}
+            each = [
+                numbers.setdefault(
+                    () if text is None else layout_of(_parsed(text, _JSON["column_files"])),
+                    len(numbers),
+                )
+                for text in texts
+            ]
+            found = np.array(each, np.int64)[codes], list(numbers)
+            shared_cache.put(key, found, 8 * self._count + 1000 * len(numbers))
+        return found
+
     def _dictionary_key(self, name: str) -> tuple[str, str, str]:
         return self._hash, name, "dictionary"
 
@@ -383,7 +406,7 @@ class PackedFiles:
 
     def paths(self, ordinals: np.ndarray) -> pa.Array:
         """See `FileColumns`."""
-        table = self._read(["path", "deletion_vector"], ordinals)
+        table = self._read(["path", "deletion_vector", "column_files"], ordinals)
         found = [pa.nulls(0, pa.string())]
         if "path" in table.column_names:
             found += table.column("path").drop_null().chunks
@@ -391,6 +414,10 @@ class PackedFiles:
             texts = table.column("deletion_vector").drop_null().to_pylist()
             vectors = [_parsed(text, _JSON["deletion_vector"]).path for text in texts]
             found.append(pa.array(vectors, pa.string()))
+        if "column_files" in table.column_names:
+            texts = table.column("column_files").drop_null().to_pylist()
+            files = [each for text in texts for each in _parsed(text, _JSON["column_files"])]
+            found.append(pa.array([each.path for each in files if each.path], pa.string()))
         return pa.concat_arrays(found)
 
 

@@ -37,7 +37,9 @@ CHECKSUM_END = b'"}'
 
 PRIMARY_KEY = "primary-key"
 """Feature of tables whose rows are merged by key when they are read."""
-KNOWN_READER_FEATURES: frozenset[str] = frozenset({PRIMARY_KEY})
+COLUMN_FILES = "column-files"
+"""Feature of tables with column files, without which a reader would not see their values."""
+KNOWN_READER_FEATURES: frozenset[str] = frozenset({PRIMARY_KEY, COLUMN_FILES})
 CHANGELOG = "changelog"
 """Feature of tables with changelog files, which whoever deletes files has to know."""
 KNOWN_WRITER_FEATURES: frozenset[str] = frozenset({CHANGELOG})
@@ -440,6 +442,10 @@ def _check(snapshot: Snapshot, path: str) -> None:
         for name in ("added_snapshot", "sequence_start", "row_id_base"):
             if getattr(entry, name) is None:
                 raise CorruptMetadata(path, f"inline entries with {name}", entry.file)
+        if entry.column_files and COLUMN_FILES not in snapshot.reader_features:
+            raise CorruptMetadata(
+                path, f"reader feature {COLUMN_FILES!r}, as {entry.file} has column files", "none"
+            )
     for reference in snapshot.manifests:
         _check_dead(reference, path)
 

@@ -416,15 +416,19 @@ _Group = tuple[list[Entry], list[Entry]]
 def _sorted_out(step: ChangeStep) -> tuple[list[tuple[Entry, Entry]], list[_Group]]:
     """A step's files: those that stay with other rows deleted, before and after; and the others.
 
-    The others come in groups, removed and added, that may have rows in common: by partition.
-    Groups that only remove come first, those that only add last.
+    The others come in groups, removed and added, that may have rows in common: by partition, and
+    a file with other columns by itself. Groups that only remove come first, those that only add
+    last.
     """
     after = {entry.file: entry for entry in step.added}
     kept = [(entry, after[entry.file]) for entry in step.removed if entry.file in after]
+    stays = {entry.file for entry, _ in kept}
+    kept = [(old, new) for old, new in kept if old.column_files == new.column_files]
     same = {entry.file for entry, _ in kept}
     groups: dict[Any, _Group] = {}
     for place, entries in enumerate((step.removed, step.added)):
         for entry in entries:
             if entry.file not in same:
-                groups.setdefault(entry.partition, ([], []))[place].append(entry)
+                group = entry.file if entry.file in stays else entry.partition
+                groups.setdefault(group, ([], []))[place].append(entry)
     return kept, sorted(groups.values(), key=lambda group: (bool(group[1]), not group[0]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fermion.forks import cached_property
+from fermion_table.metadata.column_file import Layout
 from fermion_table.metadata.manifest import Entry
 from fermion_table.scanning.plan import PruningStep, ScanPlan, plan_scan, splits_of
 from fermion_table.scanning.scan import Scan
@@ -24,7 +25,11 @@ class FileScan(Scan):
 
     @property
     def _schema_ids(self) -> set[int]:
-        return {entry.schema_id for entry in self.entries[0]}
+        return {schema_id for entry in self.entries[0] for schema_id in entry.schema_ids}
+
+    @property
+    def _layouts(self) -> set[Layout]:
+        return {entry.layout for entry in self.entries[0]}
 
     @cached_property
     def _plan(self) -> ScanPlan:

@@ -11,7 +11,10 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from fermion.display import short_repr
-from fermion_table.metadata.manifest import DeletionVector, Entry
+from fermion_table.errors import CorruptMetadata
+from fermion_table.metadata.column_file import Runs, problem_beside
+from fermion_table.metadata.manifest import DeletionVector, Entry, as_data_file
+from fermion_table.metadata.shared_files import SharedFiles
 from fermion_table.options import OPEN_COST_BYTES
 from fermion_table.schema.schema import Field
 
@@ -46,6 +49,10 @@ class FileSplit:
         The schema it was written with.
     columns
         Runs of field ids that hold data, as in the entry.
+    fields
+        Of a column file: runs of the ids of the fields that it has; None: a data file.
+    column_files
+        Files with some columns of the same rows; the last one that has a field counts.
     in_batches
         Whether it was written in batch mode.
     partition
@@ -70,7 +77,9 @@ class FileSplit:
     rows: int
     tail_length: int = 0
     schema_id: int = 0
-    columns: tuple[tuple[int, int], ...] | None = None
+    columns: Runs | None = None
+    fields: Runs | None = None
+    column_files: tuple[FileSplit, ...] = ()
     in_batches: bool = False
     partition: tuple[Any, ...] = ()
     row_range: tuple[int, int] | None = None
@@ -118,7 +127,7 @@ class FileSplit:
         return self.row_range is None or self.deletion is None
 
     def with_data(self, fields: Iterable[Field]) -> list[Field]:
-        """Those top-level fields of its schema of which the file holds data."""
+        """Those of its top-level fields of which the file holds data."""
         if self.columns is None:
             return list(fields)
         runs = sorted(self.columns)
@@ -147,7 +156,12 @@ class FileSplit:
 
 
 def file_split(
-    entry: Entry, location: str, deletion_location: str = "", *, shares: bool = True
+    entry: Entry,
+    location: str,
+    deletion_location: str = "",
+    *,
+    shares: bool = True,
+    column_files: tuple[FileSplit, ...] = (),
 ) -> FileSplit:
     """A whole data file as a split.
 
@@ -157,7 +171,7 @@ def file_split(
         Where the file lies: see `shared_files`.
     deletion_location
         Where the file of its deletion vector lies.
-    shares
+    shares, column_files
         See `FileSplit`.
     """
     return FileSplit(
@@ -168,6 +182,7 @@ def file_split(
         tail_length=entry.tail_length,
         schema_id=entry.schema_id,
         columns=entry.columns,
+        column_files=column_files,
         in_batches=entry.batch is not None,
         partition=entry.partition,
         deletion=entry.deletion_vector,
@@ -178,3 +193,29 @@ def file_split(
         keys_repeated=entry.keys_repeated,
         shares=shares,
     )
+
+
+def beside(entry: Entry, files: SharedFiles) -> tuple[FileSplit, ...]:
+    """The column files of an entry.
+
+    Parameters
+    ----------
+    files
+        Tells where they lie.
+
+    Raises
+    ------
+    CorruptMetadata
+        One has another number of rows or is there twice, or the data file belongs to a tree.
+    UnsafeStorage
+        The table may not name one of them.
+    """
+    problem = problem_beside(entry.rows, entry.bucket, entry.column_files)
+    if problem is not None:
+        raise CorruptMetadata(entry.file, *problem)
+    made = []
+    for each in entry.column_files:
+        alone = as_data_file(each)
+        split = file_split(alone, files.data(alone), shares=files.shares_storage(alone))
+        made.append(replace(split, columns=entry.columns, fields=each.fields))
+    return tuple(made)

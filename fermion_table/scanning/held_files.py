@@ -21,11 +21,12 @@ from fermion.columns.rows import take_batch_rows
 from fermion.forks import Lock
 from fermion.predicate import RowRanges
 from fermion_table.options import LOOKUP_FILES_MAX, LOOKUP_KEYS_BYTES
+from fermion_table.scanning.file_plan import FilePlan, ReadRequest
 from fermion_table.scanning.file_split import FileSplit
 from fermion_table.scanning.held_rows import HeldRows
 from fermion_table.scanning.io_totals import Uncounted
 from fermion_table.scanning.sorted_keys import Keys
-from fermion_table.scanning.split_reader import FilePlan, ReadRequest, SplitReader
+from fermion_table.scanning.split_reader import SplitReader
 
 REQUESTS_AT_ONCE = 8
 """Of a remote file: its pages lie apart, and one at a time would be waited for."""

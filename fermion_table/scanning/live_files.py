@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fermion_table.metadata.column_file import Layout
 from fermion_table.metadata.file_columns import FileColumns, ListedFiles
 from fermion_table.metadata.manifest import Entry, ManifestReference
 from fermion_table.metadata.manifest_store import (
@@ -95,13 +96,22 @@ class LiveFiles:
         return steps
 
     def schema_ids(self) -> set[int]:
-        """The schemas that the files were written with."""
+        """The schemas that the files and their column files were written with."""
         schema_ids: set[int] = set()
         for part in self._parts:
             schema_ids.update(
                 np.unique(part.files.numbers("schema_id").values[part.ordinals]).tolist()
             )
-        return schema_ids
+        return schema_ids.union(schema_id for each in self.layouts() for schema_id, _ in each)
+
+    def layouts(self) -> set[Layout]:
+        """The layouts of the files' column files."""
+        found: set[Layout] = set()
+        for part in self._parts:
+            codes, layouts = part.files.layouts()
+            if layouts != [()]:
+                found.update(layouts[code] for code in np.unique(codes[part.ordinals]).tolist())
+        return found
 
     def entries(self, *, statistics: bool = True) -> list[Entry]:
         """The files' entries, in the order in which their rows are read."""

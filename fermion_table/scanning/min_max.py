@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fermion_table.metadata.column_file import schema_holding
 from fermion_table.metadata.manifest import Entry, FieldStatistics
 from fermion_table.scanning.filters import same_ids
 from fermion_table.schema.schema import Field, TableSchema
@@ -61,7 +62,8 @@ def add_exact_bounds(
     """
     undecided = []
     for entry in entries:
-        bounds = _bounds(entry, schemas[entry.schema_id], chain)
+        written = schemas[schema_holding(entry.schema_id, entry.layout, chain[0].id)]
+        bounds = _bounds(entry, written, chain)
         if bounds is None:
             undecided.append(entry)
         else:

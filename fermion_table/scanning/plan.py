@@ -18,6 +18,7 @@ from fermion.display import short_repr
 from fermion.forks import cached_property
 from fermion.predicate import Bounds
 from fermion.statistics.bounds import EXACT_FLAGS
+from fermion_table.metadata.column_file import Layout, schema_holding
 from fermion_table.metadata.file_columns import FileColumns, ListedFiles
 from fermion_table.metadata.manifest import Entry, ManifestReference
 from fermion_table.metadata.shared_files import SharedFiles
@@ -30,7 +31,7 @@ from fermion_table.scanning.bounds import (
     places_that_must_match,
     units_that_may_match,
 )
-from fermion_table.scanning.file_split import FileSplit, file_split
+from fermion_table.scanning.file_split import FileSplit, beside, file_split
 from fermion_table.scanning.filters import TableFilter, field_at, same_ids
 from fermion_table.scanning.partition_pruning import (
     manifest_bounds,
@@ -276,8 +277,8 @@ def files_that_must_match(
     files = ListedFiles(entries)
     ordinals = np.arange(len(files))
     certain = np.ones(len(files), bool)
-    for schema_id, places in _by_schema(files, ordinals):
-        known, boundaries = _lookup(files, places, schemas[schema_id], schema, chosen)
+    for written, places in _by_schema(files, ordinals, schemas):
+        known, boundaries = _lookup(files, places, written, schema, chosen)
         partitions = [entries[place].partition for place in places.tolist()]
         for part in chosen.parts:
             must = partitions_selected(part, partitions, schema)
@@ -294,11 +295,17 @@ def splits_of(entries: Iterable[Entry], store: AtomicStore) -> tuple[FileSplit, 
     ------
     UnsafeStorage
         An entry names a file outside of the table that it may not name: see `shared_files`.
+    CorruptMetadata
+        Its column files can't be: see `file_split.beside`.
     """
     files = SharedFiles(store)
     return tuple(
         file_split(
-            entry, files.data(entry), files.vector(entry), shares=files.shares_storage(entry)
+            entry,
+            files.data(entry),
+            files.vector(entry),
+            shares=files.shares_storage(entry),
+            column_files=beside(entry, files) if entry.column_files else (),
         )
         for entry in entries
     )
@@ -329,8 +336,8 @@ def _by_statistics(
 ) -> np.ndarray:
     """Files that bounds and null counts do not rule out; each schema's files are asked together."""
     kept = np.zeros(len(ordinals), bool)
-    for schema_id, places in _by_schema(files, ordinals):
-        known, boundaries = _lookup(files, ordinals[places], schemas[schema_id], schema, chosen)
+    for written, places in _by_schema(files, ordinals, schemas):
+        known, boundaries = _lookup(files, ordinals[places], written, schema, chosen)
         kept[places] = places_that_may_match(chosen.expression, known, boundaries)
     return ordinals[kept]
 
@@ -344,14 +351,40 @@ def _field_ids(schema: TableSchema, chosen: TableFilter) -> set[int]:
     }
 
 
-def _by_schema(files: FileColumns, ordinals: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """The ids of the schemas that files were written with, and the places of their files."""
-    schema_ids = files.numbers("schema_id").values[ordinals]
-    if len(schema_ids) and (schema_ids == schema_ids[0]).all():
-        yield int(schema_ids[0]), np.arange(len(schema_ids))
-        return
-    for schema_id in np.unique(schema_ids).tolist():
-        yield schema_id, np.nonzero(schema_ids == schema_id)[0]
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What files of one kind were written with.
+
+    Attributes
+    ----------
+    schemas
+        Of the table, by id.
+    schema_id, layout
+        Of the data files, and of their column files.
+    """
+
+    schemas: Mapping[int, TableSchema]
+    schema_id: int
+    layout: Layout
+
+    def fields(self, field_id: int) -> tuple[Field, ...]:
+        """The columns of the schema under which a column is stored."""
+        return self.schemas[schema_holding(self.schema_id, self.layout, field_id)].fields
+
+
+def _by_schema(
+    files: FileColumns, ordinals: np.ndarray, schemas: Mapping[int, TableSchema]
+) -> Iterator[tuple[_Written, np.ndarray]]:
+    """What files were written with, and the places of the files."""
+    codes, layouts = files.layouts()
+    kinds = files.numbers("schema_id").values[ordinals]
+    if len(layouts) > 1:
+        kinds = kinds * len(layouts) + codes[ordinals]
+    is_alike = len(kinds) > 0 and bool((kinds == kinds[0]).all())
+    for kind in [int(kinds[0])] if is_alike else np.unique(kinds).tolist():
+        schema_id, code = divmod(kind, len(layouts))
+        places = np.arange(len(kinds)) if is_alike else np.nonzero(kinds == kind)[0]
+        yield _Written(schemas, schema_id, layouts[code]), places
 
 
 def _places(files: FileColumns, ordinals: np.ndarray) -> Any:
@@ -362,11 +395,11 @@ def _places(files: FileColumns, ordinals: np.ndarray) -> Any:
 def _lookup(
     files: FileColumns,
     ordinals: np.ndarray,
-    written: TableSchema,
+    written: _Written,
     schema: TableSchema,
     chosen: TableFilter,
 ) -> tuple[dict[Path, Bounds], np.ndarray]:
-    """Bounds, over some files of one schema, of the columns that a filter reads.
+    """Bounds, over some files of one kind, of the columns that a filter reads.
 
     Files follow each other; the second result says where each begins, in rows, and the end.
     """
@@ -400,11 +433,11 @@ def _column_bounds(
     files: FileColumns,
     ordinals: np.ndarray,
     chain: Sequence[Field],
-    written: TableSchema,
+    written: _Written,
     boundaries: np.ndarray,
 ) -> Bounds | None:
     column, leaf = chain[0], chain[-1]
-    inside = same_ids(written.fields, chain)
+    inside = same_ids(written.fields(column.id), chain)
     rows = np.diff(boundaries)
     count = len(rows)
     if inside is None:

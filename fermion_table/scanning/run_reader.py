@@ -11,10 +11,11 @@ import pyarrow as pa
 from fermion.predicate import RowRanges, candidate_names
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.options import MIB
+from fermion_table.scanning.file_plan import ReadRequest
 from fermion_table.scanning.file_split import FileSplit
 from fermion_table.scanning.filters import TableFilter, conjunction
 from fermion_table.scanning.shared_file import FileAtHand, SharingReader
-from fermion_table.scanning.split_reader import ReadRequest, SplitReader
+from fermion_table.scanning.split_reader import SplitReader
 from fermion_table.schema.key_changes import KEY_COLUMN
 from fermion_table.schema.selection import ROW_ID, ROW_KIND
 

@@ -22,9 +22,11 @@ from fermion.redaction import redacted
 from fermion_table.argument_checks import check_columns
 from fermion_table.merging.fold import columns_to_merge
 from fermion_table.merging.primary_key import PrimaryKey, scanned_key
+from fermion_table.metadata.column_file import Layout, check_layouts
 from fermion_table.metadata.history import expiry_guard, until_expiry
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.scanning.file_plan import BATCH_ROWS, ReadRequest
 from fermion_table.scanning.filters import TableFilter, both, field_at, table_filter
 from fermion_table.scanning.io_totals import IoTotals
 from fermion_table.scanning.live_files import LiveFiles
@@ -38,7 +40,7 @@ from fermion_table.scanning.plan import (
 from fermion_table.scanning.polars_source import lazy_frame
 from fermion_table.scanning.run_reader import key_filter
 from fermion_table.scanning.split import Split, first_rows
-from fermion_table.scanning.split_reader import BATCH_ROWS, ReadRequest, SplitReader
+from fermion_table.scanning.split_reader import SplitReader
 from fermion_table.scanning.tree_plan import TreePlan, plan_trees
 from fermion_table.scanning.tree_splits import tree_splits
 from fermion_table.schema import type_codec
@@ -138,6 +140,7 @@ class Scan:
         """What reads the splits of `plan`: picklable, for engines."""
         request = self._request
         ids = {field.id for field in request.table_fields}
+        check_layouts(self._layouts, self.schemas, self.store.location)
         return SplitReader(
             replace(
                 request,
@@ -155,6 +158,10 @@ class Scan:
     @property
     def _schema_ids(self) -> set[int]:
         return self._files[0].schema_ids()
+
+    @property
+    def _layouts(self) -> set[Layout]:
+        return self._files[0].layouts()
 
     @property
     def _threads(self) -> int:

@@ -7,9 +7,10 @@ from contextlib import AbstractContextManager, nullcontext
 from itertools import accumulate
 
 import fermion
+from fermion_table.scanning.file_plan import ReadRequest
 from fermion_table.scanning.file_split import FileSplit
 from fermion_table.scanning.io_totals import IoTotals, Uncounted
-from fermion_table.scanning.split_reader import ReadRequest, SplitReader
+from fermion_table.scanning.split_reader import SplitReader
 
 
 class FileAtHand:

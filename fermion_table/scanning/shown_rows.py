@@ -20,11 +20,12 @@ from fermion_table.merging.merge_engines.key_groups import is_retraction
 from fermion_table.merging.merge_reader import places_in
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.options import MIB
+from fermion_table.scanning.file_plan import ReadRequest
 from fermion_table.scanning.file_split import FileSplit
 from fermion_table.scanning.run_reader import Runs, key_filter, key_of
 from fermion_table.scanning.shared_file import FileAtHand, SharingReader
 from fermion_table.scanning.sorted_keys import Keys, keys_of, places_of
-from fermion_table.scanning.split_reader import ReadRequest, SplitReader
+from fermion_table.scanning.split_reader import SplitReader
 from fermion_table.schema.conversion import empty_columns
 from fermion_table.schema.schema import Field
 from fermion_table.schema.selection import ROW_KIND

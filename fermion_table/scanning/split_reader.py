@@ -1,14 +1,9 @@
-"""Reads splits, file by file, as record batches of the schema that a query asked for.
-
-A file is read under its own names and types; what it lacks costs no request. The plan for it
-depends on the schema it was written with and on which of its columns hold data, so files alike
-share one.
-"""
+"""Reads splits, file by file, as record batches of the schema that a query asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -20,108 +15,23 @@ import fermion
 from fermion import FilePruning
 from fermion.columns.rows import filter_batch_rows
 from fermion.display import short_repr
-from fermion.predicate import Expression, RowRanges
-from fermion.remote import TIMEOUT_S
-from fermion_table.merging.primary_key import PrimaryKey
+from fermion.predicate import RowRanges
+from fermion_table.errors import CorruptMetadata
 from fermion_table.metadata.deletion_vector import ranges_of, read_vector
 from fermion_table.metadata.file_identity import check_identity
 from fermion_table.scanning.batch_stream import batches_left
+from fermion_table.scanning.file_plan import FilePlan, ReadRequest, plan_file
 from fermion_table.scanning.file_split import FileSplit
-from fermion_table.scanning.filters import TableFilter, conjunction, push_down, selected
+from fermion_table.scanning.filters import selected
 from fermion_table.scanning.io_totals import IoTotals
+from fermion_table.scanning.side_by_side import side_by_side
 from fermion_table.scanning.split import Split
-from fermion_table.schema.conversion import Conversion, convert_batch, empty_columns, plan_reading
-from fermion_table.schema.schema import Field, Path, field_to_arrow
-from fermion_table.schema.selection import (
-    BATCH_COLUMNS,
-    ROW_ID,
-    ROW_KIND,
-    file_columns,
-    select_paths,
-)
+from fermion_table.schema.conversion import convert_batch, empty_columns
 
-BATCH_ROWS = 65_536
 REMOTE_PREFETCH_BYTES = 512 * 1024
 SMALL_ROWS, SMALL_BYTES = 32 * 1024, 512 * 1024
 """A local file of at most so many rows and bytes is read at once. Its statistics are not looked at
 again: of the whole file the scan's plan did that, and to decode its pages costs no more."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadRequest:
-    """What a query wants of every split. Picklable.
-
-    Attributes
-    ----------
-    fields
-        Fields to give back, pruned below structs.
-    table_fields
-        Top-level fields, whole, that `fields` and the filter come from.
-    file_fields
-        Of each schema that files were written with, by its id: the top-level fields with ids of
-        `table_fields`.
-    filter
-        Rows to give back; None: all.
-    metadata
-        Of the schema given back.
-    storage_options
-        For `fermion.open`; a pickle holds them, credentials too, and no ``repr`` shows them.
-    batch_rows
-        Rows a batch, at most.
-    timeout_s
-        See `StorageAccess`.
-    key
-        Of a primary-key table: what sections are merged by.
-    """
-
-    fields: tuple[Field, ...]
-    table_fields: tuple[Field, ...]
-    file_fields: Mapping[int, tuple[Field, ...]]
-    filter: TableFilter | None = None
-    metadata: Mapping[bytes, bytes] | None = None
-    storage_options: dict[str, Any] | None = field(default=None, repr=False)
-    batch_rows: int = BATCH_ROWS
-    timeout_s: float = TIMEOUT_S
-    key: PrimaryKey | None = None
-
-    def arrow_schema(self) -> pa.Schema:
-        """The schema given back."""
-        fields = [field_to_arrow(field, field_ids=False) for field in self.fields]
-        return pa.schema(fields, metadata=dict(self.metadata) if self.metadata else None)
-
-
-@dataclass(frozen=True, slots=True)
-class FilePlan:
-    """How files of one kind are read.
-
-    Attributes
-    ----------
-    columns
-        What their reader is asked for.
-    pushed
-        The filter that their reader applies.
-    schema, conversions
-        What its batches become.
-    residual
-        The filter that is applied then.
-    final
-        What becomes of that; None: it is what the query wants.
-    row_id_place
-        Where the ids of rows stand among the columns; None: they are not wanted.
-    """
-
-    columns: list[str | Path]
-    pushed: Expression | None
-    schema: pa.Schema
-    conversions: list[Conversion]
-    residual: Expression | None
-    final: list[Conversion] | None
-    row_id_place: int | None = None
-
-    @property
-    def needs_file(self) -> bool:
-        """Whether a file has to be opened at all."""
-        return bool(self.columns) or self.pushed is not None
 
 
 @dataclass(slots=True)
@@ -151,10 +61,11 @@ class SplitReader:
 
     def plan(self, split: FileSplit) -> FilePlan:
         """How a file is read."""
-        key = split.schema_id, split.columns, split.in_batches, split.retractions > 0
+        beside = tuple((each.schema_id, each.fields) for each in split.column_files)
+        key = split.schema_id, split.columns, split.in_batches, split.retractions > 0, beside
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans[key] = _plan(self.request, self.schema, split)
+            plan = self._plans[key] = plan_file(self.request, self.schema, split)
         return plan
 
     def read(self, split: Split, *, threads: int | None = None) -> Iterator[pa.RecordBatch]:
@@ -235,12 +146,21 @@ class SplitReader:
         return batches_left(ids, lengths, wanted)
 
     def prune(self, split: FileSplit) -> FilePruning | None:
-        """What the statistics of a file leave to read; None if it need not be opened."""
+        """What the statistics of a file leave to read; None if it need not be opened.
+
+        Of files beside each other, the first one that is read tells.
+        """
         plan = self.plan(split)
         if not plan.needs_file:
             return None
-        with self._opened(split, 1, at_once=False) as file:
-            pruning = file.prune(plan.pushed, columns=plan.columns, rows=self.rows(split))
+        asked: FileSplit = split
+        columns, pushed = plan.columns, plan.pushed
+        if not plan.needs_data_file:
+            first = plan.beside[0]
+            asked = split.column_files[first.place]
+            columns, pushed = first.columns, first.pushed
+        with self._opened(asked, 1, at_once=False) as file:
+            pruning = file.prune(pushed, columns=columns, rows=self.rows(split))
             self.io.add(file)
         return pruning
 
@@ -251,7 +171,7 @@ class SplitReader:
     def count_file(self, split: FileSplit, *, threads: int | None = None) -> int:
         """How many rows of a file the filter selects."""
         plan = self.plan(split)
-        if plan.pushed is None and plan.residual is None and split.row_range is None:
+        if not plan.searches and plan.residual is None and split.row_range is None:
             return split.rows_wanted
         return self.find(split, threads=threads).total
 
@@ -259,18 +179,14 @@ class SplitReader:
         """Which rows of a file the filter selects, by their numbers in the file."""
         plan = self.plan(split)
         wanted = self.rows(split)
-        if plan.pushed is not None:
-            with self._open(split, threads) as file:
-                wanted = file.find(plan.pushed, rows=wanted)
-                self.io.add(file)
-        elif wanted is None:
-            wanted = RowRanges.all(split.rows)
+        if plan.searches:
+            wanted = self._search(split, plan, threads, wanted)
+        wanted = RowRanges.all(split.rows) if wanted is None else wanted
         if plan.residual is None or not wanted:
             return wanted
-        unpushed = replace(plan, pushed=None)
         masks = [
             selected(plan.residual, convert_batch(plan.conversions, batch, plan.schema))
-            for batch in self._file_batches(split, unpushed, threads, wanted)
+            for batch in self._file_batches(split, plan.unpushed, threads, wanted)
         ]
         return RowRanges.from_indices(wanted.to_indices()[np.concatenate(masks)])
 
@@ -286,6 +202,9 @@ class SplitReader:
             for start in range(0, total, rows):
                 yield empty_columns(pa.schema([]), min(rows, total - start))
             return
+        if plan.beside:
+            yield from self._joined_batches(split, plan, threads, wanted)
+            return
         with self._open(split, threads) as file:
             try:
                 yield from file.iter_batches(
@@ -298,19 +217,74 @@ class SplitReader:
         self, split: FileSplit, plan: FilePlan, threads: int | None, wanted: RowRanges | None
     ) -> Iterator[pa.RecordBatch]:
         """The same with the ids of rows; which rows a filter selects has to be known for those."""
-        if plan.pushed is not None:
-            with self._open(split, threads) as file:
-                wanted = file.find(plan.pushed, rows=wanted)
-                self.io.add(file)
+        if plan.searches:
+            wanted = self._search(split, plan, threads, wanted)
         wanted = RowRanges.all(split.rows) if wanted is None else wanted
         ids = wanted.to_indices() + (split.row_id_base or 0)
-        bare = replace(plan, pushed=None, row_id_place=None)
+        bare = replace(plan.unpushed, row_id_place=None)
         start = 0
         for batch in self._file_batches(split, bare, threads, wanted):
             arrays, stop = batch.columns, start + batch.num_rows
             arrays.insert(plan.row_id_place or 0, pa.array(ids[start:stop], pa.int64()))
             yield pa.RecordBatch.from_arrays(arrays, names=[""] * len(arrays))
             start = stop
+
+    def _search(
+        self, split: FileSplit, plan: FilePlan, threads: int | None, wanted: RowRanges | None
+    ) -> RowRanges | None:
+        """The rows that the readers' filters select, file after file."""
+        for file_split, pushed in (
+            (split, plan.pushed),
+            *((split.column_files[each.place], each.pushed) for each in plan.beside),
+        ):
+            if pushed is not None and (wanted is None or wanted):
+                with self._open(file_split, threads) as file:
+                    wanted = file.find(pushed, rows=wanted)
+                    self.io.add(file)
+        return wanted
+
+    def _joined_batches(
+        self, split: FileSplit, plan: FilePlan, threads: int | None, wanted: RowRanges | None
+    ) -> Iterator[pa.RecordBatch]:
+        """The columns of a data file and of its column files, side by side.
+
+        The filter of one file says which rows are read of the others.
+        """
+        asked = [(split, plan.columns, plan.pushed)] if plan.needs_data_file else []
+        asked += [
+            (split.column_files[each.place], each.columns, each.pushed) for each in plan.beside
+        ]
+        rows = self.request.batch_rows
+        is_alone = len(asked) == 1
+        with ExitStack() as stack:
+            files: list[fermion.FermionFile | None] = [None] * len(asked)
+
+            def opened(place: int) -> fermion.FermionFile:
+                file = files[place]
+                if file is None:
+                    file = stack.enter_context(self._open(asked[place][0], threads))
+                    files[place] = file
+                    stack.callback(self.io.add, file)
+                return file
+
+            for place, (_, _, pushed) in enumerate(asked):
+                if pushed is not None and not is_alone and (wanted is None or wanted):
+                    wanted = opened(place).find(pushed, rows=wanted)
+            if wanted is not None and not wanted:
+                return
+            streams = [
+                opened(place).iter_batches(
+                    columns, filter=pushed if is_alone else None, rows=wanted, batch_size=rows
+                )
+                for place, (_, columns, pushed) in enumerate(asked)
+                if columns or is_alone
+            ]
+            if streams:
+                yield from streams[0] if len(streams) == 1 else side_by_side(streams)
+                return
+        total = split.rows if wanted is None else wanted.total
+        for start in range(0, total, rows):
+            yield empty_columns(pa.schema([]), min(rows, total - start))
 
     def _open(
         self, split: FileSplit, threads: int | None
@@ -336,6 +310,10 @@ class SplitReader:
         )
         try:
             check_identity(file, split.file_id, split.file)
+            if split.fields is not None and file.num_rows != split.rows:
+                raise CorruptMetadata(
+                    split.file, f"a column file of {split.rows} rows", f"{file.num_rows} rows"
+                )
         except BaseException:
             file.close()
             raise
@@ -352,49 +330,3 @@ def _read_options(
         use_statistics=use_statistics,
         timeout_s=timeout_s,
     )
-
-
-def _plan(request: ReadRequest, schema: pa.Schema, split: FileSplit) -> FilePlan:
-    fields_written = request.file_fields[split.schema_id]
-    sources = split.with_data(fields_written)
-    all_null = {field.id for field in fields_written}.difference(field.id for field in sources)
-    if split.in_batches:
-        sources += BATCH_COLUMNS
-    if split.retractions:
-        sources.append(ROW_KIND)
-    pushed: list[Expression] = []
-    residual: list[Expression] = []
-    for part in request.filter.parts if request.filter is not None else ():
-        inside = push_down(part, request.table_fields, sources)
-        (residual if inside is None else pushed).append(part if inside is None else inside)
-    fields = request.fields
-    for part in residual:
-        fields = _with_paths(fields, part, request.table_fields)
-    paths, columns = file_columns(fields, [*sources, ROW_ID])
-    if ROW_ID in columns:
-        paths.remove((ROW_ID.name,))
-    arrow = [field_to_arrow(field, field_ids=False) for field in fields]
-    same = fields == request.fields
-    return FilePlan(
-        columns=[path[0] if path[0] in _VIRTUAL else path for path in paths],
-        pushed=conjunction(pushed),
-        schema=schema if same else pa.schema(arrow),
-        conversions=plan_reading(fields, columns, all_null=all_null),
-        residual=conjunction(residual),
-        final=None if same else plan_reading(request.fields, fields),
-        row_id_place=columns.index(ROW_ID) if ROW_ID in columns else None,
-    )
-
-
-_VIRTUAL = {field.name for field in BATCH_COLUMNS}
-
-
-def _with_paths(
-    fields: tuple[Field, ...], part: Expression, table_fields: tuple[Field, ...]
-) -> tuple[Field, ...]:
-    """Fields and what a part of a filter reads besides; a struct it reads from becomes whole."""
-    fields_by_id = {field.id: field for field in fields}
-    for path in sorted(part.columns()):
-        (wanted,) = select_paths(table_fields, [path[:1]], where="filter")
-        fields_by_id[wanted.id] = wanted
-    return tuple(fields_by_id.values())

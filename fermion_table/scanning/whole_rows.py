@@ -9,9 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from fermion_table.merging.primary_key import PrimaryKey
+from fermion_table.metadata.column_file import check_layouts
 from fermion_table.metadata.manifest import Entry
 from fermion_table.scanning.batch_stream import whole_batches
-from fermion_table.scanning.split_reader import ReadRequest, SplitReader
+from fermion_table.scanning.file_plan import ReadRequest
+from fermion_table.scanning.split_reader import SplitReader
 from fermion_table.schema.schema import Field, TableSchema
 from fermion_table.schema.selection import BATCH_COLUMNS
 from fermion_table.storage.store import AtomicStore, access_of
@@ -63,14 +65,16 @@ def column_reader(
     key
         Of a primary-key table: what rows are merged by.
     """
+    listed = list(entries)
     wanted = {field.id for field in table_fields}
+    check_layouts({entry.layout for entry in listed}, schemas, store.location)
     return SplitReader(
         ReadRequest(
             fields=fields,
             table_fields=table_fields,
             file_fields={
                 schema_id: tuple(field for field in schemas[schema_id].fields if field.id in wanted)
-                for schema_id in {entry.schema_id for entry in entries}
+                for schema_id in {each for entry in listed for each in entry.schema_ids}
             },
             storage_options=store.storage_options,
             timeout_s=access_of(store).timeout_s,

@@ -15,12 +15,14 @@ TARGET_FILE_SIZE = "target_file_size"
 STATISTICS_COLUMNS = "statistics_columns"
 PROFILE = "file.profile"
 WRITE_BUFFER_SIZE = "write_buffer_size"
+COLUMN_FILES_MAX = "column_files_max"
 
 RESERVED = ("file.", "fermion.")
 """Beginnings of names that are kept for settings of ours."""
 
 TARGET_FILE_BYTES = 256 * 1024 * 1024
 WRITE_BUFFER_BYTES = 512 * 1024 * 1024
+COLUMN_FILES_DEFAULT = 8
 STATISTICS_COLUMNS_MAX = 32
 """Leaf columns, beside partition, key and sort columns, whose statistics entries keep."""
 
@@ -50,12 +52,15 @@ class TableProperties:
         Of `fermion.WriteOptions`; None for its default.
     write_buffer_bytes
         Arrow bytes that a writer keeps in memory before rows go to storage, all its files together.
+    column_files_max
+        Compaction rewrites a data file that has more column files.
     """
 
     target_file_bytes: int = TARGET_FILE_BYTES
     statistics_columns: tuple[str, ...] = ()
     profile: str | None = None
     write_buffer_bytes: int = WRITE_BUFFER_BYTES
+    column_files_max: int = COLUMN_FILES_DEFAULT
 
 
 def parse_properties(properties: Mapping[str, str]) -> TableProperties:
@@ -72,6 +77,7 @@ def parse_properties(properties: Mapping[str, str]) -> TableProperties:
         statistics_columns=tuple(name.strip() for name in columns.split(",") if name.strip()),
         profile=properties.get(PROFILE),
         write_buffer_bytes=parse_size(properties.get(WRITE_BUFFER_SIZE, WRITE_BUFFER_BYTES)),
+        column_files_max=_parse_count(properties.get(COLUMN_FILES_MAX), COLUMN_FILES_DEFAULT),
     )
 
 
@@ -122,6 +128,14 @@ def parse_size(size: int | str, parameter: str = "") -> int:
         named = f"{parameter}={size!r}" if parameter else repr(size)
         raise InvalidArgumentError(f"{named} is not a size: expected bytes, or as in '256MB'")
     return count
+
+
+def _parse_count(text: str | None, default: int) -> int:
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise InvalidArgumentError(f"{text!r} is not a count: expected a number from 0 on")
+    return int(text)
 
 
 def parse_duration(text: str, parameter: str) -> int:

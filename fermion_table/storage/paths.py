@@ -21,6 +21,7 @@ Names are relative to the table, with ``/`` between segments::
     deletion/<unique>.dv                   packed deletion vectors
     data/[k=v/...][bucket-n/]<unique>.fermion
     data/[k=v/...][bucket-n/]changelog-<unique>.fermion
+    data/columns-<unique>.fermion          columns of the rows of another data file
 
 Slots, tags and hints are never compressed: a slot must have exactly one name.
 All functions but `unique_name` are pure.
@@ -65,12 +66,12 @@ _SAFE_PATH = re.compile(f"{_SAFE_SEGMENT}(?:/{_SAFE_SEGMENT})*")
 _SNAPSHOT_FILE = re.compile(rf"(\d{{{SNAPSHOT_ID_DIGITS}}})\.json")
 _EXPIRED_MARK = re.compile(rf"(\d{{{SNAPSHOT_ID_DIGITS}}})(?:-(\d{{{SNAPSHOT_ID_DIGITS}}}))?")
 _UNIQUE = "[0-9a-f]{32}"
-_CHANGELOG = "(?:changelog-)?"
+_PREFIX = "(?:changelog-|columns-)?"
 _ANY_TEMPORARY = rf"\.[^/]+\.{_UNIQUE}\.tmp"
 _PARTITIONS = r"(?:(?:[A-Za-z0-9_.%-]*=[A-Za-z0-9_.%-]*|bucket-[0-9]+)/)*"
 _WRITERS_OBJECT = re.compile(
-    rf"data/{_PARTITIONS}(?:{_CHANGELOG}{_UNIQUE}\.fermion"
-    rf"|\.{_CHANGELOG}{_UNIQUE}\.fermion\.{_UNIQUE}\.tmp)"
+    rf"data/{_PARTITIONS}(?:{_PREFIX}{_UNIQUE}\.fermion"
+    rf"|\.{_PREFIX}{_UNIQUE}\.fermion\.{_UNIQUE}\.tmp)"
     rf"|deletion/{_UNIQUE}\.dv"
     rf"|manifest/{_UNIQUE}(?:\.json(?:\.zst)?|\.index\.fermion)"
     rf"|schema/[0-9]+-{_UNIQUE}\.json(?:\.zst)?"
@@ -210,6 +211,7 @@ def data_path(
     bucket: int | None = None,
     *,
     is_changelog: bool = False,
+    is_columns: bool = False,
 ) -> str:
     """The file of rows.
 
@@ -222,14 +224,15 @@ def data_path(
         never parsed back: the values themselves are in the manifest entry.
     bucket
         Bucket number, if the table has buckets.
-    is_changelog
-        Whether the rows are changes of a changelog.
+    is_changelog, is_columns
+        Whether the rows are changes of a changelog, or columns of the rows of another file.
     """
     segments = [DATA_DIRECTORY]
     segments += [partition_segment(name, value) for name, value in partition]
     if bucket is not None:
         segments.append(f"bucket-{bucket}")
-    segments.append(f"{'changelog-' if is_changelog else ''}{unique}.fermion")
+    prefix = "changelog-" if is_changelog else "columns-" if is_columns else ""
+    segments.append(f"{prefix}{unique}.fermion")
     return check_path("/".join(segments))
 
 

@@ -26,6 +26,7 @@ from fermion_table.metadata.schema_store import schema_paths
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.moments import limit_ms, now_ms
 from fermion_table.scanning.filters import TableFilter, table_filter
+from fermion_table.schema.properties import parse_properties
 from fermion_table.table.inline_compaction import planned_trees, target_bytes
 from fermion_table.table.reading import scan
 from fermion_table.table.state import HasState, TableState
@@ -41,6 +42,7 @@ def plan_compaction(
     min_input_files: int = MIN_INPUT_FILES,
     sort_by: Sequence[str] | str | None = None,
     full: bool = False,
+    column_files_max: int | None = None,
 ) -> list[CompactionTask]:
     """What `compact` would do with this snapshot, as tasks for `compaction.compact_group`.
 
@@ -52,11 +54,18 @@ def plan_compaction(
         sort_by = check_texts(sort_by, "sort_by")
     min_input_files = integer(min_input_files, "min_input_files")
     full = flag(full, "full")
+    if column_files_max is not None:
+        column_files_max = integer(column_files_max, "column_files_max", minimum=0)
     target = target_bytes(state, target_size)
     key = primary_key_of(state.schema)
     if key is not None:
-        if sort_by or min_input_files != MIN_INPUT_FILES:
-            name = "sort_by" if sort_by else "min_input_files"
+        given = {
+            "sort_by": bool(sort_by),
+            "min_input_files": min_input_files != MIN_INPUT_FILES,
+            "column_files_max": column_files_max is not None,
+        }
+        if any(given.values()):
+            name = next(each for each, is_given in given.items() if is_given)
             raise InvalidArgumentError(
                 f"{name}: is for tables without a primary key; the files of {state.location} are "
                 "sorted by key, and compacted by the number and size of their runs"
@@ -68,6 +77,8 @@ def plan_compaction(
             f"full=True: {state.location} has no primary key, so its files have no levels; "
             "compact() rewrites all small files"
         )
+    if column_files_max is None:
+        column_files_max = parse_properties(state.schema.properties).column_files_max
     entries, _ = scan(self, filter=filter).entries
     return compaction_tasks(
         small_files.plan_compaction(
@@ -75,6 +86,7 @@ def plan_compaction(
             target_bytes=target,
             min_input_files=min_input_files,
             is_sorting=bool(sort_by),
+            column_files_max=column_files_max,
         ),
         store=state.store,
         schema=state.schema,
@@ -92,6 +104,7 @@ def compact(
     min_input_files: int = MIN_INPUT_FILES,
     sort_by: Sequence[str] | str | None = None,
     full: bool = False,
+    column_files_max: int | None = None,
     max_groups_per_commit: int | None = None,
     dry_run: bool = False,
     threads: int | None = None,
@@ -120,6 +133,9 @@ def compact(
         primary key, whose files are sorted by it.
     full
         Of a table with a primary key: merge all runs of each tree into one, at its top level.
+    column_files_max
+        Data files that have more column files (see `add_columns_with`) are rewritten with all
+        columns in them; None takes the table's property. 0 rewrites all that have any.
     max_groups_per_commit
         Publish progress after so many groups; None: one snapshot at the end.
     dry_run
@@ -149,6 +165,7 @@ def compact(
         min_input_files=min_input_files,
         sort_by=sort_by,
         full=full,
+        column_files_max=column_files_max,
     )
     if dry_run:
         groups = [task.group for task in tasks]

@@ -40,6 +40,7 @@ from fermion_table.storage.store import (
 from fermion_table.table import (
     appending,
     changes,
+    column_changes,
     maintenance,
     merging_rows,
     reading,
@@ -365,6 +366,8 @@ class Table:
     drop_columns = schema_changes.drop_columns
     rename_column = schema_changes.rename_column
     alter_column = schema_changes.alter_column
+    add_columns_with = column_changes.add_columns_with
+    fill_columns = column_changes.fill_columns
     set_properties = schema_changes.set_properties
 
     # Find, compare and restore versions.

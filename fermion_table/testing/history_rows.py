@@ -29,7 +29,7 @@ def rows_after(rows: Rows, operation: dict[str, Any]) -> Rows:
             return tuple(sorted((*(row for row in rows if row[0] != key), *new)))
         case "delete":
             return tuple(row for row in rows if row[0] != key)
-        case "update":
+        case "update" | "fill":
             value = operation["value"]
             return tuple(sorted((k, value if k == key else v) for k, v in rows))
         case "upsert" | "replace":

@@ -77,7 +77,8 @@ STALLING = Faults(
 )
 WEATHERS = (CALM, ROUGH, DISK, STALLING)
 
-WITHOUT_IDENTITY = ("add column", "fast-forward")
+CHANGES = ("delete", "update", "overwrite", "fill")
+WITHOUT_IDENTITY = ("add column", "fill", "fast-forward")
 """Operations that can't be tried again once their outcome is unknown."""
 
 
@@ -286,16 +287,16 @@ class Simulation:
     def operation(self, key: str) -> dict[str, Any]:
         """What to do next: mostly append; changes concern the rows of an earlier operation."""
         earlier = [each.key for each in self.main.records.attempts if each.key != key]
-        kind = self.dice.choice(["append"] * 5 + ["delete", "update", "overwrite", "add column"])
+        kind = self.dice.choice(["append"] * 5 + [*CHANGES, "add column"])
         if not earlier and kind not in ("append", "add column"):
             kind = "append"
         rows = [[key, self.dice.randint(0, 9)] for _ in range(self.dice.randint(1, 4))]
         operation: dict[str, Any] = {"kind": kind}
         if kind in ("append", "overwrite"):
             operation["rows"] = rows
-        if kind in ("delete", "update", "overwrite"):
+        if kind in CHANGES:
             operation["key"] = self.dice.choice(earlier)
-        if kind == "update":
+        if kind in ("update", "fill"):
             operation["value"] = self.dice.randint(100, 109)
         return operation
 
@@ -303,11 +304,7 @@ class Simulation:
         """Try once; what is unknown is tried again under the same identity."""
         try:
             table = place.latest(attempt.branch)
-            words = {
-                "message": attempt.message,
-                "commit_user": user,
-                "commit_identifier": number,
-            }
+            words = {"message": attempt.message, "commit_user": user, "commit_identifier": number}
             attempt.result(self.perform(table, attempt, words))
             self.count("acknowledged")
         except CommitStateUnknown:
@@ -344,6 +341,9 @@ class Simulation:
                 made = table.delete(f"k = '{key}'", **words)
             case "update":
                 made = table.update(f"k = '{key}'", {"v": operation["value"]}, **words)
+            case "fill":
+                values = {"k": [key], "v": [operation["value"]]}
+                made = table.fill_columns(values, on="k", message=attempt.message)
             case "fast-forward":
                 made = table.branches.fast_forward(operation["to"], message=attempt.message)
             case _:

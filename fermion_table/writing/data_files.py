@@ -118,6 +118,7 @@ class DataFiles:
         bucket: int | None = None,
         hidden: pa.Field | None = None,
         is_changelog: bool = False,
+        is_columns: bool = False,
         bloom_filters: Iterable[str] = (),
     ) -> OpenFile:
         """Begin a file.
@@ -128,12 +129,19 @@ class DataFiles:
             Of a table with buckets: goes into the path.
         hidden
             A column after those of the schema, which no field of the table stands for.
-        is_changelog
-            Whether the rows are changes of a changelog: goes into the path.
+        is_changelog, is_columns
+            Whether the rows are changes of a changelog, or columns of the rows of another file:
+            goes into the path.
         bloom_filters
             Columns with a Bloom filter per chunk, beside those of the settings.
         """
-        path = data_path(unique_name(), partition.segments, bucket, is_changelog=is_changelog)
+        path = data_path(
+            unique_name(),
+            partition.segments,
+            bucket,
+            is_changelog=is_changelog,
+            is_columns=is_columns,
+        )
         self._written.paths.add(path)  # before: an interrupt must not lose it
         self._begun.add(path)
         options = self._options

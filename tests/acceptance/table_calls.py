@@ -173,6 +173,7 @@ COMPACTION: dict[str, Any] = {
     "min_input_files": 2,
     "sort_by": ["id"],
     "full": False,
+    "column_files_max": 3,
 }
 DEFINITION: dict[str, Any] = {
     "schema": SCHEMA,
@@ -281,6 +282,17 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "Table.add_columns": _of_table(
         "add_columns", columns={"more": pa.int8()}, defaults={"more": 1}
     ),
+    "Table.add_columns_with": _of_table(
+        "add_columns_with",
+        function=lambda rows: {"more": rows["id"]},
+        read=["id"],
+        schema=pa.schema([("more", pa.int64())]),
+        batch_rows=100,
+        threads=1,
+        progress=lambda done, total: None,
+        resume=None,
+        message="why",
+    ),
     "Table.alter_column": _of_table("alter_column", name="id", comment="why"),
     "Table.append": _of_table("append", data=ROWS, schema_mode="merge", **WORDS),
     "Table.append_batch": _of_table("append_batch", batch_id=6, data=ROWS, message="why"),
@@ -325,6 +337,13 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "Table.diff": _of_table("diff", before=0, after=1),
     "Table.drop_columns": _of_table("drop_columns", columns=["id"]),
     "Table.exists": free(Table.exists, path=Path("t"), storage_options={}),
+    "Table.fill_columns": _of_table(
+        "fill_columns",
+        data={"id": [1], "name": ["z"]},
+        on=["id"],
+        columns=["name"],
+        message="why",
+    ),
     "Table.expire_snapshots": _of_table(
         "expire_snapshots", older_than=DAY, retain_last=5, dry_run=False
     ),

@@ -205,9 +205,43 @@ class TableMachine(RuleBasedStateMachine):
         self.model.rows = self.others(second)
         self.keep()
 
-    @rule()
-    def compact(self) -> None:
-        self.table.compact()
+    @rule(column_files_max=st.sampled_from([None, 0]))
+    def compact(self, column_files_max: int | None) -> None:
+        self.table.compact(column_files_max=column_files_max)
+        self.keep()
+
+    @rule(data=st.data(), name=st.sampled_from(NAMES), batch_rows=st.integers(1, 4))
+    def add_column_with_values(self, data: st.DataObject, name: str, batch_rows: int) -> None:
+        if name in self.model.names:
+            return
+        source = data.draw(st.sampled_from([each for each in self.model.names if each != "k"]))
+        self.table.add_columns_with(
+            lambda rows: pc.add(rows.column(0), 1),
+            read=[source],
+            schema=pa.schema([(name, pa.int64())]),
+            batch_rows=batch_rows,
+            threads=1,
+        )
+        number, read = self.table.schema.find(name).id, self.model.names[source]
+        self.model.names[name] = number
+        self.model.defaults[number] = None
+        for row in self.model.rows:
+            row[number] = None if row.get(read) is None else row[read] + 1
+        self.keep()
+
+    @rule(data=st.data(), pairs=ROWS)
+    def fill_column(self, data: st.DataObject, pairs: list) -> None:
+        names = [each for each in self.free() if each != "k"]
+        if not names:
+            return
+        name, values = data.draw(st.sampled_from(names)), dict(pairs)
+        given = pa.table(
+            {"k": pa.array(values, pa.string()), name: pa.array(values.values(), pa.int64())}
+        )
+        self.table.fill_columns(given, on="k")
+        for row in self.model.rows:
+            if row[self.model.names["k"]] in values:
+                row[self.model.names[name]] = values[row[self.model.names["k"]]]
         self.keep()
 
     @rule(name=st.sampled_from(NAMES), default=VALUES)

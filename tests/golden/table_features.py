@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from fermion_table import Table
 from fermion_table.commit import manifest_plan
+from fermion_table.metadata import manifest_store
 from fermion_table.storage import json_codec
 from tests.golden.keyed_features import KEYED
 
@@ -188,11 +189,42 @@ def file_ids(path: Path) -> Table:
     return table
 
 
+def column_files(path: Path) -> Table:
+    """Columns computed and filled in beside deleted rows and batches, then renamed and widened."""
+    table = Table.create(path, ROWS)
+    table.append({"k": ["a", "b", "c"], "v": [1, 2, None]})
+    table.append_batches([(3, {"k": ["d"] * 2, "v": [4, 5]}), (8, {"k": ["e"], "v": [6]})])
+    table.delete("k = 'b'")
+    more = pa.schema([("w", pa.int32()), ("s", pa.struct([("x", pa.string())])), ("n", pa.int8())])
+
+    def computed(rows: pa.RecordBatch) -> pa.RecordBatch:
+        inner = pa.StructArray.from_arrays([rows["k"]], ["x"])
+        return pa.record_batch(
+            [rows["v"].cast(pa.int32()), inner, pa.nulls(len(rows), pa.int8())], schema=more
+        )
+
+    table.add_columns_with(computed, read=["k", "v"], schema=more)
+    table.append({"k": ["f"], "v": [7], "w": [70]})
+    with mock.patch.object(manifest_plan, "INLINE_ENTRIES_MAX", 1):
+        table.fill_columns({"k": ["a", "e"], "v": [-1, None], "f": [0.5, 1.5]}, on="k")
+    with table.update_schema() as update:
+        update.rename_column("w", "wide")
+        update.alter_column("wide", type=pa.int64())
+        update.drop_column("n")
+    with (
+        mock.patch.object(manifest_plan, "INLINE_ENTRIES_MAX", 1),
+        mock.patch.object(manifest_store, "PACK_ENTRIES_MIN", 1),
+    ):
+        table.fill_columns({"_row_id": [0, 4], "wide": [2**40, None]})
+    table.delete("k = 'c'")
+    return table
+
+
 TABLES: dict[str, Maker] = {
     maker.__name__: maker
     for maker in (
         appended, batches, changed_rows, partitions, evolved_schema, versions, manifests,
         expired, expired_branch, sorted_rows, file_ids, branch_commits,
-        merged_branch, *KEYED,
+        merged_branch, column_files, *KEYED,
     )
 }  # fmt: skip

@@ -1,0 +1,168 @@
+"""Methods of `Table` that give columns values without rewriting data files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from fermion.arguments import function as check_function
+from fermion.arguments import integer
+from fermion.errors import InvalidArgumentError
+from fermion_table.argument_checks import check_columns, check_kind, check_texts, described
+from fermion_table.changes.column_commit import check_append_table
+from fermion_table.changes.computed_columns import (
+    ComputedColumns,
+    FinishedColumns,
+    check_new_columns,
+)
+from fermion_table.changes.filled_columns import FilledColumns
+from fermion_table.commit.request import CommitMetadata
+from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.scanning.file_plan import BATCH_ROWS
+from fermion_table.schema.schema import PathLike
+from fermion_table.schema.selection import ROW_ID, select_columns
+from fermion_table.table.state import HasState
+
+
+def add_columns_with(
+    self: HasState,
+    function: Callable[[pa.RecordBatch], Any],
+    *,
+    read: Sequence[PathLike],
+    schema: pa.Schema,
+    batch_rows: int = BATCH_ROWS,
+    threads: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    resume: FinishedColumns | None = None,
+    message: str | None = None,
+) -> Snapshot:
+    """Add columns whose values a function computes from other columns, as one snapshot.
+
+    Only the columns in `read` are read, and only the new ones are written, to a column file beside
+    each data file. Rows that others append meanwhile are null in the new columns.
+
+    Parameters
+    ----------
+    function
+        Takes a record batch of the columns in `read`, and returns the new columns of its rows: a
+        record batch, a table, a dict, or anything else with Arrow columns; of one column the array
+        will do. It sees no deleted rows, and is called by several threads.
+    read
+        Columns that it is given: names, dotted paths, ``_row_id``.
+    schema
+        The new columns.
+    batch_rows
+        Rows a call, at most.
+    threads
+        Files computed side by side; None takes the number of processors.
+    progress
+        Called with the files done and the files in all.
+    resume
+        The ``finished`` of a `ColumnFunctionError`: its files are not computed again.
+    message
+        For the history.
+
+    Returns
+    -------
+    Snapshot
+        The new one.
+
+    Raises
+    ------
+    ColumnFunctionError
+        The function raised, or returned other columns, types or another number of rows. Names the
+        file and the rows; nothing was published.
+    TypeError, InvalidArgumentError, ColumnNotFoundError
+        Also where a column is there already, or the table has a primary key.
+    CommitConflict, CommitStateUnknown
+    """
+    state = self._state
+    check_function(function, "function")
+    if function is None:
+        raise TypeError("function: expected a function, found None")
+    columns = check_columns(read, "read")
+    metadata = CommitMetadata(message=message)
+    batch_rows = integer(batch_rows, "batch_rows", minimum=1)
+    if threads is not None:
+        threads = integer(threads, "threads", minimum=1)
+    check_function(progress, "progress")
+    if resume is not None:
+        check_kind(resume, FinishedColumns, "resume")
+    action = "add_columns_with"
+    new = check_new_columns(check_kind(schema, pa.Schema, "schema"), action, state.location)
+    state.check_writable()
+    state.refresh()
+    check_append_table(state.schema, action, state.location)
+    select_columns(state.schema, columns, where=state.location)
+    change = ComputedColumns(
+        state.publisher,
+        metadata,
+        function,
+        read=columns,
+        columns=new,
+        batch_rows=batch_rows,
+        threads=threads,
+        progress=progress,
+        resume=resume,
+    )
+    return state.move_to(change.publish(state.snapshot))
+
+
+def fill_columns(
+    self: HasState,
+    data: Any,
+    *,
+    on: str | Sequence[str] = ROW_ID.name,
+    columns: Sequence[str] | None = None,
+    message: str | None = None,
+) -> Snapshot:
+    """Give columns of some rows values that were computed elsewhere, as one snapshot.
+
+    Only files that hold such rows get a column file. Other rows keep their values; columns that
+    the table lacks are added, and are null there. Rows of the data that match none are left out.
+
+    Parameters
+    ----------
+    data
+        Any Arrow producer: the columns `on`, and those to fill.
+    on
+        What tells the rows: ``_row_id``, or columns of which no two rows of the data are equal. A
+        null matches nothing.
+    columns
+        To fill; None: all others of the data.
+    message
+        For the history.
+
+    Returns
+    -------
+    Snapshot
+        The new one; the latest one if no row was found and no column added.
+
+    Raises
+    ------
+    SchemaMismatch
+        Values do not fit a column.
+    TypeError, InvalidArgumentError, ColumnNotFoundError
+        Also where two rows of the data are of the same row, or the table has a primary key.
+    CommitConflict, CommitStateUnknown
+    """
+    state = self._state
+    names = (on,) if isinstance(on, str) else check_texts(on, "on")
+    if not names:
+        raise InvalidArgumentError(f"on={on!r}: expected {ROW_ID.name!r} or columns")
+    chosen = None if columns is None else check_texts(columns, "columns")
+    if chosen is not None and not chosen:
+        raise InvalidArgumentError("columns: expected at least one column")
+    if isinstance(columns, str):
+        raise TypeError(f"columns: expected a list of names, found {described(columns)}")
+    metadata = CommitMetadata(message=message)
+    state.check_writable()
+    state.refresh()
+    check_append_table(state.schema, "fill_columns", state.location)
+    by_id = names == (ROW_ID.name,) and ROW_ID.name not in state.schema.by_name
+    change = FilledColumns(
+        state.publisher, metadata, data, on=() if by_id else names, columns=chosen
+    )
+    return state.move_to(change.publish(state.snapshot))
