@@ -22,13 +22,13 @@ import pyarrow.types as pat
 from fermion import arrow_compute as pc
 from fermion.columns.types import strip_wrappers
 from fermion.errors import InvalidArgumentError
+from fermion.predicate.computed import Computed
 from fermion.predicate.expression import (
     NEGATED,
     And,
     BooleanColumn,
     Column,
     Comparison,
-    Computed,
     Constant,
     Expression,
     IsIn,

@@ -10,11 +10,11 @@ import pyarrow.types as pat
 from fermion.columns.types import is_list, strip_wrappers
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError, column_not_found
 from fermion.predicate import arrow_expression
+from fermion.predicate.computed import Computed
 from fermion.predicate.expression import (
     And,
     BooleanColumn,
     Comparison,
-    Computed,
     Constant,
     Expression,
     IsIn,

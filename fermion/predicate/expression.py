@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, NoReturn
@@ -365,36 +365,6 @@ class Opaque(Expression):
     def to_sql(self) -> str:
         """Pyarrow's text of the expression; not SQL."""
         return f"pyarrow({self.expression})"
-
-
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Computed(Expression):
-    """A filter that a function computes from whole columns; statistics never settle it.
-
-    Attributes
-    ----------
-    function
-        Takes the columns at ``paths``, ``pyarrow.Array`` of one length and of the types that the
-        filter is bound to, and returns a ``pyarrow.BooleanArray`` of this length. Picklable, if the
-        filter has to be.
-    paths
-        The columns.
-    text
-        What it computes, for people.
-    """
-
-    function: Callable[..., pa.BooleanArray]
-    paths: tuple[Path, ...]
-    text: str
-
-    @property
-    def is_opaque(self) -> bool:
-        """True."""
-        return True
-
-    def to_sql(self) -> str:
-        """The text; not SQL of ours."""
-        return self.text
 
 
 def as_predicate(value: Expression | bool | None) -> Expression:

@@ -16,7 +16,7 @@ from fermion.columns.rows import Matches, filter_arrays
 from fermion.columns.types import Node
 from fermion.errors import InvalidFileError
 from fermion.pages.global_dictionary import GlobalDictionaries
-from fermion.predicate import Expression, evaluate
+from fermion.predicate import Expression, evaluate, without_opaque
 from fermion.reading.batches import BatchLookup
 from fermion.reading.bounds import PrunedRows, StripeBounds
 from fermion.reading.column import ColumnTask, FetchedPages, read_columns
@@ -265,12 +265,35 @@ class StripeReader:
         if not ranges:
             return Matches(ranges, np.zeros(0, bool), None)
         if kept is None:
-            wanted = self._whole(ranges, stripe)
-            found = self._encoded.find(expression, columns, stripe, wanted)
+            found = self._found(expression, columns, stripe, ranges)
             if found is not None:
-                return Matches(ranges, found.mask, None, found.pages)
+                return found
         batch = self.batch(columns, stripe, self._whole(ranges, stripe), kept)
         return Matches(ranges, self._mask(expression, batch, stripe), batch.columns)
+
+    def _found(
+        self,
+        expression: Expression,
+        columns: Sequence[Projected],
+        stripe: int,
+        ranges: RowRanges,
+    ) -> Matches | None:
+        """The same, where it needs no decoding but of what opaque parts read, in the rows that the
+        other parts select; else None."""
+        easy, rest = without_opaque(expression)
+        if easy is None:
+            return None
+        read = _read_by(easy, columns)
+        found = self._encoded.find(easy, read, stripe, self._whole(ranges, stripe))
+        if found is None:
+            return None
+        mask = found.mask
+        if rest is not None and mask.any():
+            rows = RowRanges.from_indices(ranges.to_indices()[mask])
+            batch = self.selected(_read_by(rest, columns), stripe, self._whole(rows, stripe))
+            mask = mask.copy()
+            mask[mask] = self._mask(rest, batch, stripe)
+        return Matches(ranges, mask, None, found.pages)
 
     def _mask(self, expression: Expression, rows: pa.RecordBatch, stripe: int) -> np.ndarray:
         """Whether each of some rows of a stripe matches: ``bool``."""
@@ -451,6 +474,11 @@ def _inside(rows: RowRanges, of: RowRanges) -> np.ndarray:
 def _key(column: Projected) -> int | str:
     """What tells a column's values from others': its ordinal, or the name of a virtual one."""
     return column.ordinal if column.tree is not None else column.field.name
+
+
+def _read_by(expression: Expression, columns: Sequence[Projected]) -> list[Projected]:
+    names = {path[0] for path in expression.columns()}
+    return [column for column in columns if column.field.name in names]
 
 
 def _is_reusable(dtype: pa.DataType, column: Projected) -> bool:

@@ -69,3 +69,21 @@ def test_its_columns_must_exist_and_it_is_no_pyarrow_expression():
     with pytest.raises(InvalidArgumentError, match=r"a <> s\.b has no pyarrow form"):
         to_pyarrow(DIFFER & (col("a") > 2))
     assert repr(DIFFER) == "<fermion filter a <> s.b>"
+
+
+def test_it_is_computed_only_for_the_rows_that_the_other_conditions_select(tmp_path):
+    """Where these are found without decoding: of columns without nulls."""
+    rows = pa.table({"k": range(100_000), "v": [number * 7 % 1000 for number in range(100_000)]})
+    path = tmp_path / "x.fermion"
+    fermion.write_table(rows, path)
+    seen = []
+
+    def even(values: pa.Array) -> pa.BooleanArray:
+        seen.append(len(values))
+        return pc.equal(pc.bit_wise_and(values, 1), 0)
+
+    filter = (col("k") >= 99_900) & Computed(even, (("v",),), "v % 2 = 0") & (col("v") < 500)
+    found = fermion.read_table(path, filter=filter)
+    expected = [row for row in rows.to_pylist() if row["k"] >= 99_900 and row["v"] < 500]
+    assert found.to_pylist() == [row for row in expected if row["v"] % 2 == 0]
+    assert sum(seen) == len(expected) < 100
