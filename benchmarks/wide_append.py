@@ -17,10 +17,10 @@ WIDER = 5
 FILES = 10
 
 
-@lru_cache
-def features(columns: int, rows: int) -> pa.Table:
+@lru_cache(maxsize=1)
+def features(columns: int, rows: int, seed: int = tables.SEED) -> pa.Table:
     """Columns of floats in which no encoding finds anything."""
-    random = np.random.default_rng(tables.SEED)
+    random = np.random.default_rng(seed)
     return pa.table({f"feature_{n:05d}": random.standard_normal(rows) for n in range(columns)})
 
 
@@ -41,21 +41,26 @@ def append(times: int) -> Case:
     return Case(prepare)
 
 
-def compact(library: Library, size: Size) -> Action:
-    """Open a table of ten such files, and compact it."""
-    if not isinstance(library, Layer):
-        raise NotOffered("a format has no tables")
-    data = features(*SHAPE[size])
+def compact(*, alike: bool) -> Case:
+    """Open a table of ten such files, of the same or of other rows each, and compact it."""
 
-    def fill(path: str) -> None:
-        library.create(path, data.schema)
-        table = library.open(path)
-        for _ in range(FILES):
-            table = library.append(table, data)
+    def prepare(library: Library, size: Size) -> Action:
+        if not isinstance(library, Layer):
+            raise NotOffered("a format has no tables")
 
-    path = tables.stored(library, size, f"wide-{FILES}", fill)
-    copy = tables.copy_of(library, size, path, fill)
-    return lambda: library.compact(library.open(copy))
+        def fill(path: str) -> None:
+            library.create(path, features(*SHAPE[size]).schema)
+            table = library.open(path)
+            for file in range(FILES):
+                seed = tables.SEED + (0 if alike else file)
+                table = library.append(table, features(*SHAPE[size], seed))
+
+        name = f"wide-{FILES}" if alike else f"wide-{FILES}-others"
+        path = tables.stored(library, size, name, fill)
+        copy = tables.copy_of(library, size, path, fill)
+        return lambda: library.compact(library.open(copy))
+
+    return Case(prepare)
 
 
 QUESTION = Question(
@@ -64,13 +69,15 @@ QUESTION = Question(
     cases={
         "append": append(1),
         "append, five times the columns": append(WIDER),
-        "compact": Case(compact),
+        "compact": compact(alike=True),
+        "compact, other rows in each file": compact(alike=False),
     },
     libraries=(FULL, FEATHER, PARQUET_ZSTD),
     targets=(
         Target("append", 0.3),
         Target("append, five times the columns", 1.5),
         Target("compact", 2.0),
+        Target("compact, other rows in each file", 2.0),
     ),
     rounds={"full": 3},
     notes="Feather and Parquet write the same rows to a file, without a table.",

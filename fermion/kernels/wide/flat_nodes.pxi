@@ -17,6 +17,8 @@ cdef enum:
     FLAT_TABLES_BYTES = 96
     FLAT_FLOATS_BYTES = 256
     FLAT_FIELDS = 8
+    # Of decimals that need more bits each, all encodings are tried.
+    FLAT_DECIMAL_BITS = 24
     # A table of Huffman codes of all 256 bytes.
     FLAT_CODES_BYTES = 128
 
@@ -75,6 +77,7 @@ cdef struct FlatWork:
     int64_t* entries  # 8 bytes a slot, of any width
     uint32_t* codes
     uint32_t* exceptions
+    int64_t others  # how many exceptions the last floats had
     uint8_t* copy  # 8 bytes a slot
     uint8_t* bits
     uint8_t* seen

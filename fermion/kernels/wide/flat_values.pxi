@@ -280,6 +280,7 @@ cdef uint8_t* _flat_decimals(
     others = _flat_to_integers(
         values, of.count, POWERS_OF_TEN[exponent], work.wide, work.exceptions
     )
+    work.others = others
     if others > (1 - rules.sample_part_min) / 2 * of.count:
         return NULL
     at = _flat_node(node, FLAT_ALP, 1, of.root)
@@ -329,7 +330,8 @@ cdef bint _flat_floats(
             return _flat_plain(<const uint8_t*>values, width, rules, work, found)
         stop = _flat_search(node, _flat_raw(node, &of), &of, rules, work)
     elif not is_small and (
-        4 * (stop - node) > 3 * limit  # floats that are decimals by chance
+        # Floats that are decimals by chance, or after a calculation.
+        work.others or 8 * (stop - node) > FLAT_DECIMAL_BITS * count
         or _flat_may_shrink(
             work.wide, count, stop - node, 2, rules.ratio, FLAT_FLOATS_BYTES, rules, work
         )

@@ -225,6 +225,8 @@ def searched() -> dict[str, pa.Array]:
     mask = rng.random(ROWS) < 0.05
     decimals = np.arange(ROWS) % 977 / 100
     real = rng.random(ROWS)
+    degrees = np.round(rng.normal(-74, 0.05, ROWS), 6)
+    degrees[rng.random(ROWS) < 0.2] += 1e-14  # after a calculation
     ids = rng.integers(0, 10**12, ROWS)
     words = np.array([f"value {n}" for n in range(ROWS)])
     text = pa.array(words[rng.permutation(ROWS)])
@@ -238,6 +240,7 @@ def searched() -> dict[str, pa.Array]:
         "few": pa.array(rng.choice([1, 10**9, 5 * 10**12], ROWS)),
         "few floats": pa.array(rng.choice(real[:100], ROWS), mask=mask),
         "ratios": pa.array(rng.integers(0, 50, ROWS) / rng.integers(1, 50, ROWS)),
+        "degrees": pa.array(degrees),
         "real": pa.array(real),
         "real nulls": pa.array(real, mask=mask),
         "real, many nulls": pa.array(real, mask=rng.random(ROWS) < 0.5),
@@ -277,7 +280,11 @@ def test_columns_that_need_a_search_are_no_larger_than_one_by_one(name: str) -> 
     table = pa.table({name: array})
     sink = io.BytesIO()
     fermion.write_table(table, sink)
-    assert repr(fermion.open(sink.getvalue()).read().to_pylist()) == repr(table.to_pylist())  # NaN
+    with fermion.open(sink.getvalue()) as file:
+        assert repr(file.read().to_pylist()) == repr(table.to_pylist())  # NaN
+        assert repr(file.read(rows=(9, 40)).to_pylist()) == repr(table[9:40].to_pylist())
+        some = [3, 7, 450]
+        assert repr(file.take(some).to_pylist()) == repr(table.take(some).to_pylist())
     assert repr(File(sink.getvalue()).column(0).to_pylist()) == repr(array.to_pylist())
 
 
