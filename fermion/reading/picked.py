@@ -28,6 +28,8 @@ from fermion.reading.stream import PICKED_RUN_MAX, PICKED_SLOTS_MIN
 
 PICKED_ROWS_MAX = 1 << 20
 """Rows that are named one by one."""
+LONE_ROWS_MAX = 16
+"""So few rows are picked wherever they are: the way around costs more than to decode them."""
 
 _INT32_MAX = 2**31 - 1
 _BITS = ord("b")
@@ -166,7 +168,7 @@ def _plan(pages: ChunkPages, wanted: np.ndarray) -> _Plan | None:
     touched = (at[1:] > at[:-1]).nonzero()[0]
     first, last = at[touched], at[touched + 1]
     between = (wanted[last - 1] - wanted[first]).sum() + len(touched)
-    if PICKED_SLOTS_MIN * len(wanted) > between:
+    if len(wanted) > LONE_ROWS_MAX and PICKED_SLOTS_MIN * len(wanted) > between:
         return None
     return _Plan(
         pages.some(touched),

@@ -90,6 +90,16 @@ def test_a_take_is_one_kernel_call_a_column_and_stripe(profile, monkeypatch):
     assert requested == asked
 
 
+@pytest.mark.parametrize("rows", [[777], [777, 778, 779], [499, 500]])
+def test_a_row_alone_is_picked_too(rows, monkeypatch):
+    """Also a few that lie side by side: no page is planned as an object."""
+    data = written(table())
+    monkeypatch.setattr(plans, "plan_stream", None)
+    monkeypatch.setattr("fermion.reading.stripe.read_columns", None)
+    found = taken(data, np.array(rows))[0]
+    assert_logically_equal(found, table().take(pa.array(rows)))
+
+
 def test_only_pages_with_wanted_rows_are_asked_for():
     """Two rows of two pages: of twelve pages of a column the others are left alone."""
     data = written(table().select(["number"]), encodings={"number": "plain"}, stripe_rows=ROWS)
