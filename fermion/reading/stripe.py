@@ -33,6 +33,8 @@ FEW_ROWS, FEW_BYTES = 32 * 1024, 4 * 1024 * 1024
 """Of a stripe of at most so many rows, in a file of so many bytes, picking rows costs more than to
 decode all of them, unless next to none are selected."""
 FEW_FRACTION = 1 / 32
+RUN_ROWS_MIN = 32 * 1024
+"""So many rows without gaps are read as all rows of a stripe are: the pages around them whole."""
 TOGETHER_COLUMNS_MAX = 16
 """Columns of such a stripe that are read at once, with those that the filter reads."""
 JOIN_ROWS = 512
@@ -130,6 +132,8 @@ class StripeReader:
         columns = [trees[each] for each in missing]
         if ranges is None:
             arrays, fetched = self._all.arrays(columns, stripe)
+        elif held is None and len(ranges) == 1 and ranges.total >= RUN_ROWS_MIN:
+            arrays, fetched = self._all.arrays(columns, stripe, next(iter(ranges)))
         else:
             arrays, fetched = self._picked.arrays(columns, stripe, ranges, held)
         pages.update(fetched)

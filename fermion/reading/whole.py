@@ -1,4 +1,4 @@
-"""All rows of flat columns of many pages: a call of the kernels for many pages of a column.
+"""Rows without gaps of flat columns of many pages: a call of the kernels for many pages.
 
 What the kernels do not know (nulls, booleans, dictionaries that stripes share, other encodings,
 damage) is left to `column.read_columns`, which reads everything and knows what to say of it.
@@ -32,6 +32,9 @@ from fermion.statistics.details import decoded_bytes
 PART_BYTES = 4 * 1024 * 1024
 """Bytes of values that one thread decodes at once, but for strings: those are decoded together."""
 
+VIEW_FRACTION = 0.75
+"""Of the decoded numbers: if fewer are wanted they are copied, and the others let go."""
+
 _BITS, _STRINGS = ord("b"), ord("s")
 
 
@@ -46,6 +49,8 @@ class _Column(NamedTuple):
         Values, or offsets of strings; written.
     text
         Memory for the bytes of strings; None: it is not known how many these are.
+    rows
+        First and stop of those wanted, counted from the first page.
     """
 
     place: int
@@ -56,10 +61,11 @@ class _Column(NamedTuple):
     dictionary: Values | None
     out: np.ndarray
     text: np.ndarray | None
+    rows: tuple[int, int]
 
 
 class WholeColumns:
-    """Reads all rows of flat columns of a file, of which each has several pages.
+    """Reads rows without gaps of flat columns of a file, of which each has several pages.
 
     Parameters
     ----------
@@ -75,7 +81,10 @@ class WholeColumns:
         self._is_known = self._checks.kind in (ChecksumKind.NONE, ChecksumKind.CRC32C)
 
     def arrays(
-        self, columns: Sequence[tuple[int, Node]], stripe: int
+        self,
+        columns: Sequence[tuple[int, Node]],
+        stripe: int,
+        rows: tuple[int, int] | None = None,
     ) -> tuple[list[pa.Array | None], FetchedPages]:
         """Some columns of a stripe.
 
@@ -83,6 +92,8 @@ class WholeColumns:
         ----------
         columns
             Ordinals and trees.
+        rows
+            First and stop of the rows of the stripe to read; None: all.
 
         Returns
         -------
@@ -91,6 +102,8 @@ class WholeColumns:
         """
         found: list[pa.Array | None] = [None] * len(columns)
         planned = self._plans(columns, stripe)
+        if rows is not None:
+            planned = [(place, _around(plan, *rows), block) for place, plan, block in planned]
         is_split = len(planned) < len(columns)
         if not planned or (is_split and not self._index.source.source.is_local):
             return found, {}  # one round of requests for all columns
@@ -99,7 +112,7 @@ class WholeColumns:
         opened: list[_Column] = []
         for place, plan, block in planned:
             pages = [next(views) for _ in plan.ranges]
-            column = self._open(place, plan, block, pages)
+            column = self._open(place, plan, block, pages, rows)
             if column is not None:
                 opened.append(column)
             else:
@@ -128,10 +141,16 @@ class WholeColumns:
         ]
 
     def _open(
-        self, place: int, plan: ChunkPages, block: ColumnBlock, fetched: Sequence[memoryview]
+        self,
+        place: int,
+        plan: ChunkPages,
+        block: ColumnBlock,
+        fetched: Sequence[memoryview],
+        rows: tuple[int, int] | None,
     ) -> _Column | None:
         """Memory for a column, and its dictionary; None where that is damaged."""
-        form, slots = known_form(plan.node), int(plan.cuts[-1])
+        form, first, slots = known_form(plan.node), int(plan.cuts[0]), int(plan.cuts[-1])
+        slots -= first
         assert form is not None
         opened = entries_of(plan, fetched, self._checks)
         limits = [expansion_limit(size) for size in plan.ranges[:, 1].tolist()]
@@ -140,13 +159,14 @@ class WholeColumns:
         text = None
         if form[0] == _STRINGS:
             out = np.empty(slots + 1, np.int32 if form[1] == 4 else np.int64)
-            size = decoded_bytes(block.extension(plan.chunk))
+            size = decoded_bytes(block.extension(plan.chunk)) if rows is None else None
             if size is not None and size <= sum(limits):
                 text = np.empty(size, np.uint8)
         else:
             assert plan.node.physical is not None
             out = np.empty(slots, plan.node.physical.dtype)
-        return _Column(place, form, plan, fetched, opened[1], opened[0], out, text)
+        wanted = (0, slots) if rows is None else (rows[0] - first, rows[1] - first)
+        return _Column(place, form, plan, fetched, opened[1], opened[0], out, text, wanted)
 
     def _decoded(self, columns: Sequence[_Column]) -> list[pa.Array | None]:
         """The columns' arrays: parts of all of them side by side, the largest first."""
@@ -169,7 +189,7 @@ class WholeColumns:
 
     def _decode(self, column: _Column, first: int, stop: int) -> Buffer | None:
         """Decode some pages of a column: bytes of strings, none of numbers; None: not known."""
-        cuts, out = column.plan.cuts, column.out
+        cuts, out = column.plan.cuts - column.plan.cuts[0], column.out
         entries, offsets = dictionary_of(column.dictionary)
         start = int(column.plan.has_dictionary) + first
         return kernels.decode_pages(
@@ -198,14 +218,25 @@ def _parts(column: _Column) -> list[tuple[int, int]]:
     return [(first, min(first + step, pages)) for first in range(0, pages, step)]
 
 
+def _around(plan: ChunkPages, start: int, stop: int) -> ChunkPages:
+    """The pages that hold some rows, with the slots before each of them."""
+    first = int(plan.cuts.searchsorted(start, "right")) - 1
+    last = int(plan.cuts.searchsorted(stop, "left"))
+    return plan.some(np.arange(first, last))._replace(cuts=plan.cuts[first : last + 1])
+
+
 def _array(column: _Column, texts: Sequence[Buffer | None]) -> pa.Array | None:
     if any(text is None for text in texts):
         return None
-    node, rows = column.plan.node, int(column.plan.cuts[-1])
-    buffers = [None, pa.py_buffer(column.out)]
+    storage, out, (start, stop) = column.plan.node.storage, column.out, column.rows
     if column.form[0] == _STRINGS:
-        buffers.append(pa.py_buffer(texts[0]))
-    return pa.Array.from_buffers(node.storage, rows, buffers, 0)
+        buffers = [None, pa.py_buffer(out), pa.py_buffer(texts[0])]
+        whole = pa.Array.from_buffers(storage, len(out) - 1, buffers, 0)
+        return whole.slice(start, stop - start)
+    wanted = out[start:stop]
+    if len(wanted) < len(out) * VIEW_FRACTION:
+        wanted = wanted.copy()  # not to hold the others
+    return pa.Array.from_buffers(storage, stop - start, [None, pa.py_buffer(wanted)], 0)
 
 
 def _unzip(frame: memoryview, raw_length: int) -> bytes:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import fermion
 from fermion import ReadOptions, kernels
-from fermion.reading import whole
+from fermion.reading import stripe, whole
 from fermion.reading.whole import WholeColumns
 from tests.equality import assert_logically_equal
 from tests.fermion.forced_encodings import forced_encodings
@@ -40,6 +40,24 @@ def around(data: bytes) -> pa.Table:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(WholeColumns, "arrays", nothing_picked)
         return read(data)
+
+
+@pytest.mark.parametrize("rows", [(0, 700), (500, 1_500), (433, 4_999), (1_234, ROWS)])
+@pytest.mark.parametrize("page_rows", [500, 100])
+def test_rows_without_gaps_are_read_by_the_pages_around_them(rows, page_rows, monkeypatch):
+    """All encodings, without the way around; numbers of which few are wanted are a copy."""
+    random = np.random.default_rng(3)
+    table = pa.table({name: make(random) for name, (make, _) in ENCODINGS.items()})
+    encodings = {name: encoding for name, (_, encoding) in ENCODINGS.items()}
+    data = written(table, encodings=encodings, page_rows_max=page_rows)
+    monkeypatch.setattr(stripe, "RUN_ROWS_MIN", 1)
+    monkeypatch.setattr("fermion.reading.stripe.read_columns", None)
+    with fermion.open(data, options=ReadOptions(threads=2)) as file:
+        found = file.read(rows=rows)
+    found.validate(full=True)
+    assert_logically_equal(found, table.slice(rows[0], rows[1] - rows[0]))
+    held = sum(buffer.size for buffer in found["sorted"].chunk(0).buffers() if buffer)
+    assert held <= 8 * max(rows[1] - rows[0], 1) / whole.VIEW_FRACTION
 
 
 def filled(array: pa.Array) -> pa.Array:

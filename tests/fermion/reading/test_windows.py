@@ -19,6 +19,7 @@ from fermion.reading import stripe as stripe_reader
 from fermion.reading.bounds import StripeBounds
 from fermion.reading.picked import PickedColumns
 from fermion.reading.row_batches import WINDOW_ROWS
+from fermion.reading.whole import WholeColumns
 
 ROWS = 5 * WINDOW_ROWS + 17
 SMALL_ROWS, SMALL_WINDOW = 800, 64
@@ -77,6 +78,16 @@ def decoded_rows(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
             decoded[plan.pages.node.name].append(len(array))
         return array
 
+    whole = WholeColumns._open
+
+    def opening(self: WholeColumns, place: int, plan: Any, *arguments: Any) -> Any:
+        column = whole(self, place, plan, *arguments)
+        if column is not None:
+            start, stop = column.rows
+            decoded[plan.node.name].append(stop - start)
+        return column
+
+    monkeypatch.setattr(WholeColumns, "_open", opening)
     monkeypatch.setattr(stripe_reader, "read_columns", counting)
     monkeypatch.setattr(PickedColumns, "_decode", picking)
     return decoded
