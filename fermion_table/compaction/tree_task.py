@@ -40,8 +40,11 @@ from fermion_table.writing.tree_writer import RunBatch, TreeWriter
 
 AHEAD_BYTES_MIN = 16 * MIB
 """Of files this large together the next rows are merged while some are written."""
-AHEAD_WINDOWS = 6
+AHEAD_WINDOWS = 4
 """So many windows of rows (see `merge_reader`): merging goes on while a whole stripe is encoded."""
+HELD_BYTES = 48 * MIB
+"""Rows of all runs that are held: more than for a scan, as a page of numbers lies in several pieces
+of a run, and is read for each of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +153,11 @@ class TreeTask(CompactionTask):
         for section in sections:
             runs = [splits_of((file.entry for file in run), self.store) for run in section.runs]
             merged = merged_rows(
-                [*runs, *older.runs], self.reader, is_oldest=self.drops, rows=older.rows
+                [*runs, *older.runs],
+                self.reader,
+                is_oldest=self.drops,
+                rows=older.rows,
+                held_bytes=HELD_BYTES,
             )
             for each in filter(None, map(self._without_expired, merged)):
                 rows = type(each.rows).from_arrays(each.rows.columns, schema=arrow)

@@ -55,6 +55,7 @@ def merged_rows(
     is_oldest: bool,
     rows: Mapping[str, RowRanges] | None = None,
     threads: int | None = 1,
+    held_bytes: int = HELD_BYTES,
 ) -> Iterator[KeyedRows]:
     """The rows of a section, folded, in the order of keys.
 
@@ -72,12 +73,14 @@ def merged_rows(
         See `run_batches`.
     threads
         For decoding a file.
+    held_bytes
+        Of the rows of all runs that are held at a time, roughly.
     """
     request = reader.request
     key = key_of(request)
     names = [field.name for field in request.fields]
     merging = merging_reader(reader, columns_to_merge(key, names))
-    share = HELD_BYTES // max(len(runs), 1)
+    share = held_bytes // max(len(runs), 1)
     merged = merge_runs(
         [run_batches(run, merging, threads, rows=rows, bytes_max=share) for run in runs],
         sequence_columns=key.options.sequence_fields,

@@ -31,7 +31,7 @@ from fermion_table.writing.settings import WriteSettings
 
 RunBatch = tuple[pa.RecordBatch, pa.Array, np.ndarray | None]
 """Rows in the order of their keys, their keys (`PrimaryKey.tree_keys`), and their kinds."""
-STRIPE_BYTES = 24 * MIB
+STRIPE_BYTES = 16 * MIB
 """Of the files of a run: less than the default, as merging needs memory beside the stripe."""
 WIDE_COLUMNS_MIN = 2_048
 """Files of so many columns have larger stripes in any case."""

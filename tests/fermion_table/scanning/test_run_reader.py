@@ -11,6 +11,7 @@ from fermion.predicate import RowRanges
 from fermion_table import Table
 from fermion_table.scanning import run_reader
 from fermion_table.scanning.run_reader import merging_reader, run_batches
+from fermion_table.scanning.section_reader import merged_rows
 from fermion_table.scanning.section_split import SectionSplit
 from fermion_table.writing import tree_writer
 from tests.fermion_table.tree_rows import put
@@ -58,6 +59,21 @@ def test_pieces_are_small_and_together_all_rows(table, monkeypatch, chosen, in_p
             if chosen is None and not in_part:
                 assert max(batch.num_rows for batch in whole) == run[0].rows
                 assert max(batch.nbytes for batch in pieces) < 2_000
+
+
+def test_a_merge_holds_as_many_rows_as_it_is_told(table, monkeypatch):
+    """The fewer bytes of the runs are held, the more windows there are, of the same rows."""
+    monkeypatch.setattr(run_reader, "STEP_ROWS_MIN", 4)
+    scan = table.scan()
+    (split,) = scan.plan().splits
+    few, many = (
+        list(merged_rows(split.runs, scan.reader, is_oldest=True, held_bytes=held))
+        for held in (10**9, 800)
+    )
+    assert len(few) < 4 < 2 * ROWS // 32 <= len(many)
+    assert pa.Table.from_batches(each.rows for each in few).equals(
+        pa.Table.from_batches(each.rows for each in many)
+    )
 
 
 def test_files_are_opened_and_counted_once(table, monkeypatch):
