@@ -16,6 +16,7 @@ from fermion.layout import ChunkFlag
 from fermion.metadata.cmb import ColumnBlock
 from fermion.metadata.file_info import VIRTUAL_COLUMNS
 from fermion.pages.global_dictionary import DictionaryRecord, dictionary_record
+from fermion.predicate import Expression
 from fermion.reading.index import FileIndex
 
 ColumnName = str | tuple[str, ...] | int
@@ -119,6 +120,12 @@ SCHEMA_COLUMNS_MAX = 64
 """Of a result whose schema is remembered."""
 _schemas: dict[tuple[bool | int, ...], tuple[Sequence[Projected], pa.Schema]] = {}
 """By the identity of the columns, which are kept alive here: files alike share theirs."""
+
+
+def read_by(expression: Expression, columns: Sequence[Projected]) -> list[Projected]:
+    """Those of some columns that a filter reads."""
+    names = {path[0] for path in expression.columns()}
+    return [column for column in columns if column.field.name in names]
 
 
 def result_schema(

@@ -24,7 +24,7 @@ from fermion.reading.encoded_filter import EncodedFilter
 from fermion.reading.flat import FlatColumns
 from fermion.reading.index import FileIndex
 from fermion.reading.picked import PickedColumns
-from fermion.reading.projection import Projected, result_schema
+from fermion.reading.projection import Projected, read_by, result_schema
 from fermion.reading.stream import DecodeOptions
 from fermion.reading.whole import WholeColumns
 
@@ -287,14 +287,14 @@ class StripeReader:
         easy, rest = without_opaque(expression)
         if easy is None:
             return None
-        read = _read_by(easy, columns)
+        read = read_by(easy, columns)
         found = self._encoded.find(easy, read, stripe, self._whole(ranges, stripe))
         if found is None:
             return None
         mask = found.mask
         if rest is not None and mask.any():
             rows = RowRanges.from_indices(ranges.to_indices()[mask])
-            batch = self.selected(_read_by(rest, columns), stripe, self._whole(rows, stripe))
+            batch = self.selected(read_by(rest, columns), stripe, self._whole(rows, stripe))
             mask = mask.copy()
             mask[mask] = self._mask(rest, batch, stripe)
         return Matches(ranges, mask, None, found.pages)
@@ -478,11 +478,6 @@ def _inside(rows: RowRanges, of: RowRanges) -> np.ndarray:
 def _key(column: Projected) -> int | str:
     """What tells a column's values from others': its ordinal, or the name of a virtual one."""
     return column.ordinal if column.tree is not None else column.field.name
-
-
-def _read_by(expression: Expression, columns: Sequence[Projected]) -> list[Projected]:
-    names = {path[0] for path in expression.columns()}
-    return [column for column in columns if column.field.name in names]
 
 
 def _is_reusable(dtype: pa.DataType, column: Projected) -> bool:
