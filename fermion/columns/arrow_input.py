@@ -37,7 +37,7 @@ def record_batch_reader(data: Any, *, schema: pa.Schema | None = None) -> pa.Rec
         return pa.RecordBatchReader.from_batches(data.schema, [data])
     if isinstance(data, dict):
         return _from_columns(data, schema).to_reader()
-    if type(data).__module__.startswith("pandas."):
+    if is_of_pandas(data):
         return _from_pandas(data, schema).to_reader()
     if isinstance(data, (pa.Array, pa.ChunkedArray)) and not pat.is_struct(data.type):
         raise InvalidArgumentError(
@@ -55,6 +55,11 @@ def record_batch_reader(data: Any, *, schema: pa.Schema | None = None) -> pa.Rec
         f"data: expected an Arrow table, batch, reader, an iterable of batches, a data frame or an "
         f"object with __arrow_c_stream__; found {type(data).__name__}"
     )
+
+
+def is_of_pandas(data: Any) -> bool:
+    """Whether an object is one of pandas; those of version 3 say they are of ``pandas`` itself."""
+    return type(data).__module__.partition(".")[0] == "pandas"
 
 
 def batches_of(data: Any, schema: pa.Schema, where: str) -> Iterator[pa.RecordBatch]:

@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     try:
         import duckdb  # optional
     except ImportError:
-        raise FermionError('query: needs DuckDB: pip install "fermion[duckdb]"') from None
+        raise FermionError("query: needs DuckDB: pip install duckdb") from None
     from fermion_table.scanning.arrow_dataset import ScanDataset  # pyarrow.dataset is slow
 
     shown = arguments.n if arguments.n is not None or arguments.json else ROWS_SHOWN

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
-from fermion.columns.arrow_input import record_batch_reader
+from fermion.columns.arrow_input import is_of_pandas, record_batch_reader
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import described
 from fermion_table.merging.primary_key import PrimaryKey
@@ -81,9 +81,9 @@ def _columns(keys: Any, key: PrimaryKey, parameter: str) -> Sequence[Any]:
         return [_named(keys, name, keys, parameter) for name in key.names]
     if isinstance(keys, pa.Array | pa.ChunkedArray):
         return _of_array(keys, key, parameter)
-    if isinstance(keys, np.ndarray) or (_is_of_pandas(keys) and not hasattr(keys, "columns")):
+    if isinstance(keys, np.ndarray) or (is_of_pandas(keys) and not hasattr(keys, "columns")):
         return _of_array(_array(keys, parameter), key, parameter)
-    if isinstance(keys, pa.Table | pa.RecordBatch | pa.RecordBatchReader) or _is_of_pandas(keys):
+    if isinstance(keys, pa.Table | pa.RecordBatch | pa.RecordBatchReader) or is_of_pandas(keys):
         return _of_table(keys, key, parameter)
     if hasattr(keys, "__arrow_c_stream__"):
         return _of_array(pa.chunked_array(keys), key, parameter)
@@ -190,7 +190,3 @@ def _array(values: Any, where: str) -> pa.Array:
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise InvalidArgumentError(f"{where}: {error}") from None
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
-
-
-def _is_of_pandas(data: Any) -> bool:
-    return type(data).__module__.startswith("pandas.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -23,3 +24,11 @@ def test_floats_with_fractions_are_refused_for_integer_columns(values):
 def test_whole_floats_are_integers(values):
     found = record_batch_reader({"n": values}, schema=SCHEMA).read_all()
     assert found.column("n").to_pylist() == list(values)
+
+
+def test_frames_of_pandas_3_are_frames_of_pandas():
+    """From that version on their class says it is of the module ``pandas``: the index stays out."""
+    frame = type("DataFrame", (pd.DataFrame,), {"__module__": "pandas"})({"a": [1]}, index=["x"])
+    assert record_batch_reader(frame).schema.names == ["a"]
+    with pytest.raises(InvalidArgumentError, match="to_frame"):
+        record_batch_reader(type("Series", (pd.Series,), {"__module__": "pandas"})([1]))

@@ -73,7 +73,8 @@ def test_every_form_gives_the_rows_in_the_order_they_came(table, form, threads):
 def test_frames_of_pandas_polars_and_duckdb_hold_the_rows(table):
     scan = table.scan(columns=["id", "name"], filter="id > 2")
     wanted = WHOLE.select(["id", "name"]).slice(3).replace_schema_metadata(None)
-    assert pa.Table.from_pandas(scan.to_pandas()).replace_schema_metadata(None).equals(wanted)
+    frame = pa.Table.from_pandas(scan.to_pandas()).replace_schema_metadata(None)
+    assert frame.cast(wanted.schema).equals(wanted)  # text of pandas 3 is large_string
     assert scan.to_polars().to_dict(as_series=False) == wanted.to_pydict()
     lazy = scan.to_polars(lazy=True).filter(pl.col("id") < 6).select("name").head(2).collect()
     assert lazy.to_dict(as_series=False) == {"name": ["n3", "n4"]}
