@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -146,6 +147,16 @@ def test_row_ids_bounds_and_counts_are_those_of_the_rows(table: Table) -> None:
     assert "stripes" in scan.explain(files=3)
     statistics = table.inspect.files()["statistics"].to_pylist()
     assert [each["c"]["min"] for each in statistics] == [-39, -79, -119]
+
+
+def test_splits_with_column_files_are_read_elsewhere(table: Table) -> None:
+    """What engines send to tasks: splits, parts of them, and their reader, pickled."""
+    scan = table.scan(columns=["d", "b", "a"], filter="c < -30")
+    reader, splits = pickle.loads(pickle.dumps((scan.reader, scan.plan().splits)))
+    parts = [part for each in splits for part in (each.part(0, 13), each.part(13, ROWS))]
+    found = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+    assert found == scan.to_arrow().to_pylist()
+    assert len(found) == len([row for row in model() if row["c"] < -30])
 
 
 def test_schema_changes_reach_column_files(tmp_path: Path) -> None:
