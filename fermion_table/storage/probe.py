@@ -186,7 +186,9 @@ def refuse_look_then_write(filesystem: fsspec.AbstractFileSystem, location: str)
         filesystem = filesystem.fs
     implementation = type(filesystem)
     if issubclass(implementation, AsyncFileSystem):
-        own = "mode" in inspect.signature(implementation._pipe_file).parameters
+        # Azure's client takes the mode, too, and has a parameter of its own for it.
+        known = inspect.signature(implementation._pipe_file).parameters
+        own = "mode" in known or "overwrite" in known
     else:
         own = implementation.pipe_file is not fsspec.AbstractFileSystem.pipe_file
     if not own:

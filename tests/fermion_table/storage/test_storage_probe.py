@@ -9,12 +9,18 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from fsspec.asyn import AsyncFileSystem
 
 from fermion_table import Table, UnsafeStorage
 from fermion_table.storage import fsspec as fsspec_store
 from fermion_table.storage.fsspec import FsspecStore
 from fermion_table.storage.paths import VERDICT_PATH
-from fermion_table.storage.probe import PROBE_KEYS, PROBE_THREADS, _is_documented
+from fermion_table.storage.probe import (
+    PROBE_KEYS,
+    PROBE_THREADS,
+    _is_documented,
+    refuse_look_then_write,
+)
 from tests.fermion_table.failing_s3 import failing
 
 REASON = "the extra s3 and the group dev bring s3fs and moto"
@@ -131,3 +137,23 @@ def test_services_that_document_conditional_creates_are_not_raced(
     client = SimpleNamespace(meta=SimpleNamespace(endpoint_url=endpoint))
     assert _is_documented(SimpleNamespace(protocol=("s3", "s3a"), _s3=client)) is known
     assert _is_documented(SimpleNamespace(protocol="gs"))
+
+
+class LikeAzure(AsyncFileSystem):
+    """Signed like the client of Azure, adlfs, which creates where ``mode`` is ``"create"``."""
+
+    async def _pipe_file(self, path: str, value: bytes, overwrite: bool = True, **_: Any) -> None:
+        """Nothing is stored."""
+
+
+class WithoutCreate(AsyncFileSystem):
+    """Whatever the mode is, it is fsspec that looks, and then this writes."""
+
+    async def _pipe_file(self, path: str, value: bytes, **_: Any) -> None:
+        """Nothing is stored."""
+
+
+def test_bug_the_client_of_azure_counted_as_one_without_a_conditional_create() -> None:
+    refuse_look_then_write(LikeAzure(), "abfs://box/t")
+    with pytest.raises(UnsafeStorage, match="WithoutCreate has no conditional create"):
+        refuse_look_then_write(WithoutCreate(), "abfs://box/t")
