@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from typing_extensions import Buffer
 
 from fermion import kernels
 from fermion.columns.types import Form, Node
@@ -28,6 +27,9 @@ from fermion.reading.flat import known_form
 from fermion.reading.index import FileIndex
 from fermion.reading.spread import run_by_size
 from fermion.statistics.details import decoded_bytes
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer  # no dependency of the installed package
 
 PART_BYTES = 4 * 1024 * 1024
 """Bytes of values that one thread decodes at once, but for strings: those are decoded together."""
