@@ -92,6 +92,11 @@ def _difference(expected: pa.Schema, found: pa.Schema) -> str:
 
 
 def _from_columns(data: dict[str, Any], schema: pa.Schema | None) -> pa.Table:
+    for name, values in data.items():
+        if isinstance(values, str | bytes):  # Arrow would take each character for a value
+            raise InvalidArgumentError(
+                f"data: column {name!r}: expected a sequence of values, found {values!r:.80}"
+            )
     for field in schema if schema is not None else ():
         _check_whole(field, data.get(field.name))
     try:

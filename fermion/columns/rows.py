@@ -8,8 +8,9 @@ Arrow know more types.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,7 +20,7 @@ import pyarrow.types as pat
 from fermion.columns import slots
 from fermion.columns.arrow_buffers import has_dictionary, is_same_memory
 from fermion.columns.assemble import assemble
-from fermion.columns.ordered_dictionaries import orders_of
+from fermion.columns.ordered_dictionaries import has_ordered, orders_of, runs_of_one_order
 from fermion.columns.ranges import RowRanges
 from fermion.columns.shred import shred
 from fermion.columns.types import Node, column_node
@@ -102,6 +103,20 @@ def take_rows(array: pa.ChunkedArray, indices: np.ndarray, node: Node | None) ->
         return array.take(pa.array(indices))
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # the second: dictionaries with nulls
         return _joined(array, indices, node)
+
+
+def joined_batches(batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches of one schema as one; apart where ordered dictionaries differ, of which Arrow would
+    keep one. As they are where a dictionary would get more values than it can number."""
+    runs: Iterable[Sequence[pa.RecordBatch]] = [batches]
+    if any(has_ordered(column_node(pa.field("", each))) for each in set(batches[0].schema.types)):
+        runs = (run.to_batches() for run in runs_of_one_order(pa.Table.from_batches(batches)))
+    for run in runs:
+        joined = run
+        if len(run) > 1:
+            with contextlib.suppress(pa.ArrowInvalid):  # too many values
+                joined = [pa.concat_batches(run)]
+        yield from joined
 
 
 def take_batch_rows(batch: pa.RecordBatch, rows: np.ndarray) -> pa.RecordBatch:

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from fermion.columns.arrow_input import record_batch_reader
 from fermion.columns.rows import take_batch_rows
+from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
 from fermion.predicate import RowRanges
 from fermion_table.changes.column_commit import ColumnChange, Made, column_taken
@@ -84,6 +85,8 @@ class FinishedColumns:
     columns: pa.Schema
     schema: TableSchema
     files: tuple[FinishedFile, ...] = field(repr=False)
+
+    __repr__ = short_repr
 
     def __len__(self) -> int:
         return len(self.files)

@@ -6,7 +6,6 @@ yields: a group whose inputs another commit removed is left out.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from fermion.arguments import integer
+from fermion.columns.rows import joined_batches
 from fermion.errors import InvalidArgumentError
 from fermion_table.compaction.task import (
     CompactionGroup,
@@ -39,7 +39,8 @@ SMALL_FRACTION = 0.7
 JOINED_BYTES_MAX = 128 * 1024 * 1024
 """Rows of small files are joined in memory up to so many bytes, which a stripe may have, too."""
 JOINED_BATCH_BYTES_MAX = 16 * 1024 * 1024
-"""Batches of more bytes are written as they come."""
+JOINED_BATCH_ROWS_MAX = 8_192
+"""Batches of more bytes or rows are written as they come."""
 SORTED_GROUP_FILES = 4
 """Files of the target size that a group becomes when it is sorted."""
 DELETED_FRACTION = 0.2
@@ -213,24 +214,17 @@ def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     size = 0
     for batch in batches:
         own = batch.get_total_buffer_size()
-        if small and (own > JOINED_BATCH_BYTES_MAX or size + own > JOINED_BYTES_MAX):
-            yield from _together(small)
+        is_large = own > JOINED_BATCH_BYTES_MAX or batch.num_rows > JOINED_BATCH_ROWS_MAX
+        if small and (is_large or size + own > JOINED_BYTES_MAX):
+            yield from joined_batches(small)
             small, size = [], 0
-        if own > JOINED_BATCH_BYTES_MAX:
+        if is_large:
             yield batch
             continue
         small.append(batch)
         size += own
     if small:
-        yield from _together(small)
-
-
-def _together(batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Batches as one; as they are where a dictionary would get more values than it can number."""
-    if len(batches) > 1:
-        with contextlib.suppress(pa.ArrowInvalid):  # a writer puts them into stripes of their own
-            batches = [pa.concat_batches(batches)]
-    yield from batches
+        yield from joined_batches(small)
 
 
 def _rows(task: SmallFilesTask) -> Iterator[pa.RecordBatch]:

@@ -32,3 +32,10 @@ def test_frames_of_pandas_3_are_frames_of_pandas():
     assert record_batch_reader(frame).schema.names == ["a"]
     with pytest.raises(InvalidArgumentError, match="to_frame"):
         record_batch_reader(type("Series", (pd.Series,), {"__module__": "pandas"})([1]))
+
+
+@pytest.mark.parametrize("values", ["int64", b"ab"])
+def test_a_text_is_no_column_of_characters(values):
+    """As in a dict of types, given instead of a schema."""
+    with pytest.raises(InvalidArgumentError, match="column 'a': expected a sequence of values"):
+        record_batch_reader({"a": values})

@@ -81,3 +81,10 @@ def test_many_small_wide_files_are_written_as_one_batch(
     assert calls == {"write": 1, "encode_column": 0}
     expected = pa.concat_tables(tables)
     assert table.scan().to_arrow().cast(expected.schema).equals(expected)
+
+
+def test_batches_of_many_rows_are_not_joined():
+    many = pa.record_batch({"a": range(small_files.JOINED_BATCH_ROWS_MAX + 1)})
+    few = many.slice(0, 10)
+    batches = [few, few, many, few, few]
+    assert [each.num_rows for each in small_files.joined(batches)] == [20, many.num_rows, 20]
