@@ -38,18 +38,21 @@ ANSWER = "SELECT count(*), sum(l_quantity), sum(l_tax) FROM {table}"
 
 def source(size: Size) -> Path:
     """Parquet files of lineitem, ``rows``, of 1 % of it with changes, and of a small part."""
-    return made(data.scaled(size), "spark-rows-source", lambda folder: make_source(folder, size))
+    return made(data.scaled(size), "spark-rows-files", lambda folder: make_source(folder, size))
 
 
 def make_source(folder: Path, size: Size) -> None:
     """Write the files: ``merge``: a tenth of its rows is new; ``upsert-N``; ``part``: a tenth of
-    the rows; ``small``: to warm up with."""
+    the rows; ``small``: to warm up with, in as many files as there are threads."""
     table = data.lineitem(size)
     random = np.random.default_rng(data.SEED)
 
-    def write(name: str, rows: pa.Table) -> None:
+    def write(name: str, rows: pa.Table, files: int = 1) -> None:
         (folder / name).mkdir(parents=True)
-        pq.write_table(rows, folder / name / "0.parquet")
+        size = -(-rows.num_rows // files)
+        for number in range(files):
+            part = rows.slice(number * size, size)
+            pq.write_table(part, folder / name / f"{number}.parquet")
 
     for number in range(0, table.num_rows, 2_000_000):  # as many tasks read them
         (folder / "rows").mkdir(parents=True, exist_ok=True)
@@ -65,7 +68,7 @@ def make_source(folder: Path, size: Size) -> None:
     key = pc.add(new["l_orderkey"], pc.max(table["l_orderkey"])).cast(new.schema.field(index).type)
     write("merge", pa.concat_tables([merged, new.set_column(index, new.schema.field(index), key)]))
     write("part", changed(table.take(np.sort(random.choice(table.num_rows, 10 * share, False)))))
-    write("small", table.slice(0, share))
+    write("small", table.slice(0, share), files=2)
 
 
 def changed(rows: pa.Table) -> pa.Table:
