@@ -8,9 +8,8 @@ Arrow know more types.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,11 +19,12 @@ import pyarrow.types as pat
 from fermion.columns import slots
 from fermion.columns.arrow_buffers import has_dictionary, is_same_memory
 from fermion.columns.assemble import assemble
-from fermion.columns.ordered_dictionaries import has_ordered, orders_of, runs_of_one_order
+from fermion.columns.ordered_dictionaries import orders_of
 from fermion.columns.ranges import RowRanges
 from fermion.columns.shred import shred
 from fermion.columns.types import Node, column_node
 from fermion.columns.values import Bits
+from fermion.errors import InvalidArgumentError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,18 +105,65 @@ def take_rows(array: pa.ChunkedArray, indices: np.ndarray, node: Node | None) ->
         return _joined(array, indices, node)
 
 
-def joined_batches(batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Batches of one schema as one; apart where ordered dictionaries differ, of which Arrow would
-    keep one. As they are where a dictionary would get more values than it can number."""
-    runs: Iterable[Sequence[pa.RecordBatch]] = [batches]
-    if any(has_ordered(column_node(pa.field("", each))) for each in set(batches[0].schema.types)):
-        runs = (run.to_batches() for run in runs_of_one_order(pa.Table.from_batches(batches)))
-    for run in runs:
-        joined = run
-        if len(run) > 1:
-            with contextlib.suppress(pa.ArrowInvalid):  # too many values
-                joined = [pa.concat_batches(run)]
-        yield from joined
+def take_table_rows(table: pa.Table, rows: np.ndarray) -> pa.Table:
+    """Some rows of a table; as `take_rows` for each column."""
+    columns = [
+        take_rows(column, rows, column_node(field.with_nullable(True)))
+        for field, column in zip(table.schema, table.columns, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=table.schema)
+
+
+def joined_batches(batches: Sequence[pa.RecordBatch]) -> Sequence[pa.RecordBatch]:
+    """Batches of one schema as one; as they are if a column has a dictionary, or would get more
+    than 2 GiB of text, bytes or items."""
+    if len(batches) < 2 or any(map(has_dictionary, set(batches[0].schema.types))):
+        return batches
+    try:
+        return [pa.concat_batches(batches)]
+    except pa.ArrowInvalid:  # offsets of 32 bits overflow
+        return batches
+
+
+def one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """All rows of batches of one schema in one; a copy where there are several.
+
+    Dictionaries that differ are joined here, as Arrow mixes up those of half floats and joins none
+    of lists and structs. Ordered ones that contradict each other keep the order in which their
+    values occur.
+
+    Parameters
+    ----------
+    batches
+        At least one.
+
+    Raises
+    ------
+    pyarrow.ArrowInvalid
+        A column gets more than 2 GiB of text, bytes or items, or more dictionary values than its
+        indices can number.
+    """
+    if len(batches) == 1:
+        return batches[0]
+    schema = batches[0].schema
+    if not any(map(has_dictionary, set(schema.types))):
+        return pa.concat_batches(batches)
+    columns = [[batch.column(place) for batch in batches] for place in range(len(schema))]
+    try:
+        arrays = list(map(_one_array, schema, columns))
+    except InvalidArgumentError as error:
+        raise pa.ArrowInvalid(str(error)) from error
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _one_array(field: pa.Field, chunks: Sequence[pa.Array]) -> pa.Array:
+    column = pa.chunked_array(chunks, field.type)
+    if not has_dictionary(field.type) or _has_one_dictionary(column):
+        return pa.concat_arrays(chunks)
+    node = column_node(field.with_nullable(True))
+    array = assemble(node, shred(column, node))
+    orders = orders_of(node, chunks)
+    return array if orders is None else orders.restore(0, node, 0, array, where="rows")
 
 
 def take_batch_rows(batch: pa.RecordBatch, rows: np.ndarray) -> pa.RecordBatch:

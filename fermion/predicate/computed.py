@@ -18,8 +18,8 @@ class Computed(Expression):
     ----------
     function
         Takes the columns at ``paths``, ``pyarrow.Array`` of one length and of the types that the
-        filter is bound to, and returns a ``pyarrow.BooleanArray`` of this length. Picklable, if the
-        filter has to be.
+        filter is bound to, without dictionaries, run ends and extensions around them, and returns a
+        ``pyarrow.BooleanArray`` of this length. Picklable, if the filter has to be.
     paths
         The columns.
     text

@@ -89,7 +89,7 @@ class _Evaluation:
                 return _evaluate_opaque(node, self.data)
             case Computed(function=function, paths=paths):
                 columns = (self.column(path) for path in paths)
-                return function(*map(_whole, columns))
+                return function(*map(_plain, columns))
             case _:
                 return _leaf(node, self.column(node.path))  # type: ignore[attr-defined]
 
@@ -112,8 +112,10 @@ def column_of(data: Data, path: Path) -> pa.Array | pa.ChunkedArray:
     return column
 
 
-def _whole(column: Any) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+def _plain(column: Any) -> pa.Array:
+    """A column without wrappers: Arrow can't combine chunks of all dictionaries."""
+    values = _unwrapped(column)
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 
 
 def comparable(column: pa.Array) -> pa.Array:

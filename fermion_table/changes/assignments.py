@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fermion.columns.rows import take_batch_rows
+from fermion.columns.rows import one_batch, take_batch_rows
 from fermion.errors import InvalidArgumentError
 from fermion.predicate import Column
+from fermion_table.changes.whole_tables import whole_table
 from fermion_table.schema.conversion import convert_batch, plan_writing
 from fermion_table.schema.repeated import nulls, repeat
 from fermion_table.schema.schema import Field, TableSchema
@@ -78,11 +79,8 @@ def overlaid(batch: pa.RecordBatch, changed: pa.RecordBatch, mask: np.ndarray) -
     """
     order = np.arange(batch.num_rows, dtype=np.int64)
     order[mask] = batch.num_rows + np.arange(changed.num_rows)
-    arrays = [
-        pa.concat_arrays([old, new])
-        for old, new in zip(batch.columns, changed.columns, strict=True)
-    ]
-    return take_batch_rows(pa.RecordBatch.from_arrays(arrays, schema=batch.schema), order)
+    changed = pa.RecordBatch.from_arrays(changed.columns, schema=batch.schema)
+    return take_batch_rows(one_batch([batch, changed]), order)
 
 
 def evaluated(
@@ -118,7 +116,8 @@ def evaluated(
 
 def _called(function: Callable[..., Any], batch: pa.RecordBatch, shown: str) -> pa.Array:
     found = function(batch)
-    array = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else pa.array(found)
+    is_chunked = isinstance(found, pa.ChunkedArray)
+    array = whole_table(pa.table([found], [""]), shown)[0] if is_chunked else pa.array(found)
     if len(array) != batch.num_rows:
         raise InvalidArgumentError(f"{shown}: found {len(array)} values for {batch.num_rows} rows")
     return array

@@ -18,11 +18,12 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.columns.arrow_input import record_batch_reader
-from fermion.columns.rows import take_batch_rows
+from fermion.columns.rows import one_batch, take_batch_rows
 from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
 from fermion.predicate import RowRanges
 from fermion_table.changes.column_commit import ColumnChange, Made, column_taken
+from fermion_table.changes.whole_tables import whole_table
 from fermion_table.commit.publisher import Publisher
 from fermion_table.commit.request import CommitMetadata
 from fermion_table.errors import ColumnFunctionError
@@ -360,8 +361,10 @@ def _spread(values: pa.RecordBatch, places: np.ndarray, count: int) -> pa.Record
         return values
     order = np.full(count, values.num_rows, np.int64)
     order[places] = np.arange(values.num_rows)
-    arrays = [pa.concat_arrays([each, nulls(each.type, 1)]) for each in values.columns]
-    return take_batch_rows(pa.RecordBatch.from_arrays(arrays, schema=values.schema), order)
+    null = [nulls(each.type, 1) for each in values.columns]
+    return take_batch_rows(
+        one_batch([values, pa.RecordBatch.from_arrays(null, schema=values.schema)]), order
+    )
 
 
 def _checked(found: Any, rows: int, columns: pa.Schema) -> pa.RecordBatch:
@@ -390,10 +393,7 @@ def _checked(found: Any, rows: int, columns: pa.Schema) -> pa.RecordBatch:
             )
     if table.num_rows != rows:
         raise ValueError(f"expected {rows:,} rows, found {table.num_rows:,}")
-    batches = table.combine_chunks().to_batches()
-    if len(batches) > 1:
-        raise ValueError("a column of more than 2 GiB: expected smaller batch_rows")
-    arrays = batches[0].columns if batches else [nulls(each.type, 0) for each in columns]
+    arrays = whole_table(table, "result").columns
     for expected, array in zip(columns, arrays, strict=True):
         where = find_null(expected, array)
         if where is not None:

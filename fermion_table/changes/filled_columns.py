@@ -10,12 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.columns.arrow_input import record_batch_reader
-from fermion.columns.rows import take_batch_rows
+from fermion.columns.rows import one_batch, take_batch_rows
 from fermion.errors import InvalidArgumentError, column_not_found
 from fermion.predicate import RowRanges
 from fermion_table.changes.assignments import overlaid
 from fermion_table.changes.column_commit import ColumnChange, Made, check_fillable
 from fermion_table.changes.merge_join import SourceKeys, check_join_type, key_filter
+from fermion_table.changes.whole_tables import whole_table
 from fermion_table.commit.publisher import Publisher
 from fermion_table.commit.request import CommitMetadata
 from fermion_table.errors import SchemaMismatch
@@ -29,7 +30,6 @@ from fermion_table.scanning.plan import splits_of
 from fermion_table.scanning.whole_rows import column_reader
 from fermion_table.schema.changes import merge_columns
 from fermion_table.schema.conversion import convert, find_null, plan_column
-from fermion_table.schema.repeated import nulls
 from fermion_table.schema.schema import TableSchema
 from fermion_table.schema.selection import ROW_ID
 from fermion_table.writing.column_files import schema_of_columns, write_column_file
@@ -83,7 +83,7 @@ class FilledColumns(ColumnChange):
                 raise column_not_found(name, names, where=where)
             if names.count(name) > 1 or (*keys, *self._names).count(name) > 1:
                 raise InvalidArgumentError(f"{where}: column {name!r} is there twice")
-        self._rows = _one_batch(rows.select([*keys, *self._names]), where)
+        self._rows = whole_table(rows.select([*keys, *self._names]), where)
 
     def schema_on(self, base: Snapshot) -> TableSchema | None:
         """The snapshot's schema with the columns that it lacks."""
@@ -186,8 +186,7 @@ class FilledColumns(ColumnChange):
             read = list(reader.read_file(split, rows=live))
             if not read:
                 continue
-            batch = pa.Table.from_batches(read).combine_chunks().to_batches()[0]
-            rows, given = source.match(batch.columns)
+            rows, given = source.match(one_batch(read).columns)
             yield entry, _Rows(rows if live is None else live.to_indices()[rows], given)
 
     def _file(
@@ -219,14 +218,3 @@ class FilledColumns(ColumnChange):
             return write_column_file(self.store, columns, filled(), None, begun)
         batches = whole_batches(filled(), reader.batches(split, rows=every), values.schema)
         return write_column_file(self.store, columns, None, batches, begun)
-
-
-def _one_batch(rows: pa.Table, where: str) -> pa.RecordBatch:
-    batches = rows.combine_chunks().to_batches()
-    if len(batches) > 1:
-        raise InvalidArgumentError(
-            f"{where}: a column has more than 2 GiB of text, bytes or items: fill less at a time, "
-            "or use large_string, large_binary or large_list"
-        )
-    empty = [nulls(field.type, 0) for field in rows.schema]
-    return batches[0] if batches else pa.RecordBatch.from_arrays(empty, schema=rows.schema)

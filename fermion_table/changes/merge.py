@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from fermion.columns.rows import take_batch_rows
+from fermion.columns.rows import one_batch, take_batch_rows
 from fermion_table.changes.draft import Draft, Matched
 from fermion_table.changes.merge_by_key import by_key_concerns, check_by_key, merge_by_key
 from fermion_table.changes.merge_clauses import Clause, MergeSides
@@ -199,9 +199,5 @@ def _updated(
         rows = take_batch_rows(batch, places).select(range(width))
         parts.append(clause.fitting(merge.seen_by_update(clause, rows, source_rows[places]), rows))
         order.append(places)
-    columns = [
-        pa.concat_arrays(each) for each in zip(*(part.columns for part in parts), strict=True)
-    ]
-    unordered = pa.RecordBatch.from_arrays(columns, schema=parts[0].schema)
-    fresh = take_batch_rows(unordered, np.argsort(np.concatenate(order)))
+    fresh = take_batch_rows(one_batch(parts), np.argsort(np.concatenate(order)))
     return pa.RecordBatch.from_arrays([*fresh.columns, *batch.columns[width:]], schema=batch.schema)

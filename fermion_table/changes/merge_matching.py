@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from fermion.columns.rows import take_batch_rows
+from fermion.columns.rows import joined_batches, take_batch_rows
 from fermion.errors import InvalidArgumentError
 from fermion.predicate import Expression, RowRanges, parse_filter, rename_columns
 from fermion_table.changes.draft import Draft, Matched
@@ -339,8 +339,7 @@ def _together(pieces: Sequence[Piece]) -> Iterator[Piece]:
     owners = np.concatenate([piece.owners for piece in pieces])
     rows = np.concatenate([piece.rows for piece in pieces])
     start = 0
-    table = pa.Table.from_batches([piece.data for piece in pieces]).combine_chunks()
-    for batch in table.to_batches():
+    for batch in joined_batches([piece.data for piece in pieces]):
         stop = start + batch.num_rows
         yield Piece(owners[start:stop], rows[start:stop], batch)
         start = stop

@@ -12,9 +12,9 @@ from fermion.columns.arrow_input import record_batch_reader
 from fermion.errors import InvalidArgumentError, column_not_found
 from fermion_table.argument_checks import check_columns, check_text
 from fermion_table.changes.merge_join import check_join_type
+from fermion_table.changes.whole_tables import whole_table
 from fermion_table.errors import SchemaMismatch
 from fermion_table.schema.conversion import convert, plan_column
-from fermion_table.schema.repeated import nulls
 from fermion_table.schema.schema import TableSchema
 
 
@@ -95,16 +95,7 @@ class MergeSource:
             Some column is too large for one array.
         """
         if self._rows is None:
-            batches = self._reader.read_all().combine_chunks().to_batches()
-            if len(batches) > 1:
-                raise InvalidArgumentError(
-                    "source: a column has more than 2 GiB of text, bytes or items: merge less at "
-                    "a time, or use large_string, large_binary or large_list"
-                )
-            empty = [nulls(field.type, 0) for field in self.schema]
-            self._rows = (
-                batches[0] if batches else pa.RecordBatch.from_arrays(empty, schema=self.schema)
-            )
+            self._rows = whole_table(self._reader.read_all(), "source")
         return self._rows
 
 

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from fermion.columns.rows import one_batch
 from fermion_table.merging.change_types import CHANGE_TYPES
 from fermion_table.merging.primary_key import PrimaryKey, required_key
 from fermion_table.metadata.bucket_counts import bucket_count
@@ -152,5 +153,5 @@ def _in_order(found: Iterable[tuple[str, pa.RecordBatch]]) -> Changes | None:
     updates = slice(starts[1], starts[3])
     order[updates] = order[updates].reshape(2, -1).T.ravel()
     kinds = np.repeat([CHANGE_TYPES[name] for name in names], counts).astype(np.int8)
-    rows = pa.concat_batches([rows for name in names for rows in parts.get(name, ())])
+    rows = one_batch([rows for name in names for rows in parts.get(name, ())])
     return rows.take(pa.array(order)), kinds[order]

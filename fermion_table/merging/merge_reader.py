@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fermion.columns.rows import filter_batch_rows
+from fermion.columns.rows import filter_batch_rows, one_batch
 from fermion.errors import InvalidArgumentError
 from fermion_table.errors import CorruptMetadata
 from fermion_table.merging.merge_engines.key_groups import KeyGroups, group_rows, is_retraction
@@ -185,7 +185,7 @@ def shared_keys(
             continue
         old, new = np.concatenate(numbers[:count]), np.concatenate(numbers[count:])
         old_rows, new_rows = (
-            pa.concat_batches([batch for _, _, batches in some for batch in batches])
+            one_batch([batch for _, _, batches in some for batch in batches])
             for some in (present[:count], present[count:])
         )
         is_old_shared, is_new_shared = np.isin(old, new), np.isin(new, old)
@@ -336,7 +336,7 @@ def _merged(
 ) -> MergedRows:
     """Rows of the runs, the oldest run first, so that their order is that of time."""
     keys = [each for found, _ in taken for each in found]
-    batch = pa.concat_batches([each for _, batches in taken for each in batches])
+    batch = one_batch([each for _, batches in taken for each in batches])
     if isinstance(keys[0], np.ndarray):
         numbers = np.concatenate(keys)
     else:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 import fermion
-from fermion.columns.rows import take_batch_rows
+from fermion.columns.rows import one_batch, take_batch_rows
 from fermion.forks import Lock
 from fermion.predicate import RowRanges
 from fermion_table.options import LOOKUP_FILES_MAX, LOOKUP_KEYS_BYTES
@@ -168,7 +168,7 @@ class HeldReader(SplitReader):
         whole, is_local = held.get(choice), "://" not in split.location
         if whole is None and is_local and held.is_worth(choice, len(rows), split.rows, split.size):
             everything = RowRanges.all(split.rows)
-            whole = pa.concat_batches(self.read_file(split, rows=everything, threads=1))
+            whole = one_batch(list(self.read_file(split, rows=everything, threads=1)))
             held.hold(choice, whole)
         if whole is not None:
             return [take_batch_rows(whole, rows)]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fermion.columns.rows import take_batch_rows
+from fermion.columns.rows import one_batch, take_batch_rows, take_table_rows
 from fermion.forks import Lock
 from fermion.predicate import RowRanges, col
 from fermion_table.merging.fold import columns_to_merge, fold, groups_by_key
@@ -273,10 +273,10 @@ class _Lookup:
         table = pa.Table.from_batches(batches, schema=schema)
         if np.array_equal(wanted, np.arange(table.num_rows)):
             return table
-        whole = table.combine_chunks().to_batches()
-        if len(whole) > 1:  # more text than one array can hold
-            return table.take(pa.array(wanted))
-        return pa.Table.from_batches([take_batch_rows(batch, wanted) for batch in whole], schema)
+        try:
+            return pa.Table.from_batches([take_batch_rows(one_batch(batches), wanted)], schema)
+        except pa.ArrowInvalid:  # too much text for one array, or too many dictionary values
+            return take_table_rows(table, wanted)
 
     def _picked(self) -> tuple[list[pa.RecordBatch], np.ndarray]:
         """The rows of the first runs that have the keys, and the keys' numbers."""
@@ -313,7 +313,7 @@ class _Lookup:
         numbers = np.concatenate(parts)
         if not batches:
             return [], numbers
-        rows, key = pa.concat_batches(batches), self._key
+        rows, key = one_batch(batches), self._key
         groups = groups_by_key(rows, numbers, key)
         folded = fold(rows, groups, key, rows.column(KIND_COLUMN).to_numpy(), is_oldest=True)
         request = self._scan.reader.request

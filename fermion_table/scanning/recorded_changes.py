@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fermion.columns.rows import filter_batch_rows
+from fermion.columns.rows import filter_batch_rows, one_batch
 from fermion_table.merging.change_types import CHANGE_NAMES
 from fermion_table.merging.merge_engines.key_groups import DELETE, INSERT, UPDATE_BEFORE
 from fermion_table.merging.primary_key import PrimaryKey
@@ -128,7 +128,7 @@ def _whole_updates(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
     """Batches that none of the pairs of rows of an update is cut by."""
     left: pa.RecordBatch | None = None
     for batch in batches:
-        whole = batch if left is None else pa.concat_batches([left, batch])
+        whole = batch if left is None else one_batch([left, batch])
         left = None
         if whole.column(KIND_COLUMN)[-1].as_py() == UPDATE_BEFORE:
             left = whole.slice(whole.num_rows - 1)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from fermion.columns.rows import filter_batch_rows
+from fermion.columns.rows import filter_batch_rows, one_batch
 from fermion_table.merging.fold import groups_by_key
 from fermion_table.merging.merge_reader import shared_keys
 from fermion_table.merging.primary_key import PrimaryKey
@@ -88,7 +88,7 @@ def _losers(
         return new, old.slice(0, 0)
     if options.merge_engine != "deduplicate" or not options.sequence_fields:
         return new.slice(0, 0), old
-    rows = pa.concat_batches([old, new])
+    rows = one_batch([old, new])
     groups = groups_by_key(rows, rows.column(KEY_COLUMN), key)
     is_new_last = groups.order[groups.ends - 1] >= old.num_rows
     is_replaced = np.zeros(rows.num_rows, bool)

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from fermion.columns.rows import take_batch_rows
+from fermion.columns.rows import one_batch, take_batch_rows
 from fermion.errors import InvalidArgumentError
 from fermion_table.schema import value_codec
 from fermion_table.schema.transforms import plain
@@ -109,15 +109,16 @@ def sorted_rows(batches: Sequence[pa.RecordBatch], order: RowOrder) -> pa.Record
     Raises
     ------
     InvalidArgumentError
-        The dictionaries of a column together have more values than its indices can number.
+        The dictionaries of a column together have more values than its indices can number, or its
+        text, bytes or items are more than 2 GiB.
     """
     try:
-        whole = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+        whole = one_batch(batches)
     except pa.ArrowInvalid as error:
         schema = batches[0].schema
         narrow = [each.name for each in schema if pat.is_dictionary(each.type)]
         raise InvalidArgumentError(
-            f"rows can't be sorted together: {error} Give the column wider indices by "
+            f"rows can't be sorted together: {error}. Give the column wider indices or offsets by "
             f"Table.alter_column; found dictionaries in {narrow}"
         ) from error
     return take_batch_rows(whole, order.indices(pa.Table.from_batches([whole])))

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fermion.columns.rows import one_batch
 from fermion_table.merging.fold import fold, groups_by_key
 from fermion_table.merging.merge_engines.key_groups import Folded, is_retraction
 from fermion_table.merging.primary_key import PrimaryKey
@@ -50,7 +51,7 @@ def sorted_run(
             has_kinds = any(bool(is_retraction(kinds).any()) for kinds in found)
             kept = [kinds for _, kinds in parts]
             return has_kinds, zip((rows for rows, _ in parts), keys, kept, strict=True)
-    rows = parts[0][0] if len(parts) == 1 else pa.concat_batches([rows for rows, _ in parts])
+    rows = one_batch([rows for rows, _ in parts])
     return _folded(rows, _joined(parts), key)
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from fermion.columns.rows import take_batch_rows
+from fermion.columns.rows import one_batch, take_batch_rows
 from fermion.errors import InvalidArgumentError
 from fermion_table.schema.conversion import empty_columns
 from fermion_table.schema.key_encoding import direct_keys, is_number
@@ -113,10 +113,11 @@ class Folded:
 def _taken(column: pa.Array, rows: np.ndarray) -> pa.Array:
     """Values by row number, `ABSENT` for null, of types that Arrow does not take."""
     is_absent = rows == ABSENT
+    parts = [column]
     if is_absent.any():
-        column = pa.concat_arrays([column, pa.nulls(1, column.type)])
-        rows = np.where(is_absent, len(column) - 1, rows)
-    batch = pa.RecordBatch.from_arrays([column], names=[""])
+        parts.append(pa.nulls(1, column.type))
+        rows = np.where(is_absent, len(column), rows)
+    batch = one_batch([pa.RecordBatch.from_arrays([part], names=[""]) for part in parts])
     return take_batch_rows(batch, rows).column(0)
 
 
