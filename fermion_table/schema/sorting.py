@@ -118,7 +118,7 @@ def sorted_rows(batches: Sequence[pa.RecordBatch], order: RowOrder) -> pa.Record
         schema = batches[0].schema
         narrow = [each.name for each in schema if pat.is_dictionary(each.type)]
         raise InvalidArgumentError(
-            f"rows can't be sorted together: {error}. Give the column wider indices or offsets by "
+            f"rows can't be sorted together: {error}. Give the column wider indices by "
             f"Table.alter_column; found dictionaries in {narrow}"
         ) from error
     return take_batch_rows(whole, order.indices(pa.Table.from_batches([whole])))
