@@ -8,6 +8,7 @@
 # make test-paimon  primary-key tables beside Apache Paimon's Java engine, from Maven Central
 # make bench   the benchmarks, beside other formats and tables; an hour alone on two cores
 #              (make bench-quick: the same smaller, in three minutes after the first set-up)
+# make docs    the documentation as a site, in build/site; links that lead nowhere are errors
 # make clean   removes what the others made
 #
 # Each sets up .venv by itself; the second run finds it ready. PYTHON, CC and JAVA_HOME choose
@@ -19,6 +20,8 @@ READY := $(VENV)/ready
 BENCH := .venv-bench
 BENCH_READY := $(BENCH)/ready
 PAIMON := .venv-bench-paimon
+DOCS := .venv-docs
+DOCS_READY := $(DOCS)/ready
 SPARK35 := .venv-spark35
 PAIMON_READY := $(SPARK35)/paimon-ready
 PACKAGES := fermion fermion_table spark_ext
@@ -27,11 +30,11 @@ KERNELS := $(wildcard fermion/kernels/*.pyx fermion/kernels/*.h fermion/kernels/
 
 LINT := $(RUN)/ruff check . && $(RUN)/ruff format --check . && $(RUN)/mypy && $(RUN)/lint-imports
 
-.PHONY: help demo test test-services lint soak fuzz sanitize paimon test-paimon bench bench-quick clean setup java
+.PHONY: help demo test test-services lint soak fuzz sanitize paimon test-paimon bench bench-quick docs clean setup java
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n 's/^# //p' Makefile | head -n 11
+	@sed -n 's/^# //p' Makefile | head -n 12
 
 demo: java setup
 	@$(RUN)/python examples/quickstart.py $(TABLE)
@@ -103,8 +106,11 @@ paimon: java $(PAIMON_READY)
 test-paimon: setup paimon
 	@PAIMON_HISTORIES=$(HISTORIES) $(RUN)/python -m pytest -q -m slow tests/paimon
 
+docs: $(DOCS_READY)
+	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict && echo "build/site/index.html"
+
 clean:
-	rm -rf $(VENV) $(BENCH) $(PAIMON) $(SPARK35) benchmarks/cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) $(PAIMON) $(SPARK35) $(DOCS) benchmarks/cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -rf .import_linter_cache spark-warehouse metastore_db derby.log
 	rm -f fermion/kernels/*.so fermion/kernels/_compiled.c
 	find $(PACKAGES) tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -135,6 +141,15 @@ $(BENCH_READY): pyproject.toml setup.py $(KERNELS)
 	@$(BENCH)/bin/python -m pip install -qq --disable-pip-version-check --upgrade "pip>=25.1"
 	@$(BENCH)/bin/python -m pip install -qq --disable-pip-version-check --editable ".[bench]"
 	@$(PAIMON)/bin/python -m pip install -qq --disable-pip-version-check "pypaimon>=2.1"
+	@touch $@
+
+# It reads the docstrings from the sources, so that nothing is compiled.
+$(DOCS_READY): pyproject.toml
+	@python=$$(tools/prerequisites python) && \
+	echo "Setting up $(DOCS) with $$python" && \
+	{ [ -x $(DOCS)/bin/python ] || "$$python" -m venv $(DOCS); }
+	@$(DOCS)/bin/python -m pip install -qq --disable-pip-version-check --upgrade "pip>=25.1"
+	@$(DOCS)/bin/python -m pip install -qq --disable-pip-version-check --group docs
 	@touch $@
 
 $(PAIMON_READY): benchmarks/rival_spark.py
