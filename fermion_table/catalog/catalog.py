@@ -30,6 +30,7 @@ from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.location import open_store
 from fermion_table.storage.paths import MAIN
 from fermion_table.storage.store import DEFAULT_ACCESS, Durability, StorageAccess
+from fermion_table.table.staged import schema_and_rows
 from fermion_table.table.table import Table
 
 Location = str | os.PathLike[str]
@@ -132,8 +133,9 @@ class Catalog:
     def create_table(
         self,
         name: Name,
-        schema: pa.Schema | TableSchema,
+        schema: pa.Schema | TableSchema | Any = None,
         *,
+        data: Any | None = None,
         partition_by: PartitionBy | None = None,
         primary_key: Sequence[str] | str | None = None,
         sort_by: Sequence[str] | str | None = None,
@@ -141,33 +143,38 @@ class Catalog:
         mode: CreateMode = "error",
         message: str | None = None,
     ) -> Table:
-        """Make a table, and its namespace if there is none.
+        """Make a table, empty or with rows, and its namespace if there is none.
 
         Parameters
         ----------
         name
             Of the table.
-        schema, partition_by, primary_key, sort_by, properties, message
-            See `Table.create`.
+        schema, data, partition_by, primary_key, sort_by, properties, message
+            See `Table.create`: the schema, or rows that it is taken from, or both.
         mode
-            Where a table exists: ``error``, ``ignore`` (open it), or ``overwrite`` (it gets this
-            schema and loses its rows, as its next snapshot; earlier ones stay).
+            Where a table exists: ``error``, ``ignore`` (open it; rows are not appended), or
+            ``overwrite`` (it gets this schema and these rows and loses its own, as its next
+            snapshot; earlier ones stay).
 
         Raises
         ------
+        SchemaMismatch
+            The rows do not fit the schema that was given apart; shows the difference.
         TableExists
             With mode ``error``; or another table lies in a directory above or below this one.
         CommitStateUnknown
             The table was made, or the reply was lost; whether it is in the list is not known. It
             opens by its name if it was made.
         CommitConflict
-            Others create and drop this table all the time.
+            Others create and drop this table all the time; with rows, another client created or
+            dropped it while they were written.
         TableNotFound
             Another client dropped the table with its files before it was opened here.
         TypeError, InvalidArgumentError
         """
         if mode not in ("error", "ignore", "overwrite"):
             raise InvalidArgumentError(f"mode={mode!r}: expected 'error', 'ignore' or 'overwrite'")
+        schema, rows = schema_and_rows(schema, data)
         definition = TableDefinition(
             schema=schema,
             partition_by=partition_by,
@@ -176,7 +183,7 @@ class Catalog:
             properties=properties,
         )
         message = check_optional_text(message, "message")
-        return self._tables.create(table_name(name), definition, mode, message)
+        return self._tables.create(table_name(name), definition, rows, mode, message)
 
     def table(self, name: Name, *, version: Version | None = None, branch: str = MAIN) -> Table:
         """Open a table at its latest snapshot, or at a version.

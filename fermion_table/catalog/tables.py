@@ -12,7 +12,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from fermion.errors import InvalidArgumentError
 from fermion.redaction import redacted
@@ -31,6 +31,7 @@ from fermion_table.metadata.history import table_exists
 from fermion_table.metadata.shared_files import is_outside
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.storage.store import AtomicStore
+from fermion_table.table.staged import create_with_rows
 from fermion_table.table.table import Table
 
 CreateMode = Literal["error", "ignore", "overwrite"]
@@ -115,22 +116,28 @@ class Tables:
         self,
         name: TableName,
         definition: TableDefinition,
+        rows: Any,
         mode: CreateMode,
         message: str | None,
     ) -> Table:
-        """Make a table (see `Catalog.create_table`)."""
+        """Make a table, with first rows unless they are None (see `Catalog.create_table`)."""
         definition.first_schema()  # a wrong argument is told before anything is looked for
-        for _ in range(TRIES_MAX):
+        for tries in range(TRIES_MAX):
+            are_read = tries > 0 and rows is not None  # a stream can't be read again
             row = self._names.row(name)
             placed = self._placed(name, row)
-            if placed is not None:
-                return self._existing(name, placed, definition, mode, message)
+            if placed is not None and not (are_read and mode == "overwrite"):
+                return self._existing(name, placed, definition, rows, mode, message)
+            if are_read:
+                raise CommitConflict(
+                    f"{name}: another client created or dropped this table at the same moment; "
+                    "its first rows were not written"
+                )
             number = 0 if row is None else row.directories
             path = directory_of(name, number)
             store = self._warehouse.store(path)
-            metadata = CommitMetadata(message=message, properties={NAME_PROPERTY: str(name)})
             try:
-                snapshot = create_defined(store, definition, metadata=metadata)
+                snapshot = _created(store, name, definition, rows, message)
             except TableExists:
                 if not table_exists(store):
                     raise  # another table lies above or below
@@ -272,12 +279,18 @@ class Tables:
         name: TableName,
         placed: Placed,
         definition: TableDefinition,
+        rows: Any,
         mode: CreateMode,
         message: str | None,
     ) -> Table:
         """What `create` does where there is a table."""
         if mode == "error":
             raise TableExists(f"{name}: a table has this name already")
+        if mode == "overwrite" and rows is not None:
+            replaced = create_with_rows(
+                placed.store, definition, rows, replaces=True, message=message
+            )
+            return Table(placed.store, replaced)
         table = Table.at(placed.store)
         if mode == "overwrite":
             metadata = CommitMetadata(message=message)
@@ -399,6 +412,17 @@ def _unused(row: CatalogRow) -> CatalogRow | Key:
 
 def _others(row: CatalogRow, uuid: str) -> tuple[DroppedFiles, ...]:
     return tuple(each for each in row.dropped if each.table_uuid != uuid)
+
+
+def _created(
+    store: AtomicStore, name: TableName, definition: TableDefinition, rows: Any, message: str | None
+) -> Snapshot:
+    """The newest snapshot of a new table; raises as `create_defined` and `create_with_rows`."""
+    named = {NAME_PROPERTY: str(name)}
+    if rows is None:
+        metadata = CommitMetadata(message=message, properties=named)
+        return create_defined(store, definition, metadata=metadata)
+    return create_with_rows(store, definition, rows, message=message, creation_properties=named)
 
 
 def _opened(name: TableName, store: AtomicStore, snapshot: Snapshot) -> Table:

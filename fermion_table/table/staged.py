@@ -95,14 +95,19 @@ def stage_table(
     return stage_defined(store, definition, mode)
 
 
-def stage_defined(store: AtomicStore, definition: TableDefinition, mode: StageMode) -> StagedTable:
+def stage_defined(
+    store: AtomicStore,
+    definition: TableDefinition,
+    mode: StageMode,
+    creation_properties: Mapping[str, str] | None = None,
+) -> StagedTable:
     """The same for a store and a definition; raises as `stage_table`."""
     first = definition.first_schema()
     if not table_exists(store):
         if mode == "replace":
             raise TableNotFound(f"{store.location}: no table here to replace")
         refuse_nested(store)
-        return StagedTable(store, definition, None, first)
+        return StagedTable(store, definition, None, first, creation_properties)
     if mode == "create":
         raise TableExists(f"{store.location}: a table exists here already")
     base = latest(store)
@@ -118,6 +123,7 @@ def create_with_rows(
     *,
     replaces: bool = False,
     message: str | None = None,
+    creation_properties: Mapping[str, str] | None = None,
 ) -> Snapshot:
     """Create a table with its first rows; after an error nothing of either is left.
 
@@ -129,13 +135,16 @@ def create_with_rows(
         Whether a table that is there already is replaced.
     message
         For the history.
+    creation_properties
+        Of the snapshot that creates a new table.
 
     Raises
     ------
     SchemaMismatch, InvalidArgumentError, TableExists, CommitConflict, CommitStateUnknown
         And what reading the data raises.
     """
-    staged = stage_defined(store, definition, "create_or_replace" if replaces else "create")
+    mode: StageMode = "create_or_replace" if replaces else "create"
+    staged = stage_defined(store, definition, mode, creation_properties)
     try:
         with staged.writer() as writer:
             writer.write(data)
@@ -191,12 +200,15 @@ class StagedTable:
         The snapshot that it replaces; None for a new table.
     schema
         What data files are written with.
+    creation_properties
+        Of the snapshot that creates a new table.
     """
 
     store: AtomicStore
     definition: TableDefinition
     base: Snapshot | None
     schema: TableSchema
+    creation_properties: Mapping[str, str] | None = None
 
     __repr__ = short_repr
 
@@ -281,7 +293,11 @@ class StagedTable:
     ) -> Snapshot:
         try:
             created = create_defined(
-                self.store, self.definition, metadata=CommitMetadata(message=metadata.message)
+                self.store,
+                self.definition,
+                metadata=CommitMetadata(
+                    message=metadata.message, properties=self.creation_properties
+                ),
             )
         except CommitStateUnknown:
             raise

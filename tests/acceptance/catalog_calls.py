@@ -52,6 +52,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         "create_table",
         name="db.new",
         schema=SCHEMA,
+        data=None,
         partition_by=["name"],
         primary_key=["id", "name"],
         sort_by=["id"],
