@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -19,7 +20,8 @@ def record_batch_reader(data: Any, *, schema: pa.Schema | None = None) -> pa.Rec
     ----------
     data
         A table, a record batch, a reader, an iterable of either, a pandas or polars frame, a dict
-        of columns, or any object with ``__arrow_c_stream__``.
+        of columns, a dataset or scanner of `pyarrow.dataset`, or any object with
+        ``__arrow_c_stream__``.
     schema
         Wanted for an iterable that may be empty, and for pandas frames and dicts.
 
@@ -46,14 +48,17 @@ def record_batch_reader(data: Any, *, schema: pa.Schema | None = None) -> pa.Rec
         )
     if hasattr(data, "__arrow_c_stream__"):
         return pa.RecordBatchReader.from_stream(data)
+    datasets = sys.modules.get("pyarrow.dataset")  # slow to import, so only what has been imported
+    if datasets is not None and isinstance(data, (datasets.Dataset, datasets.Scanner)):
+        return (data.scanner() if isinstance(data, datasets.Dataset) else data).to_reader()
     if hasattr(data, "__arrow_c_array__"):
         batch = pa.record_batch(data)
         return pa.RecordBatchReader.from_batches(batch.schema, [batch])
     if isinstance(data, Iterable) and not isinstance(data, (str, bytes)):
         return _from_iterable(iter(data), schema)
     raise InvalidArgumentError(
-        f"data: expected an Arrow table, batch, reader, an iterable of batches, a data frame or an "
-        f"object with __arrow_c_stream__; found {type(data).__name__}"
+        "data: expected an Arrow table, batch, reader, dataset, an iterable of batches, a data "
+        f"frame or an object with __arrow_c_stream__; found {type(data).__name__}"
     )
 
 

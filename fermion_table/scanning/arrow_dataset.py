@@ -3,6 +3,10 @@
 DuckDB and others ask a dataset for its `schema` and call `scanner(columns=..., filter=...)`; the
 columns and the filter go into the scan, and so reach manifests, files, stripes and pages. NaN among
 the values of ``isin`` finds NaN in these filters, as in pyarrow's own datasets.
+
+Some functions of pyarrow look past these methods at the dataset of C++ that an object wraps, and
+end the process if there is none. So the class is that of a dataset in memory, without rows, whose
+only column says what to do: they fail with an error that shows its name.
 """
 
 from __future__ import annotations
@@ -15,6 +19,8 @@ import pyarrow.dataset
 
 from fermion.errors import InvalidArgumentError
 from fermion.predicate import from_engine
+
+_PLACEHOLDER = pa.schema({"a scan of Fermion: read it with to_table() first": pa.null()})
 
 
 class Scan(Protocol):
@@ -46,7 +52,7 @@ class Scan(Protocol):
         """How many rows there are."""
 
 
-class ScanDataset(pyarrow.dataset.Dataset):  # type: ignore[misc, unused-ignore]
+class ScanDataset(pyarrow.dataset.InMemoryDataset):  # type: ignore[misc, unused-ignore]
     """The rows of a scan. Make one with `Scan.to_dataset`.
 
     Attributes
@@ -57,7 +63,8 @@ class ScanDataset(pyarrow.dataset.Dataset):  # type: ignore[misc, unused-ignore]
         The scan of the last `scanner`: its `explain` and `io_stats` show what was pushed down.
     """
 
-    def __init__(self, scan: Scan) -> None:  # the base class has no initialiser to call
+    def __init__(self, scan: Scan) -> None:
+        super().__init__([], schema=_PLACEHOLDER)
         self.scan = scan
         self.last_scan: Scan | None = None
 
@@ -105,6 +112,33 @@ class ScanDataset(pyarrow.dataset.Dataset):  # type: ignore[misc, unused-ignore]
         """The rows that an expression selects."""
         return ScanDataset(self.scan.where(from_engine(expression)))
 
+    def sort_by(self, sorting: Any, **options: Any) -> pyarrow.dataset.InMemoryDataset:
+        """The rows in another order, all of them in memory."""
+        return _in_memory(self).sort_by(sorting, **options)
+
+    def join(
+        self, right_dataset: Any, keys: Any, *args: Any, **options: Any
+    ) -> pyarrow.dataset.InMemoryDataset:
+        """The rows joined with those of another dataset, all of both in memory."""
+        return _in_memory(self).join(_in_memory(right_dataset), keys, *args, **options)
+
+    def join_asof(
+        self, right_dataset: Any, *args: Any, **options: Any
+    ) -> pyarrow.dataset.InMemoryDataset:
+        """The rows joined with the nearest ones of another dataset, all of both in memory."""
+        return _in_memory(self).join_asof(_in_memory(right_dataset), *args, **options)
+
+    def replace_schema(self, schema: pa.Schema) -> ScanDataset:
+        """Not offered: the table has the schema.
+
+        Raises
+        ------
+        InvalidArgumentError
+        """
+        raise InvalidArgumentError(
+            "the schema of a scan can't be replaced; select columns, or change the table's schema"
+        )
+
     def get_fragments(self, filter: pa.compute.Expression | None = None) -> Iterator[Any]:
         """Not offered: files are read under the table's schema, not one by one.
 
@@ -122,3 +156,10 @@ class ScanDataset(pyarrow.dataset.Dataset):  # type: ignore[misc, unused-ignore]
             raise InvalidArgumentError("columns: expected names, not expressions")
         chosen = self.scan if columns is None else self.scan.select([(name,) for name in columns])
         return chosen if filter is None else chosen.where(from_engine(filter))
+
+
+def _in_memory(dataset: Any) -> Any:
+    """The rows of a scan as a dataset that pyarrow's own functions can read; others as they are."""
+    if not isinstance(dataset, ScanDataset):
+        return dataset
+    return pyarrow.dataset.InMemoryDataset(dataset.to_table())

@@ -1,0 +1,58 @@
+"""A scan as a dataset of pyarrow: what pyarrow does with one, also past the methods of Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.dataset
+import pytest
+
+import fermion
+from fermion.errors import InvalidArgumentError
+from fermion_table import Table
+from fermion_table.scanning.arrow_dataset import ScanDataset
+
+ROWS = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]})
+OTHER = pa.table({"id": [1, 2, 9], "size": [10, 20, 90]})
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> ScanDataset:
+    return Table.create(tmp_path / "t", ROWS, durability="fast").scan().to_dataset()
+
+
+def test_bug_sorting_and_joining_a_dataset_ended_the_process(dataset: ScanDataset) -> None:
+    assert dataset.sort_by("name").to_table() == ROWS
+    assert dataset.sort_by([("id", "descending")]).head(1)["name"].to_pylist() == ["c"]
+    other = pyarrow.dataset.dataset(OTHER)
+    joined = dataset.join(other, keys="id", join_type="inner").to_table().sort_by("id")
+    assert joined.to_pydict() == {"id": [1, 2], "name": ["a", "b"], "size": [10, 20]}
+    again = dataset.filter(pa.compute.field("id") < 2).join(dataset, "id", right_suffix="_2")
+    assert again.to_table().to_pydict() == {"id": [1], "name": ["a"], "name_2": ["a"]}
+    nearest = dataset.join_asof(other, on="id", by=[], tolerance=-1)
+    assert nearest.to_table()["size"].to_pylist() == [10, 20, 20]
+
+
+def test_what_pyarrow_can_not_do_with_a_scan_is_an_error(dataset: ScanDataset) -> None:
+    """It reads the dataset of C++ there, and ended the process without one."""
+    other = pyarrow.dataset.dataset(OTHER)
+    with pytest.raises(pa.ArrowInvalid, match=r"read it with to_table\(\) first"):
+        other.join(dataset, keys="id")
+    with pytest.raises(InvalidArgumentError, match="schema of a scan"):
+        pyarrow.dataset.dataset([dataset, other])
+    with pytest.raises(InvalidArgumentError, match="schema of a scan"):
+        dataset.replace_schema(ROWS.schema)
+    assert dataset.partition_expression.equals(pa.compute.scalar(True))
+
+
+def test_a_dataset_is_read_and_written_as_any_other(dataset: ScanDataset, tmp_path: Path) -> None:
+    assert dataset.take([2, 0])["name"].to_pylist() == ["c", "a"]
+    pyarrow.dataset.write_dataset(dataset, tmp_path / "out", format="parquet")
+    written = pyarrow.dataset.dataset(tmp_path / "out")
+    table = Table.create(tmp_path / "copy", written)  # the other way, without reading it first
+    table.append(written.scanner(filter=pa.compute.field("id") > 1))
+    table.append(dataset)
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 1, 2, 2, 2, 3, 3, 3]
+    fermion.write_table(written, tmp_path / "a.fermion")
+    assert fermion.read_table(tmp_path / "a.fermion") == ROWS
