@@ -40,6 +40,15 @@ def shortened(text: str, length: int) -> str:
     return text if len(text) <= length else text[: max(length - 3, 0)] + "..."
 
 
+def printable(text: str) -> str:
+    """The text with every character that is not printable as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )
+
+
 def location_text(location: str) -> str:
     """A path or URL in quotation marks, without credentials, shortened."""
     return repr(shortened(redacted(location), CELL_LENGTH))

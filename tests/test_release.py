@@ -54,3 +54,17 @@ def test_forms_and_settings_of_the_repository_can_be_read():
     files = [*PROJECT.glob(".github/**/*.yml"), PROJECT / ".pre-commit-config.yaml"]
     assert len(files) > len(WORKFLOWS)
     assert [str(file) for file in files if not yaml.safe_load(file.read_text())] == []
+
+
+def test_what_packages_hold_besides_modules_is_in_wheels():
+    """Files of a kind that package data does not name would be missing in an installed package."""
+    patterns = SETTINGS["tool"]["setuptools"]["package-data"]["*"]
+    compiled = {".py", ".pyc", ".so", ".pyd", ".pyx", ".pxi", ".pxd", ".h", ".c"}
+    files = [
+        file
+        for package in ("fermion", "fermion_table", "spark_ext")
+        for file in (PROJECT / package).rglob("*")
+        if file.is_file() and file.suffix not in compiled
+    ]
+    assert {file.suffix for file in files} >= {".js", ".css"}
+    assert [str(file) for file in files if not any(map(file.match, patterns))] == []

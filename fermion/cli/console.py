@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TextIO
 
+from fermion.display import printable
+
 WIDTH = 120
 BAR_WIDTH = 30
 SECONDS_BETWEEN_UPDATES = 0.1
@@ -107,15 +109,6 @@ class Console:
         finally:
             self._err.write("\r" + " " * (len(label) + BAR_WIDTH + 8) + "\r")
             self._err.flush()
-
-
-def printable(text: str) -> str:
-    """The text with every character that is not printable as an escape."""
-    if text.isprintable():
-        return text
-    return "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
-    )
 
 
 def _encodable(text: str, stream: TextIO) -> str:

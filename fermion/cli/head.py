@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from fermion.cli.arguments import add_storage_options, storage_options
 from fermion.cli.console import Console
-from fermion.cli.wording import rows_json, value_text
+from fermion.cli.wording import rows_json
+from fermion.columns.value_text import value_text
 from fermion.display import shortened
 from fermion.reading.file import FermionFile, open_file
 from fermion.reading.projection import ColumnName

@@ -9,6 +9,7 @@ from typing import Any
 
 from fermion.cli.arguments import add_storage_options, storage_options
 from fermion.cli.console import Console
+from fermion.cli.html_output import add_html, check_html, write_html
 from fermion.cli.wording import counted, size_text
 from fermion.layout import ALIGNMENT
 from fermion.options import SortKey
@@ -47,11 +48,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--pages", action="store_true", help="read every page and show its encodings"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
+    add_html(parser, "a map of all columns and stripes")
     add_storage_options(parser)
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Print the layout of a file."""
+    """Print the layout of a file, or write it as a web page."""
+    if arguments.html is not None:
+        return _write_page(arguments, console)
     everything = arguments.all or (arguments.json and arguments.top is None)
     limit = COLUMNS_SHOWN if arguments.top is None else max(arguments.top, 0)
     with open_file(arguments.file, storage_options=storage_options(arguments)) as file:
@@ -61,6 +65,21 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         else:
             for line in _file_lines(file, layout, arguments):
                 console.print(line)
+    return 0
+
+
+def _write_page(arguments: argparse.Namespace, console: Console) -> int:
+    given = {
+        "--json": arguments.json,
+        "--column": arguments.column is not None,
+        "--top": arguments.top is not None,
+        "--all": arguments.all,
+    }
+    check_html(arguments, given)
+    storage = storage_options(arguments)
+    with open_file(arguments.file, storage_options=storage) as file:
+        page = file.layout_html(pages=arguments.pages)
+    write_html(page, arguments, console, storage)
     return 0
 
 

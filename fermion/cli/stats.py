@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from fermion.cli.arguments import add_storage_options, storage_options
 from fermion.cli.console import Console
-from fermion.cli.wording import counted, json_value, value_text
+from fermion.cli.wording import counted
+from fermion.columns.value_text import json_value, value_text
 from fermion.display import shortened
 from fermion.reading.file import open_file
 from fermion.reading.inspection import LeafStatistics, describe_statistics

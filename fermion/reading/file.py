@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fermion.arguments import integer, integers
+from fermion.arguments import flag, integer, integers
 from fermion.columns.ranges import RowRanges
 from fermion.columns.rows import take_rows
 from fermion.display import location_text
@@ -140,6 +140,21 @@ class FermionFile:
 
     def _repr_html_(self) -> str:
         return file_html(self._index, is_closed=self._is_closed)
+
+    def layout_html(self, *, pages: bool = False) -> str:
+        """A web page with a map of the file's bytes: columns by stripes, with search and zoom.
+
+        It needs no other file and no network. It shows each column's least and greatest value. With
+        ``pages`` every page is read, for its whole tree of encodings.
+
+        Raises
+        ------
+        ChecksumError, InvalidFileError, TypeError, UnsupportedEncodingError
+        """
+        from fermion.reading.layout_map import layout_page  # slow to load, and rarely asked for
+
+        self._check_open()
+        return layout_page(self._index, pages=flag(pages, "pages"))
 
     @property
     def schema(self) -> pa.Schema:

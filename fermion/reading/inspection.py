@@ -29,6 +29,7 @@ from fermion.metadata.cmb import ColumnBlock
 from fermion.pages.description import PageDescription, describe_page
 from fermion.pages.pages import PageSlice
 from fermion.reading.column_metadata import (
+    ChunkMetadata,
     ColumnMetadata,
     StreamMetadata,
     describe_columns,
@@ -230,35 +231,55 @@ def _column(index: FileIndex, column: Projected, metadata: ColumnMetadata) -> Co
     return ColumnLayout(metadata, _null_count(index, block, node), arrow_bytes)
 
 
-def _arrow_bytes(stream: StreamMetadata, node: Node, block: ColumnBlock) -> int | None:
-    slots = sum(page.slots for chunk in stream.chunks for page in chunk.pages)
+def _arrow_bytes(stream: StreamMetadata, owner: Node, block: ColumnBlock) -> int | None:
+    sizes = [chunk_arrow_bytes(stream, chunk, owner, block) for chunk in stream.chunks]
+    known = [size for size in sizes if size is not None]
+    return sum(known) if len(known) == len(sizes) else None
+
+
+def chunk_arrow_bytes(
+    stream: StreamMetadata, chunk: ChunkMetadata, owner: Node, block: ColumnBlock
+) -> int | None:
+    """Bytes of a chunk in Arrow; None where strings make that unknown.
+
+    Parameters
+    ----------
+    owner
+        The node that the stream belongs to.
+    """
+    slots = sum(page.slots for page in chunk.pages)
     if stream.type is StreamType.VALIDITY:
         return -(-slots // 8)
     if stream.type is StreamType.OFFSETS:
-        wide = pat.is_large_list(node.storage) or pat.is_large_list_view(node.storage)
+        wide = pat.is_large_list(owner.storage) or pat.is_large_list_view(owner.storage)
         return slots * (8 if wide else 4)
-    assert node.physical is not None
-    if node.physical.kind is PhysicalKind.BINARY:
-        sizes = [decoded_bytes(chunk.records) for chunk in _stored_chunks(block, node)]
-        known = [size for size in sizes if size is not None]
-        wide = pat.is_large_string(node.storage) or pat.is_large_binary(node.storage)
-        return sum(known) + slots * (8 if wide else 4) if len(known) == len(sizes) else None
-    if node.physical.kind is PhysicalKind.BITS:
+    assert owner.physical is not None
+    if owner.physical.kind is PhysicalKind.BINARY:
+        size = 0
+        if chunk.pages:
+            found = decoded_bytes(block.extension(block.chunk(stream.ordinal, chunk.stripe)))
+            if found is None:
+                return None
+            size = found
+        wide = pat.is_large_string(owner.storage) or pat.is_large_binary(owner.storage)
+        return size + slots * (8 if wide else 4)
+    if owner.physical.kind is PhysicalKind.BITS:
         return -(-slots // 8)
-    return slots * node.physical.width
+    return slots * owner.physical.width
 
 
 def _null_count(index: FileIndex, block: ColumnBlock, node: Node) -> int | None:
     total = 0
     for stripe, rows in enumerate(index.stripe_rows.tolist()):
-        found = _stripe_nulls(block, node, stripe, rows)
+        found = stripe_null_count(block, node, stripe, rows)
         if found is None:
             return None
         total += found
     return total
 
 
-def _stripe_nulls(block: ColumnBlock, node: Node, stripe: int, rows: int) -> int | None:
+def stripe_null_count(block: ColumnBlock, node: Node, stripe: int, rows: int) -> int | None:
+    """NULLs of a top-level column in a stripe of ``rows`` rows; None where that is not known."""
     validity = block.chunk(node.validity, stripe)
     if validity.is_empty:
         return rows if validity.length == ALL_NULL_LENGTH else 0

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.types as pat
 
-from fermion.cli.wording import value_text
+from fermion.columns.value_text import value_text
 from fermion.display import shortened
 
 CELL_LENGTH = 40

@@ -151,6 +151,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "FermionFile.count": _of_file("count", filter="id > 1", rows=(0, 2)),
     "FermionFile.find": _of_file("find", filter="id > 1", rows=(0, 2)),
     "FermionFile.iter_batches": _of_file("iter_batches", **ASKED, batch_size=2),
+    "FermionFile.layout_html": _of_file("layout_html", pages=True),
     "FermionFile.prune": _of_file("prune", **ASKED),
     "FermionFile.read": _of_file("read", **ASKED),
     "FermionFile.read_batch": _of_file("read_batch", "batches.fermion", batch_id=5, columns=["id"]),

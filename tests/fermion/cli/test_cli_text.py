@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fermion.cli.wording import counted, json_value, size_text, value_text
+from fermion.cli.wording import counted, size_text
+from fermion.columns.value_text import json_value, value_text
 
 
 def test_sizes_and_counts_read_well():
