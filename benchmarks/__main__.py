@@ -30,6 +30,7 @@ TABLES = (
     "table_compaction",
     "table_row_changes",
     "wide_append",
+    "column_files",
     "primary_key",
     "catalog",
     "table_limits",

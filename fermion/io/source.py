@@ -46,6 +46,8 @@ PathLike = str | os.PathLike[str]
 T = TypeVar("T")
 _Ranges = Sequence[tuple[int, int]]
 _NO_LIMIT = contextlib.nullcontext()
+FEW_RANGES = 32
+"""Of ranges that are cheaper to look at one by one than as an array."""
 
 SUFFIX_PROTOCOLS = frozenset({"s3", "s3a", "gs", "gcs", "http", "https"})
 """Storages whose fsspec file systems pass ``cat_file(start=-n)`` on as a suffix range."""
@@ -446,6 +448,10 @@ class CountingSource:
             At least one buffer, and ``int64``, shape (n, 3): in which buffer each range lies, from
             which byte on, and its length.
         """
+        if len(ranges) <= FEW_RANGES and not again:
+            few = self._read_few(ranges.tolist())
+            if few is not None:
+                return few
         first, end = span_of(ranges)
         held, held_offset = self._held
         if not again and held_offset <= first < end <= held_offset + len(held):
@@ -472,6 +478,24 @@ class CountingSource:
         inside = np.append(sent, False)[members]  # an empty range is a member of -1, the last
         self._count(int(sent.sum()), int(requests[sent, 1].sum()), int(ranges[inside, 1].sum()))
         return buffers or [memoryview(b"")], places
+
+    def _read_few(self, ranges: list[list[int]]) -> tuple[list[memoryview], np.ndarray] | None:
+        """The same for few ranges, without numpy; None if they need several requests."""
+        filled = [each for each in ranges if each[1]]
+        if not filled:
+            return None
+        first = min(offset for offset, _ in filled)
+        size = max(offset + length for offset, length in filled) - first
+        held, start = self._held
+        if start <= first and first + size <= start + len(held):
+            data = held
+        elif size > min(self.gap_bytes_max, self.span_bytes_max) and len(filled) > 1:
+            return None
+        else:
+            start, data = first, self._fetch(first, size)
+            self._count(1, size, sum(length for _, length in filled))
+        places = [(0, offset - start if length else 0, length) for offset, length in ranges]
+        return [data], np.array(places, np.int64)
 
     def _count(self, requests: int, requested: int, used: int) -> None:
         with self._lock.get():

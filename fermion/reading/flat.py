@@ -95,6 +95,8 @@ class _Pages(NamedTuple):
 
     def left(self, missing: Sequence[bool]) -> FetchedPages:
         """The pages of columns that are not read yet."""
+        if True not in missing:
+            return {}
         left = np.repeat(np.array(missing, bool), 2)
         return {
             (offset, length): self.buffers[buffer][at : at + length]

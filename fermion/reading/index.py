@@ -359,7 +359,11 @@ class FileIndex:
         """
         wanted = np.asarray(ordinals, np.int64)
         with self._block_lock.get():
-            missing = np.unique(wanted[again | (self._block_places[wanted, 0] == 0)])
+            missing = wanted
+            if again or len(wanted) > 1:
+                missing = np.unique(wanted[again | (self._block_places[wanted, 0] == 0)])
+            elif len(wanted) and self._block_places[wanted[0], 0]:
+                missing = wanted[:0]
             if len(missing):
                 ranges = self.cit.ranges(missing)
                 buffers, places = self._read_blocks(missing, ranges, again=again)
