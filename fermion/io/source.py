@@ -152,9 +152,11 @@ class LocalSource:
         if descriptor >= 0:
             os.close(descriptor)
 
-    def __del__(self) -> None:
-        if getattr(self, "_descriptor", -1) >= 0:
-            self.close()
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        # At the end of the process modules have lost their names, so it uses none: no lock either.
+        descriptor, self._descriptor = getattr(self, "_descriptor", -1), -1
+        if descriptor >= 0:
+            close(descriptor)
 
 
 class FilesystemSource:

@@ -60,7 +60,7 @@ class ScanDataset(pyarrow.dataset.InMemoryDataset):  # type: ignore[misc, unused
     scan
         What it reads.
     last_scan
-        The scan of the last `scanner`: its `explain` and `io_stats` show what was pushed down.
+        The last one that was asked for: its `explain` and `io_stats` show what was pushed down.
     """
 
     def __init__(self, scan: Scan) -> None:
@@ -89,8 +89,7 @@ class ScanDataset(pyarrow.dataset.InMemoryDataset):  # type: ignore[misc, unused
         InvalidArgumentError
             Columns that are expressions.
         """
-        self.last_scan = self._asked(columns, filter)
-        return pyarrow.dataset.Scanner.from_batches(self.last_scan.to_reader())
+        return pyarrow.dataset.Scanner.from_batches(self._asked(columns, filter).to_reader())
 
     def count_rows(self, filter: pa.compute.Expression | None = None, **options: Any) -> int:
         """How many rows there are; without a filter no file is opened."""
@@ -155,7 +154,8 @@ class ScanDataset(pyarrow.dataset.InMemoryDataset):  # type: ignore[misc, unused
         if isinstance(columns, dict):
             raise InvalidArgumentError("columns: expected names, not expressions")
         chosen = self.scan if columns is None else self.scan.select([(name,) for name in columns])
-        return chosen if filter is None else chosen.where(from_engine(filter))
+        self.last_scan = chosen if filter is None else chosen.where(from_engine(filter))
+        return self.last_scan
 
 
 def _in_memory(dataset: Any) -> Any:

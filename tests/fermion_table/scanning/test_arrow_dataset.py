@@ -56,3 +56,11 @@ def test_a_dataset_is_read_and_written_as_any_other(dataset: ScanDataset, tmp_pa
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 1, 2, 2, 2, 3, 3, 3]
     fermion.write_table(written, tmp_path / "a.fermion")
     assert fermion.read_table(tmp_path / "a.fermion") == ROWS
+
+
+def test_a_dataset_tells_what_it_read_last(dataset: ScanDataset) -> None:
+    assert dataset.last_scan is None
+    rows = dataset.to_table(columns=["id"], filter=pa.compute.field("id") > 2)
+    assert (rows.to_pydict(), dataset.last_scan.schema.names) == ({"id": [3]}, ["id"])
+    assert dataset.count_rows(filter=pa.compute.field("name") == "a") == 1
+    assert "filter name = 'a'" in repr(dataset.last_scan)
