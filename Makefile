@@ -8,6 +8,7 @@
 # make test-paimon  primary-key tables beside Apache Paimon's Java engine, from Maven Central
 # make bench   the benchmarks, beside other formats and tables; an hour alone on two cores
 #              (make bench-quick: the same smaller, in three minutes after the first set-up)
+# make test-recipes  the documentation's pages on other libraries, with PyTorch, Ray, Delta and others
 # make docs    the documentation as a site, in build/site; links that lead nowhere are errors
 # make clean   removes what the others made
 #
@@ -20,6 +21,8 @@ READY := $(VENV)/ready
 BENCH := .venv-bench
 BENCH_READY := $(BENCH)/ready
 PAIMON := .venv-bench-paimon
+RECIPES := .venv-recipes
+RECIPES_READY := $(RECIPES)/ready
 DOCS := .venv-docs
 DOCS_READY := $(DOCS)/ready
 SPARK35 := .venv-spark35
@@ -30,11 +33,11 @@ KERNELS := $(wildcard fermion/kernels/*.pyx fermion/kernels/*.h fermion/kernels/
 
 LINT := $(RUN)/ruff check . && $(RUN)/ruff format --check . && $(RUN)/mypy && $(RUN)/lint-imports
 
-.PHONY: help demo test test-services lint soak fuzz sanitize paimon test-paimon bench bench-quick docs clean setup java
+.PHONY: help demo test test-services lint soak fuzz sanitize paimon test-paimon test-recipes bench bench-quick docs clean setup java
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n 's/^# //p' Makefile | head -n 12
+	@sed -n 's/^# //p' Makefile | head -n 13
 
 demo: java setup
 	@$(RUN)/python examples/quickstart.py $(TABLE)
@@ -106,11 +109,15 @@ paimon: java $(PAIMON_READY)
 test-paimon: setup paimon
 	@PAIMON_HISTORIES=$(HISTORIES) $(RUN)/python -m pytest -q -m slow tests/paimon
 
+test-recipes: $(RECIPES_READY)
+	@$(RECIPES)/bin/python -m pytest -q tests/test_training_data.py tests/test_readme.py \
+		-k "training_data or other_libraries"
+
 docs: $(DOCS_READY)
 	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict && echo "build/site/index.html"
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(PAIMON) $(SPARK35) $(DOCS) benchmarks/cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) $(PAIMON) $(SPARK35) $(RECIPES) $(DOCS) benchmarks/cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -rf .import_linter_cache spark-warehouse metastore_db derby.log
 	rm -f fermion/kernels/*.so fermion/kernels/_compiled.c
 	find $(PACKAGES) tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -141,6 +148,15 @@ $(BENCH_READY): pyproject.toml setup.py $(KERNELS)
 	@$(BENCH)/bin/python -m pip install -qq --disable-pip-version-check --upgrade "pip>=25.1"
 	@$(BENCH)/bin/python -m pip install -qq --disable-pip-version-check --editable ".[bench]"
 	@$(PAIMON)/bin/python -m pip install -qq --disable-pip-version-check "pypaimon>=2.1"
+	@touch $@
+
+$(RECIPES_READY): pyproject.toml setup.py $(KERNELS)
+	@python=$$(tools/prerequisites python) && \
+	tools/prerequisites compiler "$$python" && \
+	echo "Setting up $(RECIPES) with $$python; PyTorch alone is some gigabytes" && \
+	{ [ -x $(RECIPES)/bin/python ] || "$$python" -m venv $(RECIPES); }
+	@$(RECIPES)/bin/python -m pip install -qq --disable-pip-version-check --upgrade "pip>=25.1"
+	@$(RECIPES)/bin/python -m pip install -qq --disable-pip-version-check --editable ".[polars,duckdb,pandas]" --group recipes
 	@touch $@
 
 # It reads the docstrings from the sources, so that nothing is compiled.

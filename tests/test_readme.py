@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -13,10 +15,18 @@ PROJECT = Path(__file__).resolve().parent.parent
 README = PROJECT / "README.md"
 BLOCK = re.compile(r"^```python(?P<mark>[^\n]*)\n(?P<code>.*?)^```$", re.M | re.S)
 BLOCKS = BLOCK.findall(README.read_text())
+DOCS = PROJECT / "docs"
 PAGES = {
-    name: BLOCK.findall((PROJECT / "docs" / name).read_text())
+    name: BLOCK.findall((DOCS / name).read_text())
     for name in ("guide.md", "primary_key.md", "catalog.md")
 }
+# Pages on other libraries. A comment names the modules that the blocks below it need, up to the
+# next such comment. They run after the blocks of the page that need none.
+NEIGHBOURS = sorted([*DOCS.glob("recipes/*.md"), *DOCS.glob("migration.md")])
+STEP = re.compile(
+    r"^<!-- requires:(?P<needs>[^>]*)-->$|^```(?P<language>python|sh)\n(?P<code>.*?)^```$",
+    re.M | re.S,
+)
 
 
 @pytest.mark.parametrize(
@@ -45,9 +55,45 @@ def test_the_code_in_the_pages_for_users_runs(name, tmp_path, project_environmen
     run("\n".join(code for _, code in PAGES[name]), tmp_path, project_environment)
 
 
+def programs(page: Path) -> dict[tuple[str, ...], str]:
+    """The programs of a page on other libraries, by the modules that they need."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    needs: tuple[str, ...] = ()
+    for comment, language, code in STEP.findall(page.read_text()):
+        if not language:
+            needs = tuple(comment.replace(",", " ").split())
+            continue
+        run_in_shell = f"__import__('subprocess').run({code!r}, shell=True, check=True)"
+        found.setdefault(needs, []).append(code if language == "python" else run_in_shell)
+    first = found.get((), [])
+    return {needs: "\n".join([*(first if needs else []), *steps]) for needs, steps in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("page", "needs"),
+    [
+        pytest.param(page, needs, id="-".join([page.stem, *needs]))
+        for page in NEIGHBOURS
+        for needs in programs(page)
+    ],
+)
+def test_the_code_for_other_libraries_runs(page, needs, tmp_path, project_environment):
+    """The blocks of a page that need the same libraries, in one program."""
+    missing = [name for name in needs if importlib.util.find_spec(name) is None]
+    if missing:
+        pytest.skip(f"{page.name} is about {', '.join(missing)}, which is not installed here")
+    run(programs(page)[needs], tmp_path, project_environment)
+
+
 def run(code: str, directory: Path, environment: dict[str, str]) -> None:
+    """Run a program from a file, so that processes which are spawned can import it."""
+    program = directory / "program" / "page.py"
+    program.parent.mkdir()
+    program.write_text(code)
+    commands = str(Path(sys.executable).parent)
+    environment = {**environment, "PATH": os.pathsep.join([commands, environment["PATH"]])}
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, program],
         cwd=directory,
         env=environment,
         capture_output=True,
