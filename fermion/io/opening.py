@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from fermion.io.buffer import BufferSource, buffer_of
 from fermion.io.mapped import MappedSource
-from fermion.io.source import BufferSource, FilesystemSource, LocalSource, Source, buffer_of
+from fermion.io.source import FilesystemSource, LocalSource, Source
 from fermion.remote import TIMEOUT_S, resolve
 
 

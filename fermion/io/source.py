@@ -258,33 +258,6 @@ class FilesystemSource:
         """Nothing is held open between reads."""
 
 
-class BufferSource:
-    """A file that lies in memory: any object with the buffer protocol."""
-
-    is_local = True
-
-    def __init__(self, buffer: Any, name: str = "<buffer>") -> None:
-        self.name = name
-        self._view = memoryview(buffer).cast("B")
-        self.size: int | None = len(self._view)
-
-    def read_end(self, length: int) -> memoryview:
-        """The last ``length`` bytes, or the whole file when it has fewer; a view."""
-        return _read_end(self, self.size, length)
-
-    def read(self, offset: int, length: int) -> memoryview:
-        """``length`` bytes from ``offset``; a view."""
-        check_range(self.name, self.size, offset, length)
-        return self._view[offset : offset + length]
-
-    def again(self) -> Source:
-        """The same bytes."""
-        return BufferSource(self._view, self.name)
-
-    def close(self) -> None:
-        """The buffer is the caller's."""
-
-
 def _read_end(source: Source, size: int | None, length: int) -> memoryview:
     length = min(length, size or 0)
     return source.read((size or 0) - length, length)
@@ -296,17 +269,6 @@ def check_range(name: str, size: int | None, offset: int, length: int) -> None:
         raise TruncatedFileError(
             f"{name}: range {offset}+{length} ends past the end of the file ({size} bytes)"
         )
-
-
-def buffer_of(given: Any, name: str) -> memoryview:
-    """The bytes of an object with the buffer protocol; names the parameter if it has none."""
-    try:
-        return memoryview(given)
-    except TypeError:
-        raise TypeError(
-            f"{name}: expected a path, a URL or an object with the buffer protocol, found "
-            f"{type(given).__name__}"
-        ) from None
 
 
 class CountingSource:
