@@ -1,11 +1,11 @@
-"""The Markdown files of the project, taken apart: headings, links, the pages of the site."""
+"""The Markdown files of the project, taken apart: headings, links, code, the site's pages."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -13,6 +13,9 @@ PROJECT = Path(__file__).resolve().parent.parent
 DOCS = PROJECT / "docs"
 
 FENCED = re.compile(r"^ *(```+)[^\n]*\n.*?^ *\1 *$", re.M | re.S)
+BLOCK = re.compile(r"^```(?P<language>\w*)(?P<marks>[^\n]*)\n(?P<code>.*?)^```$", re.M | re.S)
+NOT_FOR_USERS = {"API reference", "Specifications", "Performance and reliability", "Internals"}
+PROGRAMS = ("recipes/", "migration")
 HEADING = re.compile(r"^#{1,6} (.+?)$", re.M)
 LINK = re.compile(r"(?<!`)\]\((?!https?://|mailto:)([^)#\s]*)(?:#([^)\s]*))?\)")
 
@@ -57,3 +60,46 @@ def pages_in(nav: Any) -> Iterator[str]:
         return
     for each in nav.values() if isinstance(nav, dict) else nav:
         yield from pages_in(each)
+
+
+class Block(NamedTuple):
+    """A code block: its language, the words after it, its code, and the line that it begins on."""
+
+    language: str
+    marks: str
+    code: str
+    line: int
+
+
+def blocks(page: Path) -> list[Block]:
+    """The code blocks of a page, in their order."""
+    text = page.read_text(encoding="utf-8")
+    return [
+        Block(found["language"], found["marks"].strip(), found["code"], line)
+        for found in BLOCK.finditer(text)
+        for line in [text.count("\n", 0, found.start()) + 1]
+    ]
+
+
+def pages_for_users() -> list[Path]:
+    """The pages whose code runs as one program, from top to bottom.
+
+    Those of the site but the reference, formats and internals, and the pages on other libraries,
+    whose blocks are programs of their own (tests/test_readme.py).
+    """
+    chosen = [part for part in site_settings()["nav"] if not {*part} & NOT_FOR_USERS]
+    names = [name for name in pages_in(chosen) if not name.startswith(PROGRAMS)]
+    return [DOCS / name for name in names]
+
+
+NEED_A_SERVER = {"guide/s3.md": "tests/fermion_table/storage", "guide/hdfs.md": "tests/hdfs"}
+"""Pages whose code runs in `test_page.py` of another folder, which has the server that it needs."""
+
+
+def uses_spark(page: Path) -> bool:
+    """Whether a page needs a session of Spark."""
+    return any(
+        block.language == "sql" or re.search(r"^\s*(?:import|from) pyspark\b", block.code, re.M)
+        for block in blocks(page)
+        if block.language in ("python", "sql")
+    )

@@ -1,4 +1,4 @@
-"""What README and the pages for users promise: code runs, commands exist."""
+"""What the README promises: its code runs, its commands exist."""
 
 from __future__ import annotations
 
@@ -16,10 +16,6 @@ README = PROJECT / "README.md"
 BLOCK = re.compile(r"^```python(?P<mark>[^\n]*)\n(?P<code>.*?)^```$", re.M | re.S)
 BLOCKS = BLOCK.findall(README.read_text())
 DOCS = PROJECT / "docs"
-PAGES = {
-    name: BLOCK.findall((DOCS / name).read_text())
-    for name in ("guide.md", "primary_key.md", "catalog.md")
-}
 # Pages on other libraries. A comment names the modules that the blocks below it need, up to the
 # next such comment. They run after the blocks of the page that need none.
 NEIGHBOURS = sorted([*DOCS.glob("recipes/*.md"), *DOCS.glob("migration.md")])
@@ -46,13 +42,6 @@ def test_the_code_in_the_readme_runs(code, tmp_path, project_environment):
     Without a JVM for it alone, the block of Spark runs in tests/spark_ext/test_examples.py.
     """
     run(code, tmp_path, project_environment)
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_the_code_in_the_pages_for_users_runs(name, tmp_path, project_environment):
-    """All blocks of a page in one program, as a reader runs them one after the other."""
-    assert len(PAGES[name]) >= 10
-    run("\n".join(code for _, code in PAGES[name]), tmp_path, project_environment)
 
 
 def programs(page: Path) -> dict[tuple[str, ...], str]:

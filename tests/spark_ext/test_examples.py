@@ -1,4 +1,4 @@
-"""The examples and the README's code that use Spark, in the tests' own session.
+"""Examples, pages for users and the README's code that use Spark, in the tests' own session.
 
 A JVM for each would take most of the time of these tests. As programs of their own, as a user
 starts them, they run in tests/test_examples.py and tests/test_readme.py.
@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.documents import pages_for_users, uses_spark
+from tests.page_runner import run_page
 from tests.test_examples import EXAMPLES, NEEDED, SHARING_A_SESSION, require
+from tests.test_pages import name_of
 from tests.test_readme import BLOCKS
 
 pytestmark = pytest.mark.spark
@@ -24,6 +27,7 @@ TPCH_QUERIES = (1, 4, 6, 13, 15, 16, 19, 22)
 SMALL = {
     "tpch.py": ["--scale", "0.01", *(f"--query={number}" for number in TPCH_QUERIES)],
 }
+SPARK_PAGES = [page for page in pages_for_users() if uses_spark(page)]
 README_BLOCKS = [code for mark, code in BLOCKS if mark.strip()]
 
 
@@ -65,6 +69,13 @@ def test_the_example_finds_nothing_wrong(name, shared, tmp_path, monkeypatch, ca
     assert "WRONG" not in said
 
 
+@pytest.mark.parametrize("page", SPARK_PAGES, ids=name_of)
+def test_the_code_of_the_page_runs(page, shared, tmp_path, monkeypatch):
+    """From top to bottom, in an empty directory; its own assertions say what should come out."""
+    monkeypatch.setattr(SparkSession, "_instantiatedSession", shared.newSession())
+    run_page(page, tmp_path, monkeypatch)
+
+
 @pytest.mark.parametrize("code", README_BLOCKS)
 def test_the_code_in_the_readme_runs(code, shared, tmp_path):
     """In an empty directory; its own assertions say what should come out."""
@@ -77,3 +88,4 @@ def test_there_are_programs_to_run():
     """The patterns that find them may break; then the tests above would check nothing."""
     assert len(SHARING_A_SESSION) >= 7
     assert len(README_BLOCKS) == 1
+    assert len(SPARK_PAGES) >= 2

@@ -1,0 +1,24 @@
+"""The code of the page about S3 runs, with moto's server in place of its address."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.documents import DOCS
+from tests.page_runner import run_page
+
+
+@pytest.mark.usefixtures("short_probe")
+def test_the_code_of_the_page_about_s3_runs(
+    s3_options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    address = s3_options["client_kwargs"]["endpoint_url"]
+    replaced = {
+        "https://storage.example.com": address,
+        '"..."': '"k"',
+        "s3://bucket/": "s3://bucket/page/",
+    }
+    run_page(DOCS / "guide/s3.md", tmp_path, monkeypatch, replaced=replaced)
