@@ -26,7 +26,7 @@ def runs_here(page: Path) -> bool:
     return not uses_spark(page) and page.relative_to(DOCS).as_posix() not in NEED_A_SERVER
 
 
-@pytest.mark.parametrize("page", filter(runs_here, PAGES), ids=name_of)
+@pytest.mark.parametrize("page", [*filter(runs_here, PAGES)], ids=name_of)
 def test_the_code_of_the_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     run_page(page, tmp_path, monkeypatch)
 

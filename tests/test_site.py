@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import importlib
 import re
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
 import pytest
 
@@ -62,3 +64,45 @@ def test_the_reference_has_every_public_name(package: str):
     for name in set(named) - public:
         module, _, attribute = name.rpartition(".")
         assert hasattr(importlib.import_module(module), attribute), name
+
+
+PICTURES = sorted((DOCS / "images").glob("*.svg"))
+SVG = "{http://www.w3.org/2000/svg}"
+WIDTHS = {"name": 9.5, "on": 9.5, "text": 6.8, "ontext": 6.8, "mono": 7.6}
+"""Pixels of a letter in a wide font, by the class of a text."""
+
+
+@pytest.mark.parametrize("picture", PICTURES, ids=lambda path: path.stem)
+def test_a_picture_is_readable_in_light_and_dark(picture: Path):
+    """It has a background, other colours for dark pages, a title, and no foreign parts."""
+    text = picture.read_text()
+    root = ElementTree.fromstring(text)
+    assert root.find(f"{SVG}title").text
+    assert "prefers-color-scheme: dark" in text
+    assert root.find(f"{SVG}rect").get("class") == "card"
+    assert not re.search(r"<(script|image|foreignObject)|href=|url\(", text)
+    assert any(picture.name in page.read_text() for page in MARKDOWN)
+
+
+@pytest.mark.parametrize("picture", PICTURES, ids=lambda path: path.stem)
+def test_the_texts_of_a_picture_fit_their_boxes(picture: Path):
+    """The smallest box around the place of a text also has room for its letters."""
+    root = ElementTree.fromstring(picture.read_text())
+    boxes = [
+        tuple(float(box.get(name)) for name in ("x", "y", "width", "height"))
+        for box in root.iter(f"{SVG}rect")
+    ]
+    texts = list(root.iter(f"{SVG}text"))
+    assert len(texts) > 10
+    for text in texts:
+        x, y = float(text.get("x")), float(text.get("y"))
+        width = len(text.text) * WIDTHS[text.get("class")]
+        left = x - width / 2 if text.get("text-anchor") == "middle" else x
+        around = [
+            box
+            for box in boxes
+            if box[0] <= x <= box[0] + box[2] and box[1] <= y <= box[1] + box[3]
+        ]
+        box = min(around, key=lambda each: each[2] * each[3])
+        assert box[0] <= left, text.text
+        assert left + width <= box[0] + box[2], text.text
