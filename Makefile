@@ -1,6 +1,6 @@
 # make demo    the whole path on real data, in about a minute after the first set-up
 # make test    style, types, import contracts and every test but the slow ones
-# make test-services  Spark with servers and executors of their own, killed drivers, HDFS and Ceph
+# make test-services  Spark with servers and executors of their own, killed drivers, HDFS, Ceph and Chromium
 # make lint    style, types and import contracts alone
 # make soak    the slow tests, hours of them; writes the table of docs/reliability.md
 # make fuzz    readers under bytes of a coverage-guided fuzzer, SECONDS for each target
@@ -61,6 +61,7 @@ test-services: java setup
 	$(RUN)/python -m pytest -q -m "services and not slow" -n 2 --dist loadfile tests/spark_ext --ignore=$(ON_HDFS) --ignore=$(ON_CEPH) || failed="$$failed spark"; \
 	$(RUN)/python -m pytest -q -m "services and not slow" tests/hdfs $(ON_HDFS) || failed="$$failed hdfs"; \
 	$(RUN)/python -m pytest -q -m "services and not slow" tests/s3 $(ON_CEPH) || failed="$$failed s3"; \
+	$(RUN)/python -m pytest -q -m "services and not slow" tests/browser || failed="$$failed browser"; \
 	[ -z "$$failed" ] || { echo "make test-services: failed in:$$failed" >&2; exit 1; }
 
 lint: setup

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from tools.ceph.cluster import BUCKET
 from tools.ceph.cluster import Cluster as CephCluster
+from tools.chromium.browser import Browser
 from tools.hdfs.cluster import Cluster as HdfsCluster
 from tools.servers import NotAvailableError
 
@@ -117,6 +118,17 @@ def hdfs_folder(hdfs_cluster: HdfsCluster, request: pytest.FixtureRequest) -> st
     """The URL of a folder of its own, on a cluster with all of its servers."""
     hdfs_cluster.repair()
     return f"{hdfs_cluster.url}/{request.node.name.replace('[', '-').rstrip(']')}"
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Chromium without a window; skipped where it can't be had."""
+    with ExitStack() as running:
+        try:
+            found = running.enter_context(Browser())
+        except NotAvailableError as error:
+            pytest.skip(f"no browser: {error}")
+        yield found
 
 
 @pytest.fixture(scope="session")

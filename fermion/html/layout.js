@@ -60,14 +60,13 @@ const METRICS = {
   encoding: { text: "Encoding" },
   bytes: { text: "Bytes", ends: ["few bytes", "many bytes"], ramp: () => [inks.low, inks.middle, inks.high],
     part: (found) => (found.bytes ? Math.log1p(found.bytes) / Math.log1p(bytesMost) : null) },
-  ratio: { text: "Compression ratio", ends: ["as in Arrow", "16 times smaller"],
+  ratio: { text: "Compression ratio", ends: ["twice as large as in Arrow", "16 times smaller"],
     ramp: () => [inks.worse, inks.same, inks.better],
-    part: (found) => (found.arrow > 0 && found.bytes
-      ? (Math.log2(found.arrow / found.bytes) + 1) / 5 : null) },
+    part: (found) => (found.arrow > 0 && found.ofArrow
+      ? (Math.log2(found.arrow / found.ofArrow) + 1) / 5 : null) },
   nulls: { text: "Nulls", ends: ["no nulls", "all null"], ramp: () => [inks.low, inks.middle, inks.high],
-    part: (found) => (found.nulls < 0 || !found.rows ? null : found.nulls / found.rows) },
+    part: (found) => (found.ofNulls ? found.nulls / found.ofNulls : null) },
 };
-METRICS.ratio.ends = ["twice as large as in Arrow", "16 times smaller"];
 
 const encodingColour = (encoding) => {
   if (isNothing(encoding)) return inks.empty;
@@ -81,18 +80,26 @@ function colourOf(found) {
   return part === null ? inks.empty : ramp(part, metric.ramp());
 }
 
-// Several cells as one: numbers add up, and the encoding is that of most bytes.
+// Several cells as one: numbers that are known add up, and the encoding is that of most bytes.
 function together(columnFrom, columnTo, stripeFrom, stripeTo) {
-  const found = { bytes: 0, arrow: 0, nulls: 0, rows: 0, encoding: 0, shares: new Map() };
+  const found = { bytes: 0, arrow: -1, ofArrow: 0, nulls: -1, ofNulls: 0, rows: 0, encoding: 0,
+    shares: new Map() };
   let most = -1;
   for (let column = columnFrom; column < columnTo; column += 1) {
     for (let stripe = stripeFrom; stripe < stripeTo; stripe += 1) {
       const cell = column * numStripes + stripe;
       const bytes = cells.bytes[cell];
       found.bytes += bytes;
-      found.arrow = found.arrow < 0 || cells.arrow_bytes[cell] < 0 ? -1 : found.arrow + cells.arrow_bytes[cell];
-      found.nulls = found.nulls < 0 || cells.nulls[cell] < 0 ? -1 : found.nulls + cells.nulls[cell];
-      found.rows += stripes.rows[stripe] * (lastOf(column) - column * groups.columns + 1);
+      const rows = stripes.rows[stripe] * (lastOf(column) - column * groups.columns + 1);
+      found.rows += rows;
+      if (cells.arrow_bytes[cell] >= 0) {
+        found.arrow = Math.max(found.arrow, 0) + cells.arrow_bytes[cell];
+        found.ofArrow += bytes;
+      }
+      if (cells.nulls[cell] >= 0) {
+        found.nulls = Math.max(found.nulls, 0) + cells.nulls[cell];
+        found.ofNulls += rows;
+      }
       const own = (found.shares.get(cells.encoding[cell]) ?? 0) + bytes;
       found.shares.set(cells.encoding[cell], own);
       if (own > most) [most, found.encoding] = [own, cells.encoding[cell]];
@@ -190,9 +197,9 @@ function cellText(context, found, left, high, right, low) {
   const light = [1, 3, 5].map((at) => parseInt(fill.slice(at, at + 2), 16));
   context.fillStyle = light[0] * 0.3 + light[1] * 0.59 + light[2] * 0.11 > 140 ? "#10151c" : "#ffffff";
   context.textBaseline = "middle";
-  const nulls = found.nulls < 0 ? "nulls unknown" : `${share(found.nulls, found.rows)} null`;
+  const nulls = found.nulls < 0 ? "nulls unknown" : `${share(found.nulls, found.ofNulls)} null`;
   const text = { encoding: encodings[found.encoding], bytes: size(found.bytes),
-    ratio: found.arrow > 0 && found.bytes ? `${(found.arrow / found.bytes).toFixed(1)}×` : "",
+    ratio: found.arrow > 0 && found.ofArrow ? `${(found.arrow / found.ofArrow).toFixed(1)}×` : "",
     nulls }[state.colour];
   context.fillText(readable(context, text, right - left - 12), left + 6, (high + low) / 2);
 }
@@ -252,11 +259,16 @@ function cellAt(event) {
   return [column, row >= rowTops[numStripes] ? numStripes - 1 : stripe];
 }
 
+function ratioText(found) {
+  const ratio = found.arrow / found.ofArrow;
+  return ratio >= 1 ? `${ratio.toFixed(2)} times smaller` : `${(1 / ratio).toFixed(2)} times larger`;
+}
+
 function cellLines(column, stripe) {
   const found = together(column, column + 1, stripe, stripe + 1);
   const lines = [
     `${encodings[found.encoding]}, ${size(found.bytes)} in ${counted(cells.pages[column * numStripes + stripe], "page")}`];
-  if (found.arrow > 0 && found.bytes) lines.push(`${(found.arrow / found.bytes).toFixed(2)} times smaller than in Arrow`);
+  if (found.arrow > 0 && found.ofArrow) lines.push(`${ratioText(found)} than in Arrow`);
   lines.push(found.nulls < 0 ? "nulls not counted" : `${counted(found.nulls, "null")} of ${counted(found.rows, "value")}`);
   return lines;
 }

@@ -163,8 +163,8 @@ function showColumns() {
     return [button(label(column), `Show ${label(column)} on the map`, () => zoomTo(column)),
       types[columns.type[column]],
       make("div", {}, `${size(columnBytes[column])}, ${share(columnBytes[column], file.size)}`, meter),
-      found.arrow > 0 && found.bytes ? `${(found.arrow / found.bytes).toFixed(1)}×` : "",
-      found.nulls < 0 ? "not counted" : share(found.nulls, found.rows), encodings[found.encoding]];
+      found.arrow > 0 && found.ofArrow ? `${(found.arrow / found.ofArrow).toFixed(1)}×` : "",
+      found.nulls < 0 ? "not counted" : share(found.nulls, found.ofNulls), encodings[found.encoding]];
   });
   const grid = table(["Column", "Type", "Bytes", "Ratio", "Nulls", "Encoding"], rows, [3, 4]);
   grid.querySelectorAll("td button").forEach((each) => { each.className = "link"; });

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tools import debian
 from tools.ceph import packages
 from tools.servers import NotAvailableError
 
@@ -44,28 +45,28 @@ def test_a_cluster_ends_with_a_process_that_is_killed(ceph_cluster, project_envi
 
 def test_what_is_missing_is_said(tmp_path, monkeypatch):
     """Without Debian's tools, and with them but without the packages."""
-    monkeypatch.setattr(packages, "BUILD", tmp_path / "build")
+    monkeypatch.setattr(debian, "BUILD", tmp_path / "build")
     monkeypatch.setattr(packages, "PROGRAMS", ("no-such-program",))
     which = shutil.which
     monkeypatch.setattr(
-        packages.shutil, "which", lambda name: None if name == "apt-get" else which(name)
+        debian.shutil, "which", lambda name: None if name == "apt-get" else which(name)
     )
     with pytest.raises(NotAvailableError, match=r"no-such-program.* without apt-get"):
         packages.find_programs()
     monkeypatch.undo()
     if shutil.which("apt-get") is None:
         pytest.skip("no apt-get")
-    monkeypatch.setattr(packages, "BUILD", tmp_path / "build")
+    monkeypatch.setattr(debian, "BUILD", tmp_path / "build")
     monkeypatch.setattr(packages, "PROGRAMS", ("no-such-program",))
     monkeypatch.setattr(packages, "PACKAGES", ("no-such-package-of-debian",))
-    real = packages._apt
+    real = debian._apt
 
     def without_network(folder, *arguments):
         if "update" in arguments:
             raise subprocess.CalledProcessError(100, "apt-get", stderr="no route to host")
         return real(folder, *arguments)
 
-    monkeypatch.setattr(packages, "_apt", without_network)
+    monkeypatch.setattr(debian, "_apt", without_network)
     with pytest.raises(NotAvailableError, match="can't be downloaded: no route to host"):
         packages.find_programs()
-    assert list((tmp_path / "build").iterdir()) == []
+    assert list((tmp_path / "build" / "ceph").iterdir()) == []
