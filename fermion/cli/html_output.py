@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Any
 
-from fermion.cli.console import Console
+from fermion.cli.arguments import storage_options
 from fermion.cli.wording import size_text
 from fermion.errors import InvalidArgumentError
 from fermion.io.sink import open_sink
@@ -47,21 +46,24 @@ def check_html(arguments: argparse.Namespace, others: dict[str, bool]) -> None:
         )
 
 
-def write_html(
-    page: str, arguments: argparse.Namespace, console: Console, storage: dict[str, Any] | None
-) -> None:
+def write_html(page: str, arguments: argparse.Namespace) -> str:
     """Write a page; the file appears whole, or not at all.
+
+    Returns
+    -------
+    str
+        What was written, for people.
 
     Raises
     ------
     OSError, StorageError
     """
     data = page.encode("utf-8", "backslashreplace")
-    sink = open_sink(arguments.html, storage_options=storage)
+    sink = open_sink(arguments.html, storage_options=storage_options(arguments))
     try:
         sink.write(data)
         sink.commit()
     except BaseException:
         sink.abort()
         raise
-    console.print(f"{arguments.html}: {size_text(len(data))}")
+    return f"{arguments.html}: {size_text(len(data))}"

@@ -76,10 +76,9 @@ def _write_page(arguments: argparse.Namespace, console: Console) -> int:
         "--all": arguments.all,
     }
     check_html(arguments, given)
-    storage = storage_options(arguments)
-    with open_file(arguments.file, storage_options=storage) as file:
+    with open_file(arguments.file, storage_options=storage_options(arguments)) as file:
         page = file.layout_html(pages=arguments.pages)
-    write_html(page, arguments, console, storage)
+    console.print(write_html(page, arguments))
     return 0
 
 

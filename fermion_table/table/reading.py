@@ -59,6 +59,29 @@ def history(self: HasState, *, limit: int | None = None) -> HistoryLog:
     return history_log(itertools.islice(walked, limit))
 
 
+def history_html(self: HasState, *, limit: int | None = None) -> str:
+    """A web page with the history of all branches: a graph, sizes over time, and all snapshots.
+
+    It is complete in itself: no other file and no network is needed to open it. Of a primary-key
+    table it also shows the levels of each bucket at this snapshot.
+
+    Parameters
+    ----------
+    limit
+        At most so many snapshots of each branch, the newest.
+
+    Raises
+    ------
+    InvalidArgumentError, TypeError, VersionNotFound
+    """
+    if limit is not None:
+        limit = integer(limit, "limit", minimum=1)
+    from fermion_table.inspection.history_map import history_page  # rarely asked for
+
+    state = self._state
+    return history_page(state.store, state.snapshot, state.branch, limit=limit)
+
+
 def scan(
     self: HasState,
     *,

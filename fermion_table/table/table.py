@@ -340,6 +340,7 @@ class Table:
     schemas = reading.schemas
     snapshots = reading.snapshots
     history = reading.history
+    history_html = reading.history_html
 
     # Append; engines write files in many tasks, and commit them at once.
     append = appending.append

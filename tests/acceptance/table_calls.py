@@ -349,6 +349,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     ),
     "Table.find_commit": _of_table("find_commit", commit_user="somebody", commit_identifier=5),
     "Table.history": _of_table("history", limit=5),
+    "Table.history_html": _of_table("history_html", limit=5),
     "Table.lookup": _of_keyed_table(
         lambda t: t, "lookup", keys=[1, 7], columns=["name"], snapshot_id=1
     ),
