@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -225,41 +225,24 @@ class ComputedColumns(ColumnChange):
         def compute(entry: Entry) -> FinishedFile:
             return FinishedFile(source=entry, made=self._file(entry, reader, decoders, stop))
 
-        failed: BaseException | None = None
         done = total - len(entries)
-        with ThreadPoolExecutor(self._threads) as pool:
-            futures = [pool.submit(compute, entry) for entry in entries]
-            try:
-                for future in as_completed(futures):
-                    failed = failed or self._finish(future)
-                    if failed is not None:
-                        stop.set()
-                        for each in futures:
-                            each.cancel()
-                        continue
-                    done += 1
-                    if self._progress is not None:
-                        self._progress(done, total)
-            except BaseException:
-                stop.set()
-                for each in futures:
-                    each.cancel()
-                raise
-        if isinstance(failed, ColumnFunctionError):
-            self._hand_over(failed, base)
-        if failed is not None:
-            raise failed
 
-    def _finish(self, future: Future[FinishedFile]) -> BaseException | None:
-        """Note a file that is done; why it is not, None if it is, or nobody asks any more."""
-        if future.cancelled():
-            return None
-        error = future.exception()
-        if error is not None:
-            return None if isinstance(error, _Stopped) else error
-        finished = future.result()
-        self._done[finished.source.file] = finished
-        return None
+        def finish(finished: FinishedFile) -> None:
+            nonlocal done
+            self._done[finished.source.file] = finished
+            done += 1
+            if self._progress is not None:
+                self._progress(done, total)
+
+        try:
+            if self._threads == 1:
+                for entry in entries:
+                    finish(compute(entry))
+            else:
+                _on_threads(compute, entries, self._threads, finish, stop)
+        except ColumnFunctionError as error:
+            self._hand_over(error, base)
+            raise
 
     def _hand_over(self, error: ColumnFunctionError, base: Snapshot) -> None:
         """Give the files that are finished to the error."""
@@ -329,6 +312,38 @@ class ComputedColumns(ColumnChange):
 
 class _Stopped(Exception):
     """Another file has failed."""
+
+
+def _on_threads(
+    compute: Callable[[Entry], FinishedFile],
+    entries: Sequence[Entry],
+    threads: int,
+    finish: Callable[[FinishedFile], None],
+    stop: threading.Event,
+) -> None:
+    """Compute files side by side; the first failure comes out when all threads have stopped."""
+    failed: BaseException | None = None
+    with ThreadPoolExecutor(threads) as pool:
+        futures = [pool.submit(compute, entry) for entry in entries]
+
+        def cancel() -> None:
+            stop.set()
+            for each in futures:
+                each.cancel()
+
+        try:
+            for future in as_completed(futures):
+                error = None if future.cancelled() else future.exception()
+                if error is None and not future.cancelled():
+                    finish(future.result())
+                elif failed is None and error is not None and not isinstance(error, _Stopped):
+                    failed = error
+                    cancel()
+        except BaseException:
+            cancel()
+            raise
+    if failed is not None:
+        raise failed
 
 
 def _holders(entry: Entry, ids: Sequence[int]) -> list[str]:

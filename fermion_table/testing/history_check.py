@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import json
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any
 
 from fermion_table.metadata.history import latest
@@ -17,7 +18,7 @@ from fermion_table.metadata.references import HEAD_PROPERTY, list_branches, snap
 from fermion_table.metadata.snapshot import Snapshot, decode_snapshot
 from fermion_table.storage.paths import MAIN, branch_path, snapshot_path, tag_path
 from fermion_table.table.table import Table
-from fermion_table.testing.history_rows import Rows, rows_after
+from fermion_table.testing.history_rows import COMPUTED, Rows, rows_after
 from fermion_table.testing.simulated_storage import SimulatedStorage, SimulatedStore
 
 
@@ -47,6 +48,8 @@ class Attempt:
         The table said that it can't be, and was not.
     is_settled
         There is nothing left to try.
+    seen
+        Keys of the rows that a function was given: rows of others, added meanwhile, get no values.
     """
 
     key: str
@@ -57,6 +60,7 @@ class Attempt:
     failure: Exception | None = None
     is_refused: bool = False
     is_settled: bool = False
+    seen: set[str] = field(default_factory=set)
 
     @property
     def is_open(self) -> bool:
@@ -120,12 +124,15 @@ class Histories:
     ----------
     storage
         Of the table.
+    records
+        What was tried.
     cloned
         The rows of the snapshot that the table is a clone of.
     """
 
-    def __init__(self, storage: SimulatedStorage, cloned: Rows = ()) -> None:
+    def __init__(self, storage: SimulatedStorage, records: Records, cloned: Rows = ()) -> None:
         self._cloned = cloned
+        self._seen = {each.key: each.seen for each in records.attempts}
         self._rows: dict[str, Rows] = {}
         self._written: dict[str, Snapshot] = {}
         for path, data in storage.slots:
@@ -166,13 +173,25 @@ class Histories:
         operation = _operation(snapshot)
         if operation["kind"] == "clone":
             return self._cloned
+        if operation["kind"] == "compute":
+            operation["seen"] = self._seen[operation["of"]]
         return rows_after(self.rows(snapshot.parent.hash), operation)
 
 
 def rows_of(table: Table, **version: Any) -> Rows:
     """The rows of a table, sorted."""
-    found = table.scan(columns=["k", "v"], threads=1, **version).to_arrow()
-    return tuple(sorted(zip(found["k"].to_pylist(), found["v"].to_pylist(), strict=True)))
+    computed = [name for name in table.schema.names if name.startswith(COMPUTED)]
+    found = table.scan(columns=["k", "v", *computed], threads=1, **version).to_arrow()
+    rows = zip(*(found[name].to_pylist() for name in ("k", "v")), strict=True)
+    if not computed:
+        return tuple(sorted(rows))
+    values = zip(*(found[name].to_pylist() for name in computed), strict=True)
+    return tuple(sorted(map(_with_computed, rows, values, repeat(computed))))
+
+
+def _with_computed(row: tuple[Any, ...], values: tuple[Any, ...], names: list[str]) -> Any:
+    known = tuple(each for each in zip(names, values, strict=True) if each[1] is not None)
+    return (*row, known) if known else row
 
 
 def check_history(
@@ -185,7 +204,7 @@ def check_history(
     Histories, int
         All of them, and the newest snapshot of main.
     """
-    histories = Histories(storage, cloned)
+    histories = Histories(storage, records, cloned)
     names = {branch.name for branch in list_branches(store)}
     if not names >= records.branches:
         raise Violation(f"branches {records.branches - names} were made, and are gone")

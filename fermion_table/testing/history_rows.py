@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-Rows = tuple[tuple[str, int | None], ...]
-"""Pairs of key and value, sorted."""
+Rows = tuple[tuple[Any, ...], ...]
+"""Pairs of key and value, sorted; rows with computed values have these as a third part: pairs of
+the column, in the order of the commits that added them, and the value."""
+COMPUTED = "computed by "
+"""What names of columns with computed values begin with."""
 
 Fold = Callable[[Any, Any], Any]
 FOLDS: dict[str, Fold] = {
@@ -31,7 +34,17 @@ def rows_after(rows: Rows, operation: dict[str, Any]) -> Rows:
             return tuple(row for row in rows if row[0] != key)
         case "update" | "fill":
             value = operation["value"]
-            return tuple(sorted((k, value if k == key else v) for k, v in rows))
+            return tuple(
+                sorted((k, value if k == key else v, *computed) for k, v, *computed in rows)
+            )
+        case "compute":
+            column, seen = COMPUTED + operation["of"], operation["seen"]
+            return tuple(
+                (k, v, (*(computed[0] if computed else ()), (column, 2 * v)))
+                if k in seen
+                else (k, v, *computed)
+                for k, v, *computed in rows
+            )
         case "upsert" | "replace":
             return _upserted({k: v for k, v in rows if k != key}, operation)
         case "merge":

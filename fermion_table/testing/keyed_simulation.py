@@ -13,12 +13,12 @@ from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.schema.schema import TableSchema
 from fermion_table.table.table import Table
 from fermion_table.testing.history_check import Attempt
+from fermion_table.testing.operations import data_of
 from fermion_table.testing.simulated_storage import Faults
 from fermion_table.testing.simulation import (
     SCHEMA,
     Report,
     Simulation,
-    data_of,
     run_simulation,
 )
 

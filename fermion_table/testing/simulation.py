@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import pyarrow as pa
-
 from fermion.errors import FermionError, InvalidArgumentError
 from fermion_table.commit.clone import clone_table
 from fermion_table.commit.commit import create_table
@@ -40,6 +38,7 @@ from fermion_table.testing.history_check import (
     rows_of,
 )
 from fermion_table.testing.history_rows import Rows
+from fermion_table.testing.operations import SCHEMA, carry_out, data_of
 from fermion_table.testing.scheduler import Scheduler
 from fermion_table.testing.separate_processes import separate_processes
 from fermion_table.testing.simulated_storage import (
@@ -49,7 +48,6 @@ from fermion_table.testing.simulated_storage import (
     SimulatedStore,
 )
 
-SCHEMA = pa.schema({"k": pa.string(), "v": pa.int64()})
 SNAPSHOT_FILE_GRACE_MS = 300_000
 """Age up to which slots stay: longer than a commit takes, unless the storage stalls."""
 ORPHAN_MS = 24 * 3600 * 1000
@@ -78,7 +76,8 @@ STALLING = Faults(
 WEATHERS = (CALM, ROUGH, DISK, STALLING)
 
 CHANGES = ("delete", "update", "overwrite", "fill")
-WITHOUT_IDENTITY = ("add column", "fill", "fast-forward")
+NEEDS_NO_ROWS = ("append", "add column", "compute")
+WITHOUT_IDENTITY = ("add column", "compute", "fill", "fast-forward")
 """Operations that can't be tried again once their outcome is unknown."""
 
 
@@ -287,8 +286,8 @@ class Simulation:
     def operation(self, key: str) -> dict[str, Any]:
         """What to do next: mostly append; changes concern the rows of an earlier operation."""
         earlier = [each.key for each in self.main.records.attempts if each.key != key]
-        kind = self.dice.choice(["append"] * 5 + [*CHANGES, "add column"])
-        if not earlier and kind not in ("append", "add column"):
+        kind = self.dice.choice(["append"] * 5 + [*CHANGES, "add column", "compute"])
+        if not earlier and kind not in NEEDS_NO_ROWS:
             kind = "append"
         rows = [[key, self.dice.randint(0, 9)] for _ in range(self.dice.randint(1, 4))]
         operation: dict[str, Any] = {"kind": kind}
@@ -330,26 +329,7 @@ class Simulation:
         words
             What the commit says of itself.
         """
-        operation, key = attempt.operation, attempt.operation.get("key")
-        match operation["kind"]:
-            case "append":
-                return table.append(data_of(operation["rows"]), **words)
-            case "overwrite":
-                data = data_of(operation["rows"])
-                return table.overwrite(data, filter=f"k = '{key}'", **words)
-            case "delete":
-                made = table.delete(f"k = '{key}'", **words)
-            case "update":
-                made = table.update(f"k = '{key}'", {"v": operation["value"]}, **words)
-            case "fill":
-                values = {"k": [key], "v": [operation["value"]]}
-                made = table.fill_columns(values, on="k", message=attempt.message)
-            case "fast-forward":
-                made = table.branches.fast_forward(operation["to"], message=attempt.message)
-            case _:
-                with table.update_schema(message=attempt.message) as update:
-                    update.add_column(f"c{attempt.key}", pa.int64())
-                made = table.snapshot
+        made = carry_out(table, attempt, words)
         return made if made.message == attempt.message else None
 
     def brancher(self, name: str) -> None:
@@ -400,7 +380,8 @@ class Simulation:
 
     def compact(self) -> None:
         """Compact main once."""
-        self.main.latest().compact(threads=1)
+        files_max = self.dice.choice([None, 0])
+        self.main.latest().compact(threads=1, column_files_max=files_max)
 
     def expiry(self, name: str) -> None:
         """Expire snapshots now and then."""
@@ -491,9 +472,3 @@ class Simulation:
     def count(self, what: str) -> None:
         """Count an outcome."""
         self.outcomes[what] = self.outcomes.get(what, 0) + 1
-
-
-def data_of(rows: list[list[Any]]) -> pa.Table:
-    """Pairs of key and value as data to write."""
-    keys, values = zip(*rows, strict=True)
-    return pa.table({"k": list(keys), "v": list(values)}, schema=SCHEMA)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fermion_table import Table
 
@@ -37,6 +38,13 @@ OPERATIONS: dict[str, Callable[[Table], Any]] = {
     "expiry": lambda t: t.expire_snapshots(older_than=AT_ONCE, retain_last=1),
     "merging append": lambda t: t.append({"k": ["n"], "v": [99], "w": [1]}, schema_mode="merge"),
     "transaction": lambda t: transact(t),
+    "columns with values": lambda t: t.add_columns_with(
+        lambda rows: {"w": pc.multiply(rows["v"], 2)},
+        read=["v"],
+        schema=pa.schema([("w", pa.int64())]),
+        threads=1,
+    ),
+    "filled columns": lambda t: t.fill_columns({"v": [3, 12], "w": [-3, -12]}, on="v"),
     "schema change": lambda t: t.add_columns({"w": pa.int64()}),
     "clone": lambda t: t.clone(f"{t.location}-clone"),
 }

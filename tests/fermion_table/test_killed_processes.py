@@ -17,14 +17,18 @@ CHANGE_NO_ROWS = ("compaction", "expiry", "clone", "compaction of runs", "full c
 STEP_SAMPLED = 9
 """CI kills at every ninth change of a file, from another one on for each operation."""
 
-State = tuple[list[int], int]
+State = tuple[list[int], int, list[str]]
 
 
 def state(path: Path) -> State:
-    """Rows and the number of columns."""
+    """The values of a column, the number of columns, and all rows."""
     table = Table.open(path)
     found = table.scan(threads=1).to_arrow()
-    return sorted(found["v"].to_pylist()), found.num_columns
+    return (
+        sorted(found["v"].to_pylist()),
+        found.num_columns,
+        sorted(map(str, found.to_pylist())),
+    )
 
 
 def check_survivor(path: Path, before: State, after: State) -> bool:
