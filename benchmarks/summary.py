@@ -1,6 +1,7 @@
-"""The stored results as Markdown in ``docs/performance.md``: ``python -m benchmarks.summary``.
+"""The stored results as Markdown: ``python -m benchmarks.summary``.
 
-What stands between the markers of that page is made here and nowhere else.
+What stands between the markers of ``docs/performance.md``, ``docs/comparison.md`` and the README is
+made here and nowhere else.
 """
 
 from __future__ import annotations
@@ -9,12 +10,17 @@ import json
 from pathlib import Path
 from typing import Any
 
+from benchmarks import side_by_side
 from benchmarks.__main__ import QUESTIONS
 from benchmarks.files import PROJECT
 from benchmarks.report import figure
 
 PAGE = PROJECT / "docs" / "performance.md"
 RESULTS = PROJECT / "benchmarks" / "results"
+SIDE_BY_SIDE = {
+    PROJECT / "README.md": side_by_side.IN_README,
+    PROJECT / "docs" / "comparison.md": (*side_by_side.FILES, *side_by_side.TABLES),
+}
 SPARK = "spark"
 """Its question is run by itself: it takes a quarter of an hour, and memory for a JVM."""
 BEGIN, END = "<!-- results -->\n", "<!-- end of results -->\n"
@@ -100,3 +106,5 @@ def updated(page: str, content: str) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(updated(PAGE.read_text(), text()))
+    for page, rows in SIDE_BY_SIDE.items():
+        page.write_text(side_by_side.updated(page.read_text(), rows, RESULTS))

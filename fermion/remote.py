@@ -74,7 +74,7 @@ def connect(
         said = (
             f"{str(error).partition(chr(10))[0]} (Java's client, as hdfs-native is not installed)"
         )
-        hint = 'pip install "fermion[hdfs]"'
+        hint = "pip install hdfs-native (the extra hdfs of fermion)"
         raise storage_error("connect to", url, OSError(f"{said}; {hint} needs no Java")) from error
     if is_s3 and "::" not in url:
         filesystem.retries = 1

@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks import __main__ as every
-from benchmarks import harness, report, summary
+from benchmarks import harness, report, side_by_side, summary
 from benchmarks.question import Case, Library, NotOffered, Question, Target
 
 
@@ -189,3 +189,17 @@ def test_the_page_on_performance_shows_the_stored_results():
     page = summary.PAGE.read_text()
     assert page.count(summary.BEGIN) == page.count(summary.END) == 1
     assert summary.updated(page, summary.text()) == page
+
+
+@pytest.mark.parametrize("page", summary.SIDE_BY_SIDE, ids=lambda page: page.name)
+def test_the_tables_side_by_side_show_the_stored_results(page):
+    """Each page has one table, with a figure of Fermion and of some other library in every row."""
+    text = page.read_text()
+    assert text.count(side_by_side.BEGIN) == text.count(side_by_side.END) == 1
+    assert side_by_side.updated(text, summary.SIDE_BY_SIDE[page], summary.RESULTS) == text
+    table = side_by_side.text(summary.SIDE_BY_SIDE[page], summary.RESULTS).split("\n\n")[0]
+    for line in table.splitlines()[2:]:
+        own, *others = line.strip("| ").split(" | ")[1:]
+        assert own != "-", line
+        assert any(other != "-" for other in others), line
+        assert line.count("**") == 2, line

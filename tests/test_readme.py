@@ -20,7 +20,7 @@ DOCS = PROJECT / "docs"
 # next such comment. They run after the blocks of the page that need none.
 NEIGHBOURS = sorted([*DOCS.glob("recipes/*.md"), *DOCS.glob("migration.md")])
 STEP = re.compile(
-    r"^<!-- requires:(?P<needs>[^>]*)-->$|^```(?P<language>python|sh)\n(?P<code>.*?)^```$",
+    r"^<!-- requires:(?P<needs>[^>]*)-->$|^```(?P<language>python|shell)\n(?P<code>.*?)^```$",
     re.M | re.S,
 )
 

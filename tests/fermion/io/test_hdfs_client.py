@@ -18,7 +18,7 @@ def test_without_its_client_a_url_says_what_to_install(monkeypatch):
 
     monkeypatch.setattr(remote, "_native_hdfs", lambda: None)
     monkeypatch.setattr(fsspec.core, "url_to_fs", no_java)
-    with pytest.raises(StorageError, match=r'libjvm.*pip install "fermion\[hdfs\]"') as caught:
+    with pytest.raises(StorageError, match=r"libjvm.*pip install hdfs-native ") as caught:
         fermion.open("hdfs://namenode:8020/a.fermion")
     assert "and more" not in str(caught.value)
     with pytest.raises(OSError, match="and more"):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -135,3 +137,46 @@ def test_bash_completes_commands_options_and_values(run, tmp_path):
     assert completed("convert", "a", "b", "--profile", "com") == ["compact"]
     assert completed("table", "scan", "some/ta") == []
     assert completed("table", "scan", "t", "--filter", "in") == []
+
+
+def test_the_script_for_fish_has_every_option_and_no_open_quote(run):
+    """One `complete` a line, of words as fish quotes them; blocks that begin also end."""
+    script = run("completion", "fish")
+    word = r"(?:'(?:[^'\\]|\\['\\])*'|[\w-]+)"
+    first, *lines = [line for line in script.splitlines() if line.startswith("complete")]
+    assert first == "complete -c fermion -e"
+    assert [line for line in lines if not re.fullmatch(rf"complete(?: {word})+", line)] == []
+    starts = [line.split()[0] for line in script.splitlines()]
+    opened = sum(starts.count(each) for each in ("function", "for", "switch"))
+    assert opened == starts.count("end") == 3
+    for command, parser in commands(_parser(_commands(None)[0])):
+        own = [line for line in lines if f"\\' {command}\\'" in line]
+        for action in parser._actions:
+            for option in action.option_strings:
+                kind = "-l" if option.startswith("--") else "-s"
+                assert any(f" {kind} {option.lstrip('-')} " in line for line in own), option
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed here")
+def test_fish_completes_commands_options_and_values(run, tmp_path):
+    """With fish itself, in an empty directory; after names of options come those of files."""
+    script = tmp_path / "fermion.fish"
+    script.write_text(run("completion", "fish"))
+
+    def completed(line: str) -> list[str]:
+        done = subprocess.run(
+            ["fish", "-N", "-c", f"source {script}; complete -C {line!r}"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+        return sorted(each.split("\t")[0] for each in done.stdout.splitlines())
+
+    assert completed("fermion in") == ["inspect"]
+    assert completed("fermion table re") == ["remove-orphans", "repair", "restore"]
+    assert completed("fermion table scan some/table --c") == ["--column", "--count"]
+    assert completed("fermion convert a b --profile com") == ["compact"]
+    assert completed("fermion completion f") == ["fermion.fish", "fish"]
+    assert completed("fermion table scan some/ta") == []

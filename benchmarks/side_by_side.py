@@ -1,0 +1,135 @@
+"""Stored results as one table with a column a library, for README.md and docs/comparison.md.
+
+``python -m benchmarks.summary`` writes it between the markers of these pages, and nobody else does.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.report import figure
+
+BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
+TENTH = " (10 % of rows)"
+"""Ends the name of a library that gets a tenth of the rows, so that it ends in time."""
+
+# Of a rival the best of its settings counts, case by case; of Fermion the defaults.
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "Fermion": ("fermion",),
+    "Parquet": ("parquet zstd", "parquet snappy", "polars parquet"),
+    "Vortex": ("vortex", "vortex strings", "vortex mapped", "vortex compact"),
+    "Lance": ("lance", "lance indexed"),
+    "Iceberg": ("pyiceberg",),
+    "Delta": ("deltalake",),
+    "Paimon": ("pypaimon", "pypaimon" + TENTH),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A case of a benchmark, in words.
+
+    Attributes
+    ----------
+    text
+        What is measured.
+    question, case, metric
+        Where it lies in the stored results.
+    in_readme
+        Whether the README shows it: of each kind of work some, with those that others win.
+    """
+
+    text: str
+    question: str
+    case: str
+    metric: str = "seconds"
+    in_readme: bool = False
+
+
+FILES = (
+    Row(
+        "open a file of 10,000 columns, read 10 of them",
+        "open_wide",
+        "10,000 columns",
+        in_readme=True,
+    ),
+    Row("the same of 100,000 columns", "open_wide", "100,000 columns"),
+    Row("read all of 10,000 columns, 2,000 rows", "wide_file", "read all"),
+    Row("write them", "wide_file", "write"),
+    Row(
+        "TPC-H lineitem, 6,001,215 rows: size of the file",
+        "lineitem_size",
+        "size",
+        "file_bytes",
+        in_readme=True,
+    ),
+    Row("write it", "lineitem_write", "write", in_readme=True),
+    Row("read all of it", "lineitem_read", "read all", in_readme=True),
+    Row("read 3 of 16 columns", "lineitem_read", "3 columns"),
+    Row("read one month, 3 columns", "lineitem_read", "one month, 3 columns", in_readme=True),
+    Row("read one month, all columns", "lineitem_read", "one month, all columns"),
+    Row("take 1,000 random rows", "random_rows", "all columns", in_readme=True),
+    Row("one of 100,000 batches by its id", "batch_ids", "warm"),
+)
+TABLES = (
+    Row("append 1,000 rows, one commit", "table_commits", "append", in_readme=True),
+    Row("read 100 files of 1,000 rows", "table_commits", "read 100 files", in_readme=True),
+    Row("plan 10,000 files, for one id", "table_planning", "10,000 files, one id", in_readme=True),
+    Row("compact 1,000 files of 10,000 rows", "table_compaction", "compact"),
+    Row("delete 1 % of 5,000,000 rows", "table_row_changes", "delete", in_readme=True),
+    Row("update 1 % of them", "table_row_changes", "update"),
+    Row("upsert 40,000 rows into 2,000,000", "primary_key", "upsert", in_readme=True),
+    Row("read all after five upserts", "primary_key", "read all after 5 upserts"),
+    Row("look up one key", "primary_key", "1 key", in_readme=True),
+    Row("look up 1,000 keys", "primary_key", "1,000 keys"),
+)
+IN_README = tuple(row for row in (*FILES, *TABLES) if row.in_readme)
+
+
+def text(rows: tuple[Row, ...], folder: Path) -> str:
+    """A table of stored results: lower is better, and the best figure of each row is bold."""
+    stored = {
+        name: json.loads((folder / f"{name}.json").read_text())
+        for name in dict.fromkeys(row.question for row in rows)
+    }
+    lines = ["| | " + " | ".join(COLUMNS) + " |", "|---" * (len(COLUMNS) + 1) + "|"]
+    for row in rows:
+        lines.append(f"| {row.text} | " + " | ".join(_cells(row, stored[row.question])) + " |")
+    dates = sorted({result["date"] for result in stored.values()})
+    measured = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    return "\n".join(lines) + f"\n\nMeasured on {measured}.\n"
+
+
+def _cells(row: Row, stored: dict[str, Any]) -> list[str]:
+    """The figures of a row, a dash where a library was not measured or can't do it."""
+    found = {
+        result["library"]: result["median"][row.metric]
+        for result in stored["results"]
+        if result["case"] == row.case and (result["median"] or {}).get(row.metric) is not None
+    }
+    if not found:
+        raise ValueError(f"{row.question}: no case {row.case!r} with {row.metric}")
+    best = min(value for name, value in found.items() if _named(name) and not name.endswith(TENTH))
+    cells = []
+    for names in COLUMNS.values():
+        measured = [(found[name], name) for name in names if name in found]
+        value, name = min(measured, default=(None, ""))
+        shown = figure(row.metric, value)
+        shown = f"**{shown}**" if value == best else shown
+        cells.append(shown + (TENTH if name.endswith(TENTH) else ""))
+    return cells
+
+
+def _named(library: str) -> bool:
+    """Whether a library has a column."""
+    return any(library in names for names in COLUMNS.values())
+
+
+def updated(page: str, rows: tuple[Row, ...], folder: Path) -> str:
+    """A page with the table between its markers."""
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}{text(rows, folder)}{END}{after}"
