@@ -106,3 +106,18 @@ def test_the_texts_of_a_picture_fit_their_boxes(picture: Path):
         box = min(around, key=lambda each: each[2] * each[3])
         assert box[0] <= left, text.text
         assert left + width <= box[0] + box[2], text.text
+
+
+def test_the_page_on_troubleshooting_names_every_error():
+    """Each public error of files and tables has a cause and a way out; no other name is there."""
+    text = (DOCS / "guide" / "troubleshooting.md").read_text()
+    named = set(re.findall(r"^\| `(\w+)` \| [^|]+ \| [^|]+ \|$", text, re.M))
+    errors = {
+        name
+        for module in ("fermion", "fermion_table")
+        for name in importlib.import_module(module).__all__
+        if isinstance(getattr(importlib.import_module(module), name), type)
+        and issubclass(getattr(importlib.import_module(module), name), Exception)
+    }
+    roots = {"FermionError", "TableError", "ConversionWarning"}
+    assert named == errors - roots | {"FileNotFoundError"}

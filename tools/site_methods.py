@@ -2,22 +2,37 @@
 
 `Table` takes its methods from the modules of its folder: ``append = appending.append``. The
 reference shows them as methods, not as attributes without a text.
+
+Where a docstring explains several parameters at once (``commit_user, commit_identifier``), griffe
+gives all of them the type of the first. So each gets an entry of its own, with the same text.
 """
 
 from __future__ import annotations
 
 import copy
+import re
 from typing import Any
 
 import griffe
 
+SEVERAL = re.compile(r"^(\*{0,2}\w+(?:, \*{0,2}\w+)+)$\n?((?: {4}.*\n?|\n(?= {4}))*)", re.M)
+SECTION = re.compile(r"^\w[\w ]*\n-{3,}$", re.M)
+
 
 class Methods(griffe.Extension):
-    """Replaces attributes of classes that are functions of modules by these functions."""
+    """Makes functions of modules methods of classes, and gives each parameter its own entry."""
 
     def on_package(self, *, pkg: griffe.Module, loader: griffe.GriffeLoader, **_: Any) -> None:
         """Change the classes of a package that was read."""
         self._change(pkg, loader)
+
+    def on_object(self, *, obj: griffe.Object, loader: griffe.GriffeLoader, **_: Any) -> None:
+        """Give each parameter of a docstring an entry of its own."""
+        if obj.docstring is not None:
+            text = obj.docstring.value
+            found = SECTION.search(text)
+            start = found.start() if found else len(text)
+            obj.docstring.value = text[:start] + SEVERAL.sub(_each_alone, text[start:])
 
     def _change(self, owner: griffe.Module | griffe.Class, loader: griffe.GriffeLoader) -> None:
         for name, member in list(owner.members.items()):
@@ -31,6 +46,12 @@ class Methods(griffe.Extension):
                     method = copy.copy(function)
                     method.name, method.parent = name, owner
                     owner.members[name] = method
+
+
+def _each_alone(entry: re.Match[str]) -> str:
+    """An entry for several names as one for each."""
+    text = entry[2] if entry[2].endswith("\n") or not entry[2] else entry[2] + "\n"
+    return "".join(f"{name}\n{text}" for name in entry[1].split(", "))
 
 
 def _function(attribute: griffe.Attribute, loader: griffe.GriffeLoader) -> griffe.Function | None:

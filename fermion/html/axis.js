@@ -55,11 +55,11 @@ class Picture {
   }
 }
 
-// Wheel, drag and keys; `left` is where the axis begins on the canvas.
-function steer(canvas, axis, left, place) {
+// Wheel, drag and keys; `left` and `right` are what the canvas has beside the axis.
+function steer(canvas, axis, { left, right }, place) {
   const at = (event) => {
     const box = canvas.getBoundingClientRect();
-    const part = (event.clientX - box.left - left) / Math.max(box.width - left, 1);
+    const part = (event.clientX - box.left - left) / Math.max(box.width - left - right, 1);
     return axis.start + Math.min(Math.max(part, 0), 1) * axis.span;
   };
   let held = null;
@@ -81,7 +81,7 @@ function steer(canvas, axis, left, place) {
     if (held && Math.abs(event.clientX - held.x) > 3) held.moved = true;
     if (!held || !held.moved) { place.hover(event); return; }
     hideTip();
-    const by = ((held.x - event.clientX) / Math.max(canvas.clientWidth - left, 1)) * axis.span;
+    const by = ((held.x - event.clientX) / Math.max(canvas.clientWidth - left - right, 1)) * axis.span;
     axis.show(held.start + by, held.start + by + axis.span);
   });
   canvas.addEventListener("pointerup", (event) => {
@@ -106,15 +106,16 @@ function steer(canvas, axis, left, place) {
 }
 
 // The whole axis in a narrow strip, with a frame around what is shown.
-function overview(canvas, axis, left, draw) {
+function overview(canvas, axis, { left, right }, draw) {
   const picture = new Picture(canvas, () => 34, (context, width, height) => {
-    draw(context, left, width - left, height);
+    const long = width - left - right;
+    draw(context, left, long, height);
     const [from, to] = [axis.start, axis.stop].map((each) =>
-      left + (each / axis.length) * (width - left));
+      left + (each / axis.length) * long);
     context.fillStyle = inks.page;
     context.globalAlpha = 0.65;
     context.fillRect(left, 0, from - left, height);
-    context.fillRect(to, 0, width - to, height);
+    context.fillRect(to, 0, left + long - to, height);
     context.globalAlpha = 1;
     context.strokeStyle = inks.accent;
     context.lineWidth = 2;
@@ -122,7 +123,7 @@ function overview(canvas, axis, left, draw) {
   });
   const go = (event) => {
     const box = canvas.getBoundingClientRect();
-    const at = ((event.clientX - box.left - left) / (box.width - left)) * axis.length;
+    const at = ((event.clientX - box.left - left) / (box.width - left - right)) * axis.length;
     axis.show(at - axis.span / 2, at + axis.span / 2);
   };
   canvas.addEventListener("pointerdown", (event) => {

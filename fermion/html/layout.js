@@ -3,6 +3,8 @@ const { file, parts, groups, stripes, names, columns, cells, pages, encodings, s
 const numStripes = stripes.rows.length;
 const numColumns = columns.metadata_bytes.length;
 const LEFT = 96;
+const RIGHT = 26;
+const MARGINS = { left: LEFT, right: RIGHT };
 const NAMES_HIGH = 104;
 const NAMES_FLAT = 24;
 const ROWS_STEP = 50;
@@ -127,17 +129,18 @@ canvas.setAttribute("aria-label", "Map of columns and stripes. Arrow keys move b
   + "plus and minus zoom, 0 shows everything. The same numbers are in the table below.");
 const bodyHeight = () => Math.min(Math.max(numStripes * 34, 120), 420);
 
-function xOf(position, width) { return LEFT + ((position - axis.start) / axis.span) * (width - LEFT); }
+function xOf(position, width) { return LEFT + ((position - axis.start) / axis.span) * (width - LEFT - RIGHT); }
 
 // Names stand over their columns, aslant where those are narrow.
 let headHeight = NAMES_FLAT;
 function measureHead(width) {
   const context = canvas.getContext("2d");
   context.font = FONT;
-  const shown = axis.span < (width - LEFT) / 14 ? visible() : [];
-  const fits = (column) => context.measureText(label(column)).width
-    <= xOf(starts[column + 1], width) - xOf(starts[column], width) - 8;
-  headHeight = shown.every(fits) ? NAMES_FLAT : NAMES_HIGH;
+  const shown = axis.span < (width - LEFT - RIGHT) / 14 ? visible() : [];
+  const wide = (column) => context.measureText(label(column)).width;
+  const fits = (column) => wide(column) <= xOf(starts[column + 1], width) - xOf(starts[column], width) - 8;
+  const longest = shown.reduce((most, column) => Math.max(most, wide(column)), 0);
+  headHeight = shown.every(fits) ? NAMES_FLAT : Math.min(NAMES_HIGH, Math.ceil(longest * 0.87) + 22);
   return headHeight + bodyHeight();
 }
 
@@ -157,7 +160,8 @@ function drawMap(context, width, height) {
   const down = runs(0, numStripes, yOf);
   context.save();
   context.beginPath();
-  context.rect(LEFT, 0, width - LEFT, height);
+  context.rect(LEFT, 0, width - LEFT, headHeight);
+  context.rect(LEFT, headHeight, width - LEFT - RIGHT, height);
   context.clip();
   for (const [from, to, left, right] of across) {
     const gap = right - left > 5 ? 1 : 0;
@@ -252,8 +256,8 @@ const matches = (from, to) => {
 function cellAt(event) {
   const box = canvas.getBoundingClientRect();
   const [x, y] = [event.clientX - box.left, event.clientY - box.top];
-  if (x < LEFT || y < headHeight || !numColumns || !numStripes) return null;
-  const column = columnAt(axis.start + ((x - LEFT) / (box.width - LEFT)) * axis.span);
+  if (x < LEFT || x >= box.width - RIGHT || y < headHeight || !numColumns || !numStripes) return null;
+  const column = columnAt(axis.start + ((x - LEFT) / (box.width - LEFT - RIGHT)) * axis.span);
   const row = ((y - headHeight) / (box.height - headHeight)) * rowTops[numStripes];
   const stripe = Math.max(rowTops.findIndex((each) => each > row) - 1, 0);
   return [column, row >= rowTops[numStripes] ? numStripes - 1 : stripe];
@@ -296,7 +300,7 @@ const place = {
   },
   end(side) { select([side < 0 ? 0 : numColumns - 1, state.selected?.[1] ?? 0]); },
 };
-steer(canvas, axis, LEFT, place);
+steer(canvas, axis, MARGINS, place);
 
 // What is selected comes into view.
 function select(cell) {

@@ -104,7 +104,7 @@ function drawTools() {
 
 const strip = make("canvas", { id: "overview", className: "overview" });
 strip.setAttribute("aria-hidden", "true");
-const strips = overview(strip, axis, LEFT, (context, left, width, height) => {
+const strips = overview(strip, axis, MARGINS, (context, left, width, height) => {
   const edge = (column) => left + (starts[column] / axis.length) * width;
   for (const [from, to, begin, end] of runs(0, numColumns, edge)) {
     fillCell(context, together(from, to, 0, numStripes), begin, 0, Math.max(end - begin, 1), height);

@@ -2,9 +2,10 @@
 const { table: tableFacts, snapshots, branches, tags, texts, trees } = data;
 const number = snapshots.id.length;
 const LEFT = 104;
+const RIGHT = 8;
+const MARGINS = { left: LEFT, right: RIGHT };
 const LANE = 34;
 const CHART = 74;
-const FLAGS = 66;
 const BOTTOM = 22;
 const ROWS_STEP = 50;
 const KIND_COLOURS = { append: 0, compact: 1, upsert: 2, delete: 4, overwrite: 3, schema: 6, restore: 5, create: 7 };
@@ -26,6 +27,8 @@ tags.forEach((tag) => flags.set(tag.snapshot, [...(flags.get(tag.snapshot) ?? []
 const heads = new Map();
 branches.forEach((branch) => heads.set(branch.head, [...(heads.get(branch.head) ?? []), clean(branch.name)]));
 
+// Names stand in up to three rows above the lanes.
+const FLAGS = 8 + 21 * Math.min(tags.length + branches.length, 3);
 const state = { along: "order", branch: tableFacts.branch, selected: null, found: null, rows: ROWS_STEP };
 const axis = new Axis(Math.max(number, 1), Math.min(8, Math.max(number, 1)));
 let places = [];
@@ -59,7 +62,9 @@ const CHARTS = [
   { name: "files", of: (at) => snapshots.total_files[at], text: count },
 ];
 const laneY = (lane) => FLAGS + (Math.min(lane, 11) + 0.5) * LANE;
-const xOf = (at, width) => LEFT + ((places[at] - axis.start) / axis.span) * (width - LEFT - 8);
+// Of a history within a day the time of day says more than the day.
+const isShort = number > 0 && snapshots.time_ms[number - 1] - snapshots.time_ms[0] < 86_400_000;
+const xOf = (at, width) => LEFT + ((places[at] - axis.start) / axis.span) * (width - LEFT - RIGHT);
 
 function visible() {
   let [low, high] = [0, number];
@@ -278,7 +283,7 @@ function drawTimes(context, width, height, first, last) {
   for (let at = first; at < last; at += 1) {
     const x = xOf(at, width);
     if (x < free) continue;
-    const text = timeText(at).slice(0, 16);
+    const text = isShort ? timeText(at).slice(11) : timeText(at).slice(0, 16);
     const wide = context.measureText(text).width;
     if (x + wide > width) break;
     context.fillText(text, x, height - 6);
@@ -356,7 +361,7 @@ const place = {
   },
   end(side) { if (number) select(side < 0 ? 0 : number - 1); },
 };
-steer(canvas, axis, LEFT, place);
+steer(canvas, axis, MARGINS, place);
 
 function select(at) {
   state.selected = at;

@@ -47,7 +47,7 @@ searchBox.addEventListener("keydown", (event) => {
 
 const strip = make("canvas", { id: "overview", className: "overview" });
 strip.setAttribute("aria-hidden", "true");
-const strips = overview(strip, axis, LEFT, (context, left, width, height) => {
+const strips = overview(strip, axis, MARGINS, (context, left, width, height) => {
   const drawn = new Set();
   for (let at = 0; at < number; at += 1) {
     const x = left + ((places[at] - 0.5) / axis.length) * width;
@@ -211,7 +211,7 @@ function drawTrees() {
     const level = tops.findIndex((each) => each > y) - 1;
     return x < 0 || level < 0 || tree >= numTrees ? null : [tree, level];
   };
-  steer(treeCanvas, treeAxis, LEFT, {
+  steer(treeCanvas, treeAxis, { left: LEFT, right: 0 }, {
     hover(event) {
       const found = treeAt(event);
       if (!found) { hideTip(); return; }

@@ -11,7 +11,7 @@ import numpy as np
 
 from fermion.arguments import integer
 from fermion.errors import InvalidArgumentError
-from fermion_table.errors import CorruptMetadata, TableError, VersionNotFound
+from fermion_table.errors import CorruptMetadata, TableError, TableNotFound, VersionNotFound
 from fermion_table.metadata.history import (
     earliest_id,
     latest,
@@ -213,12 +213,19 @@ def with_readable_version(
     """The error of a newest snapshot that can't be read, with the newest one that can.
 
     It is looked for among the last hundred. What was found to be corrupt, twice, is not read again.
+
+    Raises
+    ------
+    TableNotFound
+        The table was dropped meanwhile: its snapshot files go before all that they name.
     """
     corrupt = {error.path}
     try:
         ids = list_ids(store, branch)[:-101:-1]
     except (OSError, TableError):  # nothing more can be said
         return error
+    if branch == MAIN and not ids:
+        raise TableNotFound(f"{store.location}: dropped while it was opened") from None
     for snapshot_id in ids:
         if snapshot_path(snapshot_id, branch) in corrupt:
             continue

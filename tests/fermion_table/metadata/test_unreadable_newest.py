@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from fermion.__main__ import main
-from fermion_table import Table
+from fermion_table import Table, drop_table
 from fermion_table.errors import CorruptMetadata, TableNotFound
 from fermion_table.storage.cache import shared_cache
+from fermion_table.storage.location import open_store
 from fermion_table.storage.paths import snapshot_path
+from fermion_table.storage.store import AtomicStore
+from fermion_table.testing.stores import WrappedStore
 
 SCHEMA = pa.schema({"a": pa.int64()})
 
@@ -139,3 +144,34 @@ def test_the_command_still_tells_what_is_not_there(
     assert "the closest branches: 'main'" in capsys.readouterr().err
     with pytest.raises(TableNotFound):
         Table.open(tmp_path / "none")
+
+
+class DroppedMeanwhile(WrappedStore):
+    """A store whose table somebody drops before one of its calls."""
+
+    def __init__(self, inner: AtomicStore, calls_before: int) -> None:
+        super().__init__(inner)
+        self.calls_left = calls_before
+
+    def call(self, operation: str, *arguments: Any) -> Any:
+        if self.calls_left == 0:
+            drop_table(self.location)
+        self.calls_left -= 1
+        return super().call(operation, *arguments)
+
+
+def test_a_table_that_is_dropped_while_it_is_opened_is_not_damaged(table: Table) -> None:
+    """Before each call of the storage that opening makes, until it opens."""
+    for calls in range(100):
+        path = Path(f"{table.location}-{calls}")
+        shutil.copytree(table.location, path)
+        shared_cache.clear()
+        store = DroppedMeanwhile(open_store(path), calls)
+        try:
+            assert Table.at(store).snapshot.id == table.snapshot.id
+        except TableNotFound:
+            assert not path.exists()
+            continue
+        break
+    assert store.calls_left >= 0
+    assert calls >= 3
