@@ -223,6 +223,7 @@ def test_random_queries_have_the_answers_of_spark(rows, query):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(2 * 3600)
 @given(query=queries())
 @settings(max_examples=300, derandomize=False)
 def test_very_many_random_queries_have_the_answers_of_spark(rows, query):
