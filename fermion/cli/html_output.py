@@ -9,6 +9,7 @@ from fermion.cli.arguments import storage_options
 from fermion.cli.wording import size_text
 from fermion.errors import InvalidArgumentError
 from fermion.io.sink import open_sink
+from fermion.redaction import redacted
 
 SUFFIXES = (".html", ".htm")
 
@@ -42,7 +43,7 @@ def check_html(arguments: argparse.Namespace, others: dict[str, bool]) -> None:
     if not os.fspath(arguments.html).lower().endswith(SUFFIXES):
         raise InvalidArgumentError(
             f"--html: expected a name that ends in {' or '.join(SUFFIXES)}, found "
-            f"{arguments.html!r}"
+            f"{redacted(arguments.html)!r}"
         )
 
 
@@ -66,4 +67,4 @@ def write_html(page: str, arguments: argparse.Namespace) -> str:
     except BaseException:
         sink.abort()
         raise
-    return f"{arguments.html}: {size_text(len(data))}"
+    return f"{redacted(arguments.html)}: {size_text(len(data))}"

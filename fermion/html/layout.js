@@ -245,6 +245,10 @@ function stripeNames(context, down) {
       context.fillText(readable(context, counted(stripes.rows[above], "row"), LEFT - 12), 0, (high + low) / 2 + 8);
     }
   }
+  if (numStripes && down.every(([above, below, high, low]) => below - above > 1 || low - high < 13)) {
+    context.fillText(readable(context, stripeLabel(0), LEFT - 8), 0, headHeight + 8);
+    context.fillText(readable(context, `to ${count(file.stripes - 1)}`, LEFT - 8), 0, headHeight + bodyHeight() - 8);
+  }
   if (!down.length) context.fillText("The file has no stripes: it holds no rows.", 0, headHeight + 20);
 }
 

@@ -10,7 +10,8 @@ function drawFacts() {
   const said = [];
   if (groups.columns > 1) said.push(`${count(groups.columns)} columns that are neighbours`);
   if (groups.stripes > 1) said.push(`${count(groups.stripes)} stripes that follow each other`);
-  const text = `The file has more columns and stripes than the page shows one by one: a cell stands for `
+  const what = said.length > 1 ? "columns and stripes" : groups.columns > 1 ? "columns" : "stripes";
+  const text = `The file has more ${what} than the page shows one by one: a cell stands for `
     + `${said.join(" and ")}. Its numbers are sums, and its encoding is that of most bytes.`;
   section(make("p", {}, text)).classList.add("notice");
 }

@@ -112,7 +112,7 @@ function readable(context, text, width) {
   return low ? `${text.slice(0, low)}…` : "";
 }
 
-const tip = make("div", { id: "tip", hidden: true, role: "status" });
+const tip = make("div", { id: "tip", hidden: true, "aria-hidden": "true" });
 document.body.append(tip);
 function showTip(event, title, lines) {
   tip.replaceChildren(make("b", {}, clean(title)), ...lines.map((line) => make("div", {}, clean(line))));

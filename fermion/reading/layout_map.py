@@ -5,7 +5,8 @@ into a page as JSON: lists of numbers, one a cell, and tables of the texts that 
 are in the order of the columns, and in each by stripe. -1 is a number that is not known.
 
 A wide file has more cells than a page shows: columns that are neighbours make one group then, and
-stripes too. Numbers of a group are sums, its encoding is that of most bytes.
+stripes too. Numbers of a group are sums, its encoding is that of most bytes. With this and the
+limits of texts below the JSON of any file has less than 32 MB; of 10,000 columns in 4 stripes 1.5.
 """
 
 from __future__ import annotations

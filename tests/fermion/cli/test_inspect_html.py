@@ -87,7 +87,7 @@ def test_a_failure_leaves_the_old_page_and_no_other_file(capsys, sample, monkeyp
 
 
 def test_storage_options_are_for_the_file_and_for_the_page(capsys, sample):
-    """A storage in memory takes and gives both; credentials of a URL are not in the page."""
+    """A storage in memory takes and gives both; credentials of a URL are not printed."""
     memory = fsspec.filesystem("memory")
     memory.pipe("/inspect/a.fermion", sample.read_bytes())
     given = ["--storage-option", "skip_instance_cache:=false"]
@@ -100,3 +100,11 @@ def test_storage_options_are_for_the_file_and_for_the_page(capsys, sample):
         "/inspect/out.html",
     ]
     memory.rm("/inspect", recursive=True)
+    capsys.readouterr()
+    memory.pipe("/user:secret@inspect/a.fermion", sample.read_bytes())
+    folder = "memory://user:secret@inspect"
+    assert main(["inspect", f"{folder}/a.fermion", "--html", f"{folder}/out.html"]) == 0
+    assert main(["inspect", f"{folder}/a.fermion", "--html", f"{folder}/out"]) == 2
+    said = capsys.readouterr()
+    assert "secret" not in said.out + said.err
+    memory.rm("/user:secret@inspect", recursive=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import fermion
 from fermion.reading import layout_map as module
 from fermion.reading.layout_map import layout_map
+from tests.fermion.file_anatomy import repair
 
 ROWS = 3_000
 
@@ -143,6 +145,25 @@ def test_a_file_with_nothing_in_it_has_a_map(tmp_path, table):
     found = written(tmp_path / "a.fermion", table)
     assert sum(parts_of(found).values()) == found["file"]["size"]
     assert "pages" not in parts_of(found)
+
+
+def test_a_damaged_file_has_a_map_or_an_error_of_ours(tmp_path):
+    """Bytes of its end are changed, and checksums put right where they can be."""
+    path = tmp_path / "a.fermion"
+    fermion.write_table(sample(600), path, stripe_rows=300, bloom_filters=["name"])
+    whole, choose, outcomes = path.read_bytes(), random.Random(1), set()
+    for _ in range(60):
+        data = bytearray(whole)
+        data[choose.randrange(len(data) // 4, len(data))] = choose.randrange(256)
+        repair(data)
+        path.write_bytes(data)
+        try:
+            with fermion.open(path) as file:
+                layout_map(file.index, pages=True)
+            outcomes.add("map")
+        except fermion.FermionError:
+            outcomes.add("error")
+    assert outcomes == {"map", "error"}
 
 
 def test_batches_and_replaced_metadata_are_parts_of_the_file(tmp_path):
