@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import tomllib
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -106,6 +107,19 @@ def test_the_texts_of_a_picture_fit_their_boxes(picture: Path):
         box = min(around, key=lambda each: each[2] * each[3])
         assert box[0] <= left, text.text
         assert left + width <= box[0] + box[2], text.text
+
+
+@pytest.mark.parametrize("package", ["fermion", "fermion_table", "spark_ext"])
+def test_the_page_on_the_architecture_has_the_layers_of_the_contracts(package: str):
+    """The tables of docs/architecture.md list them in the same order."""
+    settings = tomllib.loads((PROJECT / "pyproject.toml").read_text())
+    contracts = {each["id"]: each for each in settings["tool"]["importlinter"]["contracts"]}
+    layers = [sorted(layer.split(" | ")) for layer in contracts[package]["layers"]]
+    text = (DOCS / "architecture.md").read_text()
+    rows = text.split(f"| layer of `{package}` | holds |\n|---|---|\n")[1].split("\n\n")[0]
+    first = [row.split(" | ")[0] for row in rows.splitlines()]
+    assert first.pop() == "| modules of the package"
+    assert [sorted(re.findall(r"`(\w+)`", names)) for names in first] == layers
 
 
 def test_the_page_on_troubleshooting_names_every_error():
