@@ -15,7 +15,8 @@ DOCS = PROJECT / "docs"
 FENCED = re.compile(r"^ *(```+)[^\n]*\n.*?^ *\1 *$", re.M | re.S)
 BLOCK = re.compile(r"^```(?P<language>\w*)(?P<marks>[^\n]*)\n(?P<code>.*?)^```$", re.M | re.S)
 NOT_FOR_USERS = {"API reference", "Specifications", "Performance and reliability", "Internals"}
-PROGRAMS = ("recipes/", "migration")
+NEEDS = "<!-- requires:"
+"""Begins a comment on the modules that the blocks below it need: see tests/test_readme.py."""
 HEADING = re.compile(r"^#{1,6} (.+?)$", re.M)
 LINK = re.compile(r"(?<!`)\]\((?!https?://|mailto:)([^)#\s]*)(?:#([^)\s]*))?\)")
 
@@ -84,12 +85,16 @@ def blocks(page: Path) -> list[Block]:
 def pages_for_users() -> list[Path]:
     """The pages whose code runs as one program, from top to bottom.
 
-    Those of the site but the reference, formats and internals, and the pages on other libraries,
-    whose blocks are programs of their own (tests/test_readme.py).
+    Those of the site but the reference, formats and internals, and but `pages_with_needs`.
     """
     chosen = [part for part in site_settings()["nav"] if not {*part} & NOT_FOR_USERS]
-    names = [name for name in pages_in(chosen) if not name.startswith(PROGRAMS)]
-    return [DOCS / name for name in names]
+    others = pages_with_needs()
+    return [DOCS / name for name in pages_in(chosen) if DOCS / name not in others]
+
+
+def pages_with_needs() -> list[Path]:
+    """The pages on libraries that may not be installed, whose blocks are programs of their own."""
+    return [page for page in sorted(DOCS.rglob("*.md")) if NEEDS in page.read_text("utf-8")]
 
 
 NEED_A_SERVER = {"guide/s3.md": "tests/fermion_table/storage", "guide/hdfs.md": "tests/hdfs"}

@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest
 
-PROJECT = Path(__file__).resolve().parent.parent
+from tests.documents import PROJECT, pages_with_needs
+
 README = PROJECT / "README.md"
 BLOCK = re.compile(r"^```python(?P<mark>[^\n]*)\n(?P<code>.*?)^```$", re.M | re.S)
 BLOCKS = BLOCK.findall(README.read_text())
-DOCS = PROJECT / "docs"
-# Pages on other libraries. A comment names the modules that the blocks below it need, up to the
-# next such comment. They run after the blocks of the page that need none.
-NEIGHBOURS = sorted([*DOCS.glob("recipes/*.md"), *DOCS.glob("migration.md")])
+# A comment names the modules that the blocks below it need, up to the next such comment. They run
+# after the blocks of the page that need none.
 STEP = re.compile(
     r"^<!-- requires:(?P<needs>[^>]*)-->$|^```(?P<language>python|shell)\n(?P<code>.*?)^```$",
     re.M | re.S,
@@ -62,7 +61,7 @@ def programs(page: Path) -> dict[tuple[str, ...], str]:
     ("page", "needs"),
     [
         pytest.param(page, needs, id="-".join([page.stem, *needs]))
-        for page in NEIGHBOURS
+        for page in pages_with_needs()
         for needs in programs(page)
     ],
 )

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_readme import DOCS, programs
+from tests.documents import DOCS
+from tests.test_readme import programs
 
 # Workers import this file too, unless they are forked.
 PROGRAM = """
