@@ -21,4 +21,6 @@ def test_the_code_of_the_page_about_s3_runs(
         '"..."': '"k"',
         "s3://bucket/": "s3://bucket/page/",
     }
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", s3_options["key"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", s3_options["secret"])
     run_page(DOCS / "guide/s3.md", tmp_path, monkeypatch, replaced=replaced)
