@@ -235,7 +235,7 @@ function drawTrees() {
   section(make("div", { className: "tools" }, make("h2", {}, `Levels at ${label(tableFacts.shown)}`), zoomButtons(treeAxis, () =>
     (treeAxis.start + treeAxis.stop) / 2)),
   numTrees ? make("figure", {}, treeCanvas, make("figcaption", {}, "A column is the tree of a bucket. A bar is a sorted run: each commit "
-    + "adds one to level 0, newest above; compaction merges them into one run of each level below. Darker runs have more bytes."
+    + "adds one to level 0, newest above; compaction merges them into one run of each level below. Colours show bytes."
     + `${leftOut ? ` The ${count(leftOut)} smallest buckets are not shown.` : ""}`)) : make("p", { className: "soft" }, "The table has no rows."),
   numTrees ? table(["Level", "Buckets", "Sorted runs", "Files", "Rows", "Bytes"], rows, [1, 2, 3, 4, 5]) : "");
   return drawing;
