@@ -10,6 +10,7 @@
 
 from fermion_table.catalog.catalog import Catalog
 from fermion_table.catalog.snapshots import CatalogSnapshot, CatalogSnapshots, PinnedTable
+from fermion_table.changes.column_task import ColumnTask, FinishedFile
 from fermion_table.changes.computed_columns import FinishedColumns
 from fermion_table.changes.found_rows import FoundRows
 from fermion_table.changes.merge_builder import MergeBuilder, MergeResult
@@ -82,6 +83,7 @@ __all__ = [
     "ChangeScan",
     "ChangeSplit",
     "ColumnFunctionError",
+    "ColumnTask",
     "CommitConflict",
     "CommitMetadata",
     "CommitStateUnknown",
@@ -96,6 +98,7 @@ __all__ = [
     "Field",
     "FileSplit",
     "FinishedColumns",
+    "FinishedFile",
     "FoundRows",
     "HistoryLog",
     "KeyWriter",

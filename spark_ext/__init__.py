@@ -2,13 +2,15 @@
 
 - Set a session up: `configure`, `register`, `install_catalog`.
 - Read: `read_table`, `read_changes`. Write: `append`, `overwrite`, `upsert`, `merge`, `write`.
-- Maintain: `compact`, `expire`, `remove_orphans`. Convert: `from_parquet`, `to_parquet`.
+- Maintain: `compact`, `expire`, `remove_orphans`, `add_columns_with`. Convert: `from_parquet`,
+  `to_parquet`.
 """
 
 from spark_ext.catalog import configure, install_catalog
 from spark_ext.conversion.from_parquet import from_parquet
 from spark_ext.conversion.to_parquet import to_parquet
 from spark_ext.datasource.source import register
+from spark_ext.maintenance.columns import add_columns_with
 from spark_ext.maintenance.compaction import compact
 from spark_ext.maintenance.expiry import expire, remove_orphans
 from spark_ext.merging.builder import merge
@@ -18,6 +20,7 @@ from spark_ext.writing.append import append, overwrite, upsert
 from spark_ext.writing.save import write
 
 __all__ = [
+    "add_columns_with",
     "append",
     "compact",
     "configure",

@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 
-from fermion.columns.arrow_input import record_batch_reader
-from fermion.columns.rows import one_batch, take_batch_rows
 from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
-from fermion.predicate import RowRanges
 from fermion_table.changes.column_commit import ColumnChange, Made, column_taken
-from fermion_table.changes.whole_tables import whole_table
+from fermion_table.changes.column_task import ColumnRunner, ColumnTask, FinishedFile, Stopped
 from fermion_table.commit.publisher import Publisher
 from fermion_table.commit.request import CommitMetadata
 from fermion_table.errors import ColumnFunctionError
@@ -31,35 +29,17 @@ from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.moments import now_ms
-from fermion_table.scanning.batch_stream import whole_batches
 from fermion_table.scanning.plan import splits_of
 from fermion_table.scanning.split_reader import SplitReader
 from fermion_table.scanning.whole_rows import column_reader
 from fermion_table.schema.changes import merge_columns
-from fermion_table.schema.conversion import find_null
-from fermion_table.schema.repeated import nulls
 from fermion_table.schema.schema import PathLike, TableSchema
 from fermion_table.schema.selection import queryable_fields, select_columns
 from fermion_table.storage.store import AtomicStore
-from fermion_table.writing.column_files import schema_of_columns, write_column_file
+from fermion_table.writing.column_files import schema_of_columns
 
 RESUME_MS_MAX = 24 * 3600 * 1000
 """Finished files older than this are made again: they may be removed as orphans while it runs."""
-
-
-class FinishedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A column file that was made for a data file.
-
-    Attributes
-    ----------
-    source
-        The data file, as it was read.
-    made
-        The column file, as if it were a data file.
-    """
-
-    source: Entry
-    made: Entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +105,8 @@ class ComputedColumns(ColumnChange):
         Called with the files done and the files in all.
     resume
         What an earlier try has made.
+    runner
+        What computes the files; None: threads of this process.
     """
 
     def __init__(
@@ -139,6 +121,7 @@ class ComputedColumns(ColumnChange):
         threads: int | None = None,
         progress: Callable[[int, int], None] | None = None,
         resume: FinishedColumns | None = None,
+        runner: ColumnRunner | None = None,
     ) -> None:
         super().__init__(publisher, "add_columns_with", metadata)
         self._function = function
@@ -148,6 +131,7 @@ class ComputedColumns(ColumnChange):
         self._threads = threads or os.cpu_count() or 1
         self._progress = progress
         self._resumed = resume
+        self._runner = runner
         self._is_first = True
         self._written: TableSchema | None = None if resume is None else resume.schema
         self._done: dict[str, FinishedFile] = {}
@@ -181,8 +165,16 @@ class ComputedColumns(ColumnChange):
             known = self._done.get(entry.file)
             if known is None or not self._is_for(known, entry, ids, reader):
                 left.append(entry)
-        self._compute(left, len(entries), reader, base)
         written = self._written
+        task = ColumnTask(
+            store=self.store,
+            function=self._function,
+            request=reader.request,
+            columns=self._columns,
+            written=written,
+            action=self.action,
+        )
+        self._compute(task, left, len(entries), base)
         return {entry.file: (self._done[entry.file].made, written) for entry in entries}
 
     def _take(self, resumed: FinishedColumns, base: Snapshot) -> None:
@@ -216,30 +208,20 @@ class ComputedColumns(ColumnChange):
         return was is None or (now is not None and not now & was.complement(entry.rows))
 
     def _compute(
-        self, entries: Sequence[Entry], total: int, reader: SplitReader, base: Snapshot
+        self, task: ColumnTask, entries: Sequence[Entry], total: int, base: Snapshot
     ) -> None:
-        """Compute files on threads; the first failure stops the others after their next batch."""
-        stop = threading.Event()
-        decoders = max(1, self._threads // max(len(entries), 1))
-
-        def compute(entry: Entry) -> FinishedFile:
-            return FinishedFile(source=entry, made=self._file(entry, reader, decoders, stop))
-
+        """Compute files; what is finished when one fails is handed to the error."""
         done = total - len(entries)
-
-        def finish(finished: FinishedFile) -> None:
-            nonlocal done
-            self._done[finished.source.file] = finished
-            done += 1
-            if self._progress is not None:
-                self._progress(done, total)
-
+        run = self._runner or partial(_side_by_side, threads=self._threads, begun=self.files.paths)
         try:
-            if self._threads == 1:
-                for entry in entries:
-                    finish(compute(entry))
-            else:
-                _on_threads(compute, entries, self._threads, finish, stop)
+            slim = [msgspec.structs.replace(each, stats={}) for each in entries]
+            with closing(run(task, slim)) as finished:
+                for each in finished:
+                    self.files.paths.add(each.made.path)
+                    self._done[each.source.file] = each
+                    done += 1
+                    if self._progress is not None:
+                        self._progress(done, total)
         except ColumnFunctionError as error:
             self._hand_over(error, base)
             raise
@@ -258,72 +240,19 @@ class ComputedColumns(ColumnChange):
             files=files,
         )
 
-    def _file(
-        self, entry: Entry, reader: SplitReader, decoders: int, stop: threading.Event
-    ) -> Entry:
-        """Compute the columns of one file."""
-        assert self._written is not None
-        rows: Iterator[pa.RecordBatch] = self._rows(entry, reader, decoders, stop)
-        if entry.batch is None:
-            return write_column_file(self.store, self._written, rows, None, self.files.paths)
-        (split,) = splits_of([entry], self.store)
-        known = reader.batches(split, rows=RowRanges.all(entry.rows))
-        batches = whole_batches(rows, known, self._columns)
-        return write_column_file(self.store, self._written, None, batches, self.files.paths)
 
-    def _rows(
-        self, entry: Entry, reader: SplitReader, decoders: int, stop: threading.Event
-    ) -> Iterator[pa.RecordBatch]:
-        """The new columns of all rows of a file: null where a row is deleted."""
-        (split,) = splits_of([entry], self.store)
-        wanted = reader.rows(split)
-        places = None if wanted is None else wanted.to_indices()
-        start = at = 0
-        for batch in reader.read_file(split, rows=wanted, threads=decoders):
-            if stop.is_set():
-                raise _Stopped
-            count = batch.num_rows
-            first, last = start, start + count - 1
-            if places is not None:
-                first, last = int(places[first]), int(places[last])
-            values = self._called(batch, entry, (first, last + 1))
-            if places is not None:
-                own = places[start : start + count] - at
-                values = _spread(values, own, last + 1 - at)
-            start, at = start + count, last + 1
-            yield values
-        if at < entry.rows:
-            missing = entry.rows - at
-            arrays = [nulls(each.type, missing) for each in self._columns]
-            yield pa.RecordBatch.from_arrays(arrays, schema=self._columns)
-
-    def _called(self, batch: pa.RecordBatch, entry: Entry, rows: tuple[int, int]) -> pa.RecordBatch:
-        """What the function gives for some rows, checked."""
-        try:
-            return _checked(self._function(batch), batch.num_rows, self._columns)
-        except Exception as error:
-            raise ColumnFunctionError(
-                f"{self.store.location}: {self.action}: rows {rows[0]:,} to {rows[1] - 1:,} of "
-                f"{entry.file}: {type(error).__name__}: {error}",
-                file=entry.file,
-                rows=rows,
-            ) from error
-
-
-class _Stopped(Exception):
-    """Another file has failed."""
-
-
-def _on_threads(
-    compute: Callable[[Entry], FinishedFile],
-    entries: Sequence[Entry],
-    threads: int,
-    finish: Callable[[FinishedFile], None],
-    stop: threading.Event,
-) -> None:
-    """Compute files side by side; the first failure comes out when all threads have stopped."""
-    failed: BaseException | None = None
+def _side_by_side(
+    task: ColumnTask, entries: Sequence[Entry], *, threads: int, begun: set[str]
+) -> Generator[FinishedFile]:
+    """Compute files on threads; the first failure stops the others after their next batch."""
+    if threads == 1:
+        for entry in entries:
+            yield task.compute(entry, begun=begun)
+        return
+    stop, failed = threading.Event(), None
+    decoders = max(1, threads // max(len(entries), 1))
     with ThreadPoolExecutor(threads) as pool:
+        compute = partial(task.compute, threads=decoders, begun=begun, stop=stop)
         futures = [pool.submit(compute, entry) for entry in entries]
 
         def cancel() -> None:
@@ -335,8 +264,8 @@ def _on_threads(
             for future in as_completed(futures):
                 error = None if future.cancelled() else future.exception()
                 if error is None and not future.cancelled():
-                    finish(future.result())
-                elif failed is None and error is not None and not isinstance(error, _Stopped):
+                    yield future.result()
+                elif failed is None and error is not None and not isinstance(error, Stopped):
                     failed = error
                     cancel()
         except BaseException:
@@ -360,66 +289,6 @@ def _is_stored(store: AtomicStore, made: Entry) -> bool:
         return store.size(made.path) == made.size
     except FileNotFoundError:
         return False
-
-
-def _spread(values: pa.RecordBatch, places: np.ndarray, count: int) -> pa.RecordBatch:
-    """Rows at their places among others, which are null.
-
-    Parameters
-    ----------
-    places
-        ``int64``, ascending.
-    count
-        Rows of the result.
-    """
-    if len(places) == count:
-        return values
-    order = np.full(count, values.num_rows, np.int64)
-    order[places] = np.arange(values.num_rows)
-    null = [nulls(each.type, 1) for each in values.columns]
-    return take_batch_rows(
-        one_batch([values, pa.RecordBatch.from_arrays(null, schema=values.schema)]), order
-    )
-
-
-def _checked(found: Any, rows: int, columns: pa.Schema) -> pa.RecordBatch:
-    """What a function gave, as one batch of exactly the new columns.
-
-    Raises
-    ------
-    TypeError, ValueError, InvalidArgumentError
-        Other columns, types, or another number of rows.
-    """
-    if found is None:
-        raise TypeError("the function returned None: expected the new columns")
-    if isinstance(found, (pa.Array, pa.ChunkedArray)) and len(columns) == 1:
-        found = pa.table([found], names=columns.names)
-    elif isinstance(found, Mapping):
-        found = pa.table({name: _column(name, found[name], columns) for name in found})
-    table = record_batch_reader(found).read_all()
-    names = table.schema.names
-    if sorted(names) != sorted(columns.names):
-        raise ValueError(f"expected columns {columns.names}, found {names}")
-    table = table.select(columns.names)
-    for expected, field_found in zip(columns, table.schema, strict=True):
-        if not field_found.type.equals(expected.type):
-            raise TypeError(
-                f"column {expected.name!r}: expected type {expected.type}, found {field_found.type}"
-            )
-    if table.num_rows != rows:
-        raise ValueError(f"expected {rows:,} rows, found {table.num_rows:,}")
-    arrays = whole_table(table, "result").columns
-    for expected, array in zip(columns, arrays, strict=True):
-        where = find_null(expected, array)
-        if where is not None:
-            raise ValueError(f"column {where!r} is NOT NULL, and has a null")
-    return pa.RecordBatch.from_arrays(arrays, schema=columns)
-
-
-def _column(name: str, values: Any, columns: pa.Schema) -> Any:
-    """A column of a dict: Python values take the type that is expected, arrays have their own."""
-    is_plain = isinstance(values, Sequence) and name in columns.names
-    return pa.array(values, columns.field(name).type) if is_plain else values
 
 
 def check_new_columns(columns: pa.Schema, action: str, where: str) -> pa.Schema:

@@ -36,6 +36,7 @@ def add_columns_with(
     threads: int | None = None,
     progress: Callable[[int, int], None] | None = None,
     resume: FinishedColumns | None = None,
+    runner: Callable[..., Any] | None = None,
     message: str | None = None,
 ) -> Snapshot:
     """Add columns whose values a function computes from other columns, as one snapshot.
@@ -61,6 +62,9 @@ def add_columns_with(
         Called with the files done and the files in all.
     resume
         The ``finished`` of a `ColumnFunctionError`: its files are not computed again.
+    runner
+        For engines: takes a `ColumnTask` and entries of data files, computes them anywhere, and
+        yields a `FinishedFile` for each; None: threads of this process.
     message
         For the history.
 
@@ -88,6 +92,7 @@ def add_columns_with(
     if threads is not None:
         threads = integer(threads, "threads", minimum=1)
     check_function(progress, "progress")
+    check_function(runner, "runner")
     if resume is not None:
         check_kind(resume, FinishedColumns, "resume")
     action = "add_columns_with"
@@ -106,6 +111,7 @@ def add_columns_with(
         threads=threads,
         progress=progress,
         resume=resume,
+        runner=runner,
     )
     return state.move_to(change.publish(state.snapshot))
 

@@ -291,6 +291,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         threads=1,
         progress=lambda done, total: None,
         resume=None,
+        runner=None,
         message="why",
     ),
     "Table.alter_column": _of_table("alter_column", name="id", comment="why"),

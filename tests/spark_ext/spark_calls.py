@@ -59,7 +59,7 @@ def prepare(directory: Path) -> None:
 
 
 def _case(
-    function: Callable[..., Any], place: str | None = "t", **arguments: Any
+    function: Callable[..., Any], place: str | None = "t", /, **arguments: Any
 ) -> Callable[[Path], Case]:
     def case(directory: Path) -> Case:
         def state() -> Any:
@@ -139,6 +139,19 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         end=2,
         columns=None,
         filter=None,
+        branch=None,
+        **_ACCESS,
+    ),
+    "add_columns_with": _case(
+        spark_ext.add_columns_with,
+        **_SPARK,
+        function=lambda rows: {"more": rows["id"]},
+        read=["id"],
+        schema=pa.schema([("more", pa.int64())]),
+        batch_rows=100,
+        progress=None,
+        resume=None,
+        message="why",
         branch=None,
         **_ACCESS,
     ),
