@@ -227,6 +227,12 @@ class Draft:
             entries = writer.prepare_commit()[0].entries
         self.take_place(entry, entries)
 
+    def set_columns(self, entry: Entry, changed: Entry) -> None:
+        """A file gets a column file: its entry with that takes the place of its entry."""
+        if entry.file not in self.added:
+            self.removed[entry.file] = entry
+        self.added[entry.file] = changed
+
     def take_place(self, entry: Entry, entries: Sequence[Entry]) -> None:
         """New files in place of a file; their rows are read where its rows were."""
         self.remove(entry)

@@ -20,6 +20,7 @@ from fermion_table.changes.keyed_rows import (
     update_rows,
 )
 from fermion_table.changes.rewriting import write_changed
+from fermion_table.changes.whole_columns import is_set_beside, set_beside
 from fermion_table.commit.conflict import Partitions
 from fermion_table.commit.fit import misfit, restated
 from fermion_table.commit.publisher import Publisher, SchemaMerge
@@ -320,12 +321,20 @@ class Update(_Filtered):
         self.assignments = dict(assignments)
 
     def apply(self, draft: Draft) -> None:
-        """Write the changed rows to new files and delete the old ones; batches stay in place."""
+        """Write the changed rows to new files and delete the old ones; batches stay in place.
+
+        Few columns of all rows of a file are set beside it.
+        """
         check_assignments(self.assignments, draft.schema)
         if draft.key is not None:
             update_rows(draft, draft.key, self.chosen(draft), self.assignments)
             return
-        matched = draft.match(self.chosen(draft))
+        found = draft.match(self.chosen(draft))
+        matched = [each for each in found if not is_set_beside(draft, each, self.assignments)]
+        kept = {each.entry.file for each in matched}
+        for each in found:
+            if each.entry.file not in kept:
+                set_beside(draft, each.entry, self.assignments)
         plain = [each for each in matched if each.entry.batch is None]
         if plain:
             with draft.writer() as writer:

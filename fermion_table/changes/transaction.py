@@ -46,7 +46,7 @@ from fermion_table.merging.primary_key import required_key
 from fermion_table.metadata.file_columns import paths_of
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.schema_store import load_table_schema
-from fermion_table.metadata.snapshot import Kind, SchemaReference, Snapshot
+from fermion_table.metadata.snapshot import COLUMN_FILES, Kind, SchemaReference, Snapshot
 from fermion_table.schema.key_changes import KIND_COLUMN
 from fermion_table.storage.pending_files import PendingFiles
 from fermion_table.writing.data_writer import check_batches
@@ -273,6 +273,7 @@ class Transaction:
             accepts_schema=self._misfit if kind == "append" else None,
             metadata=metadata,
             written=self._handed_over,
+            reader_features=(COLUMN_FILES,) if any(each.column_files for each in added) else (),
         )
 
     def _misfit(self, reference: SchemaReference) -> str | None:

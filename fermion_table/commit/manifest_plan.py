@@ -92,7 +92,7 @@ def needs_rewrite(reference: ManifestReference) -> bool:
 
 
 def _size_class(reference: ManifestReference) -> int:
-    size_class, bound = 0, INLINE_ENTRIES_MAX * MERGE_FANOUT // 2
+    size_class, bound = 0, max(INLINE_ENTRIES_MAX * MERGE_FANOUT // 2, 1)
     while reference.live_entries > bound:
         size_class += 1
         bound *= MERGE_FANOUT
