@@ -6,6 +6,8 @@ that need a server in `test_page.py` beside the tests of that storage.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,12 +23,23 @@ def name_of(page: Path) -> str:
     return page.relative_to(DOCS).with_suffix("").as_posix()
 
 
+@pytest.fixture
+def west_of_greenwich() -> Iterator[None]:
+    """Where local times, taken for UTC, are times at which there was no table yet."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "America/New_York")
+        time.tzset()
+        yield
+    time.tzset()
+
+
 def runs_here(page: Path) -> bool:
     """Whether the code of a page needs nothing but this process."""
     return not uses_spark(page) and page.relative_to(DOCS).as_posix() not in NEED_A_SERVER
 
 
 @pytest.mark.parametrize("page", [*filter(runs_here, PAGES)], ids=name_of)
+@pytest.mark.usefixtures("west_of_greenwich")
 def test_the_code_of_the_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     run_page(page, tmp_path, monkeypatch)
 
