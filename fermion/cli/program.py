@@ -120,7 +120,7 @@ class _Broken:
 
 
 def _parser(commands: dict[str, Command]) -> argparse.ArgumentParser:
-    parser = _Parser(prog="fermion", description="Inspect, verify and convert Fermion files.")
+    parser = _Parser(prog="fermion", description="Work with Fermion files and tables.")
     parser.set_defaults(program=parser)
     parser.add_argument("--version", action="version", version=f"fermion {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
