@@ -108,17 +108,19 @@ class ColumnStatistics:
         Returns
         -------
         pa.Scalar or None
-            None where there is no such value, or it is not known.
+            None where there is no such value, or it is not known: keys end where int64 does (of
+            binary, where all bytes are 0xFF).
         """
-        wanted = ChunkFlag.MIN_EXACT
-        if not self.has_values or (exact and not self.flags & wanted):
+        is_exact = bool(self.flags & ChunkFlag.MIN_EXACT)
+        is_cut = self.order is Order.DECIMAL and self.min == INT64_MIN
+        if not self.has_values or (not is_exact and (exact or is_cut)):
             return None
         return key_value(self.min, dtype, pad=0x00)
 
     def max_value(self, dtype: pa.DataType, *, exact: bool = False) -> pa.Scalar | None:
         """The maximum, as `min_value`; an inexact string is the prefix of an upper bound."""
-        wanted = ChunkFlag.MAX_EXACT
-        if not self.has_values or (exact and not self.flags & wanted):
+        is_exact = bool(self.flags & ChunkFlag.MAX_EXACT)
+        if not self.has_values or (not is_exact and (exact or self.max == INT64_MAX)):
             return None
         return key_value(self.max, dtype, pad=0xFF)
 

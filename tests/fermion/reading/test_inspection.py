@@ -294,3 +294,20 @@ def test_bug_error_of_arrow_for_a_bound_that_its_type_cannot_hold():
         ),
     ):
         describe_statistics(file.index)
+
+
+def test_bounds_beyond_the_keys_are_unknown(tmp_path):
+    """Keys end where int64 does; a bound there says nothing of the values."""
+    huge = Decimal("99999999999999999999999.55")
+    columns = {
+        "amount": pa.array([huge, -huge], pa.decimal128(38, 2)),
+        "code": [b"\xff" * 80, b"a"],
+        "number": [-(2**63), 2**63 - 1],
+    }
+    fermion.write_table(pa.table(columns), tmp_path / "a.fermion")
+    with fermion.open(tmp_path / "a.fermion") as file:
+        amount, code, number = describe_statistics(file.index, None)
+    assert (amount.min, amount.max) == (None, None)
+    assert (code.min.as_py(), code.max) == (b"a", None)
+    assert (number.min.as_py(), number.max.as_py()) == (-(2**63), 2**63 - 1)
+    assert (number.min_exact, number.max_exact) == (True, True)
