@@ -28,7 +28,7 @@ from fermion_table.commit.branch_schema import SchemaClash, merged_schema
 from fermion_table.commit.concurrent import commits_since
 from fermion_table.commit.conflict import Mine, Theirs
 from fermion_table.commit.fast_forward import fast_forward, identities_of
-from fermion_table.commit.fit import misfit, restated
+from fermion_table.commit.fit import misfit, restated, restated_beside
 from fermion_table.commit.publisher import Publisher, stored_schema
 from fermion_table.commit.request import CommitMetadata, CommitRequest
 from fermion_table.errors import CommitConflict
@@ -342,10 +342,9 @@ def _restated(
     """Files that were written with the branch's own schema versions, as if with the merged one."""
     versions, made = SchemaVersions(store, sides.head), []
     for each in added:
-        if any(file.schema_id > base.id for file in each.column_files):
-            reason = "the branch has column files of columns of its own, and both sides have "
-            reason += "changed the schema: compact the branch with column_files_max=0 first"
-            raise _conflict(store, sides, Clash(reason=reason, mine="files of the branch"))
+        if each.column_files and max(each.schema_ids) > base.id:
+            made += restated_beside(versions, merged, [each], known=base)
+            continue
         if each.schema_id <= base.id:
             made.append(each)
             continue
