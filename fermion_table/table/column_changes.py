@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ from fermion.arguments import integer
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_columns, check_kind, check_texts, described
 from fermion_table.changes.column_commit import check_append_table
+from fermion_table.changes.column_expressions import ColumnExpressions
 from fermion_table.changes.computed_columns import (
     ComputedColumns,
     FinishedColumns,
@@ -28,7 +29,7 @@ from fermion_table.table.state import HasState
 
 def add_columns_with(
     self: HasState,
-    function: Callable[[pa.RecordBatch], Any],
+    function: Callable[[pa.RecordBatch], Any] | Mapping[str, Any],
     *,
     read: Sequence[PathLike],
     schema: pa.Schema,
@@ -49,7 +50,8 @@ def add_columns_with(
     function
         Takes a record batch of the columns in `read`, and returns the new columns of its rows: a
         record batch, a table, a dict, or anything else with Arrow columns; of one column the array
-        will do. It sees no deleted rows, and is called by several threads.
+        will do. It sees no deleted rows, and is called by several threads. Or a dict from each new
+        column to ``fermion.col`` or a ``pyarrow.compute.Expression`` of columns in `read`.
     read
         Columns that it is given: names, dotted paths, ``_row_id``.
     schema
@@ -83,7 +85,8 @@ def add_columns_with(
     CommitConflict, CommitStateUnknown
     """
     state = self._state
-    check_function(function, "function")
+    if not isinstance(function, Mapping):
+        check_function(function, "function")
     if function is None:
         raise TypeError("function: expected a function, found None")
     columns = check_columns(read, "read")
@@ -97,6 +100,8 @@ def add_columns_with(
         check_kind(resume, FinishedColumns, "resume")
     action = "add_columns_with"
     new = check_new_columns(check_kind(schema, pa.Schema, "schema"), action, state.location)
+    if isinstance(function, Mapping):
+        function = ColumnExpressions(function, new, f"{state.location}: {action}")
     state.check_writable()
     state.refresh()
     check_append_table(state.schema, action, state.location)

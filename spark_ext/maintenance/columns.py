@@ -7,7 +7,7 @@ passes through the JVM.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +37,7 @@ Progress = Callable[[int, int], None]
 def add_columns_with(
     spark: SparkSession,
     path: str | os.PathLike[str],
-    function: Callable[[pa.RecordBatch], Any],
+    function: Callable[[pa.RecordBatch], Any] | Mapping[str, Any],
     *,
     read: Sequence[str],
     schema: pa.Schema,
@@ -62,7 +62,8 @@ def add_columns_with(
         The table.
     function
         Takes a record batch of the columns in `read`, and returns the new columns of its rows. It
-        runs in the tasks, so Spark has to be able to pickle it.
+        runs in the tasks, so Spark has to be able to pickle it. Or a dict from each new column to
+        ``fermion.col`` or a ``pyarrow.compute.Expression`` of columns in `read`.
     read
         Columns that it is given: names, dotted paths, ``_row_id``.
     schema

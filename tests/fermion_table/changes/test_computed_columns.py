@@ -15,9 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from fermion import col
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion_table import ColumnFunctionError, Table
 from fermion_table.changes import computed_columns
+from fermion_table.changes.column_expressions import ColumnExpressions
 from fermion_table.errors import CommitConflict
 from fermion_table.storage.local import LocalStore
 from fermion_table.testing import Crash, CrashingStore, ForgetfulStore, LostReplies
@@ -94,6 +96,28 @@ def test_the_function_sees_the_rows_that_are_not_deleted(table: Table) -> None:
     changes = table.scan_changes(snapshot.id - 1, columns=["v", "w"]).to_arrow()
     assert changes["_change_type"].to_pylist().count("insert") == 19
     assert table.scan_changes(snapshot.id - 1, columns=["v"]).count() == 0  # v did not change
+
+
+def test_expressions_in_place_of_a_function(table: Table) -> None:
+    """Cast to the columns' types, also from a pickle; what does not fit names file and rows."""
+    columns = pa.schema([("w", pa.int64()), ("same", pa.float64())])
+    given = {"same": col("v"), "w": pc.field("v") * 2}
+    function = ColumnExpressions(given, columns, "here")
+    batch = pa.record_batch({"v": [1, None]})
+    found = pickle.loads(pickle.dumps(function))(batch)
+    assert found.to_pylist() == [{"w": 2, "same": 1.0}, {"w": None, "same": None}]
+    with pytest.raises(TypeError, match=r"column 'w': expected fermion\.col or a pyarrow"):
+        table.add_columns_with({"w": "v * 2"}, read=["v"], schema=NEW)
+    with pytest.raises(InvalidArgumentError, match=r"expected expressions for \['w'\], found \[\]"):
+        table.add_columns_with({}, read=["v"], schema=NEW)
+    with pytest.raises(ColumnFunctionError, match="no_such"):
+        table.add_columns_with({"w": pc.field("no_such")}, read=["v"], schema=NEW)
+    small = pa.schema([("w", pa.int8())])
+    with pytest.raises(ColumnFunctionError, match="rows 0 to 9 of"):
+        table.add_columns_with({"w": pc.field("v") * 200}, read=["v"], schema=small, threads=1)
+    table.add_columns_with(given, read=["v"], schema=columns)
+    assert pairs(table) == doubled(*range(20))
+    assert table.schema.names == ["k", "v", "w", "same"]
 
 
 def test_an_empty_table_gets_the_columns_alone(tmp_path: Path) -> None:
