@@ -19,8 +19,8 @@ pytestmark = pytest.mark.spark
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string())])
 NEW = pa.schema([("twice", pa.int64())])
-FILES, ROWS = 10, 4
-BROKEN = 7
+FILES, ROWS = 6, 4
+BROKEN = 4
 
 
 def made(path: Path, files: int) -> Table:
@@ -114,19 +114,19 @@ def test_rows_change_meanwhile(spark, table_path):
     }
     assert len(files - live) <= 1  # the columns of the file that changed, at most
 
-    frame = spark_ext.read_table(spark, table_path, columns=["id", "twice"], filter="twice < 20")
-    expected = [(each, 2 * each) for each in (0, 2, 3, *range(5, 10))]
-    assert sorted(map(tuple, frame.collect())) == expected
-
 
 @pytest.mark.services
-def test_the_format_and_streams_read_column_files(spark, table_path, tmp_path):
+def test_functions_the_format_and_streams_read_column_files(spark, table_path, tmp_path):
     table = made(table_path, 2)
     spark_ext.add_columns_with(spark, table_path, double, read=["id"], schema=NEW)
     table.refresh()
     columns = table.scan(columns=["id", "twice"]).to_arrow()
-    frame = spark.read.format("fermion").load(str(table_path)).filter("twice < 8")
-    assert sorted(map(tuple, frame.select("id", "twice").collect())) == [(0, 0), (2, 4), (3, 6)]
+    for frame in (
+        spark.read.format("fermion").load(str(table_path)).filter("twice < 8"),
+        spark_ext.read_table(spark, table_path, columns=["id", "twice"], filter="twice < 8"),
+    ):
+        found = frame.select("id", "twice").collect()
+        assert sorted(map(tuple, found)) == [(0, 0), (2, 4), (3, 6)]
     stream = spark.readStream.format("fermion").load(str(table_path))
     writer = stream.writeStream.format("fermion").option("path", str(tmp_path / "copy"))
     Table.create(tmp_path / "copy", table.scan().schema)
