@@ -151,3 +151,17 @@ def test_batches_keep_their_rows(tmp_path: Path) -> None:
     assert all(each.column_files for each in table.scan().entries[0])
     assert table.lookup_batch(8)["f0"].to_pylist() == [2.0 * each for each in range(3, 8)]
     assert table.verify(data=True).ok
+
+
+def test_files_that_were_appended_later_get_the_values_of_a_computed_column(table: Table) -> None:
+    """Only their column is written; the other files stay as they are."""
+    twice = pc.field("id") * 2
+    table.add_columns_with({"g": twice}, read=["id"], schema=pa.schema([("g", pa.int64())]))
+    before = {each.file: each for each in table.scan().entries[0]}
+    table.append(rows(20, 5))
+    table.update("g IS NULL", {"g": twice})
+    assert values(table, "g") == {each: 2 * each for each in [*IDS, *range(20, 25)]}
+    entries = {each.file: each for each in table.scan().entries[0]}
+    assert {file: entries[file] for file in before} == before
+    (added,) = entries.keys() - before.keys()
+    assert len(entries[added].column_files) == 1
