@@ -137,6 +137,39 @@ def test_functions_the_format_and_streams_read_column_files(spark, table_path, t
 
 
 @pytest.mark.services
+def test_sql_reads_and_changes_column_files(spark, tmp_path):
+    """Filters and aggregates in tasks, and every statement that changes rows."""
+    table = made(tmp_path / "lake" / "t", 3)
+    spark_ext.add_columns_with(spark, table.location, double, read=["id"], schema=NEW)
+    spark_ext.install_catalog(spark, "evolved", tmp_path / "lake")
+    model = {each: 2 * each for each in range(3 * ROWS) if each != 1}
+
+    def check() -> None:
+        found = spark.sql("SELECT id, twice FROM evolved.t").collect()
+        assert dict(map(tuple, found)) == model
+        few = spark.sql("SELECT count(*), sum(id) FROM evolved.t WHERE twice > 9").collect()[0]
+        chosen = [key for key, value in model.items() if value > 9]
+        assert tuple(few) == (len(chosen), sum(chosen))
+
+    check()
+    spark.sql("UPDATE evolved.t SET twice = twice + 1 WHERE id % 2 = 0")
+    model.update({key: value + 1 for key, value in model.items() if key % 2 == 0})
+    check()
+    spark.sql("DELETE FROM evolved.t WHERE twice = 6")
+    del model[3]
+    check()
+    spark.sql(
+        "MERGE INTO evolved.t USING (SELECT 4L id, 0L value UNION SELECT 99L, 1L) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET twice = value "
+        "WHEN NOT MATCHED THEN INSERT (id, part, twice) VALUES (s.id, 'new', value)"
+    )
+    model.update({4: 0, 99: 1})
+    check()
+    table.refresh()
+    assert table.verify(data=True).ok
+
+
+@pytest.mark.services
 def test_a_killed_worker_takes_the_job_with_it_or_nothing(spark, table_path):
     """In a local session tasks are not tried again: the job fails, and publishes nothing."""
     table = made(table_path, 3)
