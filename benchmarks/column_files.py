@@ -151,7 +151,7 @@ def changed(change: Callable[[Any, Any, Shape], int]) -> Case:
 
     def prepare(layer: Layer, size: Size) -> Action:
         shape = WIDE[size]
-        stored = tables.stored(layer, size, "wide", lambda path: fill(layer, shape, 0, path))
+        stored = tables.stored(layer, size, "features", lambda path: fill(layer, shape, 0, path))
         path = tables.fresh(layer, size)
         shutil.copytree(stored, path, copy_function=linked)
         before = size_of(Path(path))
@@ -211,9 +211,9 @@ def queried(*, is_one_file: bool) -> Case:
                 layer.append(layer.open(path), rows)
 
         if is_one_file:
-            path = tables.stored(layer, size, "at-once", make_whole)
+            path = tables.stored(layer, size, "features-at-once", make_whole)
         else:
-            path = tables.stored(layer, size, "steps", make)
+            path = tables.stored(layer, size, "features-in-steps", make)
         return lambda: layer.select(layer.open(path), names)
 
     return Case(prepare, calls=9)

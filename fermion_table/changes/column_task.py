@@ -43,6 +43,8 @@ class FinishedFile(msgspec.Struct, frozen=True, kw_only=True):
     source: Entry
     made: Entry
 
+    __repr__ = short_repr
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnTask:
