@@ -40,6 +40,8 @@ class Row:
         Where it lies in the stored results.
     in_readme
         Whether the README shows it: of each kind of work some, with those that others win.
+    alone
+        The text where it stands alone, if that differs.
     """
 
     text: str
@@ -47,6 +49,7 @@ class Row:
     case: str
     metric: str = "seconds"
     in_readme: bool = False
+    alone: str = ""
 
 
 FILES = (
@@ -56,9 +59,14 @@ FILES = (
         "10,000 columns",
         in_readme=True,
     ),
-    Row("the same of 100,000 columns", "open_wide", "100,000 columns"),
+    Row(
+        "the same of 100,000 columns",
+        "open_wide",
+        "100,000 columns",
+        alone="open a file of 100,000 columns, read 10 of them",
+    ),
     Row("read all of 10,000 columns, 2,000 rows", "wide_file", "read all"),
-    Row("write them", "wide_file", "write"),
+    Row("write them", "wide_file", "write", alone="write 10,000 columns, 2,000 rows"),
     Row(
         "TPC-H lineitem, 6,001,215 rows: size of the file",
         "lineitem_size",
@@ -66,12 +74,29 @@ FILES = (
         "file_bytes",
         in_readme=True,
     ),
-    Row("write it", "lineitem_write", "write", in_readme=True),
-    Row("read all of it", "lineitem_read", "read all", in_readme=True),
-    Row("read 3 of 16 columns", "lineitem_read", "3 columns"),
-    Row("read one month, 3 columns", "lineitem_read", "one month, 3 columns", in_readme=True),
-    Row("read one month, all columns", "lineitem_read", "one month, all columns"),
-    Row("take 1,000 random rows", "random_rows", "all columns", in_readme=True),
+    Row("write it", "lineitem_write", "write", in_readme=True, alone="write lineitem"),
+    Row("read all of it", "lineitem_read", "read all", in_readme=True, alone="read lineitem"),
+    Row("read 3 of 16 columns", "lineitem_read", "3 columns", alone="read 3 columns of lineitem"),
+    Row(
+        "read one month, 3 columns",
+        "lineitem_read",
+        "one month, 3 columns",
+        in_readme=True,
+        alone="read one month of lineitem, 3 columns",
+    ),
+    Row(
+        "read one month, all columns",
+        "lineitem_read",
+        "one month, all columns",
+        alone="read one month of lineitem, all columns",
+    ),
+    Row(
+        "take 1,000 random rows",
+        "random_rows",
+        "all columns",
+        in_readme=True,
+        alone="take 1,000 random rows of lineitem",
+    ),
     Row("one of 100,000 batches by its id", "batch_ids", "warm"),
 )
 TABLES = (
@@ -80,7 +105,7 @@ TABLES = (
     Row("plan 10,000 files, for one id", "table_planning", "10,000 files, one id", in_readme=True),
     Row("compact 1,000 files of 10,000 rows", "table_compaction", "compact"),
     Row("delete 1 % of 5,000,000 rows", "table_row_changes", "delete", in_readme=True),
-    Row("update 1 % of them", "table_row_changes", "update"),
+    Row("update 1 % of them", "table_row_changes", "update", alone="update 1 % of 5,000,000 rows"),
     Row("upsert 40,000 rows into 2,000,000", "primary_key", "upsert", in_readme=True),
     Row("read all after five upserts", "primary_key", "read all after 5 upserts"),
     Row("look up one key", "primary_key", "1 key", in_readme=True),
@@ -91,20 +116,23 @@ IN_README = tuple(row for row in (*FILES, *TABLES) if row.in_readme)
 
 def text(rows: tuple[Row, ...], folder: Path) -> str:
     """A table of stored results: lower is better, and the best figure of each row is bold."""
-    stored = {
-        name: json.loads((folder / f"{name}.json").read_text())
-        for name in dict.fromkeys(row.question for row in rows)
-    }
+    stored = stored_results(rows, folder)
     lines = ["| | " + " | ".join(COLUMNS) + " |", "|---" * (len(COLUMNS) + 1) + "|"]
     for row in rows:
         lines.append(f"| {row.text} | " + " | ".join(_cells(row, stored[row.question])) + " |")
     dates = sorted({result["date"] for result in stored.values()})
-    measured = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
-    return "\n".join(lines) + f"\n\nMeasured on {measured}.\n"
+    days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    return "\n".join(lines) + f"\n\nMeasured on {days}.\n"
 
 
-def _cells(row: Row, stored: dict[str, Any]) -> list[str]:
-    """The figures of a row, a dash where a library was not measured or can't do it."""
+def stored_results(rows: tuple[Row, ...], folder: Path) -> dict[str, Any]:
+    """The stored results that rows name, by question."""
+    names = dict.fromkeys(row.question for row in rows)
+    return {name: json.loads((folder / f"{name}.json").read_text()) for name in names}
+
+
+def measured(row: Row, stored: dict[str, Any]) -> dict[str, tuple[float, str]]:
+    """The best figure of each column of a row, and the library's name with its settings."""
     found = {
         result["library"]: result["median"][row.metric]
         for result in stored["results"]
@@ -112,20 +140,24 @@ def _cells(row: Row, stored: dict[str, Any]) -> list[str]:
     }
     if not found:
         raise ValueError(f"{row.question}: no case {row.case!r} with {row.metric}")
-    best = min(value for name, value in found.items() if _named(name) and not name.endswith(TENTH))
+    columns = {
+        column: [(found[name], name) for name in names if name in found]
+        for column, names in COLUMNS.items()
+    }
+    return {column: min(figures) for column, figures in columns.items() if figures}
+
+
+def _cells(row: Row, stored: dict[str, Any]) -> list[str]:
+    """The figures of a row, a dash where a library was not measured or can't do it."""
+    found = measured(row, stored)
+    best = min(value for value, name in found.values() if not name.endswith(TENTH))
     cells = []
-    for names in COLUMNS.values():
-        measured = [(found[name], name) for name in names if name in found]
-        value, name = min(measured, default=(None, ""))
+    for column in COLUMNS:
+        value, name = found.get(column, (None, ""))
         shown = figure(row.metric, value)
         shown = f"**{shown}**" if value == best else shown
         cells.append(shown + (TENTH if name.endswith(TENTH) else ""))
     return cells
-
-
-def _named(library: str) -> bool:
-    """Whether a library has a column."""
-    return any(library in names for names in COLUMNS.values())
 
 
 def updated(page: str, rows: tuple[Row, ...], folder: Path) -> str:

@@ -1,7 +1,7 @@
 """The stored results as Markdown: ``python -m benchmarks.summary``.
 
 What stands between the markers of ``docs/performance.md``, ``docs/comparison.md`` and the README is
-made here and nowhere else.
+made here and nowhere else, and so are the pictures of results.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks import side_by_side
+from benchmarks import charts, side_by_side
 from benchmarks.__main__ import QUESTIONS
 from benchmarks.files import PROJECT
 from benchmarks.report import figure
@@ -20,6 +20,16 @@ RESULTS = PROJECT / "benchmarks" / "results"
 SIDE_BY_SIDE = {
     PROJECT / "README.md": side_by_side.IN_README,
     PROJECT / "docs" / "comparison.md": (*side_by_side.FILES, *side_by_side.TABLES),
+}
+PICTURES = {
+    PROJECT / "docs" / "images" / "benchmarks_files.svg": (
+        "Files: seconds and bytes of Fermion, Parquet, Vortex and Lance; shorter is better",
+        side_by_side.FILES,
+    ),
+    PROJECT / "docs" / "images" / "benchmarks_tables.svg": (
+        "Tables: seconds of Fermion, Lance, Iceberg, Delta and Paimon; shorter is better",
+        side_by_side.TABLES,
+    ),
 }
 SPARK = "spark"
 """Its question is run by itself: it takes a quarter of an hour, and memory for a JVM."""
@@ -108,3 +118,5 @@ if __name__ == "__main__":
     PAGE.write_text(updated(PAGE.read_text(), text()))
     for page, rows in SIDE_BY_SIDE.items():
         page.write_text(side_by_side.updated(page.read_text(), rows, RESULTS))
+    for picture, (title, rows) in PICTURES.items():
+        picture.write_text(charts.drawn(title, rows, RESULTS))

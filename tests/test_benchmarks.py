@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks import __main__ as every
-from benchmarks import harness, report, side_by_side, summary
+from benchmarks import charts, harness, report, side_by_side, summary
 from benchmarks.question import Case, Library, NotOffered, Question, Target
 
 
@@ -203,3 +203,10 @@ def test_the_tables_side_by_side_show_the_stored_results(page):
         assert own != "-", line
         assert any(other != "-" for other in others), line
         assert line.count("**") == 2, line
+
+
+@pytest.mark.parametrize("picture", summary.PICTURES, ids=lambda picture: picture.stem)
+def test_the_pictures_show_the_stored_results(picture):
+    """Bars are as long as their figures say; pages have what `benchmarks.summary` draws."""
+    title, rows = summary.PICTURES[picture]
+    assert charts.drawn(title, rows, summary.RESULTS) == picture.read_text()
