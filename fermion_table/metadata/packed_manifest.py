@@ -60,6 +60,7 @@ from fermion_table.metadata.manifest import (
     ManifestReference,
 )
 from fermion_table.storage.cache import shared_cache
+from fermion_table.storage.json_codec import decoder
 
 STATISTICS = ("min", "max", "null_count", "flags")
 _TEXTS = ("path", "external_path", "source", "file_id")
@@ -475,4 +476,4 @@ def _json(value: Any, nothing: Any) -> str | None:
 
 
 def _parsed(text: str, target: Any) -> Any:
-    return msgspec.json.decode(text.encode(), type=target)
+    return decoder(target).decode(text)

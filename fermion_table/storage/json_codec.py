@@ -16,6 +16,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 import msgspec
 import zstandard
 
+from fermion.forks import Lock
 from fermion_table.errors import CorruptMetadata
 
 COMPRESS_ABOVE_BYTES = 64 * 1024
@@ -35,6 +36,9 @@ UNKNOWN_KEYS = ""
 
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _ZSTD_LEVEL = 3
+
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+_making = Lock()
 
 _Decoded = TypeVar("_Decoded")
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
@@ -63,16 +67,24 @@ def decode(data: bytes, target: type[_Decoded], path: str) -> _Decoded:
     """
     try:
         kind: Any = target
-        decoded: _Decoded = _decoder(kind).decode(decompressed(data, path))
+        decoded: _Decoded = decoder(kind).decode(decompressed(data, path))
         return decoded
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise CorruptMetadata(path, f"JSON of a {target.__name__}", str(error)) from error
 
 
-@functools.cache
-def _decoder(target: Any) -> msgspec.json.Decoder[Any]:
-    """Made once for each type: that takes longer than decoding a small object."""
-    return msgspec.json.Decoder(target)
+def decoder(target: Any) -> msgspec.json.Decoder[Any]:
+    """Made once for each type: that takes longer than decoding a small object.
+
+    One at a time: msgspec 0.22 describes a struct at its first use, and ends the process where
+    another thread uses the struct meanwhile.
+    """
+    found = _decoders.get(target)
+    if found is None:
+        with _making.get():
+            found = _decoders.get(target) or msgspec.json.Decoder(target)
+            _decoders[target] = found
+    return found
 
 
 def decode_keeping(data: bytes, target: type[_Struct], path: str) -> _Struct:

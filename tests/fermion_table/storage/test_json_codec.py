@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import msgspec
 import pytest
 import zstandard
@@ -106,3 +109,41 @@ def test_bug_unicode_error_of_an_unknown_key() -> None:
         data = b'{"format":"fermion-manifest","format_version":1,"entries":[],"later":' + end + b"}"
         with pytest.raises(CorruptMetadata, match="JSON"):
             decode_manifest(data, "manifest/x.json", keep_unknown=True)
+
+
+FIRST_USES = """
+import sys
+import threading
+import msgspec
+from fermion_table.storage import json_codec
+
+sys.setswitchinterval(1e-6)
+wrong = []
+for number in range(60):
+    inner = msgspec.defstruct(f"Inner{number}", [(f"a{n}", int | None, None) for n in range(30)])
+    outer = msgspec.defstruct(f"Outer{number}", [("inner", inner), ("more", list[inner])])
+    ready = threading.Barrier(8)
+
+    def use() -> None:
+        ready.wait()
+        found = json_codec.decode(b'{"inner":{"a7":1},"more":[{"a2":2}]}', outer, "path")
+        if (found.inner.a7, found.more[0].a2) != (1, 2):
+            wrong.append(found)
+
+    threads = [threading.Thread(target=use) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+assert not wrong
+print("right")
+"""
+
+
+def test_bug_first_uses_of_a_struct_by_many_threads_ended_the_process(project_environment):
+    """In a process of its own, whose threads take turns after each step."""
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_USES],
+        env=project_environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "right\n", "")
