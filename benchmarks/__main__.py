@@ -16,6 +16,7 @@ FILES = (
     "lineitem_read",
     "lineitem_write",
     "random_rows",
+    "filters",
     "batch_ids",
     "nested_columns",
     "peak_memory",

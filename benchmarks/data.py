@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.conditions import Condition
 from benchmarks.files import CACHE, made
 from benchmarks.question import NotOffered, Size
 
@@ -22,6 +23,11 @@ SEED = 20_260_101
 SCALE = "FERMION_BENCH_SCALE"
 """The variable that sets another scale factor of TPC-H than that of the size."""
 MONTH = (datetime.date(1995, 3, 1), datetime.date(1995, 4, 1))  # the second exclusive
+
+
+def in_month(column: str) -> Condition:
+    """Of dates: the month."""
+    return Condition(column, "between", MONTH)
 
 
 def tiny() -> pa.Table:
@@ -118,6 +124,31 @@ def random_rows(total: int, count: int = 1_000) -> np.ndarray:
     """Distinct row numbers in rising order; int64, shape (min(count, total),)."""
     random = np.random.default_rng(SEED)
     return np.sort(random.choice(total, min(count, total), replace=False))
+
+
+def people(rows: int) -> pa.Table:
+    """Rows in no order: ``id`` and ``name`` are distinct, ``score`` a float64, and five more."""
+    random = np.random.default_rng(SEED)
+    given = [
+        f"{a}{b}" for a in ("an", "be", "ca", "do", "el", "fi", "ga") for b in ("na", "rt", "lo")
+    ]
+    ids = random.permutation(rows * 10)[:rows].astype(np.int64)
+    names = [
+        f"{given[n % 21]}.{n:x}@example.org" for n in random.permutation(rows * 100)[:rows].tolist()
+    ]
+    days = np.datetime64("2020-01-01") + random.integers(0, 2000, rows)
+    return pa.table(
+        {
+            "id": ids,
+            "name": pa.array(names, pa.string()),
+            "score": random.normal(100.0, 15.0, rows),
+            "day": pa.array(days, pa.date32()),
+            "visits": random.integers(0, 300, rows).astype(np.int32),
+            "balance": np.round(random.normal(0.0, 1000.0, rows), 2),
+            "city": pa.array([f"city {n}" for n in random.integers(0, 500, rows)], pa.string()),
+            "active": random.random(rows) < 0.3,
+        }
+    )
 
 
 NESTED = ("vectors", "structs", "maps", "lists")

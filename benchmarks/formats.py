@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from benchmarks import data
+from benchmarks.conditions import Condition
 from benchmarks.files import CACHE, edition, made, remove, size_of
 from benchmarks.question import Action, Library, NotOffered, Size
-
-Month = tuple[datetime.date, datetime.date]  # the second exclusive
 
 
 @dataclass(frozen=True)
@@ -38,20 +36,24 @@ class Format(Library, ABC):
     def read(self, path: str, columns: Sequence[str] | None = None) -> Any:
         """An Arrow table of all rows."""
 
-    def between(self, path: str, column: str, month: Month, columns: Sequence[str] | None) -> Any:
-        """An Arrow table of the rows whose date lies in a month."""
+    def where(self, path: str, condition: Condition, columns: Sequence[str] | None) -> Any:
+        """An Arrow table of the rows that meet a condition."""
         raise NotOffered("takes no filter")
 
     def take(self, path: str, rows: Any, columns: Sequence[str] | None) -> Any:
         """An Arrow table of some rows, by number, ascending."""
         raise NotOffered("takes no row numbers")
 
+    def batches(self, path: str, rows: int) -> Iterator[Any]:
+        """Record batches of at most so many rows, of all columns."""
+        raise NotOffered("not measured in batches")
+
     def warm_up(self) -> None:
         """Read two rows, in every way that the format offers."""
         path = self.stored("two-rows", "tiny", data.tiny)
         self.read(path, ["a"])
         for use in (
-            lambda: self.between(path, "day", data.MONTH, None),
+            lambda: self.where(path, data.in_month("day"), None),
             lambda: self.take(path, data.random_rows(2), None),
         ):
             with contextlib.suppress(NotOffered):
@@ -102,16 +104,17 @@ class Fermion(Format):
         with self.open(path) as file:
             return file.read(columns)
 
-    def between(self, path: str, column: str, month: Month, columns: Sequence[str] | None) -> Any:
-        import fermion
-
-        chosen = (fermion.col(column) >= month[0]) & (fermion.col(column) < month[1])
+    def where(self, path: str, condition: Condition, columns: Sequence[str] | None) -> Any:
         with self.open(path) as file:
-            return file.read(columns, filter=chosen)
+            return file.read(columns, filter=condition.for_fermion())
 
     def take(self, path: str, rows: Any, columns: Sequence[str] | None) -> Any:
         with self.open(path) as file:
             return file.take(rows, columns=columns)
+
+    def batches(self, path: str, rows: int) -> Iterator[Any]:
+        with self.open(path) as file:
+            yield from file.iter_batches(batch_size=rows)
 
 
 @dataclass(frozen=True)
@@ -138,16 +141,18 @@ class Parquet(Format):
 
         return pq.read_table(path, columns=columns)
 
-    def between(self, path: str, column: str, month: Month, columns: Sequence[str] | None) -> Any:
+    def where(self, path: str, condition: Condition, columns: Sequence[str] | None) -> Any:
         import pyarrow.parquet as pq
 
-        filters = [(column, ">=", month[0]), (column, "<", month[1])]
-        return pq.read_table(path, columns=columns, filters=filters)
+        return pq.read_table(path, columns=columns, filters=condition.for_arrow())
 
     def take(self, path: str, rows: Any, columns: Sequence[str] | None) -> Any:
         import pyarrow.dataset as ds
 
         return ds.dataset(path).take(rows, columns=columns)
+
+    def batches(self, path: str, rows: int) -> Iterator[Any]:
+        yield from self.open(path).iter_batches(rows)
 
 
 @dataclass(frozen=True)
@@ -166,12 +171,10 @@ class PolarsParquet(Parquet):
     def open(self, path: str) -> Any:
         raise NotOffered("opens nothing ahead of a read")
 
-    def between(self, path: str, column: str, month: Month, columns: Sequence[str] | None) -> Any:
+    def where(self, path: str, condition: Condition, columns: Sequence[str] | None) -> Any:
         import polars as pl
 
-        frame = pl.scan_parquet(path).filter(
-            (pl.col(column) >= month[0]) & (pl.col(column) < month[1])
-        )
+        frame = pl.scan_parquet(path).filter(condition.for_polars())
         return _arrow(frame if columns is None else frame.select(columns))
 
     def take(self, path: str, rows: Any, columns: Sequence[str] | None) -> Any:
@@ -183,6 +186,34 @@ def _arrow(frame: Any) -> Any:
     import polars as pl
 
     return frame.collect().to_arrow(compat_level=pl.CompatLevel.oldest())
+
+
+@dataclass(frozen=True)
+class DuckDBParquet(Parquet):
+    """DuckDB reading the Parquet file that pyarrow wrote, handed over as Arrow."""
+
+    modules: tuple[str, ...] = ("duckdb", "pyarrow.parquet")
+    package: str = "duckdb"
+
+    def read(self, path: str, columns: Sequence[str] | None = None) -> Any:
+        return self._rows(path, columns, "")
+
+    def open(self, path: str) -> Any:
+        raise NotOffered("opens nothing ahead of a read")
+
+    def where(self, path: str, condition: Condition, columns: Sequence[str] | None) -> Any:
+        return self._rows(path, columns, f" WHERE {condition.in_sql()}")
+
+    def take(self, path: str, rows: Any, columns: Sequence[str] | None) -> Any:
+        raise NotOffered("takes no row numbers without reading the column")
+
+    def _rows(self, path: str, columns: Sequence[str] | None, condition: str) -> Any:
+        import duckdb
+
+        listed = "*" if columns is None else ", ".join(columns)
+        return duckdb.sql(
+            f"SELECT {listed} FROM read_parquet('{path}'){condition}"
+        ).to_arrow_table()
 
 
 @dataclass(frozen=True)
@@ -260,16 +291,9 @@ class Vortex(Format):
         file = self.open(path)
         return file.to_arrow(_listed(columns), schema=self._schema(file, columns)).read_all()
 
-    def between(self, path: str, column: str, month: Month, columns: Sequence[str] | None) -> Any:
-        import vortex
-        import vortex.expr as ve
-
-        kind, value = vortex.date("days"), ve.column(column)
-        chosen = ve.and_(
-            ve.gt_eq(value, ve.literal(kind, month[0])), ve.lt(value, ve.literal(kind, month[1]))
-        )
+    def where(self, path: str, condition: Condition, columns: Sequence[str] | None) -> Any:
         file = self.open(path)
-        schema = self._schema(file, columns)
+        schema, chosen = self._schema(file, columns), condition.for_vortex()
         return file.to_arrow(_listed(columns), expr=chosen, schema=schema).read_all()
 
     def take(self, path: str, rows: Any, columns: Sequence[str] | None) -> Any:
@@ -280,6 +304,9 @@ class Vortex(Format):
         file = self.open(path)
         schema = self._schema(file, columns)
         return file.to_arrow(_listed(columns), indices=indices, schema=schema).read_all()
+
+    def batches(self, path: str, rows: int) -> Iterator[Any]:
+        yield from self.open(path).to_arrow(batch_size=rows)
 
     def _schema(self, file: Any, columns: Sequence[str] | None) -> Any:
         """What to ask for; None: whatever Vortex likes best, which for strings is views."""
@@ -321,12 +348,14 @@ class Lance(Format):
     def read(self, path: str, columns: Sequence[str] | None = None) -> Any:
         return self.open(path).to_table(columns=columns)
 
-    def between(self, path: str, column: str, month: Month, columns: Sequence[str] | None) -> Any:
-        chosen = f"{column} >= date '{month[0]}' AND {column} < date '{month[1]}'"
-        return self.open(path).to_table(columns=columns, filter=chosen)
+    def where(self, path: str, condition: Condition, columns: Sequence[str] | None) -> Any:
+        return self.open(path).to_table(columns=columns, filter=condition.in_sql())
 
     def take(self, path: str, rows: Any, columns: Sequence[str] | None) -> Any:
         return self.open(path).take(rows.tolist(), columns=columns)
+
+    def batches(self, path: str, rows: int) -> Iterator[Any]:
+        yield from self.open(path).to_batches(batch_size=rows)
 
 
 FERMION = Fermion("fermion")
@@ -336,6 +365,7 @@ FERMION_MAPPED = Fermion("fermion mapped", memory_map=True, file_of="fermion")
 PARQUET_ZSTD = Parquet("parquet zstd")
 PARQUET_SNAPPY = Parquet("parquet snappy", compression="snappy")
 POLARS = PolarsParquet("polars parquet")
+DUCKDB = DuckDBParquet("duckdb parquet")
 ORC = Orc("orc")
 FEATHER = Feather("feather")
 ARROW = Feather("arrow", compression="uncompressed", suffix=".arrow", reference=True)

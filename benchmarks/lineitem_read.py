@@ -44,7 +44,7 @@ def one_month(columns: Sequence[str] | None) -> Case:
 
     def prepare(library: Format, size: Size) -> Action:
         path = stored(library, size)
-        return lambda: library.between(path, "l_shipdate", data.MONTH, columns)
+        return lambda: library.where(path, data.in_month("l_shipdate"), columns)
 
     return Case(prepare)
 
@@ -72,10 +72,10 @@ QUESTION = Question(
         ARROW,
     ),
     targets=(
-        Target("read all", 1.0),
-        Target("3 columns", 0.140),
-        Target("one month, all columns", 0.140),
-        Target("one month, 3 columns", 0.034),
+        Target("read all", 1.0, of=VORTEX_STRINGS.name),
+        Target("3 columns", 1.0, of=VORTEX_STRINGS.name),
+        Target("one month, all columns", 1.0, of=VORTEX_MAPPED.name),
+        Target("one month, 3 columns", 1.0, of=VORTEX_MAPPED.name),
     ),
     rounds={"full": 3},
     notes="The plain Vortex libraries give string views, all others strings.",

@@ -45,9 +45,8 @@ QUESTION = Question(
         FEATHER,
     ),
     targets=(
-        Target("size", 125e6, metric="file_bytes"),
+        Target("size", 0.85, metric="file_bytes", of=VORTEX.name),
         Target("size", 118e6, metric="file_bytes", measured=FERMION_COMPACT.name),
-        Target("size", 1.0, metric="file_bytes", of="best rival"),
     ),
     rounds={"full": 1},
     headline="file_bytes",

@@ -34,7 +34,7 @@ QUESTION = Question(
         VORTEX,
         VORTEX_COMPACT,
     ),
-    targets=(Target("write", 5.8, metric="cpu_seconds"),),
+    targets=(Target("write", 4.6, metric="cpu_seconds"),),
     rounds={"full": 3},
     metrics=("file_bytes",),
 )

@@ -75,9 +75,9 @@ QUESTION = Question(
     },
     libraries=(FERMION, FEATHER, POLARS, ORC, LANCE, VORTEX, PARQUET_ZSTD),
     targets=(
-        Target("10,000 columns", 0.003),
+        Target("10,000 columns", 0.001),
         Target("10,000 columns", 1.5, of="100 columns"),
-        Target("100,000 columns", 0.003),
+        Target("100,000 columns", 0.0015),
         Target("100,000 columns", 1.5, of="100 columns"),
     ),
     rounds={"full": 3},

@@ -23,6 +23,9 @@ class SlowFileSystem(AbstractFileSystem):
         Looks at a file's size and reads of ranges.
     bytes_read
         Bytes of those ranges.
+    rounds
+        Waits for an answer, one after the other: a request begins a new round if the first of
+        the round before has been answered.
     """
 
     protocol = ("slow", "s3")
@@ -34,6 +37,8 @@ class SlowFileSystem(AbstractFileSystem):
         self.lock = threading.Lock()
         self.requests = 0
         self.bytes_read = 0
+        self.rounds = 0
+        self._answered = 0.0  # when the first request of this round is, by the monotonic clock
 
     @classmethod
     def _strip_protocol(cls, path: str) -> str:
@@ -47,6 +52,9 @@ class SlowFileSystem(AbstractFileSystem):
         with self.lock:
             self.requests += 1
             self.bytes_read += length
+            if time.monotonic() >= self._answered:
+                self.rounds += 1
+                self._answered = time.monotonic() + LATENCY_SECONDS
         time.sleep(LATENCY_SECONDS)
 
     def info(self, path: str, **options: Any) -> dict[str, Any]:

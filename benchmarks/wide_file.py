@@ -70,6 +70,19 @@ def scattered(rows: int) -> np.ndarray:
     return data.random_rows(rows, FEW)
 
 
+def in_batches(library: Format, size: Size) -> Action:
+    """Read every column, some rows at a time."""
+    path = stored(library, size)
+
+    def read() -> dict[str, int]:
+        rows = columns = 0
+        for batch in library.batches(str(path), FEW):
+            rows, columns = rows + batch.num_rows, batch.num_columns
+        return {"rows": rows, "columns": columns}
+
+    return read
+
+
 def write(library: Format, size: Size) -> Action:
     """Write a table that lies in memory."""
     if library.name in {POLARS.name, VORTEX_COMPACT.name}:
@@ -84,6 +97,7 @@ QUESTION = Question(
         "read all": Case(read_all),
         "256 rows in the middle": take(middle),
         "256 scattered rows": take(scattered),
+        "in batches of 256 rows": Case(in_batches),
         "write": Case(write),
     },
     libraries=(
@@ -100,6 +114,9 @@ QUESTION = Question(
     ),
     targets=(
         Target("read all", 0.400),
+        Target("256 rows in the middle", 0.15, of="read all"),
+        Target("256 scattered rows", 0.25, of="read all"),
+        Target("in batches of 256 rows", 1.1, of="read all"),
         Target("write", 1.4),
         Target("read all", 1.0, metric="file_bytes", of="best rival"),
     ),
