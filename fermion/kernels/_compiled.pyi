@@ -22,6 +22,7 @@ from fermion.kernels._compiled_columns import flat_chunks as flat_chunks
 from fermion.kernels._compiled_columns import pick_flat as pick_flat
 from fermion.kernels._compiled_metadata import bind_checksum as bind_checksum
 from fermion.kernels._compiled_metadata import bind_checksums as bind_checksums
+from fermion.kernels._compiled_metadata import find_name as find_name
 from fermion.kernels._compiled_metadata import place_of as place_of
 from fermion.kernels._compiled_metadata import read_names as read_names
 from fermion.kernels._compiled_metadata import write_names as write_names

@@ -74,6 +74,36 @@ def write_names(
         A name is no bytes, an ordinal is negative, or ``interval`` is less than 1.
     """
 
+# Oracle: tests/fermion/metadata/test_name_index.py::test_names_are_found_both_ways
+def find_name(
+    data: Buffer, bounds: np.ndarray, interval: int, count: int, wanted: bytes
+) -> list[int] | None:
+    """Find the columns of a name in a name index; None where what the search meets is damaged.
+
+    Parameters
+    ----------
+    data
+        The section.
+    bounds
+        Where each group of entries starts, and the end; int64, shape (groups + 1,).
+    interval
+        Entries in a group.
+    count
+        How many names there are.
+    wanted
+        The name, UTF-8.
+
+    Returns
+    -------
+    list
+        Ordinals, in the order of the index; empty where no column has the name.
+
+    Raises
+    ------
+    ValueError
+        The interval is less than 1, or the count negative.
+    """
+
 # Oracle: tests/fermion/metadata/test_name_index.py::test_all_names_are_read_both_ways
 def read_names(data: Buffer, bounds: np.ndarray, interval: int, count: int) -> list[str] | None:
     """All names of a name index, by ordinal; None where it is damaged.

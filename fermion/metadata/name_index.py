@@ -23,12 +23,14 @@ from contextlib import suppress
 import numpy as np
 
 from fermion.errors import InvalidFileError
-from fermion.kernels import read_names, write_names
+from fermion.kernels import find_name, read_names, write_names
 from fermion.layout import NAME_INDEX_HEADER, RESTART_INTERVAL
 
 FIRST_NAME_BYTES = 512
 GROUPS_KEPT_MAX = 64
 """Groups whose names stay decoded; names that are asked for one by one often share some."""
+WHOLE_BYTES_MAX = 2**20
+"""An index up to this size is verified as a whole, and searched by one call for each name."""
 
 _HEADER = struct.Struct("<IIII")
 assert _HEADER.size == NAME_INDEX_HEADER.itemsize
@@ -48,7 +50,7 @@ def build_name_index(names: Sequence[str]) -> bytes:
 
 
 class NameIndex:
-    """Searches a name index without decoding all of it.
+    """Searches a name index, of which only what the search meets is decoded.
 
     Parameters
     ----------
@@ -89,6 +91,15 @@ class NameIndex:
     def find(self, name: str) -> list[int]:
         """Ordinals of the columns of exactly this name: none, one, or several for duplicates."""
         wanted = name.encode(errors="surrogatepass")
+        if self._length <= WHOLE_BYTES_MAX:
+            data = self._view(0, self._length)
+            ordinals = find_name(data, self._bounds, self._interval, self._count, wanted)
+            if ordinals is not None:
+                return ordinals
+        return self._find(wanted)
+
+    def _find(self, wanted: bytes) -> list[int]:
+        """The same without decoding more than the search meets; knows what to say of damage."""
         low, high = 0, self._restarts
         while low < high:
             middle = (low + high) // 2

@@ -48,6 +48,64 @@ cdef bint _read_name(
     return _read_varint(data, size, at, ordinal)
 
 
+cdef bint _read_name_of(
+    const uint8_t[::1] data, const int64_t[::1] ends, int64_t group, int64_t* at, bytearray name,
+    int64_t* length, int64_t* ordinal,
+) except -1:
+    """The entry at an offset of a group."""
+    cdef int64_t start = ends[group], stop = ends[group + 1]
+    if start < 0 or start >= stop or stop > data.shape[0]:
+        return False
+    return _read_name(&data[start], stop - start, at, name, length, ordinal)
+
+
+cdef int _compare(bytearray name, int64_t length, bytes wanted) noexcept:
+    """Below, at or above 0, as the first ``length`` bytes are before, equal to or behind a name."""
+    cdef int64_t other = PyBytes_GET_SIZE(wanted)
+    cdef int order = memcmp(
+        PyByteArray_AS_STRING(name), PyBytes_AS_STRING(wanted), min(length, other)
+    )
+    return order if order else (length > other) - (length < other)
+
+
+def find_name(const uint8_t[::1] data, bounds, int64_t interval, int64_t count, bytes wanted):
+    """Ordinals of the columns of a name, in their order in the index; None where the entries that
+    the search meets are not as they should be."""
+    cdef const int64_t[::1] ends = _input(bounds)
+    cdef int64_t low = 0, high = ends.shape[0] - 1, groups = high, group
+    cdef int64_t at = 0, length = 0, ordinal = 0, entry, stop
+    cdef int order = 0
+    cdef bytearray name = bytearray(64)
+    cdef list found = []
+    if interval < 1 or count < 0 or groups < 0:
+        raise ValueError(f"{count} names in groups of {interval} cannot be")
+    while low < high:
+        group = (low + high) // 2
+        at = length = 0
+        if not _read_name_of(data, ends, group, &at, name, &length, &ordinal) or ordinal >= count:
+            return None
+        if _compare(name, length, wanted) < 0:
+            low = group + 1
+        else:
+            high = group
+    for group in range(max(low - 1, 0), groups):
+        at = length = 0
+        entry, stop = group * interval, min((group + 1) * interval, count)
+        if entry >= stop:
+            return None
+        for entry in range(entry, stop):
+            if not _read_name_of(
+                data, ends, group, &at, name, &length, &ordinal
+            ) or ordinal >= count:
+                return None
+            order = _compare(name, length, wanted)
+            if order == 0:
+                found.append(ordinal)
+        if order > 0:
+            break
+    return found
+
+
 def read_names(const uint8_t[::1] data, bounds, int64_t interval, int64_t count):
     """All names of an index by ordinal; None where they are not as they should be."""
     cdef const int64_t[::1] ends = _input(bounds)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from fermion import kernels as compiled
 from fermion.errors import FermionError
-from fermion.kernels import read_names
+from fermion.kernels import find_name, read_names
 from fermion.kernels.reference import names as reference
-from fermion.metadata.name_index import NameIndex, build_name_index
+from fermion.metadata.name_index import WHOLE_BYTES_MAX, NameIndex, build_name_index
 
 NAMES = st.lists(st.text(max_size=40), max_size=80)
 
@@ -72,6 +72,53 @@ def test_a_damaged_index_gives_names_or_an_error(names, data):
         index.all()
     except FermionError:
         pass
+
+
+@given(st.lists(st.text(max_size=20), min_size=1, max_size=40), st.data())
+def test_names_are_found_both_ways(names, data):
+    """By the kernel and in Python: the same ordinals, or the same error of a damaged byte."""
+    stored = bytearray(build_name_index(names))
+    if data.draw(st.booleans()):
+        stored[data.draw(st.integers(0, len(stored) - 1))] ^= data.draw(st.integers(1, 255))
+    try:
+        index = opened(bytes(stored), len(names))
+    except FermionError:
+        return
+    for name in [*names, data.draw(st.text(max_size=5))]:
+        try:
+            expected = index._find(name.encode())
+        except FermionError as error:
+            with pytest.raises(type(error), match=re.escape(str(error))):
+                opened(bytes(stored), len(names)).find(name)
+        else:
+            assert index.find(name) == expected
+
+
+def test_an_index_too_long_to_verify_as_a_whole_is_searched_in_place():
+    """Of 200,000 names a search looks at a few: it finds the same, and views less."""
+    names = [f"a feature of number {number * 7919 % 200_000:06}" for number in range(200_000)]
+    data, viewed = build_name_index(names), []
+    assert len(data) > WHOLE_BYTES_MAX
+
+    def view(at: int, size: int) -> memoryview:
+        viewed.append(size)
+        return memoryview(data)[at : at + size]
+
+    index = NameIndex(view, len(data), len(names), "file")
+    viewed.clear()
+    for place in (0, 4711, 199_999):
+        assert index.find(names[place]) == [place]
+    assert index.find("a feature") == []
+    assert sum(viewed) < 64 * 1024
+
+
+def test_a_search_that_cannot_be_is_refused():
+    data = build_name_index(["a"])
+    for bounds, interval, count in (([20, 23], 0, 1), ([20, 23], 1, -1), ([], 1, 1)):
+        with pytest.raises(ValueError, match="cannot be"):
+            find_name(data, np.array(bounds, np.int64), interval, count, b"a")
+    for bounds in ([-1, 23], [20, 24], [22, 20]):
+        assert find_name(data, np.array(bounds, np.int64), 1, 1, b"a") is None
 
 
 @given(st.lists(st.text(max_size=20), min_size=1, max_size=40), st.data())
