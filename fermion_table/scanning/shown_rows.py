@@ -8,23 +8,21 @@ largest, is read for the merge alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from fermion.columns.rows import drop_batch_rows
 from fermion_table.merging.merge_engines.key_groups import is_retraction
-from fermion_table.merging.merge_reader import places_in
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.options import MIB
 from fermion_table.scanning.file_plan import ReadRequest
 from fermion_table.scanning.file_split import FileSplit
 from fermion_table.scanning.run_reader import Runs, key_filter, key_of
+from fermion_table.scanning.seen_keys import Columns, SeenKeys
 from fermion_table.scanning.shared_file import FileAtHand, SharingReader
-from fermion_table.scanning.sorted_keys import Keys, keys_of, places_of
 from fermion_table.scanning.split_reader import SplitReader
 from fermion_table.schema.conversion import empty_columns
 from fermion_table.schema.schema import Field
@@ -65,7 +63,8 @@ def read_shown(
         For decoding a file.
     """
     request, files = reader.request, FileAtHand(reader.io)
-    key, seen = key_of(request), _SeenKeys()
+    key = key_of(request)
+    seen = SeenKeys(key)
     by_name = {field.name: field for field in request.table_fields}
     keys = tuple(by_name[name] for name in key.tree_names)
     wanted = {field.id for field in request.fields}
@@ -77,20 +76,19 @@ def read_shown(
     ordered = _in_order(runs, key)
     try:
         for run in ordered:
-            found: list[Keys] = []
+            found: list[Columns | pa.Array] = []
             hides = run is not ordered[-1]
             for split in run:
                 if hides and is_filtered:
                     batches = bare_rows.of(split).read_file(split, threads=threads)
-                    found += [keys_of(key.tree_keys(batch)) for batch in batches]
+                    found += map(seen.of, batches)
                 for batch in rows.of(split).read_file(split, threads=threads):
-                    own = keys_of(key.tree_keys(batch))
+                    own = seen.of(batch)
                     if hides and not is_filtered:
                         found.append(own)
-                    shown = drop_batch_rows(batch, _hidden(batch, split, own, seen))
-                    if shown.num_rows:
-                        columns = shown.columns[: len(request.fields)]
-                        yield _as_asked(columns, shown.num_rows, reader.schema)
+                    hidden = _hidden(batch, split, own, seen)
+                    if len(hidden) < batch.num_rows:
+                        yield _as_asked(batch, hidden, reader.schema)
             if hides:
                 seen.add(found)
     finally:
@@ -102,7 +100,9 @@ def _in_order(runs: Runs, key: PrimaryKey) -> Runs:
     return runs[::-1] if key.options.merge_engine == "first_row" else runs
 
 
-def _hidden(batch: pa.RecordBatch, split: FileSplit, keys: Keys, seen: _SeenKeys) -> np.ndarray:
+def _hidden(
+    batch: pa.RecordBatch, split: FileSplit, keys: Columns | pa.Array, seen: SeenKeys
+) -> np.ndarray:
     """Rows of a batch that are not shown: ``int64``, ascending."""
     hidden = seen.places(keys)
     if not split.retractions:
@@ -111,45 +111,12 @@ def _hidden(batch: pa.RecordBatch, split: FileSplit, keys: Keys, seen: _SeenKeys
     return np.union1d(hidden, np.flatnonzero(is_retraction(kinds)))
 
 
-def _as_asked(columns: Sequence[pa.Array], rows: int, schema: pa.Schema) -> pa.RecordBatch:
+def _as_asked(batch: pa.RecordBatch, hidden: np.ndarray, schema: pa.Schema) -> pa.RecordBatch:
+    """The other rows, with the first columns alone: those that were asked for."""
     if not len(schema):
-        return empty_columns(schema, rows)
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-class _SeenKeys:
-    """The keys of the runs that were read."""
-
-    def __init__(self) -> None:
-        self._numbers = np.zeros(0, np.int64)
-        self._texts: list[pa.Array] = []  # of each run
-
-    def add(self, parts: Sequence[Keys]) -> None:
-        """Remember the keys of a run, which ascend."""
-        if not parts:
-            return
-        if isinstance(parts[0], np.ndarray):
-            joined = np.sort(np.concatenate([self._numbers, *parts]), kind="stable")
-            is_new = np.ones(len(joined), bool)
-            is_new[1:] = joined[1:] != joined[:-1]
-            self._numbers = joined[is_new]
-        else:
-            self._texts.append(pa.concat_arrays(parts))
-
-    def places(self, keys: Keys) -> np.ndarray:
-        """Which of some ascending keys, none of them twice, are among these: ``int64``."""
-        if isinstance(keys, np.ndarray):
-            first, last = self._numbers.searchsorted(keys[0]), self._numbers.searchsorted(keys[-1])
-            return places_in(self._numbers[first : last + 1], keys)
-        ends = keys.take(pa.array([0, len(keys) - 1]))
-        near = []
-        for texts in self._texts:
-            starts, stops = places_of(texts, ends)
-            near.append(texts.slice(starts[0], stops[1] - starts[0]))
-        if not any(map(len, near)):
-            return np.zeros(0, np.int64)
-        is_seen = pc.is_in(keys, pa.chunked_array(near, pa.large_binary()))
-        return np.flatnonzero(is_seen.to_numpy(zero_copy_only=False))
+        return empty_columns(schema, batch.num_rows - len(hidden))
+    columns = batch.columns[: len(schema)]
+    return drop_batch_rows(pa.RecordBatch.from_arrays(columns, schema=schema), hidden)
 
 
 class _Readers:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,10 @@ class Expression:
         """Digits after the decimal point."""
         return self.type.scale if isinstance(self.type, st.DecimalType) else 0
 
+    def __hash__(self) -> int:
+        """Of the operations of two levels: an evaluator looks each expression up for each batch."""
+        return hash((self.operation, self.value, *(child.operation for child in self.children)))
+
     def columns(self) -> set[tuple[str, ...]]:
         """The paths of all columns in it."""
         if self.operation == COLUMN:
@@ -106,7 +111,7 @@ class Evaluator:
             known = self._known[expression] = self._evaluated(expression)
         return known
 
-    @property
+    @cached_property
     def ones(self) -> pa.Array:
         """One for each row."""
         return pa.repeat(pa.scalar(1, pa.int64()), self._batch.num_rows)

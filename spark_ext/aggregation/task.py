@@ -8,10 +8,16 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from fermion.columns.rows import one_batch
 from fermion_table import Split, SplitReader
 from spark_ext.aggregation.groups import Grouping, Groups
 from spark_ext.exchange import convert_batches
 from spark_ext.workers import keep_modules
+
+JOINED_ROWS = 16_384
+"""Rows of small batches that are aggregated together: each call of Arrow costs some time."""
+JOINED_BYTES = 16 * 1024 * 1024
+"""Bytes of batches that are joined, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,24 @@ class AggregateTask:
         yield from groups.finish()
 
     def _read(self, groups: Groups, splits: Iterable[Split]) -> Iterator[pa.RecordBatch]:
-        for split in splits:
-            for batch in self.reader.read(split, threads=1):
-                for converted in convert_batches(batch, self.schema):
-                    yield from groups.add(converted)
+        read = (batch for split in splits for batch in self.reader.read(split, threads=1))
+        for batch in joined_batches(read):
+            for converted in convert_batches(batch, self.schema):
+                yield from groups.add(converted)
+
+
+def joined_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in their order; small batches that follow each other are copied into one."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        if held and size + batch.nbytes > JOINED_BYTES:
+            yield one_batch(held)
+            held, rows, size = [], 0, 0
+        held.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= JOINED_ROWS:
+            yield one_batch(held)
+            held, rows, size = [], 0, 0
+    if held:
+        yield one_batch(held)
