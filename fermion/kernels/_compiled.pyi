@@ -31,6 +31,9 @@ from fermion.kernels._compiled_picks import decode_pages as decode_pages
 from fermion.kernels._compiled_picks import fsst_pick as fsst_pick
 from fermion.kernels._compiled_picks import match_pages as match_pages
 from fermion.kernels._compiled_picks import pick_pages as pick_pages
+from fermion.kernels._compiled_picks import wanted_numbers as wanted_numbers
+from fermion.kernels._compiled_picks import wanted_text_range as wanted_text_range
+from fermion.kernels._compiled_picks import wanted_texts as wanted_texts
 
 def crc32c(data: Buffer, seed: int = 0, *, portable: bool = False) -> int:
     """CRC-32C (Castagnoli) of a contiguous buffer.

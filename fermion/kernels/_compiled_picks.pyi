@@ -164,14 +164,16 @@ def match_pages(
     out: np.ndarray,
     page_offsets: np.ndarray,
     place_key: int,
+    wanted: Wanted | None = None,
 ) -> bool:
-    """Whether each slot of some pages of one stream lies in a range, without a call a page.
+    """Whether each slot of some pages of one stream lies in a range, or is wanted, without a call
+    a page.
 
     Parameters
     ----------
     letter, width
-        As for `pick_pages`; wide integers are known where pages hold them as 64-bit ones. For
-        strings only codes are known.
+        As for `pick_pages`; wide integers are known where pages hold them as 64-bit ones. Of
+        strings only codes are known, unless they are ``wanted``.
     bounds
         Shape (2,): the least and the greatest value in the range, of ``int64``, ``uint64`` for
         unsigned values, or ``float64``. Strings have none.
@@ -179,6 +181,8 @@ def match_pages(
         ``uint8``: 1 for each entry of the chunk's dictionary that is wanted, 0 for the others.
     out
         ``uint8``, written: 1 or 0 for each slot.
+    wanted
+        What is asked for in place of ``bounds``; the column's kind is that of the values.
 
     The other parameters are those of `decode_pages`.
 
@@ -186,4 +190,40 @@ def match_pages(
     -------
     bool
         Whether all pages were known here and sound; else ``out`` is unspecified.
+    """
+
+class Wanted:
+    """Values that a filter asks for: opaque, made once, used by any number of threads."""
+
+# Oracle: tests/fermion/kernels/test_wanted.py
+def wanted_numbers(values: np.ndarray, width: int) -> Wanted:
+    """A set of whole numbers, to be compared with values of ``width`` bytes.
+
+    Parameters
+    ----------
+    values
+        ``int64`` or ``uint64``, 1 or more, ascending, each once; copied.
+
+    Raises
+    ------
+    ValueError
+        For values that are not like that, and another width than 1, 2, 4 and 8.
+    """
+
+def wanted_texts(values: list[bytes]) -> Wanted:
+    """A set of strings, 1 or more.
+
+    Raises
+    ------
+    ValueError
+        For an empty list, and for values that are no ``bytes``.
+    """
+
+def wanted_text_range(low: bytes, high: bytes | None) -> Wanted:
+    """Strings from ``low`` on, in the order of their bytes, and below ``high``, if there is one.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For limits that are no ``bytes``.
     """

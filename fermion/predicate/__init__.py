@@ -6,7 +6,7 @@ from fermion.predicate.binding import bind, candidate_names, rename_columns, res
 from fermion.predicate.computed import Computed, without_opaque
 from fermion.predicate.evaluate import column_of, comparable, evaluate
 from fermion.predicate.expression import Column, Expression, col, conjuncts
-from fermion.predicate.intervals import Interval, interval
+from fermion.predicate.intervals import Interval, interval, members, text_range
 from fermion.predicate.parse import from_engine, parse_filter
 from fermion.predicate.prune import (
     Bounds,
@@ -35,12 +35,14 @@ __all__ = [
     "from_pyarrow",
     "from_sql",
     "interval",
+    "members",
     "parse_filter",
     "pyarrow_columns",
     "ranges_that_may_match",
     "ranges_that_must_match",
     "rename_columns",
     "resolve_path",
+    "text_range",
     "to_pyarrow",
     "without_opaque",
 ]

@@ -1,4 +1,4 @@
-"""Comparisons of one column as intervals of its raw values, which kernels test without Arrow."""
+"""Filters of one column as intervals or sets of raw values, which kernels test without Arrow."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
-from fermion.columns.types import strip_wrappers
-from fermion.predicate.expression import Comparison
+from fermion.columns.types import is_string_like, strip_wrappers
+from fermion.predicate.expression import Comparison, IsIn, StartsWith
 from fermion.predicate.literals import raw_limits, resolve
 
 
@@ -66,6 +66,88 @@ def interval(comparison: Comparison, dtype: pa.DataType) -> Interval | None:
     if operator in ("<", "<="):
         return Interval(low, raw if operator == "<=" else _next(raw, -1, storage))
     return Interval(raw if operator == ">=" else _next(raw, 1, storage), high)
+
+
+class Members(NamedTuple):
+    """Values that are not null match where they are in a set, or where they are not.
+
+    Attributes
+    ----------
+    values
+        Raw values: all of them ``int``, or all ``bytes``; each once.
+    is_inverted
+        Whether all other values match.
+    """
+
+    values: list[Any]
+    is_inverted: bool = False
+
+
+class TextRange(NamedTuple):
+    """Strings that are not null match from ``low`` on, in the order of their bytes, and below
+    ``high``, where there is one."""
+
+    low: bytes
+    high: bytes | None
+
+
+def members(expression: Comparison | IsIn, dtype: pa.DataType) -> Members | None:
+    """The raw values that are equal to a literal of a filter; None where these are no whole
+    numbers or strings, or the filter asks for an order or for NULL.
+
+    Parameters
+    ----------
+    expression
+        Bound to a column of type ``dtype``.
+    """
+    storage = strip_wrappers(dtype)
+    if not (_is_whole(storage) or is_string_like(storage)):
+        return None
+    if isinstance(expression, IsIn):
+        literals = expression.values
+    elif expression.operator in ("==", "!="):
+        literals = (expression.value,)
+    else:
+        return None
+    if pat.is_integer(storage) and all(type(each) is int for each in literals):
+        low, high = raw_limits(storage)
+        found = [each for each in literals if low <= each <= high]
+    else:
+        resolved = [resolve("==", each, storage) for each in literals]
+        if any(each.operator == "null" for each in resolved):
+            return None
+        found = [each.raw for each in resolved if each.operator == "=="]
+    is_inverted = isinstance(expression, Comparison) and expression.operator == "!="
+    return Members(list(dict.fromkeys(found)), is_inverted)
+
+
+def text_range(expression: Comparison | StartsWith, dtype: pa.DataType) -> TextRange | None:
+    """The strings that a filter selects; None where these are no strings, or no range of them.
+
+    Parameters
+    ----------
+    expression
+        Bound to a column of type ``dtype``.
+    """
+    storage = strip_wrappers(dtype)
+    if not is_string_like(storage):
+        return None
+    if isinstance(expression, StartsWith):
+        prefix = expression.prefix
+        low = prefix.encode(errors="surrogatepass") if isinstance(prefix, str) else prefix
+        return TextRange(low, _behind(low))
+    operator, raw = resolve(expression.operator, expression.value, storage)
+    if operator in ("<", "<="):
+        return TextRange(b"", raw if operator == "<" else raw + b"\0")
+    if operator in (">", ">="):
+        return TextRange(raw if operator == ">=" else raw + b"\0", None)
+    return None
+
+
+def _behind(prefix: bytes) -> bytes | None:
+    """The first string behind all with a prefix; None where there is none."""
+    kept = prefix.rstrip(b"\xff")
+    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
 
 
 def _next(raw: Any, direction: int, storage: pa.DataType) -> Any:

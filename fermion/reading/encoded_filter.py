@@ -1,9 +1,10 @@
 """Filters tested on pages as they are encoded: rows that match, without an Arrow array.
 
 A comparison is tested by the kernels: blocks of packed numbers whose base and width decide it are
-not unpacked, runs are tested once, and of a dictionary the entries are, by the filter itself. Where
-a filter, a column or a page is not known here (nulls, other encodings, damage), there is no answer:
-the column is then decoded and the filter evaluated on it.
+not unpacked, runs are tested once, and of a dictionary the entries are, by the filter itself.
+Strings and lists of values are tested page by page, next to the processor. Where a filter, a column
+or a page is not known here (nulls, other encodings, damage), there is no answer: the column is then
+decoded and the filter evaluated on it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +27,7 @@ from fermion.encodings.decoding import decode_numbers
 from fermion.io.compression import decompress
 from fermion.layout import INT64_MAX, INT64_MIN, ChecksumKind
 from fermion.pages.global_dictionary import entries_array
-from fermion.predicate import Expression, Interval, evaluate, interval
+from fermion.predicate import Expression, Interval, evaluate, interval, members, text_range
 from fermion.predicate.expression import And, Comparison, IsIn, Not, Or, StartsWith
 from fermion.reading.chunk_pages import ChunkPages, chunk_pages, entries_of
 from fermion.reading.column import FetchedPages
@@ -41,6 +42,8 @@ PART_SLOTS = 128 * 1024
 _BITS, _STRINGS = ord("b"), ord("s")
 _NOTHING = np.zeros(0, np.uint8)
 _NO_BOUNDS = np.zeros(2, np.int64)
+Wanted = Any
+"""What `kernels.match_pages` takes."""
 
 
 class FoundRows(NamedTuple):
@@ -194,17 +197,20 @@ class EncodedFilter:
         node = column.plan.node
         form = known_form(node)
         assert form is not None
-        entries, inverted = _NOTHING, within is not None and within.is_inverted
+        wanted, inverted = None, within is not None and within.is_inverted
+        if within is None:
+            wanted, inverted = _wanted(leaves[0], node.type, form)
+        entries = _NOTHING
         if column.entries is not None:
             flags = reduce(np.logical_and, [_evaluated(leaf, column.entries) for leaf in leaves])
             entries = (flags ^ inverted).view(np.uint8)
         bounds = _bounds(within, form)
-        if bounds is None and column.entries is None:
+        if bounds is None and wanted is None and column.entries is None:
             raise _Unknown
         out = np.zeros(slots, np.uint8)
         parts = _parts(column)
         sizes = [stop - first for first, stop in parts]
-        test = partial(self._test, column, bounds, entries, out)
+        test = partial(self._test, column, bounds, wanted, entries, out)
         if not all(run_by_size(self._executor, test, sizes, slots, *zip(*parts, strict=True))):
             raise _Unknown
         mask: np.ndarray = out.view(bool)
@@ -214,6 +220,7 @@ class EncodedFilter:
         self,
         column: _Column,
         bounds: np.ndarray | None,
+        wanted: Wanted | None,
         entries: np.ndarray,
         out: np.ndarray,
         first: int,
@@ -225,7 +232,7 @@ class EncodedFilter:
         pages = column.touched[first:stop]
         cuts = column.plan.cuts
         start = int(column.plan.has_dictionary) + first
-        letter = form[0] if bounds is not None else _STRINGS
+        letter = _STRINGS if bounds is None and wanted is None else form[0]
         return kernels.match_pages(
             list(column.pages[first:stop]),
             cuts[pages + 1] - cuts[pages],
@@ -239,6 +246,7 @@ class EncodedFilter:
             out[cuts[pages[0]] : cuts[pages[-1] + 1]],
             np.ascontiguousarray(column.plan.ranges[start : start + stop - first, 0]),
             self._checks.place_key,
+            wanted,
         )
 
 
@@ -306,6 +314,29 @@ def _bounds(within: Interval | None, form: Form) -> np.ndarray | None:
         if low > high:
             return None
     return np.array([low, high], np.uint64 if letter == ord("u") else np.int64)
+
+
+def _wanted(leaf: Expression, dtype: pa.DataType, form: Form) -> tuple[Wanted | None, bool]:
+    """What a filter asks for other than an interval of numbers, and whether all else matches; None
+    where the kernels cannot be asked."""
+    letter, width = form
+    if letter == _STRINGS and isinstance(leaf, (Comparison, StartsWith)):
+        limits = text_range(leaf, dtype)
+        if limits is not None:
+            return kernels.wanted_text_range(*limits), False
+    found = members(leaf, dtype) if isinstance(leaf, (Comparison, IsIn)) else None
+    if found is None:
+        return None, False
+    if letter == _STRINGS:
+        return kernels.wanted_texts(found.values), found.is_inverted
+    values = [int(each) for each in found.values]
+    if width > 8:
+        values = [each for each in values if INT64_MIN <= each <= INT64_MAX]
+    if not values:
+        return None, False
+    kind = np.uint64 if letter == ord("u") else np.int64
+    numbers = np.sort(np.array(values, kind))
+    return kernels.wanted_numbers(numbers, min(width, 8)), found.is_inverted
 
 
 def _evaluated(leaf: Expression, entries: pa.RecordBatch) -> np.ndarray:

@@ -8,6 +8,7 @@ cdef struct SlotTest:
     uint64_t span
     double floor
     double ceiling
+    const WantedValues* wanted  # in place of the range; NULL: none
     const uint8_t* entries  # of the chunk's dictionary: whether each is wanted
     int64_t entries_count
 
@@ -28,11 +29,30 @@ cdef void _test_floats(
         out[i] = (values[i] >= floor) & (values[i] <= ceiling)
 
 
+cdef bint _test_set(
+    const void* values, char letter, int64_t width, int64_t count, const WantedValues* wanted,
+    uint8_t* out,
+) noexcept nogil:
+    if wanted.kind != WANTED_NUMBERS or letter != c'i' and letter != c'u':
+        return False
+    if width == 1:
+        _test_members(<const uint8_t*>values, count, wanted, out)
+    elif width == 2:
+        _test_members(<const uint16_t*>values, count, wanted, out)
+    elif width == 4:
+        _test_members(<const uint32_t*>values, count, wanted, out)
+    else:
+        _test_members(<const uint64_t*>values, count, wanted, out)
+    return True
+
+
 cdef bint _test_values(
     const void* values, char letter, int64_t width, int64_t count, const SlotTest* test,
     uint8_t* out,
 ) noexcept nogil:
     """Values that are decoded, aligned to their width."""
+    if test.wanted is not NULL:
+        return _test_set(values, letter, width, count, test.wanted, out)
     if letter == c'f' and width == 8:
         _test_floats(<const double*>values, count, test.floor, test.ceiling, out)
     elif letter == c'f' and width == 4:
@@ -139,7 +159,7 @@ cdef bint _test_node(
         )
     if letter == c'V':
         return False
-    if node.encoding == TREE_FOR_BITPACK and letter != c'f':
+    if node.encoding == TREE_FOR_BITPACK and letter != c'f' and test.wanted is NULL:
         return _test_bitpacked(node, width, count, test, out)
     if node.encoding == TREE_RLE:
         return _test_runs(reader, node, letter, width, count, test, out)
@@ -207,6 +227,31 @@ cdef bint _test_local(
     return fine
 
 
+cdef bint _test_strings(
+    TreeReader* reader, TreeNode* root, int64_t count, const WantedValues* wanted, uint8_t* out
+) noexcept nogil:
+    """Strings of a page that refers to no dictionary of its chunk."""
+    cdef PickDictionary none
+    cdef PickedStrings strings
+    cdef TreeStrings page
+    cdef bint fine
+    if wanted is NULL or wanted.kind == WANTED_NUMBERS:
+        return False
+    memset(&none, 0, sizeof(none))
+    memset(&strings, 0, sizeof(strings))
+    page.offsets, page.data, page.total = <int64_t*>malloc(8 * (count + 1)), NULL, 0
+    fine = page.offsets is not NULL
+    if fine:
+        page.offsets[0] = 0
+        fine = _append_strings(reader, root, count, &none, &strings, &page)
+    if fine:
+        _test_texts(page.offsets, strings.out, count, wanted, out)
+    free(strings.out)
+    free(strings.offsets)
+    free(page.offsets)
+    return fine
+
+
 cdef bint _test_page(
     const uint8_t* page, int64_t size, int64_t count, bint verify, uint32_t place, char letter,
     int64_t width, const SlotTest* test, TreeReader* reader, uint8_t* out,
@@ -221,7 +266,9 @@ cdef bint _test_page(
         return False
     if root.encoding == TREE_DICTIONARY:
         return _gather_page(reader, &root, count, test.entries_count, test.entries, 1, out)
-    return letter != c's' and _test_node(reader, &root, letter, width, count, test, out)
+    if letter == c's':
+        return _test_strings(reader, &root, count, test.wanted, out)
+    return _test_node(reader, &root, letter, width, count, test, out)
 
 
 cdef int _read_test(SlotTest* test, char letter, int64_t width, bounds) except -1:
@@ -241,9 +288,9 @@ cdef int _read_test(SlotTest* test, char letter, int64_t width, bounds) except -
 
 def match_pages(
     list pages, const int64_t[::1] counts, char letter, int64_t width, bounds, entries,
-    bint verify, decode, unzip, out, page_offsets, uint64_t place_key,
+    bint verify, decode, unzip, out, page_offsets, uint64_t place_key, Wanted wanted=None,
 ):
-    """Whether each slot of some pages lies in a range, end to end."""
+    """Whether each slot of some pages lies in a range, or is wanted, end to end."""
     cdef cnp.ndarray target = _output(out)
     cdef Py_ssize_t count = len(pages), i
     cdef Buffers views = Buffers(pages)
@@ -267,6 +314,8 @@ def match_pages(
         total += counts[i]
     _same_length(target.nbytes, total, "out")
     _read_test(&test, letter, width, bounds)
+    if wanted is not None:
+        test.wanted = &wanted.values
     test.entries, test.entries_count = <const uint8_t*>known.views[0].buf, known.views[0].len
     reader.decode, reader.unzip, reader.raised = <void*>decode, <void*>unzip, <void*>raised
     with nogil:

@@ -93,6 +93,9 @@ def table() -> pa.Table:
             "noise": random.normal(size=ROWS),
             "same": np.full(ROWS, 7),
             "mode": words[random.integers(0, 4, ROWS)],
+            "url": [f"https://example.org/{n}/{n % 7}" for n in random.permutation(ROWS).tolist()],
+            "text": pa.array([f"{n}é" * (n % 4) for n in range(ROWS)], pa.large_string()),
+            "bytes": [bytes([n % 251, n % 7, 255])[: n % 5] for n in range(ROWS)],
         }
     )
 
@@ -101,7 +104,7 @@ FORCED = {
     "number": "for_bitpack", "small": "for_bitpack", "unsigned": "for_bitpack",
     "day": "for_bitpack", "sorted": "delta", "runs": "rle", "codes": "dictionary",
     "price": "narrow", "float": "alp", "narrow": "alp", "noise": "plain", "same": "constant",
-    "mode": "dictionary",
+    "mode": "dictionary", "url": "fsst", "text": "plain", "bytes": "split_lengths",
 }  # fmt: skip
 FILTERS = [
     (col("number") >= 100) & (col("number") < 130),
@@ -122,11 +125,32 @@ FILTERS = [
     (col("mode") != "RAIL") & (col("mode") > "AIR") & (col("number") < 500),
     col("mode").isin(["SHIP", "none"]),
     col("mode").starts_with("T"),
+    col("number").isin([3, 10**6, 10**19]),
+    ~col("small").isin([-128, 5, 99, 7]),
+    col("unsigned").isin([0, 2**63 + 1]) | (col("small") == 9),
+    col("day").isin([datetime.date(1995, 3, 1), datetime.date(1991, 12, 31)]),
+    col("sorted").isin(range(0, 10**9, 10**5)),
+    col("runs").isin([0, 20, -(2**15)]),
+    col("price").isin([Decimal("1.00"), Decimal("-9000.01"), Decimal("0.001")]),
+    col("url") == "https://example.org/4711/0",
+    col("url") != "https://example.org/17/3",
+    col("url").isin([f"https://example.org/{n}/{n % 7}" for n in range(0, 9_000, 11)]),
+    col("url").starts_with("https://example.org/59"),
+    (col("url") > "https://example.org/5") & (col("url") <= "https://example.org/500/3"),
+    col("text").isin(["", "5é", "5é5é5é"]),
+    col("text") < "1",
+    col("text") >= "9é",
+    col("bytes").starts_with(b"\xff"),
+    col("bytes").starts_with(b"\x07\x00\xff"),
+    col("bytes").isin([b"", b"\x01\x01", b"\x02\x02\xff"]),
 ]
 NOTHING = [
     col("price") == Decimal("1e30"),
     (col("same") == 7) & (col("same") > 7),
     (col("number") < 100) & (col("number") > 900),
+    col("number").isin([10**19, -(10**19)]),
+    col("url").isin(["https://example.org/", "https://example.org/1/1 "]),
+    col("text").starts_with("é"),
 ]
 
 
