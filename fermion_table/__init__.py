@@ -15,6 +15,7 @@ from fermion_table.changes.computed_columns import FinishedColumns
 from fermion_table.changes.found_rows import FoundRows
 from fermion_table.changes.merge_builder import MergeBuilder, MergeResult
 from fermion_table.changes.row_changes import check_overwrite
+from fermion_table.changes.sql_expressions import SqlExpression
 from fermion_table.changes.transaction import Transaction
 from fermion_table.checks.repair import RepairResult, repair_table
 from fermion_table.checks.verify import VerifyReport
@@ -118,6 +119,7 @@ __all__ = [
     "Snapshot",
     "Split",
     "SplitReader",
+    "SqlExpression",
     "StagedTable",
     "StatementWriter",
     "StorageAccess",

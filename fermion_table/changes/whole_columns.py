@@ -11,6 +11,7 @@ from fermion.predicate import Column
 from fermion_table.changes.assignments import Assignment, evaluated
 from fermion_table.changes.column_task import ColumnTask
 from fermion_table.changes.draft import Draft, Matched
+from fermion_table.changes.sql_expressions import SqlExpression
 from fermion_table.errors import ColumnFunctionError, SchemaMismatch
 from fermion_table.metadata.column_file import COLUMN_FILES_LIMIT
 from fermion_table.metadata.manifest import Entry
@@ -84,10 +85,14 @@ def set_beside(draft: Draft, entry: Entry, assignments: Mapping[str, Assignment]
 def _read(draft: Draft, assignments: Mapping[str, Assignment]) -> tuple[Field, ...]:
     """The columns that the assignments look at: functions and expressions at any."""
     fields = draft.schema.fields
-    values = assignments.values()
-    if any(callable(each) or isinstance(each, pc.Expression) for each in values):
-        return fields
-    names = {each.path[0] for each in values if isinstance(each, Column)}
+    names: set[str] = set()
+    for value in assignments.values():
+        if isinstance(value, SqlExpression):
+            names.update(path[0] for path in value.paths)
+        elif callable(value) or isinstance(value, pc.Expression):
+            return fields
+        elif isinstance(value, Column):
+            names.add(value.path[0])
     return tuple(field for field in fields if field.name in names)
 
 

@@ -150,8 +150,8 @@ def update(
         Anything that `fermion` takes as a filter; ``"TRUE"`` selects every row.
     assignments
         What each column is set to: a value (None is null), ``fermion.col("other")``, a
-        ``pyarrow.compute.Expression`` such as ``pc.field("a") + 1``, or a function from a
-        record batch of the rows to an array. All see the rows as they were.
+        ``pyarrow.compute.Expression`` such as ``pc.field("a") + 1``, `SqlExpression`, or a
+        function from a record batch of the rows to an array. All see the rows as they were.
     message, properties, commit_user, commit_identifier
         See `append`.
 

@@ -31,7 +31,7 @@ def add_columns_with(
     self: HasState,
     function: Callable[[pa.RecordBatch], Any] | Mapping[str, Any],
     *,
-    read: Sequence[PathLike],
+    read: Sequence[PathLike] | None = None,
     schema: pa.Schema,
     batch_rows: int = BATCH_ROWS,
     threads: int | None = None,
@@ -51,9 +51,11 @@ def add_columns_with(
         Takes a record batch of the columns in `read`, and returns the new columns of its rows: a
         record batch, a table, a dict, or anything else with Arrow columns; of one column the array
         will do. It sees no deleted rows, and is called by several threads. Or a dict from each new
-        column to ``fermion.col`` or a ``pyarrow.compute.Expression`` of columns in `read`.
+        column to an expression: SQL such as ``"price * amount"``, which needs DuckDB,
+        ``fermion.col`` or a ``pyarrow.compute.Expression``. Of SQL see `SqlExpression`.
     read
-        Columns that it is given: names, dotted paths, ``_row_id``.
+        Columns that it is given: names, dotted paths, ``_row_id``. None: those that the expressions
+        of a dict name.
     schema
         The new columns.
     batch_rows
@@ -89,7 +91,9 @@ def add_columns_with(
         check_function(function, "function")
     if function is None:
         raise TypeError("function: expected a function, found None")
-    columns = check_columns(read, "read")
+    asked = None if read is None else check_columns(read, "read")
+    if asked is None and not isinstance(function, Mapping):
+        raise TypeError("read: expected the columns that the function is given, found None")
     metadata = CommitMetadata(message=message)
     batch_rows = integer(batch_rows, "batch_rows", minimum=1)
     if threads is not None:
@@ -102,10 +106,13 @@ def add_columns_with(
     new = check_new_columns(check_kind(schema, pa.Schema, "schema"), action, state.location)
     if isinstance(function, Mapping):
         function = ColumnExpressions(function, new, f"{state.location}: {action}")
+    columns = _named(function) if asked is None else asked
     state.check_writable()
     state.refresh()
     check_append_table(state.schema, action, state.location)
-    select_columns(state.schema, columns, where=state.location)
+    fields = select_columns(state.schema, columns, where=state.location)
+    if isinstance(function, ColumnExpressions):
+        function.check(pa.schema([pa.field(each.name, each.type) for each in fields]))
     change = ComputedColumns(
         state.publisher,
         metadata,
@@ -119,6 +126,14 @@ def add_columns_with(
         runner=runner,
     )
     return state.move_to(change.publish(state.snapshot))
+
+
+def _named(expressions: Any) -> tuple[PathLike, ...]:
+    """The columns that expressions name."""
+    paths = expressions.paths
+    if paths is None:
+        raise InvalidArgumentError("read: expected columns: an expression names them by position")
+    return tuple(path[0] if len(path) == 1 else path for path in paths)
 
 
 def fill_columns(

@@ -39,7 +39,7 @@ def add_columns_with(
     path: str | os.PathLike[str],
     function: Callable[[pa.RecordBatch], Any] | Mapping[str, Any],
     *,
-    read: Sequence[str],
+    read: Sequence[str] | None = None,
     schema: pa.Schema,
     batch_rows: int = BATCH_ROWS,
     progress: Progress | None = None,
@@ -63,9 +63,11 @@ def add_columns_with(
     function
         Takes a record batch of the columns in `read`, and returns the new columns of its rows. It
         runs in the tasks, so Spark has to be able to pickle it. Or a dict from each new column to
-        ``fermion.col`` or a ``pyarrow.compute.Expression`` of columns in `read`.
+        an expression: SQL of DuckDB, which the workers need then, ``fermion.col`` or a
+        ``pyarrow.compute.Expression``.
     read
-        Columns that it is given: names, dotted paths, ``_row_id``.
+        Columns that it is given: names, dotted paths, ``_row_id``. None: those that the expressions
+        of a dict name.
     schema
         The new columns.
     batch_rows

@@ -16,6 +16,7 @@ from fermion_table import (
     CommitMetadata,
     FoundRows,
     PartitionTransform,
+    SqlExpression,
     StorageAccess,
     Table,
     WriteSettings,
@@ -276,6 +277,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "StagedTable.discard": _of(_staged, "discard", messages=()),
     "StagedTable.writer": _of(_staged, "writer", settings=WriteSettings()),
     "StagedTable.writer_factory": _of(_staged, "writer_factory", settings=WriteSettings()),
+    "SqlExpression": free(SqlExpression, text="id + 1"),
     "StorageAccess": free(
         StorageAccess, missing_is_forbidden=True, timeout_s=5.0, allowed_roots=["/data"]
     ),

@@ -82,6 +82,20 @@ def test_one_file_of_many_fails_and_is_computed_later(spark, table_path, tmp_pat
     assert table.verify(data=True).ok
 
 
+def test_tasks_compute_sql(spark, table_path):
+    """What is read follows from it; a value that does not fit names the file and the rows."""
+    table = made(table_path, 3)
+    spark_ext.add_columns_with(spark, table_path, {"twice": "id + len(part) - 3 + id"}, schema=NEW)
+    table.refresh()
+    columns = table.scan(columns=["id", "twice"]).to_arrow().to_pydict()
+    assert columns["twice"] == [2 * each for each in columns["id"]]
+    small = pa.schema([("small", pa.int8())])
+    with pytest.raises(ColumnFunctionError, match="rows 0 to 3 of data/part=002"):
+        spark_ext.add_columns_with(spark, table_path, {"small": "id * 13"}, schema=small)
+    with pytest.raises(InvalidArgumentError, match="aggregate"):
+        spark_ext.add_columns_with(spark, table_path, {"small": "sum(id)"}, schema=small)
+
+
 def test_rows_change_meanwhile(spark, table_path):
     """The driver plans again for files that changed; wrong arguments are refused."""
     table = made(table_path, 3)
