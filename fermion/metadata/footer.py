@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
-import numpy as np
-
 from fermion.errors import ChecksumError, InvalidFileError, UnsupportedVersionError
 from fermion.io.checksum import PageChecks, crc32c
 from fermion.layout import (
@@ -63,7 +61,7 @@ SUPPORTED_INCOMPAT = _EXT_CIT | _PLACED
 _BATCH, _NO_CIT = int(Setting.BATCH), int(Setting.NO_CIT)
 _SORTED, _ALIGN64 = int(Setting.SORTED), int(Setting.ALIGN64)
 _SCHEMA_ZSTD = int(Setting.SCHEMA_ZSTD)
-_CHECKSUM_KINDS = frozenset(map(int, ChecksumKind))
+_CHECKSUM_KINDS = {int(kind): kind for kind in ChecksumKind}
 
 
 class FileIdentity(NamedTuple):
@@ -135,7 +133,7 @@ class Footer:
     @property
     def checksum_kind(self) -> ChecksumKind:
         """The checksum of pages."""
-        return ChecksumKind((self.settings & SETTING_CHECKSUM_MASK) >> SETTING_CHECKSUM_SHIFT)
+        return _CHECKSUM_KINDS[(self.settings & SETTING_CHECKSUM_MASK) >> SETTING_CHECKSUM_SHIFT]
 
     def page_checks(self, verify: bool) -> PageChecks:
         """How the file's pages are checked; not at all unless ``verify``."""
@@ -388,7 +386,7 @@ def build_sections(sections: Mapping[SectionKind, tuple[int, int]], tail: bytes)
     data = _SECTIONS.pack(len(sections), len(checksums))
     for kind, (offset, length) in sections.items():
         data += _SECTION.pack(kind, 0, offset, length)
-    data += np.array(checksums, dtype="<u4").tobytes()
+    data += struct.pack(f"<{len(checksums)}I", *checksums)
     return data + bytes(-len(data) % 8)
 
 
@@ -425,5 +423,5 @@ def parse_sections(data: memoryview, footer: Footer, where: str) -> SectionDirec
             )
         sections[kind] = (offset, length)
     at = _SECTIONS.size + _SECTION.size * num_sections
-    checksums = np.frombuffer(data[at : at + 4 * num_blocks], "<u4").tolist()
+    checksums = struct.unpack_from(f"<{num_blocks}I", data, at)
     return SectionDirectory(sections, checksums)

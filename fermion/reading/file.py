@@ -91,7 +91,8 @@ class FermionFile:
         self._storage_options = storage_options
         self._place: str | None = None  # what opens the file again, from any directory
         if isinstance(source, LocalSource):
-            self._place = os.path.abspath(source.name)
+            name = source.name
+            self._place = name if os.path.isabs(name) else os.path.abspath(name)
         elif isinstance(source, FilesystemSource):
             self._place = os.fspath(path)
         self._is_closed = False
@@ -324,7 +325,7 @@ class FermionFile:
     def _result_schema(self, projected: Sequence[Projected], everything: bool) -> pa.Schema:
         if everything and not self.options.keep_dictionaries:
             return self.schema
-        return schema_of(projected, self._index.schema_area.metadata())
+        return schema_of(projected, self._index.schema_metadata)
 
     def count(self, filter: Any = None, *, rows: Rows | None = None) -> int:
         """Count the rows that a filter selects; reads no data if statistics decide it."""

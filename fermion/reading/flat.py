@@ -22,6 +22,7 @@ from fermion.columns.ranges import RowRanges
 from fermion.columns.types import Form, Node, flat_form
 from fermion.encodings.decoding import decode_numbers
 from fermion.io.compression import decompress
+from fermion.io.source import FEW_RANGES
 from fermion.layout import ALL_NULL_LENGTH, ChecksumKind
 from fermion.pages.frame import HEADER_SIZE, page_checksums
 from fermion.reading.column import FetchedPages
@@ -150,18 +151,17 @@ class FlatColumns:
         slots = int(self._index.stripe_rows[stripe])
         rows = slots if ranges is None else ranges.total
         chunks = self._chunks([columns[place][0] for place in flat], stripe)
-        all_null = chunks[:, 1] == ALL_NULL_LENGTH
-        for place in np.flatnonzero(all_null & (chunks[:, 3] == 0)).tolist():
+        null, paged = _null_and_paged(chunks)
+        for place in null:
             node = columns[flat[place]][1]
             if node.nullable:
                 found[flat[place]] = pa.nulls(rows, node.storage)
-        paged = np.flatnonzero(~all_null & (chunks[:, 3] > 0))
-        wanted = [flat[place] for place in paged.tolist()]
+        wanted = [flat[place] for place in paged]
         if ranges is not None and not self._index.source.source.is_local:
             known = len(wanted) + sum(array is not None for array in found)
             if known < len(columns):  # one round of requests for all of them
                 return FlatRead([None] * len(columns), {})
-        places = chunks[paged].reshape(-1, 2)
+        places = (chunks if len(paged) == len(chunks) else chunks[paged]).reshape(-1, 2)
         pages = _Pages(
             [columns[place][1] for place in wanted],
             [forms[place] or (0, 0) for place in wanted],
@@ -296,6 +296,27 @@ class FlatColumns:
                 if stored != found:
                     places[page - page % 2 : page - page % 2 + 2, 2] = 0
         return places
+
+
+def _null_and_paged(chunks: np.ndarray) -> tuple[list[int], list[int]]:
+    """Which columns are null in all rows of a stripe, and which have pages.
+
+    Parameters
+    ----------
+    chunks
+        As `kernels.flat_chunks` gives them.
+    """
+    if len(chunks) <= FEW_RANGES:
+        each = list(enumerate(chunks.tolist()))
+        null = [
+            at for at, (_, validity, _, data) in each if validity == ALL_NULL_LENGTH and not data
+        ]
+        return null, [
+            at for at, (_, length, _, data) in each if length != ALL_NULL_LENGTH and data > 0
+        ]
+    all_null = chunks[:, 1] == ALL_NULL_LENGTH
+    null = np.flatnonzero(all_null & (chunks[:, 3] == 0)).tolist()
+    return null, np.flatnonzero(~all_null & (chunks[:, 3] > 0)).tolist()
 
 
 def _is_picked(rows: int, columns: int) -> bool:

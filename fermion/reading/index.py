@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -48,6 +49,11 @@ from fermion.pages.batches import STREAM_TYPES
 REMOTE_PREFETCH_BYTES = 512 * 1024
 LAYOUT_BYTES_MAX = 8 * 1024
 """Of a file whose columns are remembered for others like it."""
+LAYOUTS_KNOWN_MAX = 128
+_STRIPE = struct.Struct("<QII")
+_LAYOUT = struct.Struct("<I???")
+_schema_metadata: dict[bytes, tuple[dict[bytes, bytes] | None]] = {}
+"""The schema's own metadata, by the layout of the file."""
 
 
 class FileIndex:
@@ -128,6 +134,9 @@ class FileIndex:
             raise InvalidFileError(
                 f"{self.where}: stripe table: expected {wanted} bytes, found {found}"
             )
+        total = self.footer.num_rows
+        if total < 2**32 and data == _STRIPE.pack(0, total, 0):  # of most files: one stripe
+            return np.array([total], np.int64)
         entries = np.frombuffer(data, STRIPE_ENTRY)
         rows = entries["rowCount"].astype(np.int64)
         ends = np.cumsum(rows)
@@ -264,16 +273,31 @@ class FileIndex:
 
     @property
     def _layout_places(self) -> list[tuple[int, int]]:
-        footer, ids = self.footer, self._field_ids
+        footer = self.footer
         places = [(footer.schema_offset, footer.schema_length)]
-        return places + [each for each in (self.sections.get(SectionKind.NAME_INDEX), ids) if each]
+        places += filter(None, (self.sections.get(SectionKind.NAME_INDEX), self._field_ids))
+        return places
 
     def _layout_bytes(self) -> bytes:
-        kinds = bytes([self.footer.is_batch, self._field_ids is not None])
-        return kinds + b"".join(
-            length.to_bytes(4, "little") + self.tail.view(offset, length)
-            for offset, length in self._layout_places
-        )
+        footer, parts = self.footer, list[bytes | memoryview]()
+        compressed, ids = footer.has_compressed_schema, self._field_ids is not None
+        parts.append(_LAYOUT.pack(footer.num_columns, footer.is_batch, ids, compressed))
+        for offset, length in self._layout_places:
+            parts += length.to_bytes(4, "little"), self.tail.view(offset, length)
+        return b"".join(parts)
+
+    @property
+    def schema_metadata(self) -> dict[bytes, bytes] | None:
+        """The schema's own metadata, which is not to be changed; None where it has none."""
+        layout = self.layout
+        if layout is None:
+            return self.schema_area.metadata()
+        known = _schema_metadata.get(layout)
+        if known is None:
+            while len(_schema_metadata) >= LAYOUTS_KNOWN_MAX:
+                _schema_metadata.pop(next(iter(_schema_metadata)), None)
+            known = _schema_metadata[layout] = (self.schema_area.metadata(),)
+        return known[0]
 
     def find(self, name: str) -> int:
         """The ordinal of the one column of this name.

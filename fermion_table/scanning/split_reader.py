@@ -29,6 +29,8 @@ from fermion_table.scanning.split import Split
 from fermion_table.schema.conversion import convert_batch, empty_columns
 
 REMOTE_PREFETCH_BYTES = 512 * 1024
+LOCAL_PREFETCH_BYTES = 64 * 1024
+"""As much as is read of the end of a local file whose metadata are longer."""
 SMALL_ROWS, SMALL_BYTES = 32 * 1024, 512 * 1024
 """A local file of at most so many rows and bytes is read at once. Its statistics are not looked at
 again: of the whole file the scan's plan did that, and to decode its pages costs no more."""
@@ -303,6 +305,8 @@ class SplitReader:
             prefetch = SMALL_BYTES
         elif is_remote and split.tail_length:
             prefetch = max(split.tail_length, REMOTE_PREFETCH_BYTES)
+        elif split.tail_length <= LOCAL_PREFETCH_BYTES:
+            prefetch = split.tail_length or None
         file = fermion.open(
             split.location,
             storage_options=self.request.storage_options if split.shares else None,

@@ -99,3 +99,27 @@ def test_a_result_has_the_metadata_of_its_own_file(tmp_path: Path) -> None:
         wanted = pa.schema([FIELDS[1], FIELDS[0]], metadata=metadata)
         assert found.schema.equals(wanted, check_metadata=True)
         assert len(projection._schemas) <= projection.FILES_KNOWN_MAX
+        assert len(file_index._schema_metadata) <= file_index.LAYOUTS_KNOWN_MAX
+
+
+def test_a_result_of_several_stripes_has_all_rows(tmp_path: Path) -> None:
+    """The table of one stripe is known without looking at it as an array; others are not."""
+    table = pa.table({"a": range(50)})
+    for stripes, rows in ((1, 50), (5, 10)):
+        path = tmp_path / str(stripes)
+        fermion.write_table(table, path, stripe_rows=rows)
+        with fermion.open(path) as file:
+            assert file.stripe_rows == (rows,) * stripes
+            assert file.index.stripe_rows.dtype == "int64"
+            assert file.read() == table
+
+
+@pytest.mark.parametrize("count", [1, 31, 32, 33, 70])
+def test_few_and_many_columns_are_told_apart_alike(tmp_path: Path, count: int) -> None:
+    """Columns of nulls, of text, of numbers, on both sides of the number that is few."""
+    kinds = [pa.nulls(5, pa.int32()), pa.array(list("abcde")), pa.array([1.5, None, 2, 3, 4])]
+    table = pa.table({f"c{at}": kinds[at % 3] for at in range(count)})
+    fermion.write_table(table, tmp_path / "file")
+    with fermion.open(tmp_path / "file") as file:
+        assert file.read() == table
+        assert file.read(rows=(1, 3)) == table.slice(1, 2)
