@@ -307,7 +307,7 @@ class ReadOptions:
     eager_load_threshold
         Column metadata up to this many bytes are read at once if that saves requests.
     coalesce_gap_bytes, coalesce_span_bytes
-        Ranges with a gap up to this size become one request, of at most the span. None: 64 KiB and
+        Ranges with a gap up to this size become one request, of at most the span. None: 32 KiB and
         4 MiB for local files, otherwise 1 MiB and 16 MiB.
     keep_dictionaries
         Return dictionary-encoded columns as Arrow dictionaries. If the stripes of a column share a

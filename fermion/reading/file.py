@@ -33,7 +33,8 @@ from fermion.reading.row_batches import RowBatches, Rows
 from fermion.reading.stripe import StripeReader, empty_columns
 from fermion.reading.verify import VerifyReport, verify_again
 
-LOCAL_GAP_AND_SPAN = 64 * 1024, 4 * 1024 * 1024  # bytes
+# Of the page cache a request costs as much as copying some 10 kB, of a disk more than that.
+LOCAL_GAP_AND_SPAN = 32 * 1024, 4 * 1024 * 1024  # bytes
 REMOTE_GAP_AND_SPAN = 1024 * 1024, 16 * 1024 * 1024
 # Requests side by side: they wait, so that there may be more of them than processors.
 REMOTE_THREADS = 32

@@ -91,6 +91,27 @@ def test_opening_reads_the_tail_and_nothing_else(wide_file):
         assert file.io_stats.bytes_requested <= LOCAL_TAIL
 
 
+@pytest.mark.parametrize(("stride", "is_joined"), [(2, True), (4, True), (6, False), (9, False)])
+def test_columns_of_a_local_file_are_joined_over_small_gaps_only(tmp_path, stride, is_joined):
+    """Columns of 8 kB: up to 32 KiB between two are read along, more are not; remote, all are."""
+    random = np.random.default_rng(1)
+    table = pa.table({f"c{at}": random.standard_normal(1000) for at in range(200)})
+    names = table.column_names[:28:stride]
+    path = tmp_path / "file"
+    fermion.write_table(table, path, durable=False)
+    for place, one_request in ((str(path), is_joined), (remote(path), True)):
+        with fermion.open(place) as file:
+            file.read([])
+            before = file.io_stats
+            found = file.read(names)
+            requests = file.io_stats.requests - before.requests
+            requested = file.io_stats.bytes_requested - before.bytes_requested
+        assert found == table.select(names)
+        assert requests == (1 if one_request else len(names)), requests
+        if not one_request:
+            assert requested <= 1.2 * table.select(names).nbytes + LOCAL_TAIL
+
+
 def data_pages(file: fermion.FermionFile, name: str) -> tuple:
     """The pages of a column's values in the first stripe."""
     (stream,) = (one for one in file.column(name).streams if one.type == StreamType.DATA)
