@@ -293,7 +293,7 @@ class CountingSource:
         self.span_bytes_max = span_bytes_max
         self._timeout_s: float = getattr(source, "timeout_s", TIMEOUT_S)
         self._lock = Lock()
-        self._stats = IoStats()
+        self._totals = 0, 0, 0
         self._held = memoryview(b""), 0
 
     def again(self) -> CountingSource:
@@ -308,7 +308,7 @@ class CountingSource:
     @property
     def stats(self) -> IoStats:
         """What was read so far; a value that does not change any more."""
-        return self._stats
+        return IoStats(*self._totals)
 
     def read(self, offset: int, length: int) -> memoryview:
         """One counted read; a view without one where the bytes are held."""
@@ -448,8 +448,8 @@ class CountingSource:
         filled = [each for each in ranges if each[1]]
         if not filled:
             return None
-        first = min(offset for offset, _ in filled)
-        size = max(offset + length for offset, length in filled) - first
+        first = min([offset for offset, _ in filled])
+        size = max([offset + length for offset, length in filled]) - first
         held, start = self._held
         if start <= first and first + size <= start + len(held):
             data = held
@@ -457,15 +457,11 @@ class CountingSource:
             return None
         else:
             start, data = first, self._fetch(first, size)
-            self._count(1, size, sum(length for _, length in filled))
+            self._count(1, size, sum([length for _, length in filled]))
         places = [(0, offset - start if length else 0, length) for offset, length in ranges]
         return [data], np.array(places, np.int64)
 
     def _count(self, requests: int, requested: int, used: int) -> None:
         with self._lock.get():
-            stats = self._stats
-            self._stats = IoStats(
-                stats.requests + requests,
-                stats.bytes_requested + requested,
-                stats.bytes_used + used,
-            )
+            before = self._totals
+            self._totals = before[0] + requests, before[1] + requested, before[2] + used

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
+import msgspec
+
 from fermion.errors import ChecksumError, InvalidFileError, UnsupportedVersionError
 from fermion.io.checksum import PageChecks, crc32c
 from fermion.layout import (
@@ -92,8 +94,7 @@ class FileIdentity(NamedTuple):
 UNKNOWN_IDENTITY = FileIdentity()
 
 
-@dataclass(frozen=True, slots=True)
-class Footer:
+class Footer(msgspec.Struct, frozen=True):
     """What a footer says; offsets and lengths in bytes from the start of the file."""
 
     schema_offset: int

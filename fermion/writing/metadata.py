@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -179,7 +179,7 @@ def build_end(
     tail += cit
     directory = build_sections(places, bytes(tail))
     end = start + len(tail)
-    whole = replace(
+    whole = msgspec.structs.replace(
         footer,
         schema_offset=start,
         schema_length=len(schema_area),

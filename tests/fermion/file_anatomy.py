@@ -350,7 +350,7 @@ def with_tail(data: bytes, schema_area: bytes | None = None, **sections: bytes |
     tail += data[footer.cit_offset : footer.cit_offset + footer.cit_length]
     found = build_sections(places, bytes(tail))
     sections_offset = footer.tail_offset + len(tail)
-    values = {name: getattr(footer, name) for name in Footer.__dataclass_fields__}
+    values = {name: getattr(footer, name) for name in Footer.__struct_fields__}
     values |= {
         "schema_offset": footer.tail_offset,
         "schema_length": len(schema_area),
