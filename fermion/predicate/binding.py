@@ -71,6 +71,10 @@ def bind(
     return transform(as_predicate(expression), leaf)
 
 
+# Literals of these types are bound as they are.
+_PLAIN_TYPES: dict[str, set[type]] = {"number": {int, float}, "string": {str, bytes}}
+
+
 def transform(expression: Expression, leaf: Callable[[Expression], Expression]) -> Expression:
     """The same tree with every leaf replaced by what ``leaf`` makes of it."""
     if isinstance(expression, And):
@@ -91,6 +95,8 @@ def _bind_leaf(node: Expression, path: Path, dtype: pa.DataType) -> Expression:
         case IsIn(values=values):
             if not values:
                 return Constant(False)
+            if set(map(type, values)) <= _PLAIN_TYPES.get(kind, set()):
+                return IsIn(path, values)
             return IsIn(path, tuple(bind_literal(value, dtype, where) for value in values))
         case IsNull():
             return IsNull(path)

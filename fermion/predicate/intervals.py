@@ -11,7 +11,7 @@ import pyarrow.types as pat
 
 from fermion.columns.types import is_string_like, strip_wrappers
 from fermion.predicate.expression import Comparison, IsIn, StartsWith
-from fermion.predicate.literals import raw_limits, resolve
+from fermion.predicate.literals import equal_raws, raw_limits, resolve
 
 
 class Interval(NamedTuple):
@@ -109,16 +109,10 @@ def members(expression: Comparison | IsIn, dtype: pa.DataType) -> Members | None
         literals = (expression.value,)
     else:
         return None
-    if pat.is_integer(storage) and all(type(each) is int for each in literals):
-        low, high = raw_limits(storage)
-        found = [each for each in literals if low <= each <= high]
-    else:
-        resolved = [resolve("==", each, storage) for each in literals]
-        if any(each.operator == "null" for each in resolved):
-            return None
-        found = [each.raw for each in resolved if each.operator == "=="]
+    if any(each is None for each in literals):
+        return None
     is_inverted = isinstance(expression, Comparison) and expression.operator == "!="
-    return Members(list(dict.fromkeys(found)), is_inverted)
+    return Members(list(dict.fromkeys(equal_raws(literals, storage))), is_inverted)
 
 
 def text_range(expression: Comparison | StartsWith, dtype: pa.DataType) -> TextRange | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import math
 import re
+from collections.abc import Iterable
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -306,6 +307,25 @@ def resolve(operator: str, value: Any, dtype: pa.DataType) -> Resolved:
         The type of the column's values.
     """
     return _resolve(operator, value, strip_wrappers(dtype))
+
+
+def equal_raws(values: Iterable[Any], dtype: pa.DataType) -> list[Any]:
+    """The raw values that are equal to one of some literals, in their order.
+
+    Parameters
+    ----------
+    values
+        Literals that `bind_literal` accepted, none of them None.
+    dtype
+        The type of the column's values. Literals that it cannot hold are left out.
+    """
+    storage = strip_wrappers(dtype)
+    values = list(values)
+    if pat.is_integer(storage) and set(map(type, values)) == {int}:
+        low, high = raw_limits(storage)
+        return [value for value in values if low <= value <= high]
+    resolved = [_resolve("==", value, storage) for value in values]
+    return [each.raw for each in resolved if each.operator == "=="]
 
 
 @lru_cache(maxsize=4096, typed=True)

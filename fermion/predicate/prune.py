@@ -36,7 +36,7 @@ from fermion.predicate.expression import (
     StartsWith,
     as_predicate,
 )
-from fermion.predicate.literals import family, literal_family, resolve
+from fermion.predicate.literals import equal_raws, family, literal_family, resolve
 from fermion.statistics.bounds import ColumnStatistics, PageStatistics
 from fermion.statistics.keys import KEY_BYTES, bytes_key, plain_maximums, value_key
 
@@ -388,16 +388,16 @@ def _key_set(
     storage: pa.DataType,
 ) -> _KeySet | None:
     """None where a literal cannot be compared with the type."""
-    keys, raws, has_null = [], [], False
-    for value in values:
-        if value is not None and literal_family(value) != family(storage):
-            return None
-        has_null |= value is None
-        operator, raw = resolve("==", value, storage)
-        if operator == "==":
-            keys.append(_key(raw, order, storage))
-            raws.append(raw)
-    keys.sort()
+    wanted = family(storage)
+    known = [value for value in values if value is not None]
+    if any(literal_family(value) != wanted for value in known):
+        return None
+    has_null = len(known) < len(values)
+    raws = equal_raws(known, storage)
+    if pat.is_integer(storage) and not pat.is_uint64(storage):
+        own = np.sort(np.array(raws, np.int64))
+        return _KeySet(own, own, np.ones(len(own), bool), has_null, tuple(raws))
+    keys = sorted(_key(raw, order, storage) for raw in raws)
     return _KeySet(
         np.array([key.low for key in keys], np.int64),
         np.array([key.high for key in keys], np.int64),
