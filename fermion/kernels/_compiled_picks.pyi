@@ -195,7 +195,7 @@ def match_pages(
 class Wanted:
     """Values that a filter asks for: opaque, made once, used by any number of threads."""
 
-# Oracle: tests/fermion/kernels/test_wanted.py
+# Oracle: tests/fermion/kernels/test_wanted.py::test_numbers_of_a_set_are_found
 def wanted_numbers(values: np.ndarray, width: int) -> Wanted:
     """A set of whole numbers, to be compared with values of ``width`` bytes.
 
@@ -210,6 +210,7 @@ def wanted_numbers(values: np.ndarray, width: int) -> Wanted:
         For values that are not like that, and another width than 1, 2, 4 and 8.
     """
 
+# Oracle: tests/fermion/kernels/test_wanted.py::test_strings_of_a_set_are_found
 def wanted_texts(values: list[bytes]) -> Wanted:
     """A set of strings, 1 or more.
 
@@ -219,6 +220,7 @@ def wanted_texts(values: list[bytes]) -> Wanted:
         For an empty list, and for values that are no ``bytes``.
     """
 
+# Oracle: tests/fermion/kernels/test_wanted.py::test_strings_of_a_range_are_found
 def wanted_text_range(low: bytes, high: bytes | None) -> Wanted:
     """Strings from ``low`` on, in the order of their bytes, and below ``high``, if there is one.
 

@@ -85,7 +85,7 @@ _POLICIES: dict[Profile, Policy] = {
         0.92,
         0.85,
         1024 * _KIB,
-        EncodeSettings(ENCODINGS, 6, 4096, 64 * _KIB, symbols_bytes=_KIB),
+        EncodeSettings(ENCODINGS, 7, 4096, 128 * _KIB, symbols_bytes=_KIB),
         entropy_saving=0.5,
         strings_lz_saving=1 / 9,
         strings_lz_limit=1.4,

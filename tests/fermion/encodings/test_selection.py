@@ -305,8 +305,8 @@ def test_forced_dictionaries_may_hold_any_number_of_values() -> None:
 
 @pytest.mark.parametrize("name", ["keys", "money", "comments"])
 def test_a_higher_level_is_taken_from_the_options(name: str) -> None:
-    assert policy_for(WriteOptions(compression_level=7)).settings.level == 7
-    assert policy_for(WriteOptions()).settings.level == 6
+    assert policy_for(WriteOptions(compression_level=8)).settings.level == 8
+    assert policy_for(WriteOptions()).settings.level == 7
     values, physical = typical(name)
     cuts = np.array([0, len(values)])
     sizes = [
