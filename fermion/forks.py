@@ -108,6 +108,7 @@ class ThreadPool(Executor):
     """
 
     def __init__(self, threads: int) -> None:
+        self.threads = threads
         self._pool = PerProcess(partial(ThreadPoolExecutor, threads))
 
     def submit(self, function: Callable[..., T], /, *args: Any, **options: Any) -> Future[T]:

@@ -197,3 +197,10 @@ def join_near(ranges: RowRanges, gap_rows_max: int) -> RowRanges:
         np.concatenate((ranges.starts[:1], ranges.starts[1:][is_far])),
         np.concatenate((ranges.stops[:-1][is_far], ranges.stops[-1:])),
     )
+
+
+def mask_within(rows: RowRanges, of: RowRanges) -> np.ndarray:
+    """Which rows of a set are in a subset: ``bool``, shape (of.total,)."""
+    low, high = int(of.starts[0]), int(of.stops[-1])
+    mask: np.ndarray = rows.shift(-low).to_mask(high - low)
+    return mask if len(of) == 1 else mask[of.shift(-low).to_indices()]

@@ -60,6 +60,12 @@ class Matches:
         return Matches(inside, self.mask[first:last], arrays, self.pages)
 
 
+def empty_columns(rows: int) -> pa.RecordBatch:
+    """A record batch without columns that has so many rows."""
+    struct = pa.StructArray.from_buffers(pa.struct([]), rows, [None])
+    return pa.RecordBatch.from_struct_array(struct)
+
+
 def filter_arrays(
     arrays: Sequence[pa.Array], mask: np.ndarray, node_of: Callable[[int], Node | None]
 ) -> list[pa.Array]:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.types as pat
 
+from fermion.columns.rows import empty_columns
 from fermion.errors import InvalidFileError, UnsupportedEncodingError
 from fermion.layout import MAGIC
 from fermion.options import MIB
 from fermion.parquet.int96 import check_range, instants, int96_leaves
 from fermion.parquet.types import ConversionWarning
-from fermion.reading.stripe import empty_columns
 from fermion.remote import resolve
 
 if TYPE_CHECKING:

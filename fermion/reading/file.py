@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from fermion.arguments import flag, integer, integers
 from fermion.columns.ranges import RowRanges
-from fermion.columns.rows import take_rows
+from fermion.columns.rows import empty_columns, take_rows
 from fermion.display import location_text
 from fermion.errors import InvalidArgumentError, file_is_closed
 from fermion.forks import ThreadPool
@@ -30,7 +30,7 @@ from fermion.reading.projection import ColumnName, Projected, keep_dictionaries,
 from fermion.reading.projection import result_schema as schema_of
 from fermion.reading.pruning import FilePruning, prune_file
 from fermion.reading.row_batches import RowBatches, Rows
-from fermion.reading.stripe import StripeReader, empty_columns
+from fermion.reading.stripe import StripeReader
 from fermion.reading.verify import VerifyReport, verify_again
 
 # Of the page cache a request costs as much as copying some 10 kB, of a disk more than that.
@@ -88,7 +88,7 @@ class FermionFile:
                 self._executor.shutdown(wait=False)
             raise
         self._stripes = StripeReader(self._index, self._executor)
-        self._rows = RowBatches(self._index, self._stripes)
+        self._rows = RowBatches(self._index, self._stripes, self._executor)
         self._storage_options = storage_options
         self._place: str | None = None  # what opens the file again, from any directory
         if isinstance(source, LocalSource):
@@ -399,14 +399,8 @@ class FermionFile:
                 f"{self._index.where}: row {outside[0]} of {self.num_rows} rows"
             )
         unique, places = np.unique(wanted, return_inverse=True)
-        starts = self._index.stripe_starts
         projected = self._project(columns)
-        batches = []
-        for stripe in range(self.num_stripes):
-            low, high = np.searchsorted(unique, starts[stripe : stripe + 2])
-            if low < high:
-                ranges = RowRanges.from_indices(unique[low:high] - starts[stripe])
-                batches.append(self._stripes.batch(projected, stripe, ranges))
+        batches = list(self._rows.numbered(projected, unique))
         if not projected:
             batches = [empty_columns(len(wanted))]
         found = self._table(projected, batches, columns is None)

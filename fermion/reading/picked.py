@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Executor
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -110,11 +111,14 @@ class PickedColumns:
         if not planned or (is_split and not self._index.source.source.is_local):
             return found, {}  # one round of requests for all columns
         plans = [plan for _, plan in planned]
-        pages = self._fetch([plan.pages for plan in plans], held or {})
+        pages: Sequence[Sequence[memoryview] | None] = [None] * len(plans)
+        if not self._index.source.source.is_local:
+            pages = self._fetch([plan.pages for plan in plans], held or {})
         sizes = [int(plan.pages.ranges[:, 1].sum()) for plan in plans]
-        arrays = run_by_size(self._executor, self._decode, sizes, rows, plans, pages)
+        decode = partial(self._decode, held or {})
+        arrays = run_by_size(self._executor, decode, sizes, rows, plans, pages)
         left: FetchedPages = {}
-        for (place, plan), own, array in zip(planned, pages, arrays, strict=True):
+        for (place, plan), (own, array) in zip(planned, arrays, strict=True):
             found[place] = array
             if array is None:
                 left.update(plan.pages.fetched(own))
@@ -131,7 +135,17 @@ class PickedColumns:
             for plan in plans
         ]
 
-    def _decode(self, plan: _Plan, fetched: Sequence[memoryview]) -> pa.Array | None:
+    def _decode(
+        self, held: FetchedPages, plan: _Plan, fetched: Sequence[memoryview] | None
+    ) -> tuple[Sequence[memoryview], pa.Array | None]:
+        """A column's pages and what they hold; those of a local file are read here, so that they
+        are still next to the processor."""
+        if fetched is None:
+            (fetched,) = self._fetch([plan.pages], held)
+        array = self._picked(plan, fetched)
+        return (() if array is not None else fetched), array
+
+    def _picked(self, plan: _Plan, fetched: Sequence[memoryview]) -> pa.Array | None:
         node, rows = plan.pages.node, len(plan.picks)
         assert node.physical is not None
         opened = entries_of(plan.pages, fetched, self._checks)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
@@ -14,12 +15,14 @@ from fermion.arguments import integer
 from fermion.columns.ranges import RowRanges, join_near
 from fermion.columns.rows import Matches
 from fermion.errors import InvalidArgumentError
+from fermion.forks import ThreadPool
 from fermion.io.read_ahead import read_ahead
 from fermion.predicate import Expression
 from fermion.reading.bounds import PrunedRows
 from fermion.reading.column import FetchedPages
 from fermion.reading.index import FileIndex
 from fermion.reading.projection import Projected
+from fermion.reading.side_by_side import SideBySide
 from fermion.reading.stripe import DENSE_FRACTION, JOIN_ROWS, StripeReader
 
 WINDOW_ROWS = 131_072
@@ -53,10 +56,15 @@ class RowBatches:
         The open file.
     stripes
         Reads its stripes.
+    executor
+        Reads stripes side by side; None: one after the other.
     """
 
-    def __init__(self, index: FileIndex, stripes: StripeReader) -> None:
+    def __init__(
+        self, index: FileIndex, stripes: StripeReader, executor: ThreadPool | None
+    ) -> None:
         self._index, self._stripes = index, stripes
+        self._side_by_side = SideBySide(index, stripes, executor)
 
     def wanted(self, rows: Rows) -> RowRanges:
         """A set of rows, checked to lie within the file."""
@@ -107,13 +115,24 @@ class RowBatches:
             ]
             yield from read_ahead(tasks, STRIPES_AT_ONCE)
             return
+        if expression is not None:
+            yield from self._side_by_side.filtered(
+                expression, filter_columns, columns, list(pieces)
+            )
+            return
         for stripe, ranges in pieces:
-            if expression is None:
-                yield self._stripes.selected(columns, stripe, ranges)
-            else:
-                batch = self._stripes.filtered(expression, filter_columns, columns, stripe, ranges)
-                if batch is not None:
-                    yield batch
+            yield self._stripes.selected(columns, stripe, ranges)
+
+    def numbered(self, columns: Sequence[Projected], rows: np.ndarray) -> Iterator[pa.RecordBatch]:
+        """Some columns of rows by number, ``int64``, ascending: a batch for each stripe."""
+        starts = self._index.stripe_starts
+        cuts = rows.searchsorted(starts).tolist()
+        pieces = [
+            (stripe, RowRanges.from_indices(rows[low:high] - starts[stripe]))
+            for stripe, (low, high) in enumerate(itertools.pairwise(cuts))
+            if low < high
+        ]
+        return self._side_by_side.numbered(columns, pieces)
 
     def windows(
         self,

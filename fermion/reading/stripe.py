@@ -2,42 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from copy import copy
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from fermion import arrow_compute as pc
 from fermion.columns.arrow_buffers import booleans
-from fermion.columns.ranges import RowRanges, join_near
-from fermion.columns.rows import Matches, filter_arrays
-from fermion.columns.types import Node
+from fermion.columns.ranges import RowRanges, join_near, mask_within
+from fermion.columns.rows import Matches, empty_columns, filter_arrays
 from fermion.errors import InvalidFileError
-from fermion.pages.global_dictionary import GlobalDictionaries
 from fermion.predicate import Expression, evaluate, without_opaque
 from fermion.reading.batches import BatchLookup
 from fermion.reading.bounds import PrunedRows, StripeBounds
-from fermion.reading.column import ColumnTask, FetchedPages, read_columns
+from fermion.reading.column import FetchedPages
 from fermion.reading.encoded_filter import EncodedFilter
-from fermion.reading.flat import FlatColumns
 from fermion.reading.index import FileIndex
-from fermion.reading.picked import PickedColumns
 from fermion.reading.projection import Projected, read_by, result_schema
-from fermion.reading.stream import DecodeOptions
-from fermion.reading.whole import WholeColumns
+from fermion.reading.stripe_columns import StripeColumns
 
 DENSE_FRACTION = 0.25
 FEW_ROWS, FEW_BYTES = 32 * 1024, 4 * 1024 * 1024
 """Of a stripe of at most so many rows, in a file of so many bytes, picking rows costs more than to
 decode all of them, unless next to none are selected."""
 FEW_FRACTION = 1 / 32
-RUN_ROWS_MIN = 32 * 1024
-"""So many rows without gaps are read as all rows of a stripe are: the pages around them whole."""
 TOGETHER_COLUMNS_MAX = 16
 """Columns of such a stripe that are read at once, with those that the filter reads."""
 JOIN_ROWS = 512
+
+
+class Chosen(NamedTuple):
+    """Rows of a stripe that a filter selects.
+
+    Attributes
+    ----------
+    rows
+        How many they are; 0 too where all rows are decoded, as the stripe is small.
+    read
+        Reads them with a reader of the file; gives None where there are none.
+    """
+
+    rows: int
+    read: Callable[[StripeReader], pa.RecordBatch | None]
 
 
 class StripeReader:
@@ -52,159 +62,29 @@ class StripeReader:
     """
 
     def __init__(self, index: FileIndex, executor: Executor | None) -> None:
-        self._index, self._executor = index, executor
+        self._index = index
         checks = index.footer.page_checks(index.options.verify_checksums)
-        self._flat = FlatColumns(index, executor)
-        self._picked = PickedColumns(index, executor)
-        self._all = WholeColumns(index, executor)
-        self._encoded = EncodedFilter(index, executor)
-        self._dictionaries = GlobalDictionaries(index.where)
-        self._decode = DecodeOptions(checks, index.where, self._dictionaries)
         self.batches = BatchLookup(index, checks=checks)
         self.bounds = StripeBounds(index, self.batches)
+        self._columns = StripeColumns(index, self.batches, executor)
+        self._encoded = EncodedFilter(index, executor)
 
-    def arrays(
-        self,
-        columns: Sequence[Projected],
-        stripe: int,
-        ranges: RowRanges | None,
-        kept: FetchedPages | None = None,
-        held: FetchedPages | None = None,
-    ) -> list[pa.Array]:
-        """Some rows (None: all) of some columns, in the columns' order.
-
-        Parameters
-        ----------
-        kept
-            Pages that are here already, to which those that are fetched are added; None: none are
-            kept.
-        held
-            Pages that are here already; none are added.
-        """
-        return self._arrays(columns, stripe, ranges, kept, None, held)[0]
-
-    def _arrays(
-        self,
-        columns: Sequence[Projected],
-        stripe: int,
-        ranges: RowRanges | None,
-        kept: FetchedPages | None,
-        schema: pa.Schema | None,
-        held: FetchedPages | None = None,
-    ) -> tuple[list[pa.Array], pa.RecordBatch | None]:
-        """The arrays, or a batch of this schema where it comes as one."""
-        stored = [column for column in columns if column.tree is not None]
-        flat: list[pa.Array | None] = [None] * len(stored)
-        pages: FetchedPages = {} if kept is None else kept
-        if kept is None and True not in [column.as_dictionary for column in stored]:
-            trees = [(column.ordinal, column.tree) for column in stored if column.tree]
-            whole = schema if len(stored) == len(columns) else None
-            flat, pages, batch = self._flat.read(trees, stripe, ranges, whole)
-            if batch is not None:
-                return [], batch
-            self._take(trees, stripe, ranges, flat, pages, held)
-            pages.update(held or {})
-        others = [column for column, array in zip(stored, flat, strict=True) if array is None]
-        keep = kept is not None
-        decoded = iter(self._read(others, stripe, ranges, pages, keep=keep) if others else ())
-        arrays = iter([next(decoded) if array is None else array for array in flat])
-        return [
-            self._shared(column, next(arrays))
-            if column.tree is not None
-            else self.batches.column(column.field.name, stripe, ranges)
-            for column in columns
-        ], None
-
-    def _take(
-        self,
-        trees: Sequence[tuple[int, Node]],
-        stripe: int,
-        ranges: RowRanges | None,
-        found: list[pa.Array | None],
-        pages: FetchedPages,
-        held: FetchedPages | None,
-    ) -> None:
-        """Read all rows, or a few, of columns that are not found yet; adds to what is found and
-        fetched."""
-        missing = [place for place, array in enumerate(found) if array is None]
-        if not missing:
-            return
-        columns = [trees[each] for each in missing]
-        if ranges is None:
-            arrays, fetched = self._all.arrays(columns, stripe)
-        elif held is None and len(ranges) == 1 and ranges.total >= RUN_ROWS_MIN:
-            arrays, fetched = self._all.arrays(columns, stripe, next(iter(ranges)))
-        else:
-            arrays, fetched = self._picked.arrays(columns, stripe, ranges, held)
-        pages.update(fetched)
-        for place, array in zip(missing, arrays, strict=True):
-            found[place] = array
+    def alone(self) -> StripeReader:
+        """The same for one thread, while others read other stripes."""
+        reader = copy(self)
+        reader._columns = self._columns.alone()
+        reader._encoded = EncodedFilter(self._index, None)
+        return reader
 
     def fetch(
         self, columns: Sequence[Projected], stripe: int, ranges: RowRanges, kept: FetchedPages
     ) -> None:
-        """Fetch pages that hold some rows of columns, together; of lists only the outer offsets."""
-        stored = [column for column in columns if column.tree is not None]
-        tasks = self._tasks(stored, stripe, ranges)
-        missing = {page for task in tasks for page in task.plan()}.difference(kept)
-        kept.update(zip(missing, self._index.source.read_many(list(missing)), strict=True))
+        """Fetch pages that hold some rows of columns (see `StripeColumns.fetch`)."""
+        self._columns.fetch(columns, stripe, ranges, kept)
 
     def stored_bytes(self, columns: Sequence[Projected], stripe: int) -> int:
         """Bytes of the pages of some columns of a stripe."""
-        stored = [column for column in columns if column.tree is not None]
-        tasks = self._tasks(stored, stripe, None)
-        return sum(length for _, length in {page for task in tasks for page in task.plan()})
-
-    def _read(
-        self,
-        columns: Sequence[Projected],
-        stripe: int,
-        ranges: RowRanges | None,
-        pages: FetchedPages,
-        *,
-        keep: bool,
-    ) -> list[pa.Array]:
-        tasks = self._tasks(columns, stripe, ranges)
-        arrays = read_columns(self._index.source, tasks, self._executor, pages, keep=keep)
-        return [
-            self._index.restored(task.node, column.ordinal, stripe, array)
-            for task, column, array in zip(tasks, columns, arrays, strict=True)
-        ]
-
-    def _tasks(
-        self, columns: Sequence[Projected], stripe: int, ranges: RowRanges | None
-    ) -> list[ColumnTask]:
-        rows = int(self._index.stripe_rows[stripe])
-        blocks = self._index.blocks(column.ordinal for column in columns)
-        return [
-            ColumnTask(
-                node,
-                block,
-                stripe,
-                rows,
-                ranges,
-                self._decode,
-                as_dictionary=column.as_dictionary,
-            )
-            for column, block in zip(columns, blocks, strict=True)
-            if (node := column.node) is not None
-        ]
-
-    def _shared(self, column: Projected, array: pa.Array) -> pa.Array:
-        """A column's array, with the dictionary that all its batches share where it has one."""
-        record, dictionaries = column.shared, self._dictionaries
-        if record is None or (node := column.node) is None or node.physical is None:
-            return array
-        if not dictionaries.knows(record, node.physical):  # all is null so far
-            physical = node.physical
-            self._index.source.read_checked(
-                [record.place], lambda data: dictionaries.add(record, data[0], physical)
-            )
-        shared, wanted = dictionaries.share(array, record, node), column.field.type
-        if shared.type == wanted:
-            return shared
-        indices = shared.indices.cast(wanted.index_type)
-        return pa.DictionaryArray.from_arrays(indices, shared.dictionary, ordered=wanted.ordered)
+        return self._columns.stored_bytes(columns, stripe)
 
     def batch(
         self,
@@ -218,7 +98,7 @@ class StripeReader:
             rows = int(self._index.stripe_rows[stripe]) if ranges is None else ranges.total
             return empty_columns(rows)
         schema = result_schema(columns)
-        arrays, batch = self._arrays(columns, stripe, ranges, kept, schema)
+        arrays, batch = self._columns.arrays_or_batch(columns, stripe, ranges, kept, schema)
         return pa.RecordBatch.from_arrays(arrays, schema=schema) if batch is None else batch
 
     def selected(
@@ -237,7 +117,7 @@ class StripeReader:
             return batch
         if not columns:
             return empty_columns(ranges.total)
-        arrays = _filtered(columns, batch.columns, _inside(ranges, joined))
+        arrays = _filtered(columns, batch.columns, mask_within(ranges, joined))
         return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
 
     def find(
@@ -336,20 +216,47 @@ class StripeReader:
         kept
             See `arrays`.
         """
+        chosen = self.choose(
+            expression, filter_columns, columns, stripe, within, pruned=pruned, kept=kept
+        )
+        return chosen.read(self)
+
+    def choose(
+        self,
+        expression: Expression,
+        filter_columns: Sequence[Projected],
+        columns: Sequence[Projected],
+        stripe: int,
+        within: RowRanges | None = None,
+        *,
+        pruned: PrunedRows | None = None,
+        kept: FetchedPages | None = None,
+    ) -> Chosen:
+        """The rows of a stripe that a filter selects, not read yet; parameters as of `filtered`."""
         may, must = pruned or self.bounds.prune(expression, filter_columns, stripe)
         wanted, certain = (may, must) if within is None else (may & within, must & within)
         if wanted == certain:
-            if not wanted:
-                return None
-            return self.selected(columns, stripe, self._whole(wanted, stripe), kept)
+            rows = self._whole(wanted, stripe)
+            return Chosen(
+                wanted.total,
+                lambda reader: reader.selected(columns, stripe, rows, kept) if wanted else None,
+            )
         count = len(columns) + len(filter_columns)
         is_open = bool(filter_columns) and kept is None and not certain
         if is_open and self._is_read_together(count, stripe, may):
-            return self._together(expression, filter_columns, columns, stripe, within)
+            return Chosen(
+                0,
+                lambda reader: reader._together(
+                    expression, filter_columns, columns, stripe, within
+                ),
+            )
         if within is not None:
             may = may & join_near(within, JOIN_ROWS)
         matches = self.matches(expression, filter_columns, stripe, wanted, may, kept)
-        return self.matched(columns, filter_columns, stripe, matches, kept)
+        return Chosen(
+            int(np.count_nonzero(matches.mask)),
+            lambda reader: reader.matched(columns, filter_columns, stripe, matches, kept),
+        )
 
     def _together(
         self,
@@ -369,7 +276,7 @@ class StripeReader:
                 place = len(read)
                 read.append(column)
             places.append(place)
-        arrays = self.arrays(read, stripe, None)
+        arrays = self._columns.arrays(read, stripe, None)
         tested = pa.RecordBatch.from_arrays(arrays[:count], schema=result_schema(filter_columns))
         mask = self._mask(expression, tested, stripe)
         if within is not None:
@@ -393,7 +300,7 @@ class StripeReader:
         """Which of the wanted rows match; ``around`` holds them, and is read."""
         found = self._matches(expression, filter_columns, stripe, around, kept)
         if wanted.total < around.total:
-            found = replace(found, mask=found.mask & _inside(wanted, around))
+            found = replace(found, mask=found.mask & mask_within(wanted, around))
         return found
 
     def matched(
@@ -444,13 +351,13 @@ class StripeReader:
     ) -> list[pa.Array]:
         """Columns the filter did not read: only the selected rows, unless they are many."""
         if np.count_nonzero(mask) > self._dense_fraction(stripe, kept) * len(mask):
-            return _filtered(columns, self.arrays(columns, stripe, candidates, kept), mask)
+            return _filtered(columns, self._columns.arrays(columns, stripe, candidates, kept), mask)
         wanted = np.flatnonzero(mask)
         if candidates is not None and len(candidates) == 1:
             wanted = wanted + candidates.starts[0]
         elif candidates is not None:
             wanted = candidates.to_indices()[wanted]
-        return self.arrays(columns, stripe, RowRanges.from_indices(wanted), kept, held)
+        return self._columns.arrays(columns, stripe, RowRanges.from_indices(wanted), kept, held)
 
     def _dense_fraction(self, stripe: int, kept: FetchedPages | None) -> float:
         """Of a stripe's rows: if more are selected, all are decoded and the others left out."""
@@ -468,13 +375,6 @@ class StripeReader:
         return bool(rows <= FEW_ROWS and end <= FEW_BYTES)
 
 
-def _inside(rows: RowRanges, of: RowRanges) -> np.ndarray:
-    """Which rows of a set are in a subset: ``bool``, shape (of.total,)."""
-    low, high = int(of.starts[0]), int(of.stops[-1])
-    mask: np.ndarray = rows.shift(-low).to_mask(high - low)
-    return mask if len(of) == 1 else mask[of.shift(-low).to_indices()]
-
-
 def _key(column: Projected) -> int | str:
     """What tells a column's values from others': its ordinal, or the name of a virtual one."""
     return column.ordinal if column.tree is not None else column.field.name
@@ -489,9 +389,3 @@ def _filtered(
     columns: Sequence[Projected], arrays: Sequence[pa.Array], mask: np.ndarray
 ) -> list[pa.Array]:
     return filter_arrays(arrays, mask, lambda place: columns[place].node)
-
-
-def empty_columns(rows: int) -> pa.RecordBatch:
-    """A record batch without columns that has so many rows."""
-    struct = pa.StructArray.from_buffers(pa.struct([]), rows, [None])
-    return pa.RecordBatch.from_struct_array(struct)

@@ -366,6 +366,18 @@ cdef class KnownEntries:
         return 0
 
 
+cdef bint _has_strings_here(int encoding) noexcept nogil:
+    """Whether `_pick_strings` knows an encoding."""
+    return (
+        encoding == TREE_DICTIONARY
+        or encoding == TREE_GLOBAL_DICTIONARY
+        or encoding == TREE_DICTIONARY_LOCAL
+        or encoding == TREE_PLAIN
+        or encoding == TREE_SPLIT_LENGTHS
+        or encoding == TREE_FSST
+    )
+
+
 cdef bint _pick_page(
     const uint8_t* page, int64_t size, int64_t count, bint verify, uint32_t place,
     const int64_t* slots, Py_ssize_t picks, char letter, int64_t width,
@@ -374,23 +386,23 @@ cdef bint _pick_page(
 ) noexcept nogil:
     cdef TreeNode root
     cdef uint8_t* unzipped = NULL
-    # The checksum last: an encoding that is not known here costs next to nothing this way.
+    # Its checksum, unless strings lie in a way that is not known here; and first: single values
+    # are found quickly in a page that lies next to the processor.
     if size < COLUMN_PAGE_HEADER or page[1] != TREE_CODEC_NONE:
         return False
     if not _open_page(page, size, count, False, 0, reader, &root, &unzipped) or root.flags:
         return False
     if count * (8 if letter == c's' else width) > reader.output_bytes_max:
         return False
-    if letter == c's':
-        if not _pick_strings(
-            &root, count, slots, picks, dictionary, reader, strings, <int64_t*>out
-        ):
-            return False
-    elif not _pick_values(
-        reader, &root, letter, width, count, slots, picks, dictionary, out
-    ):
+    if letter == c's' and not _has_strings_here(root.encoding):
         return False
-    return not verify or _is_sound(page, size, place)
+    if verify and not _is_sound(page, size, place):
+        return False
+    if letter == c's':
+        return _pick_strings(
+            &root, count, slots, picks, dictionary, reader, strings, <int64_t*>out
+        )
+    return _pick_values(reader, &root, letter, width, count, slots, picks, dictionary, out)
 
 
 def pick_pages(

@@ -140,7 +140,7 @@ def test_decimals_are_read_by_the_kernels_alone(
     expected = around(data)
     assert_logically_equal(expected, table)
     monkeypatch.setattr(flat_columns, "decode_numbers", None)
-    monkeypatch.setattr("fermion.reading.stripe.read_columns", None)
+    monkeypatch.setattr("fermion.reading.stripe_columns.read_columns", None)
     with fermion.open(data) as file:
         found = file.read()
     for name in table.column_names:
@@ -186,7 +186,9 @@ def test_a_wide_file_takes_one_decoding_call_for_many_columns(
     monkeypatch.setattr(flat_columns, "SMALL_ROWS_MAX", few)
     for name in ("decode_flat", "pick_flat", "flat_chunks"):
         monkeypatch.setattr(flat_columns.kernels, name, counted(name))
-    monkeypatch.setattr("fermion.reading.stripe.read_columns", None)  # nothing is left for it
+    monkeypatch.setattr(
+        "fermion.reading.stripe_columns.read_columns", None
+    )  # nothing is left for it
     with fermion.open(written(table)) as file:
         assert_logically_equal(file.read(), table)
     assert sorted(calls) == sorted(["flat_chunks", kernel])

@@ -108,7 +108,7 @@ def test_these_encodings_are_read_by_the_kernels_alone(encoding, nulls, level, m
     encodings = dict.fromkeys(table.column_names, encoding)
     data = written(table, encodings=encodings, compression_level=level)
     rows = RowRanges.from_bounds([1, 70, 599], [5, 71, 600])
-    monkeypatch.setattr("fermion.reading.stripe.read_columns", None)
+    monkeypatch.setattr("fermion.reading.stripe_columns.read_columns", None)
     if encoding != "byte_stream_split":  # whose bytes are compressed
         monkeypatch.setattr(flat_columns, "decode_numbers", None)
     found = some(data, rows)

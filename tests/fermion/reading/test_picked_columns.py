@@ -87,7 +87,9 @@ def test_a_take_is_one_kernel_call_a_column_and_stripe(profile, monkeypatch):
     assert_logically_equal(found, expected)
     assert_logically_equal(found, table().take(pa.array(TAKEN)))
     assert calls == {"calls": 5 * 2, "pages": 5 * 12}
-    assert requested == asked
+    # A column that lies in the end of the file, which is here already, is not asked for.
+    assert requested.bytes_requested <= asked.bytes_requested
+    assert requested.bytes_used <= asked.bytes_used
 
 
 @pytest.mark.parametrize("rows", [[777], [777, 778, 779], [499, 500]])
@@ -95,7 +97,7 @@ def test_a_row_alone_is_picked_too(rows, monkeypatch):
     """Also a few that lie side by side: no page is planned as an object."""
     data = written(table())
     monkeypatch.setattr(plans, "plan_stream", None)
-    monkeypatch.setattr("fermion.reading.stripe.read_columns", None)
+    monkeypatch.setattr("fermion.reading.stripe_columns.read_columns", None)
     found = taken(data, np.array(rows))[0]
     assert_logically_equal(found, table().take(pa.array(rows)))
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import fermion
 from fermion import ReadOptions, kernels
-from fermion.reading import stripe, whole
+from fermion.reading import stripe_columns, whole
 from fermion.reading.whole import WholeColumns
 from tests.equality import assert_logically_equal
 from tests.fermion.forced_encodings import forced_encodings
@@ -50,8 +50,8 @@ def test_rows_without_gaps_are_read_by_the_pages_around_them(rows, page_rows, mo
     table = pa.table({name: make(random) for name, (make, _) in ENCODINGS.items()})
     encodings = {name: encoding for name, (_, encoding) in ENCODINGS.items()}
     data = written(table, encodings=encodings, page_rows_max=page_rows)
-    monkeypatch.setattr(stripe, "RUN_ROWS_MIN", 1)
-    monkeypatch.setattr("fermion.reading.stripe.read_columns", None)
+    monkeypatch.setattr(stripe_columns, "RUN_ROWS_MIN", 1)
+    monkeypatch.setattr("fermion.reading.stripe_columns.read_columns", None)
     with fermion.open(data, options=ReadOptions(threads=2)) as file:
         found = file.read(rows=rows)
     found.validate(full=True)
@@ -100,7 +100,7 @@ def test_a_column_of_these_encodings_is_read_by_one_call(name, level, monkeypatc
         return decode_pages(pages, *arguments)
 
     monkeypatch.setattr(whole.kernels, "decode_pages", counted)
-    monkeypatch.setattr("fermion.reading.stripe.read_columns", None)
+    monkeypatch.setattr("fermion.reading.stripe_columns.read_columns", None)
     assert_logically_equal(read(data), table)
     assert calls == [12]
 

@@ -14,8 +14,7 @@ import fermion
 from fermion import col
 from fermion.columns import slots
 from fermion.columns.ranges import RowRanges
-from fermion.reading import row_batches
-from fermion.reading import stripe as stripe_reader
+from fermion.reading import row_batches, stripe_columns
 from fermion.reading.bounds import StripeBounds
 from fermion.reading.picked import PickedColumns
 from fermion.reading.row_batches import WINDOW_ROWS
@@ -63,14 +62,14 @@ FILTERS = {
 def decoded_rows(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
     """Of each column, how many rows each call decodes from here on."""
     decoded: dict[str, list[int]] = {"n": [], "v": [], "w": []}
-    read = stripe_reader.read_columns
+    read = stripe_columns.read_columns
 
     def counting(source: Any, tasks: Any, *arguments: Any, **options: Any) -> Any:
         for task in tasks:
             decoded[task.node.name].append(task.rows)
         return read(source, tasks, *arguments, **options)
 
-    pick = PickedColumns._decode
+    pick = PickedColumns._picked
 
     def picking(self: PickedColumns, plan: Any, pages: Any) -> Any:
         array = pick(self, plan, pages)
@@ -88,8 +87,8 @@ def decoded_rows(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
         return column
 
     monkeypatch.setattr(WholeColumns, "_open", opening)
-    monkeypatch.setattr(stripe_reader, "read_columns", counting)
-    monkeypatch.setattr(PickedColumns, "_decode", picking)
+    monkeypatch.setattr(stripe_columns, "read_columns", counting)
+    monkeypatch.setattr(PickedColumns, "_picked", picking)
     return decoded
 
 
