@@ -27,6 +27,7 @@ class RowRanges:
 
     starts: np.ndarray
     stops: np.ndarray
+    _listed: np.ndarray | None = None  # the row numbers, where they are at hand
 
     @classmethod
     def empty(cls) -> RowRanges:
@@ -99,6 +100,15 @@ class RowRanges:
             )
         return cls.from_bounds(rows, rows + 1)
 
+    @classmethod
+    def from_listed(cls, rows: np.ndarray) -> RowRanges:
+        """The rows of an ``int64`` array, ascending, each once; `to_indices` gives it back."""
+        if not len(rows):
+            return cls.empty()
+        last = np.flatnonzero(rows[1:] - rows[:-1] != 1)
+        starts = np.concatenate((rows[:1], rows[last + 1]))
+        return cls(starts, np.concatenate((rows[last], rows[-1:])) + 1, rows)
+
     def to_mask(self, num_rows: int) -> np.ndarray:
         """``bool``, shape (num_rows,): which rows are in the set; rows past the end are dropped."""
         inside = self.clip(0, num_rows)
@@ -109,6 +119,8 @@ class RowRanges:
 
     def to_indices(self) -> np.ndarray:
         """``int64``, shape (total,): the row numbers in ascending order."""
+        if self._listed is not None:
+            return self._listed
         lengths = self.stops - self.starts
         before = np.cumsum(lengths) - lengths
         return np.repeat(self.starts - before, lengths) + np.arange(lengths.sum(), dtype=np.int64)

@@ -48,9 +48,13 @@ class Matches:
     arrays: list[pa.Array] | None
     pages: dict[tuple[int, int], memoryview] = dataclasses.field(default_factory=dict)
 
+    def count(self) -> int:
+        """How many rows match."""
+        return int(np.count_nonzero(self.mask))
+
     def is_sparse(self, fraction: float) -> bool:
         """Whether no more than a fraction of the rows match."""
-        return bool(np.count_nonzero(self.mask) <= fraction * len(self.mask))
+        return self.count() <= fraction * len(self.mask)
 
     def within(self, start: int, stop: int) -> Matches:
         """The same of the rows from ``start`` to ``stop``, exclusive; views."""

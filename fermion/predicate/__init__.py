@@ -11,6 +11,7 @@ from fermion.predicate.parse import from_engine, parse_filter
 from fermion.predicate.prune import (
     Bounds,
     bound_key,
+    ranges_that_match,
     ranges_that_may_match,
     ranges_that_must_match,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "members",
     "parse_filter",
     "pyarrow_columns",
+    "ranges_that_match",
     "ranges_that_may_match",
     "ranges_that_must_match",
     "rename_columns",

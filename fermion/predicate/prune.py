@@ -117,6 +117,20 @@ def ranges_that_must_match(expression: Expression, lookup: Lookup, num_rows: int
     return _Pruning(lookup, num_rows, must=True).ranges(as_predicate(expression), True)
 
 
+def ranges_that_match(
+    expression: Expression, lookup: Lookup, num_rows: int
+) -> tuple[RowRanges, RowRanges]:
+    """Rows that may match, and those of them that must, as above; each leaf is settled once."""
+    node = as_predicate(expression)
+    may = _Pruning(lookup, num_rows, must=False)
+    rows = may.ranges(node, True)
+    if not rows:
+        return rows, rows
+    must = _Pruning(lookup, num_rows, must=True)
+    must.units, must.settled = may.units, may.settled
+    return rows, must.ranges(node, True)
+
+
 class _Settled(NamedTuple):
     """For each unit (``bool``, shape (u,)): may a row be TRUE or FALSE, must all rows be?"""
 
@@ -192,6 +206,7 @@ class _Pruning:
         self.num_rows = num_rows
         self.must = must
         self.units: dict[Path, _Units | None] = {}
+        self.settled: dict[int, _Settled] = {}  # by the id of a leaf of the filter
 
     def ranges(self, node: Expression, truth: bool) -> RowRanges:
         """The rows that may be, or must be, TRUE (or FALSE, where ``truth`` is false)."""
@@ -226,7 +241,9 @@ class _Pruning:
         units = self._units(path) if path is not None else None
         if units is None:
             return self._everything(not self.must)
-        settled = _settle(node, units)
+        settled = self.settled.get(id(node))
+        if settled is None:
+            settled = self.settled[id(node)] = _settle(node, units)
         if self.must:
             wanted = settled.must_true if truth else settled.must_false
         else:

@@ -17,8 +17,7 @@ from fermion.metadata.file_info import BATCH_ID
 from fermion.predicate import (
     Bounds,
     Expression,
-    ranges_that_may_match,
-    ranges_that_must_match,
+    ranges_that_match,
 )
 from fermion.reading.batches import BatchLookup
 from fermion.reading.index import FileIndex
@@ -83,8 +82,7 @@ class StripeBounds:
             column = by_name.get(path[0])
             return self._bounds(column, path, stripe, rows) if column is not None else None
 
-        may = ranges_that_may_match(expression, lookup, rows)
-        return PrunedRows(may, ranges_that_must_match(expression, lookup, rows) if may else may)
+        return PrunedRows(*ranges_that_match(expression, lookup, rows))
 
     def _bounds(
         self, column: Projected, path: tuple[str, ...], stripe: int, rows: int

@@ -48,6 +48,8 @@ class ChunkPages(NamedTuple):
 
     def some(self, pages: np.ndarray) -> ChunkPages:
         """The same with the places of some pages alone, ``int64``, and that of the dictionary."""
+        if len(pages) == len(self.cuts) - 1:
+            return self
         places = np.concatenate(([0], pages + 1)) if self.has_dictionary else pages
         return self._replace(ranges=self.ranges[places])
 
@@ -78,8 +80,11 @@ def chunk_pages(node: Node, block: ColumnBlock, stripe: int, slots: int) -> Chun
     counts[skip:].cumsum(out=cuts[1:])
     if cuts[-1] != slots or counts[:skip].any():
         return None
-    offsets = sizes.cumsum() - sizes + chunk.offset
-    return ChunkPages(node, chunk, bool(skip), np.stack((offsets, sizes), axis=1), cuts)
+    ranges = np.empty((len(metas), 2), np.int64)
+    ranges[:, 1] = sizes
+    sizes.cumsum(out=ranges[:, 0])
+    ranges[:, 0] += chunk.offset - sizes
+    return ChunkPages(node, chunk, bool(skip), ranges, cuts)
 
 
 def entries_of(

@@ -145,7 +145,11 @@ class EncodedFilter:
         """The pages that hold some rows (None: all) of each column."""
         touched = {name: _touched(plan.cuts, ranges) for name, plan in plans.items()}
         parts = {name: plan.some(touched[name]) for name, plan in plans.items()}
-        views = iter(self._index.source.read_views([part.ranges for part in parts.values()]))
+        if len(parts) == 1:
+            (part,) = parts.values()
+            views = iter(self._index.source.read_chunk(part.ranges) if len(part.ranges) else [])
+        else:
+            views = iter(self._index.source.read_views([part.ranges for part in parts.values()]))
         opened, fetched = {}, {}
         for name, part in parts.items():
             pages = [next(views) for _ in part.ranges]
@@ -208,7 +212,7 @@ class EncodedFilter:
         if bounds is None and wanted is None and column.entries is None:
             raise _Unknown
         out = np.zeros(slots, np.uint8)
-        parts = _parts(column)
+        parts = _parts(column, PART_SLOTS if self._executor is not None else slots)
         sizes = [stop - first for first, stop in parts]
         test = partial(self._test, column, bounds, wanted, entries, out)
         if not all(run_by_size(self._executor, test, sizes, slots, *zip(*parts, strict=True))):
@@ -353,13 +357,13 @@ def _touched(cuts: np.ndarray, ranges: RowRanges | None) -> np.ndarray:
     return np.flatnonzero((before > after) & (cuts[1:] > cuts[:-1]))
 
 
-def _parts(column: _Column) -> list[tuple[int, int]]:
-    """Pages that follow each other in the file, as first and stop, of no more slots than a part."""
+def _parts(column: _Column, slots_max: int) -> list[tuple[int, int]]:
+    """Pages that follow each other in the file, as first and stop, of at most so many slots."""
     cuts, touched = column.plan.cuts, column.touched
     bounds = [0]
     for at in range(1, len(touched)):
         is_apart = touched[at] != touched[at - 1] + 1
-        if is_apart or cuts[touched[at] + 1] - cuts[touched[bounds[-1]]] > PART_SLOTS:
+        if is_apart or cuts[touched[at] + 1] - cuts[touched[bounds[-1]]] > slots_max:
             bounds.append(at)
     return list(pairwise([*bounds, len(touched)]))
 

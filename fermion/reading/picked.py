@@ -18,6 +18,7 @@ import pyarrow as pa
 from fermion.columns.ranges import RowRanges
 from fermion.columns.types import Node
 from fermion.columns.values import BinaryValues
+from fermion.io.checksum import PageChecks
 from fermion.layout import ChecksumKind
 from fermion.reading.chunk_pages import ChunkPages, chunk_pages, entries_of
 from fermion.reading.column import FetchedPages
@@ -140,15 +141,21 @@ class PickedColumns:
     ) -> tuple[Sequence[memoryview], pa.Array | None]:
         """A column's pages and what they hold; those of a local file are read here, so that they
         are still next to the processor."""
-        if fetched is None:
-            (fetched,) = self._fetch([plan.pages], held)
-        array = self._picked(plan, fetched)
+        checks = self._checks
+        if fetched is None and plan.pages.is_held(held):
+            fetched = [held[place] for place in map(tuple, plan.pages.ranges.tolist())]
+            checks = checks._replace(kind=ChecksumKind.NONE)  # the filter has done that
+        elif fetched is None:
+            fetched = self._index.source.read_chunk(plan.pages.ranges)
+        array = self._picked(plan, fetched, checks)
         return (() if array is not None else fetched), array
 
-    def _picked(self, plan: _Plan, fetched: Sequence[memoryview]) -> pa.Array | None:
+    def _picked(
+        self, plan: _Plan, fetched: Sequence[memoryview], checks: PageChecks
+    ) -> pa.Array | None:
         node, rows = plan.pages.node, len(plan.picks)
         assert node.physical is not None
-        opened = entries_of(plan.pages, fetched, self._checks)
+        opened = entries_of(plan.pages, fetched, checks)
         if opened is None:
             return None
         dictionary, pages = opened
@@ -160,7 +167,7 @@ class PickedColumns:
             plan.cuts,
             node.physical,
             dictionary,
-            self._checks,
+            checks,
         )
         if isinstance(values, BinaryValues):
             return _strings(node, rows, values)

@@ -128,7 +128,7 @@ class RowBatches:
         starts = self._index.stripe_starts
         cuts = rows.searchsorted(starts).tolist()
         pieces = [
-            (stripe, RowRanges.from_indices(rows[low:high] - starts[stripe]))
+            (stripe, RowRanges.from_listed(rows[low:high] - starts[stripe]))
             for stripe, (low, high) in enumerate(itertools.pairwise(cuts))
             if low < high
         ]

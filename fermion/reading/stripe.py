@@ -253,9 +253,10 @@ class StripeReader:
         if within is not None:
             may = may & join_near(within, JOIN_ROWS)
         matches = self.matches(expression, filter_columns, stripe, wanted, may, kept)
+        count = matches.count()
         return Chosen(
-            int(np.count_nonzero(matches.mask)),
-            lambda reader: reader.matched(columns, filter_columns, stripe, matches, kept),
+            count,
+            lambda reader: reader.matched(columns, filter_columns, stripe, matches, kept, count),
         )
 
     def _together(
@@ -310,10 +311,17 @@ class StripeReader:
         stripe: int,
         matches: Matches,
         kept: FetchedPages | None = None,
+        count: int | None = None,
     ) -> pa.RecordBatch | None:
-        """The rows that match, without reading the filter's columns again; None where none do."""
-        mask = matches.mask
-        if not mask.any():
+        """The rows that match, without reading the filter's columns again; None where none do.
+
+        Parameters
+        ----------
+        count
+            How many they are; None: they are counted here.
+        """
+        mask, count = matches.mask, matches.count() if count is None else count
+        if not count:
             return None
         candidates = self._whole(matches.around, stripe)
         of_filter = {
@@ -329,14 +337,14 @@ class StripeReader:
         ]
         others = [column for column, array in zip(columns, known, strict=True) if array is None]
         rest = iter(
-            self._survivors(others, stripe, mask, candidates, kept, matches.pages) if others else ()
+            self._survivors(others, stripe, matches, count, candidates, kept) if others else ()
         )
         at_hand = [place for place, array in enumerate(known) if array is not None]
         mine = [columns[place] for place in at_hand]
         chosen = iter(_filtered(mine, [known[place] for place in at_hand], mask) if mine else ())
         arrays = [next(rest) if array is None else next(chosen) for array in known]
         if not columns:
-            return empty_columns(int(np.count_nonzero(mask)))
+            return empty_columns(count)
         schema = pa.schema([column.field for column in columns])
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -344,20 +352,22 @@ class StripeReader:
         self,
         columns: Sequence[Projected],
         stripe: int,
-        mask: np.ndarray,
+        matches: Matches,
+        count: int,
         candidates: RowRanges | None,
         kept: FetchedPages | None,
-        held: FetchedPages,
     ) -> list[pa.Array]:
         """Columns the filter did not read: only the selected rows, unless they are many."""
-        if np.count_nonzero(mask) > self._dense_fraction(stripe, kept) * len(mask):
+        mask = matches.mask
+        if count > self._dense_fraction(stripe, kept) * len(mask):
             return _filtered(columns, self._columns.arrays(columns, stripe, candidates, kept), mask)
         wanted = np.flatnonzero(mask)
         if candidates is not None and len(candidates) == 1:
             wanted = wanted + candidates.starts[0]
         elif candidates is not None:
             wanted = candidates.to_indices()[wanted]
-        return self._columns.arrays(columns, stripe, RowRanges.from_indices(wanted), kept, held)
+        rows = RowRanges.from_listed(wanted)
+        return self._columns.arrays(columns, stripe, rows, kept, matches.pages)
 
     def _dense_fraction(self, stripe: int, kept: FetchedPages | None) -> float:
         """Of a stripe's rows: if more are selected, all are decoded and the others left out."""

@@ -123,3 +123,14 @@ def test_bug_long_lists_were_listed_value_by_value(monkeypatch, tmp_path):
         found = file.take([0, 9])
     assert found["list"].to_pylist() == [[0.0] * 50_000] * 2
     assert max(listed, default=0) <= 10
+
+
+@given(st.lists(st.integers(0, 60)))
+def test_listed_rows_are_the_same_set_as_found_ones(numbers):
+    """Ascending and each once, as they must be; the array itself comes back."""
+    rows = np.unique(np.array(numbers, np.int64))
+    listed = RowRanges.from_listed(rows)
+    assert listed == RowRanges.from_indices(rows)
+    assert listed.to_indices().tolist() == rows.tolist()
+    assert (listed & RowRanges.all(30)).to_indices().tolist() == rows[rows < 30].tolist()
+    assert listed.shift(3).to_indices().tolist() == (rows + 3).tolist()

@@ -71,8 +71,8 @@ def decoded_rows(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
 
     pick = PickedColumns._picked
 
-    def picking(self: PickedColumns, plan: Any, pages: Any) -> Any:
-        array = pick(self, plan, pages)
+    def picking(self: PickedColumns, plan: Any, *arguments: Any) -> Any:
+        array = pick(self, plan, *arguments)
         if array is not None:  # else it is left to `read_columns`
             decoded[plan.pages.node.name].append(len(array))
         return array
