@@ -161,6 +161,8 @@ class FlatColumns:
             known = len(wanted) + sum(array is not None for array in found)
             if known < len(columns):  # one round of requests for all of them
                 return FlatRead([None] * len(columns), {})
+        if not wanted:
+            return FlatRead(found, {})
         places = (chunks if len(paged) == len(chunks) else chunks[paged]).reshape(-1, 2)
         pages = _Pages(
             [columns[place][1] for place in wanted],

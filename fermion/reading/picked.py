@@ -191,11 +191,14 @@ def _plan(pages: ChunkPages, wanted: np.ndarray) -> _Plan | None:
     between = (wanted[last - 1] - wanted[first]).sum() + len(touched)
     if len(wanted) > LONE_ROWS_MAX and PICKED_SLOTS_MIN * len(wanted) > between:
         return None
+    before = cuts[touched]
+    bounds = np.empty(len(first) + 1, np.int64)
+    bounds[:-1], bounds[-1] = first, len(wanted)
     return _Plan(
         pages.some(touched),
-        cuts[touched + 1] - cuts[touched],
-        wanted - cuts[touched].repeat(last - first),
-        np.append(first, len(wanted)),
+        cuts[touched + 1] - before,
+        wanted - before.repeat(last - first),
+        bounds,
     )
 
 
