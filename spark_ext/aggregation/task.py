@@ -11,7 +11,9 @@ import pyarrow as pa
 from fermion.columns.rows import one_batch
 from fermion_table import Split, SplitReader
 from spark_ext.aggregation.groups import Grouping, Groups
+from spark_ext.aggregation.whole import whole_row
 from spark_ext.exchange import convert_batches
+from spark_ext.types import exchange_schema
 from spark_ext.workers import keep_modules
 
 JOINED_ROWS = 16_384
@@ -33,18 +35,30 @@ class AggregateTask:
     grouping
         What is computed.
     results
-        The schema of the partial results.
+        The schema of the results.
+    is_whole
+        Whether this task gets all rows, and returns the result of the query, not partial ones.
     """
 
     reader: SplitReader
     schema: pa.Schema
     grouping: Grouping
     results: pa.Schema
+    is_whole: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Aggregate the rows of the pickled splits that the rows of some batches hold."""
         keep_modules()
-        groups = Groups(self.grouping, self.results)
+        if not self.is_whole:
+            yield from self._partials(batches, self.results)
+            return
+        partials = self._partials(batches, exchange_schema(self.grouping.schema()))
+        yield whole_row(self.grouping, partials, self.results)
+
+    def _partials(
+        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        groups = Groups(self.grouping, schema)
         for batch in batches:
             for splits in batch.column(0):
                 yield from self._read(groups, pickle.loads(splits.as_py()))

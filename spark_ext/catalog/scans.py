@@ -24,9 +24,10 @@ from fermion_table import Scan, ScanPlan, Split, Table
 from spark_ext.aggregation.condition import computed
 from spark_ext.aggregation.groups import Grouping
 from spark_ext.aggregation.task import AggregateTask
+from spark_ext.aggregation.whole import are_sums_held, whole_schema
 from spark_ext.catalog.aggregates import Answer, AnswerScan, answers
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces, listed
-from spark_ext.catalog.expressions import averaged, condition_of, fits_sum, grouping_of
+from spark_ext.catalog.expressions import averaged, condition_of, fits_sum, grouping_of, is_a
 from spark_ext.catalog.predicates import NotTheSame, predicate_filter
 from spark_ext.datasource.source import FORMAT
 from spark_ext.options import Use, known_options, options_of, parse_options
@@ -35,6 +36,9 @@ from spark_ext.reading.task import ReadTask
 from spark_ext.reading.unscaled import UnscaledTask, unscaled_schema
 from spark_ext.types import exchange_schema, spark_schema
 
+ONE_TASK_VALUES_MAX, ONE_TASK_SPLITS_MAX = 8_000_000, 8
+"""Values and files that one task reads of an aggregation without keys: if many tasks can run at
+once, in less time than Spark needs for a second stage. Two tasks would take half of it at best."""
 _READ = "connector.read."
 _PYTHON = "execution.datasources.v2.python."
 
@@ -70,6 +74,7 @@ class TableScanBuilder(Callback):
         self._answered: list[Answer] | None = None
         self._averages_fit = True
         self._grouping: Grouping | None = None
+        self._is_whole = False
         self._shown: list[str] = []
 
     def pruneColumns(self, schema: Any) -> None:  # noqa: N802 - Java's name
@@ -106,12 +111,15 @@ class TableScanBuilder(Callback):
         return True
 
     def supportCompletePushDown(self, aggregation: Any) -> bool:  # noqa: N802 - Java's name
-        """Whether metadata alone can answer an aggregation.
+        """Whether metadata alone can answer an aggregation, or one task.
 
         Of others Spark asks for partial results, where an average is a sum and a count: only here
         it still says so.
         """
         if self._answers(aggregation) is not None:
+            return True
+        self._is_whole = self._fits_one_task(aggregation)
+        if self._is_whole:
             return True
         self._averages_fit &= self._fit(aggregation)
         return False
@@ -119,7 +127,7 @@ class TableScanBuilder(Callback):
     def pushAggregation(self, aggregation: Any) -> bool:  # noqa: N802 - Java's name
         """Answer from metadata, or let the tasks aggregate, if no filter is left to Spark."""
         self._answered = self._answers(aggregation)
-        if self._answered is not None:
+        if self._answered is not None or self._is_whole:
             return True
         functions = listed(aggregation.aggregateExpressions())
         keys = listed(aggregation.groupByExpressions())
@@ -146,7 +154,9 @@ class TableScanBuilder(Callback):
 
     def _aggregated(self, grouping: Grouping) -> AggregatedScan:
         scan = self._scan(sorted(grouping.columns()))
-        return AggregatedScan(self._jvm, scan, grouping, self._shown, self._options)
+        return AggregatedScan(
+            self._jvm, scan, grouping, self._shown, self._options, is_whole=self._is_whole
+        )
 
     def _scan(self, columns: Sequence[tuple[str, ...]]) -> Scan:
         filters = [expression for _, expression in self._pushed]
@@ -202,6 +212,29 @@ class TableScanBuilder(Callback):
             return True
         rows = self._everything.plan().rows
         return all(fits_sum(each, rows) for each in expressions)
+
+    def _fits_one_task(self, aggregation: Any) -> bool:
+        """Whether an aggregation without keys reads so little that one task computes its result."""
+        functions = listed(aggregation.aggregateExpressions())
+        is_average = any(is_a(function, "Avg") for function in functions)
+        if len(aggregation.groupByExpressions()) or is_average or not functions:
+            return False
+        plan = self._scan([]).plan()
+        rows, tasks = plan.rows, self._jvm.context.defaultParallelism
+        most = ONE_TASK_VALUES_MAX * tasks // max(tasks - 1, 1)
+        if rows > most or len(plan.splits) > ONE_TASK_SPLITS_MAX or not self._averages_fit:
+            return False
+        try:
+            grouping = grouping_of([], functions, self._arrow_schema, self._bounds)
+        except NotTheSame:
+            return False
+        if rows * len(grouping.columns()) > most:
+            return False
+        if not are_sums_held(grouping, rows, self._bounds):
+            return False
+        self._grouping = grouping
+        self._shown = [function.toString() for function in functions]
+        return True
 
     def _answers(self, aggregation: Any) -> list[Answer] | None:
         if self._pushed or len(aggregation.groupByExpressions()):
@@ -371,6 +404,8 @@ class AggregatedScan(TableScan):
         The same for ``EXPLAIN``.
     options
         Of the query.
+    is_whole
+        Whether one task computes the result.
     """
 
     Java = TableScan.Java
@@ -382,15 +417,19 @@ class AggregatedScan(TableScan):
         grouping: Grouping,
         shown: Sequence[str],
         options: Mapping[str, str],
+        *,
+        is_whole: bool,
     ) -> None:
-        schema = grouping.schema()
+        schema = whole_schema(grouping) if is_whole else grouping.schema()
         super().__init__(jvm, scan, schema, jvm.schema(schema.json()), None, options)
         self._grouping = grouping
         self._shown = shown
+        self._is_whole = is_whole
 
     def description(self) -> str:
         """For ``EXPLAIN``: as of a scan, and what the tasks aggregate."""
-        return f"{super().description()}, aggregated in tasks: {', '.join(self._shown)}"
+        where = "one task" if self._is_whole else "tasks"
+        return f"{super().description()}, aggregated in {where}: {', '.join(self._shown)}"
 
     def estimateStatistics(self) -> Any:  # noqa: N802 - Java's name
         """The number of rows: without keys one for each task, else at most those read."""
@@ -401,11 +440,17 @@ class AggregatedScan(TableScan):
         where = f"table {self._scan.store.location}"
         columns = exchange_schema(spark_schema(self._scan.schema, where=where))
         return AggregateTask(
-            self._scan.reader, columns, self._grouping, exchange_schema(self._schema)
+            self._scan.reader,
+            columns,
+            self._grouping,
+            exchange_schema(self._schema),
+            self._is_whole,
         )
 
     def _tasks(self) -> list[tuple[Split, ...]]:
         """As of a scan; without keys at least one task returns the aggregates of no row."""
+        if self._is_whole:
+            return [tuple(self._plan.splits)]
         return super()._tasks() or [()] * (not self._grouping.keys)
 
 

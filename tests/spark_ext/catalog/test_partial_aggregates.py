@@ -51,7 +51,7 @@ WIDER = {"small": pa.int16(), "half": pa.float32()}
 READ = pa.schema([field.with_type(WIDER.get(field.name, field.type)) for field in SCHEMA])
 """Types as Spark reads the columns."""
 FILES, FILE_ROWS = 3, 60
-SHOWN = "aggregated in tasks"
+SHOWN = "aggregated in "
 
 
 def random_rows(chance: random.Random, start: int, stop: int) -> pa.Table:
@@ -127,7 +127,7 @@ def _comparable(value):
 
 
 def is_pushed(spark, query, table="agg.t"):
-    """Whether the plan says that tasks aggregate."""
+    """Whether the plan says that tasks aggregate, or one task alone."""
     return SHOWN in spark.sql(f"EXPLAIN {query.format(t=table)}").collect()[0][0]
 
 
@@ -211,9 +211,13 @@ def queries(draw):
 
 
 def check(spark, query):
+    """In one task, where there are no keys, and in several."""
     expected = answers(spark, query, "parquet")
-    for table in ("agg.t", "agg.keyed"):
-        assert answers(spark, query, table) == expected, (table, query)
+    for values_max in ([scans.ONE_TASK_VALUES_MAX] if " GROUP BY " not in query else []) + [0]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(scans, "ONE_TASK_VALUES_MAX", values_max)
+            for table in ("agg.t", "agg.keyed"):
+                assert answers(spark, query, table) == expected, (table, query, values_max)
 
 
 @given(query=queries())
@@ -271,6 +275,33 @@ def test_aggregates_are_pushed_down_and_shown(rows):
     plan = rows.sql(f"EXPLAIN {Q1.format(t='agg.t')}").collect()[0][0]
     assert "SUM((p * (1 - x)) * (1 + x))" in plan
     assert "by s, t" in plan
+
+
+def test_one_task_computes_what_is_asked_of_few_rows_without_keys(rows, monkeypatch):
+    """The plan says so, and has no exchange; many rows, keys and large sums need several."""
+    alone = [
+        "SELECT count(i), sum(i), sum(p * (1 - x)), min(s), max(d), sum(d) FROM {t} WHERE i > 2",
+        "SELECT sum(q), count(*), avg(d), avg(p), avg(i) FROM {t}",
+        "SELECT sum(l), avg(l) FROM {t}",
+        "SELECT max(w), min(f), max(dt), min(ts), max(t), min(bin) FROM {t} WHERE i < 5",
+        "SELECT count(*), sum(q), max(n) FROM {t} WHERE i > 1000",
+    ]
+    shared = [
+        "SELECT s, sum(i) FROM {t} GROUP BY s",
+        "SELECT sum(w) FROM {t}",
+        "SELECT sum(big) FROM {t} WHERE id < 1",
+    ]
+    for query in alone + shared:
+        plan = rows.sql(f"EXPLAIN {query.format(t='agg.t')}").collect()[0][0]
+        assert ("aggregated in one task" in plan) == (query in alone), query
+        assert ("Exchange" in plan) == (query in shared), query
+        assert answers(rows, query, "agg.t") == answers(rows, query, "parquet"), query
+    for name, limit in (("ONE_TASK_VALUES_MAX", 100), ("ONE_TASK_SPLITS_MAX", FILES - 1)):
+        with monkeypatch.context() as patch:
+            patch.setattr(scans, name, limit)
+            plan = rows.sql(f"EXPLAIN {alone[0].format(t='agg.t')}").collect()[0][0]
+            assert "aggregated in tasks" in plan
+            assert "Exchange" in plan
 
 
 def test_a_sum_that_overflows_is_an_error_or_null_as_in_spark(rows):

@@ -1,0 +1,114 @@
+"""Aggregates of all rows, without keys: what one task returns as the result of the query.
+
+Spark has nothing left to aggregate then: no second stage, which for few rows takes longer than to
+read them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from decimal import Context, Decimal
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import types as st
+
+from spark_ext.aggregation.expression import COLUMN
+from spark_ext.aggregation.groups import COUNT, MAX, MIN, SUM, Aggregate, Grouping
+
+BoundsOf = Callable[[tuple[str, ...]], tuple[int, int] | None]
+DIGITS_MAX, SUM_DIGITS = 38, 10
+"""Digits of a decimal in Spark, and how many more the sum of decimals has."""
+_LONG_MAX = 2**63 - 1
+
+
+def are_sums_held(grouping: Grouping, rows: int, bounds_of: BoundsOf) -> bool:
+    """Whether no sum of so many rows can be too large for its type.
+
+    Parameters
+    ----------
+    bounds_of
+        The least and greatest integer of a column, where they are known. Called only if without
+        them a sum may be too large.
+    """
+    return all(_is_sum_held(each, rows, bounds_of) for each in grouping.aggregates)
+
+
+def whole_schema(grouping: Grouping) -> st.StructType:
+    """The columns of the result."""
+    return st.StructType(
+        [st.StructField(f"result_{n}", _type(each)) for n, each in enumerate(grouping.aggregates)]
+    )
+
+
+def whole_row(
+    grouping: Grouping, partials: Iterable[pa.RecordBatch], schema: pa.Schema
+) -> pa.RecordBatch:
+    """The result of partial results, at least one row of them: usually that row itself.
+
+    Parameters
+    ----------
+    partials
+        As `Groups` returns them.
+    schema
+        That of `whole_schema`, as Spark takes it.
+    """
+    table = pa.Table.from_batches(list(partials))
+    columns = [
+        pa.array([_combined(each, column)], field.type)
+        for each, column, field in zip(grouping.aggregates, table.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _is_sum_held(aggregate: Aggregate, rows: int, bounds_of: BoundsOf) -> bool:
+    of = aggregate.of
+    if aggregate.kind != SUM or of is None or not of.is_exact:
+        return True
+    if isinstance(of.type, st.DecimalType):
+        digits = of.type.precision
+        return rows <= 10 ** (min(DIGITS_MAX, digits + SUM_DIGITS) - digits)
+    assert of.bounds is not None
+    if max(map(abs, of.bounds)) * rows <= _LONG_MAX:
+        return True
+    bounds = bounds_of(of.value) if of.operation == COLUMN else None
+    return bounds is not None and max(map(abs, bounds)) * rows <= _LONG_MAX
+
+
+def _type(aggregate: Aggregate) -> st.DataType:
+    """Of the result, in Spark."""
+    dtype = aggregate.type
+    if aggregate.kind == SUM and isinstance(dtype, st.DecimalType):
+        return st.DecimalType(min(DIGITS_MAX, dtype.precision + SUM_DIGITS), dtype.scale)
+    return dtype
+
+
+def _combined(aggregate: Aggregate, partials: pa.ChunkedArray) -> Any:
+    values = partials.drop_null().to_pylist()
+    if len(values) < 2:
+        return values[0] if values else None
+    return _COMBINED[aggregate.kind](values)
+
+
+def _sum(values: list[Any]) -> Any:
+    if not isinstance(values[0], Decimal):
+        return sum(values)
+    wide = Context(prec=2 * DIGITS_MAX)
+    total = Decimal(0)
+    for value in values:
+        total = wide.add(total, value)
+    return total
+
+
+def _order(value: Any) -> tuple[bool, Any]:
+    """NaN is greater than all others."""
+    return (True, 0.0) if isinstance(value, float) and math.isnan(value) else (False, value)
+
+
+_COMBINED: dict[str, Callable[[list[Any]], Any]] = {
+    COUNT: sum,
+    SUM: _sum,
+    MIN: lambda values: min(values, key=_order),
+    MAX: lambda values: max(values, key=_order),
+}
