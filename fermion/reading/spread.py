@@ -31,8 +31,6 @@ def run_by_size(
     slots
         How many each item gives.
     """
-    if executor is None:
-        return run_each(None, function, *columns)
     is_worth = slots * len(sizes) >= THREADED_SLOTS_MIN or sum(sizes) >= THREADED_BYTES_MIN
     order = sorted(range(len(sizes)), key=sizes.__getitem__, reverse=True)
     items = [[column[place] for place in order] for column in columns]
