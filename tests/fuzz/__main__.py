@@ -1,7 +1,8 @@
 """Feeds a target with bytes that reach new code: python -m tests.fuzz TARGET SECONDS [FOLDER].
 
 Needs atheris (the dependency group ``fuzz``). New inputs go to the folder; the seeds are those of
-``tests/fuzz/corpus`` and, for files, the golden ones. Stops at the first error that is not ours.
+``tests/fuzz/corpus`` and, for files, the golden ones and columns of every tree of encodings. Stops
+at the first error that is not ours.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["fermion", "fermion_table"]):
+    from tests.fermion.encoded_columns import ENCODED
     from tests.fuzz.targets import DEEP, TARGETS
 
 HERE = Path(__file__).resolve().parent
@@ -29,6 +31,8 @@ def main() -> None:
         for golden in sorted(GOLDEN.glob("*.fermion")):
             if golden.stat().st_size <= SEED_BYTES_MAX:
                 (folder / golden.stem).write_bytes(golden.read_bytes() + DEEP)
+        for column, encoded in ENCODED.items():
+            (folder / f"column_{column}").write_bytes(encoded.stored() + DEEP)
     arguments = [
         sys.argv[0],
         str(folder),

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from unittest import mock
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pat
 
 import fermion
 from fermion.errors import FermionError
 from fermion.io.checksum import crc32c
-from fermion.predicate import parse_filter
+from fermion.predicate import Expression, parse_filter
+from fermion.reading import stripe, stripe_columns
 from fermion_table.checks.verify import verify
 from fermion_table.metadata import history, manifest_store
 from fermion_table.metadata.deletion_vector import unpack
@@ -24,6 +30,8 @@ from fermion_table.testing import MemoryStore
 from tests.fermion.file_anatomy import repair
 
 OPTIONS = fermion.ReadOptions(threads=1)
+EVERYTHING = OPTIONS.with_overrides({"use_statistics": False, "keep_dictionaries": True})
+BATCH_ROWS, TAKEN_MAX, FILTERED_MAX = 300, 1_000, 3
 ROWS_MAX = 1 << 20
 """Rows of a file that some are read of."""
 DEEP = b"the checksums are put right"
@@ -31,24 +39,61 @@ DEEP = b"the checksums are put right"
 
 
 def file(data: bytes) -> None:
-    """A Fermion file: its rows, some of them, one column, and what `verify` says."""
+    """A Fermion file: its rows, some of them, rows that filters select, and what `verify` says."""
     if data.endswith(DEEP):
         damaged = bytearray(data[: -len(DEEP)])
         with contextlib.suppress(Exception):  # the test's own reader, which trusts what it reads
             repair(damaged)
         data = bytes(damaged)
-    with contextlib.suppress(FermionError), fermion.open(data, options=OPTIONS) as opened:
-        opened.verify()
-        names = opened.schema.names
-        for batch in opened.iter_batches():
-            batch.validate()
-        rows = opened.num_rows
-        if 0 < rows <= ROWS_MAX:
-            opened.read(rows=(rows // 3, rows // 2)).validate()
-            opened.take([0, rows // 2, rows - 1]).validate()
-        if names:
-            opened.read(names[:1], filter=fermion.col(names[0]).is_null())
-            opened.read(names[:1], filter=fermion.col(names[0]) > 0)
+    options = (OPTIONS, EVERYTHING)[crc32c(data) % 2]
+    with contextlib.suppress(FermionError), fermion.open(data, options=options) as opened:
+        for read in _reads(opened):
+            with contextlib.suppress(FermionError):
+                read()
+
+
+def _reads(opened: fermion.FermionFile) -> Iterator[Callable[[], object]]:
+    """Ways to read a file: errors of one are not those of the others."""
+    yield opened.verify
+    yield lambda: [batch.validate() for batch in opened.iter_batches(batch_size=BATCH_ROWS)]
+    rows = opened.num_rows
+    if not 0 < rows <= ROWS_MAX:
+        return
+    yield lambda: opened.read().validate()
+    yield lambda: opened.read(rows=(rows // 3, rows // 2)).validate()
+    yield lambda: _as_large(lambda: opened.read(rows=(rows // 3, rows // 2)).validate())
+    yield lambda: opened.take([0, rows // 2, rows - 1]).validate()
+    yield lambda: opened.take(np.arange(0, rows, 3 + rows // TAKEN_MAX)).validate()
+    for field in list(opened.schema)[:FILTERED_MAX]:
+        for condition in _conditions(field):
+            yield lambda condition=condition: opened.read(filter=condition).validate()
+            yield lambda condition=condition: _as_large(
+                lambda: opened.read(filter=condition).validate()
+            )
+
+
+def _as_large(read: Callable[[], object]) -> None:
+    """Read a small file by the ways of large ones."""
+    with (
+        mock.patch.object(stripe, "TOGETHER_COLUMNS_MAX", 0),
+        mock.patch.object(stripe_columns, "RUN_ROWS_MIN", 1),
+    ):
+        read()
+
+
+def _conditions(field: pa.Field) -> Iterator[Expression]:
+    """Filters that a column may have."""
+    kind, column = field.type, fermion.col((field.name,))
+    if pat.is_dictionary(kind):
+        kind = kind.value_type
+    if pat.is_integer(kind) or pat.is_floating(kind) or pat.is_decimal(kind):
+        yield (column > 4) & (column <= 10**6)
+        yield column.isin([7, 100])
+    elif pat.is_string(kind) or pat.is_large_string(kind) or pat.is_string_view(kind):
+        yield column > "RAIL"
+        yield column.starts_with("value")
+    else:
+        yield column.is_null()
 
 
 def manifest(data: bytes) -> None:
