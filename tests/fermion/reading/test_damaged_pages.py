@@ -39,6 +39,7 @@ START_BYTES, END_BYTES, STRIDE = 40, 8, 13
 """In a short run every byte at the start and the end of a page changes, and these in between."""
 CHECKED_STRIDE = 5
 BATCH_ROWS = 300
+TAKES = {"take", "take of many"}
 
 PAGED, FLAT = {"decode_pages", "pick_pages", "match_pages"}, {"decode_flat", "pick_flat"}
 KERNELS: dict[str, frozenset[str]] = {
@@ -264,7 +265,8 @@ def test_damaged_pages_without_checksums_are_read_alike_both_ways(tmp_path: Path
                     for offset in in_a_short_run(start, length):
                         way = list(found.ways)[turn % len(found.ways)]
                         with found.flipped(offset, 0xFF if offset % 3 else 1 << offset % 8):
-                            compare(found.ways[way], found.file, f"{name}: {offset - start}, {way}")
+                            what, is_take = f"{name}: {offset - start}, {way}", way in TAKES
+                            compare(found.ways[way], found.file, what, is_take=is_take)
                         turn += 1
 
 
@@ -276,13 +278,14 @@ def in_a_short_run(start: int, length: int) -> list[int]:
     ]
 
 
-def compare(way: Way, file: fermion.FermionFile, what: str) -> None:
+def compare(way: Way, file: fermion.FermionFile, what: str, *, is_take: bool) -> None:
+    """``is_take``: where rows are picked, damage that only other rows show need not be noticed."""
     result = outcome(way, file)
     with around():
         expected = outcome(way, file)
     if isinstance(result, pa.Table) and isinstance(expected, pa.Table):
         assert is_same(result, expected) or has_impossible_values(file), what
-    else:
+    elif not (is_take and isinstance(result, pa.Table)):
         assert (type(result), str(result)) == (type(expected), str(expected)), what
 
 
@@ -305,7 +308,8 @@ def test_every_flip_of_a_page_is_read_alike_both_ways(name: str, tmp_path: Path)
                 for mask in (1 << offset % 8, 0xFF):
                     with found.flipped(offset, mask):
                         for way, read in found.ways.items():
-                            compare(read, found.file, f"{name}: {offset - start}, {mask}, {way}")
+                            what = f"{name}: {offset - start}, {mask}, {way}"
+                            compare(read, found.file, what, is_take=way in TAKES)
 
 
 @pytest.mark.parametrize("stride", [11, pytest.param(1, marks=pytest.mark.slow)])
@@ -326,7 +330,8 @@ def test_pages_cut_at_any_length_are_read_alike_both_ways(stride: int):
                         except FermionError:
                             continue
                         with file:
-                            compare(read, file, f"{name}: cut to {length}, {way}")
+                            what = f"{name}: cut to {length}, {way}"
+                            compare(read, file, what, is_take=way in TAKES)
 
 
 @dataclass(frozen=True)
