@@ -344,8 +344,17 @@ def _wanted(leaf: Expression, dtype: pa.DataType, form: Form) -> tuple[Wanted | 
 
 
 def _evaluated(leaf: Expression, entries: pa.RecordBatch) -> np.ndarray:
-    """Whether each entry of a dictionary matches: ``bool``."""
-    return booleans(evaluate(leaf, entries)).unpack()
+    """Whether each entry of a dictionary matches: ``bool``.
+
+    Raises
+    ------
+    _Unknown
+        Entries that cannot be compared, such as decimals with more digits than their type.
+    """
+    try:
+        return booleans(evaluate(leaf, entries)).unpack()
+    except pa.ArrowException as error:
+        raise _Unknown from error
 
 
 def _touched(cuts: np.ndarray, ranges: RowRanges | None) -> np.ndarray:

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 import fermion
 from fermion import ReadOptions, col, kernels
+from fermion.errors import InvalidFileError
+from fermion.layout import NODE_HEADER, PAGE_HEADER
 from fermion.reading import encoded_filter, stripe
 from fermion.reading.encoded_filter import EncodedFilter
 from tests.equality import assert_logically_equal
@@ -236,6 +238,21 @@ def test_damage_is_told_in_the_same_words_both_ways(checksum):
             outcome(found, damaged, chosen)  # blocks that are not looked into may hold anything
             continue
         assert same(outcome(found, damaged, chosen), outcome(around, damaged, chosen)), seed
+
+
+def test_bug_error_of_arrow_out_of_the_entries_of_a_dictionary():
+    """Arrow compares decimals only where they have as many digits as their type says."""
+    prices = pa.array([Decimal(n % 4 + 1) for n in range(2_000)], pa.decimal32(9, 0))
+    options = {"encodings": {"d": "dictionary"}, "page_rows_max": 1_000, "checksum": "none"}
+    data = bytearray(written(pa.table({"d": prices}), **options))
+    with fermion.open(bytes(data)) as file:
+        (chunk,) = file.column("d").streams[1].chunks
+    entry = chunk.offset + PAGE_HEADER.itemsize + NODE_HEADER.itemsize
+    assert data[entry : entry + 4] == b"\1\0\0\0"
+    data[entry : entry + 4] = (2**31 - 1).to_bytes(4, "little")
+    with pytest.raises(InvalidFileError, match="cannot be compared"):
+        found(data, col("d") > 0.5)
+    assert outcome(found, data, col("d") > 0.5) == outcome(around, data, col("d") > 0.5)
 
 
 def same(left: object, right: object) -> bool:
