@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ NAMES = [f"{path.parent.name}-{path.stem}" for path in FILES]
 every_file = pytest.mark.parametrize("path", FILES, ids=NAMES)
 
 
+@cache
 def expected(path: Path) -> pa.Table:
     with pa.OSFile(str(path.with_suffix(".arrow"))) as source:
         return pa.ipc.open_file(source).read_all()

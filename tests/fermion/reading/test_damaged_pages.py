@@ -35,9 +35,9 @@ from tests.fermion.reading.test_page_picks import nothing_picked
 OPTIONS = ReadOptions(threads=1, use_statistics=False)
 CODES = OPTIONS.with_overrides({"keep_dictionaries": True})
 MAPPED = OPTIONS.with_overrides({"memory_map": True})
-START_BYTES, END_BYTES, STRIDE = 40, 8, 13
+START_BYTES, END_BYTES, STRIDE = 40, 8, 29
 """In a short run every byte at the start and the end of a page changes, and these in between."""
-CHECKED_STRIDE = 5
+CHECKED_STRIDE = 7
 BATCH_ROWS = 300
 TAKES = {"take", "take of many"}
 
@@ -312,7 +312,7 @@ def test_every_flip_of_a_page_is_read_alike_both_ways(name: str, tmp_path: Path)
                             compare(read, found.file, what, is_take=way in TAKES)
 
 
-@pytest.mark.parametrize("stride", [11, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("stride", [17, pytest.param(1, marks=pytest.mark.slow)])
 def test_pages_cut_at_any_length_are_read_alike_both_ways(stride: int):
     """A page ends too soon, and says so or not; checksums are right, and lengths in metadata."""
     with memory_limit():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,11 @@ MODULES = [
 ]
 
 
+@cache
+def parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text())
+
+
 def constants_of(tree: ast.Module) -> list[tuple[str, ast.expr]]:
     """Return the names that a module assigns at its top, and what to."""
     found = []
@@ -37,7 +43,7 @@ def test_the_bits_of_chunk_flags_stand_in_one_module():
     """No module gives a number of its own to a name of `ChunkFlag`."""
     copies = []
     for file in MODULES:
-        for name, value in constants_of(ast.parse(file.read_text())):
+        for name, value in constants_of(parsed(file)):
             numbers = [
                 node
                 for node in ast.walk(value)
@@ -52,7 +58,7 @@ def test_no_module_fetches_a_class_through_a_value():
     """`type(col("x"))` reaches a class that its package did not export."""
     calls = []
     for file in MODULES:
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in ast.walk(parsed(file)):
             if (
                 isinstance(node, ast.Call)
                 and getattr(node.func, "id", None) == "type"
