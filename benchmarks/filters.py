@@ -79,7 +79,10 @@ QUESTION = Question(
         POLARS,
         DUCKDB,
     ),
-    targets=tuple(Target(case, 1.0, of="best rival") for case in CASES),
+    targets=(
+        *(Target(case, 1.0, of=VORTEX_STRINGS.name) for case in CASES),
+        *(Target(case, 1.0, measured=FERMION_MAPPED.name, of=VORTEX_MAPPED.name) for case in CASES),
+    ),
     rounds={"full": 3},
     notes="The file is opened each time. It has no index: Lance scans, too.",
 )
