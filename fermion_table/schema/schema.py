@@ -9,6 +9,7 @@ calls them.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
@@ -254,6 +255,11 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     def by_id(self) -> dict[int, Field]:
         """The columns by id; top level only."""
         return {field.id: field for field in self.fields}
+
+    @cached_property
+    def digest(self) -> str:
+        """What differs between schemas that differ: 32 hexadecimal digits, of their JSON."""
+        return hashlib.blake2b(encode_schema(self), digest_size=16).hexdigest()
 
     @cached_property
     def paths(self) -> dict[int, Path]:

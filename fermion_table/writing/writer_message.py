@@ -30,9 +30,8 @@ class WriterMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     base_id, branch
         A snapshot of a branch that was there before the writer began: no commit up to it can have
         added the files. None: not known.
-    schema_time_ms
-        When their schema was made, which tells it from another branch's of the same id. None: not
-        known.
+    schema_digest
+        Of their schema, which tells it from another branch's of the same id. None: not known.
     """
 
     entries: tuple[Entry, ...] = ()
@@ -40,7 +39,7 @@ class WriterMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     table_uuid: str = ""
     base_id: int | None = None
     branch: str = MAIN
-    schema_time_ms: int | None = None
+    schema_digest: str | None = None
 
     __repr__ = short_repr
 
@@ -88,7 +87,7 @@ class Origin:
             table_uuid=self.table_uuid,
             base_id=self.base_id,
             branch=self.branch,
-            schema_time_ms=self.schema.time_ms,
+            schema_digest=self.schema.digest,
         )
 
 
@@ -109,7 +108,7 @@ def check_same_schema(message: WriterMessage, schema: TableSchema, branch: str, 
     """
     if message.branch == branch == MAIN:  # its history is one line: ids are unique
         return
-    if message.schema_time_ms not in (None, schema.time_ms):
+    if message.schema_digest not in (None, schema.digest):
         raise InvalidArgumentError(
             f"{where}: a message of branch {message.branch!r}: branch {branch!r} never had the "
             f"schema that its files were written with, and has another one of id {schema.id}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import pickle
 from collections.abc import Callable
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -15,6 +16,10 @@ from fermion_table import Table, WriterMessage, compact_group
 
 @pytest.fixture
 def table(table_path) -> Table:
+    return with_branch(table_path)
+
+
+def with_branch(table_path: str) -> Table:
     """Main and branch `dev` have each made a column c of their own, as schema 1."""
     made = Table.create(table_path, pa.schema({"a": pa.int64()}), durability="fast")
     made.append({"a": [1]})
@@ -45,6 +50,30 @@ COMMITS: dict[str, Callable] = {
     "commit": lambda table, messages: table.commit(messages),
     "transaction": transaction,
 }
+
+
+def test_files_of_a_schema_made_in_the_same_millisecond_are_refused(table_path, monkeypatch):
+    """Times do not tell schemas apart."""
+    monkeypatch.setattr("fermion_table.commit.publisher.now_ms", lambda: 1_800_000_000_000)
+    test_files_of_another_branchs_schema_of_the_same_id_are_refused(
+        "main", "dev", "commit", with_branch(table_path)
+    )
+
+
+def test_a_schema_has_the_same_digest_in_memory_and_when_it_is_read_again(table_path):
+    """A writer that made the schema itself, and a reader that opens the branch later."""
+    made = Table.create(table_path, pa.schema({"a": pa.int64()}), durability="fast")
+    made.branches.create("dev")
+    dev = opened(made, "dev")
+    with dev.update_schema() as update:
+        update.add_column(
+            "price", pa.decimal128(12, 2), default=Decimal("1.50"), comment="in euros"
+        )
+        update.add_column("deep", pa.list_(pa.struct({"x": pa.float32(), "é": pa.binary()})))
+        update.add_column("at", pa.timestamp("us", "UTC"))
+    assert len(dev.schema.fields) == 4
+    assert opened(made, "dev").schema.digest == dev.schema.digest
+    assert pickle.loads(pickle.dumps(dev.schema)).digest == dev.schema.digest
 
 
 @pytest.mark.parametrize("how", COMMITS)
