@@ -38,6 +38,8 @@ from fermion.reading.spread import run_by_size
 
 PART_SLOTS = 128 * 1024
 """Slots that one thread tests at once."""
+LEAVES_KNOWN_MAX = 16
+"""Strings and lists of values that filters ask for, kept for the next stripe."""
 
 _BITS, _STRINGS = ord("b"), ord("s")
 _NOTHING = np.zeros(0, np.uint8)
@@ -96,6 +98,7 @@ class EncodedFilter:
         self._index, self._executor = index, executor
         self._checks = index.footer.page_checks(index.options.verify_checksums)
         self._is_known = self._checks.kind in (ChecksumKind.NONE, ChecksumKind.CRC32C)
+        self._asked: dict[int, tuple[Expression, Wanted | None, bool]] = {}  # by a leaf's id
 
     def find(
         self,
@@ -203,7 +206,7 @@ class EncodedFilter:
         assert form is not None
         wanted, inverted = None, within is not None and within.is_inverted
         if within is None:
-            wanted, inverted = _wanted(leaves[0], node.type, form)
+            wanted, inverted = self._wanted(leaves[0], node.type, form)
         entries = _NOTHING
         if column.entries is not None:
             flags = reduce(np.logical_and, [_evaluated(leaf, column.entries) for leaf in leaves])
@@ -219,6 +222,17 @@ class EncodedFilter:
             raise _Unknown
         mask: np.ndarray = out.view(bool)
         return ~mask if inverted else mask
+
+    def _wanted(
+        self, leaf: Expression, dtype: pa.DataType, form: Form
+    ) -> tuple[Wanted | None, bool]:
+        """As `_wanted_of`, made once for all stripes."""
+        known = self._asked.get(id(leaf))
+        if known is None:
+            while len(self._asked) >= LEAVES_KNOWN_MAX:
+                self._asked.pop(next(iter(self._asked)), None)
+            known = self._asked[id(leaf)] = (leaf, *_wanted_of(leaf, dtype, form))
+        return known[1:]
 
     def _test(
         self,
@@ -320,7 +334,7 @@ def _bounds(within: Interval | None, form: Form) -> np.ndarray | None:
     return np.array([low, high], np.uint64 if letter == ord("u") else np.int64)
 
 
-def _wanted(leaf: Expression, dtype: pa.DataType, form: Form) -> tuple[Wanted | None, bool]:
+def _wanted_of(leaf: Expression, dtype: pa.DataType, form: Form) -> tuple[Wanted | None, bool]:
     """What a filter asks for other than an interval of numbers, and whether all else matches; None
     where the kernels cannot be asked."""
     letter, width = form

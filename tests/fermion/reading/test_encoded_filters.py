@@ -255,6 +255,30 @@ def test_bug_error_of_arrow_out_of_the_entries_of_a_dictionary():
     assert outcome(found, data, col("d") > 0.5) == outcome(around, data, col("d") > 0.5)
 
 
+def test_a_list_of_values_is_looked_at_once_for_all_stripes(monkeypatch):
+    """And each filter of a file that stays open has its own."""
+    made = Counter()
+    wanted_numbers = kernels.wanted_numbers
+
+    def counted(values, width):
+        made["sets"] += 1
+        return wanted_numbers(values, width)
+
+    monkeypatch.setattr(kernels, "wanted_numbers", counted)
+    numbers = np.random.default_rng(2).permutation(40_000)
+    data = written(
+        pa.table({"a": numbers, "b": numbers * 2}), stripe_rows=10_000, page_rows_max=2_000
+    )
+    with fermion.open(data, options=ReadOptions(threads=2, use_statistics=False)) as file:
+        assert file.num_stripes == 4
+        assert file.count(col("a").isin(range(0, 500, 2))) == 250
+        assert made["sets"] == 1
+        for start in range(40):
+            chosen = file.read(filter=col("a").isin([start, start + 1, -5]))
+            assert sorted(chosen["a"].to_pylist()) == [start, start + 1]
+        assert made["sets"] == 41
+
+
 def same(left: object, right: object) -> bool:
     return left.equals(right) if isinstance(left, pa.Table) else left == right
 
