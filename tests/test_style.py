@@ -16,7 +16,7 @@ import pytest
 
 PROJECT = Path(__file__).resolve().parent.parent
 PACKAGES = ("fermion", "fermion_table", "spark_ext")
-LINES_MAX = 500
+LINES_MAX = 800  # a file holds one idea, and is not cut only to be short
 BANNED_WORDS = {"util", "utils", "common", "core", "helper", "helpers", "manager"}
 SOURCE_SUFFIXES = {".py", ".pyi", ".pyx", ".pxd", ".pxi", ".h", ".c"}
 # Modules that another package may import from, besides the package itself: the errors, and what
@@ -127,7 +127,7 @@ def test_the_project_has_files_to_check():
     assert {file.relative_to(PROJECT).parts[0] for file in PACKAGE_MODULES} == set(PACKAGES)
 
 
-def test_no_source_file_is_longer_than_five_hundred_lines():
+def test_no_source_file_is_longer_than_eight_hundred_lines():
     lengths = {name_of(file): len(file.read_text().splitlines()) for file in SOURCES}
     assert {name: lines for name, lines in lengths.items() if lines > LINES_MAX} == {}
 
