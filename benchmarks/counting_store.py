@@ -9,7 +9,7 @@ from fermion_table import Table
 from fermion_table.metadata.history import latest
 from fermion_table.storage.location import open_store
 from fermion_table.storage.store import AtomicStore, Durability
-from fermion_table.testing import WrappedStore
+from tests.kit.stores import WrappedStore
 
 READS = ("read", "exists", "size")
 

@@ -39,7 +39,7 @@ def with_files(path: str, files: int, per_manifest: int) -> None:
     from fermion_table.metadata.snapshot import Totals, encode_snapshot
     from fermion_table.storage.location import open_store
     from fermion_table.storage.paths import MAIN, snapshot_path
-    from fermion_table.testing import made_up_entry
+    from tests.kit.stores import made_up_entry
 
     table = Table.create(path, SCHEMA, partition_by="day", durability="fast")
     table.append(pa.table({"day": [0, 0], "id": [0, 9]}, SCHEMA))

@@ -29,8 +29,8 @@ def made_up(path: str, files: int, columns: int, *, per_commit: int) -> None:
     """
     from fermion_table import Table
     from fermion_table.metadata.manifest import FieldStatistics
-    from fermion_table.testing import made_up_entry
     from fermion_table.writing.writer_message import WriterMessage
+    from tests.kit.stores import made_up_entry
 
     names = ",".join(f"c{index}" for index in range(columns))
     table = Table.create(

@@ -293,6 +293,30 @@ def test_every_declared_dependency_is_imported():
     assert {name for name in declared if name.replace("-", "_") not in imported} == set()
 
 
+def test_packages_import_nothing_that_is_not_in_the_wheel():
+    """Neither tests nor tools, which lie beside them in a checkout only."""
+    beside = {"tests", "tools", "benchmarks", "examples"}
+    assert [
+        f"{name_of(file)}:{line}: {source}"
+        for file in PACKAGE_MODULES
+        for source, _, line in facts_of(file).imports
+        if source.partition(".")[0] in beside
+    ] == []
+
+
+def test_every_module_of_ours_that_is_imported_exists():
+    """Also in tests and benchmarks, which are not part of a contract or of a check of types."""
+    ours = {*PACKAGES, "tests", "tools", "benchmarks"}
+    missing = []
+    for file in MODULES:
+        for source, _, line in facts_of(file).imports:
+            place = PROJECT.joinpath(*source.split("."))
+            places = [place, *(place.with_suffix(suffix) for suffix in SOURCE_SUFFIXES)]
+            if source.partition(".")[0] in ours and not any(each.exists() for each in places):
+                missing.append(f"{name_of(file)}:{line}: {source}")
+    assert missing == []
+
+
 def test_no_module_imports_its_own_package_from_above():
     """`from fermion import X` within `fermion` is fine for a module X, and a cycle for a name."""
     cycles = []

@@ -5,7 +5,7 @@ writable, contiguous and aligned. Every function raises ValueError, before it wr
 lengths disagree or a range, offset or code lies outside of what it indexes, and TypeError or
 ValueError for a dtype it has no loop for. Loops run without the GIL.
 
-A kernel has a twin of the same name in `fermion.kernels.reference`, or a comment that begins with
+A kernel has a twin of the same name in `tests/kit/numpy_kernels`, or a comment that begins with
 "Oracle:" and names the test that compares it with the general way.
 """
 

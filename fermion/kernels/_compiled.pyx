@@ -3,7 +3,7 @@
 """Hot loops over values, compiled: no policy, no input or output, the GIL released.
 
 Ids and sizes of records come from `fermion.layout`; thresholds are arguments.
-Every function checks all lengths and ranges once, before its loop; `reference` holds the same
+Every function checks all lengths and ranges once, before its loop; `tests/kit` holds the same
 functions in NumPy. Inputs may be read-only, of any alignment and empty. The parts are included
 below, one file an idea.
 """

@@ -16,10 +16,7 @@ from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.options import CommitOptions
 from fermion_table.storage.store import AtomicStore
-from fermion_table.testing import (
-    MemoryStore,
-    made_up_schema,
-)
+from tests.kit.stores import MemoryStore, made_up_schema
 
 FIRST_SCHEMA = made_up_schema()
 QUICK = CommitOptions(backoff_s_min=0.0001, backoff_s_max=0.01)

@@ -12,7 +12,7 @@ from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.snapshot import SchemaReference, Snapshot
 from fermion_table.metadata.versions import resolve_version
 from fermion_table.storage.store import AtomicStore
-from fermion_table.testing import MemoryStore, made_up_entry, made_up_schema
+from tests.kit.stores import MemoryStore, made_up_entry, made_up_schema
 
 FUTURE_MS = 10**15
 MARKS = ("snapshot/EARLIEST", "expired/")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fermion_table.catalog.keyed_list import ListChange
-from fermion_table.testing import Faults, Violation, simulate_catalog
+from tests.kit.simulation import Faults, Violation, simulate_catalog
 
 SEEDS = 6
 

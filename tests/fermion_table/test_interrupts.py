@@ -17,8 +17,8 @@ from fermion.errors import InvalidArgumentError
 from fermion_table import CommitStateUnknown, Table, WriterMessage
 from fermion_table.metadata.history import latest
 from fermion_table.storage.local import LocalStore
-from fermion_table.testing import WrappedStore
 from tests.fermion_table.crash_operations import AT_ONCE, OPERATIONS, SCHEMA, Signaller, rows
+from tests.kit.stores import WrappedStore
 
 INTERRUPTED = sorted(set(OPERATIONS) - {"expiry", "clone"})
 """An expiry is there to make files that nothing refers to, before it deletes them."""

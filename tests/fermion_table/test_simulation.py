@@ -17,7 +17,7 @@ from fermion_table.commit import commit
 from fermion_table.errors import CommitStateUnknown
 from fermion_table.storage.pending_files import PendingFiles
 from fermion_table.storage.store import CreateResult
-from fermion_table.testing import (
+from tests.kit.simulation import (
     Faults,
     Report,
     Scheduler,
@@ -26,8 +26,8 @@ from fermion_table.testing import (
     Violation,
     simulate,
 )
-from fermion_table.testing.separate_processes import separate_processes
-from fermion_table.testing.simulation import SNAPSHOT_FILE_GRACE_MS
+from tests.kit.simulation.separate_processes import separate_processes
+from tests.kit.simulation.simulation import SNAPSHOT_FILE_GRACE_MS
 
 SEEDS_PER_TEST = 30
 SEEDS_MAX = 150
@@ -74,7 +74,7 @@ def test_a_seed_repeats_itself(project_environment: dict[str, str]) -> None:
     """Each weather, here and in interpreters whose sets have other orders."""
     here = str([simulate(seed) for seed in range(4)])
     for order in ("1", "2"):
-        program = "from fermion_table.testing import simulate\n"
+        program = "from tests.kit.simulation import simulate\n"
         program += "print([simulate(seed) for seed in range(4)])"
         there = subprocess.run(
             [sys.executable, "-c", program],

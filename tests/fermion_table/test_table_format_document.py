@@ -24,7 +24,7 @@ from fermion_table.schema import properties, schema, transforms
 from fermion_table.storage import json_codec, paths
 from fermion_table.storage import store as storage
 from fermion_table.storage.json_codec import UNKNOWN_KEYS, Plain
-from fermion_table.testing import made_up_entry
+from tests.kit.stores import made_up_entry
 
 PROJECT = Path(__file__).resolve().parents[2]
 TEXT = (PROJECT / "docs" / "table_format.md").read_text(encoding="utf-8")

@@ -26,8 +26,8 @@ from fermion_table.schema.type_codec import field_of_message, parse_type_text
 from fermion_table.storage import json_codec
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.paths import snapshot_path, tag_path
-from fermion_table.testing import MemoryStore
 from tests.fermion.file_anatomy import repair
+from tests.kit.stores import MemoryStore
 
 OPTIONS = fermion.ReadOptions(threads=1)
 EVERYTHING = OPTIONS.with_overrides({"use_statistics": False, "keep_dictionaries": True})

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from fermion import kernels
 from fermion.encodings import bitpack
 from fermion.errors import FermionError, InvalidArgumentError, InvalidFileError
-from fermion.kernels.reference import functions as reference
-from fermion.kernels.reference import picks as reference_picks
+from tests.kit.numpy_kernels import functions as reference
+from tests.kit.numpy_kernels import picks as reference_picks
 
 DTYPES = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]
 TYPES = pytest.mark.parametrize("dtype", DTYPES)

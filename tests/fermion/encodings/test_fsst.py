@@ -22,12 +22,12 @@ from fermion.encodings.decoding import TreeSlice, decode_trees
 from fermion.encodings.encoding import Recipe
 from fermion.encodings.tree import parse_node
 from fermion.errors import FermionError, InvalidFileError
-from fermion.kernels.reference import fsst as reference_fsst
-from fermion.kernels.reference import picks as reference_picks
 from fermion.layout import EncodingId
 from fermion.options import PROFILES, WriteOptions
 from fermion.pages.pages import encode_chunk
 from tests.fermion.physical_values import assert_same, assert_slots_same, binary_values
+from tests.kit.numpy_kernels import fsst as reference_fsst
+from tests.kit.numpy_kernels import picks as reference_picks
 
 BOTH = pytest.mark.parametrize("k", [compiled, reference_fsst], ids=["compiled", "reference"])
 WORDS = [b"carefully", b"final", b"deposits", b"sleep", b"quickly", b"among", b"the", b"regular"]

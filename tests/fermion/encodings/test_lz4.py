@@ -17,12 +17,12 @@ from fermion.columns.values import INT64
 from fermion.errors import InvalidArgumentError, InvalidFileError, UnsupportedEncodingError
 from fermion.io import compression
 from fermion.io.compression import pack, unpack
-from fermion.kernels.reference import lz4 as reference_lz4
 from fermion.layout import Codec, EncodingId
 from fermion.options import WriteOptions
 from fermion.pages.pages import encode_chunk
 from tests.equality import assert_logically_equal
 from tests.fermion.physical_values import assert_slots_same
+from tests.kit.numpy_kernels import lz4 as reference_lz4
 
 BOTH = pytest.mark.parametrize("k", [compiled, reference_lz4], ids=["compiled", "reference"])
 few = settings(max_examples=settings.default.max_examples // 4)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fermion import kernels as compiled
-from fermion.kernels.reference import blooms as reference
+from tests.kit.numpy_kernels import blooms as reference
 
 BOTH = pytest.mark.parametrize("k", [compiled, reference], ids=["compiled", "reference"])
 STRINGS = st.lists(st.binary(max_size=80), max_size=20)

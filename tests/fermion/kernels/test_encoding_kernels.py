@@ -14,14 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fermion import kernels as compiled
-from fermion.kernels.reference import blooms as reference_blooms
-from fermion.kernels.reference import fsst as reference_fsst
-from fermion.kernels.reference import functions as reference
-from fermion.kernels.reference import lz4 as reference_lz4
-from fermion.kernels.reference import names as reference_names
-from fermion.kernels.reference import nulls as reference_nulls
-from fermion.kernels.reference import picks as reference_picks
-from fermion.kernels.reference import places as reference_places
+from tests.kit.numpy_kernels import blooms as reference_blooms
+from tests.kit.numpy_kernels import fsst as reference_fsst
+from tests.kit.numpy_kernels import functions as reference
+from tests.kit.numpy_kernels import lz4 as reference_lz4
+from tests.kit.numpy_kernels import names as reference_names
+from tests.kit.numpy_kernels import nulls as reference_nulls
+from tests.kit.numpy_kernels import picks as reference_picks
+from tests.kit.numpy_kernels import places as reference_places
 
 PROJECT = Path(__file__).parents[3]
 ORACLE = re.compile(r"^# Oracle: (\S+)::(?:\n# )?(\w+)\ndef (\w+)\(", re.MULTILINE)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from fermion import kernels as compiled
 from fermion.io.checksum import checksum
-from fermion.kernels.reference import functions as reference
 from fermion.layout import INT64_MAX, INT64_MIN, ChecksumKind
+from tests.kit.numpy_kernels import functions as reference
 
 BOTH = pytest.mark.parametrize("k", [compiled, reference], ids=["compiled", "reference"])
 INTEGERS = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]

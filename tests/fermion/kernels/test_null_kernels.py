@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fermion import kernels as compiled
-from fermion.kernels.reference import nulls as reference_nulls
+from tests.kit.numpy_kernels import nulls as reference_nulls
 
 BOTH = pytest.mark.parametrize("k", [compiled, reference_nulls], ids=["compiled", "reference"])
 FIXED = ["i1", "u2", "i4", "f8", "V3", "V16"]

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 import fermion
 from fermion.errors import ChecksumError, InvalidFileError
 from fermion.kernels import _compiled as compiled
-from fermion.kernels.reference import places as reference_places
 from fermion.layout import FOOTER, HEAD, Incompat
 from fermion.metadata.footer import FileIdentity
 from tests.fermion.file_anatomy import Anatomy, repair
 from tests.fermion.identities import one_identity
 from tests.fermion.independent_crc import place_of
+from tests.kit.numpy_kernels import places as reference_places
 
 BOTH = pytest.mark.parametrize("k", [compiled, reference_places], ids=["compiled", "reference"])
 KINDS = pytest.mark.parametrize("kind", ["crc32", "crc32c", "xxh3"])

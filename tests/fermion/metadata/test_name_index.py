@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from fermion import kernels as compiled
 from fermion.errors import FermionError
 from fermion.kernels import find_name, read_names
-from fermion.kernels.reference import names as reference
 from fermion.metadata.name_index import WHOLE_BYTES_MAX, NameIndex, build_name_index
+from tests.kit.numpy_kernels import names as reference
 
 NAMES = st.lists(st.text(max_size=40), max_size=80)
 

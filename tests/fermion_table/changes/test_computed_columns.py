@@ -22,7 +22,7 @@ from fermion_table.changes import computed_columns
 from fermion_table.changes.column_expressions import ColumnExpressions
 from fermion_table.errors import CommitConflict
 from fermion_table.storage.local import LocalStore
-from fermion_table.testing import Crash, CrashingStore, ForgetfulStore, LostReplies
+from tests.kit.stores import Crash, CrashingStore, ForgetfulStore, LostReplies
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
 NEW = pa.schema([("w", pa.int64())])

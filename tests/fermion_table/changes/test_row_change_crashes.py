@@ -14,7 +14,7 @@ import pytest
 from fermion_table import Table
 from fermion_table.errors import CommitStateUnknown
 from fermion_table.storage.local import LocalStore
-from fermion_table.testing import Crash, CrashingStore, ForgetfulStore, LostReplies
+from tests.kit.stores import Crash, CrashingStore, ForgetfulStore, LostReplies
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
 

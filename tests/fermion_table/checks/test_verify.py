@@ -19,7 +19,7 @@ from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.local import LocalStore
 from fermion_table.storage.paths import snapshot_path
 from fermion_table.storage.store import StorageAccess
-from fermion_table.testing import MemoryStore, made_up_entry, made_up_schema
+from tests.kit.stores import MemoryStore, made_up_entry, made_up_schema
 
 pytestmark = pytest.mark.usefixtures("small_tail")
 

@@ -17,7 +17,7 @@ from fermion_table.commit import manifest_plan
 from fermion_table.commit.clone import CLONE_TAG, clone_entries
 from fermion_table.metadata.manifest import DeletionVector
 from fermion_table.metadata.manifest_store import live_entries
-from fermion_table.testing import MemoryStore, made_up_entry
+from tests.kit.stores import MemoryStore, made_up_entry
 
 SCHEMA = pa.schema({"a": pa.int64(), "p": pa.string()})
 AT_ONCE = timedelta(days=-1)

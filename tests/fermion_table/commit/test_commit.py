@@ -32,12 +32,6 @@ from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.storage.local import LocalStore
 from fermion_table.storage.paths import snapshot_path
 from fermion_table.storage.store import AtomicStore
-from fermion_table.testing import (
-    MemoryStore,
-    WrappedStore,
-    made_up_entry,
-    made_up_schema,
-)
 from tests.fermion_table.commit_setups import (
     FIRST_SCHEMA,
     SMALL_TAIL,
@@ -49,6 +43,7 @@ from tests.fermion_table.commit_setups import (
     referenced_objects,
     small_limits,  # noqa: F401 - a fixture of every test here
 )
+from tests.kit.stores import MemoryStore, WrappedStore, made_up_entry, made_up_schema
 
 # Creation
 

@@ -30,16 +30,6 @@ from fermion_table.storage.local import LocalStore
 from fermion_table.storage.location import open_store
 from fermion_table.storage.paths import snapshot_path
 from fermion_table.storage.store import AtomicStore, CreateResult
-from fermion_table.testing import (
-    Crash,
-    CrashingStore,
-    ForgetfulStore,
-    LostReplies,
-    MemoryStore,
-    WrappedStore,
-    made_up_entry,
-    made_up_schema,
-)
 from tests.fermion_table.commit_setups import (
     FIRST_SCHEMA,
     append,
@@ -49,6 +39,16 @@ from tests.fermion_table.commit_setups import (
     referenced_objects,
     small_limits,  # noqa: F401 - a fixture of every test here
     write_data,
+)
+from tests.kit.stores import (
+    Crash,
+    CrashingStore,
+    ForgetfulStore,
+    LostReplies,
+    MemoryStore,
+    WrappedStore,
+    made_up_entry,
+    made_up_schema,
 )
 
 # Races
@@ -107,7 +107,7 @@ import sys
 from fermion_table.commit.commit import commit
 from fermion_table.commit.request import CommitRequest
 from fermion_table.storage.location import open_store
-from fermion_table.testing import made_up_entry, made_up_schema
+from tests.kit.stores import made_up_entry, made_up_schema
 
 store = open_store(sys.argv[1], durability="fast")
 for at in range(int(sys.argv[3])):

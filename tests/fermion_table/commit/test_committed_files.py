@@ -27,7 +27,7 @@ from fermion_table.commit.commit import commit
 from fermion_table.commit.request import CommitRequest
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.paths import snapshot_path
-from fermion_table.testing import WrappedStore, made_up_entry
+from tests.kit.stores import WrappedStore, made_up_entry
 
 SCHEMA = pa.schema([("id", pa.int64())])
 

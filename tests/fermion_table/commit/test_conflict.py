@@ -18,7 +18,7 @@ from fermion_table.commit.conflict import (
 )
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.snapshot import SchemaReference
-from fermion_table.testing import made_up_entry
+from tests.kit.stores import made_up_entry
 
 HERE: frozenset[tuple[Any, ...]] = frozenset({("here",)})
 THERE: frozenset[tuple[Any, ...]] = frozenset({("there",)})

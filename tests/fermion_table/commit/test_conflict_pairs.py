@@ -22,7 +22,7 @@ from fermion_table.changes.draft import Draft
 from fermion_table.errors import CommitConflict
 from fermion_table.storage.paths import snapshot_id_of
 from fermion_table.storage.store import AtomicStore
-from fermion_table.testing import WrappedStore
+from tests.kit.stores import WrappedStore
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
 Rows = list[dict[str, Any]]

@@ -13,7 +13,7 @@ import pytest
 from fermion_table import Snapshot, Table
 from fermion_table.storage.paths import snapshot_id_of, snapshot_path
 from fermion_table.storage.store import AtomicStore
-from fermion_table.testing import WrappedStore
+from tests.kit.stores import WrappedStore
 
 ROWS = {"k": ["a", "b"], "v": [1, 2]}
 

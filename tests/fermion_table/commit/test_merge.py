@@ -23,7 +23,7 @@ from fermion_table.options import (
     MERGE_FANOUT,
     MERGE_INPUT_ENTRIES_MAX,
 )
-from fermion_table.testing import made_up_entry
+from tests.kit.stores import made_up_entry
 
 ENTRY = made_up_entry("a")
 

@@ -19,7 +19,7 @@ from fermion_table.compaction.small_files import plan_compaction
 from fermion_table.scanning.batch_stream import batches_left, whole_batches
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.paths import snapshot_path
-from fermion_table.testing import made_up_entry
+from tests.kit.stores import made_up_entry
 
 MIB = 1024 * 1024
 SCHEMA = pa.schema([("a", pa.int64()), ("p", pa.int32())])

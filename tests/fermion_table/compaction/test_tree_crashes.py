@@ -13,10 +13,10 @@ from fermion_table.compaction import tree_task
 from fermion_table.errors import CommitStateUnknown
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.local import LocalStore
-from fermion_table.testing import Crash, CrashingStore, ForgetfulStore, LostReplies
 from fermion_table.writing.tree_writer import TreeWriter
 from tests.fermion_table.compaction.runs import levels, shown, table_of, trees, write_run
 from tests.fermion_table.writing.trees import data_files
+from tests.kit.stores import Crash, CrashingStore, ForgetfulStore, LostReplies
 
 AT_ONCE = timedelta(days=-1)
 TARGET = 1000

@@ -18,7 +18,7 @@ from fermion_table.metadata import pointers
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.local import LocalStore
 from fermion_table.storage.store import AtomicStore
-from fermion_table.testing import Crash, CrashingStore
+from tests.kit.stores import Crash, CrashingStore
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 AT_ONCE = timedelta(days=-1)

@@ -10,7 +10,7 @@ from fermion_table.metadata.file_columns import paths_of
 from fermion_table.metadata.manifest import DeletionVector, Entry, reference_to
 from fermion_table.metadata.manifest_store import MetadataWriter
 from fermion_table.metadata.packed_manifest import PackedFiles
-from fermion_table.testing import MemoryStore, made_up_entry
+from tests.kit.stores import MemoryStore, made_up_entry
 
 DEAD = (0, 3, 7)
 

@@ -22,7 +22,7 @@ from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.schema.from_arrow import schema_from_arrow
 from fermion_table.schema.schema import encode_schema
 from fermion_table.storage.store import AtomicStore
-from fermion_table.testing import Crash, CrashingStore, MemoryStore, made_up_entry, made_up_schema
+from tests.kit.stores import Crash, CrashingStore, MemoryStore, made_up_entry, made_up_schema
 
 
 @pytest.fixture

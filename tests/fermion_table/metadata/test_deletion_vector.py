@@ -27,7 +27,7 @@ from fermion_table.metadata.deletion_vector import (
     write_vectors,
 )
 from fermion_table.metadata.manifest import DeletionVector
-from fermion_table.testing import MemoryStore
+from tests.kit.stores import MemoryStore
 
 ROW_SETS = st.one_of(
     st.frozensets(st.integers(0, 5_000), max_size=40),

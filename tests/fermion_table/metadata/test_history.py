@@ -26,7 +26,7 @@ from fermion_table.metadata.snapshot import encode_snapshot
 from fermion_table.metadata.versions import resolve_version
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.paths import latest_hint_path, snapshot_path
-from fermion_table.testing import MemoryStore, WrappedStore, made_up_entry, made_up_schema
+from tests.kit.stores import MemoryStore, WrappedStore, made_up_entry, made_up_schema
 
 START_MS = 1_700_000_000_000
 

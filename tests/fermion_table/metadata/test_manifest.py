@@ -26,7 +26,7 @@ from fermion_table.metadata.manifest import (
 from fermion_table.metadata.manifest_store import MetadataWriter, manifest_entries, read_manifest
 from fermion_table.storage import json_codec
 from fermion_table.storage.cache import shared_cache
-from fermion_table.testing import MemoryStore, made_up_entry, made_up_schema
+from tests.kit.stores import MemoryStore, made_up_entry, made_up_schema
 
 FULL = made_up_entry(
     "full",

@@ -27,7 +27,7 @@ from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.local import LocalStore
 from fermion_table.storage.paths import PENDING_DIRECTORY, earliest_hint_path, snapshot_path
 from fermion_table.storage.store import CreateResult, StoredObject
-from fermion_table.testing import MemoryStore, WrappedStore, made_up_schema
+from tests.kit.stores import MemoryStore, WrappedStore, made_up_schema
 
 CHANGES: dict[str, Callable[[Table], Any]] = {
     "append": lambda t: t.append({"a": [2]}),

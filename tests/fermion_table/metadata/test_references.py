@@ -31,7 +31,7 @@ from fermion_table.metadata.versions import resolve_version, tagged_snapshot
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.paths import branch_path, pending_path, snapshot_path, tag_path
 from fermion_table.storage.store import AtomicStore
-from fermion_table.testing import Crash, CrashingStore, MemoryStore, made_up_entry, made_up_schema
+from tests.kit.stores import Crash, CrashingStore, MemoryStore, made_up_entry, made_up_schema
 
 pytestmark = pytest.mark.usefixtures("small_tail")
 

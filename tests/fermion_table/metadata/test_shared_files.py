@@ -28,7 +28,7 @@ from fermion_table.metadata.shared_files import (
     options_for,
     place_of,
 )
-from fermion_table.testing import MemoryStore
+from tests.kit.stores import MemoryStore
 
 SCHEMA = pa.schema({"a": pa.int64()})
 SECRET = b"Zq7#Xw9!Kj2%Vb5&Yh8*"

@@ -22,7 +22,7 @@ from fermion_table.metadata.snapshot import (
     encode_snapshot,
 )
 from fermion_table.storage import json_codec
-from fermion_table.testing import made_up_entry
+from tests.kit.stores import made_up_entry
 
 PATH = "snapshot/00000000000000000002.json"
 

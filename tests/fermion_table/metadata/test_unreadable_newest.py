@@ -17,7 +17,7 @@ from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.location import open_store
 from fermion_table.storage.paths import snapshot_path
 from fermion_table.storage.store import AtomicStore
-from fermion_table.testing.stores import WrappedStore
+from tests.kit.stores import WrappedStore
 
 SCHEMA = pa.schema({"a": pa.int64()})
 

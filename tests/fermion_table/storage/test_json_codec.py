@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fermion_table.errors import CorruptMetadata
 from fermion_table.metadata.manifest import Manifest, decode_manifest
 from fermion_table.storage import json_codec
-from fermion_table.testing import made_up_entry
+from tests.kit.stores import made_up_entry
 
 MANIFEST = Manifest(entries=(made_up_entry("a"), made_up_entry("b", rows=3)))
 

@@ -13,7 +13,7 @@ from fermion_table import CommitConflict, Table
 from fermion_table.metadata.history import latest
 from fermion_table.storage.local import LocalStore
 from fermion_table.storage.paths import snapshot_path
-from fermion_table.testing import WrappedStore
+from tests.kit.stores import WrappedStore
 
 DATA = pa.table({"a": pa.array(range(1000), pa.int64())})
 READS = {"read", "exists", "size"}

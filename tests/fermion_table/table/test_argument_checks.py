@@ -21,8 +21,8 @@ from fermion_table.metadata.manifest_store import MetadataWriter
 from fermion_table.metadata.pointers import write_latest
 from fermion_table.metadata.references import create_branch, create_tag
 from fermion_table.schema.schema import encode_schema
-from fermion_table.testing import MemoryStore, made_up_entry
 from fermion_table.writing import data_files
+from tests.kit.stores import MemoryStore, made_up_entry
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 ROWS = {"id": [1, 2], "name": ["a", "b"]}

@@ -11,7 +11,7 @@ from unittest import mock
 from fermion_table.commit import manifest_plan
 from fermion_table.storage import pending_files
 from fermion_table.storage.cache import shared_cache
-from fermion_table.testing.scheduler import Killed
+from tests.kit.simulation.scheduler import Killed
 
 _delete_own = pending_files._delete_own
 

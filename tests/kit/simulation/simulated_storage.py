@@ -22,7 +22,7 @@ from fermion_table.storage.store import (
     StorageAccess,
     StoredObject,
 )
-from fermion_table.testing.scheduler import Killed, Scheduler
+from tests.kit.simulation.scheduler import Killed, Scheduler
 
 Trouble = Literal["fails", "lost", "late", "twice", "forgotten", "outage"]
 """Of a request: refused; never arrives; arrives after the reply was given up; takes effect twice;

@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.table.table import Table
-from fermion_table.testing.history_check import Attempt
-from fermion_table.testing.history_rows import COMPUTED
+from tests.kit.simulation.history_check import Attempt
+from tests.kit.simulation.history_rows import COMPUTED
 
 SCHEMA = pa.schema({"k": pa.string(), "v": pa.int64()})
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fermion.kernels.reference import fsst as reference_fsst
-from fermion.kernels.reference import functions as reference
+from tests.kit.numpy_kernels import fsst as reference_fsst
+from tests.kit.numpy_kernels import functions as reference
 
 _BLOCK = 1024
 

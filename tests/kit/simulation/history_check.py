@@ -18,8 +18,8 @@ from fermion_table.metadata.references import HEAD_PROPERTY, list_branches, snap
 from fermion_table.metadata.snapshot import Snapshot, decode_snapshot
 from fermion_table.storage.paths import MAIN, branch_path, snapshot_path, tag_path
 from fermion_table.table.table import Table
-from fermion_table.testing.history_rows import COMPUTED, Rows, rows_after
-from fermion_table.testing.simulated_storage import SimulatedStorage, SimulatedStore
+from tests.kit.simulation.history_rows import COMPUTED, Rows, rows_after
+from tests.kit.simulation.simulated_storage import SimulatedStorage, SimulatedStore
 
 
 class Violation(AssertionError):

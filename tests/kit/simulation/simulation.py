@@ -27,7 +27,7 @@ from fermion_table.schema.from_arrow import schema_from_arrow
 from fermion_table.schema.schema import TableSchema, encode_schema
 from fermion_table.storage.paths import MAIN
 from fermion_table.table.table import Table
-from fermion_table.testing.history_check import (
+from tests.kit.simulation.history_check import (
     Attempt,
     Histories,
     Observation,
@@ -37,11 +37,11 @@ from fermion_table.testing.history_check import (
     check_reachable,
     rows_of,
 )
-from fermion_table.testing.history_rows import Rows
-from fermion_table.testing.operations import SCHEMA, carry_out, data_of
-from fermion_table.testing.scheduler import Scheduler
-from fermion_table.testing.separate_processes import separate_processes
-from fermion_table.testing.simulated_storage import (
+from tests.kit.simulation.history_rows import Rows
+from tests.kit.simulation.operations import SCHEMA, carry_out, data_of
+from tests.kit.simulation.scheduler import Scheduler
+from tests.kit.simulation.separate_processes import separate_processes
+from tests.kit.simulation.simulated_storage import (
     Faults,
     SimulatedFileSystem,
     SimulatedStorage,

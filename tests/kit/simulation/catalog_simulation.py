@@ -29,16 +29,16 @@ from fermion_table.errors import (
 from fermion_table.expiry.drop import DroppedTable, delete_own_files
 from fermion_table.metadata.history import table_exists
 from fermion_table.storage.store import AtomicStore
-from fermion_table.testing.history_check import Violation
-from fermion_table.testing.scheduler import Scheduler
-from fermion_table.testing.separate_processes import separate_processes
-from fermion_table.testing.simulated_storage import (
+from tests.kit.simulation.history_check import Violation
+from tests.kit.simulation.scheduler import Scheduler
+from tests.kit.simulation.separate_processes import separate_processes
+from tests.kit.simulation.simulated_storage import (
     Faults,
     SimulatedFileSystem,
     SimulatedStorage,
     SimulatedStore,
 )
-from fermion_table.testing.simulation import CALM, DISK, ROUGH
+from tests.kit.simulation.simulation import CALM, DISK, ROUGH
 
 NAMES = ("a", "b", "db.`c.d`")
 SCHEMA = pa.schema({"id": pa.int64()})

@@ -12,10 +12,10 @@ from fermion_table.commit.replacement import TableDefinition
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.schema.schema import TableSchema
 from fermion_table.table.table import Table
-from fermion_table.testing.history_check import Attempt
-from fermion_table.testing.operations import data_of
-from fermion_table.testing.simulated_storage import Faults
-from fermion_table.testing.simulation import (
+from tests.kit.simulation.history_check import Attempt
+from tests.kit.simulation.operations import data_of
+from tests.kit.simulation.simulated_storage import Faults
+from tests.kit.simulation.simulation import (
     SCHEMA,
     Report,
     Simulation,

@@ -1,0 +1,1 @@
+"""What tests share: stores that fail, simulations of tables, the kernels written with NumPy."""
