@@ -10,13 +10,8 @@
 
 from fermion_table.catalog.catalog import Catalog
 from fermion_table.catalog.snapshots import CatalogSnapshot, CatalogSnapshots, PinnedTable
-from fermion_table.changes.column_task import ColumnTask, FinishedFile
-from fermion_table.changes.computed_columns import FinishedColumns
-from fermion_table.changes.found_rows import FoundRows
-from fermion_table.changes.merge_builder import MergeBuilder, MergeResult
-from fermion_table.changes.row_changes import check_overwrite
-from fermion_table.changes.sql_expressions import SqlExpression
-from fermion_table.changes.transaction import Transaction
+from fermion_table.change_feed.change_plan import ChangePlan, ChangeSplit
+from fermion_table.change_feed.changes import CHANGE_FIELDS, ChangeReader, ChangeScan
 from fermion_table.checks.repair import RepairResult, repair_table
 from fermion_table.checks.verify import VerifyReport
 from fermion_table.commit.publisher import SchemaMerge
@@ -49,13 +44,18 @@ from fermion_table.inspection.refs import BranchHead
 from fermion_table.inspection.table_difference import TableDiff
 from fermion_table.metadata.references import Tag
 from fermion_table.metadata.snapshot import Effort, Snapshot
-from fermion_table.scanning.change_plan import ChangePlan, ChangeSplit
-from fermion_table.scanning.changes import CHANGE_FIELDS, ChangeReader, ChangeScan
-from fermion_table.scanning.file_split import FileSplit
-from fermion_table.scanning.plan import PruningStep, ScanPlan
+from fermion_table.operations.column_task import ColumnTask, FinishedFile
+from fermion_table.operations.computed_columns import FinishedColumns
+from fermion_table.operations.found_rows import FoundRows
+from fermion_table.operations.merge_builder import MergeBuilder, MergeResult
+from fermion_table.operations.row_changes import check_overwrite
+from fermion_table.operations.sql_expressions import SqlExpression
+from fermion_table.operations.transaction import Transaction
+from fermion_table.planning.file_split import FileSplit
+from fermion_table.planning.plan import PruningStep, ScanPlan
+from fermion_table.planning.split import Split
+from fermion_table.reading.split_reader import SplitReader
 from fermion_table.scanning.scan import Scan
-from fermion_table.scanning.split import Split
-from fermion_table.scanning.split_reader import SplitReader
 from fermion_table.schema.difference import SchemaChange
 from fermion_table.schema.schema import Field, TableSchema
 from fermion_table.schema.transforms import PartitionTransform

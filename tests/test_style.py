@@ -26,7 +26,7 @@ PUBLIC_MODULES |= {"fermion.predicate", "fermion.columns.arrow_input", "fermion.
 PUBLIC_MODULES |= {"fermion.columns.rows"}
 PUBLIC_MODULES |= {"fermion_table.options", "fermion.arguments", "fermion.remote"}
 PUBLIC_MODULES |= {"fermion.forks", "fermion.io.read_ahead", "fermion.redaction", "fermion.display"}
-PUBLIC_MODULES |= {"fermion_table.argument_checks", "fermion_table.scanning.split"}
+PUBLIC_MODULES |= {"fermion_table.argument_checks", "fermion_table.planning.split"}
 PUBLIC_MODULES |= {"fermion_table.cli.arguments", "fermion_table.moments"}
 PUBLIC_MODULES |= {"fermion.statistics.bounds", "fermion.parquet.source", "fermion.cli.wording"}
 PUBLIC_MODULES |= {"fermion.cli.arguments", "fermion.cli.html_output", "fermion.html.page"}
@@ -34,7 +34,7 @@ PUBLIC_MODULES |= {"fermion.columns.value_text"}
 PUBLIC_MODULES |= {"fermion_table.merging.primary_key", "fermion_table.writing.make_writer"}
 PUBLIC_MODULES |= {"fermion_table.catalog.names"}
 PUBLIC_MODULES |= {
-    f"fermion_table.changes.merge_{each}"
+    f"fermion_table.operations.merge_{each}"
     for each in ("clauses", "description", "matching", "source")
 }
 # Spelled in two pieces, so that this file does not match itself.

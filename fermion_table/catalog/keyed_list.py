@@ -17,16 +17,16 @@ from typing import Any
 import pyarrow as pa
 
 from fermion.predicate import Expression, col
-from fermion_table.changes.draft import Draft
-from fermion_table.changes.keyed_rows import keys_may_match
-from fermion_table.changes.transaction import commit_change
 from fermion_table.commit.conflict import Partitions
 from fermion_table.commit.replacement import TableDefinition, create_defined
 from fermion_table.errors import CommitConflict, TableExists, TableNotFound
 from fermion_table.metadata.history import latest, table_exists
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.snapshot import Kind
-from fermion_table.scanning.filters import conjunction, table_filter
+from fermion_table.operations.draft import Draft
+from fermion_table.operations.keyed_rows import keys_may_match
+from fermion_table.operations.transaction import commit_change
+from fermion_table.planning.filters import conjunction, table_filter
 from fermion_table.schema.key_changes import KIND_COLUMN
 from fermion_table.storage.store import AtomicStore
 from fermion_table.table.table import Table

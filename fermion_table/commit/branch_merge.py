@@ -51,8 +51,8 @@ from fermion_table.metadata.schema_store import (
 )
 from fermion_table.metadata.snapshot import Kind, Snapshot
 from fermion_table.moments import now_ms
-from fermion_table.scanning.plan import splits_of
-from fermion_table.scanning.whole_rows import column_reader
+from fermion_table.planning.plan import splits_of
+from fermion_table.reading.whole_rows import column_reader
 from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.paths import branch_path
 from fermion_table.storage.store import AtomicStore

@@ -11,7 +11,7 @@ from fermion_table.metadata.bucket_counts import bucket_count, bucket_counts
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.snapshot import Snapshot
-from fermion_table.scanning.live_files import LiveFiles
+from fermion_table.planning.live_files import LiveFiles
 from fermion_table.schema.schema import TableSchema, decode_schema
 from fermion_table.storage.store import AtomicStore
 

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 from fermion_table.merging.fold import fold, groups_by_key
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.metadata.manifest import Entry
-from fermion_table.scanning.section_reader import KeyedRows
 from fermion_table.schema.record_expiry import RecordExpiry
 from fermion_table.schema.schema import TableSchema
+from fermion_table.trees.section_reader import KeyedRows
 
 
 @dataclass(frozen=True, slots=True)

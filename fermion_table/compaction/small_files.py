@@ -24,9 +24,9 @@ from fermion_table.compaction.task import (
 )
 from fermion_table.metadata.manifest import Entry
 from fermion_table.options import OPEN_COST_BYTES
-from fermion_table.scanning.plan import splits_of
-from fermion_table.scanning.split_reader import SplitReader
-from fermion_table.scanning.whole_rows import whole_row_reader, write_again
+from fermion_table.planning.plan import splits_of
+from fermion_table.reading.split_reader import SplitReader
+from fermion_table.reading.whole_rows import whole_row_reader, write_again
 from fermion_table.schema.properties import COLUMN_FILES_DEFAULT
 from fermion_table.schema.schema import TableSchema
 from fermion_table.schema.sorting import parse_order, sorted_rows

@@ -11,13 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.columns.rows import one_batch
-from fermion_table.merging.change_types import CHANGE_TYPES
-from fermion_table.merging.primary_key import PrimaryKey, required_key
-from fermion_table.metadata.bucket_counts import bucket_count
-from fermion_table.metadata.manifest import Entry
-from fermion_table.metadata.snapshot import Delta, Producer, Snapshot
-from fermion_table.scanning.file_scan import FileScan
-from fermion_table.scanning.keyed_changes import (
+from fermion_table.change_feed.keyed_changes import (
     AFTER,
     BEFORE,
     DELETE,
@@ -25,7 +19,13 @@ from fermion_table.scanning.keyed_changes import (
     KeyedChanges,
     distinct_keys,
 )
-from fermion_table.scanning.recorded_interval import settled_files, state_of
+from fermion_table.change_feed.recorded_interval import settled_files, state_of
+from fermion_table.merging.change_types import CHANGE_TYPES
+from fermion_table.merging.primary_key import PrimaryKey, required_key
+from fermion_table.metadata.bucket_counts import bucket_count
+from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.snapshot import Delta, Producer, Snapshot
+from fermion_table.scanning.file_scan import FileScan
 from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.store import AtomicStore
 from fermion_table.writing.changelog_writer import ChangelogWriter, Changes

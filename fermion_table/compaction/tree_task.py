@@ -24,15 +24,15 @@ from fermion_table.metadata.bucket_counts import bucket_counts
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.snapshot import Producer, Snapshot
 from fermion_table.options import MIB
-from fermion_table.scanning.filters import TableFilter
-from fermion_table.scanning.partition_pruning import partitions_that_may_match
-from fermion_table.scanning.plan import splits_of
-from fermion_table.scanning.section_reader import KeyedRows, merged_rows
-from fermion_table.scanning.split_reader import SplitReader
-from fermion_table.scanning.trees import Tree, trees_of
-from fermion_table.scanning.whole_rows import column_reader
+from fermion_table.planning.filters import TableFilter
+from fermion_table.planning.partition_pruning import partitions_that_may_match
+from fermion_table.planning.plan import splits_of
+from fermion_table.planning.trees import Tree, trees_of
+from fermion_table.reading.split_reader import SplitReader
+from fermion_table.reading.whole_rows import column_reader
 from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.store import AtomicStore
+from fermion_table.trees.section_reader import KeyedRows, merged_rows
 from fermion_table.writing.changelog_writer import ChangelogWriter
 from fermion_table.writing.partition import partition_of
 from fermion_table.writing.settings import WriteSettings

@@ -9,6 +9,9 @@ from typing import Any
 
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_columns
+from fermion_table.change_feed.change_steps import ChangeStep, commits_between
+from fermion_table.change_feed.changes import ChangeScan
+from fermion_table.change_feed.recorded_interval import RecordedInterval, producer_of
 from fermion_table.commit.fast_forward import difference
 from fermion_table.errors import VersionNotFound
 from fermion_table.inspection.history_log import counted
@@ -17,10 +20,7 @@ from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.schema_store import SchemaVersions, load_table_schema
 from fermion_table.metadata.snapshot import PRIMARY_KEY, Snapshot
-from fermion_table.scanning.change_steps import ChangeStep, commits_between
-from fermion_table.scanning.changes import ChangeScan
-from fermion_table.scanning.filters import table_filter
-from fermion_table.scanning.recorded_interval import RecordedInterval, producer_of
+from fermion_table.planning.filters import table_filter
 from fermion_table.schema.difference import SchemaChange, schema_changes
 from fermion_table.schema.schema import PathLike
 from fermion_table.storage.store import AtomicStore

@@ -1,1 +1,1 @@
-"""Scans: planning, pruning, splits and reading."""
+"""Scans: what a query asks of a table, and the forms its result takes."""

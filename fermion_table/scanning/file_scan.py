@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fermion.forks import cached_property
 from fermion_table.metadata.column_file import Layout
 from fermion_table.metadata.manifest import Entry
-from fermion_table.scanning.plan import PruningStep, ScanPlan, plan_scan, splits_of
+from fermion_table.planning.plan import PruningStep, ScanPlan, plan_scan, splits_of
 from fermion_table.scanning.scan import Scan
 
 

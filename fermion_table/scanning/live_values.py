@@ -11,7 +11,7 @@ import pyarrow as pa
 from fermion import col
 from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.snapshot import Snapshot
-from fermion_table.scanning.filters import table_filter
+from fermion_table.planning.filters import table_filter
 from fermion_table.scanning.scan import Scan
 from fermion_table.schema.field_widening import beyond
 from fermion_table.schema.schema import Path, TableSchema

@@ -26,29 +26,29 @@ from fermion_table.metadata.column_file import Layout, check_layouts
 from fermion_table.metadata.history import expiry_guard, until_expiry
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.snapshot import Snapshot
-from fermion_table.scanning.file_plan import BATCH_ROWS, ReadRequest
-from fermion_table.scanning.filters import TableFilter, both, field_at, table_filter
-from fermion_table.scanning.io_totals import IoTotals
-from fermion_table.scanning.live_files import LiveFiles
-from fermion_table.scanning.min_max import MinMax, add_exact_bounds
-from fermion_table.scanning.plan import (
+from fermion_table.planning.file_plan import BATCH_ROWS, ReadRequest
+from fermion_table.planning.filters import TableFilter, both, field_at, table_filter
+from fermion_table.planning.live_files import LiveFiles
+from fermion_table.planning.min_max import MinMax, add_exact_bounds
+from fermion_table.planning.plan import (
     PruningStep,
     ScanPlan,
     files_that_must_match,
     prune_manifests,
 )
+from fermion_table.planning.split import Split, first_rows
+from fermion_table.planning.tree_plan import TreePlan, plan_trees
+from fermion_table.reading.io_totals import IoTotals
+from fermion_table.reading.run_reader import key_filter
+from fermion_table.reading.split_reader import SplitReader
 from fermion_table.scanning.polars_source import lazy_frame
-from fermion_table.scanning.run_reader import key_filter
-from fermion_table.scanning.split import Split, first_rows
-from fermion_table.scanning.split_reader import SplitReader
-from fermion_table.scanning.tree_plan import TreePlan, plan_trees
-from fermion_table.scanning.tree_splits import tree_splits
 from fermion_table.schema import type_codec
 from fermion_table.schema.conversion import empty_columns
 from fermion_table.schema.schema import Field, PathLike, TableSchema
 from fermion_table.schema.selection import ROW_ID, queryable_fields, select_columns
 from fermion_table.schema.value_codec import has_plain_json
 from fermion_table.storage.store import AtomicStore, access_of, in_time
+from fermion_table.trees.tree_splits import tree_splits
 
 if TYPE_CHECKING:
     import duckdb

@@ -9,11 +9,11 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from fermion_table.argument_checks import check_bool, check_kind, check_kinds, check_schema_mode
-from fermion_table.changes.draft import Draft, FindingCache
-from fermion_table.changes.transaction import Transaction, append_merging, commit_written
 from fermion_table.commit.publisher import SchemaMerge
 from fermion_table.commit.request import CommitMetadata
 from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.operations.draft import Draft, FindingCache
+from fermion_table.operations.transaction import Transaction, append_merging, commit_written
 from fermion_table.table.inline_compaction import finished
 from fermion_table.table.state import HasState, TableState
 from fermion_table.writing.make_writer import TableWriter, make_writer

@@ -7,12 +7,12 @@ from functools import partial
 from typing import Any
 
 from fermion_table.argument_checks import check_kind, check_kinds
-from fermion_table.changes.assignments import Assignment
-from fermion_table.changes.found_rows import FoundRows
-from fermion_table.changes.found_rows import commit_found as commit_found_rows
-from fermion_table.changes.transaction import Transaction
 from fermion_table.commit.request import CommitMetadata
 from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.operations.assignments import Assignment
+from fermion_table.operations.found_rows import FoundRows
+from fermion_table.operations.found_rows import commit_found as commit_found_rows
+from fermion_table.operations.transaction import Transaction
 from fermion_table.table.inline_compaction import finished, published
 from fermion_table.table.state import HasState, TableState
 from fermion_table.writing.writer_message import WriterMessage

@@ -11,17 +11,17 @@ from fermion.arguments import function as check_function
 from fermion.arguments import integer
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_columns, check_kind, check_texts, described
-from fermion_table.changes.column_commit import check_append_table
-from fermion_table.changes.column_expressions import ColumnExpressions
-from fermion_table.changes.computed_columns import (
+from fermion_table.commit.request import CommitMetadata
+from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.operations.column_commit import check_append_table
+from fermion_table.operations.column_expressions import ColumnExpressions
+from fermion_table.operations.computed_columns import (
     ComputedColumns,
     FinishedColumns,
     check_new_columns,
 )
-from fermion_table.changes.filled_columns import FilledColumns
-from fermion_table.commit.request import CommitMetadata
-from fermion_table.metadata.snapshot import Snapshot
-from fermion_table.scanning.file_plan import BATCH_ROWS
+from fermion_table.operations.filled_columns import FilledColumns
+from fermion_table.planning.file_plan import BATCH_ROWS
 from fermion_table.schema.schema import PathLike
 from fermion_table.schema.selection import ROW_ID, select_columns
 from fermion_table.table.state import HasState

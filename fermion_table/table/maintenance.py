@@ -25,7 +25,7 @@ from fermion_table.metadata.history import latest
 from fermion_table.metadata.schema_store import schema_paths
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.moments import limit_ms, now_ms
-from fermion_table.scanning.filters import TableFilter, table_filter
+from fermion_table.planning.filters import TableFilter, table_filter
 from fermion_table.schema.properties import parse_properties
 from fermion_table.table.inline_compaction import planned_trees, target_bytes
 from fermion_table.table.reading import scan

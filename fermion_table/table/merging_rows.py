@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any, Literal
 
 from fermion_table.argument_checks import check_schema_mode
-from fermion_table.changes.merge import Merge
-from fermion_table.changes.merge_builder import MergeBuilder, MergeResult
-from fermion_table.changes.transaction import Transaction, commit_merge
 from fermion_table.commit.request import CommitMetadata
+from fermion_table.operations.merge import Merge
+from fermion_table.operations.merge_builder import MergeBuilder, MergeResult
+from fermion_table.operations.transaction import Transaction, commit_merge
 from fermion_table.table.inline_compaction import published
 from fermion_table.table.state import HasState
 

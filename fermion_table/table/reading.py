@@ -11,6 +11,8 @@ import pyarrow as pa
 from fermion.arguments import integer
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_columns
+from fermion_table.change_feed.change_steps import commits_between
+from fermion_table.change_feed.changes import ChangeScan
 from fermion_table.inspection.history_log import HistoryLog, history_log
 from fermion_table.merging.key_values import key_rows
 from fermion_table.metadata import history as stored_history
@@ -24,9 +26,7 @@ from fermion_table.metadata.versions import (
     snapshot_of_tag,
 )
 from fermion_table.moments import Moment
-from fermion_table.scanning.change_steps import commits_between
-from fermion_table.scanning.changes import ChangeScan
-from fermion_table.scanning.filters import batch_filter, both, table_filter
+from fermion_table.planning.filters import batch_filter, both, table_filter
 from fermion_table.scanning.scan import Scan, ScanMode
 from fermion_table.schema.schema import PathLike, TableSchema
 from fermion_table.table.state import HasState, TableState

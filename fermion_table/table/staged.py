@@ -18,7 +18,6 @@ from fermion.columns.arrow_input import record_batch_reader
 from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_kind, check_kinds, described
-from fermion_table.changes.transaction import commit_written
 from fermion_table.commit.committed_files import delete_unpublished, written_files
 from fermion_table.commit.publisher import Publisher
 from fermion_table.commit.replacement import (
@@ -35,6 +34,7 @@ from fermion_table.expiry.drop import drop_table, remove_empty_folders
 from fermion_table.metadata.history import latest, table_exists
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.operations.transaction import commit_written
 from fermion_table.schema.from_arrow import PartitionBy
 from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.location import Location, open_store, refuse_nested

@@ -7,10 +7,10 @@ from typing import Any, Protocol
 
 from fermion.errors import InvalidArgumentError
 from fermion_table.commit.publisher import Publisher
+from fermion_table.lookup.lookup import Lookups
 from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.metadata.versions import Version, check_version, find_version
-from fermion_table.scanning.lookup import Lookups
 from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.paths import MAIN
 from fermion_table.storage.store import AtomicStore

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fermion.errors import InvalidArgumentError
-from fermion_table.changes.keyed_rows import check_removes
-from fermion_table.changes.merge_matching import MergeCounts
 from fermion_table.merging.primary_key import required_key
+from fermion_table.operations.keyed_rows import check_removes
+from fermion_table.operations.merge_matching import MergeCounts
 from fermion_table.schema.key_changes import KIND_COLUMN
 from fermion_table.table.table import Table
 from fermion_table.writing.deletions import deletions

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from fermion_table.argument_checks import check_schema_mode
-from fermion_table.changes.transaction import append_merging
 from fermion_table.commit.request import CommitMetadata
 from fermion_table.merging.primary_key import required_key
 from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.operations.transaction import append_merging
 from fermion_table.table.appending import appending
 from fermion_table.table.inline_compaction import finished
 from fermion_table.table.state import HasState

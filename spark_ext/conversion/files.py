@@ -15,7 +15,7 @@ import pyarrow as pa
 from fermion.errors import InvalidArgumentError
 from fermion.parquet.source import ParquetSource
 from fermion_table.options import OPEN_COST_BYTES
-from fermion_table.scanning.split import task_bytes
+from fermion_table.planning.split import task_bytes
 from spark_ext.options import absolute
 
 FOOTERS_AT_ONCE = 8

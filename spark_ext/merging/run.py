@@ -14,9 +14,9 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions
 from fermion.arguments import mapping
 from fermion.errors import InvalidArgumentError, column_not_found
 from fermion_table import CommitMetadata, FoundRows, MergeResult, Scan, SchemaMismatch, Table
-from fermion_table.changes.merge_clauses import SOURCE, TARGET, Clause
-from fermion_table.changes.merge_matching import MergeCounts
 from fermion_table.merging.primary_key import primary_key_of
+from fermion_table.operations.merge_clauses import SOURCE, TARGET, Clause
+from fermion_table.operations.merge_matching import MergeCounts
 from spark_ext.column_names import quoted
 from spark_ext.reading.row_places import ROW_ID
 from spark_ext.reading.table import frame_of, schema_of

@@ -12,8 +12,8 @@ import pytest
 
 from fermion_table import FileSplit, Scan, Split, Table
 from fermion_table.options import OPEN_COST_BYTES
-from fermion_table.scanning.file_split import FileReader
-from fermion_table.scanning.split import first_rows, tasks
+from fermion_table.planning.file_split import FileReader
+from fermion_table.planning.split import first_rows, tasks
 
 SCHEMA = pa.schema({"key": pa.int64(), "value": pa.string()})
 

@@ -18,8 +18,8 @@ import pytest
 
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion_table import Table
-from fermion_table.changes.draft import Draft
 from fermion_table.errors import CommitConflict
+from fermion_table.operations.draft import Draft
 from fermion_table.storage.paths import snapshot_id_of
 from fermion_table.storage.store import AtomicStore
 from tests.kit.stores import WrappedStore

@@ -16,7 +16,7 @@ from fermion.errors import InvalidArgumentError
 from fermion.predicate import RowRanges
 from fermion_table import Table, compact_group
 from fermion_table.compaction.small_files import plan_compaction
-from fermion_table.scanning.batch_stream import batches_left, whole_batches
+from fermion_table.reading.batch_stream import batches_left, whole_batches
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.paths import snapshot_path
 from tests.kit.stores import made_up_entry

@@ -182,9 +182,9 @@ def test_a_question_about_two_columns_makes_no_arrow_fields_of_the_others(table_
         return real(field, **options)
 
     for module in (
-        "scanning.filters",
-        "scanning.plan",
-        "scanning.file_plan",
+        "planning.filters",
+        "planning.plan",
+        "planning.file_plan",
         "schema.conversion",
     ):
         monkeypatch.setattr(f"fermion_table.{module}.field_to_arrow", counting)

@@ -1,0 +1,1 @@
+"""Changes between two snapshots: planned, read and recorded."""

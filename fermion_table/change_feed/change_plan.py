@@ -1,0 +1,308 @@
+"""Divides the changes between two snapshots into splits that tasks read apart; metadata only.
+
+A split is a part of the same commits: states and commits that name only some of their files. Of an
+append table these are files; of a primary-key table all files of some trees, as all rows of a key
+are in one tree. Where the changes of compactions were recorded, a split spans all commits (see
+`recorded_interval`); otherwise it is a part of one commit.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import msgspec
+
+from fermion.arguments import integer
+from fermion.display import short_repr
+from fermion_table.change_feed.change_steps import ChangeStep, shows_level0, step_of
+from fermion_table.change_feed.recorded_interval import producer_of, replaces_unrecorded
+from fermion_table.merging.primary_key import PrimaryKey
+from fermion_table.metadata.bucket_counts import bucket_count
+from fermion_table.metadata.history import until_expiry
+from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.manifest_store import (
+    added_entries,
+    changelog_entries,
+    live_entries,
+    removed_entries,
+)
+from fermion_table.metadata.snapshot import Changelog, Delta, Snapshot, Touched
+from fermion_table.options import OPEN_COST_BYTES, TASK_BYTES
+from fermion_table.planning.split import tasks
+from fermion_table.schema.schema import TableSchema
+from fermion_table.storage.store import AtomicStore
+
+SPLIT_BYTES = OPEN_COST_BYTES
+"""Small files, or trees, are put together in a split until they have so many bytes."""
+Prune = Callable[[Sequence[Entry]], Sequence[Entry]]
+"""The files that may hold rows, or keys, that the query selects."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeSplit:
+    """A part of the changes between two snapshots. Picklable, immutable.
+
+    Attributes
+    ----------
+    start, snapshots, steps
+        As of a `ChangeScan`: commits, and the state before, with some of their files.
+    bytes
+        Of the files that tell what changed.
+    """
+
+    start: Snapshot | None = None
+    snapshots: tuple[Snapshot, ...] = ()
+    steps: tuple[ChangeStep, ...] = ()
+    bytes: int = 0
+
+    __repr__ = short_repr
+
+    @property
+    def cost(self) -> int:
+        """Bytes of a file that is open that take as long to read, roughly."""
+        return self.bytes + OPEN_COST_BYTES
+
+    @property
+    def row_bounds(self) -> None:
+        """None: it can't be cut."""
+        return
+
+    def part(self, start: int, stop: int) -> ChangeSplit:
+        """All of it."""
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePlan:
+    """What a scan of changes reads.
+
+    Attributes
+    ----------
+    splits
+        In the order of the commits. Those of one key come in their order.
+    """
+
+    splits: tuple[ChangeSplit, ...]
+
+    __repr__ = short_repr
+
+    def tasks(
+        self, bytes_target: int = TASK_BYTES, *, tasks_min: int = 1
+    ) -> list[tuple[ChangeSplit, ...]]:
+        """The splits as tasks of about equal cost, in order; see `ScanPlan.tasks`."""
+        target = integer(bytes_target, "bytes_target", minimum=1)
+        return list(tasks(self.splits, target, integer(tasks_min, "tasks_min", minimum=1)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangePlanner:
+    """Divides commits into splits.
+
+    Attributes
+    ----------
+    store, schemas
+        Of the table: its schemas by id.
+    key
+        Of a primary-key table.
+    start, snapshots
+        The state before, and the commits.
+    prune
+        See `Prune`; of a primary-key table by the key's columns.
+    """
+
+    store: AtomicStore
+    schemas: Mapping[int, TableSchema]
+    key: PrimaryKey | None
+    start: Snapshot
+    snapshots: tuple[Snapshot, ...]
+    prune: Prune
+
+    def splits(self) -> Iterator[ChangeSplit]:
+        """The splits, in the order of the commits."""
+        if self.key is not None and producer_of(self.snapshots) is not None:
+            yield from self._interval()
+            return
+        for before, after in pairwise((self.start, *self.snapshots)):
+            with until_expiry(self.store, before), until_expiry(self.store, after):
+                found = list(self._commit(before, after))
+            yield from found
+
+    def _commit(self, before: Snapshot, after: Snapshot) -> Iterator[ChangeSplit]:
+        if self.key is None:
+            yield from self._append_commit(before, after)
+            return
+        told = after.changelog
+        if told is not None and told.producer == "input":
+            files = _Files(changelog=self._kept(changelog_entries(self.store, after)))
+            yield from self._parts([(before, _Files()), (after, files)])
+            return
+        step = step_of(self.store, after, shows_level0=shows_level0(self.key))
+        added, removed = self._kept(step.added), self._kept(step.removed)
+        if added or removed:
+            states = [
+                _Files(live=_bare(live_entries(self.store, each))) for each in (before, after)
+            ]
+            states[1].added, states[1].removed = added, removed
+            yield from self._parts([(before, states[0]), (after, states[1])])
+
+    def _append_commit(self, before: Snapshot, after: Snapshot) -> Iterator[ChangeSplit]:
+        """Files of a partition that rows may have been carried over between stay together."""
+        step = step_of(self.store, after)
+        files = _Files(added=self._kept(step.added), removed=self._kept(step.removed))
+        stay = {entry.file for entry in files.added} & {entry.file for entry in files.removed}
+        partitions = [
+            {entry.partition for entry in entries if entry.file not in stay}
+            for entries in (files.removed, files.added)
+        ]
+        rewritten = partitions[0] & partitions[1]
+
+        def place_of(entry: Entry) -> Hashable:
+            is_alone = entry.file in stay or entry.partition not in rewritten
+            return entry.file if is_alone else entry.partition
+
+        yield from self._parts([(before, _Files()), (after, files)], place_of)
+
+    def _interval(self) -> Iterator[ChangeSplit]:
+        """Trees that some commit changed, with all commits."""
+        producer = producer_of(self.snapshots)
+        assert producer is not None
+        wanted = {self.start.hash, self.snapshots[-1].hash}
+        for before, after in pairwise((self.start, *self.snapshots)):
+            if replaces_unrecorded(self.store, after, producer):
+                wanted |= {before.hash, after.hash}
+        states = []
+        for snapshot in (self.start, *self.snapshots):
+            files = _Files()
+            with until_expiry(self.store, snapshot):
+                if snapshot.hash in wanted:
+                    files.live = _bare(live_entries(self.store, snapshot))
+                if snapshot is not self.start:
+                    files.added = self._kept(added_entries(self.store, snapshot))
+                    files.removed = self._kept(removed_entries(self.store, snapshot))
+                    files.changelog = self._kept(changelog_entries(self.store, snapshot))
+            states.append((snapshot, files))
+        yield from self._parts(states)
+
+    def _kept(self, entries: Sequence[Entry]) -> list[Entry]:
+        return _bare(self.prune(entries)) if entries else []
+
+    def _parts(
+        self,
+        states: Sequence[tuple[Snapshot, _Files]],
+        place_of: Callable[[Entry], Hashable] | None = None,
+    ) -> Iterator[ChangeSplit]:
+        """Some commits, divided by the places of their files.
+
+        Parameters
+        ----------
+        states
+            The state before, and the commits, with the files that count.
+        place_of
+            Files of one place stay together; None: those of a tree.
+        """
+        if place_of is None:
+            place_of = self._tree_of([files for _, files in states])
+        sizes: dict[Hashable, int] = {}
+        for _, files in states:
+            for entry in (*files.removed, *files.added, *files.changelog):
+                place = place_of(entry)
+                sizes[place] = sizes.get(place, 0) + entry.size
+        parts = list(_bundles(sizes))
+        number = {place: index for index, part in enumerate(parts) for place in part}
+        divided = [files.divided(place_of, number) for _, files in states]
+        for index, part in enumerate(parts):
+            name = f"{states[-1][0].id}.{index}"
+            (start, *snapshots) = (
+                _state(snapshot, by_part.get(index, _Files()), name)
+                for (snapshot, _), by_part in zip(states, divided, strict=True)
+            )
+            yield ChangeSplit(start, tuple(snapshots), bytes=sum(sizes[each] for each in part))
+
+    def _tree_of(self, states: Sequence[_Files]) -> Callable[[Entry], Hashable]:
+        """The tree of a file; all of a partition whose number of buckets differs among them."""
+        counts: dict[Hashable, set[int]] = defaultdict(set)
+        for files in states:
+            for entry in files.all:
+                counts[entry.partition].add(bucket_count(entry, self.schemas))
+
+        def place_of(entry: Entry) -> Hashable:
+            is_stable = len(counts[entry.partition]) == 1
+            return entry.partition, entry.bucket if is_stable else None
+
+        return place_of
+
+
+@dataclass(slots=True)
+class _Files:
+    """Files of a state, and of the commit that led to it."""
+
+    live: Sequence[Entry] = ()
+    added: Sequence[Entry] = ()
+    removed: Sequence[Entry] = ()
+    changelog: Sequence[Entry] = ()
+
+    @property
+    def all(self) -> Iterable[Entry]:
+        """All of them, some twice."""
+        return (*self.live, *self.added, *self.removed, *self.changelog)
+
+    def divided(
+        self, place_of: Callable[[Entry], Hashable], number: Mapping[Hashable, int]
+    ) -> dict[int, _Files]:
+        """The same by the number of their place; files of other places are left out."""
+        found: dict[int, _Files] = {}
+        for name in ("live", "added", "removed", "changelog"):
+            for entry in getattr(self, name):
+                part = number.get(place_of(entry))
+                if part is not None:
+                    files = found.setdefault(part, _Files([], [], [], []))
+                    getattr(files, name).append(entry)
+        return found
+
+
+def _bundles(sizes: Mapping[Hashable, int]) -> Iterator[list[Hashable]]:
+    """Places in their order, so many together that reading them costs more than opening a file."""
+    part: list[Hashable] = []
+    size = 0
+    for place, more in sizes.items():
+        part.append(place)
+        size += more
+        if size >= SPLIT_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
+
+
+def without_files(snapshot: Snapshot) -> Snapshot:
+    """A snapshot as if it had no files, and its commit none."""
+    return _state(snapshot, _Files(), "without files")
+
+
+def _state(snapshot: Snapshot, files: _Files, name: str) -> Snapshot:
+    """A snapshot as if it had only some files, and its commit only some of its own."""
+    added = {entry.file for entry in files.added}
+    older = (entry for entry in files.live if entry.file not in added)
+    changelog = snapshot.changelog
+    if changelog is not None:
+        changelog = Changelog(producer=changelog.producer, entries=tuple(files.changelog))
+    return msgspec.structs.replace(
+        snapshot,
+        manifests=(),
+        tail=(*older, *files.added),
+        delta=Delta(tail_entries=len(files.added), removed=tuple(files.removed)),
+        changelog=changelog,
+        properties={},
+        unknown={},
+        touched=Touched(),
+        branch_commits={},
+        hash=f"{snapshot.hash} {name}",
+    )
+
+
+def _bare(entries: Iterable[Entry]) -> list[Entry]:
+    """Entries without statistics."""
+    return [msgspec.structs.replace(entry, stats={}) if entry.stats else entry for entry in entries]

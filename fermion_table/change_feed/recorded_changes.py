@@ -1,0 +1,139 @@
+"""Reads changelog files: rows with what happened to them, as they were recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fermion.columns.rows import filter_batch_rows, one_batch
+from fermion_table.merging.change_types import CHANGE_NAMES
+from fermion_table.merging.merge_engines.key_groups import DELETE, INSERT, UPDATE_BEFORE
+from fermion_table.merging.primary_key import PrimaryKey
+from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.snapshot import Producer, Snapshot
+from fermion_table.planning.filters import TableFilter, selected
+from fermion_table.planning.plan import splits_of
+from fermion_table.reading.run_reader import key_filter
+from fermion_table.reading.split_reader import SplitReader
+from fermion_table.scanning.file_scan import FileScan
+from fermion_table.schema.conversion import convert_batch, plan_reading
+from fermion_table.schema.key_changes import KIND_COLUMN
+from fermion_table.schema.schema import PathLike, TableSchema, field_to_arrow
+from fermion_table.schema.selection import ROW_KIND, select_columns
+from fermion_table.storage.store import AtomicStore
+
+
+class RecordedChanges:
+    """Reads the changelog files of a primary-key table.
+
+    Parameters
+    ----------
+    store
+        Of the table.
+    snapshot
+        Under whose schema rows are read.
+    schemas
+        Those of the files, by id.
+    key
+        Of the table.
+    columns, filter
+        As of a scan.
+    """
+
+    def __init__(
+        self,
+        store: AtomicStore,
+        snapshot: Snapshot,
+        schemas: Mapping[int, TableSchema],
+        key: PrimaryKey,
+        columns: Sequence[PathLike] | None,
+        filter: TableFilter | None,
+    ) -> None:
+        self._store, self._snapshot, self._schemas = store, snapshot, schemas
+        self._schema = schemas[snapshot.schema.id]
+        self._key, self._filter = key, filter
+        asked = select_columns(self._schema, columns, where=store.location)
+        named = {*key.names, *(field.name for field in asked)}
+        named.update(path[0] for path in (filter.paths if filter is not None else ()))
+        self._whole = [field for field in self._schema.fields if field.name in named]
+        self._shown = pa.schema([field_to_arrow(field, field_ids=False) for field in asked])
+        self._conversions = plan_reading(asked, self._whole)
+
+    def read(
+        self, entries: Iterable[Entry], producer: Producer, without: pa.Array | None = None
+    ) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
+        """The changes in some files, in their order: what each is, and the rows.
+
+        Parameters
+        ----------
+        producer
+            What has recorded them. Of all but ``input`` an update one of whose rows the filter
+            does not select is a deletion or an insertion.
+        without
+            Keys whose changes are left out (`PrimaryKey.keys`).
+        """
+        scan = FileScan(
+            store=self._store,
+            snapshot=self._snapshot,
+            schemas=self._schemas,
+            table_schema=self._schema,
+            columns=tuple((field.name,) for field in self._whole),
+            filter=key_filter(self._filter, self._key),
+            files=tuple(entries),
+        )
+        reader = scan.reader
+        kinds = replace(reader.request, fields=(*reader.request.fields, ROW_KIND), metadata=None)
+        reader = SplitReader(kinds, io=reader.io, guard=reader.guard)
+        for split in splits_of(scan.entries[0], self._store):
+            batches = reader.read_file(replace(split, retractions=max(split.retractions, 1)))
+            for batch in batches if producer == "input" else _whole_updates(batches):
+                changes, rows = self._chosen(batch, producer, without)
+                if rows.num_rows:
+                    yield changes, convert_batch(self._conversions, rows, self._shown)
+
+    def _chosen(
+        self, batch: pa.RecordBatch, producer: Producer, without: pa.Array | None
+    ) -> tuple[pa.Array, pa.RecordBatch]:
+        """The changes that the query asks for."""
+        kinds = batch.column(KIND_COLUMN).to_numpy()
+        rows = batch.remove_column(batch.schema.get_field_index(KIND_COLUMN))
+        kept = np.ones(rows.num_rows, bool)
+        if without is not None and len(without):
+            found = pc.is_in(self._key.keys(rows), value_set=without)
+            kept &= ~found.to_numpy(zero_copy_only=False)
+        if self._filter is not None:
+            is_selected = selected(self._filter.expression, rows)
+            if producer != "input":
+                kinds = _split_updates(kinds, is_selected)
+            kept &= is_selected
+        names = pa.array(CHANGE_NAMES).take(pa.array(kinds[kept]))
+        return names, filter_batch_rows(rows, kept)
+
+
+def _split_updates(kinds: np.ndarray, is_selected: np.ndarray) -> np.ndarray:
+    """The kinds of rows of which a filter selects some; the rows of an update are neighbours."""
+    found = kinds.copy()
+    places = np.flatnonzero(kinds[:-1] == UPDATE_BEFORE)
+    before, after = is_selected[places], is_selected[places + 1]
+    found[places[before & ~after]] = DELETE
+    found[places[after & ~before] + 1] = INSERT
+    return found
+
+
+def _whole_updates(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches that none of the pairs of rows of an update is cut by."""
+    left: pa.RecordBatch | None = None
+    for batch in batches:
+        whole = batch if left is None else one_batch([left, batch])
+        left = None
+        if whole.column(KIND_COLUMN)[-1].as_py() == UPDATE_BEFORE:
+            left = whole.slice(whole.num_rows - 1)
+            whole = whole.slice(0, whole.num_rows - 1)
+        if whole.num_rows:
+            yield whole
+    if left is not None:
+        yield left

@@ -1,1 +1,0 @@
-"""Transactions: added files, and rows deleted, updated and merged."""

@@ -1,0 +1,195 @@
+"""Data files that stay open from one lookup to the next, and their keys once they were decoded.
+
+Data files never change, so what is held can't be stale. A file that is no longer held is closed
+when the last thread that reads it lets it go. A forked process goes on with the files of its
+parent; a pickle holds none.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+import fermion
+from fermion.columns.rows import one_batch, take_batch_rows
+from fermion.forks import Lock
+from fermion.predicate import RowRanges
+from fermion_table.lookup.held_rows import HeldRows
+from fermion_table.options import LOOKUP_FILES_MAX, LOOKUP_KEYS_BYTES
+from fermion_table.planning.file_plan import FilePlan, ReadRequest
+from fermion_table.planning.file_split import FileSplit
+from fermion_table.reading.io_totals import Uncounted
+from fermion_table.reading.split_reader import SplitReader
+from fermion_table.trees.sorted_keys import Keys
+
+REQUESTS_AT_ONCE = 8
+"""Of a remote file: its pages lie apart, and one at a time would be waited for."""
+
+
+@dataclass(slots=True)
+class FileKeys:
+    """The keys of a file.
+
+    Attributes
+    ----------
+    keys
+        Of all its rows, ascending.
+    kinds
+        Of all its rows: ``int8``; None: no retraction is among them.
+    """
+
+    keys: Keys
+    kinds: np.ndarray | None
+
+    @property
+    def bytes(self) -> int:
+        """Memory."""
+        kinds = 0 if self.kinds is None else self.kinds.nbytes
+        return self.keys.nbytes + kinds
+
+
+class HeldFiles:
+    """Open files and keys, least recently used first out; safe to share between threads.
+
+    Parameters
+    ----------
+    files_max, bytes_max
+        How many files are open, and the memory of the keys, at most.
+
+    Attributes
+    ----------
+    rows
+        Of small files.
+    """
+
+    def __init__(
+        self, files_max: int = LOOKUP_FILES_MAX, bytes_max: int = LOOKUP_KEYS_BYTES
+    ) -> None:
+        self._files_max = files_max
+        self._bytes_max = bytes_max
+        self._files: OrderedDict[str, fermion.FermionFile] = OrderedDict()
+        self._keys: OrderedDict[str, FileKeys] = OrderedDict()
+        self._asked: dict[str, int] = {}
+        self._great: set[str] = set()
+        self.rows = HeldRows()
+        self._lock = Lock()
+
+    def __reduce__(self) -> tuple[type[HeldFiles], tuple[int, int]]:
+        return HeldFiles, (self._files_max, self._bytes_max)
+
+    def file(self, location: str) -> fermion.FermionFile | None:
+        """An open file; None if it is not held."""
+        with self._lock.get():
+            found = self._files.get(location)
+            if found is not None:
+                self._files.move_to_end(location)
+            return found
+
+    def hold(self, location: str, file: fermion.FermionFile) -> None:
+        """Keep a file open."""
+        with self._lock.get():
+            self._files[location] = file
+            while len(self._files) > self._files_max:
+                self._files.popitem(last=False)
+
+    def keys(self, location: str) -> FileKeys | None:
+        """The keys of a file; None if they are not held."""
+        with self._lock.get():
+            found = self._keys.get(location)
+            if found is not None:
+                self._keys.move_to_end(location)
+            return found
+
+    def has_room(self, location: str, size: int) -> bool:
+        """Whether `hold_keys` would keep the keys of a file that may take so much memory."""
+        return size <= self._bytes_max // 2 and location not in self._great
+
+    def hold_keys(self, location: str, keys: FileKeys) -> None:
+        """Keep the keys of a file, unless they take more than half of the memory."""
+        with self._lock.get():
+            if keys.bytes > self._bytes_max // 2:
+                self._great.add(location)
+                return
+            self._keys[location] = keys
+            while sum(each.bytes for each in self._keys.values()) > self._bytes_max:
+                self._keys.popitem(last=False)
+
+    def count(self, location: str, wanted: int) -> int:
+        """How many keys a file was asked for so far, these included."""
+        with self._lock.get():
+            self._asked[location] = self._asked.get(location, 0) + wanted
+            return self._asked[location]
+
+    def keep_only(self, locations: Collection[str]) -> None:
+        """Let go of all other files."""
+        with self._lock.get():
+            for held in (self._files, self._keys, self._asked):
+                for location in [each for each in held if each not in locations]:
+                    del held[location]  # type: ignore[attr-defined]
+            self._great.intersection_update(locations)
+        self.rows.keep_only(locations)
+
+
+class HeldReader(SplitReader):
+    """Reads data files that stay open.
+
+    Parameters
+    ----------
+    request
+        What to read.
+    reader
+        Of the same scan.
+    held
+        Where files stay.
+    """
+
+    __slots__ = ("_columns", "held")
+
+    def __init__(self, request: ReadRequest, reader: SplitReader, held: HeldFiles) -> None:
+        super().__init__(request, io=Uncounted(), guard=reader.guard)
+        self.held = held
+        self._columns = msgspec.json.encode(request.fields)
+
+    def some_rows(self, split: FileSplit, rows: np.ndarray) -> list[pa.RecordBatch]:
+        """Some rows of a file, deleted or not; all are decoded where that is worth it.
+
+        Parameters
+        ----------
+        rows
+            ``int64``, ascending.
+        """
+        choice, held = (split.location, self._columns), self.held.rows
+        whole, is_local = held.get(choice), "://" not in split.location
+        if whole is None and is_local and held.is_worth(choice, len(rows), split.rows, split.size):
+            everything = RowRanges.all(split.rows)
+            whole = one_batch(list(self.read_file(split, rows=everything, threads=1)))
+            held.hold(choice, whole)
+        if whole is not None:
+            return [take_batch_rows(whole, rows)]
+        return list(self.read_file(split, rows=RowRanges.from_indices(rows), threads=1))
+
+    def _open(
+        self, split: FileSplit, threads: int | None
+    ) -> AbstractContextManager[fermion.FermionFile]:
+        file = self.held.file(split.location)
+        if file is None:
+            threads = REQUESTS_AT_ONCE if "://" in split.location else 1
+            file = self._opened(split, threads, at_once=False)
+            self.held.hold(split.location, file)
+        return nullcontext(file)
+
+    def _file_batches(
+        self, split: FileSplit, plan: FilePlan, threads: int | None, wanted: RowRanges | None
+    ) -> Iterator[pa.RecordBatch]:
+        """The same; of some rows all at once, as they are few."""
+        if wanted is None or not plan.needs_file or plan.pushed is not None:
+            yield from super()._file_batches(split, plan, threads, wanted)
+            return
+        with self._open(split, threads) as file:
+            yield from file.read(plan.columns, rows=wanted).to_batches()

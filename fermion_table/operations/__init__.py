@@ -1,0 +1,1 @@
+"""Operations on rows: transactions, deletes, updates, merges, and columns with values."""

@@ -1,0 +1,106 @@
+"""New columns by expressions, in place of a function."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fermion.display import short_repr
+from fermion.errors import InvalidArgumentError
+from fermion.predicate import Column, pyarrow_columns
+from fermion_table.operations.assignments import evaluated
+from fermion_table.operations.sql_expressions import SqlExpression, SqlExpressions
+from fermion_table.schema.from_arrow import schema_from_arrow
+from fermion_table.schema.repeated import nulls
+from fermion_table.schema.schema import Path
+
+
+class ColumnExpressions:
+    """Evaluates expressions over record batches, and casts to the types of the columns. Picklable.
+
+    Parameters
+    ----------
+    expressions
+        By the name of the new column: SQL, `fermion.col`, or a ``pyarrow.compute.Expression``.
+    columns
+        The new columns.
+    where
+        Who asks, for messages.
+
+    Raises
+    ------
+    TypeError, InvalidArgumentError
+        A value is no expression, SQL cannot stay (see `SqlExpression`), or the names are not those
+        of the columns.
+    """
+
+    def __init__(self, expressions: Mapping[str, Any], columns: pa.Schema, where: str) -> None:
+        for name, value in expressions.items():
+            if not isinstance(value, (str, SqlExpression, Column, pc.Expression)):
+                raise TypeError(
+                    f"{where}: function: column {name!r}: expected SQL, fermion.col or a pyarrow "
+                    f"expression, found {type(value).__name__} {value!r:.80}"
+                )
+        if sorted(expressions) != sorted(columns.names):
+            raise InvalidArgumentError(
+                f"{where}: function: expected expressions for {columns.names}, found "
+                f"{sorted(expressions)}"
+            )
+        texts = {
+            name: value if isinstance(value, str) else value.text
+            for name, value in expressions.items()
+            if isinstance(value, (str, SqlExpression))
+        }
+        self._sql = SqlExpressions(texts, where) if texts else None
+        self._in_sql = tuple(texts)
+        self._others = {name: expressions[name] for name in columns.names if name not in texts}
+        self._columns, self._where = columns, where
+
+    __repr__ = short_repr
+
+    @property
+    def paths(self) -> tuple[Path, ...] | None:
+        """The columns that the expressions name; None where one names them by position."""
+        found: dict[Path, None] = dict.fromkeys(() if self._sql is None else self._sql.paths)
+        for value in self._others.values():
+            named = (value.path,) if isinstance(value, Column) else pyarrow_columns(value)
+            if named is None:
+                return None
+            found.update(dict.fromkeys(named))
+        return tuple(found)
+
+    def check(self, given: pa.Schema) -> None:
+        """Refuse SQL that does not fit the columns that are read, or those that it gives.
+
+        Raises
+        ------
+        ColumnNotFoundError, InvalidArgumentError
+        """
+        if self._sql is None:
+            return
+        rows = pa.RecordBatch.from_arrays([nulls(each.type, 0) for each in given], schema=given)
+        found = dict(zip(self._in_sql, self._sql.compute(rows), strict=True))
+        for name, array in found.items():
+            expected = self._columns.field(name).type
+            try:
+                array.cast(expected)
+            except pa.ArrowException as error:
+                raise InvalidArgumentError(
+                    f"{self._where}: function: column {name!r}: expected type {expected}, found "
+                    f"{array.type}: {error}"
+                ) from error
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The new columns of some rows."""
+        found: dict[str, pa.Array] = {}
+        if self._sql is not None:
+            found.update(zip(self._in_sql, self._sql.compute(batch), strict=True))
+        if self._others:
+            fields = schema_from_arrow(self._columns).by_name
+            for name, value in self._others.items():
+                found[name] = evaluated(value, batch, fields[name], where=self._where)
+        arrays = [found[each.name].cast(each.type) for each in self._columns]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._columns)

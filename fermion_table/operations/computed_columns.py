@@ -1,0 +1,315 @@
+"""New columns whose values a function computes from columns that are there, file by file.
+
+A file that is finished stays finished: where the function fails, the error has what was made so
+far, and the operation can go on with it (see `FinishedColumns`).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from fermion.display import short_repr
+from fermion.errors import InvalidArgumentError
+from fermion_table.commit.publisher import Publisher
+from fermion_table.commit.request import CommitMetadata
+from fermion_table.errors import ColumnFunctionError
+from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.schema_store import SchemaVersions
+from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.moments import now_ms
+from fermion_table.operations.column_commit import ColumnChange, Made, column_taken
+from fermion_table.operations.column_task import ColumnRunner, ColumnTask, FinishedFile, Stopped
+from fermion_table.planning.plan import splits_of
+from fermion_table.reading.split_reader import SplitReader
+from fermion_table.reading.whole_rows import column_reader
+from fermion_table.schema.changes import merge_columns
+from fermion_table.schema.schema import PathLike, TableSchema
+from fermion_table.schema.selection import queryable_fields, select_columns
+from fermion_table.storage.store import AtomicStore
+from fermion_table.writing.column_files import schema_of_columns
+
+RESUME_MS_MAX = 24 * 3600 * 1000
+"""Finished files older than this are made again: they may be removed as orphans while it runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedColumns:
+    """The column files that an `add_columns_with` that failed has made. Picklable.
+
+    No snapshot names them: unless they are used within a day, or discarded, the removal of orphan
+    files deletes them.
+
+    Attributes
+    ----------
+    table_uuid
+        Of the table.
+    read, columns
+        What the function was given, and the columns that it gave.
+    schema
+        What the files were written with.
+    files
+        One a data file that is finished.
+    """
+
+    table_uuid: str
+    read: tuple[PathLike, ...]
+    columns: pa.Schema
+    schema: TableSchema
+    files: tuple[FinishedFile, ...] = field(repr=False)
+
+    __repr__ = short_repr
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def discard(self, store: AtomicStore) -> None:
+        """Delete the files, which can't be used any more then.
+
+        Parameters
+        ----------
+        store
+            Of the table (`Table.store`).
+        """
+        for each in self.files:
+            store.delete(each.made.path)
+
+
+class ComputedColumns(ColumnChange):
+    """What `Table.add_columns_with` does.
+
+    Parameters
+    ----------
+    publisher, metadata
+        As of a `ColumnChange`.
+    function
+        From a record batch to the new columns of its rows.
+    read
+        The columns that it is given.
+    columns
+        The new ones.
+    batch_rows
+        Rows a call, at most.
+    threads
+        Files computed side by side; None takes the number of processors.
+    progress
+        Called with the files done and the files in all.
+    resume
+        What an earlier try has made.
+    runner
+        What computes the files; None: threads of this process.
+    """
+
+    def __init__(
+        self,
+        publisher: Publisher,
+        metadata: CommitMetadata,
+        function: Callable[[pa.RecordBatch], Any],
+        *,
+        read: tuple[PathLike, ...],
+        columns: pa.Schema,
+        batch_rows: int,
+        threads: int | None = None,
+        progress: Callable[[int, int], None] | None = None,
+        resume: FinishedColumns | None = None,
+        runner: ColumnRunner | None = None,
+    ) -> None:
+        super().__init__(publisher, "add_columns_with", metadata)
+        self._function = function
+        self._read = read
+        self._columns = columns
+        self._batch_rows = batch_rows
+        self._threads = threads or os.cpu_count() or 1
+        self._progress = progress
+        self._resumed = resume
+        self._runner = runner
+        self._is_first = True
+        self._written: TableSchema | None = None if resume is None else resume.schema
+        self._done: dict[str, FinishedFile] = {}
+
+    def schema_on(self, base: Snapshot) -> TableSchema | None:
+        """The snapshot's schema with the new columns."""
+        where = self.store.location
+        current = SchemaVersions(self.store, base).current
+        for name in self._columns.names:
+            if name in current.by_name:
+                raise column_taken(name, self.action, where, is_first=self._is_first)
+        if self._resumed is not None and self._is_first:
+            self._take(self._resumed, base)
+        self._is_first = False
+        return self.publisher.evolved_schema(base, merge_columns(current, self._columns))
+
+    def made_for(
+        self, base: Snapshot, schemas: SchemaVersions, schema: TableSchema, entries: list[Entry]
+    ) -> Made:
+        """Compute the columns of all files that are not done yet."""
+        if self._written is None:
+            self._written = schema_of_columns(schema, self._columns.names)
+        fields = select_columns(schemas.current, self._read, where=self.store.location)
+        names = {each.name for each in fields}
+        whole = tuple(each for each in queryable_fields(schemas.current) if each.name in names)
+        reader = column_reader(entries, self.store, fields, whole, schemas)
+        reader = SplitReader(replace(reader.request, batch_rows=self._batch_rows))
+        ids = [each.id for each in whole]
+        left = []
+        for entry in entries:
+            known = self._done.get(entry.file)
+            if known is None or not self._is_for(known, entry, ids, reader):
+                left.append(entry)
+        written = self._written
+        task = ColumnTask(
+            store=self.store,
+            function=self._function,
+            request=reader.request,
+            columns=self._columns,
+            written=written,
+            action=self.action,
+        )
+        self._compute(task, left, len(entries), base)
+        return {entry.file: (self._done[entry.file].made, written) for entry in entries}
+
+    def _take(self, resumed: FinishedColumns, base: Snapshot) -> None:
+        """Go on with what an earlier try has made, as far as that is there and young enough."""
+        where = self.store.location
+        if resumed.table_uuid != base.table_uuid:
+            raise InvalidArgumentError(f"{where}: resume: columns of another table")
+        for name, mine, theirs in (
+            ("read", self._read, resumed.read),
+            ("schema", self._columns, resumed.columns),
+        ):
+            if mine != theirs:
+                raise InvalidArgumentError(
+                    f"{where}: resume: expected the {name} of the try that failed, {theirs}, "
+                    f"found {mine}"
+                )
+        for each in resumed.files:
+            is_young = now_ms() - each.made.created_ms < RESUME_MS_MAX
+            if is_young and _is_stored(self.store, each.made):
+                self._done[each.source.file] = each
+
+    def _is_for(
+        self, known: FinishedFile, entry: Entry, ids: Sequence[int], reader: SplitReader
+    ) -> bool:
+        """Whether a finished file has the values of all rows of an entry."""
+        if _holders(known.source, ids) != _holders(entry, ids):
+            return False
+        if known.source.deletion_vector in (None, entry.deletion_vector):
+            return True
+        was, now = (reader.rows(each) for each in splits_of([known.source, entry], self.store))
+        return was is None or (now is not None and not now & was.complement(entry.rows))
+
+    def _compute(
+        self, task: ColumnTask, entries: Sequence[Entry], total: int, base: Snapshot
+    ) -> None:
+        """Compute files; what is finished when one fails is handed to the error."""
+        done = total - len(entries)
+        run = self._runner or partial(_side_by_side, threads=self._threads, begun=self.files.paths)
+        try:
+            slim = [msgspec.structs.replace(each, stats={}) for each in entries]
+            with closing(run(task, slim)) as finished:
+                for each in finished:
+                    self.files.paths.add(each.made.path)
+                    self._done[each.source.file] = each
+                    done += 1
+                    if self._progress is not None:
+                        self._progress(done, total)
+        except ColumnFunctionError as error:
+            self._hand_over(error, base)
+            raise
+
+    def _hand_over(self, error: ColumnFunctionError, base: Snapshot) -> None:
+        """Give the files that are finished to the error."""
+        assert self._written is not None
+        files = tuple(self._done.values())
+        for each in files:
+            self.files.paths.discard(each.made.path)
+        error.finished = FinishedColumns(
+            table_uuid=base.table_uuid,
+            read=self._read,
+            columns=self._columns,
+            schema=self._written,
+            files=files,
+        )
+
+
+def _side_by_side(
+    task: ColumnTask, entries: Sequence[Entry], *, threads: int, begun: set[str]
+) -> Generator[FinishedFile]:
+    """Compute files on threads; the first failure stops the others after their next batch."""
+    if threads == 1:
+        for entry in entries:
+            yield task.compute(entry, begun=begun)
+        return
+    stop, failed = threading.Event(), None
+    decoders = max(1, threads // max(len(entries), 1))
+    with ThreadPoolExecutor(threads) as pool:
+        compute = partial(task.compute, threads=decoders, begun=begun, stop=stop)
+        futures = [pool.submit(compute, entry) for entry in entries]
+
+        def cancel() -> None:
+            stop.set()
+            for each in futures:
+                each.cancel()
+
+        try:
+            for future in as_completed(futures):
+                error = None if future.cancelled() else future.exception()
+                if error is None and not future.cancelled():
+                    yield future.result()
+                elif failed is None and error is not None and not isinstance(error, Stopped):
+                    failed = error
+                    cancel()
+        except BaseException:
+            cancel()
+            raise
+    if failed is not None:
+        raise failed
+
+
+def _holders(entry: Entry, ids: Sequence[int]) -> list[str]:
+    """Which files of an entry hold the values of some top-level columns."""
+    found = []
+    for each in ids:
+        holding = (file.file for file in reversed(entry.column_files) if file.has_field(each))
+        found.append(next(holding, entry.file))
+    return found
+
+
+def _is_stored(store: AtomicStore, made: Entry) -> bool:
+    try:
+        return store.size(made.path) == made.size
+    except FileNotFoundError:
+        return False
+
+
+def check_new_columns(columns: pa.Schema, action: str, where: str) -> pa.Schema:
+    """The columns that a function gives, without metadata; refused where they can't be.
+
+    Raises
+    ------
+    InvalidArgumentError
+        None at all, a name twice, or one that must not be null: rows that others append while the
+        values are computed have none.
+    """
+    if not len(columns):
+        raise InvalidArgumentError(f"{where}: {action}: schema: expected at least one column")
+    names = columns.names
+    for each in columns:
+        if names.count(each.name) > 1:
+            raise InvalidArgumentError(f"{where}: {action}: schema: {each.name!r} is there twice")
+        if not each.nullable:
+            raise InvalidArgumentError(
+                f"{where}: {action}: schema: column {each.name!r} is NOT NULL: expected a nullable "
+                "one, as rows appended meanwhile have no value; alter_column can require values "
+                "afterwards"
+            )
+    return columns.remove_metadata()

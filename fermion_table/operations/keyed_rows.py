@@ -1,0 +1,150 @@
+"""Deletes and updates of a primary-key table: the rows that a filter selects are written again.
+
+No file is changed: a deleted row is written as a retraction, an updated one with its new values,
+and merging by key does the rest. What is decided rests on all rows of the keys that the filter may
+select, so another commit matters if it wrote such keys, whatever else its rows hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+
+from fermion.errors import InvalidArgumentError
+from fermion_table.merging.primary_key import PrimaryKey
+from fermion_table.metadata.manifest import Entry
+from fermion_table.operations.assignments import Assignment, assigned
+from fermion_table.operations.draft import Draft
+from fermion_table.planning.filters import TableFilter
+from fermion_table.planning.partition_pruning import partitions_replaced
+from fermion_table.planning.plan import plan_scan
+from fermion_table.reading.run_reader import key_filter
+from fermion_table.schema.key_changes import KIND_COLUMN
+from fermion_table.schema.repeated import repeat
+from fermion_table.writing.make_writer import write_changes
+
+_REMOVING = ("partial_update", "aggregation")
+"""Engines that can be told to remove the row of a key that is deleted."""
+
+
+def delete_rows(draft: Draft, key: PrimaryKey, chosen: TableFilter) -> None:
+    """Delete the rows that a filter selects.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The table's merge engine keeps deleted rows.
+    """
+    check_removes(key, "delete")
+    _write(draft, (of_kind(rows, "-D") for rows in draft.scan(chosen).to_batches()))
+
+
+def replace_rows(draft: Draft, key: PrimaryKey, chosen: TableFilter) -> None:
+    """Take away the rows that a filter selects, for others to take their place.
+
+    A filter on partition columns removes the partitions' files: nothing is left of their rows'
+    history, and the partitions get the number of buckets that the settings say. Other rows are
+    deleted.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The filter reads other columns, and the table's merge engine keeps deleted rows; or it has
+        sequence fields, by which a new row could be older than the deletion, and not show.
+    """
+    live = draft.live()
+    partitions = list({entry.partition for entry in live})
+    gone = partitions_replaced(partitions, draft.schema, chosen)
+    if gone is None:
+        if key.options.sequence_fields:
+            raise InvalidArgumentError(
+                "overwrite: with sequence.field a filter reads partition columns only, as a new "
+                "row with a smaller sequence than the deleted one would not show; upsert the "
+                "rows, or overwrite whole partitions"
+            )
+        delete_rows(draft, key, chosen)
+        return
+    for entry in live:
+        if entry.partition in gone:
+            draft.remove(entry)
+
+
+def update_rows(
+    draft: Draft, key: PrimaryKey, chosen: TableFilter, assignments: Mapping[str, Assignment]
+) -> None:
+    """Set columns of the rows that a filter selects.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A column of the key or a sequence field is set, or the table's merge engine does not
+        replace rows.
+    """
+    fixed = dict.fromkeys(key.names, "the primary key")
+    fixed |= dict.fromkeys(key.options.sequence_fields, "sequence.field")
+    for name in assignments:
+        if name in fixed:
+            raise InvalidArgumentError(
+                f"update: column {name!r} is of {fixed[name]}: upsert the new rows, and delete "
+                "those of the old keys"
+            )
+    is_replacing = key.options.merge_engine == "deduplicate"
+    if not is_replacing:
+        check_removes(key, "update")
+
+    def changed() -> Iterator[pa.RecordBatch]:
+        for rows in draft.scan(chosen).to_batches():
+            if not is_replacing:
+                yield of_kind(rows, "-D")
+            yield of_kind(assigned(rows, assignments, draft.schema), "+U")
+
+    _write(draft, changed())
+
+
+def keys_may_match(entry: Entry, draft: Draft, key: PrimaryKey, chosen: TableFilter) -> bool:
+    """Whether a file that another commit added may hold keys of rows that a filter selects."""
+    wanted = key_filter(chosen, key)
+    if wanted is None or entry.schema_id not in draft.schemas:
+        return True
+    kept, _ = plan_scan([entry], draft.schemas, draft.schema, wanted)
+    return bool(kept)
+
+
+def check_removes(key: PrimaryKey, action: str) -> None:
+    """Refuse what a merge engine would not carry out.
+
+    Parameters
+    ----------
+    action
+        ``delete``, or another one that takes rows away.
+
+    Raises
+    ------
+    InvalidArgumentError
+    """
+    options = key.options
+    engine = options.merge_engine
+    if options.ignore_delete and (action == "delete" or engine != "deduplicate"):
+        raise InvalidArgumentError(f"{action}: the table drops deletions (ignore_delete=true)")
+    if engine == "deduplicate" or (engine in _REMOVING and options.remove_record_on_delete):
+        return
+    hint = f"set {engine}.remove_record_on_delete=true when the table is made"
+    if engine == "first_row" or options.sequence_groups:
+        hint = "overwrite the rows instead"
+    raise InvalidArgumentError(
+        f"{action}: rows of merge_engine={engine} can't be removed or replaced; {hint}"
+    )
+
+
+def of_kind(rows: pa.RecordBatch, kind: str) -> pa.RecordBatch:
+    """Rows with a column `KIND_COLUMN` that says what they do."""
+    return rows.append_column(KIND_COLUMN, repeat(pa.scalar(kind), rows.num_rows))
+
+
+def _write(draft: Draft, batches: Iterator[pa.RecordBatch]) -> None:
+    with draft.writer() as writer:
+        for rows in batches:
+            write_changes(writer, rows, KIND_COLUMN)
+        (message,) = writer.prepare_commit()
+    draft.add_written(message.entries)

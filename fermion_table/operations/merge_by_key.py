@@ -1,0 +1,206 @@
+"""Merges into a primary-key table: rows are written again, and merged by key when they are read.
+
+A merge that sets all columns of the rows of its keys, whether they are there or not, is an upsert:
+it depends on nothing that others write. Any other one reads the rows that it is about, and writes
+those that change: new values, or retractions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fermion.columns.rows import take_batch_rows
+from fermion.errors import InvalidArgumentError
+from fermion.predicate import Column
+from fermion_table.merging.primary_key import PrimaryKey
+from fermion_table.metadata.manifest import Entry
+from fermion_table.operations.draft import Draft
+from fermion_table.operations.keyed_rows import check_removes, keys_may_match, of_kind
+from fermion_table.operations.merge_clauses import SOURCE, TARGET, BoundClause, below
+from fermion_table.operations.merge_matching import (
+    BoundMerge,
+    MergeCounts,
+    Piece,
+    gathered,
+    rows_taken,
+    rows_to_insert,
+)
+from fermion_table.scanning.scan import Scan
+from fermion_table.schema.key_changes import KIND_COLUMN
+from fermion_table.writing.make_writer import TableWriter, write_changes
+
+
+def check_by_key(clause: BoundClause, key: PrimaryKey) -> None:
+    """Refuse a clause that a primary-key table can't carry out.
+
+    Raises
+    ------
+    InvalidArgumentError
+        An update sets a column of the primary key, an insert may meet a row of its key, or the
+        table's merge engine does not delete or replace rows.
+    """
+    action, method = clause.clause.action, f"merge: {clause.clause.method}"
+    if action == "delete":
+        check_removes(key, "delete")
+        return
+    if action == "update":
+        if key.options.merge_engine != "deduplicate":
+            check_removes(key, "update")
+        for name in key.names:
+            if name in clause.values and not _is_partners(clause, name):
+                raise InvalidArgumentError(
+                    f"{method}: column {name!r} is of the primary key: delete the row, and insert "
+                    "one of the new key"
+                )
+        return
+    on = clause.sides.on
+    if not all(name in key.names and _is_partners(clause, name) for name in on):
+        raise InvalidArgumentError(
+            f"{method}: on={list(on)}: expected columns of the primary key {list(key.names)}, "
+            "inserted as the source has them; otherwise a row that is inserted could replace "
+            "another one of its key"
+        )
+
+
+def merge_by_key(
+    draft: Draft, key: PrimaryKey, merge: BoundMerge
+) -> MergeCounts | Callable[[], MergeCounts]:
+    """Write what rows become.
+
+    Returns
+    -------
+    The rows that changed; of an upsert, which reads nothing, what counts them.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Rows of the source have one key, and are to change the same row of the table.
+    """
+    counts: MergeCounts | Callable[[], MergeCounts]
+    with draft.writer() as writer:
+        if is_upsert(merge, key):
+            _upsert(merge, writer)
+            keys = draft.scan(merge.chosen).select([(name,) for name in merge.sides.on])
+            counts = partial(_counted, keys, merge)
+        else:
+            counts = _merge(draft, key, merge, writer)
+        (message,) = writer.prepare_commit()
+    draft.add_written(message.entries)
+    return counts
+
+
+def by_key_concerns(entry: Entry, draft: Draft, key: PrimaryKey, merge: BoundMerge) -> bool:
+    """Whether a file that another commit added would have made a difference."""
+    return not is_upsert(merge, key) and keys_may_match(entry, draft, key, merge.chosen)
+
+
+def is_upsert(merge: BoundMerge, key: PrimaryKey) -> bool:
+    """Whether every row of the source takes the place of the one of its key, or is new."""
+    taken = {
+        (clause.clause.case, clause.clause.action)
+        for clause in merge.clauses
+        if clause.clause.takes_all and clause.condition is None
+    }
+    return (
+        key.options.merge_engine == "deduplicate"
+        and set(merge.sides.on) == set(key.names)
+        and len(merge.clauses) == 2
+        and taken == {("matched", "update"), ("not_matched", "insert")}
+    )
+
+
+def _upsert(merge: BoundMerge, writer: TableWriter) -> None:
+    if merge.keys.repeated is not None:
+        _refuse_twice(merge, *merge.keys.repeated)
+    for clause, rows in rows_to_insert(merge, np.arange(merge.source.num_rows)):
+        writer.write(clause.made_of(merge.seen_by_insert(clause, rows), None))
+
+
+def _counted(keys: Scan, merge: BoundMerge) -> MergeCounts:
+    """Which rows of an upsert were there before, by a scan of the keys as they were."""
+    updated = sum(len(merge.pairs(piece.data)[0]) for piece in _pieces(keys.to_batches(), merge))
+    return MergeCounts(merge.source.num_rows - updated, updated)
+
+
+def _merge(draft: Draft, key: PrimaryKey, merge: BoundMerge, writer: TableWriter) -> MergeCounts:
+    has_partner = np.zeros(merge.source.num_rows, bool)
+    is_replacing = key.options.merge_engine == "deduplicate"
+    updated = deleted = 0
+    scan = draft.scan(merge.chosen).select([(name,) for name in _columns(merge, key)])
+    for piece in _pieces(scan.to_batches(), merge):
+        rows, source_rows = merge.pairs(piece.data)
+        has_partner[source_rows] = True
+        places, partners, clauses = rows_taken(merge, piece, rows, source_rows)
+        for number in np.unique(clauses).tolist():
+            clause, mask = merge.clauses[number], clauses == number
+            old = take_batch_rows(piece.data, places[mask])
+            if clause.clause.action == "delete" or not is_replacing:
+                write_changes(writer, of_kind(old, "-D"), KIND_COLUMN)
+            if clause.clause.action == "delete":
+                deleted += old.num_rows
+                continue
+            new = clause.fitting(merge.seen_by_update(clause, old, partners[mask]), old)
+            write_changes(writer, of_kind(new, "+U"), KIND_COLUMN)
+            updated += new.num_rows
+    inserted = _insert(merge, key, np.flatnonzero(~has_partner), writer)
+    return MergeCounts(inserted, updated, deleted)
+
+
+def _insert(merge: BoundMerge, key: PrimaryKey, unmatched: np.ndarray, writer: TableWriter) -> int:
+    keys, rows = [], []
+    for clause, some in rows_to_insert(merge, unmatched):
+        new = clause.fitting(merge.seen_by_insert(clause, some), None)
+        writer.write(new)  # refuses null keys
+        keys.append(key.keys(new))
+        rows.append(some)
+    if not keys:
+        return 0
+    codes = pc.index_in(pa.chunked_array(keys), value_set=pc.unique(pa.chunked_array(keys)))
+    order = np.argsort(codes.to_numpy(), kind="stable")
+    again = np.flatnonzero(np.diff(codes.to_numpy()[order]) == 0)
+    if len(again):
+        numbers = np.concatenate(rows)[order]
+        _refuse_twice(merge, int(numbers[again[0]]), int(numbers[again[0] + 1]))
+    return len(order)
+
+
+def _refuse_twice(merge: BoundMerge, first: int, second: int) -> None:
+    key = {name: merge.source.column(name)[first].as_py() for name in merge.sides.on.values()}
+    raise InvalidArgumentError(
+        f"source: rows {first} and {second}, of key {key}, are for one row of the table, which has "
+        "a primary key: make the keys of the source unique"
+    )
+
+
+def _columns(merge: BoundMerge, key: PrimaryKey) -> list[str]:
+    """Columns that are read of the rows that a merge is about."""
+    names = merge.sides.schema.names
+    asked = below(merge.asked, TARGET)
+    is_replacing = key.options.merge_engine == "deduplicate"
+    if () in asked or not is_replacing or any(c.clause.action == "delete" for c in merge.clauses):
+        return names
+    wanted = {*key.names, *merge.sides.on, *(path[0] for path in asked)}
+    for clause in merge.clauses:
+        if clause.clause.action == "update":
+            wanted.update(field.name for field in clause.carried)
+    return [name for name in names if name in wanted]
+
+
+def _pieces(batches: Iterator[pa.RecordBatch], merge: BoundMerge) -> Iterator[Piece]:
+    parts = (
+        Piece(np.zeros(batch.num_rows, np.int64), np.arange(batch.num_rows), batch)
+        for batch in batches
+    )
+    return gathered(parts, merge)
+
+
+def _is_partners(clause: BoundClause, name: str) -> bool:
+    """Whether a column of `on` is set to what it is compared with."""
+    value = clause.values.get(name)
+    on = clause.sides.on
+    return isinstance(value, Column) and name in on and value.path == (SOURCE, on[name])

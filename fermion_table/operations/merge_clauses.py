@@ -1,0 +1,373 @@
+"""Clauses of a merge: which rows each one takes, and what it makes of them.
+
+Conditions and expressions see a row of the target and a row of the source as two structs,
+``target`` and ``source``; a row without a partner has only its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fermion.arguments import mapping
+from fermion.errors import ColumnNotFoundError, InvalidArgumentError
+from fermion.predicate import (
+    Column,
+    Expression,
+    bind,
+    parse_filter,
+    pyarrow_columns,
+    resolve_path,
+)
+from fermion_table.errors import SchemaMismatch
+from fermion_table.operations.assignments import Assignment, evaluated
+from fermion_table.planning.filters import selected
+from fermion_table.schema.conversion import convert_batch, empty_columns, plan_writing
+from fermion_table.schema.repeated import nulls
+from fermion_table.schema.schema import Field, Path, TableSchema
+from fermion_table.schema.selection import select_paths
+
+TARGET, SOURCE = "target", "source"
+Case = Literal["matched", "not_matched", "not_matched_by_source"]
+Action = Literal["update", "delete", "insert"]
+SIDES: dict[str, tuple[str, ...]] = {
+    "matched": (TARGET, SOURCE),
+    "not_matched": (SOURCE,),
+    "not_matched_by_source": (TARGET,),
+}
+"""What a clause sees of a row, by its case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """What the caller asked for.
+
+    Attributes
+    ----------
+    case
+        Which rows it is about.
+    action
+        What happens to them.
+    condition
+        Which of them; None: all.
+    values
+        What each column is set to; None: every column to that of its name in the source.
+    """
+
+    case: Case
+    action: Action
+    condition: Any = None
+    values: Mapping[str, Assignment] | None = None
+
+    @property
+    def method(self) -> str:
+        """What made it, for messages."""
+        return f"when_{self.case}_{self.action}"
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether it takes every column from the source."""
+        return self.action != "delete" and self.values is None
+
+
+@dataclass(frozen=True, slots=True)
+class MergeSides:
+    """What is merged: the schemas of both sides, and how their rows find each other.
+
+    Attributes
+    ----------
+    schema
+        Of the table.
+    source
+        Of the source; names are unique.
+    on
+        Columns of the source by those of the table that they are compared with.
+    """
+
+    schema: TableSchema
+    source: pa.Schema
+    on: Mapping[str, str]
+
+    def source_name(self, name: str) -> str:
+        """The column of the source that belongs to one of the table, there or not."""
+        return self.on.get(name, name)
+
+    def seen_by(self, case: Case) -> pa.Schema:
+        """What conditions and expressions see."""
+        types = {TARGET: self.schema.to_arrow(field_ids=False), SOURCE: self.source}
+        return pa.schema([(side, pa.struct(list(types[side]))) for side in SIDES[case]])
+
+
+@dataclass(frozen=True, slots=True)
+class BoundClause:
+    """A clause whose columns were found.
+
+    Attributes
+    ----------
+    clause, sides
+        What it was made of.
+    condition
+        None selects every row.
+    values
+        What is set, by column; columns of the table that are not here stay as they are, or get
+        their default where rows are inserted.
+    asked
+        Columns that the condition reads.
+    read
+        Columns that the values read.
+    """
+
+    clause: Clause
+    sides: MergeSides
+    condition: Expression | None
+    values: Mapping[str, Assignment]
+    asked: frozenset[Path]
+    read: frozenset[Path]
+
+    @property
+    def carried(self) -> tuple[Field, ...]:
+        """Fields of the table that an update reads: those that stay, and those its values name."""
+        schema = self.sides.schema
+        stay = [(field.name,) for field in schema.fields if field.name not in self.values]
+        return fields_of(schema, [*stay, *below(self.read, TARGET)])
+
+    def selects(self, rows: pa.RecordBatch) -> np.ndarray:
+        """Whether each row meets the condition: ``bool``, shape (num_rows,)."""
+        if self.condition is None:
+            return np.ones(rows.num_rows, bool)
+        return selected(self.condition, rows)
+
+    def made_of(
+        self, rows: pa.RecordBatch, target: pa.RecordBatch | None, *, is_trial: bool = False
+    ) -> pa.RecordBatch:
+        """The rows that an update or insert writes, as the values give them.
+
+        Parameters
+        ----------
+        rows
+            What values see.
+        target
+            Rows of the table that are updated, with the columns of `carried` at least.
+        is_trial
+            Whether only the types are wanted: functions are not called then.
+        """
+        arrays: list[pa.Array] = []
+        fields: list[pa.Field] = []
+        for item in self.sides.schema.fields:
+            if item.name in self.values:
+                value = self.values[item.name]
+                if is_trial and _is_function(value):
+                    value = None
+                array = evaluated(value, rows, item, where=self.clause.method)
+            elif target is not None:
+                array = target.column(item.name)
+            else:
+                continue
+            arrays.append(array)
+            fields.append(pa.field(item.name, array.type))
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+    def fitting(self, rows: pa.RecordBatch, target: pa.RecordBatch | None) -> pa.RecordBatch:
+        """The same with every column of the table, in its type.
+
+        Raises
+        ------
+        SchemaMismatch
+            A value does not fit its column.
+        """
+        schema, made = self.sides.schema, self.made_of(rows, target)
+        conversions = plan_writing(schema, made.schema)
+        return convert_batch(conversions, made, schema.to_arrow(field_ids=False))
+
+
+def bind_clause(clause: Clause, sides: MergeSides) -> BoundClause:
+    """Find a clause's columns, and check that what it writes fits the table.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        A column that a condition or value names is not there.
+    SchemaMismatch
+        Values do not fit the table's columns, or the source lacks columns that are set.
+    InvalidArgumentError
+        Nothing is set, a literal is none of its column's, or an expression can't be evaluated.
+    """
+    seen = sides.seen_by(clause.case)
+    with_names = _NamedColumns(seen, clause.method)
+    condition, asked = None, frozenset[Path]()
+    if clause.condition is not None:
+        condition = with_names.condition(clause.condition)
+        asked = frozenset(_condition_columns(condition, seen))
+    values: dict[str, Assignment] = {}
+    if clause.action != "delete":
+        given = _all_values(clause, sides) if clause.values is None else clause.values
+        values = _checked_values(given, clause, sides, with_names)
+    read = frozenset(path for value in values.values() for path in _value_columns(value, seen))
+    bound = BoundClause(clause, sides, condition, values, asked, read)
+    _try(bound, seen)
+    return bound
+
+
+def check_reachable(clauses: Sequence[Clause]) -> None:
+    """Refuse a clause behind one of the same case that takes every row.
+
+    Raises
+    ------
+    InvalidArgumentError
+    """
+    closed: dict[Case, Clause] = {}
+    for clause in clauses:
+        before = closed.get(clause.case)
+        if before is not None:
+            raise InvalidArgumentError(
+                f"{clause.method}: the {before.method} before it has no condition and takes every "
+                "row; give that one a condition, or put it last"
+            )
+        if clause.condition is None:
+            closed[clause.case] = clause
+
+
+def fields_of(schema: TableSchema, paths: Iterable[Path]) -> tuple[Field, ...]:
+    """Fields of a table by path, pruned below structs, each once; the empty path is all of them."""
+    wanted = sorted(set(paths))
+    if () in wanted:
+        return schema.fields
+    return select_paths(schema.fields, wanted, where="merge")
+
+
+def below(paths: Iterable[Path], side: str) -> list[Path]:
+    """The paths within one side; the empty one stands for all of it."""
+    return [path[1:] for path in paths if path[0] == side]
+
+
+def joined(num_rows: int, **sides: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows of both sides next to each other, or of one: each side is a struct."""
+    structs = [
+        batch.to_struct_array()
+        if batch.num_columns
+        else empty_columns(pa.schema([]), num_rows).to_struct_array()
+        for batch in sides.values()
+    ]
+    return pa.RecordBatch.from_arrays(structs, names=list(sides))
+
+
+@dataclass(frozen=True, slots=True)
+class _NamedColumns:
+    """Finds the columns that a clause names among those that it sees."""
+
+    seen: pa.Schema
+    where: str
+    _known: list[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        known = [f"{side.name}.{child.name}" for side in self.seen for child in side.type]
+        object.__setattr__(self, "_known", known)
+
+    def condition(self, given: Any) -> Expression:
+        where = f"{self._shown}: condition"
+        try:
+            expression = parse_filter(given)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"{where}: {error}") from error
+        assert expression is not None
+        return self._helped(lambda: bind(expression, self.seen, where=where, known=self._known))
+
+    def path(self, path: Path) -> Path:
+        found: Path = self._helped(
+            lambda: resolve_path(path, self.seen, where=self._shown, known=self._known)[0]
+        )
+        return found
+
+    @property
+    def _shown(self) -> str:
+        return f"merge: {self.where}"
+
+    def _helped(self, find: Callable[[], Any]) -> Any:
+        try:
+            return find()
+        except ColumnNotFoundError as error:
+            sides = " or ".join(f"{name}.COLUMN" for name in self.seen.names)
+            raise ColumnNotFoundError(f"{error.args[0]}; columns are named {sides} here") from None
+
+
+def _all_values(clause: Clause, sides: MergeSides) -> dict[str, Assignment]:
+    """Every column set to that of its name in the source.
+
+    Columns that the source lacks are an error of an update, and left to defaults by an insert.
+    """
+    values: dict[str, Assignment] = {}
+    for name in sides.schema.names:
+        found = sides.source_name(name)
+        if found in sides.source.names:
+            values[name] = Column((SOURCE, found))
+        elif clause.action == "update":
+            raise SchemaMismatch(
+                f"merge: {clause.method}: set=None sets every column, but the source has no "
+                f"column {found!r}: name the columns that change in set="
+            )
+    return values
+
+
+def _checked_values(
+    given: Mapping[str, Assignment], clause: Clause, sides: MergeSides, named: _NamedColumns
+) -> dict[str, Assignment]:
+    parameter = "values" if clause.action == "insert" else "set"
+    mapping(given, parameter)
+    if not given:
+        raise InvalidArgumentError(f"merge: {clause.method}: {parameter}: expected a column to set")
+    values: dict[str, Assignment] = {}
+    for name, value in given.items():
+        sides.schema.find((name,), where=f"merge: {clause.method}")
+        if isinstance(value, str) and value.startswith((f"{TARGET}.", f"{SOURCE}.")):
+            value = Column((value,))
+        if isinstance(value, Column):
+            value = Column(named.path(value.path))
+        elif isinstance(value, Expression):
+            raise InvalidArgumentError(
+                f"merge: {clause.method}: column {name!r}: a filter is no value: pass a column, a "
+                "pyarrow.compute.Expression or a function"
+            )
+        elif isinstance(value, pc.Expression):
+            for path in pyarrow_columns(value) or ():
+                named.path(path)
+        values[name] = value
+    return values
+
+
+def _condition_columns(condition: Expression, seen: pa.Schema) -> Iterable[Path]:
+    return [path if path[0] in seen.names else (path[0],) for path in condition.columns()]
+
+
+def _value_columns(value: Assignment, seen: pa.Schema) -> Iterable[Path]:
+    """The columns that a value is computed from; all of them where that is not known."""
+    if isinstance(value, Column):
+        return [value.path]
+    paths: Iterable[Path] | None = ()
+    if isinstance(value, pc.Expression):
+        paths = pyarrow_columns(value)
+    elif _is_function(value):
+        paths = None
+    return [(name,) for name in seen.names] if paths is None else paths
+
+
+def _is_function(value: Assignment) -> bool:
+    return callable(value) and not isinstance(value, pc.Expression | pa.Scalar)
+
+
+def _try(bound: BoundClause, seen: pa.Schema) -> None:
+    """Do everything once for no rows, so that what can't be done is refused before any is read."""
+    types = {side.name: pa.schema(list(side.type)) for side in seen}
+    empty = {
+        side: pa.RecordBatch.from_arrays([nulls(item.type, 0) for item in schema], schema=schema)
+        for side, schema in types.items()
+    }
+    rows = joined(0, **empty)
+    bound.selects(rows)
+    if bound.clause.action != "delete":
+        target = empty[TARGET] if bound.clause.action == "update" else None
+        plan_writing(bound.sides.schema, bound.made_of(rows, target, is_trial=True).schema)

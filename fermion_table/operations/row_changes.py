@@ -1,0 +1,369 @@
+"""Changes of rows, each of which can be made to a draft again when another commit came first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from fermion.arguments import mapping
+from fermion.errors import InvalidArgumentError
+from fermion_table.argument_checks import check_bool, check_kind
+from fermion_table.commit.conflict import Partitions
+from fermion_table.commit.fit import misfit, restated
+from fermion_table.commit.publisher import Publisher, SchemaMerge
+from fermion_table.errors import CommitConflict
+from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.schema_store import load_table_schema
+from fermion_table.metadata.snapshot import Kind
+from fermion_table.operations.assignments import Assignment, assigned, check_assignments
+from fermion_table.operations.draft import Draft, Matched
+from fermion_table.operations.keyed_rows import (
+    delete_rows,
+    keys_may_match,
+    replace_rows,
+    update_rows,
+)
+from fermion_table.operations.rewriting import write_changed
+from fermion_table.operations.whole_columns import is_set_beside, set_beside
+from fermion_table.planning.filters import TableFilter, table_filter
+from fermion_table.planning.plan import plan_scan
+from fermion_table.schema.changes import merge_columns
+from fermion_table.schema.schema import TableSchema
+
+
+def check_overwrite(schema: TableSchema, filter: Any, dynamic: bool, *, where: str) -> None:
+    """Refuse an overwrite that names its rows twice, or that the table cannot do; for engines.
+
+    Parameters
+    ----------
+    schema
+        Of the table.
+    filter, dynamic
+        As for `Table.overwrite`.
+    where
+        The table's location, for messages.
+
+    Raises
+    ------
+    TypeError
+        `dynamic` is neither True nor False.
+    InvalidArgumentError
+        A filter and `dynamic`, or `dynamic` for a table without partitions.
+    ColumnNotFoundError
+        The filter names a column that the table lacks.
+    """
+    check_kind(schema, TableSchema, "schema")
+    dynamic = check_bool(dynamic, "dynamic")
+    table_filter(filter, schema, where=f"{where}: filter")
+    if filter is not None and dynamic:
+        raise InvalidArgumentError("overwrite: expected filter= or dynamic=True, not both")
+    if dynamic and not schema.partition_by:
+        raise InvalidArgumentError(
+            f"{where}: dynamic=True replaces partitions, but the table has none"
+        )
+
+
+class RowChange(Protocol):
+    """One change.
+
+    Attributes
+    ----------
+    kind
+        What a commit of this change alone is called.
+    scope
+        The partitions that it looks at; None: all.
+    """
+
+    @property
+    def kind(self) -> Kind:
+        """See above."""
+
+    @property
+    def scope(self) -> Partitions | None:
+        """See above."""
+
+    def apply(self, draft: Draft) -> None:
+        """Make the change to a draft."""
+
+    def concerns(self, entry: Entry, draft: Draft) -> bool:
+        """Whether a file that another commit added would have made a difference."""
+
+    def describe(self) -> str:
+        """The change in words; empty for one that needs none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """New files.
+
+    Attributes
+    ----------
+    entries
+        The files; stored already.
+    schema
+        What they were written with.
+    """
+
+    entries: tuple[Entry, ...]
+    schema: TableSchema
+    kind: Kind = "append"
+    scope: Partitions | None = frozenset()
+
+    def apply(self, draft: Draft) -> None:
+        """Add the files.
+
+        Raises
+        ------
+        CommitConflict
+            They do not fit the schema any more.
+        """
+        if draft.schema.id != self.schema.id:
+            reason = misfit(self.schema, draft.schema, self.entries)
+            if reason is not None:
+                raise CommitConflict(
+                    f"{draft.store.location}: append can't follow snapshot {draft.base.id}: "
+                    f"{reason}",
+                    mine="append",
+                    theirs=f"schema {draft.schema.id}",
+                )
+        draft.add(self.entries)
+
+    def concerns(self, entry: Entry, draft: Draft) -> bool:
+        """New rows depend on nothing."""
+        return False
+
+    def describe(self) -> str:
+        """Nothing to say."""
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class MergingAddition:
+    """New files, and the columns that they add to the schema.
+
+    Attributes
+    ----------
+    entries
+        The files; stored already.
+    merge
+        What they were written with.
+    publisher
+        Of the branch.
+    """
+
+    entries: tuple[Entry, ...]
+    merge: SchemaMerge
+    publisher: Publisher
+    kind: Kind = "append"
+    scope: Partitions | None = frozenset()
+
+    def apply(self, draft: Draft) -> None:
+        """Add the columns and the files.
+
+        Raises
+        ------
+        CommitConflict
+            Another commit has changed a column that they have.
+        SchemaMismatch
+            The columns do not fit the schema any more.
+        """
+        if draft.base.schema == self.merge.base.schema:
+            draft.take_schema(self.merge.schema)
+            draft.add(self.entries)
+            return
+        changes = merge_columns(draft.schema, self.merge.data)
+        schema = self.publisher.evolved_schema(draft.base, changes) or draft.schema
+        draft.take_schema(schema)
+        known = load_table_schema(draft.store, self.merge.base.schema)
+        draft.add(
+            restated(self.merge.schema, schema, self.entries, last_known_id=known.last_field_id)
+        )
+
+    def concerns(self, entry: Entry, draft: Draft) -> bool:
+        """New rows depend on nothing."""
+        return False
+
+    def describe(self) -> str:
+        """Nothing to say."""
+        return ""
+
+
+def addition_of(
+    entries: tuple[Entry, ...], merge: SchemaMerge, publisher: Publisher
+) -> Addition | MergingAddition:
+    """What adds files that were written with the schema of a merge."""
+    if merge.schema.id == merge.base.schema.id:
+        return Addition(entries, merge.schema)
+    return MergingAddition(entries, merge, publisher)
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """All files go, or those of some partitions.
+
+    Attributes
+    ----------
+    scope
+        The partitions; None: all.
+    """
+
+    scope: Partitions | None = None
+    kind: Kind = "overwrite"
+
+    def apply(self, draft: Draft) -> None:
+        """Remove the files."""
+        for entry in draft.live():
+            if self.scope is None or entry.partition in self.scope:
+                draft.remove(entry)
+
+    def concerns(self, entry: Entry, draft: Draft) -> bool:
+        """Whether the file would have gone too."""
+        return self.scope is None or entry.partition in self.scope
+
+    def describe(self) -> str:
+        """What is replaced."""
+        if self.scope is None:
+            return "overwrite all rows"
+        count = len(self.scope)
+        return f"overwrite {count:,} partition{'s' * (count != 1)}"
+
+
+class _Filtered:
+    """A change of the rows that a filter selects.
+
+    Parameters
+    ----------
+    given
+        The filter as the caller has it; every draft binds it to its own schema.
+    """
+
+    scope: Partitions | None = None
+
+    def __init__(self, given: Any) -> None:
+        if given is None:
+            raise InvalidArgumentError(
+                "filter=None: expected a filter; pass 'TRUE' to select every row"
+            )
+        self.given = given
+        self._bound: tuple[int, TableFilter] | None = None
+
+    def chosen(self, draft: Draft) -> TableFilter:
+        """The filter, bound to a draft's schema."""
+        if self._bound is None or self._bound[0] != draft.schema.id:
+            bound = table_filter(self.given, draft.schema, where=draft.store.location)
+            assert bound is not None
+            self._bound = draft.schema.id, bound
+        return self._bound[1]
+
+    def concerns(self, entry: Entry, draft: Draft) -> bool:
+        """Whether the file may hold rows of the filter, or of keys that it selects."""
+        if draft.key is not None:
+            return keys_may_match(entry, draft, draft.key, self.chosen(draft))
+        if entry.schema_id not in draft.schemas:
+            return True
+        kept, _ = plan_scan([entry], draft.schemas, draft.schema, self.chosen(draft))
+        return bool(kept)
+
+    @property
+    def where(self) -> str:
+        """The filter in words."""
+        return self._bound[1].to_sql() if self._bound is not None else str(self.given)
+
+
+class Deletion(_Filtered):
+    """The rows that a filter selects go.
+
+    Parameters
+    ----------
+    given
+        The filter.
+    kind
+        ``overwrite`` where new rows take their place.
+    """
+
+    def __init__(self, given: Any, kind: Kind = "delete") -> None:
+        super().__init__(given)
+        self.kind: Kind = kind
+
+    def apply(self, draft: Draft) -> None:
+        """Delete the rows."""
+        if draft.key is not None:
+            change = replace_rows if self.kind == "overwrite" else delete_rows
+            change(draft, draft.key, self.chosen(draft))
+            return
+        for matched in draft.match(self.chosen(draft)):
+            draft.delete(matched)
+
+    def describe(self) -> str:
+        """What is deleted."""
+        return f"{self.kind} where {self.where}"
+
+
+class Update(_Filtered):
+    """The rows that a filter selects get other values.
+
+    Parameters
+    ----------
+    given
+        The filter.
+    assignments
+        What each column is set to.
+    """
+
+    kind: Kind = "upsert"
+
+    def __init__(self, given: Any, assignments: Mapping[str, Assignment]) -> None:
+        super().__init__(given)
+        mapping(assignments if assignments is not None else (), "assignments")
+        self.assignments = dict(assignments)
+
+    def apply(self, draft: Draft) -> None:
+        """Write the changed rows to new files and delete the old ones; batches stay in place.
+
+        Few columns of all rows of a file are set beside it.
+        """
+        check_assignments(self.assignments, draft.schema)
+        if draft.key is not None:
+            update_rows(draft, draft.key, self.chosen(draft), self.assignments)
+            return
+        found = draft.match(self.chosen(draft))
+        matched = [each for each in found if not is_set_beside(draft, each, self.assignments)]
+        kept = {each.entry.file for each in matched}
+        for each in found:
+            if each.entry.file not in kept:
+                set_beside(draft, each.entry, self.assignments)
+        plain = [each for each in matched if each.entry.batch is None]
+        if plain:
+            with draft.writer() as writer:
+                for batch in self._changed_rows(draft, plain):
+                    writer.write(batch)
+                (message,) = writer.prepare_commit()
+            for each in plain:
+                draft.delete(each)
+            draft.add_written(message.entries)
+        for each in matched:
+            if each.entry.batch is not None:
+                self._rewrite(draft, each)
+
+    def describe(self) -> str:
+        """What is set where."""
+        return f"update {', '.join(self.assignments)} where {self.where}"
+
+    def _changed_rows(self, draft: Draft, matched: Sequence[Matched]) -> Iterator[pa.RecordBatch]:
+        reader = draft.reader([each.entry for each in matched])
+        for each in matched:
+            for batch in draft.read(reader, each.entry, each.rows):
+                yield assigned(batch, self.assignments, draft.schema)
+
+    def _rewrite(self, draft: Draft, matched: Matched) -> None:
+        """Write a whole file again, its rows and batches in their order."""
+        entry = matched.entry
+
+        def change(batch: pa.RecordBatch, at: int) -> pa.RecordBatch:
+            return assigned(batch, self.assignments, draft.schema)
+
+        entries = write_changed(draft, entry, draft.live_rows(entry), matched.rows, change)
+        draft.take_place(entry, entries)

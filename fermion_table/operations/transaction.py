@@ -1,0 +1,488 @@
+"""Several changes of rows as one snapshot: made to a draft at once, published together."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, NoReturn
+
+import msgspec
+import pyarrow as pa
+
+from fermion.columns.arrow_input import record_batch_reader
+from fermion.errors import InvalidArgumentError
+from fermion_table.argument_checks import check_kind, check_kinds
+from fermion_table.commit.committed_files import unpublished, written_files
+from fermion_table.commit.conflict import Partitions
+from fermion_table.commit.fit import misfit
+from fermion_table.commit.publisher import Publisher, SchemaMerge, stored_schema
+from fermion_table.commit.request import (
+    CommitMetadata,
+    CommitOutcome,
+    CommitRequest,
+    WrittenFiles,
+    recorded,
+)
+from fermion_table.commit.run_numbers import numbered_in_order
+from fermion_table.errors import CommitConflict, UnreadableMetadata
+from fermion_table.merging.primary_key import required_key
+from fermion_table.metadata.file_columns import paths_of
+from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.schema_store import load_table_schema
+from fermion_table.metadata.snapshot import COLUMN_FILES, Kind, SchemaReference, Snapshot
+from fermion_table.operations.assignments import Assignment
+from fermion_table.operations.draft import Draft, FindingCache, Replaced
+from fermion_table.operations.merge import Merge
+from fermion_table.operations.merge_builder import MergeBuilder, MergeResult
+from fermion_table.operations.merge_matching import MergeCounts
+from fermion_table.operations.row_changes import (
+    Addition,
+    Deletion,
+    Replacement,
+    RowChange,
+    Update,
+    addition_of,
+    check_overwrite,
+)
+from fermion_table.schema.key_changes import KIND_COLUMN
+from fermion_table.storage.pending_files import PendingFiles
+from fermion_table.writing.data_writer import check_batches
+from fermion_table.writing.deletions import deletions
+from fermion_table.writing.make_writer import TableWriter, write_changes
+from fermion_table.writing.writer_message import WriterMessage, check_same_schema
+
+
+class Transaction:
+    """Changes that become visible together, or not at all.
+
+    Each one is made at once, and sees what those before it made; nothing is visible to others
+    before the end of the ``with`` block (or `commit`). When another commit comes first, all are
+    made again on top of it, if what they rest on may have changed. An exception in the block, an
+    interrupt too, gives up: nothing is published, and no file is left. So does a transaction that
+    is forgotten before its end.
+
+    Parameters
+    ----------
+    publisher
+        Of the branch.
+    base
+        The snapshot that the changes are decided on.
+    metadata
+        For the history.
+    published
+        Called with the new snapshot, and when that was known to be the latest (or None).
+    seen_at
+        When, by ``time.monotonic``, `base` was known to be the latest; None: not known.
+    """
+
+    def __init__(
+        self,
+        publisher: Publisher,
+        base: Snapshot,
+        *,
+        metadata: CommitMetadata | None = None,
+        published: Callable[[Snapshot, float | None], object] | None = None,
+        seen_at: float | None = None,
+    ) -> None:
+        self._publisher = publisher
+        self._metadata = metadata or CommitMetadata()
+        self._published = published
+        self._changes: list[RowChange] = []
+        self._cache = FindingCache()
+        self._files = PendingFiles(publisher.store, self)
+        self._handed_over: WrittenFiles | None = None
+        self._given: set[str] = set()
+        self._draft = self._draft_of(base)
+        self._applied = 0
+        self._seen_at = seen_at
+        self._owns_messages = True
+        self._is_over = False
+        self._is_earlier = False
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse a copy: both would commit, or delete, the same files."""
+        raise TypeError(
+            "a Transaction can't be pickled or copied: write with Table.writer() elsewhere, and "
+            "give its messages to append_written() here"
+        )
+
+    def __enter__(self) -> Transaction:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._is_over:
+            return
+        if error is None:
+            self.commit()
+        else:
+            self.abort()
+
+    def append(self, data: Any) -> None:
+        """Add rows from any Arrow producer; they are matched to the table's columns by name."""
+        self._add(self._write(data))
+
+    def upsert(self, data: Any, *, change_type: str | None = None) -> None:
+        """Add rows to a table with a primary key (see `Table.upsert`)."""
+        self._enter()
+        required_key(self._draft.schema, self._publisher.store.location, "upsert")
+        self._add(self._write(data, change_type))
+
+    def delete_keys(self, keys: Any) -> None:
+        """Delete the rows of keys, without looking for them (see `Table.delete_keys`)."""
+        self._enter()
+        where = self._publisher.store.location
+        key = required_key(self._draft.schema, where, "delete_keys")
+        rows = deletions(self._draft.schema, key, keys)
+        self._add(self._write(rows, KIND_COLUMN))
+
+    def append_batches(self, batches: Iterable[tuple[int, Any]]) -> None:
+        """Add batches, pairs of id and data."""
+        with self._writer() as writer:
+            for batch_id, data in check_batches(batches):
+                writer.append_batch(batch_id, data)
+            self._add(writer.prepare_commit()[0].entries)
+
+    def delete(self, filter: Any) -> None:
+        """Delete the rows that a filter selects."""
+        self._make(Deletion(filter))
+
+    def update(self, filter: Any, assignments: Mapping[str, Assignment]) -> None:
+        """Set columns of the rows that a filter selects (see `Table.update`)."""
+        self._make(Update(filter, assignments))
+
+    def merge(self, source: Any, on: Any) -> MergeBuilder:
+        """Merge rows of a source when the builder is executed (see `Table.merge`)."""
+        self._enter()
+        return MergeBuilder(source, on, self._draft.schema, self._merge)
+
+    def overwrite(self, data: Any, *, filter: Any = None, dynamic: bool = False) -> None:
+        """Replace rows by new ones (see `Table.overwrite`)."""
+        self._check_overwrite(filter, dynamic)
+        entries = self._write(data, replaced=self._draft.replaced(filter))
+        self._replace(entries, filter, dynamic)
+        self._add(entries)
+
+    def append_written(self, messages: Iterable[WriterMessage]) -> None:
+        """Add the files of writers (`Table.writer`); for engines."""
+        self._add_written(check_kinds(messages, WriterMessage, "messages"))
+
+    def overwrite_written(
+        self,
+        messages: Iterable[WriterMessage],
+        *,
+        filter: Any = None,
+        dynamic: bool = False,
+        merge: SchemaMerge | None = None,
+    ) -> None:
+        """Replace rows by the files of writers (see `Table.overwrite`); for engines.
+
+        Parameters
+        ----------
+        merge
+            Of `Table.plan_merge`, where the writers wrote its schema: becomes the table's.
+        """
+        self._check_overwrite(filter, dynamic)
+        written = check_kinds(messages, WriterMessage, "messages")
+        if merge is not None:
+            check_kind(merge, SchemaMerge, "merge")
+        self._replace([entry for each in written for entry in each.entries], filter, dynamic)
+        self._add_written(written, merge)
+
+    def commit(self) -> Snapshot:
+        """Publish everything as one snapshot.
+
+        Returns
+        -------
+        Snapshot
+            The new one; the latest one if deletes and updates found no row, and appends had none
+            (see `Table.append`).
+
+        Raises
+        ------
+        CommitConflict, CommitStateUnknown
+        """
+        self._enter()
+        outcome = CommitOutcome()
+        self._is_over = True
+        try:
+            self._files.release()
+            published = self._publisher.publish(
+                self._draft.base,
+                self._plan,
+                self._metadata,
+                looks=bool(self._changes) and kind_of(self._changes) == "append",
+                seen_at=self._seen_at,
+                outcome=outcome,
+            )
+        except BaseException as error:
+            if not outcome.may_be_published:
+                is_lost = isinstance(error, (CommitConflict, UnreadableMetadata))
+                self._clean(frozenset(), messages_too=self._owns_messages or is_lost)
+            raise
+        self._is_earlier = outcome.is_earlier
+        if published.entries is not None:
+            with contextlib.suppress(OSError):  # published is published; at worst orphans stay
+                self._clean({path for entry in published.entries for path in paths_of(entry)})
+        if self._published is not None:
+            self._published(published.snapshot, published.seen_at)
+        return published.snapshot
+
+    def abort(self) -> None:
+        """Discard the transaction; its files are deleted."""
+        self._enter()
+        self._is_over = True
+        self._clean(frozenset())
+
+    def _plan(self, base: Snapshot) -> CommitRequest | None:
+        """All changes on a snapshot; None if they change nothing there."""
+        if base.hash != self._draft.base.hash or self._applied < len(self._changes):
+            draft = self._draft_of(base)
+            for change in self._changes:
+                change.apply(draft)
+            self._draft, self._applied = draft, len(self._changes)
+        return None if self._changes_nothing(self._draft) else self._request()
+
+    def _request(self) -> CommitRequest:
+        draft, changes = self._draft, list(self._changes)
+        added, removed = draft.changes()
+        kind = kind_of(changes)
+        metadata = self._metadata
+        if metadata.message is None:
+            metadata = replace(metadata, message=_described(changes))
+
+        def depends_on(entry: Entry) -> bool:
+            return any(change.concerns(entry, draft) for change in changes)
+
+        return CommitRequest(
+            kind=kind,
+            added=recorded(kind, added),
+            removed=removed,
+            base=draft.base,
+            scope=_scope_of(changes),
+            schema=stored_schema(draft.new_schema),
+            depends_on=None if kind == "append" else depends_on,
+            relied_on=frozenset(draft.relied_on),
+            accepts_schema=self._misfit if kind == "append" else None,
+            metadata=metadata,
+            written=self._handed_over,
+            reader_features=(COLUMN_FILES,) if any(each.column_files for each in added) else (),
+        )
+
+    def _misfit(self, reference: SchemaReference) -> str | None:
+        """Why the new files can't live under a later schema."""
+        schema = load_table_schema(self._publisher.store, reference)
+        for change in self._changes:
+            if isinstance(change, Addition):
+                reason = misfit(change.schema, schema, change.entries)
+                if reason is not None:
+                    return reason
+        return None
+
+    def _draft_of(self, base: Snapshot) -> Draft:
+        return Draft(self._publisher.store, base, self._cache, self._files.paths)
+
+    def _make(self, change: RowChange) -> None:
+        self._enter()
+        change.apply(self._draft)
+        self._changes.append(change)
+        self._applied += 1
+
+    def _check_overwrite(self, filter: Any, dynamic: bool) -> None:
+        where = self._publisher.store.location
+        check_overwrite(self._draft.schema, filter, dynamic, where=where)
+
+    def _merge(self, change: Merge) -> MergeResult:
+        self._make(change)
+        return MergeResult(None, change.counts)
+
+    def _replace(self, entries: Iterable[Entry], filter: Any, dynamic: bool) -> None:
+        """Take away the rows in whose place new files come."""
+        if dynamic:
+            self._make(Replacement(frozenset(entry.partition for entry in entries)))
+        elif filter is not None:
+            self._make(Deletion(filter, "overwrite"))
+        else:
+            self._make(Replacement())
+
+    def _add(self, entries: Iterable[Entry]) -> None:
+        self._make(Addition(tuple(entries), self._draft.schema))
+
+    def _add_written(
+        self, messages: Sequence[WriterMessage], merge: SchemaMerge | None = None
+    ) -> None:
+        for addition in self._additions(messages, merge):
+            self._make(addition)
+
+    def _additions(
+        self, messages: Sequence[WriterMessage], merge: SchemaMerge | None = None
+    ) -> list[RowChange]:
+        """What adds the files of messages, which belong to the transaction from here on."""
+        self._handed_over = written_files(messages).and_also(self._handed_over)
+        self._given.update(entry.path for message in messages for entry in message.entries)
+        uuid, where = self._draft.base.table_uuid, self._publisher.store.location
+        additions: list[RowChange] = []
+        for message in messages:
+            if message.table_uuid and message.table_uuid != uuid:
+                raise InvalidArgumentError(f"{where}: a message of another table")
+            if merge is None:
+                schema = self._draft.schemas[message.schema_id]
+                check_same_schema(message, schema, self._publisher.branch, where)
+                additions.append(Addition(message.entries, schema))
+        if merge is not None:
+            entries = tuple(numbered_in_order(message.entries for message in messages))
+            additions.append(addition_of(entries, merge, self._publisher))
+        return additions
+
+    def _writer(self, replaced: Replaced = False) -> TableWriter:
+        self._enter()
+        return self._draft.writer(replaced=replaced)
+
+    def _write(
+        self, data: Any, change_type: str | None = None, *, replaced: Replaced = False
+    ) -> tuple[Entry, ...]:
+        with self._writer(replaced) as writer:
+            write_changes(writer, data, change_type)
+            (message,) = writer.prepare_commit()
+        return message.entries
+
+    def _enter(self) -> None:
+        if self._is_over:
+            raise InvalidArgumentError("the transaction is finished: begin a new one")
+
+    def _changes_nothing(self, draft: Draft) -> bool:
+        """Whether deletes and updates found no row, and appends had none to add."""
+        silent: set[Kind] = {"delete", "upsert"}
+        if not self._metadata.asks_for_snapshot:
+            silent.add("append")
+        return draft.is_empty and all(change.kind in silent for change in self._changes)
+
+    def _clean(self, keep: AbstractSet[str], *, messages_too: bool = True) -> None:
+        """Delete files that were written, but for some, and for those that others committed."""
+        self._files.delete(keep)
+        files = self._given - keep
+        if not messages_too or not files or self._handed_over is None:
+            return
+        self._given.clear()
+        store, branch = self._publisher.store, self._publisher.branch
+        given = msgspec.structs.replace(self._handed_over, files=self._handed_over.files & files)
+        going = unpublished(store, given, branch)
+        if going == given.files:  # changelog files too, which go with all data files
+            going |= files - self._handed_over.files
+        for path in going:
+            with contextlib.suppress(OSError):  # an orphan then
+                store.delete(path)
+
+
+def append_merging(transaction: Transaction, data: Any, change_type: str | None = None) -> None:
+    """Add rows, and the columns that a table lacks: the first change of a transaction.
+
+    Parameters
+    ----------
+    change_type
+        See `Table.upsert`: that column of the data is not added.
+
+    Raises
+    ------
+    SchemaMismatch
+        The columns do not fit the table's.
+    """
+    transaction._enter()
+    draft, publisher = transaction._draft, transaction._publisher
+    reader = record_batch_reader(data)
+    columns = [field for field in reader.schema if field.name != change_type]
+    merge = publisher.plan_merge(draft.base, pa.schema(columns))
+    with draft.writer(schema=merge.schema) as writer:
+        write_changes(writer, reader, change_type)
+        (message,) = writer.prepare_commit()
+    transaction._make(addition_of(message.entries, merge, publisher))
+
+
+def commit_written(
+    transaction: Transaction, messages: Sequence[WriterMessage], merge: SchemaMerge | None = None
+) -> Snapshot:
+    """Publish the files of writers as the only change of a transaction (`Table.commit`).
+
+    Where that fails they stay, to be committed again, unless the commit has certainly lost.
+
+    Parameters
+    ----------
+    merge
+        See `Transaction.overwrite_written`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A message is there twice, or was committed before; nothing was published.
+    CommitConflict, CommitStateUnknown
+    """
+    transaction._owns_messages = False
+    versions = {message.schema_id for message in messages}
+    if merge is None and len(versions) > 1:
+        raise InvalidArgumentError(f"messages of schemas {sorted(versions)}: expected one")
+    additions = transaction._additions(messages, merge)
+    # Applied by `commit` alone, which knows an earlier try that may not fit the table any more.
+    transaction._changes += additions or [Addition((), transaction._draft.schema)]
+    return transaction.commit()
+
+
+def commit_change(transaction: Transaction, change: RowChange) -> Snapshot:
+    """Publish one change as the only one of a transaction.
+
+    Raises
+    ------
+    CommitConflict, CommitStateUnknown
+    """
+    with transaction:
+        transaction._make(change)
+        return transaction.commit()
+
+
+def commit_merge(transaction: Transaction, change: Merge) -> MergeResult:
+    """Publish a merge as the only change of a transaction.
+
+    Raises
+    ------
+    InvalidArgumentError, SchemaMismatch, CommitConflict, CommitStateUnknown
+    """
+    with transaction:
+        transaction._make(change)
+        snapshot = transaction.commit()
+    counts = MergeCounts() if transaction._is_earlier else change.counts
+    return MergeResult(snapshot, counts)
+
+
+def kind_of(changes: Iterable[RowChange]) -> Kind:
+    """What a commit of some changes is called.
+
+    Rows that go while others come are an ``upsert``, unless an overwrite is among them: what came
+    matters to other deletes then.
+    """
+    kinds: set[Kind] = {change.kind for change in changes}
+    if "overwrite" in kinds:
+        return "overwrite"
+    if kinds == {"delete"}:
+        return "delete"
+    return "append" if kinds <= {"append"} else "upsert"
+
+
+def _described(changes: Iterable[RowChange]) -> str | None:
+    """The changes in words; None if there is nothing to say."""
+    return "; ".join(filter(None, (change.describe() for change in changes))) or None
+
+
+def _scope_of(changes: Iterable[RowChange]) -> Partitions | None:
+    """The partitions that all changes together look at; None: all."""
+    scope: Partitions = frozenset()
+    for change in changes:
+        if change.scope is None:
+            return None
+        scope |= change.scope
+    return scope

@@ -1,0 +1,100 @@
+"""Columns of whole files set by an update, in column files: the other columns stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fermion.predicate import Column
+from fermion_table.errors import ColumnFunctionError, SchemaMismatch
+from fermion_table.metadata.column_file import COLUMN_FILES_LIMIT
+from fermion_table.metadata.manifest import Entry
+from fermion_table.operations.assignments import Assignment, evaluated
+from fermion_table.operations.column_task import ColumnTask
+from fermion_table.operations.draft import Draft, Matched
+from fermion_table.operations.sql_expressions import SqlExpression
+from fermion_table.schema.conversion import convert_batch, find_null, plan_writing
+from fermion_table.schema.schema import Field
+from fermion_table.writing.column_files import placed, schema_of_columns
+
+COLUMNS_PER_CHANGED = 4
+"""A column file is written where the table has at least so many columns for each one that is set:
+otherwise rows that are written again are the smaller cost, as reading opens no second file."""
+
+
+def is_set_beside(draft: Draft, matched: Matched, assignments: Mapping[str, Assignment]) -> bool:
+    """Whether the columns of a file are set in a column file."""
+    schema, entry = draft.schema, matched.entry
+    if not matched.is_whole or len(assignments) * COLUMNS_PER_CHANGED > len(schema.fields):
+        return False
+    if draft.key is not None or draft.new_schema is not None or entry.file in draft.deleted:
+        return False
+    if entry.added_snapshot is None or len(entry.column_files) >= COLUMN_FILES_LIMIT:
+        return False
+    fields = [schema.by_name[name] for name in assignments]
+    places = {each.source_id for each in schema.partition_by}.union(schema.sort_by)
+    if any(_ids(field) & places for field in fields):
+        return False
+    return entry.deletion_vector is None or all(field.nullable for field in fields)
+
+
+def set_beside(draft: Draft, entry: Entry, assignments: Mapping[str, Assignment]) -> None:
+    """Set columns of all rows of a file, in a column file beside it.
+
+    Raises
+    ------
+    InvalidArgumentError, SchemaMismatch
+        What the values are wrong with; also what a function raises.
+    """
+    schema = draft.schema
+    columns = schema_of_columns(schema, list(assignments))
+    arrow = columns.to_arrow(field_ids=False)
+
+    def changed(batch: pa.RecordBatch) -> pa.RecordBatch:
+        arrays = [
+            evaluated(value, batch, schema.by_name[name]) for name, value in assignments.items()
+        ]
+        given = pa.RecordBatch.from_arrays(arrays, names=list(assignments))
+        fitting = convert_batch(plan_writing(columns, given.schema), given, arrow)
+        for field, array in zip(arrow, fitting.columns, strict=True):
+            where = find_null(field, array)
+            if where is not None:
+                raise SchemaMismatch(
+                    f"{draft.store.location}: update: column {where!r} is NOT NULL, and a value "
+                    "is null"
+                )
+        return fitting
+
+    task = ColumnTask(
+        store=draft.store,
+        function=changed,
+        request=draft.column_reader([entry], _read(draft, assignments)).request,
+        columns=arrow,
+        written=columns,
+        action="update",
+    )
+    try:
+        made = task.compute(entry, begun=draft.written).made
+    except ColumnFunctionError as error:
+        raise error.__cause__ or error from None
+    draft.set_columns(entry, placed(entry, made, columns, schema, draft.schemas))
+
+
+def _read(draft: Draft, assignments: Mapping[str, Assignment]) -> tuple[Field, ...]:
+    """The columns that the assignments look at: functions and expressions at any."""
+    fields = draft.schema.fields
+    names: set[str] = set()
+    for value in assignments.values():
+        if isinstance(value, SqlExpression):
+            names.update(path[0] for path in value.paths)
+        elif callable(value) or isinstance(value, pc.Expression):
+            return fields
+        elif isinstance(value, Column):
+            names.add(value.path[0])
+    return tuple(field for field in fields if field.name in names)
+
+
+def _ids(field: Field) -> set[int]:
+    return {each.id for _, each in field.walk()}

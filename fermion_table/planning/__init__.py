@@ -1,0 +1,1 @@
+"""What to read: plans of scans, pruned by partitions, bounds and batch ids; pure functions."""

@@ -1,0 +1,488 @@
+"""Which data files a scan has to read, decided from metadata alone. Pure: no I/O.
+
+Files are pruned in steps: manifests by batch range, then files by partition values, by batch
+range and by statistics. Each step says how much it kept, for `ScanPlan.explain`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fermion.arguments import INT64_MAX, INT64_MIN, integer
+from fermion.display import short_repr
+from fermion.forks import cached_property
+from fermion.predicate import Bounds
+from fermion.statistics.bounds import EXACT_FLAGS
+from fermion_table.metadata.column_file import Layout, schema_holding
+from fermion_table.metadata.file_columns import FileColumns, ListedFiles
+from fermion_table.metadata.manifest import Entry, ManifestReference
+from fermion_table.metadata.shared_files import SharedFiles
+from fermion_table.options import TASK_BYTES
+from fermion_table.planning.bounds import (
+    Unit,
+    all_null,
+    bounds_of,
+    places_that_may_match,
+    places_that_must_match,
+    units_that_may_match,
+)
+from fermion_table.planning.file_split import FileSplit, beside, file_split
+from fermion_table.planning.filters import TableFilter, field_at, same_ids
+from fermion_table.planning.partition_pruning import (
+    manifest_bounds,
+    partitions_selected,
+    partitions_that_may_match,
+)
+from fermion_table.planning.split import Split, mixed_tasks
+from fermion_table.schema.schema import Field, Path, TableSchema, field_to_arrow
+from fermion_table.schema.selection import BATCH_ID, queryable_fields
+from fermion_table.storage.store import AtomicStore
+
+
+@dataclass(frozen=True, slots=True)
+class PruningStep:
+    """What one step of planning kept.
+
+    Attributes
+    ----------
+    name
+        What was looked at.
+    unit
+        What was counted.
+    before, after
+        How many there were, and are left.
+    why
+        What the step went by.
+    """
+
+    name: str
+    unit: str
+    before: int
+    after: int
+    why: str = ""
+
+    __repr__ = short_repr
+
+
+class LazySplits(Sequence[Split]):
+    """Splits that are made when one of them is looked at; they pickle as a tuple.
+
+    Parameters
+    ----------
+    count, rows, bytes
+        How many there are, and what `ScanPlan` says of them.
+    make
+        Makes them.
+    """
+
+    def __init__(
+        self, count: int, rows: int, bytes: int, make: Callable[[], tuple[Split, ...]]
+    ) -> None:
+        self.rows = rows
+        self.bytes = bytes
+        self._count = count
+        self._make = make
+
+    @cached_property
+    def _made(self) -> tuple[Split, ...]:
+        return self._make()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._made[place]
+
+    def __iter__(self) -> Iterator[Split]:
+        return iter(self._made)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self._made == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<{self._count} splits>"
+
+    def __reduce__(self) -> tuple[type[tuple[Split, ...]], tuple[tuple[Split, ...]]]:
+        return tuple, (self._made,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanPlan:
+    """What a scan reads.
+
+    Attributes
+    ----------
+    snapshot_id
+        Of the table.
+    splits
+        In the order in which their rows come.
+    steps
+        How planning got there.
+    """
+
+    snapshot_id: int
+    splits: Sequence[Split]
+    steps: tuple[PruningStep, ...] = ()
+
+    __repr__ = short_repr
+
+    @property
+    def rows(self) -> int:
+        """Rows of the files to read, before filtering."""
+        if isinstance(self.splits, LazySplits):
+            return self.splits.rows
+        return sum(split.rows_wanted for split in self.splits)
+
+    @property
+    def _files(self) -> int:
+        """How many files are read."""
+        splits = self.splits
+        return len(splits) if isinstance(splits, LazySplits) else sum(len(x.files) for x in splits)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether `rows` is the exact number of rows, before the filter."""
+        splits = self.splits
+        return isinstance(splits, LazySplits) or all(split.is_exact for split in splits)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the files to read, all columns together."""
+        if isinstance(self.splits, LazySplits):
+            return self.splits.bytes
+        return sum(split.bytes for split in self.splits)
+
+    def tasks(
+        self, bytes_target: int = TASK_BYTES, *, tasks_min: int = 1
+    ) -> list[tuple[Split, ...]]:
+        """The splits as tasks of about equal cost, in order: big files cut, small ones together.
+
+        Files that have to be merged are in tasks of their own, which come first.
+
+        Parameters
+        ----------
+        bytes_target
+            Bytes of files a task, roughly; opening a file counts as 4 MiB, and bytes to be merged
+            count 2 or 4 times, by the merge engine.
+        tasks_min
+            Tasks that can run at once: a small table is spread over this many.
+        """
+        target = integer(bytes_target, "bytes_target", minimum=1)
+        return list(mixed_tasks(self.splits, target, integer(tasks_min, "tasks_min", minimum=1)))
+
+    def explain(self) -> str:
+        """Describe the steps of planning, one line per step."""
+        lines = [f"snapshot {self.snapshot_id}"]
+        for step in self.steps:
+            why = f"  ({step.why})" if step.why else ""
+            lines.append(f"{step.name}: {step.after:,} of {step.before:,} {step.unit}{why}")
+        lines.append(f"to read: {self._files:,} files, {self.rows:,} rows, {self.bytes:,} bytes")
+        return "\n".join(lines)
+
+
+def prune_manifests(
+    references: Sequence[ManifestReference], chosen: TableFilter | None, schema: TableSchema
+) -> tuple[list[ManifestReference], PruningStep]:
+    """The manifests that may hold files of a scan, by the partitions and batch ids they span."""
+    if chosen is None or not references:
+        return list(references), PruningStep(
+            "manifests", "manifests", len(references), len(references), "no filter"
+        )
+    # Beside files in batch mode a manifest may list others, whose rows have no batch id.
+    units = [_range_unit(reference.batch_id, reference.rows, nulls=-1) for reference in references]
+    known = manifest_bounds(references, schema, chosen)
+    if BATCH_ID.name not in schema.by_name:
+        known[BATCH_ID.name,] = bounds_of(units, pa.int64())
+    wanted = units_that_may_match(chosen.expression, known, units)
+    kept = [reference for reference, keep in zip(references, wanted, strict=True) if keep]
+    why = "partitions and batch ids"
+    return kept, PruningStep("manifests", "manifests", len(references), len(kept), why)
+
+
+def plan_scan(
+    entries: Sequence[Entry],
+    schemas: Mapping[int, TableSchema],
+    schema: TableSchema,
+    chosen: TableFilter | None,
+) -> tuple[list[Entry], list[PruningStep]]:
+    """The entries of the files that may hold rows of a scan.
+
+    Parameters
+    ----------
+    entries
+        Live files.
+    schemas
+        Those that the files were written with, by id.
+    schema
+        The table's, which the filter is bound to.
+    chosen
+        The filter; None keeps every file.
+    """
+    files = ListedFiles(entries)
+    kept, steps = prune_parts([(files, np.arange(len(files)))], schemas, schema, chosen)
+    return files.entries(kept[0]), steps
+
+
+def prune_parts(
+    parts: Sequence[tuple[FileColumns, np.ndarray]],
+    schemas: Mapping[int, TableSchema],
+    schema: TableSchema,
+    chosen: TableFilter | None,
+) -> tuple[list[np.ndarray], list[PruningStep]]:
+    """The same for live files of several manifests, given and given back by their ordinals."""
+    kept = [ordinals for _, ordinals in parts]
+    total = sum(map(len, kept))
+    if chosen is None:
+        return kept, [PruningStep("files", "files", total, total, "no filter")]
+    steps = []
+    kept = [_by_partition(files, ordinals, schema, chosen) for files, ordinals in parts]
+    inside = sum(map(len, kept))
+    if inside != total:
+        steps.append(PruningStep("partitions", "files", total, inside, _names(schema)))
+    field_ids = _field_ids(schema, chosen)
+    for (files, _), ordinals in zip(parts, kept, strict=True):
+        if len(ordinals):
+            files.prepare(field_ids)
+    kept = [
+        _by_statistics(files, ordinals, schemas, schema, chosen)
+        for (files, _), ordinals in zip(parts, kept, strict=True)
+    ]
+    why = "partition, batch ids, bounds and null counts"
+    steps.append(PruningStep("statistics", "files", inside, sum(map(len, kept)), why))
+    return kept, steps
+
+
+def files_that_must_match(
+    entries: Sequence[Entry],
+    schemas: Mapping[int, TableSchema],
+    schema: TableSchema,
+    chosen: TableFilter,
+) -> np.ndarray:
+    """Which files hold only rows that a filter selects, if metadata can tell.
+
+    Parameters are those of `plan_scan`.
+
+    Returns
+    -------
+    np.ndarray
+        ``bool``, shape (f,).
+    """
+    files = ListedFiles(entries)
+    ordinals = np.arange(len(files))
+    certain = np.ones(len(files), bool)
+    for written, places in _by_schema(files, ordinals, schemas):
+        known, boundaries = _lookup(files, places, written, schema, chosen)
+        partitions = [entries[place].partition for place in places.tolist()]
+        for part in chosen.parts:
+            must = partitions_selected(part, partitions, schema)
+            if must is None:
+                must = places_that_must_match(part, known, boundaries)
+            certain[places] &= must
+    return certain
+
+
+def splits_of(entries: Iterable[Entry], store: AtomicStore) -> tuple[FileSplit, ...]:
+    """One split a file.
+
+    Raises
+    ------
+    UnsafeStorage
+        An entry names a file outside of the table that it may not name: see `shared_files`.
+    CorruptMetadata
+        Its column files can't be: see `file_split.beside`.
+    """
+    files = SharedFiles(store)
+    return tuple(
+        file_split(
+            entry,
+            files.data(entry),
+            files.vector(entry),
+            shares=files.shares_storage(entry),
+            column_files=beside(entry, files) if entry.column_files else (),
+        )
+        for entry in entries
+    )
+
+
+def _names(schema: TableSchema) -> str:
+    return "partitioned by " + (", ".join(field.name for field in schema.partition_by) or "nothing")
+
+
+def _by_partition(
+    files: FileColumns, ordinals: np.ndarray, schema: TableSchema, chosen: TableFilter
+) -> np.ndarray:
+    """Files whose partition values leave room for rows of the filter."""
+    if not schema.partition_by or not len(ordinals):
+        return ordinals
+    codes, values = files.partitions()
+    present, codes = np.unique(codes[ordinals], return_inverse=True)
+    wanted = partitions_that_may_match([values[code] for code in present], schema, chosen)
+    return ordinals[wanted[codes]]
+
+
+def _by_statistics(
+    files: FileColumns,
+    ordinals: np.ndarray,
+    schemas: Mapping[int, TableSchema],
+    schema: TableSchema,
+    chosen: TableFilter,
+) -> np.ndarray:
+    """Files that bounds and null counts do not rule out; each schema's files are asked together."""
+    kept = np.zeros(len(ordinals), bool)
+    for written, places in _by_schema(files, ordinals, schemas):
+        known, boundaries = _lookup(files, ordinals[places], written, schema, chosen)
+        kept[places] = places_that_may_match(chosen.expression, known, boundaries)
+    return ordinals[kept]
+
+
+def _field_ids(schema: TableSchema, chosen: TableFilter) -> set[int]:
+    """The fields that a filter reads, and the columns they belong to."""
+    fields = queryable_fields(schema)
+    chains = [field_at(fields, path) for path in chosen.paths]
+    return {
+        field.id for chain in chains if chain for field in (chain[0], chain[-1]) if field.id > 0
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What files of one kind were written with.
+
+    Attributes
+    ----------
+    schemas
+        Of the table, by id.
+    schema_id, layout
+        Of the data files, and of their column files.
+    """
+
+    schemas: Mapping[int, TableSchema]
+    schema_id: int
+    layout: Layout
+
+    def fields(self, field_id: int) -> tuple[Field, ...]:
+        """The columns of the schema under which a column is stored."""
+        return self.schemas[schema_holding(self.schema_id, self.layout, field_id)].fields
+
+
+def _by_schema(
+    files: FileColumns, ordinals: np.ndarray, schemas: Mapping[int, TableSchema]
+) -> Iterator[tuple[_Written, np.ndarray]]:
+    """What files were written with, and the places of the files."""
+    codes, layouts = files.layouts()
+    kinds = files.numbers("schema_id").values[ordinals]
+    if len(layouts) > 1:
+        kinds = kinds * len(layouts) + codes[ordinals]
+    is_alike = len(kinds) > 0 and bool((kinds == kinds[0]).all())
+    for kind in [int(kinds[0])] if is_alike else np.unique(kinds).tolist():
+        schema_id, code = divmod(kind, len(layouts))
+        places = np.arange(len(kinds)) if is_alike else np.nonzero(kinds == kind)[0]
+        yield _Written(schemas, schema_id, layouts[code]), places
+
+
+def _places(files: FileColumns, ordinals: np.ndarray) -> Any:
+    """What picks some files out of a column; all of them are a view."""
+    return slice(None) if len(ordinals) == len(files) else ordinals
+
+
+def _lookup(
+    files: FileColumns,
+    ordinals: np.ndarray,
+    written: _Written,
+    schema: TableSchema,
+    chosen: TableFilter,
+) -> tuple[dict[Path, Bounds], np.ndarray]:
+    """Bounds, over some files of one kind, of the columns that a filter reads.
+
+    Files follow each other; the second result says where each begins, in rows, and the end.
+    """
+    rows = files.numbers("rows").values[ordinals]
+    boundaries = np.concatenate(([0], np.cumsum(rows)))
+    bounds_by_path: dict[Path, Bounds] = {}
+    fields = queryable_fields(schema)
+    for path in chosen.paths:
+        chain = field_at(fields, path)
+        if not chain:
+            continue
+        if chain[0] == BATCH_ID:
+            low, high = (files.numbers(name) for name in ("batch.min", "batch.max"))
+            known = low.known[ordinals]
+            bounds_by_path[path] = Bounds(
+                boundaries=boundaries,
+                min=np.where(known, low.values[ordinals], INT64_MAX),
+                max=np.where(known, high.values[ordinals], INT64_MIN),
+                null_count=np.where(known, 0, rows),
+                flags=np.full(len(rows), EXACT_FLAGS, np.uint32),
+                type=pa.int64(),
+            )
+        elif chain[0].id > 0:
+            bounds = _column_bounds(files, ordinals, chain, written, boundaries)
+            if bounds is not None:
+                bounds_by_path[path] = bounds
+    return bounds_by_path, boundaries
+
+
+def _column_bounds(
+    files: FileColumns,
+    ordinals: np.ndarray,
+    chain: Sequence[Field],
+    written: _Written,
+    boundaries: np.ndarray,
+) -> Bounds | None:
+    column, leaf = chain[0], chain[-1]
+    inside = same_ids(written.fields(column.id), chain)
+    rows = np.diff(boundaries)
+    count = len(rows)
+    if inside is None:
+        if any(field.stored_initial_default is not None for field in chain):
+            return None
+        return Bounds(
+            boundaries=boundaries,
+            min=np.full(count, INT64_MAX, np.int64),
+            max=np.full(count, INT64_MIN, np.int64),
+            null_count=rows,
+            flags=np.full(count, EXACT_FLAGS, np.uint32),
+            type=field_to_arrow(leaf, field_ids=False).type,
+        )
+    stored = files.bounds(leaf.id)
+    if stored is None:
+        low = np.full(count, INT64_MIN, np.int64)
+        high = np.full(count, INT64_MAX, np.int64)
+        nulls = np.full(count, -1, np.int64)
+        flags = np.zeros(count, np.int64)
+    else:
+        at = _places(files, ordinals)
+        there = stored.flags.known[at]
+        known = there & stored.min.known[at] & stored.max.known[at]
+        low = np.where(known, stored.min.values[at], INT64_MIN)
+        high = np.where(known, stored.max.values[at], INT64_MAX)
+        counted = there & stored.null_count.known[at]
+        nulls = np.where(counted, stored.null_count.values[at], -1)
+        said = stored.flags.values[at]  # 0 where there are none
+        flags = np.where(known, said, said & ~EXACT_FLAGS)
+    empty = ~files.has_column(column.id)[ordinals]
+    if empty.any():
+        low[empty], high[empty], nulls[empty] = INT64_MAX, INT64_MIN, rows[empty]
+        flags[empty] = EXACT_FLAGS
+    return Bounds(
+        boundaries=boundaries,
+        min=low,
+        max=high,
+        null_count=nulls,
+        flags=flags.astype(np.uint32),
+        type=inside[-1].type,
+    )
+
+
+def _range_unit(ids: tuple[int, int] | None, rows: int, *, nulls: int = 0) -> Unit:
+    """Batch ids as statistics; the rows of a unit without batches have none."""
+    if ids is None:
+        return all_null(rows)
+    return Unit(rows, ids[0], ids[1], nulls, EXACT_FLAGS)

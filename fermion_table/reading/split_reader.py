@@ -1,0 +1,336 @@
+"""Reads splits, file by file, as record batches of the schema that a query asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import fermion
+from fermion import FilePruning
+from fermion.columns.rows import filter_batch_rows
+from fermion.display import short_repr
+from fermion.predicate import RowRanges
+from fermion_table.errors import CorruptMetadata
+from fermion_table.metadata.deletion_vector import ranges_of, read_vector
+from fermion_table.metadata.file_identity import check_identity
+from fermion_table.planning.file_plan import FilePlan, ReadRequest, plan_file
+from fermion_table.planning.file_split import FileSplit
+from fermion_table.planning.filters import selected
+from fermion_table.planning.split import Split
+from fermion_table.reading.batch_stream import batches_left
+from fermion_table.reading.io_totals import IoTotals
+from fermion_table.reading.side_by_side import side_by_side
+from fermion_table.schema.conversion import convert_batch, empty_columns
+
+REMOTE_PREFETCH_BYTES = 512 * 1024
+LOCAL_PREFETCH_BYTES = 64 * 1024
+"""As much as is read of the end of a local file whose metadata are longer."""
+SMALL_ROWS, SMALL_BYTES = 32 * 1024, 512 * 1024
+"""A local file of at most so many rows and bytes is read at once. Its statistics are not looked at
+again: of the whole file the scan's plan did that, and to decode its pages costs no more."""
+
+
+@dataclass(slots=True)
+class SplitReader:
+    """Reads splits of one query; holds no open files, and may be used by many threads.
+
+    Attributes
+    ----------
+    request, schema
+        What is read, and what of it comes back.
+    io
+        What has been read.
+    guard
+        Makes the context in which a split is read: of a snapshot's, see `history.expiry_guard`.
+    """
+
+    request: ReadRequest
+    schema: pa.Schema = field(init=False)
+    io: IoTotals = field(default_factory=IoTotals)
+    guard: Callable[[], AbstractContextManager[None]] = nullcontext
+    _plans: dict[Any, FilePlan] = field(default_factory=dict)
+
+    __repr__ = short_repr
+
+    def __post_init__(self) -> None:
+        self.schema = self.request.arrow_schema()
+
+    def plan(self, split: FileSplit) -> FilePlan:
+        """How a file is read."""
+        beside = tuple((each.schema_id, each.fields) for each in split.column_files)
+        key = split.schema_id, split.columns, split.in_batches, split.retractions > 0, beside
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans[key] = plan_file(self.request, self.schema, split)
+        return plan
+
+    def read(self, split: Split, *, threads: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows of a split that the query selects, in their order.
+
+        Parameters
+        ----------
+        threads
+            For decoding files; None takes the number of processors.
+
+        Raises
+        ------
+        VersionNotFound
+            A file is gone, as the snapshot has expired.
+        """
+        return split.read(self, threads=threads)
+
+    def read_file(
+        self, split: FileSplit, *, rows: RowRanges | None = None, threads: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a file that the query selects, in the file's order.
+
+        Parameters
+        ----------
+        rows
+            Read these rows of the file, deleted or not; None: those of `rows`.
+        threads
+            For decoding the file; None takes the number of processors.
+
+        Raises
+        ------
+        VersionNotFound
+            The file is gone, as the snapshot has expired.
+        """
+        with self.guard():
+            yield from self._read_file(split, rows, threads)
+
+    def _read_file(
+        self, split: FileSplit, rows: RowRanges | None, threads: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        plan = self.plan(split)
+        wanted = self.rows(split) if rows is None else rows
+        for batch in self._file_batches(split, plan, threads, wanted):
+            converted = convert_batch(plan.conversions, batch, plan.schema)
+            if plan.residual is not None:
+                converted = filter_batch_rows(converted, selected(plan.residual, converted))
+            if plan.final is not None:
+                converted = convert_batch(plan.final, converted, self.schema)
+            if converted.num_rows:
+                yield converted
+
+    def rows(self, split: FileSplit) -> RowRanges | None:
+        """The rows of the file that the split holds and that are not deleted; None: all."""
+        wanted = None
+        if split.row_range is not None:
+            wanted = RowRanges.from_bounds(*([bound] for bound in split.row_range))
+        if split.deletion is not None:
+            options = self.request.storage_options if split.shares else None
+            deleted = read_vector(
+                split.deletion_location,
+                split.deletion,
+                split.rows,
+                options,
+                timeout_s=self.request.timeout_s,
+            )
+            live = ranges_of(deleted).complement(split.rows)
+            wanted = live if wanted is None else wanted & live
+        return wanted
+
+    def batches(
+        self, split: FileSplit, *, rows: RowRanges | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Ids and lengths of the batches that the rows of a file (see `read_file`) belong to."""
+        wanted = self.rows(split) if rows is None else rows
+        with self._open(split, 1) as file:
+            ids, lengths = file.batches()
+            self.io.add(file)
+        return batches_left(ids, lengths, wanted)
+
+    def prune(self, split: FileSplit) -> FilePruning | None:
+        """What the statistics of a file leave to read; None if it need not be opened.
+
+        Of files beside each other, the first one that is read tells.
+        """
+        plan = self.plan(split)
+        if not plan.needs_file:
+            return None
+        asked: FileSplit = split
+        columns, pushed = plan.columns, plan.pushed
+        if not plan.needs_data_file:
+            first = plan.beside[0]
+            asked = split.column_files[first.place]
+            columns, pushed = first.columns, first.pushed
+        with self._opened(asked, 1, at_once=False) as file:
+            pruning = file.prune(pushed, columns=columns, rows=self.rows(split))
+            self.io.add(file)
+        return pruning
+
+    def count(self, split: Split, *, threads: int | None = None) -> int:
+        """How many rows of a split the filter selects."""
+        return split.count(self, threads=threads)
+
+    def count_file(self, split: FileSplit, *, threads: int | None = None) -> int:
+        """How many rows of a file the filter selects."""
+        plan = self.plan(split)
+        if not plan.searches and plan.residual is None and split.row_range is None:
+            return split.rows_wanted
+        return self.find(split, threads=threads).total
+
+    def find(self, split: FileSplit, *, threads: int | None = None) -> RowRanges:
+        """Which rows of a file the filter selects, by their numbers in the file."""
+        plan = self.plan(split)
+        wanted = self.rows(split)
+        if plan.searches:
+            wanted = self._search(split, plan, threads, wanted)
+        wanted = RowRanges.all(split.rows) if wanted is None else wanted
+        if plan.residual is None or not wanted:
+            return wanted
+        masks = [
+            selected(plan.residual, convert_batch(plan.conversions, batch, plan.schema))
+            for batch in self._file_batches(split, plan.unpushed, threads, wanted)
+        ]
+        return RowRanges.from_indices(wanted.to_indices()[np.concatenate(masks)])
+
+    def _file_batches(
+        self, split: FileSplit, plan: FilePlan, threads: int | None, wanted: RowRanges | None
+    ) -> Iterator[pa.RecordBatch]:
+        if plan.row_id_place is not None:
+            yield from self._numbered_batches(split, plan, threads, wanted)
+            return
+        rows = self.request.batch_rows
+        if not plan.needs_file:
+            total = split.rows if wanted is None else wanted.total
+            for start in range(0, total, rows):
+                yield empty_columns(pa.schema([]), min(rows, total - start))
+            return
+        if plan.beside:
+            yield from self._joined_batches(split, plan, threads, wanted)
+            return
+        with self._open(split, threads) as file:
+            try:
+                yield from file.iter_batches(
+                    plan.columns, filter=plan.pushed, rows=wanted, batch_size=rows
+                )
+            finally:
+                self.io.add(file)
+
+    def _numbered_batches(
+        self, split: FileSplit, plan: FilePlan, threads: int | None, wanted: RowRanges | None
+    ) -> Iterator[pa.RecordBatch]:
+        """The same with the ids of rows; which rows a filter selects has to be known for those."""
+        if plan.searches:
+            wanted = self._search(split, plan, threads, wanted)
+        wanted = RowRanges.all(split.rows) if wanted is None else wanted
+        ids = wanted.to_indices() + (split.row_id_base or 0)
+        bare = replace(plan.unpushed, row_id_place=None)
+        start = 0
+        for batch in self._file_batches(split, bare, threads, wanted):
+            arrays, stop = batch.columns, start + batch.num_rows
+            arrays.insert(plan.row_id_place or 0, pa.array(ids[start:stop], pa.int64()))
+            yield pa.RecordBatch.from_arrays(arrays, names=[""] * len(arrays))
+            start = stop
+
+    def _search(
+        self, split: FileSplit, plan: FilePlan, threads: int | None, wanted: RowRanges | None
+    ) -> RowRanges | None:
+        """The rows that the readers' filters select, file after file."""
+        for file_split, pushed in (
+            (split, plan.pushed),
+            *((split.column_files[each.place], each.pushed) for each in plan.beside),
+        ):
+            if pushed is not None and (wanted is None or wanted):
+                with self._open(file_split, threads) as file:
+                    wanted = file.find(pushed, rows=wanted)
+                    self.io.add(file)
+        return wanted
+
+    def _joined_batches(
+        self, split: FileSplit, plan: FilePlan, threads: int | None, wanted: RowRanges | None
+    ) -> Iterator[pa.RecordBatch]:
+        """The columns of a data file and of its column files, side by side.
+
+        The filter of one file says which rows are read of the others.
+        """
+        asked = [(split, plan.columns, plan.pushed)] if plan.needs_data_file else []
+        asked += [
+            (split.column_files[each.place], each.columns, each.pushed) for each in plan.beside
+        ]
+        rows = self.request.batch_rows
+        is_alone = len(asked) == 1
+        with ExitStack() as stack:
+            files: list[fermion.FermionFile | None] = [None] * len(asked)
+
+            def opened(place: int) -> fermion.FermionFile:
+                file = files[place]
+                if file is None:
+                    file = stack.enter_context(self._open(asked[place][0], threads))
+                    files[place] = file
+                    stack.callback(self.io.add, file)
+                return file
+
+            for place, (_, _, pushed) in enumerate(asked):
+                if pushed is not None and not is_alone and (wanted is None or wanted):
+                    wanted = opened(place).find(pushed, rows=wanted)
+            if wanted is not None and not wanted:
+                return
+            streams = [
+                opened(place).iter_batches(
+                    columns, filter=pushed if is_alone else None, rows=wanted, batch_size=rows
+                )
+                for place, (_, columns, pushed) in enumerate(asked)
+                if columns or is_alone
+            ]
+            if streams:
+                yield from streams[0] if len(streams) == 1 else side_by_side(streams)
+                return
+        total = split.rows if wanted is None else wanted.total
+        for start in range(0, total, rows):
+            yield empty_columns(pa.schema([]), min(rows, total - start))
+
+    def _open(
+        self, split: FileSplit, threads: int | None
+    ) -> AbstractContextManager[fermion.FermionFile]:
+        """A file for as long as the context lasts."""
+        return self._opened(split, threads)
+
+    def _opened(
+        self, split: FileSplit, threads: int | None, *, at_once: bool = True
+    ) -> fermion.FermionFile:
+        """Open a file; a small one is read at once, unless it stays open or is to be described."""
+        prefetch, is_remote = None, "://" in split.location
+        is_small = split.rows <= SMALL_ROWS and split.size <= SMALL_BYTES
+        is_small = is_small and not is_remote and at_once
+        if is_small:
+            prefetch = SMALL_BYTES
+        elif is_remote and split.tail_length:
+            prefetch = max(split.tail_length, REMOTE_PREFETCH_BYTES)
+        elif split.tail_length <= LOCAL_PREFETCH_BYTES:
+            prefetch = split.tail_length or None
+        file = fermion.open(
+            split.location,
+            storage_options=self.request.storage_options if split.shares else None,
+            options=_read_options(threads, prefetch, not is_small, self.request.timeout_s),
+        )
+        try:
+            check_identity(file, split.file_id, split.file)
+            if split.fields is not None and file.num_rows != split.rows:
+                raise CorruptMetadata(
+                    split.file, f"a column file of {split.rows} rows", f"{file.num_rows} rows"
+                )
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+
+@lru_cache(maxsize=64)
+def _read_options(
+    threads: int | None, prefetch_bytes: int | None, use_statistics: bool, timeout_s: float
+) -> fermion.ReadOptions:
+    return fermion.ReadOptions(
+        threads=threads,
+        prefetch_bytes=prefetch_bytes,
+        use_statistics=use_statistics,
+        timeout_s=timeout_s,
+    )

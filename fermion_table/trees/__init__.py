@@ -1,0 +1,1 @@
+"""Sorted runs of primary-key tables, merged for a scan."""

@@ -1,0 +1,143 @@
+"""Reads a section of a tree: files that overlap, whose rows are merged by key.
+
+There are three ways. Where a key's row is one of the rows stored (the engines ``deduplicate`` and
+``first_row``), runs are read one after the other, without the rows whose keys were seen before
+(`shown_rows`). If these keys are too many, or the order of runs does not decide alone, keys are
+merged: that tells which rows of each file are visible, and the files are then read as if the others
+were deleted (`visible_rows`). For other engines the rows are merged and folded, batch by batch in
+the order of keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from fermion.columns.rows import filter_batch_rows
+from fermion.predicate import RowRanges
+from fermion_table.merging.fold import columns_to_merge, fold
+from fermion_table.merging.merge_reader import merge_runs
+from fermion_table.planning.filters import conjunction, selected
+from fermion_table.reading.run_reader import HELD_BYTES, Runs, key_of, merging_reader, run_batches
+from fermion_table.reading.split_reader import SplitReader
+from fermion_table.schema.conversion import convert_batch, plan_reading
+from fermion_table.schema.key_changes import KEY_COLUMN, KIND_COLUMN
+from fermion_table.trees.shown_rows import holds_few_keys, read_shown
+from fermion_table.trees.visible_rows import picks_rows, visible_rows
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedRows:
+    """Rows in the order of their keys.
+
+    Attributes
+    ----------
+    rows
+        The columns that were asked for.
+    keys
+        The key of each row (see `PrimaryKey.tree_keys`).
+    kinds
+        ``int8``, shape (n,); None: no retraction is among them.
+    """
+
+    rows: pa.RecordBatch
+    keys: pa.Array
+    kinds: np.ndarray | None
+
+
+def merged_rows(
+    runs: Runs,
+    reader: SplitReader,
+    *,
+    is_oldest: bool,
+    rows: Mapping[str, RowRanges] | None = None,
+    threads: int | None = 1,
+    held_bytes: int = HELD_BYTES,
+) -> Iterator[KeyedRows]:
+    """The rows of a section, folded, in the order of keys.
+
+    Parameters
+    ----------
+    runs
+        Of the section.
+    reader
+        Of a request with a key: its fields are those wanted, top-level ones; of its filter the
+        parts that read the key alone are applied.
+    is_oldest
+        Whether no older rows of these keys exist, and none can come: see `fold`. Retractions are
+        dropped then.
+    rows
+        See `run_batches`.
+    threads
+        For decoding a file.
+    held_bytes
+        Of the rows of all runs that are held at a time, roughly.
+    """
+    request = reader.request
+    key = key_of(request)
+    names = [field.name for field in request.fields]
+    merging = merging_reader(reader, columns_to_merge(key, names))
+    share = held_bytes // max(len(runs), 1)
+    merged = merge_runs(
+        [run_batches(run, merging, threads, rows=rows, bytes_max=share) for run in runs],
+        sequence_columns=key.options.sequence_fields,
+        is_descending=key.options.sequence_descending,
+    )
+    helpers = {KEY_COLUMN, KIND_COLUMN}
+    for each in merged:
+        batch = each.batch.select([name for name in each.batch.schema.names if name not in helpers])
+        kinds = each.batch.column(KIND_COLUMN).to_numpy()
+        folded = fold(batch, each.groups, key, kinds, is_oldest=is_oldest)
+        if len(folded.rows):
+            keys = each.batch.column(KEY_COLUMN).take(pa.array(folded.rows))
+            yield KeyedRows(folded.gather(batch, names), keys, folded.kinds)
+
+
+def read_section(
+    runs: Runs, reader: SplitReader, *, threads: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a section that the query selects, as the query wants them.
+
+    Parameters
+    ----------
+    runs
+        Of the section.
+    reader
+        Of a request with a key.
+    """
+    request = reader.request
+    if picks_rows(key_of(request)):
+        if holds_few_keys(runs, key_of(request)):
+            yield from read_shown(runs, reader, threads=threads)
+            return
+        for split, rows in visible_rows(runs, reader, threads=threads):
+            yield from reader.read_file(split, rows=rows, threads=threads)
+        return
+    wanted = {field.id for field in request.fields}
+    wanted.update(
+        field.id
+        for field in request.table_fields
+        if request.filter is not None and field.name in {path[0] for path in request.filter.paths}
+    )
+    fields = tuple(field for field in request.table_fields if field.id in wanted and field.id > 0)
+    folding = SplitReader(replace(request, fields=fields), io=reader.io, guard=reader.guard)
+    conversions = plan_reading(request.fields, fields)
+    residual = None if request.filter is None else conjunction(request.filter.parts)
+    for each in merged_rows(runs, folding, is_oldest=True, threads=threads):
+        rows = each.rows
+        if residual is not None:
+            rows = filter_batch_rows(rows, selected(residual, rows))
+        if rows.num_rows:
+            yield convert_batch(conversions, rows, reader.schema)
+
+
+def count_section(runs: Runs, reader: SplitReader, *, threads: int | None = None) -> int:
+    """How many rows of a section the query selects."""
+    request = reader.request
+    if request.filter is None and picks_rows(key_of(request)):
+        return sum(rows.total for _, rows in visible_rows(runs, reader, threads=threads))
+    bare = SplitReader(replace(request, fields=()), io=reader.io, guard=reader.guard)
+    return sum(batch.num_rows for batch in read_section(runs, bare, threads=threads))
