@@ -11,8 +11,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import inspect
+import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -31,6 +32,8 @@ PROBE_THREADS = 8
 PROBE_KEYS = 16
 PROBE_KEYS_UNDELETABLE = 2
 """Keys to race for where what is created stays."""
+INCONCLUSIVE_MAX = 20
+"""Keys in a row that may prove nothing, as the reply to whoever created an object was lost."""
 VERDICT_FORMAT = "fermion-probe"
 VERDICT_BYTES_MAX = 64 * 1024
 _KNOWN = {"gs", "gcs", "abfs", "abfss", "az", "hdfs"}
@@ -75,17 +78,17 @@ def check_creates(store: Probed, *, renames: bool) -> None:
     UnsafeStorage
         Creating is look-then-write, is not offered, or lets two writers create one object.
     OSError
-        The storage's own.
+        The storage's own; or replies were lost so often that nothing is proven.
     """
     if not renames:
         refuse_look_then_write(store.filesystem, store.location)
     if _remembered(store):
         return
     run = unique_name()
-    deletes = _refuses_the_second(store, probe_path(run, 0))
+    paths = (probe_path(run, number) for number in itertools.count())
+    deletes = _refuses_the_second(store, paths)
     if not _is_documented(store.filesystem):
-        keys = PROBE_KEYS if deletes else PROBE_KEYS_UNDELETABLE
-        _race(store, [probe_path(run, key) for key in range(1, keys + 1)])
+        _race(store, paths, PROBE_KEYS if deletes else PROBE_KEYS_UNDELETABLE)
     verdict = {"format": VERDICT_FORMAT, "format_version": 1, **_subject(store)}
     verdict["time_ms"] = now_ms()
     with contextlib.suppress(OSError):  # the next process probes again
@@ -108,26 +111,54 @@ def _remembered(store: Probed) -> bool:
     return verdict.items() >= _subject(store).items()
 
 
-def _refuses_the_second(store: Probed, path: str) -> bool:
+def _refuses_the_second(store: Probed, paths: Iterator[str]) -> bool:
     """Create an object twice; whether it could be deleted."""
-    results = [store.create(path, content) for content in (b"0", b"1")]
-    try:
-        _check_one_winner(store, path, [b"0", b"1"], results)
-    finally:
-        deletes = _deleted(store, path)
-    return deletes
+
+    def create_twice(path: str) -> bool:
+        contents = (b"0", b"1")
+        results = [store.create(path, content) for content in contents]
+        return _has_one_winner(store, path, contents, results)
+
+    return _until_proven(store, paths, create_twice)
 
 
-def _race(store: Probed, paths: Sequence[str]) -> None:
-    """Let threads race for objects."""
+def _race(store: Probed, paths: Iterator[str], keys: int) -> None:
+    """Let threads race for so many objects."""
     contents = [b"%d" % thread for thread in range(PROBE_THREADS)]
     with ThreadPoolExecutor(PROBE_THREADS) as executor:
-        for path in paths:
-            try:
-                results = list(executor.map(store.create, [path] * len(contents), contents))
-                _check_one_winner(store, path, contents, results)
-            finally:
-                _deleted(store, path)
+
+        def race(path: str) -> bool:
+            results = list(executor.map(store.create, [path] * len(contents), contents))
+            return _has_one_winner(store, path, contents, results)
+
+        for _ in range(keys):
+            _until_proven(store, paths, race)
+
+
+def _until_proven(store: Probed, paths: Iterator[str], attempt: Callable[[str], bool]) -> bool:
+    """Try objects until one proves something; whether it could be deleted.
+
+    Raises
+    ------
+    UnsafeStorage
+        Two writers created one object.
+    OSError
+        The storage's own; or no object proves anything.
+    """
+    path = ""
+    for path in itertools.islice(paths, INCONCLUSIVE_MAX):
+        try:
+            is_proven = attempt(path)
+        finally:
+            deletes = _deleted(store, path)
+        if is_proven:
+            return deletes
+    raise OSError(
+        errno.EIO,
+        f"create: {INCONCLUSIVE_MAX} times no writer was told that it created the object, as the "
+        f"reply was lost: not known whether two writers could create one; try again",
+        path,
+    )
 
 
 def _deleted(store: Probed, path: str) -> bool:
@@ -138,24 +169,36 @@ def _deleted(store: Probed, path: str) -> bool:
     return True
 
 
-def _check_one_winner(
+def _has_one_winner(
     store: Probed, path: str, contents: Sequence[bytes], results: Sequence[CreateResult]
-) -> None:
+) -> bool:
+    """Whether exactly one of several writers has created an object; False: that is not proven.
+
+    A client that gets no reply may send the request again, and learn that the object is there: it
+    does not know that it created it.
+
+    Raises
+    ------
+    UnsafeStorage
+        Several have, or the object is not that of the one that was told so.
+    """
     creators = [
         content
         for content, result in zip(contents, results, strict=True)
         if result is CreateResult.CREATED
     ]
-    if not creators and CreateResult.UNKNOWN in results:
-        raise OSError(
-            errno.EIO, "create: the reply was lost: not known whether the object was created", path
-        )
-    if creators != [store.read(path)]:
-        raise UnsafeStorage(
-            f"{redacted(store.location)}: {len(creators)} of {len(contents)} writers were told "
-            f"that they created the same file; commits would be lost. Keep the table on a local "
-            f"disk or on an object store with conditional writes"
-        )
+    if not creators:
+        return False
+    if len(creators) > 1:
+        found = f"{len(creators)} of {len(contents)} writers were told that they created the same"
+    elif creators != [store.read(path)]:
+        found = "one writer was told that it created a file, and another one replaced the"
+    else:
+        return True
+    raise UnsafeStorage(
+        f"{redacted(store.location)}: {found} file; commits would be lost. Keep the table on a "
+        f"local disk or on an object store with conditional writes"
+    )
 
 
 def _server(filesystem: fsspec.AbstractFileSystem) -> str:

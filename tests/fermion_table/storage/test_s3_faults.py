@@ -17,6 +17,7 @@ import pytest
 import fermion
 from fermion import StorageDenied, StorageError, remote
 from fermion_table import CommitStateUnknown, Table
+from fermion_table.storage import fsspec as fsspec_store
 from fermion_table.storage.fsspec import FsspecStore
 from fermion_table.storage.store import CreateResult
 from tests.fermion_table.s3_proxy import LOST_REPLY, SLOW_DOWN, Fault, Proxy
@@ -125,6 +126,18 @@ def test_a_server_that_stays_busy_is_given_up_with_what_it_said_and_where(
     with proxy.failing(r"GET .*\.fermion", SLOW_DOWN), pytest.raises(StorageError, match="read s3"):
         table.scan().to_arrow()
     assert table.append(rows(1)).id == 2
+
+
+def test_a_lost_reply_while_the_storage_is_probed_is_no_verdict(
+    options: dict[str, Any], proxy: Proxy, short_probe: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client asks again, and is told that the object is there: nobody seems to create it."""
+    monkeypatch.setattr(fsspec_store, "_probed", set())
+    location = f"s3://{BUCKET}/probed-without-a-reply"
+    with proxy.failing(r"PUT .*/probe/.*-[02]\.tmp", LOST_REPLY, 2) as failed:
+        table = Table.create(location, SCHEMA, storage_options=options)
+    assert len(failed) == 2
+    assert table.append(rows(1)).totals.rows == 1
 
 
 @pytest.mark.parametrize("fault", [EXPIRED, SKEWED], ids=["expired", "skewed"])

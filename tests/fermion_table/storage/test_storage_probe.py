@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
+from collections.abc import Callable
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -16,11 +18,14 @@ from fermion_table.storage import fsspec as fsspec_store
 from fermion_table.storage.fsspec import FsspecStore
 from fermion_table.storage.paths import VERDICT_PATH
 from fermion_table.storage.probe import (
+    INCONCLUSIVE_MAX,
     PROBE_KEYS,
     PROBE_THREADS,
     _is_documented,
+    check_creates,
     refuse_look_then_write,
 )
+from fermion_table.storage.store import METADATA_BYTES_MAX, CreateResult
 from tests.fermion_table.failing_s3 import failing
 
 REASON = "the extra s3 and the group dev bring s3fs and moto"
@@ -157,3 +162,84 @@ def test_bug_the_client_of_azure_counted_as_one_without_a_conditional_create() -
     refuse_look_then_write(LikeAzure(), "abfs://box/t")
     with pytest.raises(UnsafeStorage, match="WithoutCreate has no conditional create"):
         refuse_look_then_write(WithoutCreate(), "abfs://box/t")
+
+
+class LossyStorage:
+    """Creates objects for one writer only, and loses some of the replies.
+
+    Parameters
+    ----------
+    loses
+        Whether the reply to the n-th request that created an object is lost.
+    reply
+        What the client makes of a lost reply: it does not know, or has asked again and was told
+        that the object is there.
+    """
+
+    location = "lossy://box/t"
+    filesystem = SimpleNamespace(protocol="lossy")
+
+    def __init__(self, loses: Callable[[int], bool], reply: CreateResult) -> None:
+        self._loses, self._reply = loses, reply
+        self._lock = threading.Lock()
+        self.objects: dict[str, bytes] = {}
+        self.creations = self.lost = 0
+
+    def create(self, path: str, data: bytes) -> CreateResult:
+        with self._lock:
+            if path in self.objects:
+                return CreateResult.EXISTS
+            self.objects[path] = data
+            self.creations += 1
+            if not self._loses(self.creations):
+                return CreateResult.CREATED
+            self.lost += 1
+            return self._reply
+
+    def read(self, path: str, stop: int = METADATA_BYTES_MAX) -> bytes:
+        try:
+            return self.objects[path][:stop]
+        except KeyError:
+            raise FileNotFoundError(path) from None
+
+    def put(self, path: str, data: bytes) -> None:
+        self.objects[path] = data
+
+    def remove(self, path: str) -> None:
+        del self.objects[path]
+
+
+@pytest.mark.parametrize("reply", [CreateResult.EXISTS, CreateResult.UNKNOWN])
+@pytest.mark.parametrize("each", [1, 2, 3, 10])
+def test_a_lost_reply_is_no_verdict_on_a_storage(each: int, reply: CreateResult) -> None:
+    """Every so many-th object loses its reply: as many as without losses prove something."""
+    storage = LossyStorage(
+        lambda creation: creation % each == 0 if each > 1 else creation == 1, reply
+    )
+    check_creates(storage, renames=True)
+    assert storage.lost > 0
+    assert storage.creations - storage.lost == 1 + PROBE_KEYS
+    assert list(storage.objects) == [VERDICT_PATH]
+
+
+@pytest.mark.parametrize("reply", [CreateResult.EXISTS, CreateResult.UNKNOWN])
+def test_a_storage_that_loses_every_reply_is_not_called_unsafe(reply: CreateResult) -> None:
+    storage = LossyStorage(lambda _: True, reply)
+    with pytest.raises(OSError, match="the reply was lost") as raised:
+        check_creates(storage, renames=True)
+    assert not isinstance(raised.value, UnsafeStorage)
+    assert storage.creations == INCONCLUSIVE_MAX
+    assert not storage.objects
+
+
+def test_a_storage_that_replaces_what_it_said_was_created_is_refused() -> None:
+    """The reply to the writer that came second, and replaced the object, is lost."""
+
+    class Replacing(LossyStorage):
+        def create(self, path: str, data: bytes) -> CreateResult:
+            is_first = path not in self.objects
+            self.objects[path] = data
+            return CreateResult.CREATED if is_first else CreateResult.UNKNOWN
+
+    with pytest.raises(UnsafeStorage, match="another one replaced the file"):
+        check_creates(Replacing(lambda _: False, CreateResult.UNKNOWN), renames=True)
