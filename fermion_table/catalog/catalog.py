@@ -284,8 +284,8 @@ class Catalog:
         TableNotFound
             There is none; or another client has dropped or renamed it just now.
         InvalidArgumentError
-            With ``purge``: clones share its files, or snapshots of the catalog hold it. Nothing was
-            dropped.
+            With ``purge``: clones share its files, snapshots of the catalog hold it, other tables
+            lie in its directory, or it is a list of the catalog's own. Nothing was dropped.
         OSError
             A file can't be deleted; the table is dropped.
         TypeError, CommitConflict, CommitStateUnknown
@@ -308,7 +308,9 @@ class Catalog:
             There is no table.
         TableExists
             Another table has the name, or this one has another name.
-        TypeError, InvalidArgumentError, CommitConflict, CommitStateUnknown
+        InvalidArgumentError
+            A list that a catalog keeps of itself.
+        TypeError, CommitConflict, CommitStateUnknown
         """
         checked, root = table_name(name), self._warehouse.root
         given = open_store(path, storage_options=root.storage_options)

@@ -114,6 +114,19 @@ def directory_of(name: TableName, number: int = 0) -> str:
     return f"{DATA_PATH}/{readable}-{digest}-{number}"
 
 
+def is_own_path(path: str) -> bool:
+    """Whether a path in a warehouse, or a location elsewhere, is a catalog's own.
+
+    So is everything in the directory of a catalog but the tables that lie in its data. Of another
+    catalog's only the lists are known.
+    """
+    parts = path.replace("\\", "/").rstrip("/").split("/")
+    if parts[0] == CATALOG_DIRECTORY:
+        return len(parts) != 3 or parts[1] != "data"
+    own = (CATALOG_DIRECTORY, TABLES_PATH, SNAPSHOTS_PATH, DATA_PATH)
+    return "/".join(parts[-2:]) in own or parts[-1] == CATALOG_DIRECTORY
+
+
 def _parts(value: Name, parameter: str) -> tuple[str, ...]:
     if isinstance(value, str):
         parts = tuple(_split(check_text(value, parameter), parameter))

@@ -129,13 +129,15 @@ class _Repair:
         if row.is_table:
             assert row.path is not None
             store = self.warehouse.store(row.path)
-            if table_exists(store):
+            is_own = self.warehouse.is_own(row.path)
+            if table_exists(store) and not is_own:
                 uuid = uuid_of(store)
                 if uuid is not None and uuid != row.table_uuid:
                     self.actions.append(f"{name}: {row.path} holds another table than before")
                     row = replace(row, table_uuid=uuid)
                 return row
-            self.actions.append(f"{name}: taken out of the list, as no table lies at {row.path}")
+            what = "the catalog's own list" if is_own else "no table"
+            self.actions.append(f"{name}: taken out of the list, as {what} lies at {row.path}")
             row = replace(
                 row, kind="unused", table_uuid=None, path=None, created=None, properties={}
             )

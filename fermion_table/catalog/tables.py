@@ -180,6 +180,11 @@ class Tables:
     def register(self, name: TableName, location: str, table: Table) -> None:
         """Put a table into the list that lies somewhere (see `Catalog.register_table`)."""
         path, uuid = self._warehouse.path_of(location), table.snapshot.table_uuid
+        if self._warehouse.is_own(path):
+            raise InvalidArgumentError(
+                f"{redacted(location)}: a list that a catalog keeps of itself can't have a name "
+                "in a catalog; Table.open opens it"
+            )
 
         def decide(there: dict[Key, CatalogRow]) -> Iterable[CatalogRow | Key]:
             for other in there.values():
@@ -213,6 +218,11 @@ class Tables:
     def drop(self, name: TableName, *, purge: bool) -> DroppedTable | None:
         """Drop a table (see `Catalog.drop_table`); what was deleted, None without `purge`."""
         placed = self.required(name)
+        if purge and self._warehouse.is_own(placed.path):
+            raise InvalidArgumentError(
+                f"{name}: a list that a catalog keeps of itself lies at {placed.path}; drop the "
+                "name with purge=False, which keeps the files. Nothing was dropped"
+            )
         if purge and table_exists(placed.store):
             self._refuse_shared(name, placed)
         dropped: list[DroppedFiles] = []
@@ -359,6 +369,8 @@ class Tables:
     def _refuse_shared(self, name: TableName, placed: Placed) -> None:
         """Refuse to delete files that clones need, or snapshots of the catalog hold.
 
+        So is a directory in which other tables lie, or a warehouse.
+
         Raises
         ------
         InvalidArgumentError
@@ -370,13 +382,17 @@ class Tables:
                 f"{', '.join(holding[:NAMES_SHOWN])}; delete these first, or drop the table with "
                 "purge=False, which keeps its files. Nothing was dropped"
             )
-        clones = self._warehouse.drop(placed.path, dry_run=True).clones
-        if clones:
-            shown = ", ".join(redacted(clone) for clone in clones[:NAMES_SHOWN])
-            raise InvalidArgumentError(
-                f"{name}: clones share data files of this table: {shown}; drop these first, or "
-                "drop the table with purge=False, which keeps its files. Nothing was dropped"
-            )
+        planned = self._warehouse.drop(placed.path, dry_run=True)
+        for others, what in (
+            (planned.clones, "clones share data files of this table"),
+            (planned.tables, "other tables lie in the directory of this table"),
+        ):
+            if others:
+                shown = ", ".join(redacted(other) for other in others[:NAMES_SHOWN])
+                raise InvalidArgumentError(
+                    f"{name}: {what}: {shown}; drop these first, or drop the table with "
+                    "purge=False, which keeps its files. Nothing was dropped"
+                )
 
     def _row_of(self, name: TableName, found: Placed) -> CatalogRow:
         """The row of a table that was found, made up where it has none."""

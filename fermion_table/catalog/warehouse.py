@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fermion.remote import ask, connect
+from fermion_table.catalog.names import is_own_path
 from fermion_table.expiry.drop import DroppedTable, drop_table
 from fermion_table.metadata.history import table_exists
 from fermion_table.metadata.shared_files import is_outside, options_for
@@ -106,6 +107,10 @@ class Warehouse:
         if below == location or below[:1] not in ("/", os.sep):
             return location
         return below[1:].replace(os.sep, "/")
+
+    def is_own(self, path: str) -> bool:
+        """Whether a path is a catalog's own (see `is_own_path`): not that of a table of a user."""
+        return any(is_own_path(place) for place in (path, os.fspath(self.location_of(path))))
 
     def store(self, path: str) -> AtomicStore:
         """The store of a table, by its path in the warehouse or its location elsewhere."""

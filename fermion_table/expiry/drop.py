@@ -35,8 +35,8 @@ from fermion_table.storage.paths import (
 )
 from fermion_table.storage.store import AtomicStore, StoredObject
 
-CLONES_SHOWN = 5
-"""Clones that a refused drop names."""
+LOCATIONS_SHOWN = 5
+"""Clones, or other tables, that a refused drop names."""
 DROP_PASSES = 3
 """How often a directory is listed again for what writers have stored meanwhile."""
 
@@ -57,6 +57,9 @@ class DroppedTable:
     clones
         With ``dry_run``: the locations of the clones that share files with the table, for which it
         would not be dropped.
+    tables
+        With ``dry_run``: directories in this one, relative to it, in which other tables lie (those
+        of a warehouse, too), for which it would not be dropped.
     """
 
     files: int = 0
@@ -64,6 +67,7 @@ class DroppedTable:
     left: tuple[str, ...] = ()
     location: str = ""
     clones: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()
 
     __repr__ = short_repr
 
@@ -78,8 +82,9 @@ def drop_table(
     """Delete a table with its history; other files in its directory stay.
 
     Only files and directories of the form that tables make go; links are not followed. A table
-    whose data files clones share is not dropped: drop these first. The tags that kept files for a
-    clone go with it, where its sources can be written. Interrupted, it leaves the table at an
+    whose data files clones share is not dropped: drop these first. Nor is one in whose directory
+    another table or a warehouse lies. The tags that kept files for a clone go with it, where its
+    sources can be written. Interrupted, it leaves the table at an
     earlier snapshot, to be dropped again, or files that belong to no table.
 
     Parameters
@@ -89,7 +94,7 @@ def drop_table(
     storage_options
         For fsspec.
     dry_run
-        Only say what would go, what would be left, and which clones there are.
+        Only say what would go, what would be left, and which clones and other tables there are.
     ignore_clones
         Drop the table though it has clones: they lose the files that they share with it.
 
@@ -99,7 +104,7 @@ def drop_table(
         There is none.
     InvalidArgumentError
         The table has clones; the message names them. One that can't be looked at counts. One that
-        was moved since it was made is not known.
+        was moved since it was made is not known. Or other tables lie in its directory.
     UnsafeStorage
         The directory is a symbolic link.
     OSError
@@ -116,13 +121,36 @@ def drop_table(
     clones = () if ignore_clones else tuple(clones_of(store))
     if clones and not dry_run:
         raise InvalidArgumentError(_why_kept(store, clones))
+    tables = tuple(_tables_within(store))
+    if tables and not dry_run:
+        raise InvalidArgumentError(
+            f"{redacted(store.location)}: other tables lie in the directory of this table: "
+            f"{_shown(tables)}. Drop them first, or move them away; nothing was dropped"
+        )
     properties = _creation_properties(store)
     files, total = delete_own_files(store, dry_run=dry_run)
     if not dry_run:
         remove_empty_folders(store)
         delete_clone_tags(store, properties)
     left = tuple(sorted(_foreign(*_filesystem(store), "")))
-    return DroppedTable(files=files, bytes=total, left=left, location=store.location, clones=clones)
+    return DroppedTable(
+        files=files,
+        bytes=total,
+        left=left,
+        location=store.location,
+        clones=clones,
+        tables=tables,
+    )
+
+
+def _tables_within(store: AtomicStore) -> list[str]:
+    """Directories below that of a table in which other tables lie, relative to it; sorted.
+
+    Each has a snapshot 0, which a branch does not have.
+    """
+    first = f"/{snapshot_path(0)}"
+    paths = (item.path for item in store.list())
+    return sorted(path.removesuffix(first) for path in paths if path.endswith(first))
 
 
 def delete_own_files(store: AtomicStore, *, dry_run: bool = False) -> tuple[int, int]:
@@ -151,13 +179,18 @@ def delete_own_files(store: AtomicStore, *, dry_run: bool = False) -> tuple[int,
 
 def _why_kept(store: AtomicStore, clones: Sequence[str]) -> str:
     """Why a table with clones is not dropped, and how it can be."""
-    shown = ", ".join(redacted(clone) for clone in clones[:CLONES_SHOWN])
-    more = f" and {len(clones) - CLONES_SHOWN} more" if len(clones) > CLONES_SHOWN else ""
     return (
-        f"{redacted(store.location)}: clones share data files of this table: {shown}{more}. Drop "
-        f"them first; fermion_table.drop_table(..., ignore_clones=True) drops it all the same, and "
-        f"they lose these files"
+        f"{redacted(store.location)}: clones share data files of this table: {_shown(clones)}. "
+        f"Drop them first; fermion_table.drop_table(..., ignore_clones=True) drops it all the "
+        f"same, and they lose these files"
     )
+
+
+def _shown(locations: Sequence[str]) -> str:
+    """Some of several locations, and how many more there are."""
+    shown = ", ".join(redacted(location) for location in locations[:LOCATIONS_SHOWN])
+    more = len(locations) - LOCATIONS_SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _creation_properties(store: AtomicStore) -> dict[str, str]:

@@ -278,13 +278,14 @@ class WarehouseDirectory:
         Raises
         ------
         InvalidArgumentError
-            It holds other files, or clones elsewhere share files of a table; or a symbolic link.
+            It holds other files, a table holds another one, or clones elsewhere share files of a
+            table; or a symbolic link.
         """
         self.refuse_links(self.location(parts))
         tables, spaces, other_files = self._contents(parts)
         planned = [self._planned(table) for table in tables]
         for table, plan in zip(tables, planned, strict=True):
-            other_files += ["/".join([*table, each]) for each in plan.left]
+            other_files += ["/".join([*table, each]) for each in (*plan.left, *plan.tables)]
         if other_files:
             raise InvalidArgumentError(
                 f"namespace {'.'.join(parts)}: {', '.join(other_files[:NAMES_SHOWN])} "

@@ -14,8 +14,16 @@ import pytest
 
 import fermion_table
 from fermion.errors import InvalidArgumentError
-from fermion_table import Catalog, Table, TableExists, TableNotFound, UnsafeStorage
+from fermion_table import (
+    Catalog,
+    Table,
+    TableExists,
+    TableNotFound,
+    UnsafeStorage,
+    drop_table,
+)
 from fermion_table.catalog.tables import Tables
+from fermion_table.catalog.warehouse import Warehouse
 from tests.fermion_table.catalog.warehouses import SCHEMA, again, ids, list_commits, rows
 from tests.golden.catalog_features import WAREHOUSES
 from tests.golden.write_golden_catalogs import FOLDER, expectations
@@ -223,6 +231,79 @@ def test_a_table_elsewhere_is_registered_and_let_go(catalog: Catalog, tmp_path: 
     catalog.register_table("db.o", tmp_path / "outside")
     catalog.drop_table("db.o", purge=True)
     assert not Table.exists(tmp_path / "outside")
+
+
+@pytest.mark.parametrize("path", ["_catalog/tables", "_catalog/snapshots", "link"])
+def test_a_catalog_does_not_register_its_own_lists(catalog: Catalog, path: str) -> None:
+    """Nor those of another catalog, nor a link to one."""
+    catalog.create_table("db.t", SCHEMA)
+    catalog.snapshots.create("q")
+    os.symlink(Path(catalog.location, "_catalog", "tables"), Path(catalog.location, "link"))
+    other = Catalog.open(Path(catalog.location).parent / "other", durability="fast")
+    for each in (catalog, other):
+        with pytest.raises(InvalidArgumentError, match="a list that a catalog keeps of itself"):
+            each.register_table("mine", Path(catalog.location, path))
+        assert "mine" not in each.tables()
+    assert catalog.tables() == ["db.t"]
+
+
+def test_a_list_that_was_registered_is_not_purged_and_repair_takes_it_out(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As earlier versions did it."""
+    catalog.create_table("db.t", SCHEMA)
+    with monkeypatch.context() as patch:
+        patch.setattr(Warehouse, "is_own", lambda self, path: False)
+        catalog.register_table("mine", Path(catalog.location, "_catalog", "tables"))
+    with pytest.raises(InvalidArgumentError, match="Nothing was dropped"):
+        catalog.drop_table("mine", purge=True)
+    assert again(catalog).tables() == ["db.t", "mine"]
+    assert catalog.repair().actions == (
+        "mine: taken out of the list, as the catalog's own list lies at _catalog/tables",
+    )
+    assert again(catalog).tables() == ["db.t"]
+
+
+def test_a_catalog_of_the_catalogs_directory_does_not_purge_the_lists(catalog: Catalog) -> None:
+    catalog.create_table("db.t", SCHEMA)
+    inner = Catalog.open(Path(catalog.location, "_catalog"), durability="fast")
+    with pytest.raises(InvalidArgumentError, match="a list that a catalog keeps of itself"):
+        inner.drop_table("tables", purge=True)
+    assert again(catalog).tables() == ["db.t"]
+
+
+def test_tables_in_the_catalogs_data_are_registered_and_purged(catalog: Catalog) -> None:
+    table = catalog.create_table("db.`a/b`", SCHEMA)
+    assert "/_catalog/data/" in table.location
+    catalog.drop_table("db.`a/b`")
+    catalog.register_table("db.c", table.location)
+    catalog.drop_table("db.c", purge=True)
+    assert not Table.exists(table.location)
+
+
+@pytest.mark.parametrize("inner", ["inner", "branch/inner", "warehouse/db/inner"])
+def test_a_table_that_holds_another_table_or_a_warehouse_is_not_purged(
+    catalog: Catalog, tmp_path: Path, inner: str
+) -> None:
+    """A directory that was moved there: tables are not made within others."""
+    outer = Table.create(tmp_path / "outer", SCHEMA)
+    outer.append(rows(1))
+    catalog.register_table("db.outer", outer.location)
+    Table.create(tmp_path / "moved", SCHEMA).append(rows(2))
+    place = Path(outer.location, inner)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "moved").rename(place)
+    with pytest.raises(InvalidArgumentError, match=f"other tables lie in .*: {inner}; drop"):
+        catalog.drop_table("db.outer", purge=True)
+    assert again(catalog).tables() == ["db.outer"]
+    assert drop_table(outer.location, dry_run=True).tables == (inner,)
+    with pytest.raises(InvalidArgumentError, match=f"other tables lie in .*: {inner}. Drop"):
+        drop_table(outer.location)
+    assert ids(catalog.table("db.outer")) == [1]
+    assert ids(Table.open(place)) == [2]
+    drop_table(place)
+    catalog.drop_table("db.outer", purge=True)
+    assert not Table.exists(outer.location)
 
 
 def test_a_table_without_a_row_opens_and_is_changed_by_its_name(catalog: Catalog) -> None:
