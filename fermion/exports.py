@@ -7,12 +7,19 @@ the converter or the file systems.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 
-def load_when_asked_for(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """The module-level ``__getattr__`` of a package.
+def load_when_asked_for(
+    package: str,
+    homes: Mapping[str, str],
+    *,
+    into: str | None = None,
+    moved_to_engine: Collection[str] = (),
+) -> Callable[[str], Any]:
+    """The module-level ``__getattr__`` of a package, or of a module of it that exports names.
 
     Parameters
     ----------
@@ -21,21 +28,35 @@ def load_when_asked_for(package: str, homes: Mapping[str, str]) -> Callable[[str
     homes
         Exported name to ``"module"``, or ``"module:name"`` where the name there is another one;
         modules relative to the package.
+    into
+        Dotted name of the module that exports the names; the package itself by default.
+    moved_to_engine
+        Names that the package exported once, and its module ``engine`` exports now. They are
+        found with a `DeprecationWarning` that says so.
 
     Returns
     -------
     callable
-        Takes a name that the package does not hold yet; gives the exported object, or the
-        submodule of that name, and keeps it in the package.
+        Takes a name that the module does not hold yet; gives the exported object, or the
+        package's submodule of that name, and keeps it in the module.
     """
+    exporting = into or package
 
     def find(name: str) -> Any:
+        if name in moved_to_engine:
+            place = f"{package}.engine"
+            warnings.warn(
+                f"{package}.{name} is now {place}.{name}; the old name goes with the next version",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+            return getattr(importlib.import_module(place), name)
         if name not in homes:
-            return _submodule(package, name)
+            return _submodule(exporting, name)
         module, _, original = homes[name].partition(":")
-        found = getattr(importlib.import_module(f"{package}.{module}"), original or name)
-        setattr(importlib.import_module(package), name, found)
-        return found
+        exported = getattr(importlib.import_module(f"{package}.{module}"), original or name)
+        setattr(importlib.import_module(exporting), name, exported)
+        return exported
 
     return find
 

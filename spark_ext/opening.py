@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import MAIN, ChangeScan, Scan, StorageAccess, Table
+from fermion_table import Scan, StorageAccess, Table
+from fermion_table.engine import MAIN, ChangeScan
 from spark_ext.options import SourceOptions, chosen_access
 
 

@@ -1,5 +1,18 @@
 """The command line: `fermion inspect`, `schema`, `head`, `verify`, `convert` and others."""
 
+from fermion.cli.arguments import add_storage_options, storage_options
+from fermion.cli.html_output import add_html, check_html, write_html
 from fermion.cli.program import main
+from fermion.cli.wording import counted, rows_json, size_text
 
-__all__ = ["main"]
+__all__ = [
+    "add_html",
+    "add_storage_options",
+    "check_html",
+    "counted",
+    "main",
+    "rows_json",
+    "size_text",
+    "storage_options",
+    "write_html",
+]

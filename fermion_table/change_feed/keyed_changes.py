@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from fermion.columns.rows import filter_batch_rows
+from fermion.engine import filter_batch_rows
 from fermion_table.change_feed.row_difference import pick_rows, row_codes
 from fermion_table.lookup.lookup import Lookups
 from fermion_table.merging.change_types import CHANGE_NAMES

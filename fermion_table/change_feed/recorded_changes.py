@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fermion.columns.rows import filter_batch_rows, one_batch
+from fermion.engine import filter_batch_rows, one_batch
 from fermion_table.merging.change_types import CHANGE_NAMES
 from fermion_table.merging.merge_engines.key_groups import DELETE, INSERT, UPDATE_BEFORE
 from fermion_table.merging.primary_key import PrimaryKey

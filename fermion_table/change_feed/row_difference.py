@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from fermion.columns.rows import take_batch_rows
+from fermion.engine import take_batch_rows
 
 NULL_CODE = -1
 _CODE = np.dtype("<i8")

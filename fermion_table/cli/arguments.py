@@ -6,7 +6,7 @@ import argparse
 import re
 from datetime import datetime, timedelta
 
-from fermion.cli.arguments import add_storage_options, storage_options
+from fermion.cli import add_storage_options, storage_options
 from fermion_table.storage.paths import MAIN
 from fermion_table.table.table import Table
 

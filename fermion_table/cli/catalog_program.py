@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import fermion
-from fermion.cli.arguments import add_storage_options, storage_options
+from fermion.cli import add_storage_options, storage_options
 from fermion.errors import InvalidArgumentError
 from fermion_table.catalog.catalog import Catalog
 from fermion_table.cli.printing import Console, json_ready, print_lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 
-from fermion.cli.wording import counted, size_text
+from fermion.cli import counted, size_text
 from fermion_table.cli.arguments import add_table, open_table
 from fermion_table.cli.printing import Console
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from fermion.cli.wording import rows_json
+from fermion.cli import rows_json
 from fermion_table.cli.arguments import add_table, open_table
 from fermion_table.cli.printing import Console, print_lines, print_rows
 from fermion_table.inspection.table_difference import TableDiff

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from fermion.cli.wording import counted, rows_json
+from fermion.cli import counted, rows_json
 from fermion_table.cli.arguments import add_table, add_version, open_table
 from fermion_table.cli.printing import Console, print_rows
 

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.types as pat
 
-from fermion.columns.value_text import value_text
 from fermion.display import shortened
+from fermion.engine import value_text
 
 CELL_LENGTH = 40
 

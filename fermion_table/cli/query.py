@@ -13,8 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 import fermion
-from fermion.cli.arguments import add_storage_options, storage_options
-from fermion.cli.wording import rows_json
+from fermion.cli import add_storage_options, rows_json, storage_options
 from fermion.errors import FermionError, InvalidArgumentError
 from fermion_table.cli.printing import Console, print_rows
 from fermion_table.table.table import Table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 
-from fermion.cli.arguments import add_storage_options, storage_options
+from fermion.cli import add_storage_options, storage_options
 from fermion_table.checks.repair import repair_table
 from fermion_table.cli.printing import Console, print_lines
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from fermion.cli.wording import counted, size_text
+from fermion.cli import counted, size_text
 from fermion_table.cli.arguments import add_table, add_version, open_table
 from fermion_table.cli.printing import Console, time_text
 from fermion_table.schema.key_changes import has_buckets

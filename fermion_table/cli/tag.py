@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from datetime import timedelta
 
-from fermion.cli.wording import rows_json
+from fermion.cli import rows_json
 from fermion.errors import InvalidArgumentError
 from fermion_table.cli.arguments import add_table, add_version, age_or_time, open_table
 from fermion_table.cli.printing import Console, print_rows

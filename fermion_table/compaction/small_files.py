@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from fermion.arguments import integer
-from fermion.columns.rows import joined_batches
+from fermion.engine import joined_batches
 from fermion.errors import InvalidArgumentError
 from fermion_table.compaction.task import (
     CompactionGroup,

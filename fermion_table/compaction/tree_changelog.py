@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from fermion.columns.rows import one_batch
+from fermion.engine import one_batch
 from fermion_table.change_feed.keyed_changes import (
     AFTER,
     BEFORE,

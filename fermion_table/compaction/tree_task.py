@@ -10,7 +10,7 @@ from itertools import chain
 
 import msgspec
 
-from fermion.io.read_ahead import iterate_ahead
+from fermion.engine import iterate_ahead
 from fermion_table.compaction.due import due_trees
 from fermion_table.compaction.expired_rows import ExpiredRows, expired_rows
 from fermion_table.compaction.marking import Marking, OlderRows

@@ -15,9 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from fermion.columns.value_text import value_text
 from fermion.display import shortened
-from fermion.html.page import web_page
+from fermion.engine import value_text, web_page
 from fermion.redaction import redacted
 from fermion_table.commit.branch_merge import MERGED_PROPERTY
 from fermion_table.inspection.entry_columns import partition_column

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 import fermion
-from fermion.columns.rows import one_batch, take_batch_rows
+from fermion.engine import one_batch, take_batch_rows
 from fermion.forks import Lock
 from fermion.predicate import RowRanges
 from fermion_table.lookup.held_rows import HeldRows

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fermion.columns.rows import one_batch, take_batch_rows, take_table_rows
+from fermion.engine import one_batch, take_batch_rows, take_table_rows
 from fermion.forks import Lock
 from fermion.predicate import RowRanges, col
 from fermion_table.lookup.held_files import FileKeys, HeldFiles, HeldReader

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
-from fermion.columns.arrow_input import is_of_pandas, record_batch_reader
+from fermion.engine import is_of_pandas, record_batch_reader
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import described
 from fermion_table.merging.primary_key import PrimaryKey

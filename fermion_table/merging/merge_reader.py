@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fermion.columns.rows import filter_batch_rows, one_batch
+from fermion.engine import filter_batch_rows, one_batch
 from fermion.errors import InvalidArgumentError
 from fermion_table.errors import CorruptMetadata
 from fermion_table.merging.merge_engines.key_groups import KeyGroups, group_rows, is_retraction

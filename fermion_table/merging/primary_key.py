@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
 from fermion_table.errors import CorruptMetadata
 from fermion_table.merging.buckets import bucket_numbers
@@ -43,6 +44,8 @@ class PrimaryKey:
     options: KeyOptions
     shared: frozenset[str] = frozenset()
     required: frozenset[str] = frozenset()
+
+    __repr__ = short_repr
 
     @property
     def is_direct(self) -> bool:

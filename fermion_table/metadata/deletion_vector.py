@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from pyroaring import BitMap64
 
-from fermion.io.checksum import crc32c
+from fermion.engine import crc32c
 from fermion.predicate import RowRanges
 from fermion.remote import TIMEOUT_S, ask, connect, deadline
 from fermion_table.errors import CorruptMetadata

@@ -19,7 +19,7 @@ import msgspec
 
 from fermion import ChunkFlag, ColumnStatistics
 from fermion.display import short_repr
-from fermion.statistics.bounds import unknown
+from fermion.engine import unknown_statistics
 from fermion_table.errors import CorruptMetadata, UnsupportedFeature
 from fermion_table.metadata.column_file import ColumnFile, Layout, layout_of
 from fermion_table.storage import json_codec
@@ -31,7 +31,7 @@ MANIFEST_FORMAT_VERSION = 1
 Source = Literal["append", "compact", "import", "clone", "changelog"]
 ManifestKind = Literal["loose", "packed"]
 
-_UNKNOWN = unknown(0)
+_UNKNOWN = unknown_statistics(0)
 
 
 class FieldStatistics(msgspec.Struct, frozen=True, array_like=True, gc=False):

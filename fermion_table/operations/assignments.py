@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fermion.columns.rows import one_batch, take_batch_rows
+from fermion.engine import one_batch, take_batch_rows
 from fermion.errors import InvalidArgumentError
 from fermion.predicate import Column
 from fermion_table.operations.whole_tables import whole_table

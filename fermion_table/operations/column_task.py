@@ -11,9 +11,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from fermion.columns.arrow_input import record_batch_reader
-from fermion.columns.rows import one_batch, take_batch_rows
 from fermion.display import short_repr
+from fermion.engine import one_batch, record_batch_reader, take_batch_rows
 from fermion.predicate import RowRanges
 from fermion_table.errors import ColumnFunctionError
 from fermion_table.metadata.manifest import Entry

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fermion.columns.arrow_input import record_batch_reader
-from fermion.columns.rows import one_batch, take_batch_rows
+from fermion.engine import one_batch, record_batch_reader, take_batch_rows
 from fermion.errors import InvalidArgumentError, column_not_found
 from fermion.predicate import RowRanges
 from fermion_table.commit.publisher import Publisher

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from fermion.columns.rows import one_batch, take_batch_rows
+from fermion.engine import one_batch, take_batch_rows
 from fermion_table.commit.conflict import Partitions
 from fermion_table.commit.publisher import Publisher
 from fermion_table.metadata.manifest import Entry

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fermion.columns.rows import take_batch_rows
+from fermion.engine import take_batch_rows
 from fermion.errors import InvalidArgumentError
 from fermion.predicate import Column
 from fermion_table.merging.primary_key import PrimaryKey

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fermion.arguments import mapping
+from fermion.display import short_repr
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion.predicate import (
     Column,
@@ -63,6 +64,8 @@ class Clause:
     action: Action
     condition: Any = None
     values: Mapping[str, Assignment] | None = None
+
+    __repr__ = short_repr
 
     @property
     def method(self) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from fermion.columns.rows import joined_batches, take_batch_rows
+from fermion.engine import joined_batches, take_batch_rows
 from fermion.errors import InvalidArgumentError
 from fermion.predicate import Expression, RowRanges, parse_filter, rename_columns
 from fermion_table.errors import SchemaMismatch

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fermion.columns.arrow_input import record_batch_reader
+from fermion.engine import record_batch_reader
 from fermion.errors import InvalidArgumentError, column_not_found
 from fermion_table.argument_checks import check_columns, check_text
 from fermion_table.errors import SchemaMismatch

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from fermion.columns.rows import filter_batch_rows
+from fermion.engine import filter_batch_rows
 from fermion.predicate import RowRanges
 from fermion_table.metadata.manifest import Entry
 from fermion_table.operations.assignments import overlaid

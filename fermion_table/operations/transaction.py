@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import msgspec
 import pyarrow as pa
 
-from fermion.columns.arrow_input import record_batch_reader
+from fermion.engine import record_batch_reader
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_kind, check_kinds
 from fermion_table.commit.committed_files import unpublished, written_files

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from fermion.columns.rows import one_batch
+from fermion.engine import one_batch
 from fermion.errors import InvalidArgumentError
 from fermion_table.schema.repeated import nulls
 

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.arguments import INT64_MAX, INT64_MIN
+from fermion.engine import EXACT_FLAGS
 from fermion.predicate import (
     Bounds,
     Expression,
@@ -16,7 +17,6 @@ from fermion.predicate import (
     ranges_that_may_match,
     ranges_that_must_match,
 )
-from fermion.statistics.bounds import EXACT_FLAGS
 from fermion_table.schema.schema import Path
 
 

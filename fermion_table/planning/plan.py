@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from fermion.arguments import INT64_MAX, INT64_MIN, integer
 from fermion.display import short_repr
+from fermion.engine import EXACT_FLAGS
 from fermion.forks import cached_property
 from fermion.predicate import Bounds
-from fermion.statistics.bounds import EXACT_FLAGS
 from fermion_table.metadata.column_file import Layout, schema_holding
 from fermion_table.metadata.file_columns import FileColumns, ListedFiles
 from fermion_table.metadata.manifest import Entry, ManifestReference

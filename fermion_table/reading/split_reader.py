@@ -13,8 +13,8 @@ import pyarrow as pa
 
 import fermion
 from fermion import FilePruning
-from fermion.columns.rows import filter_batch_rows
 from fermion.display import short_repr
+from fermion.engine import filter_batch_rows
 from fermion.predicate import RowRanges
 from fermion_table.errors import CorruptMetadata
 from fermion_table.metadata.deletion_vector import ranges_of, read_vector

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from fermion.arguments import flag, integer
 from fermion.display import facts_repr, html_facts, location_text, names_text
+from fermion.engine import read_ahead
 from fermion.errors import InvalidArgumentError
 from fermion.forks import cached_property
-from fermion.io.read_ahead import read_ahead
 from fermion.predicate import column_of
 from fermion.redaction import redacted
 from fermion_table.argument_checks import check_columns

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from fermion.columns.rows import one_batch, take_batch_rows
+from fermion.engine import one_batch, take_batch_rows
 from fermion.errors import InvalidArgumentError
 from fermion_table.schema import value_codec
 from fermion_table.schema.transforms import plain

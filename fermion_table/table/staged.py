@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from fermion.columns.arrow_input import record_batch_reader
 from fermion.display import short_repr
+from fermion.engine import record_batch_reader
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_kind, check_kinds, described
 from fermion_table.commit.committed_files import delete_unpublished, written_files

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from fermion.columns.rows import filter_batch_rows, one_batch
+from fermion.engine import filter_batch_rows, one_batch
 from fermion_table.merging.fold import groups_by_key
 from fermion_table.merging.merge_reader import shared_keys
 from fermion_table.merging.primary_key import PrimaryKey

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from fermion.columns.rows import filter_batch_rows
+from fermion.engine import filter_batch_rows
 from fermion.predicate import RowRanges
 from fermion_table.merging.fold import columns_to_merge, fold
 from fermion_table.merging.merge_reader import merge_runs

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from fermion.columns.rows import drop_batch_rows
+from fermion.engine import drop_batch_rows
 from fermion_table.merging.merge_engines.key_groups import is_retraction
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.options import MIB

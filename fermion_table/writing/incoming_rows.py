@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.arguments import text
-from fermion.columns.arrow_input import record_batch_reader
+from fermion.engine import record_batch_reader
 from fermion.errors import InvalidArgumentError
 from fermion_table.errors import SchemaMismatch
 from fermion_table.merging.change_types import check_change_type, row_kinds

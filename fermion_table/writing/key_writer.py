@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 import pyarrow as pa
 
-from fermion.columns.rows import filter_batch_rows, take_batch_rows
+from fermion.engine import filter_batch_rows, take_batch_rows
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_kind
 from fermion_table.merging.fold import check_retractions, check_values

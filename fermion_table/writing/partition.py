@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
-from fermion.columns.rows import take_batch_rows
+from fermion.engine import take_batch_rows
 from fermion_table.schema import value_codec
 from fermion_table.schema.schema import TableSchema
 from fermion_table.schema.transforms import TransformKind, plain, text_of, transformed

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fermion.columns.rows import one_batch
+from fermion.engine import one_batch
 from fermion_table.merging.fold import fold, groups_by_key
 from fermion_table.merging.merge_engines.key_groups import Folded, is_retraction
 from fermion_table.merging.primary_key import PrimaryKey

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from fermion.columns.rows import one_batch
-from fermion_table import Split, SplitReader
+from fermion.engine import one_batch
+from fermion_table.engine import Split, SplitReader
 from spark_ext.aggregation.groups import Grouping, Groups
 from spark_ext.aggregation.whole import whole_row
 from spark_ext.exchange import convert_batches

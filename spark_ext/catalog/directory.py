@@ -28,7 +28,7 @@ from fermion_table import (
     TableNotFound,
     drop_table,
 )
-from fermion_table.catalog.names import CATALOG_DIRECTORY, DATA_PATH, TABLES_PATH, parts_of
+from fermion_table.engine import CATALOG_DIRECTORY, DATA_PATH, TABLES_PATH, parts_of
 from spark_ext.opening import open_version
 from spark_ext.options import absolute, parse_options
 

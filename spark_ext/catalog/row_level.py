@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import CommitMetadata, FileSplit, FoundRows, Scan, Table
-from fermion_table.merging.primary_key import primary_key_of
+from fermion_table import Scan, Table
+from fermion_table.engine import CommitMetadata, FileSplit, FoundRows, primary_key_of
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces, texts
 from spark_ext.catalog.scans import TableScanBuilder
 from spark_ext.catalog.takeover import ChangeQuery, empty_query, spark_errors, written_node

@@ -20,7 +20,8 @@ from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql.types import StructType
 
 from fermion.predicate import Expression, parse_filter
-from fermion_table import Scan, ScanPlan, Split, Table
+from fermion_table import Scan, ScanPlan, Table
+from fermion_table.engine import Split
 from spark_ext.aggregation.condition import computed
 from spark_ext.aggregation.groups import Grouping
 from spark_ext.aggregation.task import AggregateTask

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
-from fermion_table import StagedTable
+from fermion_table.engine import StagedTable
 from spark_ext.catalog.callbacks import Jvm, interfaces, texts
 from spark_ext.catalog.described import CATALOG, DescribedTable
 from spark_ext.catalog.writes import WriteBuilder, python_write

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import types as st
 
 from fermion_table import Table
-from fermion_table.merging.primary_key import primary_key_of
+from fermion_table.engine import primary_key_of
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces, texts
 from spark_ext.catalog.described import CATALOG, DescribedTable, columns_of
 from spark_ext.catalog.layout import KEY_PROPERTY, SORT_PROPERTY, transforms_of

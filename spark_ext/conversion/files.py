@@ -12,10 +12,10 @@ from typing import Any
 import fsspec
 import pyarrow as pa
 
+from fermion.engine import ParquetSource
 from fermion.errors import InvalidArgumentError
-from fermion.parquet.source import ParquetSource
+from fermion_table.engine import task_bytes
 from fermion_table.options import OPEN_COST_BYTES
-from fermion_table.planning.split import task_bytes
 from spark_ext.options import absolute
 
 FOOTERS_AT_ONCE = 8

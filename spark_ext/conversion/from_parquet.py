@@ -17,17 +17,14 @@ from pyspark import Accumulator
 from pyspark.sql import SparkSession
 
 from fermion.arguments import mapping, several
+from fermion.engine import ParquetSource
 from fermion.errors import InvalidArgumentError
-from fermion.parquet.source import ParquetSource
-from fermion_table import (
+from fermion_table import Snapshot, StorageAccess, Table, TableExists
+from fermion_table.engine import (
     CommitMetadata,
     DataWriter,
     KeyWriter,
-    Snapshot,
     StagedTable,
-    StorageAccess,
-    Table,
-    TableExists,
     WriterMessage,
     stage_table,
 )

@@ -18,7 +18,8 @@ from pyspark.sql import SparkSession
 import fermion
 from fermion.arguments import mapping
 from fermion.errors import InvalidArgumentError
-from fermion_table import FileSplit, Split, SplitReader, StorageAccess
+from fermion_table import StorageAccess
+from fermion_table.engine import FileSplit, Split, SplitReader
 from spark_ext.conversion.files import filesystem_of
 from spark_ext.opening import scan_of
 from spark_ext.options import SourceOptions, absolute, chosen_access

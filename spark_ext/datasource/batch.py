@@ -16,7 +16,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import Scan, SchemaMerge, Split, StagedTable, check_overwrite
+from fermion_table import Scan
+from fermion_table.engine import SchemaMerge, Split, StagedTable, check_overwrite
 from spark_ext.datasource.tasks import TASKS_MIN, delete_unfinished, frame_task, rows_of
 from spark_ext.exchange import bare_rows
 from spark_ext.opening import open_branch, scan_of

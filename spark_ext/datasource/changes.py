@@ -17,7 +17,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import CHANGE_FIELDS, ChangeSplit, Scan, Snapshot, Split, Table, VersionNotFound
+from fermion_table import Scan, Snapshot, Table, VersionNotFound
+from fermion_table.engine import CHANGE_FIELDS, ChangeSplit, Split
 from spark_ext.datasource.offsets import BEFORE_ALL, Portion, StreamOffset, portions
 from spark_ext.datasource.stream import QUIET_KINDS, FermionStreamReader, StreamPartition
 from spark_ext.datasource.tasks import TASKS_MIN

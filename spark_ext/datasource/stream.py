@@ -31,7 +31,8 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import Scan, ScanPlan, Snapshot, Split, Table
+from fermion_table import Scan, ScanPlan, Snapshot, Table
+from fermion_table.engine import Split
 from spark_ext.datasource.offsets import (
     BEFORE_ALL,
     Portion,

@@ -9,8 +9,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from fermion_table import SchemaMerge, Table
-from fermion_table.merging.primary_key import required_key
+from fermion_table import Table
+from fermion_table.engine import SchemaMerge, required_key
 from spark_ext.opening import open_branch
 from spark_ext.options import SourceOptions
 from spark_ext.writing.columns import (

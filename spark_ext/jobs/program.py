@@ -16,8 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from fermion.errors import FermionError, InvalidArgumentError
 from fermion.predicate import parse_filter
-from fermion_table import CommitMetadata, MaintenanceResult, Snapshot, Table
-from fermion_table.cli.arguments import age_or_time
+from fermion_table import MaintenanceResult, Snapshot, Table
+from fermion_table.cli import age_or_time
+from fermion_table.engine import CommitMetadata
 from spark_ext import session
 from spark_ext.writing.job import FrameOptions, planned_columns, row_columns
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import spark_ext
 from fermion_table import Table
-from fermion_table.merging.primary_key import required_key
+from fermion_table.engine import required_key
 from spark_ext.jobs.program import (
     add_commit,
     add_schema_mode,

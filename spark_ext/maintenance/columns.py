@@ -16,15 +16,8 @@ from pyspark import Accumulator, SparkContext
 from pyspark.sql import SparkSession
 
 from fermion.arguments import integer
-from fermion_table import (
-    ColumnFunctionError,
-    ColumnTask,
-    FinishedColumns,
-    FinishedFile,
-    Snapshot,
-    StorageAccess,
-    Table,
-)
+from fermion_table import ColumnFunctionError, Snapshot, StorageAccess, Table
+from fermion_table.engine import ColumnTask, FinishedColumns, FinishedFile
 from spark_ext.opening import open_table
 from spark_ext.session import classic
 from spark_ext.writing.finished_tasks import finished_messages

@@ -14,14 +14,8 @@ from pyspark import Accumulator, Broadcast, SparkContext
 from pyspark.sql import SparkSession
 
 from fermion.arguments import flag, function, integer
-from fermion_table import (
-    CompactionMessage,
-    CompactionResult,
-    CompactionTask,
-    StorageAccess,
-    Table,
-    compact_group,
-)
+from fermion_table import CompactionResult, StorageAccess, Table
+from fermion_table.engine import CompactionMessage, CompactionTask, compact_group
 from spark_ext.opening import open_table
 from spark_ext.session import classic
 from spark_ext.writing.finished_tasks import finished_messages

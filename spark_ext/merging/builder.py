@@ -8,11 +8,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from fermion_table import CommitMetadata, MergeResult, StorageAccess, Table
-from fermion_table.operations.merge_clauses import Clause
-from fermion_table.operations.merge_description import MergeDescription
-from fermion_table.operations.merge_matching import MergeCounts
-from fermion_table.operations.merge_source import check_on
+from fermion_table import MergeResult, StorageAccess, Table
+from fermion_table.engine import Clause, CommitMetadata, MergeCounts, MergeDescription, check_on
 from spark_ext.merging.run import FrameMerge, check_clause, run_merge
 from spark_ext.opening import open_table
 from spark_ext.session import classic, classic_frame

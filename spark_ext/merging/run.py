@@ -13,10 +13,16 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions
 
 from fermion.arguments import mapping
 from fermion.errors import InvalidArgumentError, column_not_found
-from fermion_table import CommitMetadata, FoundRows, MergeResult, Scan, SchemaMismatch, Table
-from fermion_table.merging.primary_key import primary_key_of
-from fermion_table.operations.merge_clauses import SOURCE, TARGET, Clause
-from fermion_table.operations.merge_matching import MergeCounts
+from fermion_table import MergeResult, Scan, SchemaMismatch, Table
+from fermion_table.engine import (
+    SOURCE,
+    TARGET,
+    Clause,
+    CommitMetadata,
+    FoundRows,
+    MergeCounts,
+    primary_key_of,
+)
 from spark_ext.column_names import quoted
 from spark_ext.reading.row_places import ROW_ID
 from spark_ext.reading.table import frame_of, schema_of

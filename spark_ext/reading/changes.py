@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from fermion_table import CHANGE_FIELDS, Split, StorageAccess
+from fermion_table import StorageAccess
+from fermion_table.engine import CHANGE_FIELDS, Split
 from spark_ext.opening import open_table
 from spark_ext.options import absolute
 from spark_ext.reading.table import splits_frame

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import types as st
 
 from fermion_table import Scan, TableSchema
-from fermion_table.merging.primary_key import PrimaryKey, primary_key_of
+from fermion_table.engine import PrimaryKey, primary_key_of
 from spark_ext.exchange import convert_batches
 from spark_ext.reading.task import ReadTask, column_paths
 from spark_ext.workers import keep_modules

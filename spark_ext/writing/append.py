@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from pyspark.sql import DataFrame
 
-from fermion_table import CommitMetadata, Snapshot, StorageAccess, Table, check_overwrite
-from fermion_table.merging.primary_key import required_key
+from fermion_table import Snapshot, StorageAccess, Table
+from fermion_table.engine import CommitMetadata, check_overwrite, required_key
 from spark_ext.opening import open_table
 from spark_ext.session import classic_frame
 from spark_ext.writing.job import (

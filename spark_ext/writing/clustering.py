@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, functions
 
 from fermion_table import PartitionTransform, TableSchema
-from fermion_table.merging.primary_key import PrimaryKey, primary_key_of
+from fermion_table.engine import PrimaryKey, primary_key_of
 from spark_ext.column_names import quoted
 
 _POSITION = "__fermion_position__"

@@ -10,15 +10,8 @@ import pyarrow as pa
 from pyspark.sql import types as st
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import (
-    DataWriter,
-    KeyWriter,
-    SchemaMerge,
-    StagedTable,
-    Table,
-    TableSchema,
-    WriteSettings,
-)
+from fermion_table import Table, TableSchema, WriteSettings
+from fermion_table.engine import DataWriter, KeyWriter, SchemaMerge, StagedTable
 from spark_ext.column_names import renamed_fields, spelled
 from spark_ext.types import arriving_schema
 

@@ -13,7 +13,8 @@ from typing import TypeVar
 
 from pyspark import Accumulator, AccumulatorParam, SparkContext
 
-from fermion_table import StagedTable, Table
+from fermion_table import Table
+from fermion_table.engine import StagedTable
 
 _Message = TypeVar("_Message")
 

@@ -14,15 +14,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, functions
 
 from fermion.arguments import flag, text
-from fermion_table import (
-    CommitMetadata,
-    SchemaMerge,
-    Snapshot,
-    StagedTable,
-    Table,
-    WriterMessage,
-)
+from fermion_table import Snapshot, Table
 from fermion_table.argument_checks import check_schema_mode
+from fermion_table.engine import CommitMetadata, SchemaMerge, StagedTable, WriterMessage
 from spark_ext.column_names import is_case_sensitive, renamed_fields, spelled
 from spark_ext.session import batch_settings, settings
 from spark_ext.writing.clustering import arranged, clustered

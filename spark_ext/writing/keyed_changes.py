@@ -12,8 +12,8 @@ from pyspark.sql import Column, DataFrame, functions
 from pyspark.sql import types as st
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import StatementWriter, Table, WriterMessage
-from fermion_table.merging.primary_key import required_key
+from fermion_table import Table
+from fermion_table.engine import StatementWriter, WriterMessage, required_key
 from spark_ext.column_names import is_case_sensitive, quoted
 from spark_ext.errors import UnsupportedBySpark
 from spark_ext.exchange import convert_batch

@@ -8,15 +8,8 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import (
-    MAIN,
-    StagedTable,
-    Table,
-    TableExists,
-    TableNotFound,
-    TableSchema,
-    stage_table,
-)
+from fermion_table import Table, TableExists, TableNotFound, TableSchema
+from fermion_table.engine import MAIN, StagedTable, stage_table
 from spark_ext.column_names import spelled
 from spark_ext.opening import open_branch
 from spark_ext.options import SourceOptions

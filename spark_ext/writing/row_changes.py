@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame, functions
 from pyspark.sql import types as st
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import Scan, Table, WriterMessage
-from fermion_table.operations.merge_matching import MergeCounts
+from fermion_table import Scan, Table
+from fermion_table.engine import MergeCounts, WriterMessage
 from spark_ext.column_names import is_case_sensitive
 from spark_ext.errors import UnsupportedBySpark
 from spark_ext.session import batch_settings, settings

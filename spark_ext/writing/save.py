@@ -11,17 +11,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import (
-    MAIN,
-    CommitMetadata,
-    Snapshot,
-    StagedTable,
-    StorageAccess,
-    TableExists,
-    check_overwrite,
-    stage_table,
-)
+from fermion_table import Snapshot, StorageAccess, TableExists
 from fermion_table.argument_checks import check_text_map
+from fermion_table.engine import MAIN, CommitMetadata, StagedTable, check_overwrite, stage_table
 from spark_ext.column_names import is_case_sensitive, spelled
 from spark_ext.opening import open_table
 from spark_ext.options import chosen_access

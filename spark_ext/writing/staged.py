@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import StagedTable, WriterMessage, stage_table
+from fermion_table.engine import StagedTable, WriterMessage, stage_table
 from spark_ext.options import SourceOptions
 from spark_ext.types import arriving_schema
 from spark_ext.writing.columns import check_batches, task_writer
@@ -29,12 +29,12 @@ STAGED_OPTION = "fermion.staged"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedDefinition:
-    """The arguments of `fermion_table.stage_table`, as text for the option.
+    """The arguments of `fermion_table.engine.stage_table`, as text for the option.
 
     Attributes
     ----------
     mode, schema, partition_by, primary_key, sort_by, properties
-        As for `fermion_table.stage_table`.
+        As for `fermion_table.engine.stage_table`.
     message
         For the history.
     """
@@ -80,7 +80,7 @@ class StagedDefinition:
             ) from error
 
     def stage(self, path: str, storage_options: dict[str, Any] | None) -> StagedTable:
-        """Stage the table; raises as `fermion_table.stage_table`."""
+        """Stage the table; raises as `fermion_table.engine.stage_table`."""
         return stage_table(
             path,
             self.schema,

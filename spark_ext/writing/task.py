@@ -10,8 +10,7 @@ import pyarrow as pa
 from pyspark import Accumulator
 from pyspark.sql.datasource import WriterCommitMessage
 
-from fermion_table import DataWriter, KeyWriter, WriterMessage
-from fermion_table.writing.make_writer import write_changes
+from fermion_table.engine import DataWriter, KeyWriter, WriterMessage, write_changes
 from spark_ext.column_names import renamed_batch
 from spark_ext.errors import UnsupportedBySpark
 from spark_ext.exchange import convert_batch

@@ -11,17 +11,8 @@ import pyarrow as pa
 
 import fermion
 import fermion_table
-from fermion_table import (
-    BufferPool,
-    CommitMetadata,
-    FoundRows,
-    PartitionTransform,
-    SqlExpression,
-    StorageAccess,
-    Table,
-    WriteSettings,
-    stage_table,
-)
+from fermion_table import PartitionTransform, SqlExpression, StorageAccess, Table, WriteSettings
+from fermion_table.engine import BufferPool, CommitMetadata, FoundRows, stage_table
 from tests.acceptance.wrong_arguments import EVERYTHING, TEXTS, Case
 
 ROWS = {"id": [1, 2, 3], "name": ["a", "b", "c"]}
@@ -151,13 +142,13 @@ def _updating(table: Table) -> Any:
 def _compact_group(directory: Path) -> Case:
     table = _table(directory)
     (task,) = table.plan_compaction()
-    return Case(fermion_table.compact_group, {"task": task})
+    return Case(fermion_table.engine.compact_group, {"task": task})
 
 
 def _check_overwrite(directory: Path) -> Case:
     schema = _table(directory).schema
     given = {"schema": schema, "filter": "id > 1", "dynamic": False, "where": "t"}
-    return Case(fermion_table.check_overwrite, given)
+    return Case(fermion_table.engine.check_overwrite, given)
 
 
 WORDS: dict[str, Any] = {

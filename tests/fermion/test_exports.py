@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import pydoc
 import re
@@ -54,9 +55,14 @@ def test_a_filter_and_a_url_work_in_a_process_that_has_loaded_nothing_else(tmp_p
     assert {"fsspec", "pyarrow.compute"} <= modules_after(code)
 
 
-def test_the_names_for_type_checkers_are_those_that_a_running_program_finds():
-    """`__init__` lists each twice: as an import under TYPE_CHECKING, and in the table."""
-    tree = ast.parse(Path(fermion.__file__).read_text())
+@pytest.mark.parametrize(
+    "name", ["fermion", "fermion.engine", "fermion_table", "fermion_table.engine"]
+)
+def test_the_names_for_type_checkers_are_those_that_a_running_program_finds(name):
+    """Each is listed twice: as an import under TYPE_CHECKING, and in the table."""
+    module = importlib.import_module(name)
+    package = name.partition(".")[0]
+    tree = ast.parse(Path(module.__file__).read_text())
     block = next(node for node in tree.body if isinstance(node, ast.If))
     checked = {
         alias.asname or alias.name: (node.module, alias.name)
@@ -66,12 +72,21 @@ def test_the_names_for_type_checkers_are_those_that_a_running_program_finds():
     }
     call = next(node for node in ast.walk(tree) if isinstance(node, ast.Call))
     homes = ast.literal_eval(call.args[1])
-    found = {
-        name: (f"fermion.{home.partition(':')[0]}", home.partition(":")[2] or name)
+    loaded = {
+        name: (f"{package}.{home.partition(':')[0]}", home.partition(":")[2] or name)
         for name, home in homes.items()
     }
-    assert checked == found
-    assert sorted(checked) == sorted(fermion.__all__)
+    assert checked == loaded
+    assert sorted(checked) == sorted(module.__all__)
+    assert all(getattr(module, exported) is not None for exported in module.__all__)
+
+
+def test_names_that_moved_to_the_module_for_engines_are_found_with_a_warning():
+    with pytest.warns(DeprecationWarning, match=r"is now fermion_table\.engine\.WriterMessage"):
+        assert fermion_table.WriterMessage is fermion_table.engine.WriterMessage
+    with pytest.warns(DeprecationWarning, match=r"fermion_table\.engine\.MAIN"):
+        from fermion_table import MAIN
+    assert MAIN == "main"
 
 
 def test_submodules_are_attributes_and_unknown_names_are_attribute_errors():

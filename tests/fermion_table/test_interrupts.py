@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import CommitStateUnknown, Table, WriterMessage
+from fermion_table import CommitStateUnknown, Table
+from fermion_table.engine import WriterMessage
 from fermion_table.metadata.history import latest
 from fermion_table.storage.local import LocalStore
 from tests.fermion_table.crash_operations import AT_ONCE, OPERATIONS, SCHEMA, Signaller, rows

@@ -10,7 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from fermion_table import FileSplit, Scan, Split, Table
+from fermion_table import Scan, Table
+from fermion_table.engine import FileSplit, Split
 from fermion_table.options import OPEN_COST_BYTES
 from fermion_table.planning.file_split import FileReader
 from fermion_table.planning.split import first_rows, tasks

@@ -15,7 +15,8 @@ import pytest
 
 import fermion
 import fermion_table
-from fermion_table import Catalog, SchemaUpdate, Table, stage_table
+from fermion_table import Catalog, Table
+from fermion_table.engine import SchemaUpdate, stage_table
 
 COLUMNS = 10_000
 ROWS = 64
@@ -30,6 +31,7 @@ NUMBERS_ALONE = {
     "Effort",
     "FilePruning",
     "IoStats",
+    "MergeCounts",
     "ReadOptions",
 }
 """Classes of a few numbers, whose generated `repr` is short."""
@@ -118,8 +120,8 @@ def objects_of_tables(directory: Path, rows: pa.Table) -> list[Any]:
         fermion_table.MaintenanceResult(paths=(LONG,) * 10_000),
         fermion_table.RepairResult(actions=(LONG,) * 99, problems=(SCRIPT,) * 99, dry_run=True),
         fermion_table.DroppedTable(files=1, bytes=1, left=(SCRIPT,) * 9_999, location=LONG),
-        fermion_table.CompactionGroup(messages[0].entries * 1_000),
-        fermion_table.CommitMetadata(message=LONG, properties={LONG: LONG}),
+        fermion_table.engine.CompactionGroup(messages[0].entries * 1_000),
+        fermion_table.engine.CommitMetadata(message=LONG, properties={LONG: LONG}),
         fermion_table.StorageAccess(allowed_roots=[f"/{number}" for number in range(1_000)]),
         fermion_table.WriteSettings(file_options=fermion.WriteOptions(bloom_filters=["a"] * 9_999)),
     ]
@@ -169,7 +171,7 @@ def test_explain_is_short_however_many_columns_and_values_are_asked_for(tmp_path
     assert "... 9,994 more columns" in text
 
 
-@pytest.mark.parametrize("package", [fermion, fermion_table])
+@pytest.mark.parametrize("package", [fermion, fermion_table, fermion_table.engine])
 def test_no_public_class_of_values_has_the_repr_that_is_generated(package):
     """That one shows every field in full; a new class gets `short_repr`."""
     generated = [

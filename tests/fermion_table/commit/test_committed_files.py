@@ -13,18 +13,11 @@ import pyarrow as pa
 import pytest
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import (
-    CommitConflict,
-    Table,
-    TableError,
-    UnsafeStorage,
-    WriterMessage,
-    compact_group,
-    stage_table,
-)
+from fermion_table import CommitConflict, Table, TableError, UnsafeStorage
 from fermion_table.commit import publisher
 from fermion_table.commit.commit import commit
 from fermion_table.commit.request import CommitRequest
+from fermion_table.engine import WriterMessage, compact_group, stage_table
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.paths import snapshot_path
 from tests.kit.stores import WrappedStore, made_up_entry

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from fermion.errors import FermionError, InvalidArgumentError
-from fermion_table import Table, WriterMessage, compact_group
+from fermion_table import Table
+from fermion_table.engine import WriterMessage, compact_group
 
 
 @pytest.fixture

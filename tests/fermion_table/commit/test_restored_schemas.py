@@ -5,7 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from fermion_table import CommitConflict, Table, compact_group
+from fermion_table import CommitConflict, Table
+from fermion_table.engine import compact_group
 
 
 def reopened(table: Table) -> Table:

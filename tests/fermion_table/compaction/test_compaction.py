@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from fermion.errors import InvalidArgumentError
 from fermion.predicate import RowRanges
-from fermion_table import Table, compact_group
+from fermion_table import Table
 from fermion_table.compaction.small_files import plan_compaction
+from fermion_table.engine import compact_group
 from fermion_table.reading.batch_stream import batches_left, whole_batches
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.paths import snapshot_path

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 from fermion.writing import file as file_writer
-from fermion_table import DataWriter, Table
+from fermion_table import Table
 from fermion_table.compaction import small_files
 from fermion_table.compaction.small_files import joined
+from fermion_table.engine import DataWriter
 
 
 def batch(start: int, rows: int) -> pa.RecordBatch:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from fermion_table import Table, compact_group
+from fermion_table import Table
 from fermion_table.compaction import marking
+from fermion_table.engine import compact_group
 from fermion_table.storage.local import LocalStore
 from tests.fermion_table.compaction.runs import entries, expected, shown, table_of, write_run
 from tests.kit.stores import Crash, CrashingStore

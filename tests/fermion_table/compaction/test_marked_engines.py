@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from fermion_table import FileSplit, Table
+from fermion_table import Table
+from fermion_table.engine import FileSplit
 from fermion_table.metadata.manifest import Entry
 from tests.fermion_table.compaction.runs import entries, expected, shown, table_of, write_run
 

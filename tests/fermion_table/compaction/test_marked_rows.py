@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fermion_table import FileSplit, Table
+from fermion_table import Table
+from fermion_table.engine import FileSplit
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.storage.paths import unique_name
 

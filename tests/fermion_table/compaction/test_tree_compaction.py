@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import CompactionResult, Table, compact_group
+from fermion_table import CompactionResult, Table
+from fermion_table.engine import compact_group
 from tests.fermion_table.compaction.engines import ENGINES, rows_for
 from tests.fermion_table.compaction.runs import (
     entries,

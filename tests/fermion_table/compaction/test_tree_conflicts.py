@@ -8,7 +8,8 @@ from datetime import timedelta
 import pyarrow as pa
 import pytest
 
-from fermion_table import Table, compact_group
+from fermion_table import Table
+from fermion_table.engine import compact_group
 from fermion_table.storage.cache import shared_cache
 from tests.fermion_table.compaction.runs import (
     entries,

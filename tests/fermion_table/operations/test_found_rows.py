@@ -7,7 +7,8 @@ import pytest
 from pyroaring import BitMap64
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import CommitConflict, FoundRows, Table
+from fermion_table import CommitConflict, Table
+from fermion_table.engine import FoundRows
 from fermion_table.planning.filters import table_filter
 
 SCHEMA = pa.schema([("a", pa.int64())])

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fermion_table import FileSplit, ScanPlan, Split, Table
+from fermion_table import ScanPlan, Table
+from fermion_table.engine import FileSplit, Split
 from fermion_table.options import FOLD_COST, MIB, OPEN_COST_BYTES, PICK_COST
 from fermion_table.trees.section_split import SectionSplit
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from fermion_table import Table, stage_table
+from fermion_table import Table
 from fermion_table.commit.publisher import Publisher
+from fermion_table.engine import stage_table
 from fermion_table.table import staged as staging
 
 SCHEMA = pa.schema([("a", pa.int64())])

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import CommitConflict, Table, TableExists, TableNotFound, drop_table, stage_table
+from fermion_table import CommitConflict, Table, TableExists, TableNotFound, drop_table
+from fermion_table.engine import stage_table
 from fermion_table.table import staged as staging
 
 OLD = pa.schema([("a", pa.int64()), ("b", pa.string())])

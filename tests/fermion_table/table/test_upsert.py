@@ -9,13 +9,8 @@ import pyarrow as pa
 import pytest
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import (
-    CommitConflict,
-    SchemaMismatch,
-    Table,
-    WriteSettings,
-    stage_table,
-)
+from fermion_table import CommitConflict, SchemaMismatch, Table, WriteSettings
+from fermion_table.engine import stage_table
 from fermion_table.metadata.manifest_store import live_entries
 from tests.fermion_table.writing.trees import data_files, keyed_table
 

@@ -8,17 +8,8 @@ import pyarrow as pa
 import pytest
 
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
-from fermion_table import (
-    MAIN,
-    CompactionResult,
-    FileSplit,
-    ScanPlan,
-    StagedTable,
-    Table,
-    WriteSettings,
-    check_overwrite,
-    stage_table,
-)
+from fermion_table import CompactionResult, ScanPlan, Table, WriteSettings
+from fermion_table.engine import MAIN, FileSplit, StagedTable, check_overwrite, stage_table
 
 SCHEMA = pa.schema([("id", pa.int64())])
 

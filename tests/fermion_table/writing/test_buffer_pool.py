@@ -15,7 +15,8 @@ import pyarrow as pa
 import pytest
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import BufferPool, Table, WriteSettings
+from fermion_table import Table, WriteSettings
+from fermion_table.engine import BufferPool
 from fermion_table.writing.buffer_pool import Buffer, Tree
 from fermion_table.writing.partition import UNPARTITIONED
 from tests.fermion_table.writing.trees import data_files, entries_of, keyed_table, rows_of

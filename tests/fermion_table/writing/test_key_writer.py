@@ -16,7 +16,8 @@ from pyroaring import BitMap64
 
 import fermion
 from fermion.errors import InvalidArgumentError
-from fermion_table import DataWriter, KeyWriter, SchemaMismatch, Table, WriteSettings
+from fermion_table import SchemaMismatch, Table, WriteSettings
+from fermion_table.engine import DataWriter, KeyWriter
 from fermion_table.merging.fold import fold
 from fermion_table.merging.merge_reader import merge_runs
 from fermion_table.metadata.manifest import Entry

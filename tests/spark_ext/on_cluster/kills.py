@@ -24,7 +24,8 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 import spark_ext
-from fermion_table import CompactionMessage, Split, Table, WriterMessage
+from fermion_table import Table
+from fermion_table.engine import CompactionMessage, Split, WriterMessage
 from spark_ext.conversion import from_parquet, to_parquet
 from spark_ext.datasource.batch import FermionWriter
 from spark_ext.datasource.source import FermionDataSource

@@ -13,7 +13,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, functions
 
 import spark_ext
-from fermion_table import ChangeScan, Table, VersionNotFound
+from fermion_table import Table, VersionNotFound
+from fermion_table.engine import ChangeScan
 from spark_ext.errors import UnsupportedBySpark
 from tests.fermion_table.change_histories import KINDS, SCHEMA, random_table
 

@@ -9,7 +9,8 @@ from pyspark.sql import functions
 
 import spark_ext
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
-from fermion_table import StagedTable, Table, TableExists, VersionNotFound
+from fermion_table import Table, TableExists, VersionNotFound
+from fermion_table.engine import StagedTable
 from tests.spark_ext.counting import tasks_started
 
 SCHEMA = pa.schema([("id", pa.int64())])

@@ -1,0 +1,70 @@
+"""What packages above and engines use of the file format, besides what `fermion` exports.
+
+Not for users: these names may change in any release.
+"""
+
+from typing import TYPE_CHECKING
+
+from fermion.exports import load_when_asked_for
+
+if TYPE_CHECKING:  # for type checkers and editors; a running program follows the table below
+    from fermion.columns.arrow_input import is_of_pandas, record_batch_reader
+    from fermion.columns.rows import (
+        drop_batch_rows,
+        filter_batch_rows,
+        joined_batches,
+        one_batch,
+        take_batch_rows,
+        take_table_rows,
+    )
+    from fermion.columns.value_text import value_text
+    from fermion.html.page import web_page
+    from fermion.io.checksum import crc32c
+    from fermion.io.read_ahead import iterate_ahead, read_ahead
+    from fermion.parquet.source import ParquetSource
+    from fermion.statistics.bounds import EXACT_FLAGS
+    from fermion.statistics.bounds import unknown as unknown_statistics
+
+__getattr__ = load_when_asked_for(
+    "fermion",
+    {
+        "EXACT_FLAGS": "statistics.bounds",
+        "ParquetSource": "parquet.source",
+        "crc32c": "io.checksum",
+        "drop_batch_rows": "columns.rows",
+        "filter_batch_rows": "columns.rows",
+        "is_of_pandas": "columns.arrow_input",
+        "iterate_ahead": "io.read_ahead",
+        "joined_batches": "columns.rows",
+        "one_batch": "columns.rows",
+        "read_ahead": "io.read_ahead",
+        "record_batch_reader": "columns.arrow_input",
+        "take_batch_rows": "columns.rows",
+        "take_table_rows": "columns.rows",
+        "unknown_statistics": "statistics.bounds:unknown",
+        "value_text": "columns.value_text",
+        "web_page": "html.page",
+    },
+    into=__name__,
+)
+
+__all__ = [
+    "EXACT_FLAGS",
+    "ParquetSource",
+    "crc32c",
+    "drop_batch_rows",
+    "filter_batch_rows",
+    "is_of_pandas",
+    "iterate_ahead",
+    "joined_batches",
+    "one_batch",
+    "read_ahead",
+    "record_batch_reader",
+    "take_batch_rows",
+    "take_table_rows",
+    "unknown_statistics",
+    "value_text",
+    "web_page",
+]
+
+__dir__ = __all__.copy

@@ -1,0 +1,168 @@
+"""What engines such as Spark use of tables, besides what `fermion_table` exports.
+
+An engine plans in one process, reads and writes in others, and commits once: `SplitReader`,
+`WriterMessage`, `CompactionTask` and what belongs to them. These names are for integrations, and
+may change between minor versions.
+"""
+
+from typing import TYPE_CHECKING
+
+from fermion.exports import load_when_asked_for
+
+if TYPE_CHECKING:  # for type checkers and editors; a running program follows the table below
+    from fermion_table.catalog.names import CATALOG_DIRECTORY, DATA_PATH, TABLES_PATH, parts_of
+    from fermion_table.catalog.snapshots import CatalogSnapshots, PinnedTable
+    from fermion_table.change_feed.change_plan import ChangePlan, ChangeSplit
+    from fermion_table.change_feed.changes import CHANGE_FIELDS, ChangeReader, ChangeScan
+    from fermion_table.commit.publisher import SchemaMerge
+    from fermion_table.commit.request import CommitMetadata
+    from fermion_table.compaction.task import (
+        CompactionGroup,
+        CompactionMessage,
+        CompactionTask,
+        compact_group,
+    )
+    from fermion_table.inspection.history_log import HistoryLog
+    from fermion_table.inspection.refs import BranchHead
+    from fermion_table.merging.primary_key import PrimaryKey, primary_key_of, required_key
+    from fermion_table.metadata.snapshot import Effort
+    from fermion_table.operations.column_task import ColumnTask, FinishedFile
+    from fermion_table.operations.computed_columns import FinishedColumns
+    from fermion_table.operations.found_rows import FoundRows
+    from fermion_table.operations.merge_builder import MergeBuilder
+    from fermion_table.operations.merge_clauses import SOURCE, TARGET, Clause
+    from fermion_table.operations.merge_description import MergeDescription
+    from fermion_table.operations.merge_matching import MergeCounts
+    from fermion_table.operations.merge_source import check_on
+    from fermion_table.operations.row_changes import check_overwrite
+    from fermion_table.operations.transaction import Transaction
+    from fermion_table.planning.file_split import FileSplit
+    from fermion_table.planning.plan import PruningStep
+    from fermion_table.planning.split import Split, task_bytes
+    from fermion_table.reading.split_reader import SplitReader
+    from fermion_table.schema.difference import SchemaChange
+    from fermion_table.schema.update import SchemaUpdate
+    from fermion_table.storage.paths import MAIN
+    from fermion_table.table.staged import StagedTable, stage_table
+    from fermion_table.table.statement_writer import StatementWriter
+    from fermion_table.writing.buffer_pool import BufferPool
+    from fermion_table.writing.data_writer import DataWriter
+    from fermion_table.writing.key_writer import KeyWriter
+    from fermion_table.writing.make_writer import write_changes
+    from fermion_table.writing.writer_message import WriterMessage
+
+__getattr__ = load_when_asked_for(
+    "fermion_table",
+    {
+        "BranchHead": "inspection.refs",
+        "BufferPool": "writing.buffer_pool",
+        "CATALOG_DIRECTORY": "catalog.names",
+        "CHANGE_FIELDS": "change_feed.changes",
+        "CatalogSnapshots": "catalog.snapshots",
+        "ChangePlan": "change_feed.change_plan",
+        "ChangeReader": "change_feed.changes",
+        "ChangeScan": "change_feed.changes",
+        "ChangeSplit": "change_feed.change_plan",
+        "Clause": "operations.merge_clauses",
+        "ColumnTask": "operations.column_task",
+        "CommitMetadata": "commit.request",
+        "CompactionGroup": "compaction.task",
+        "CompactionMessage": "compaction.task",
+        "CompactionTask": "compaction.task",
+        "DATA_PATH": "catalog.names",
+        "DataWriter": "writing.data_writer",
+        "Effort": "metadata.snapshot",
+        "FileSplit": "planning.file_split",
+        "FinishedColumns": "operations.computed_columns",
+        "FinishedFile": "operations.column_task",
+        "FoundRows": "operations.found_rows",
+        "HistoryLog": "inspection.history_log",
+        "KeyWriter": "writing.key_writer",
+        "MAIN": "storage.paths",
+        "MergeBuilder": "operations.merge_builder",
+        "MergeCounts": "operations.merge_matching",
+        "MergeDescription": "operations.merge_description",
+        "PinnedTable": "catalog.snapshots",
+        "PrimaryKey": "merging.primary_key",
+        "PruningStep": "planning.plan",
+        "SOURCE": "operations.merge_clauses",
+        "SchemaChange": "schema.difference",
+        "SchemaMerge": "commit.publisher",
+        "SchemaUpdate": "schema.update",
+        "Split": "planning.split",
+        "SplitReader": "reading.split_reader",
+        "StagedTable": "table.staged",
+        "StatementWriter": "table.statement_writer",
+        "TABLES_PATH": "catalog.names",
+        "TARGET": "operations.merge_clauses",
+        "Transaction": "operations.transaction",
+        "WriterMessage": "writing.writer_message",
+        "check_on": "operations.merge_source",
+        "check_overwrite": "operations.row_changes",
+        "compact_group": "compaction.task",
+        "parts_of": "catalog.names",
+        "primary_key_of": "merging.primary_key",
+        "required_key": "merging.primary_key",
+        "stage_table": "table.staged",
+        "task_bytes": "planning.split",
+        "write_changes": "writing.make_writer",
+    },
+    into=__name__,
+)
+
+__all__ = [
+    "CATALOG_DIRECTORY",
+    "CHANGE_FIELDS",
+    "DATA_PATH",
+    "MAIN",
+    "SOURCE",
+    "TABLES_PATH",
+    "TARGET",
+    "BranchHead",
+    "BufferPool",
+    "CatalogSnapshots",
+    "ChangePlan",
+    "ChangeReader",
+    "ChangeScan",
+    "ChangeSplit",
+    "Clause",
+    "ColumnTask",
+    "CommitMetadata",
+    "CompactionGroup",
+    "CompactionMessage",
+    "CompactionTask",
+    "DataWriter",
+    "Effort",
+    "FileSplit",
+    "FinishedColumns",
+    "FinishedFile",
+    "FoundRows",
+    "HistoryLog",
+    "KeyWriter",
+    "MergeBuilder",
+    "MergeCounts",
+    "MergeDescription",
+    "PinnedTable",
+    "PrimaryKey",
+    "PruningStep",
+    "SchemaChange",
+    "SchemaMerge",
+    "SchemaUpdate",
+    "Split",
+    "SplitReader",
+    "StagedTable",
+    "StatementWriter",
+    "Transaction",
+    "WriterMessage",
+    "check_on",
+    "check_overwrite",
+    "compact_group",
+    "parts_of",
+    "primary_key_of",
+    "required_key",
+    "stage_table",
+    "task_bytes",
+    "write_changes",
+]
+
+__dir__ = __all__.copy
