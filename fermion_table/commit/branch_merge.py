@@ -8,7 +8,7 @@ or none. A branch whose parent has no commits of its own is fast-forwarded.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -24,18 +24,24 @@ from fermion_table.commit.branch_replay import (
     SharedPast,
     overlap,
 )
-from fermion_table.commit.branch_schema import SchemaClash, merged_schema
+from fermion_table.commit.branch_schema import SchemaClash, merged_schema, new_ids
+from fermion_table.commit.bucket_check import bucket_conflict
 from fermion_table.commit.concurrent import commits_since
 from fermion_table.commit.conflict import Mine, Theirs
 from fermion_table.commit.fast_forward import fast_forward, identities_of
-from fermion_table.commit.fit import misfit, restated, restated_beside
+from fermion_table.commit.fit import misfit
 from fermion_table.commit.publisher import Publisher, stored_schema
-from fermion_table.commit.request import CommitMetadata, CommitRequest
+from fermion_table.commit.request import CommitMetadata, CommitOutcome, CommitRequest
 from fermion_table.errors import CommitConflict
 from fermion_table.merging.primary_key import primary_key_of
 from fermion_table.metadata.history import latest, walk
 from fermion_table.metadata.manifest import Entry
-from fermion_table.metadata.manifest_store import added_entries, live_entries, removed_entries
+from fermion_table.metadata.manifest_store import (
+    MetadataWriter,
+    added_entries,
+    live_entries,
+    removed_entries,
+)
 from fermion_table.metadata.references import (
     HEAD_PROPERTY,
     Branch,
@@ -49,11 +55,11 @@ from fermion_table.metadata.schema_store import (
     reader_features,
     version_of,
 )
-from fermion_table.metadata.snapshot import Kind, Snapshot
+from fermion_table.metadata.snapshot import Kind, SchemaReference, Snapshot
 from fermion_table.moments import now_ms
 from fermion_table.planning.plan import splits_of
 from fermion_table.reading.whole_rows import column_reader
-from fermion_table.schema.schema import TableSchema
+from fermion_table.schema.schema import TableSchema, encode_schema
 from fermion_table.storage.paths import branch_path
 from fermion_table.storage.store import AtomicStore
 
@@ -120,12 +126,71 @@ def merge_branch(store: AtomicStore, name: str, *, message: str | None = None) -
         properties={MERGED_PROPERTY: sides.head.hash},
         began=time.monotonic(),
     )
+    versions, outcome = _StoredVersions(store), CommitOutcome()
 
     def plan(target: Snapshot) -> CommitRequest | None:
         now = _sides(store, branch, target, head=sides.head)
-        return _request(store, now, metadata) if now.own else None
+        return _request(store, now, metadata, versions) if now.own else None
 
-    return publisher.publish(sides.target, plan, metadata).snapshot
+    try:
+        merged = publisher.publish(sides.target, plan, metadata, outcome=outcome).snapshot
+    except BaseException:
+        if not outcome.may_be_published:
+            versions.discard(are_published=False)
+        raise
+    versions.discard(are_published=True)
+    return merged
+
+
+class _StoredVersions:
+    """Schema versions of the branch as versions of the parent, for the files of the branch.
+
+    Parameters
+    ----------
+    store
+        Of the table.
+    """
+
+    def __init__(self, store: AtomicStore) -> None:
+        self._writer = MetadataWriter(store)
+        self._last: frozenset[str] = frozenset()
+
+    def followed_by(
+        self,
+        schema: TableSchema,
+        target: SchemaReference,
+        versions: Mapping[int, TableSchema],
+    ) -> tuple[TableSchema, dict[int, int]]:
+        """A merged schema as the version after the target's and after these, which are stored.
+
+        Parameters
+        ----------
+        schema
+            With the ancestors of the target.
+        versions
+            By the ids that they have on the branch.
+
+        Returns
+        -------
+        The schema, and the ids that the versions got.
+        """
+        ancestors, ids = (*schema.ancestors, version_of(target)), {}
+        for number, version in versions.items():
+            ids[number] = ancestors[-1].id + 1
+            made = msgspec.structs.replace(version, id=ids[number], ancestors=ancestors)
+            ancestors = (
+                *ancestors,
+                version_of(self._writer.write_schema(made.id, encode_schema(made))),
+            )
+        self._last = frozenset(each.path for each in ancestors[len(schema.ancestors) + 1 :])
+        made = msgspec.structs.replace(
+            schema, id=ancestors[-1].id + 1, ancestors=ancestors, time_ms=now_ms()
+        )
+        return made, ids
+
+    def discard(self, *, are_published: bool) -> None:
+        """Delete what was stored: for an earlier try only, or at all."""
+        self._writer.discard(keep=self._last if are_published else ())
 
 
 def _is_linear(sides: _Sides) -> bool:
@@ -164,7 +229,9 @@ def _sides(
     )
 
 
-def _request(store: AtomicStore, sides: _Sides, metadata: CommitMetadata) -> CommitRequest:
+def _request(
+    store: AtomicStore, sides: _Sides, metadata: CommitMetadata, versions: _StoredVersions
+) -> CommitRequest:
     """The commit that merges.
 
     Raises
@@ -191,7 +258,11 @@ def _request(store: AtomicStore, sides: _Sides, metadata: CommitMetadata) -> Com
         if clash is not None:
             raise _conflict(store, sides, clash)
     added, removed = replay.changes()
-    schema, added = _with_schema(store, sides, added, theirs)
+    schema, added = _with_schema(store, sides, replay, theirs, versions)
+    gone = {each.file for each in removed}
+    reason = bucket_conflict(store, sides.target, added, gone, stored_schema(schema))
+    if reason is not None:
+        raise _conflict(store, sides, Clash(reason=reason, mine=""))
     kinds: set[Kind] = {each.kind for each in commits} - {"compact"}
     kind: Kind = kinds.pop() if len(kinds) == 1 else "overwrite"
     if kind in ("restore", "create") or (kind == "append" and removed):
@@ -206,6 +277,7 @@ def _request(store: AtomicStore, sides: _Sides, metadata: CommitMetadata) -> Com
         reader_features=sides.head.reader_features,
         writer_features=sides.head.writer_features,
         branch_commits=identities_of(sides.own[::-1]),
+        name=f"merge of branch {sides.branch.name!r}",
     )
 
 
@@ -282,82 +354,60 @@ def _keys_overlap(one: Entry, other: Entry) -> bool:
 
 
 def _with_schema(
-    store: AtomicStore, sides: _Sides, added: list[Entry], theirs: Sequence[Theirs]
+    store: AtomicStore,
+    sides: _Sides,
+    replay: Replay,
+    theirs: Sequence[Theirs],
+    versions: _StoredVersions,
 ) -> tuple[TableSchema | None, list[Entry]]:
-    """The schema that the parent gets, None if it keeps its own; the files as under it."""
+    """The schema that the parent gets, None if it keeps its own; the files to add as under it."""
     base, branch, target = (
         load_table_schema(store, each.schema) for each in (sides.base, sides.head, sides.target)
     )
-    has_new = [each for each in added if each.added_snapshot is None]
-    changes = sides.head.schema.hash != sides.base.schema.hash
+    added, _ = replay.changes()
+    written = replay.written()
+    there = [entry for their in theirs for entry in their.added]
+    brings = sides.head.schema.hash != sides.base.schema.hash
+    differs = sides.target.schema.hash != sides.base.schema.hash
     known = {sides.target.schema.hash, *(each.hash for each in target.ancestors)}
-    reason: str | None = None
-    if sides.base.schema.hash not in known and (has_new or changes):
-        reason = "both have changed the schema before an earlier merge: make a new branch"
-        raise _conflict(store, sides, Clash(reason=reason, mine="schema"))
-    if not changes:
-        if sides.target.schema.hash != sides.base.schema.hash:
-            reason = misfit(branch, target, has_new)
+    if sides.base.schema.hash not in known and (written or brings):
+        clash = Clash(reason="both have changed the schema before an earlier merge", mine="schema")
+        raise _conflict(store, sides, clash)
+    schema = branch if brings else target
+    if brings and differs:
+        ids = new_ids(base, branch, target)
+        branch = ids.schema(branch)
+        own = SchemaVersions(store, sides.head)
+        used = sorted({each for entry in added for each in entry.schema_ids if each > base.id})
+        try:
+            schema = merged_schema(base, branch, target)
+        except SchemaClash as clash:
+            raise _conflict(store, sides, _schema_clash(str(clash))) from clash
+        schema, stored = versions.followed_by(
+            schema, sides.target.schema, {number: ids.schema(own[number]) for number in used}
+        )
+        added = [ids.entry(entry, own, stored) for entry in added]
+    misfits = []
+    if brings:
+        misfits.append(misfit(target, schema, there))
+    if differs:
+        misfits.append(misfit(branch, schema, [each for each in added if each.file in written]))
+    for reason in misfits:
         if reason is not None:
-            raise _conflict(store, sides, Clash(reason=reason, mine="files of the branch"))
-        return None, added
-    there = [each for their in theirs for each in their.added]
-    if sides.target.schema.hash == sides.base.schema.hash:
-        merged, made = branch, added
-    else:
-        merged = _merged(store, sides, base, branch, target)
-        made = _restated(store, sides, merged, added, base)
-    reason = misfit(target, merged, there)
-    if reason is not None:
-        raise _conflict(store, sides, Clash(reason=reason, mine="schema"))
-    return merged, made
+            raise _conflict(store, sides, _schema_clash(reason))
+    return (schema if brings else None), added
 
 
-def _merged(
-    store: AtomicStore,
-    sides: _Sides,
-    base: TableSchema,
-    branch: TableSchema,
-    target: TableSchema,
-) -> TableSchema:
-    try:
-        merged = merged_schema(base, branch, target)
-    except SchemaClash as clash:
-        raise _conflict(store, sides, Clash(reason=str(clash), mine="schema")) from clash
-    return msgspec.structs.replace(
-        merged,
-        id=target.id + 1,
-        ancestors=(*target.ancestors, version_of(sides.target.schema)),
-        time_ms=now_ms(),
-    )
-
-
-def _restated(
-    store: AtomicStore,
-    sides: _Sides,
-    merged: TableSchema,
-    added: Sequence[Entry],
-    base: TableSchema,
-) -> list[Entry]:
-    """Files that were written with the branch's own schema versions, as if with the merged one."""
-    versions, made = SchemaVersions(store, sides.head), []
-    for each in added:
-        if each.column_files and max(each.schema_ids) > base.id:
-            made += restated_beside(versions, merged, [each], known=base)
-            continue
-        if each.schema_id <= base.id:
-            made.append(each)
-            continue
-        written = versions[each.schema_id]
-        made += restated(written, merged, [each], last_known_id=base.last_field_id)
-    return made
+def _schema_clash(reason: str) -> Clash:
+    remedy = "first change the schema or the rows of one of the two, so that they fit"
+    return Clash(reason=reason, mine="schema", remedy=remedy)
 
 
 def _conflict(store: AtomicStore, sides: _Sides, clash: Clash) -> CommitConflict:
     branch = sides.branch
     return CommitConflict(
         f"{store.location}: branch {branch.name!r} can't be merged into {branch.parent!r} at "
-        f"snapshot {sides.target.id}: {clash.reason}",
+        f"snapshot {sides.target.id}: {clash.reason}; merging again does not help: {clash.remedy}",
         mine=clash.mine or f"merge of {branch.name}",
         theirs=clash.theirs,
         files=clash.files,

@@ -55,12 +55,15 @@ class Clash:
         The commit, and the one in its way, in words.
     files
         That both changed.
+    remedy
+        What the user can do, as merging again does not help.
     """
 
     reason: str
     mine: str
     theirs: str = ""
     files: tuple[str, ...] = ()
+    remedy: str = "repeat the changes of the branch on a new one"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +135,14 @@ class Replay:
     def changes(self) -> tuple[list[Entry], list[Entry]]:
         """The entries to add and to remove, as a commit takes them."""
         return list(self._fresh.values()), list(self._gone.values())
+
+    def written(self) -> set[str]:
+        """The files to add that have rows or columns that the branch wrote."""
+        return {
+            file
+            for file, entry in self._fresh.items()
+            if file not in self._gone or entry.column_files != self._gone[file].column_files
+        }
 
     def _has(self, removed: Entry) -> bool:
         """Whether the state has a file with the rows that the branch saw in it."""

@@ -1,13 +1,17 @@
-"""Schemas that a branch and its parent changed, merged by field id: a pure function."""
+"""Schemas that a branch and its parent changed, merged by field id: pure functions."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
 
-from fermion_table.schema.schema import Field, TableSchema
+from fermion_table.metadata.column_file import Runs
+from fermion_table.metadata.manifest import Entry, field_id_runs
+from fermion_table.schema.schema import Field, Path, TableSchema
 
 _Value = TypeVar("_Value")
 _ATTRIBUTES = {
@@ -22,85 +26,186 @@ class SchemaClash(Exception):
     """Both sides changed the same part of the schema."""
 
 
+@dataclass(frozen=True, slots=True)
+class NewIds:
+    """The field ids of a branch, as ids of its parent: made by `new_ids`.
+
+    Attributes
+    ----------
+    known_max
+        The greatest id that both had before: ids up to it stay.
+    shift
+        By how much the others grow, as the parent may have used the same ones.
+    alike
+        Ids of columns that both have added alike, and what the parent calls them.
+    """
+
+    known_max: int
+    shift: int
+    alike: Mapping[int, int]
+
+    def __getitem__(self, number: int) -> int:
+        if number <= self.known_max:
+            return number
+        return self.alike.get(number, number + self.shift)
+
+    def schema(self, schema: TableSchema) -> TableSchema:
+        """A schema version of the branch under the new ids."""
+        return msgspec.structs.replace(
+            schema,
+            fields=tuple(self._field(field) for field in schema.fields),
+            last_field_id=schema.last_field_id + self.shift,
+            partition_by=tuple(
+                msgspec.structs.replace(part, source_id=self[part.source_id])
+                for part in schema.partition_by
+            ),
+            primary_key=tuple(self[number] for number in schema.primary_key),
+            sort_by=tuple(self[number] for number in schema.sort_by),
+        )
+
+    def _field(self, field: Field) -> Field:
+        children = field.children
+        if children:
+            field = field.with_children(self._field(child) for child in children)
+        number = self[field.id]
+        return field if number == field.id else msgspec.structs.replace(field, id=number)
+
+    def entry(
+        self, entry: Entry, versions: Mapping[int, TableSchema], stored: Mapping[int, int]
+    ) -> Entry:
+        """An entry of the branch under the new ids.
+
+        Parameters
+        ----------
+        versions
+            The branch's schema versions that files were written with.
+        stored
+            The ids that those of them got that the parent does not have.
+        """
+        known = sorted({field.id for each in entry.schema_ids for field in versions[each].fields})
+        return msgspec.structs.replace(
+            entry,
+            schema_id=stored.get(entry.schema_id, entry.schema_id),
+            columns=None if entry.columns is None else self._runs(entry.columns, known),
+            stats={self[number]: statistics for number, statistics in entry.stats.items()},
+            column_files=tuple(
+                msgspec.structs.replace(
+                    file,
+                    schema_id=stored.get(file.schema_id, file.schema_id),
+                    fields=self._runs(file.fields, known),
+                )
+                for file in entry.column_files
+            ),
+        )
+
+    def _runs(self, runs: Runs, known: Sequence[int]) -> Runs:
+        return field_id_runs(
+            self[number]
+            for first, last in runs
+            for number in known[bisect_left(known, first) : bisect_right(known, last)]
+        )
+
+
+def new_ids(base: TableSchema, branch: TableSchema, target: TableSchema) -> NewIds:
+    """What the ids of a branch become in its parent.
+
+    A column that both have added with the same name, type and other attributes is one column.
+    """
+    known = base.last_field_id
+    theirs = {field.name: field for field in target.fields if field.id > known}
+    alike: dict[int, int] = {}
+    for field in branch.fields:
+        other = theirs.get(field.name)
+        if field.id > known and other is not None and _without_ids(field) == _without_ids(other):
+            both = zip(field.walk(), other.walk(), strict=True)
+            alike.update((mine.id, other.id) for (_, mine), (_, other) in both)
+    return NewIds(known, target.last_field_id - known, alike)
+
+
+def _without_ids(field: Field) -> Field:
+    children = field.children
+    if children:
+        field = field.with_children(_without_ids(child) for child in children)
+    return msgspec.structs.replace(field, id=0)
+
+
 def merged_schema(base: TableSchema, branch: TableSchema, target: TableSchema) -> TableSchema:
     """A schema with what both sides changed; its id and ancestors are still the target's.
 
-    A column that the branch added gets a new id, as the target may have used the same one.
+    Parameters
+    ----------
+    branch
+        Under the ids of the target: see `NewIds.schema`.
 
     Raises
     ------
     SchemaClash
         Both sides changed a column, a setting, or something else of the schema, in different ways;
-        or both added a column of the same name.
+        both added different columns of one name; or one dropped what the other needs.
     """
-    fields = _merged_fields(base, branch, target)
-    names = [each.name for each in fields]
-    for name in names:
-        if names.count(name) > 1:
-            raise SchemaClash(f"both have added or renamed a column {name!r}")
     others: dict[str, Any] = {
-        name: _three_way(what, *(getattr(each, name) for each in (base, branch, target)))
+        name: _three_way(what, *(getattr(side, name) for side in (base, branch, target)))
         for name, what in _ATTRIBUTES.items()
     }
-    return msgspec.structs.replace(
+    merged = msgspec.structs.replace(
         target,
-        fields=tuple(fields),
-        last_field_id=max([target.last_field_id, *_ids(fields)]),
+        fields=_merged_fields((base.fields, branch.fields, target.fields), ()),
+        last_field_id=max(target.last_field_id, branch.last_field_id),
         properties=_merged_map("property", base.properties, branch.properties, target.properties),
         stored_metadata=_merged_map(
             "schema metadata", base.stored_metadata, branch.stored_metadata, target.stored_metadata
         ),
         **others,
     )
+    partitions = (each.source_id for each in merged.partition_by)
+    for number in (*partitions, *merged.primary_key, *merged.sort_by):
+        if number not in merged.by_id:
+            name = (branch.by_id.get(number) or target.by_id[number]).name
+            raise SchemaClash(
+                f"one has dropped column {name!r}, which is a partition, key or sort column of the "
+                "other"
+            )
+    return merged
 
 
-def _merged_fields(base: TableSchema, branch: TableSchema, target: TableSchema) -> list[Field]:
-    """The columns in the target's order, then those that the branch added."""
-    before, mine, theirs = (
-        {each.id: each for each in schema.fields} for schema in (base, branch, target)
-    )
-    known, next_id = set(_ids(base.fields)), target.last_field_id
-    fields: list[Field] = []
-    for each in target.fields:
-        if each.id not in before:
-            fields.append(each)
+def _merged_fields(sides: Sequence[tuple[Field, ...]], parent: Path) -> tuple[Field, ...]:
+    """Siblings in the target's order, then those that the branch added; sides: base first."""
+    before, mine, theirs = ({field.id: field for field in side} for side in sides)
+    merged: dict[str, Field] = {}
+    for number in dict.fromkeys((*theirs, *mine, *before)):
+        field = _merged_field(before.get(number), mine.get(number), theirs.get(number), parent)
+        if field is None:
             continue
-        kept = _three_way(
-            f"column {before[each.id].name!r}",
-            before[each.id],
-            mine.get(each.id),
-            theirs.get(each.id),
-        )
-        if kept is not None and kept != each:  # the branch's; fields within it may be new
-            kept, next_id = _renumbered(kept, known, next_id)
-        if kept is not None:
-            fields.append(kept)
-    for each in base.fields:  # dropped by the target
-        if each.id not in theirs:
-            _three_way(f"column {each.name!r}", each, mine.get(each.id), None)
-    for each in branch.fields:
-        if each.id not in before:
-            renumbered, next_id = _renumbered(each, set(), next_id)
-            fields.append(renumbered)
-    return fields
+        other = merged.setdefault(field.name, field)
+        if other is not field:
+            raise SchemaClash(
+                f"both have added or renamed a column {_text(parent, field)} "
+                f"({other.type} and {field.type})"
+            )
+    return tuple(merged.values())
 
 
-def _renumbered(field: Field, kept: set[int], last_id: int) -> tuple[Field, int]:
-    """A field with new ids for itself and those below it, but for ids that are kept."""
-    number = field.id
-    if number not in kept:
-        last_id += 1
-        number = last_id
-    children = []
-    for child in field.children:
-        made, last_id = _renumbered(child, kept, last_id)
-        children.append(made)
-    renumbered = msgspec.structs.replace(field, id=number)
-    return (renumbered.with_children(children) if children else renumbered), last_id
+def _merged_field(
+    base: Field | None, branch: Field | None, target: Field | None, parent: Path
+) -> Field | None:
+    """What is left of a field; of a struct that both changed, field by field."""
+    known = base or branch or target
+    assert known is not None
+    what = f"column {_text(parent, known)}"
+    if base is None or branch is None or target is None or base in (branch, target):
+        return _three_way(what, base, branch, target)
+    sides = base, branch, target
+    if any(side.kind != "struct" for side in sides):
+        return _three_way(what, *sides)
+    shell: Field = _three_way(what, *(side.with_children(()) for side in sides))
+    children = _merged_fields([side.children for side in sides], (*parent, known.name))
+    if not children:
+        raise SchemaClash(f"no field of {what} is left")
+    return shell.with_children(children)
 
 
-def _ids(fields: Iterable[Field]) -> list[int]:
-    return [each.id for top in fields for _, each in top.walk()]
+def _text(parent: Path, field: Field) -> str:
+    return repr(".".join((*parent, field.name)))
 
 
 def _merged_map(

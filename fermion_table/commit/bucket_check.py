@@ -60,7 +60,6 @@ def bucket_conflict(
             where = f"partition {list(entry.partition)}" if entry.partition else "the table"
             return (
                 f"{where} has {known} buckets, and the new files were written for {count}, as "
-                "another commit wrote the first rows there, or overwrote them, meanwhile: write "
-                "the rows again"
+                "another commit wrote the first rows there, or overwrote them, meanwhile"
             )
     return None

@@ -268,9 +268,10 @@ class _Commit:
             start = base.id
             if time.monotonic() > deadline:
                 raise CommitConflict(
-                    f"{self.store.location}: {self.retries} attempts failed because of concurrent "
-                    f"commits in {self.options.timeout_s:g} s; try again with fewer writers",
-                    mine=self.request.kind,
+                    f"{self.store.location}: {self.request.title}: {self.retries} attempts failed "
+                    f"because of concurrent commits in {self.options.timeout_s:g} s; try again "
+                    "with fewer writers",
+                    mine=self.request.title,
                 )
             self._wait(self.retries)
 
@@ -371,9 +372,9 @@ class _Commit:
             self.dropped = frozenset()
             return
         raise CommitConflict(
-            f"{self.store.location}: {self.request.kind} can't follow snapshot {base.id}: "
+            f"{self.store.location}: {self.request.title} can't follow snapshot {base.id}: "
             f"{verdict.reason}",
-            mine=self.request.kind,
+            mine=self.request.title,
             theirs=theirs,
             files=verdict.files,
         )
@@ -392,8 +393,9 @@ class _Commit:
         schema = self.request.schema
         if schema is not None and schema.id <= base.schema.id:
             raise CommitConflict(
-                f"{self.store.location}: schema {schema.id} can't follow schema {base.schema.id}",
-                mine=self.request.kind,
+                f"{self.store.location}: {self.request.title}: schema {schema.id} can't follow "
+                f"schema {base.schema.id}",
+                mine=self.request.title,
                 theirs=f"{base.kind} (snapshot {base.id})",
             )
         changelog = [entry for entry in added if entry.is_changelog]
@@ -426,9 +428,9 @@ class _Commit:
         problem = bucket_conflict(self.store, base, added, removed, self.request.schema)
         if problem is not None:
             raise CommitConflict(
-                f"{self.store.location}: {self.request.kind} can't follow snapshot {base.id}: "
-                f"{problem}",
-                mine=self.request.kind,
+                f"{self.store.location}: {self.request.title} can't follow snapshot {base.id}: "
+                f"{problem}: write the rows again",
+                mine=self.request.title,
                 theirs=f"{base.kind} (snapshot {base.id})",
             )
 

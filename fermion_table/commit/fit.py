@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 import msgspec
 import pyarrow as pa
@@ -127,7 +127,12 @@ def _fits(entry: Entry, field: Field, dtype: pa.DataType) -> bool:
 
 
 def restated(
-    written: TableSchema, schema: TableSchema, entries: Sequence[Entry], *, last_known_id: int
+    written: TableSchema,
+    schema: TableSchema,
+    entries: Sequence[Entry],
+    *,
+    last_known_id: int,
+    where: str,
 ) -> list[Entry]:
     """Entries of files written with one version, as if written with another.
 
@@ -139,15 +144,24 @@ def restated(
     ----------
     last_known_id
         The greatest field id of the version that both were made from.
+    where
+        The table's location, for messages.
 
     Raises
     ------
     CommitConflict
         A column of the files is not in the other version, or is another one or of another type
-        there.
+        there; or the other version has a column with a default that the files lack.
     """
-    ids = _other_ids(written.fields, schema, last_known_id)
-    _check_defaults(written.by_name, schema)
+    try:
+        ids = _other_ids(written.fields, schema, last_known_id)
+        _check_defaults(written.by_name, schema)
+    except _NotTheSame as error:
+        raise CommitConflict(
+            f"{where}: append: {error} by another commit; write the rows again",
+            mine="append",
+            theirs=f"schema {schema.id}",
+        ) from None
     present = [top.id for top in written.fields]
     is_keyed = has_buckets(written) and bucket_setting(written) != bucket_setting(schema)
     count = bucket_setting(written) if is_keyed else None
@@ -163,72 +177,12 @@ def restated(
     ]
 
 
-def restated_beside(
-    versions: Mapping[int, TableSchema],
-    schema: TableSchema,
-    entries: Sequence[Entry],
-    *,
-    known: TableSchema,
-) -> list[Entry]:
-    """The same for entries with column files, whose files were written with different versions.
-
-    Parameters
-    ----------
-    versions
-        The versions that the files were written with, by id.
-    known
-        The version that both were made from: files of it, and of earlier ones, stay as they are.
-
-    Raises
-    ------
-    CommitConflict
-        As for `restated`.
-    """
-    made = []
-    for entry in entries:
-        parts = [(entry.schema_id, versions[entry.schema_id].fields)]
-        for file in entry.column_files:
-            fields = versions[file.schema_id].fields
-            parts.append(
-                (file.schema_id, tuple(each for each in fields if file.has_field(each.id)))
-            )
-        ids: dict[int, int] = {}
-        for version, tops in parts:
-            if version > known.id:
-                ids.update(_other_ids(tops, schema, known.last_field_id))
-            else:
-                ids.update((each.id, each.id) for top in tops for _, each in top.walk())
-        later = [schema.id if version > known.id else version for version, _ in parts]
-        if later[0] == schema.id:
-            _check_defaults({each.name for _, tops in parts for each in tops}, schema)
-        tops_read = {each.id for _, tops in parts for each in tops}
-        made.append(
-            msgspec.structs.replace(
-                entry,
-                schema_id=later[0],
-                column_files=tuple(
-                    msgspec.structs.replace(
-                        file, schema_id=version, fields=field_id_runs(ids[each.id] for each in tops)
-                    )
-                    for file, version, (_, tops) in zip(
-                        entry.column_files, later[1:], parts[1:], strict=True
-                    )
-                ),
-                columns=field_id_runs(ids[each] for each in tops_read if entry.has_column(each)),
-                stats={ids[each]: found for each, found in entry.stats.items() if each in ids},
-            )
-        )
-    return made
+class _NotTheSame(Exception):
+    """What has become of a column, in words."""
 
 
 def _other_ids(tops: Sequence[Field], schema: TableSchema, last_known_id: int) -> dict[int, int]:
-    """The ids of fields of files, and those of the same names in another schema.
-
-    Raises
-    ------
-    CommitConflict
-        A column is not there, or is another one or of another type.
-    """
+    """The ids of fields of files, and those of the same names in another schema."""
     ids: dict[int, int] = {}
     for top in tops:
         match = schema.by_name.get(top.name)
@@ -237,27 +191,13 @@ def _other_ids(tops: Sequence[Field], schema: TableSchema, last_known_id: int) -
             both = zip(top.walk(), match.walk(), strict=True)
             pairs = [(mine.id, theirs.id) for (_, mine), (_, theirs) in both]
         if not pairs or any(mine != theirs and mine <= last_known_id for mine, theirs in pairs):
-            raise CommitConflict(
-                f"append: column {top.name!r} was changed by another commit; try again",
-                mine="append",
-                theirs=f"schema {schema.id}",
-            )
+            raise _NotTheSame(f"column {top.name!r} was changed")
         ids.update(pairs)
     return ids
 
 
 def _check_defaults(names: Container[str], schema: TableSchema) -> None:
-    """Refuse a schema with a column that files lack, and that has a default: they hold none.
-
-    Raises
-    ------
-    CommitConflict
-    """
+    """Refuse a schema with a column that files lack, and that has a default: they hold none."""
     for top in schema.fields:
         if top.name not in names and top.stored_initial_default is not None:
-            raise CommitConflict(
-                f"append: column {top.name!r}, which has a default, was added by another commit; "
-                "try again",
-                mine="append",
-                theirs=f"schema {schema.id}",
-            )
+            raise _NotTheSame(f"column {top.name!r}, which has a default, was added")

@@ -172,7 +172,8 @@ def replace_table(
             schema = replacing_schema(publisher, base, definition)
             added = entries
             if rows is not None:  # all of its field ids are new: none was known before
-                added = restated(rows.schema, schema, entries, last_known_id=0)
+                where = publisher.store.location
+                added = restated(rows.schema, schema, entries, last_known_id=0, where=where)
         return CommitRequest(
             kind="overwrite",
             added=recorded("overwrite", added),

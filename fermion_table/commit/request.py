@@ -195,6 +195,8 @@ class CommitRequest:
         this call knows of any.
     branch_commits
         Identifiers, by user, of the commits of a branch that come with this one.
+    name
+        What messages call it; empty: by its kind.
     """
 
     kind: Kind
@@ -212,6 +214,12 @@ class CommitRequest:
     writer_features: Sequence[str] = ()
     written: WrittenFiles | None = None
     branch_commits: Mapping[str, tuple[int | str, ...]] = field(default_factory=dict)
+    name: str = ""
+
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+        return self.name or self.kind
 
     def __post_init__(self) -> None:
         if self.groups and (self.added or self.removed or self.kind != "compact"):

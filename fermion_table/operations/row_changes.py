@@ -121,14 +121,7 @@ class Addition:
             They do not fit the schema any more.
         """
         if draft.schema.id != self.schema.id:
-            reason = misfit(self.schema, draft.schema, self.entries)
-            if reason is not None:
-                raise CommitConflict(
-                    f"{draft.store.location}: append can't follow snapshot {draft.base.id}: "
-                    f"{reason}",
-                    mine="append",
-                    theirs=f"schema {draft.schema.id}",
-                )
+            _refuse_misfit(draft, self.schema, self.entries)
         draft.add(self.entries)
 
     def concerns(self, entry: Entry, draft: Draft) -> bool:
@@ -138,6 +131,22 @@ class Addition:
     def describe(self) -> str:
         """Nothing to say."""
         return ""
+
+
+def _refuse_misfit(draft: Draft, written: TableSchema, entries: Sequence[Entry]) -> None:
+    """Refuse files that were written with a version of the schema, and don't fit the present one.
+
+    Raises
+    ------
+    CommitConflict
+    """
+    reason = misfit(written, draft.schema, entries)
+    if reason is not None:
+        raise CommitConflict(
+            f"{draft.store.location}: append can't follow snapshot {draft.base.id}: {reason}",
+            mine="append",
+            theirs=f"schema {draft.schema.id}",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +187,15 @@ class MergingAddition:
         schema = self.publisher.evolved_schema(draft.base, changes) or draft.schema
         draft.take_schema(schema)
         known = load_table_schema(draft.store, self.merge.base.schema)
-        draft.add(
-            restated(self.merge.schema, schema, self.entries, last_known_id=known.last_field_id)
+        entries = restated(
+            self.merge.schema,
+            schema,
+            self.entries,
+            last_known_id=known.last_field_id,
+            where=draft.store.location,
         )
+        _refuse_misfit(draft, known, self.entries)
+        draft.add(entries)
 
     def concerns(self, entry: Entry, draft: Draft) -> bool:
         """New rows depend on nothing."""

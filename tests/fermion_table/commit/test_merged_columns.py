@@ -69,17 +69,23 @@ def test_both_sides_have_added_columns(tmp_path: Path) -> None:
     assert table.verify(data=True).ok
 
 
-def test_what_can_not_be_merged_names_the_column(tmp_path: Path) -> None:
+def test_columns_that_the_branch_renamed_and_dropped_later_are_merged(tmp_path: Path) -> None:
+    """Column files keep the names and ids of the version that they were written with."""
     table, dev = branched(tmp_path / "t")
     add(dev, "twice", 2)
+    add(dev, "gone", 7)
     dev.rename_column("twice", "double")
-    table.add_columns({"plain": pa.string()})
-    before = table.snapshot
-    with pytest.raises(CommitConflict, match="column 'twice' was changed"):
-        table.branches.merge("dev")
-    assert Table.open(table.location).snapshot == before
-    dev.compact(column_files_max=0)
+    dev.drop_columns(["gone"])
+    dev.append({"id": [4], "v": [40], "double": [81]})
+    with table.update_schema() as update:
+        update.add_column("gone", pa.string(), default="kept")
     table.branches.merge("dev")
     table.refresh()
-    assert rows(table, "double") == {0: (0,), 1: (20,), 2: (40,), 3: (60,)}
+    before = rows(table, "double", "gone")
+    assert before == {
+        0: (0, "kept"), 1: (20, "kept"), 2: (40, "kept"), 3: (60, "kept"), 4: (81, "kept"),
+    }  # fmt: skip
+    assert table.scan(filter="double = 40").count() == 1
+    table.compact(column_files_max=0)
+    assert rows(table, "double", "gone") == before
     assert table.verify(data=True).ok
