@@ -38,7 +38,6 @@ from fermion_table.storage.paths import (
     damaged_path,
     earliest_hint_path,
     expired_directory,
-    ids_of_expired_mark,
     latest_hint_path,
     snapshot_path,
     tag_path,
@@ -144,9 +143,9 @@ class _Repair:
     def repair_branch(self, branch: str) -> None:
         """Repair the newest snapshots of a branch, then its pointer files and markers."""
         ids = list_ids(self.store, branch)
+        self._repair_markers(branch, ids[-1] if ids else self._left_at(branch))
         if not ids:
             return  # it has no commits of its own
-        self._repair_markers(branch, ids[-1])
         head = self._good_head(branch, ids, self._first_kept(branch, ids[-1]))
         if head is None:
             return
@@ -238,19 +237,21 @@ class _Repair:
 
     def _repair_markers(self, branch: str, newest: int) -> None:
         """Remove expiry markers and an EARLIEST that name more than there ever was."""
-        for item in list(self.store.list(expired_directory(branch))):
-            ids = ids_of_expired_mark(item.path.rsplit("/", 1)[-1])
-            if ids is not None and ids[0] > newest:
+        for mark in pointers.marks(self.store, branch):
+            if mark.greatest > newest:
                 self.actions.append(
-                    f"{item.path}: removed, as it says that all snapshots have expired"
+                    f"{mark.path}: removed, as it names snapshot {mark.greatest}, which never was"
                 )
                 if not self.dry_run:
-                    self.store.delete(item.path)
-        if pointers.read_earliest(self.store, branch) > newest:
-            path = earliest_hint_path(branch)
-            self.actions.append(f"{path}: removed, as it names a snapshot that never was")
-            if not self.dry_run:
-                self.store.delete(path)
+                    self.store.delete(mark.path)
+
+    def _left_at(self, branch: str) -> int:
+        """The snapshot after which a branch left another one; 0 if that can't be read."""
+        with contextlib.suppress(CorruptMetadata):
+            left = load_branch(self.store, branch)
+            if left is not None:
+                return left.snapshot_id
+        return 0
 
     def _repair_pointers(self, branch: str, head: Snapshot, newest: int) -> None:
         """Let LATEST name the newest snapshot, and EARLIEST what the markers say."""
@@ -268,11 +269,8 @@ class _Repair:
 
     def _first_kept(self, branch: str, newest: int) -> int:
         """The id below which snapshots have expired, by the markers that may be true."""
-        marks = (
-            ids_of_expired_mark(item.path.rsplit("/", 1)[-1])
-            for item in self.store.list(expired_directory(branch))
-        )
-        return max((ids[0] for ids in marks if ids is not None and ids[0] <= newest), default=0)
+        marks = pointers.markers(self.store, branch)
+        return max((mark.kept for mark in marks if mark.greatest <= newest), default=0)
 
     def _mark_what_has_expired(self, branch: str, head: Snapshot, older: list[int]) -> None:
         """Create the expiry marker again where old snapshots have lost their files."""

@@ -191,9 +191,16 @@ class _Walk:
         left: SnapshotReference | None = None
         if branch != MAIN:
             left = self._check_copy(branch_path(branch), lambda: load_branch(self.store, branch))
+        marks = pointers.marks(self.store, branch)
         ids = list_ids(self.store, branch)
-        earliest = pointers.first_kept(self.store, branch)
-        recorded = pointers.first_recorded(self.store, branch)
+        newest = max(ids, default=0 if left is None else left.id)
+        for mark in marks:
+            if mark.greatest > newest:
+                found = f"{mark.greatest}: nothing can be committed until repair_table removes it"
+                self._problem(mark.path, f"the id of a snapshot, up to {newest}", found)
+        possible = [mark for mark in marks if mark.greatest <= newest]
+        earliest = max((mark.kept for mark in possible), default=0)
+        recorded = max((mark.recorded for mark in possible), default=0)
         self.check_ids([snapshot_id for snapshot_id in ids if not 0 < snapshot_id < earliest])
         for snapshot_id in reversed(ids):
             has_data = not 0 < snapshot_id < earliest

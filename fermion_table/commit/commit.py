@@ -172,6 +172,8 @@ def commit(
         deleted.
     TableNotFound
         No table here.
+    CorruptMetadata
+        An expiry marker names a snapshot that was never made.
     UnsupportedFeature
         The table needs a newer writer.
     """
@@ -289,6 +291,8 @@ class _Commit:
     def _attempt(self, base: Snapshot, began: float) -> Snapshot | None:
         """Try for the snapshot file after `base`; None if another commit took it."""
         check_writable(base, snapshot_path(base.id, self.branch))
+        if now_ms() - base.time_ms > self.options.fence_s * 1000:  # the fence reads the markers
+            pointers.check_marks(self.store, base.id, self.branch)
         self._refuse_committed(base)
         self._follow(base)
         changes = self._changes(base)

@@ -203,10 +203,9 @@ def _creation_properties(store: AtomicStore) -> dict[str, str]:
 def in_order_of_deletion(own: Iterable[StoredObject], kept: int) -> list[StoredObject]:
     """The files of a table, in an order that may stop anywhere.
 
-    Branches and tags go first, then snapshot files: expired ones ascending, the others from the
-    newest down, so that the newest snapshot file left is always a snapshot with all of its files.
-    What hides expired snapshots goes when there is none; snapshot 0, which makes the table, then;
-    data last.
+    Branches and tags go first, then snapshot files: expired ones ascending, what hides them, and
+    the others from the newest down, so that the newest snapshot file left is always a snapshot with
+    all of its files. Snapshot 0, which makes the table, goes then; data last.
 
     Parameters
     ----------
@@ -223,13 +222,13 @@ def in_order_of_deletion(own: Iterable[StoredObject], kept: int) -> list[StoredO
         if top in (BRANCH_DIRECTORY, TAG_DIRECTORY, PENDING_DIRECTORY):
             return 0, 0
         if item.path == creation:
-            return 3, 0
+            return 4, 0
         if top in (slots, marks):
             number = snapshot_id_of(item.path.rsplit("/", 1)[-1]) if top == slots else None
             if number is None:
                 return 2, 0
-            return 1, number - kept if number < kept else -number + (1 << 63)
-        return (5, 0) if top == DATA_DIRECTORY else (4, 0)
+            return (1, number) if number < kept else (3, -number)
+        return (6, 0) if top == DATA_DIRECTORY else (5, 0)
 
     return sorted(own, key=rank)
 

@@ -241,6 +241,8 @@ def _plan_run(
     times_ms = _snapshot_times(store, newest, branch, first_own)
     there = max(first_own, earliest_id(store, newest.id, branch=branch))
     there = max(there, pointers.first_kept(store, branch))
+    if there > newest.id:
+        pointers.check_marks(store, newest.id, branch)
     kept = policy.first_kept([each for each in times_ms if each[0] >= there])
     if left is not None:
         kept = min(kept, _moved_to(store, left, newest))

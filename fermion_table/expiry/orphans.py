@@ -102,6 +102,7 @@ def remove_orphan_files(
     ]
     if not dry_run:
         for name in (MAIN, *(left.name for left in list_branches(store))):
+            pointers.check_marks(store, 0, name)
             pointers.follow_markers(store, name)
     # The listing first: whatever a commit publishes after it is live, or too young to be in it.
     live, retries = despite_expiry(

@@ -121,6 +121,8 @@ def live_objects(
         if name == branch:
             recorded = max(recorded, earliest_changelog)
         newest = latest_listed(store, branch=name)
+        if max(first, recorded) > newest.id:
+            pointers.check_marks(store, newest.id, name)
         check_writable(newest, snapshot_path(newest.id, name))
         _add_history(store, live, newest, name, first, recorded, schema_paths)
     _add_state(store, live, load_snapshot(store, 0), schema_paths)

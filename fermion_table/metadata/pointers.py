@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+from dataclasses import dataclass
 
 from fermion.redaction import logger
-from fermion_table.errors import UnreadableMetadata
+from fermion_table.errors import CorruptMetadata, UnreadableMetadata
 from fermion_table.storage.paths import (
     MAIN,
     SNAPSHOT_ID_MAX,
@@ -20,6 +21,7 @@ from fermion_table.storage.paths import (
     expired_mark_path,
     ids_of_expired_mark,
     latest_hint_path,
+    snapshot_path,
 )
 from fermion_table.storage.store import AtomicStore, CreateResult
 
@@ -27,6 +29,28 @@ _log = logger(__name__)
 
 POINTER_BYTES_MAX = 19
 """Digits of the greatest id."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Mark:
+    """An expiry marker, or the EARLIEST that follows them.
+
+    Attributes
+    ----------
+    kept, recorded
+        The first snapshot that has not expired, and the first changelog, which is no later one.
+    path
+        Of the object.
+    """
+
+    kept: int
+    recorded: int
+    path: str
+
+    @property
+    def greatest(self) -> int:
+        """The greatest id: one of a snapshot that there was, as the newest never expires."""
+        return max(self.kept, self.recorded)
 
 
 def read_latest(store: AtomicStore, branch: str = MAIN) -> int | None:
@@ -63,7 +87,7 @@ def first_kept(store: AtomicStore, branch: str = MAIN) -> int:
     OSError
         The storage's own.
     """
-    return max(read_earliest(store, branch), *(kept for kept, _ in _markers(store, branch)), 0)
+    return max((mark.kept for mark in marks(store, branch)), default=0)
 
 
 def first_recorded(store: AtomicStore, branch: str = MAIN) -> int:
@@ -74,8 +98,65 @@ def first_recorded(store: AtomicStore, branch: str = MAIN) -> int:
     OSError
         The storage's own.
     """
-    marks = [recorded for _, recorded in _markers(store, branch)]
-    return max(marks) if marks else read_earliest(store, branch)
+    return max((mark.recorded for mark in marks(store, branch)), default=0)
+
+
+def marks(store: AtomicStore, branch: str = MAIN) -> list[Mark]:
+    """The expiry markers of a branch, and its EARLIEST.
+
+    Raises
+    ------
+    OSError
+        The storage's own.
+    """
+    named = read_earliest(store, branch)
+    found = markers(store, branch)
+    # Only a marker can say that changelogs are kept longer.
+    return [*found, Mark(named, 0 if found else named, earliest_hint_path(branch))]
+
+
+def markers(store: AtomicStore, branch: str = MAIN) -> list[Mark]:
+    """The expiry markers of a branch; raises as `marks`."""
+    found = []
+    for item in store.list(expired_directory(branch)):
+        ids = ids_of_expired_mark(item.path.rsplit("/", 1)[-1])
+        if ids is not None:
+            found.append(Mark(*ids, item.path))
+    return found
+
+
+def check_marks(store: AtomicStore, seen: int, branch: str = MAIN) -> None:
+    """Refuse an expiry marker, or an EARLIEST, of a snapshot that was never made.
+
+    It would hide all snapshots, let none be added, and let all data but that of the newest snapshot
+    be deleted.
+
+    Parameters
+    ----------
+    seen
+        The id of a snapshot of the branch.
+
+    Raises
+    ------
+    CorruptMetadata
+        Names the marker.
+    OSError
+        The storage's own.
+    """
+    last = None
+    while True:
+        mark = max(marks(store, branch), key=lambda mark: mark.greatest)
+        # The first snapshot that is kept is there, unless another expiry has come in between.
+        if mark.greatest <= seen or _has_file(store, mark.greatest, branch):
+            return
+        if mark == last:
+            raise CorruptMetadata(
+                mark.path,
+                "the id of a snapshot that there is",
+                f"{mark.greatest}, which hides all snapshots",
+                "repair_table (fermion table repair) removes it",
+            )
+        last = mark
 
 
 def mark_expired(
@@ -125,18 +206,16 @@ def follow_markers(store: AtomicStore, branch: str = MAIN) -> int:
 
 def drop_old_markers(store: AtomicStore, branch: str = MAIN) -> None:
     """Delete the expiry markers that a greater one, of snapshots and of changelogs, replaces."""
-    markers = _markers(store, branch)
-    recorded_max = max((recorded for _, recorded in markers), default=0)
-    for kept, recorded in sorted(markers)[:-1]:
-        if recorded < recorded_max or max(markers)[1] == recorded_max:
-            store.delete(expired_mark_path(kept, branch, changelog_id=recorded))
+    found = sorted(markers(store, branch))
+    recorded_max = max((mark.recorded for mark in found), default=0)
+    for mark in found[:-1]:
+        if mark.recorded < recorded_max or found[-1].recorded == recorded_max:
+            store.delete(mark.path)
 
 
-def _markers(store: AtomicStore, branch: str) -> list[tuple[int, int]]:
-    """The ids of the expiry markers: the first snapshot kept, and the first changelog."""
-    names = (item.path.rsplit("/", 1)[-1] for item in store.list(expired_directory(branch)))
-    found = (ids_of_expired_mark(name) for name in names)
-    return [ids for ids in found if ids is not None]
+def _has_file(store: AtomicStore, snapshot_id: int, branch: str) -> bool:
+    """Whether there is a snapshot of an id, which may be any number."""
+    return snapshot_id <= SNAPSHOT_ID_MAX and store.exists(snapshot_path(snapshot_id, branch))
 
 
 def _read(store: AtomicStore, path: str) -> int | None:

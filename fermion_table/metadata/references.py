@@ -35,6 +35,7 @@ from fermion_table.storage.paths import (
     BRANCH_DIRECTORY,
     MAIN,
     PENDING_DIRECTORY,
+    SNAPSHOT_ID_MAX,
     TAG_DIRECTORY,
     branch_path,
     check_name,
@@ -231,7 +232,7 @@ def create_branch(
         snapshot=msgspec.Raw(stored_bytes(store, snapshot)),
     )
     if not store.exists(branch_path(name)):
-        _delete_history(store, name)  # left over from a branch of this name that was deleted
+        _delete_branch(store, name)  # left over from a branch of this name that was deleted
     _create(store, branch_path(name), branch, f"branch {name!r}")
     return branch
 
@@ -273,8 +274,7 @@ def delete_branch(store: AtomicStore, name: str) -> None:
     """
     if load_branch(store, name) is None:
         raise missing_name(store, "branch", name)
-    _delete_history(store, name)
-    store.delete(branch_path(name))
+    _delete_branch(store, name)
 
 
 def missing_name(store: AtomicStore, what: str, name: str) -> VersionNotFound:
@@ -332,8 +332,15 @@ def stored_bytes(store: AtomicStore, snapshot: Snapshot) -> bytes:
 
 
 def is_kept(store: AtomicStore, snapshot: Snapshot) -> bool:
-    """Whether a snapshot has not expired in the branch that it was committed to."""
+    """Whether a snapshot has not expired in the branch that it was committed to.
+
+    Raises
+    ------
+    CorruptMetadata
+        An expiry marker can't be true.
+    """
     if 0 < snapshot.id < pointers.first_kept(store, snapshot.branch):
+        pointers.check_marks(store, snapshot.id, snapshot.branch)
         return False
     return store.exists(snapshot_path(snapshot.id, snapshot.branch))
 
@@ -418,13 +425,18 @@ def _decoded(data: bytes, path: str, target: type[_Reference], *formats: str) ->
     return reference
 
 
-def _delete_history(store: AtomicStore, name: str) -> None:
-    """Delete snapshot files, then markers: first what has expired, which must not be the newest."""
-    kept = pointers.first_kept(store, name)
+def _delete_branch(store: AtomicStore, name: str) -> None:
+    """Delete the files of a branch, in an order that may stop anywhere.
+
+    What has expired goes first, as it must not become the newest. The markers that say so go last,
+    when there is no branch any more, as they name the first of the others.
+    """
+    kept = min(pointers.first_kept(store, name), SNAPSHOT_ID_MAX)
     paths = sorted((item.path for item in store.list(snapshot_directory(name))), reverse=True)
     expired = [path for path in paths if path < snapshot_path(kept, name)]
     marks = [item.path for item in store.list(expired_directory(name))]
-    for path in (*reversed(expired), *paths[: len(paths) - len(expired)], *marks):
+    others = paths[: len(paths) - len(expired)]
+    for path in (*reversed(expired), *others[:-1], branch_path(name), *others[-1:], *marks):
         store.delete(path)
 
 
