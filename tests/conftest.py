@@ -19,6 +19,8 @@ from tools.chromium.browser import Browser
 from tools.hdfs.cluster import Cluster as HdfsCluster
 from tools.servers import NotAvailableError
 
+pytest.register_assert_rewrite("tests.kit")  # so that a failure shows the values, as in a test
+
 PROJECT = Path(__file__).resolve().parent.parent
 # A folder per origin (`parquet-testing`, `arrow-testing`, ...); not part of the project.
 SHARED_DATA = Path(os.environ.get("FERMION_TEST_DATA") or PROJECT.parent / "shared" / "data")

@@ -11,6 +11,15 @@ import yaml
 
 PROJECT = Path(__file__).resolve().parent.parent
 DOCS = PROJECT / "docs"
+README = PROJECT / "README.md"
+BLOCK = re.compile(r"^```python(?P<mark>[^\n]*)\n(?P<code>.*?)^```$", re.M | re.S)
+BLOCKS = BLOCK.findall(README.read_text())
+# A comment names the modules that the blocks below it need, up to the next such comment. They run
+# after the blocks of the page that need none.
+STEP = re.compile(
+    r"^<!-- requires:(?P<needs>[^>]*)-->$|^```(?P<language>python|shell)\n(?P<code>.*?)^```$",
+    re.M | re.S,
+)
 
 FENCED = re.compile(r"^ *(```+)[^\n]*\n.*?^ *\1 *$", re.M | re.S)
 BLOCK = re.compile(r"^```(?P<language>\w*)(?P<marks>[^\n]*)\n(?P<code>.*?)^```$", re.M | re.S)
@@ -108,3 +117,22 @@ def uses_spark(page: Path) -> bool:
         for block in blocks(page)
         if block.language in ("python", "sql")
     )
+
+
+def name_of(page: Path) -> str:
+    """A page as its test names it."""
+    return page.relative_to(DOCS).with_suffix("").as_posix()
+
+
+def programs(page: Path) -> dict[tuple[str, ...], str]:
+    """The programs of a page on other libraries, by the modules that they need."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    needs: tuple[str, ...] = ()
+    for comment, language, code in STEP.findall(page.read_text()):
+        if not language:
+            needs = tuple(comment.replace(",", " ").split())
+            continue
+        run_in_shell = f"__import__('subprocess').run({code!r}, shell=True, check=True)"
+        found.setdefault(needs, []).append(code if language == "python" else run_in_shell)
+    first = found.get((), [])
+    return {needs: "\n".join([*(first if needs else []), *steps]) for needs, steps in found.items()}

@@ -7,6 +7,8 @@ import os
 import pickle
 import select
 import signal
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -62,3 +64,12 @@ def spawned() -> Iterator[Callable[..., Any]]:
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context) as pool:
         yield lambda function, *arguments: pool.submit(function, *arguments).result(120)
+
+
+def modules_after(code: str) -> set[str]:
+    """Run code in a fresh process; return the modules that it loaded."""
+    program = f"import sys\n{code}\nprint(*sys.modules)"
+    process = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    return set(process.stdout.split())

@@ -6,21 +6,14 @@ Those that share the tests' Spark session run in tests/spark_ext/test_examples.p
 from __future__ import annotations
 
 import hashlib
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from tests.conftest import ON_CI
+from tests.kit.examples import EXAMPLES, NEEDED, PROGRAMS, SHARING_A_SESSION, WITH_SPARK, require
 
-EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 DATA = EXAMPLES / "data"
-NEEDED = {"tpch.py": "tpchgen-cli"}
-PROGRAMS = sorted(file.name for file in EXAMPLES.glob("*.py"))
-WITH_SPARK = [name for name in PROGRAMS if "pyspark" in (EXAMPLES / name).read_text()]
-SHARING_A_SESSION = [name for name in WITH_SPARK if name != "quickstart.py"]
 
 
 def marks(name):
@@ -45,14 +38,6 @@ def test_the_example_runs_and_finds_nothing_wrong(name, tmp_path, project_enviro
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "WRONG" not in done.stdout
-
-
-def require(program: str | None) -> None:
-    """Skip, but not on CI, where an optional program of the example is missing."""
-    if program is None or Path(sys.executable).with_name(program).exists():
-        return
-    if shutil.which(program) is None:
-        (pytest.fail if ON_CI else pytest.skip)(f"{program} is not installed (group dev)")
 
 
 def test_there_is_a_quickstart():

@@ -12,15 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents import DOCS, NEED_A_SERVER, PROJECT, blocks, pages_for_users, uses_spark
+from tests.documents import (
+    DOCS,
+    NEED_A_SERVER,
+    PROJECT,
+    blocks,
+    name_of,
+    pages_for_users,
+    uses_spark,
+)
 from tests.page_runner import run_page
 
 PAGES = pages_for_users()
-
-
-def name_of(page: Path) -> str:
-    """A page as its test names it."""
-    return page.relative_to(DOCS).with_suffix("").as_posix()
 
 
 @pytest.fixture

@@ -11,17 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents import PROJECT, pages_with_needs
-
-README = PROJECT / "README.md"
-BLOCK = re.compile(r"^```python(?P<mark>[^\n]*)\n(?P<code>.*?)^```$", re.M | re.S)
-BLOCKS = BLOCK.findall(README.read_text())
-# A comment names the modules that the blocks below it need, up to the next such comment. They run
-# after the blocks of the page that need none.
-STEP = re.compile(
-    r"^<!-- requires:(?P<needs>[^>]*)-->$|^```(?P<language>python|shell)\n(?P<code>.*?)^```$",
-    re.M | re.S,
-)
+from tests.documents import BLOCKS, PROJECT, README, pages_with_needs, programs
 
 
 @pytest.mark.parametrize(
@@ -41,20 +31,6 @@ def test_the_code_in_the_readme_runs(code, tmp_path, project_environment):
     Without a JVM for it alone, the block of Spark runs in tests/spark_ext/test_examples.py.
     """
     run(code, tmp_path, project_environment)
-
-
-def programs(page: Path) -> dict[tuple[str, ...], str]:
-    """The programs of a page on other libraries, by the modules that they need."""
-    found: dict[tuple[str, ...], list[str]] = {}
-    needs: tuple[str, ...] = ()
-    for comment, language, code in STEP.findall(page.read_text()):
-        if not language:
-            needs = tuple(comment.replace(",", " ").split())
-            continue
-        run_in_shell = f"__import__('subprocess').run({code!r}, shell=True, check=True)"
-        found.setdefault(needs, []).append(code if language == "python" else run_in_shell)
-    first = found.get((), [])
-    return {needs: "\n".join([*(first if needs else []), *steps]) for needs, steps in found.items()}
 
 
 @pytest.mark.parametrize(

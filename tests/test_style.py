@@ -48,6 +48,9 @@ def name_of(file: Path) -> str:
     return file.relative_to(PROJECT).as_posix()
 
 
+TEST_MODULES = {name_of(file) for file in MODULES if file.name.startswith("test_")}
+
+
 def module_of(file: Path) -> str:
     """Return a module's dotted name."""
     parts = file.relative_to(PROJECT).with_suffix("").parts
@@ -86,8 +89,10 @@ def facts_of(file: Path) -> Facts:
             facts.classes.append((node.name, node.lineno))
         elif isinstance(node, ast.Import):
             facts.imports.extend((alias.name, None, node.lineno) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module is not None and node.level == 0:
-            facts.imports.extend((node.module, alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            folder = file.relative_to(PROJECT).parts[: -node.level] if node.level else ()
+            source = ".".join([*folder, *([node.module] if node.module else [])])
+            facts.imports.extend((source, alias.name, node.lineno) for alias in node.names)
     return facts
 
 
@@ -304,6 +309,17 @@ def test_every_module_of_ours_that_is_imported_exists():
             if source.partition(".")[0] in ours and not any(each.exists() for each in places):
                 missing.append(f"{name_of(file)}:{line}: {source}")
     assert missing == []
+
+
+def test_no_test_module_is_imported():
+    """What tests share is in `tests/kit`, or in a module beside them that holds no tests."""
+    shared = []
+    for file in MODULES:
+        for source, name, line in facts_of(file).imports:
+            imported = [source, f"{source}.{name}"]
+            if {f"{module.replace('.', '/')}.py" for module in imported} & TEST_MODULES:
+                shared.append(f"{name_of(file)}:{line}: {source}")
+    assert shared == []
 
 
 def test_no_module_imports_its_own_package_from_above():

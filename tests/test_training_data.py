@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents import DOCS
-from tests.test_readme import programs
+from tests.documents import DOCS, programs
 
 # Workers import this file too, unless they are forked.
 PROGRAM = """

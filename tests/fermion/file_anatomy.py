@@ -16,6 +16,7 @@ from fermion.io.checksum import checksum, crc32c
 from fermion.io.compression import decompress
 from fermion.kernels import place_of
 from fermion.layout import (
+    ALIGNED_PAGE_START,
     ALL_NULL_LENGTH,
     CMB_HEADER,
     CMB_TRAILER,
@@ -396,3 +397,22 @@ def _first_block(area: bytes, header: Any) -> bytes:
     else:
         ids = int(header["idKind"]) * int(header["numColumns"])
     return area[at + align(ids) :]
+
+
+def unprotected(stored: bytes) -> set[int]:
+    """Offsets that no checksum covers: the head but for its magic, the minor version, padding."""
+    footer = np.frombuffer(stored, FOOTER, 1, len(stored) - FOOTER.itemsize)[0]
+    found = Anatomy(stored)
+    start = int(footer["cmb_offset"])
+    places = found.pages + [place for _, *place in found.records]
+    places += [(offset, length) for offset, length in found.blocks if offset < start]
+    data_end = max(map(sum, places), default=HEAD.itemsize)
+    minor = len(stored) - FOOTER.itemsize + 246
+    gaps = {*range(HEAD.itemsize, start)}
+    gaps -= {offset for start, length in places for offset in range(start, start + length)}
+    if int(footer["incompat"]) & Incompat.EXT_CIT:  # columns that were dropped leave gaps
+        return {*range(10, 16), minor, minor + 1, *gaps}
+    assert start == align(data_end)
+    start = ALIGNED_PAGE_START if int(footer["settings"]) & Setting.ALIGN64 else HEAD.itemsize
+    assert gaps == {*range(HEAD.itemsize, start), *range(data_end, int(footer["cmb_offset"]))}
+    return {*range(10, 16), minor, minor + 1, *gaps}

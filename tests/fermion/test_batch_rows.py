@@ -7,21 +7,8 @@ import pyarrow as pa
 import pytest
 
 from fermion.columns.rows import filter_batch_rows, take_batch_rows
+from tests.kit.arrow_samples import ARRAYS
 
-RUNS = pa.RunEndEncodedArray.from_arrays(
-    pa.array([2, 5, 6], pa.int32()), pa.array(["a", None, "b"])
-)
-LISTS = pa.array([[1, 2], None, [], [3], [4, 5, 6], [None]], pa.list_view(pa.int64()))
-DICTIONARY = pa.DictionaryArray.from_arrays([0, 1, None, 2, 1, 0], ["x", None, "z"])
-ARRAYS = {
-    "numbers": pa.array([1, None, 3, 4, 5, 6]),
-    "runs": RUNS,
-    "lists": LISTS,
-    "text view": pa.array(["a", "b", None, "c", "", "a longer one than twelve"], pa.string_view()),
-    "dictionary": DICTIONARY,
-    "struct": pa.StructArray.from_arrays([RUNS, LISTS, DICTIONARY], ["r", "v", "d"]),
-    "list of runs": pa.ListArray.from_arrays([0, 1, 3, 3, 4, 5, 6], RUNS),
-}
 ROWS = [[], [0, 1, 2, 3, 4, 5], [3, 0, 0, 2], [5], [1, 2, 3]]
 
 

@@ -21,10 +21,8 @@ from fermion.columns.values import INT64, Bits
 from fermion.errors import FermionError, InvalidFileError
 from fermion.io import checksum
 from fermion.layout import (
-    ALIGNED_PAGE_START,
     FOOTER,
     FULL_CHUNK_DESC,
-    HEAD,
     NAME_INDEX_HEADER,
     NODE_HEADER,
     PAGE_HEADER,
@@ -33,9 +31,6 @@ from fermion.layout import (
     SHAPE_BLOCK,
     STRIPE_META,
     TAIL_BLOCK_BYTES,
-    Incompat,
-    Setting,
-    align,
 )
 from fermion.metadata.name_index import NameIndex, build_name_index
 from fermion.metadata.schema_area import EXPANSION_FREE_BYTES, SchemaArea, build_schema_area
@@ -45,7 +40,7 @@ from fermion.pages.pages import PageSlice, decode_pages, encode_chunk
 from tests.equality import assert_logically_equal
 from tests.fermion.feature import Feature
 from tests.fermion.features import FEATURES
-from tests.fermion.file_anatomy import Anatomy, repair, schema_area_of, with_tail
+from tests.fermion.file_anatomy import Anatomy, repair, schema_area_of, unprotected, with_tail
 from tests.fermion.mutations import OPTIONS, memory_limit, original
 
 # Features, and the columns of them that are enough for a short run (None: all).
@@ -164,25 +159,6 @@ def survivors(
                     attempt(data, others[number // PROBE_STRIDE % len(others)])
                 data[offset] ^= mask
     return found
-
-
-def unprotected(stored: bytes) -> set[int]:
-    """Offsets that no checksum covers: the head but for its magic, the minor version, padding."""
-    footer = np.frombuffer(stored, FOOTER, 1, len(stored) - FOOTER.itemsize)[0]
-    found = Anatomy(stored)
-    start = int(footer["cmb_offset"])
-    places = found.pages + [place for _, *place in found.records]
-    places += [(offset, length) for offset, length in found.blocks if offset < start]
-    data_end = max(map(sum, places), default=HEAD.itemsize)
-    minor = len(stored) - FOOTER.itemsize + 246
-    gaps = {*range(HEAD.itemsize, start)}
-    gaps -= {offset for start, length in places for offset in range(start, start + length)}
-    if int(footer["incompat"]) & Incompat.EXT_CIT:  # columns that were dropped leave gaps
-        return {*range(10, 16), minor, minor + 1, *gaps}
-    assert start == align(data_end)
-    start = ALIGNED_PAGE_START if int(footer["settings"]) & Setting.ALIGN64 else HEAD.itemsize
-    assert gaps == {*range(HEAD.itemsize, start), *range(data_end, int(footer["cmb_offset"]))}
-    return {*range(10, 16), minor, minor + 1, *gaps}
 
 
 @pytest.mark.parametrize("name", CI_FEATURES)

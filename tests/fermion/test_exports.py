@@ -7,8 +7,6 @@ import importlib
 import inspect
 import pydoc
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,17 +14,9 @@ import pytest
 
 import fermion
 import fermion_table
+from tests.processes import modules_after
 
 HEAVY = {"asyncio", "fsspec", "importlib.metadata", "pyarrow.compute", "sqlglot"}
-
-
-def modules_after(code: str) -> set[str]:
-    """Run code in a fresh process; return the modules that it loaded."""
-    program = f"import sys\n{code}\nprint(*sys.modules)"
-    process = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    return set(process.stdout.split())
 
 
 def test_importing_the_package_loads_none_of_its_modules_but_the_table_of_names():

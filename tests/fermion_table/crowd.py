@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import random
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -24,6 +25,9 @@ from fermion_table import CommitConflict, CommitStateUnknown, Table
 from fermion_table.storage.fsspec import FsspecStore
 
 SCHEMA = pa.schema([("c", pa.string()), ("v", pa.int64())])
+PROCESSES = 16
+Place = tuple[str, dict[str, Any]]
+"""Where a table goes: path or URL, and storage options."""
 KEPT = 40
 """Snapshots that expiry keeps; their slots stay longer than any test runs."""
 
@@ -201,6 +205,36 @@ def main(path: str, processes: int, until: dict[str, Any], options: dict[str, An
 
 def _run(path: str, number: int, options: dict[str, Any], until: dict[str, Any]) -> dict[str, Any]:
     return Worker(path, number, options, **until).run()
+
+
+def work(
+    place: Place, environment: dict[str, str], processes: int = PROCESSES, **until: float
+) -> tuple[int, Counter[str]]:
+    """Let all processes work, and check what they made: commits, and what was done how often."""
+    path, options = place
+    table = Table.create(path, SCHEMA, storage_options=options or None)
+    finished = subprocess.run(
+        [sys.executable, __file__, json.dumps([path, processes, until, options])],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=until.get("seconds", 0) + 500,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    acknowledged: dict[str, int] = {}
+    unknown: set[str] = set()
+    done: Counter[str] = Counter()
+    for told in json.loads(finished.stdout):
+        acknowledged.update(told["acknowledged"])
+        unknown.update(told["unknown"])
+        done.update(told["done"])
+    table.refresh()
+    commits = check_history(table, acknowledged, unknown)
+    table.remove_orphan_files(older_than=timedelta(days=-1))
+    report = table.verify(data=True)
+    assert report.ok, report
+    return commits, done
 
 
 if __name__ == "__main__":

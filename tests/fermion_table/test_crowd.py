@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-from collections import Counter
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from fermion_table import Table
-from tests.fermion_table.crowd import SCHEMA, check_history
+from tests.fermion_table.crowd import PROCESSES, Place, work
 from tests.fermion_table.s3_servers import BUCKET, moto
 from tools.ceph.cluster import Cluster
 
-PROCESSES = 16
 STEPS = 5
 """Operations of each process in the short form, which takes as much work on a busy machine."""
 FEW_PROCESSES, FEW_STEPS = 4, 4
@@ -27,9 +20,6 @@ FEW_PROCESSES, FEW_STEPS = 4, 4
 SOAK_SECONDS = float(os.environ.get("FERMION_CROWD_SECONDS", 600))
 """The environment may shorten the long form."""
 EVERYTHING = {"append", "delete", "update", "compact", "expire", "add_column", "read"}
-
-Place = tuple[str, dict[str, Any]]
-"""Where a table goes: path or URL, and storage options."""
 
 
 @pytest.fixture
@@ -48,37 +38,6 @@ def moto_server(tmp_path: Path) -> Iterator[Place]:
 @pytest.fixture
 def ceph_server(ceph_cluster: Cluster) -> Place:
     return f"s3://{BUCKET}/crowd", ceph_cluster.options()
-
-
-def work(
-    place: Place, environment: dict[str, str], processes: int = PROCESSES, **until: float
-) -> tuple[int, Counter[str]]:
-    """Let all processes work, and check what they made: commits, and what was done how often."""
-    path, options = place
-    table = Table.create(path, SCHEMA, storage_options=options or None)
-    program = Path(__file__).with_name("crowd.py")
-    finished = subprocess.run(
-        [sys.executable, program, json.dumps([path, processes, until, options])],
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=until.get("seconds", 0) + 500,
-        check=False,
-    )
-    assert finished.returncode == 0, finished.stderr
-    acknowledged: dict[str, int] = {}
-    unknown: set[str] = set()
-    done: Counter[str] = Counter()
-    for told in json.loads(finished.stdout):
-        acknowledged.update(told["acknowledged"])
-        unknown.update(told["unknown"])
-        done.update(told["done"])
-    table.refresh()
-    commits = check_history(table, acknowledged, unknown)
-    table.remove_orphan_files(older_than=timedelta(days=-1))
-    report = table.verify(data=True)
-    assert report.ok, report
-    return commits, done
 
 
 def test_sixteen_processes_make_a_serializable_history(

@@ -16,7 +16,7 @@ from hypothesis.stateful import precondition, rule
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import CommitConflict, Table
-from tests.fermion_table.test_table_model import Condition, Model, TableMachine, Version, shown
+from tests.kit.table_machine import Condition, Model, TableMachine, Version, shown
 
 AT_ONCE = timedelta(days=-1)
 BRANCHES = ["dev", "fix"]

@@ -22,8 +22,8 @@ from fermion_table.compaction import tree_task
 from fermion_table.compaction.marking import Marking
 from fermion_table.compaction.tree import plan_tree
 from fermion_table.merging.sections import TreeFile
-from tests.fermion_table.test_simulation import SEEDS_PER_TEST, counts_of_seeds, first_violation
 from tests.kit.simulation import simulate_keyed
+from tests.kit.simulation.seeds import SEEDS_PER_TEST, counts_of_seeds, first_violation
 
 
 @pytest.mark.parametrize("first", range(0, 30, SEEDS_PER_TEST))

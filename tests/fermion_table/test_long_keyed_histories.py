@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import settings
 
-from tests.fermion_table.test_keyed_model import CheckedKeyedMachine
+from tests.kit.keyed_machine import CheckedKeyedMachine
 
 
 class LongKeyedMachine(CheckedKeyedMachine):

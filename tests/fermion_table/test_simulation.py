@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,23 +17,14 @@ from fermion_table.storage.pending_files import PendingFiles
 from fermion_table.storage.store import CreateResult
 from tests.kit.simulation import (
     Faults,
-    Report,
     Scheduler,
     SimulatedStorage,
     SimulatedStore,
-    Violation,
     simulate,
 )
+from tests.kit.simulation.seeds import SEEDS_PER_TEST, counts_of_seeds, first_violation
 from tests.kit.simulation.separate_processes import separate_processes
 from tests.kit.simulation.simulation import SNAPSHOT_FILE_GRACE_MS
-
-SEEDS_PER_TEST = 30
-SEEDS_MAX = 150
-"""Within so many seeds the simulation has to notice that a safeguard is missing."""
-SOAK_SEEDS = range(
-    int(os.environ.get("FERMION_SEED_FIRST", 0)), int(os.environ.get("FERMION_SEED_END", 20_000))
-)
-"""The environment may name other seeds."""
 
 
 @pytest.mark.parametrize("first", range(0, 60, SEEDS_PER_TEST))
@@ -57,17 +46,6 @@ def test_no_promise_is_broken_under_faults(first: int) -> None:
 @pytest.mark.timeout(24 * 3600)
 def test_no_promise_is_broken_under_faults_for_long() -> None:
     print("soak:", json.dumps(counts_of_seeds(simulate)))
-
-
-def counts_of_seeds(run: Callable[[int], Report]) -> dict[str, int]:
-    """What the seeds of the long form did."""
-    counts = {"seeds": 0, "commits": 0, "requests": 0}
-    for seed in SOAK_SEEDS:
-        report = run(seed)
-        counts["seeds"] += 1
-        counts["commits"] += report.snapshots
-        counts["requests"] += report.requests
-    return counts
 
 
 def test_a_seed_repeats_itself(project_environment: dict[str, str]) -> None:
@@ -115,15 +93,6 @@ def test_a_dead_process_deletes_nothing_and_reports_nothing(
         scheduler.run()
     assert reported == []
     assert killed or "data/x" in storage.objects
-
-
-def first_violation(faults: Faults | None = None, *, run: Callable[..., Report] = simulate) -> str:
-    for seed in range(SEEDS_MAX):
-        try:
-            run(seed, faults=faults)
-        except Violation as violation:
-            return str(violation)
-    pytest.fail(f"nothing was noticed in {SEEDS_MAX} seeds")
 
 
 def test_the_simulation_notices_a_create_that_overwrites(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,11 +13,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.documents import pages_for_users, uses_spark
+from tests.documents import BLOCKS, name_of, pages_for_users, uses_spark
+from tests.kit.examples import EXAMPLES, NEEDED, SHARING_A_SESSION, require
 from tests.page_runner import run_page
-from tests.test_examples import EXAMPLES, NEEDED, SHARING_A_SESSION, require
-from tests.test_pages import name_of
-from tests.test_readme import BLOCKS
 
 pytestmark = pytest.mark.spark
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import datetime
 from decimal import Decimal
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -17,62 +15,8 @@ from spark_ext import exchange
 from spark_ext.errors import ConversionError
 from spark_ext.exchange import convert, convert_batch, convert_batches
 from spark_ext.types import exchange_schema, spark_schema
+from tests.kit.arrow_samples import CASES
 
-NAIVE = datetime.datetime(2024, 2, 29, 12, 30, 1, 999_999)
-LEAVES: list[tuple[pa.DataType, list[Any]]] = [
-    (pa.bool_(), [True, False, None]),
-    (pa.int8(), [-128, 127, None]),
-    (pa.uint8(), [0, 255, None]),
-    (pa.uint16(), [0, 2**16 - 1, None]),
-    (pa.uint32(), [0, 2**32 - 1, None]),
-    (pa.uint64(), [0, 2**64 - 1, None]),
-    (pa.int64(), [-(2**63), 2**63 - 1, None]),
-    (pa.float16(), [np.float16(0.5), np.float16("-inf"), None]),
-    (pa.float32(), [0.1, float("-inf"), None]),
-    (pa.float64(), [0.1, -0.0, None]),
-    (pa.decimal32(9, 2), [Decimal("-1234567.89"), None]),
-    (pa.decimal64(18, 4), [Decimal("12345678901234.5678"), None]),
-    (pa.decimal128(38, 10), [Decimal("1.0000000001"), None]),
-    (pa.decimal256(38, 0), [Decimal(10**37), None]),
-    (pa.date32(), [datetime.date(1582, 10, 15), None]),
-    (pa.date64(), [datetime.date(2024, 2, 29), None]),
-    (pa.timestamp("s"), [NAIVE.replace(microsecond=0), None]),
-    (pa.timestamp("ms", "Europe/Paris"), [datetime.datetime(2024, 1, 1), None]),
-    (pa.timestamp("us"), [NAIVE, None]),
-    (pa.timestamp("ns", "UTC"), [NAIVE, None]),
-    (pa.duration("ms"), [datetime.timedelta(days=-1, milliseconds=3), None]),
-    (pa.time32("s"), [datetime.time(23, 59, 59), None]),
-    (pa.time64("us"), [datetime.time(23, 59, 59, 999_999), None]),
-    (pa.time64("ns"), [datetime.time(0, 0, 0, 1), None]),
-    (pa.string(), ["", "ü", None]),
-    (pa.large_string(), ["", "ü", None]),
-    (pa.string_view(), ["", "a string longer than twelve bytes", None]),
-    (pa.binary(), [b"", b"\xff", None]),
-    (pa.large_binary(), [b"", b"\xff", None]),
-    (pa.binary_view(), [b"", b"more than twelve bytes", None]),
-    (pa.binary(3), [b"abc", None]),
-    (pa.dictionary(pa.int8(), pa.string()), ["x", "y", None, "x"]),
-    (pa.dictionary(pa.uint32(), pa.int64()), [5, None, 5]),
-    (pa.null(), [None, None]),
-]
-
-
-def wrappings(dtype: pa.DataType, values: list[Any]) -> list[tuple[pa.DataType, list[Any]]]:
-    two = [[values[0]] * 2, None, [values[-1]] * 2]
-    return [
-        (dtype, values),
-        (pa.list_(dtype), [values, None, [], values]),
-        (pa.large_list(dtype), [values, None, []]),
-        (pa.list_view(dtype), [values, None, [], values]),
-        (pa.large_list_view(dtype), [values, None, []]),
-        (pa.list_(dtype, 2), two),
-        (pa.map_(pa.string(), dtype), [[("k", v) for v in values], None, []]),
-        (pa.struct({"a": dtype, "b": pa.int8()}), [{"a": v, "b": 1} for v in values] + [None]),
-        (pa.struct({"l": pa.list_(dtype)}), [{"l": values}, None, {"l": None}]),
-    ]
-
-
-CASES = [case for dtype, values in LEAVES for case in wrappings(dtype, values)]
 IDS = [str(dtype)[:60] for dtype, _ in CASES]
 
 

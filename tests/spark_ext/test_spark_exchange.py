@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession, functions
 
 from spark_ext.exchange import convert, convert_batch
 from spark_ext.types import arriving_schema, exchange_schema, spark_schema
-from tests.spark_ext.test_exchange import CASES
+from tests.kit.arrow_samples import CASES
 
 pytestmark = pytest.mark.spark
 

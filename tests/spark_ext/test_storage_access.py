@@ -21,7 +21,7 @@ from spark_ext.options import (
     table_options,
 )
 from spark_ext.types import spark_schema
-from tests.fermion_table.metadata.test_shared_files import live_entries, naming
+from tests.kit.table_files import live_entries, naming
 
 SCHEMA = pa.schema([("id", pa.int64())])
 

@@ -8,7 +8,7 @@ import pytest
 
 from fermion.columns.rows import filter_arrays, take_rows
 from fermion.columns.types import column_node
-from tests.fermion.test_batch_rows import ARRAYS
+from tests.kit.arrow_samples import ARRAYS
 
 MASK = np.array([True, False, False, True, True, False])
 

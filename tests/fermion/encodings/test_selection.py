@@ -39,11 +39,11 @@ from tests.fermion.physical_values import (
     cuts_of,
     make_values,
 )
+from tests.kit.arrow_samples import WORDS
 
 FLOAT64 = number(PhysicalKind.FLOAT64)
 DECIMAL = PhysicalType(PhysicalKind.FIXED, 16)
 COUNT = 40_000
-WORDS = [b"carefully", b"final", b"deposits", b"sleep", b"quickly", b"among", b"the", b"regular"]
 
 
 def decimals(values: np.ndarray) -> np.ndarray:

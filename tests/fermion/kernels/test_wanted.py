@@ -14,7 +14,7 @@ import fermion
 from fermion import kernels
 from fermion.encodings.decoding import decode_numbers
 from fermion.io.compression import decompress
-from tests.fermion.reading.test_page_picks import written
+from tests.kit.paged_columns import written
 
 WIDTHS = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 TEXTS = st.one_of(

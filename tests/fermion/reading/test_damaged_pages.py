@@ -29,8 +29,7 @@ from tests.equality import assert_logically_equal, is_logically_equal
 from tests.fermion.encoded_columns import ENCODED, trees_of
 from tests.fermion.file_anatomy import Anatomy, put, repair
 from tests.fermion.mutations import check_arrow, memory_limit
-from tests.fermion.reading.test_flat_columns import nothing_read
-from tests.fermion.reading.test_page_picks import nothing_picked
+from tests.kit.paged_columns import nothing_picked, nothing_read
 
 OPTIONS = ReadOptions(threads=1, use_statistics=False)
 CODES = OPTIONS.with_overrides({"keep_dictionaries": True})

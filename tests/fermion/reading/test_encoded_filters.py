@@ -22,7 +22,7 @@ from fermion.reading.encoded_filter import EncodedFilter
 from tests.equality import assert_logically_equal
 from tests.fermion.predicate_model import expressions, rows, table_of, truth
 from tests.fermion.reading.damage import outcome
-from tests.fermion.reading.test_page_picks import written
+from tests.kit.paged_columns import written
 
 ROWS = 6_000
 OPTIONS = ReadOptions(threads=2, use_statistics=False)

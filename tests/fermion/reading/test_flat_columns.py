@@ -18,8 +18,9 @@ from fermion import ReadOptions, WriteOptions, kernels
 from fermion.errors import FermionError
 from fermion.io.source import CountingSource
 from fermion.reading import flat as flat_columns
-from fermion.reading.flat import FlatColumns, FlatRead
+from fermion.reading.flat import FlatColumns
 from tests.equality import assert_logically_equal
+from tests.kit.paged_columns import nothing_read
 from tests.strategies import random_array, scalar_types
 
 ROWS = 600
@@ -29,11 +30,6 @@ def written(table: pa.Table, options: WriteOptions | None = None) -> bytes:
     sink = pa.BufferOutputStream()
     fermion.write_table(table, sink, options=options)
     return sink.getvalue().to_pybytes()
-
-
-def nothing_read(_, columns, *__) -> FlatRead:
-    """What `FlatColumns.read` gives where it leaves all columns to the way around."""
-    return FlatRead([None] * len(columns), {})
 
 
 def around(data: bytes) -> pa.Table:

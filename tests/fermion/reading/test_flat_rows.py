@@ -21,8 +21,7 @@ from fermion.reading.picked import PickedColumns
 from tests.equality import assert_logically_equal
 from tests.fermion.forced_encodings import forced_encodings
 from tests.fermion.reading.damage import outcome
-from tests.fermion.reading.test_flat_columns import nothing_read
-from tests.fermion.reading.test_page_picks import nothing_picked
+from tests.kit.paged_columns import nothing_picked, nothing_read
 from tests.strategies import random_array, scalar_types
 
 ROWS = 600

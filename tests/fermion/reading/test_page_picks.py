@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import decimal
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -11,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fermion
-from fermion import WriteOptions, kernels
+from fermion import kernels
 from fermion.errors import InvalidFileError
 from fermion.reading import picks as page_picks
 from fermion.reading import stream as stream_decoder
@@ -22,27 +20,13 @@ from fermion.writing.metadata import FileContents
 from tests.equality import assert_logically_equal
 from tests.fermion.forced_encodings import forced_encodings
 from tests.fermion.reading.damage import flipped_bits, outcome
-from tests.fermion.reading.test_flat_columns import nothing_read
+from tests.kit.paged_columns import COLUMNS, ROWS, comments, nothing_picked, nothing_read, written
 from tests.strategies import random_array, scalar_types
-
-ROWS = 6_000
-WORDS = ["", "a", "final deposits", "x" * 70, "carefully ironic requests sleep"]
-
-
-def written(table: pa.Table, **options) -> bytes:
-    sink = pa.BufferOutputStream()
-    fermion.write_table(table, sink, options=WriteOptions(**options))
-    return sink.getvalue().to_pybytes()
 
 
 def taken(data: bytes, rows: np.ndarray) -> pa.Table:
     with fermion.open(data) as file:
         return file.take(rows)
-
-
-def nothing_picked(_, columns, *__) -> tuple[list[None], dict]:
-    """What `PickedColumns.arrays` gives where it leaves all columns to the way around."""
-    return [None] * len(columns), {}
 
 
 def around(data: bytes, rows: np.ndarray) -> pa.Table:
@@ -60,36 +44,6 @@ def around(data: bytes, rows: np.ndarray) -> pa.Table:
 
 def some_rows(random: np.random.Generator, rows: int, count: int = 40) -> np.ndarray:
     return np.sort(random.choice(rows, min(count, rows), replace=False))
-
-
-def comments(random: np.random.Generator, rows: int = ROWS) -> list[str]:
-    return [f"{WORDS[place]} {number}" for number, place in enumerate(random.integers(0, 5, rows))]
-
-
-def texts(random: np.random.Generator, rows: int = ROWS) -> list[str]:
-    return [WORDS[place] for place in random.integers(0, 5, rows)]
-
-
-def pages_of_pieces(random: np.random.Generator) -> list[str]:
-    """More than twice the 64 KiB of a piece in 2,000 rows; every third text is empty."""
-    return [text * 8 * (row % 3 > 0) for row, text in enumerate(comments(random))]
-
-
-def prices(random: np.random.Generator, rows: int = ROWS) -> pa.Array:
-    whole = [decimal.Decimal(int(value)) for value in random.integers(-(10**6), 10**6, rows)]
-    return pa.array([value.scaleb(-2) for value in whole], pa.decimal128(15, 2))
-
-
-COLUMNS = {
-    "numbers": (lambda random: random.integers(-9, 10**6, ROWS), "for_bitpack"),
-    "days": (lambda random: random.integers(0, 400, ROWS).astype("M8[D]"), "plain"),
-    "prices": (prices, "narrow"),
-    "codes": (lambda random: random.integers(0, 9, ROWS) * 1_000_003, "dictionary"),
-    "same": (lambda random: np.full(ROWS, 7), "constant"),
-    "texts": (texts, "dictionary"),
-    "symbols": (comments, "fsst"),
-    "pieces": (pages_of_pieces, "split_lengths"),
-}
 
 
 @given(st.data(), st.lists(scalar_types(), min_size=1, max_size=4), st.integers(0, 2**32))

@@ -18,7 +18,7 @@ from fermion.reading import column as columns_read
 from fermion.reading import plan as plans
 from fermion.reading.picked import PickedColumns
 from tests.equality import assert_logically_equal
-from tests.fermion.reading.test_page_picks import nothing_picked
+from tests.kit.paged_columns import nothing_picked
 
 ROWS = 6_000
 WORDS = np.array(["", "a", "final deposits", "carefully ironic requests sleep"])

@@ -15,7 +15,7 @@ import fermion
 from fermion import kernels
 from fermion.reading.column import ColumnTask
 from tests.equality import assert_logically_equal
-from tests.fermion.reading.test_page_picks import written
+from tests.kit.paged_columns import written
 
 ROWS = 5_000
 TYPES = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"]

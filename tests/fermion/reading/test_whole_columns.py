@@ -15,7 +15,7 @@ from fermion.reading.whole import WholeColumns
 from tests.equality import assert_logically_equal
 from tests.fermion.forced_encodings import forced_encodings
 from tests.fermion.reading.damage import flipped_bits, outcome
-from tests.fermion.reading.test_page_picks import (
+from tests.kit.paged_columns import (
     COLUMNS,
     ROWS,
     nothing_picked,

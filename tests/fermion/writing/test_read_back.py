@@ -15,7 +15,7 @@ from fermion import InvalidArgumentError, InvalidFileError
 from fermion.encodings.plain import Plain
 from fermion.io import sink
 from tests.equality import assert_logically_equal
-from tests.fermion.test_corruption import unprotected
+from tests.fermion.file_anatomy import unprotected
 
 TABLE = pa.table({"a": [5, 1, None, 3], "b": ["x", "yy", None, "zzz"]})
 

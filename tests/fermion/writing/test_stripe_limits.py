@@ -15,14 +15,7 @@ from hypothesis import strategies as st
 import fermion
 from fermion import InvalidArgumentError
 from tests.equality import assert_logically_equal
-
-INT8 = pa.dictionary(pa.int8(), pa.string())
-
-
-def words(first: int, count: int, dtype: pa.DataType = INT8) -> pa.DictionaryArray:
-    values = pa.array([f"w{number}" for number in range(first, first + count)])
-    indices = pa.array(np.arange(count), dtype.index_type)
-    return pa.DictionaryArray.from_arrays(indices, values, ordered=dtype.ordered)
+from tests.kit.arrow_samples import INT8, words
 
 
 def stored(data, **options) -> bytes:

@@ -6,7 +6,6 @@ import itertools
 import math
 from decimal import Decimal
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -15,10 +14,19 @@ from pyroaring import BitMap64
 
 from fermion.errors import InvalidArgumentError
 from fermion_table.merging.merge_engines import aggregation, partial_update
-from fermion_table.merging.merge_engines.key_groups import Folded
 from fermion_table.schema.field_functions import COMMUTATIVE, RETRACTABLE, FieldFunction
 from tests.fermion_table.aggregate_model import aggregated
-from tests.fermion_table.merge_rows import KINDS, Row, batch_of, by_key, groups_of, kinds_of
+from tests.fermion_table.merge_rows import (
+    KINDS,
+    Row,
+    as_rows,
+    batch_of,
+    by_key,
+    check,
+    groups_of,
+    kinds_of,
+    runs_folded,
+)
 from tests.fermion_table.partial_update_model import updated
 
 TEXTS = st.sampled_from(["", "a", "b", "é", "a,b", "b,,c", ","])
@@ -103,38 +111,6 @@ def rows_of(values: st.SearchStrategy, kinds: list[str]) -> st.SearchStrategy[li
     """Draw rows of few keys."""
     row = {"k": st.integers(0, 2), "x": st.none() | values, "_kind": st.sampled_from(kinds)}
     return st.lists(st.fixed_dictionaries(row), max_size=14)
-
-
-def as_rows(batch: pa.RecordBatch) -> list[str]:
-    """Return rows as texts, in which NaN is equal to itself and -0.0 is not 0.0."""
-    return [
-        repr({name: tuple(each) if name == "?" else each for name, each in row.items()})
-        for row in batch.to_pylist()
-    ]
-
-
-def check(found: Folded, rows: list[Row], expected: list[Row | None], schema: pa.Schema) -> None:
-    keys = list(by_key(rows))
-    wanted = [{"k": key, **row} for key, row in zip(keys, expected, strict=True) if row is not None]
-    batch = found.gather(batch_of(rows, schema))
-    batch.validate(full=True)
-    assert as_rows(batch) == as_rows(batch_of(wanted, schema))
-    assert found.kinds is None
-
-
-def runs_folded(rows, cuts, schema, fold) -> tuple[pa.RecordBatch, np.ndarray]:
-    """Return what is left where each run is folded alone, as ones that are not the oldest."""
-    batches, kinds = [], []
-    bounds = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
-    for start, stop in itertools.pairwise(bounds):
-        run = rows[start:stop]
-        batch = batch_of(run, schema)
-        found = fold(batch, groups_of(run), kinds_of(run), is_oldest=False)
-        batches.append(found.gather(batch))
-        kinds.append(np.zeros(len(found.rows), np.int8) if found.kinds is None else found.kinds)
-    table = pa.Table.from_batches(batches, schema).combine_chunks()
-    merged = table.to_batches()[0] if table.num_rows else batch_of([], schema)
-    return merged, np.concatenate(kinds)
 
 
 @pytest.mark.parametrize("case", CASES, ids=NAMES)

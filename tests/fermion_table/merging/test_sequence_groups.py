@@ -14,8 +14,17 @@ from fermion_table.merging.merge_engines import partial_update
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.schema.field_functions import FieldFunction, SequenceGroup
 from fermion_table.schema.key_options import KeyOptions
-from tests.fermion_table.merge_rows import KINDS, Row, batch_of, by_key, groups_of, kinds_of
-from tests.fermion_table.merging.test_aggregation import as_rows, check, runs_folded
+from tests.fermion_table.merge_rows import (
+    KINDS,
+    Row,
+    as_rows,
+    batch_of,
+    by_key,
+    check,
+    groups_of,
+    kinds_of,
+    runs_folded,
+)
 from tests.fermion_table.paimon_histories import histories, options_of
 from tests.fermion_table.partial_update_model import updated
 

@@ -46,8 +46,8 @@ from fermion_table.metadata.packed_manifest import (
     packed_table,
 )
 from fermion_table.storage.cache import shared_cache
-from tests.fermion_table.test_table_model import CheckedTableMachine
 from tests.kit.stores import MemoryStore
+from tests.kit.table_machine import CheckedTableMachine
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "table_v1"
 NUMBER = st.integers(0, 2**40)

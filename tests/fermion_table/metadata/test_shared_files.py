@@ -9,15 +9,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 import pytest
 
 import fermion
 from fermion.errors import InvalidArgumentError
 from fermion_table import StorageAccess, Table, UnsafeStorage
-from fermion_table.commit.commit import commit
-from fermion_table.commit.request import CommitRequest
 from fermion_table.errors import CorruptMetadata
 from fermion_table.metadata.manifest import DeletionVector, Entry
 from fermion_table.metadata.manifest_store import live_entries
@@ -29,6 +26,7 @@ from fermion_table.metadata.shared_files import (
     place_of,
 )
 from tests.kit.stores import MemoryStore
+from tests.kit.table_files import naming
 
 SCHEMA = pa.schema({"a": pa.int64()})
 SECRET = b"Zq7#Xw9!Kj2%Vb5&Yh8*"
@@ -39,29 +37,6 @@ def source(tmp_path: Path) -> Table:
     made = Table.create(tmp_path / "source", SCHEMA, durability="fast")
     made.append(pa.table({"a": [1, 2, 3]}))
     return made
-
-
-def naming(table: Table, location: str, *, vector: DeletionVector | None = None) -> Table:
-    """The table with one more entry, which names a location, as whoever writes its metadata can."""
-    (entry,) = live_entries(table.store, table.snapshot)[:1]
-    hostile = msgspec.structs.replace(
-        entry,
-        path="",
-        external_path=location,
-        deletion_vector=vector,
-        size=os.path.getsize(location) if os.path.isfile(location) else entry.size,
-        rows=3,
-        stats={},
-        file_id=None,
-        sequence_start=None,
-        row_id_base=None,
-        added_snapshot=None,
-    )
-    request = CommitRequest(kind="append", added=[hostile], base=table.snapshot)
-    commit(table.store, request)
-    return Table.open(
-        table.location, durability="fast", storage_options=table.store.storage_options
-    )
 
 
 def refused(table: Table, match: str) -> None:

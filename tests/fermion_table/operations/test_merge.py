@@ -10,8 +10,7 @@ import fermion
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion_table import MergeResult, Table
 from fermion_table.errors import SchemaMismatch
-
-from .test_row_changes import live_files, stored_files
+from tests.kit.table_files import live_files, stored_files
 
 SCHEMA = pa.schema([("id", pa.int64()), ("k", pa.string()), ("v", pa.int64())])
 

@@ -17,8 +17,7 @@ from fermion.errors import InvalidArgumentError
 from fermion_table import MergeResult, Table
 from fermion_table.errors import SchemaMismatch
 from fermion_table.operations.draft import Draft
-
-from .test_merge_model import (
+from tests.kit.merge_model import (
     CLAUSES,
     GROUPS,
     LISTS,

@@ -11,6 +11,7 @@ from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion_table import Table
 from fermion_table.errors import CommitConflict, SchemaMismatch
 from fermion_table.writing.data_writer import DataWriter
+from tests.kit.table_files import live_files, stored_files
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
 
@@ -22,19 +23,6 @@ def create(path, **options) -> Table:
 def rows_of(table: Table) -> list[tuple]:
     found = table.scan().to_arrow().to_pydict()
     return sorted(zip(*found.values(), strict=True), key=repr)
-
-
-def stored_files(table: Table) -> set[str]:
-    return {item.path for folder in ("data", "deletion") for item in table.store.list(folder)}
-
-
-def live_files(table: Table) -> set[str]:
-    found = set()
-    for entry in table.scan().entries[0]:
-        found.add(entry.path)
-        if entry.deletion_vector is not None:
-            found.add(entry.deletion_vector.path)
-    return found
 
 
 def test_deleting_some_rows_of_a_file_marks_them(table_path):

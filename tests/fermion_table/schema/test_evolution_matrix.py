@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from fermion_table import Table
-from tests.fermion_table.schema.test_evolution import CHANGES, ROWS, START, carry_out
+from tests.kit.schema_changes import CHANGES, ROWS, START, carry_out
 
 Row = dict[str, Any]
 

@@ -7,7 +7,7 @@ import pytest
 
 from fermion import InvalidArgumentError
 from fermion_table import Table
-from tests.fermion.writing.test_stripe_limits import INT8, words
+from tests.kit.arrow_samples import INT8, words
 
 NESTED = pa.list_(INT8)
 SCHEMA = pa.schema([("d", INT8), ("n", pa.int64()), ("l", NESTED)])
