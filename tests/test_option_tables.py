@@ -1,26 +1,25 @@
-"""The tables of docs/guide/options.md name every property and option, with its default."""
+"""Properties of tables, and the tables of docs/guide/options.md, which name every one of them."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from fermion_table.schema import properties
+from fermion.errors import InvalidArgumentError
+from fermion_table import Table
 from fermion_table.schema.key_options import parse_key_options
-from fermion_table.schema.key_settings import KeySettings
+from fermion_table.schema.properties import (
+    OF_ALL_TABLES,
+    OF_KEYED_TABLES,
+    KeySettings,
+    plain_name,
+    property_of,
+)
 from tools.option_tables import PAGE, with_tables
 
-ROW = re.compile(r"^\| `([^`]+)` \| .* \|([^|]*)\|$", re.M)
 TEXT = PAGE.read_text()
-
-
-def rows_below(heading: str) -> dict[str, str]:
-    """The properties of the table below a heading, and their defaults."""
-    part = TEXT.split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    return {name: default.strip() for name, default in ROW.findall(part)}
 
 
 def test_the_tables_are_those_of_the_classes():
@@ -29,61 +28,26 @@ def test_the_tables_are_those_of_the_classes():
     assert TEXT.count("\n| `") > 60
 
 
-def test_the_properties_of_all_tables():
-    names = {
-        properties.TARGET_FILE_SIZE: properties.TARGET_FILE_BYTES,
-        properties.WRITE_BUFFER_SIZE: properties.WRITE_BUFFER_BYTES,
-        properties.COLUMN_FILES_MAX: properties.COLUMN_FILES_DEFAULT,
-        properties.STATISTICS_COLUMNS: None,
-        properties.PROFILE: None,
-    }
-    spelled = {
-        value
-        for name, value in vars(properties).items()
-        if isinstance(value, str) and name.isupper()
-    }
-    assert spelled == set(names)
-    documented = rows_below("Properties of all tables")
-    assert set(documented) == set(names)
-    for name, value in names.items():
-        if value is not None:
-            assert properties.parse_size(documented[name].strip("`")) == value
+def test_every_property_of_a_primary_key_is_read_by_some_merge_engine(monkeypatch):
+    """So no row of the documentation is about a property that does nothing."""
+    read: set[str] = set()
+    value = KeySettings.value
 
+    def reading(settings: KeySettings, name: str, default: Any = None) -> Any:
+        known = property_of(name)
+        assert known is not None, name
+        read.add(known.name)
+        return value(settings, name, default)
 
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
-    """The properties of primary-key tables that the code asks for, and the defaults it gives."""
-    found: dict[str, str] = {}
-    text, names, has = KeySettings.text, KeySettings.names, KeySettings.has
-
-    def texts(settings: KeySettings, name: str, default: str) -> str:
-        found[name] = found.get(name) or str(default)
-        return text(settings, name, default)
-
-    def columns(settings: KeySettings, name: str, default: tuple[str, ...]) -> tuple[str, ...]:
-        found.setdefault(name, "")
-        return names(settings, name, default)
-
-    def there(settings: KeySettings, name: str) -> bool:
-        found.setdefault(name, "")
-        return has(settings, name)
-
-    monkeypatch.setattr(KeySettings, "text", texts)
-    monkeypatch.setattr(KeySettings, "names", columns)
-    monkeypatch.setattr(KeySettings, "has", there)
-    return found
-
-
-def test_the_properties_of_tables_with_a_primary_key(asked: dict[str, str]):
-    """What the code asks for, of each merge engine and with every kind of function."""
-    item = pa.struct([("k", pa.int64())])
+    monkeypatch.setattr(KeySettings, "value", reading)
+    item = pa.list_(pa.struct([("k", pa.int64())]))
     schema = pa.schema(
         [
             *[("id", pa.int64()), ("s", pa.string()), ("c", pa.list_(pa.int64()))],
             *[("n", pa.list_(item)), ("v", pa.int64()), ("at", pa.timestamp("us"))],
         ]
     )
-    functions = {"s": "listagg", "c": "collect", "n": "nested_update", "v": "sum"}
+    functions = {"s": "listagg", "c": "collect", "v": "sum"}
     aggregates = {f"fields.{name}.aggregate_function": each for name, each in functions.items()}
     for engine, more in {
         "deduplicate": {"record_level.expire_time": "1 d", "record_level.time_field": "at"},
@@ -92,16 +56,37 @@ def test_the_properties_of_tables_with_a_primary_key(asked: dict[str, str]):
         "first_row": {},
     }.items():
         parse_key_options({"merge_engine": engine, **more}, schema, ("id",))
-    engines = r"^(deduplicate|partial_update|aggregation|first_row)\.ignore_delete$"
-    known: dict[str, str] = {}
-    for name, default in asked.items():
-        plain = re.sub(r"^fields\.\w+\.", "fields.<column>.", name)
-        if not re.match(engines, name):
-            known[plain] = known.get(plain) or default.lower()
-    documented = rows_below("Properties of tables with a primary key")
-    groups = documented.pop("fields.<columns>.sequence_group")
-    assert groups == ""
-    assert set(documented) == set(known) - {"fields.<column>.sequence_group"}
-    stated = {name: text.strip("`") for name, text in documented.items() if text.startswith("`")}
-    assert len(stated) > 15
-    assert stated == {name: known[name] for name in stated}
+    assert read == {known.name for known in OF_KEYED_TABLES}
+
+
+@pytest.mark.parametrize("known", [*OF_ALL_TABLES, *OF_KEYED_TABLES], ids=lambda known: known.name)
+def test_a_property_is_found_by_its_name_and_has_a_default_of_its_kind(known):
+    name = known.name.replace("<columns>", "a,b").replace("<column>", "a.b")
+    name = name.replace("<engine>", "first_row")
+    assert property_of(name) is known
+    assert plain_name(name.replace("_", "-") if "a.b" not in name else name) == name
+    assert (known.value is None) == (known.default is None)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("write_bufer_size", "write_buffer_size"),
+        ("write-bufer-size", "write_buffer_size"),
+        ("profile", "file.profile"),
+        ("files.profile", "file.profile"),
+        ("fermion.profile", "file.profile"),
+        ("target_size", "target_file_size"),
+        ("colour", None),
+    ],
+)
+def test_a_misspelt_property_is_refused_with_the_name_that_was_meant(name, meant, tmp_path):
+    schema = pa.schema([("a", pa.int64())])
+    with pytest.raises(InvalidArgumentError, match=f"{name!r} is not known") as refused:
+        Table.create(tmp_path / "t", schema, properties={name: "1"})
+    assert not (tmp_path / "t").exists()
+    assert meant is None or f"did you mean {meant!r}?" in str(refused.value)
+    table = Table.create(tmp_path / "t", schema, properties={f"team.{name}": "1"})
+    with pytest.raises(InvalidArgumentError, match="is not known"):
+        table.set_properties({name: "1"})
+    assert table.properties == {f"team.{name}": "1"}

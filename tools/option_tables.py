@@ -1,4 +1,4 @@
-"""The tables of options in docs/guide/options.md, from the docstrings and defaults of the classes.
+"""The tables in docs/guide/options.md: properties of tables, and options from docstrings.
 
     python -m tools.option_tables
 
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import fermion
 import fermion_table
+from fermion_table.schema.properties import OF_ALL_TABLES, OF_KEYED_TABLES, Property
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "guide" / "options.md"
 CLASSES = {
@@ -26,6 +27,10 @@ CLASSES = {
         fermion_table.StorageAccess,
     )
 }
+PROPERTIES = {"all tables": OF_ALL_TABLES, "primary keys": OF_KEYED_TABLES}
+PROPERTY_PART = re.compile(
+    r"(<!-- properties of (all tables|primary keys) -->\n).*?(<!-- end -->)", re.S
+)
 PART = re.compile(r"(<!-- options of (\w+) -->\n).*?(<!-- end -->)", re.S)
 MIB = 1024 * 1024
 
@@ -63,8 +68,21 @@ def table(of: type) -> str:
     return "\n".join(lines) + "\n"
 
 
+def property_table(properties: tuple[Property, ...]) -> str:
+    """A row for each property that is documented by itself."""
+    lines = ["| property | meaning | default |", "|---|---|---|"]
+    for known in properties:
+        if known.meaning:
+            default = known.shown_default or ("" if known.default is None else f"`{known.default}`")
+            lines.append(f"| `{known.name}` | {known.meaning} | {default} |".replace("|  |", "| |"))
+    return "\n".join(lines) + "\n"
+
+
 def with_tables(page: str) -> str:
     """A page with the present tables."""
+    page = PROPERTY_PART.sub(
+        lambda part: f"{part[1]}\n{property_table(PROPERTIES[part[2]])}\n{part[3]}", page
+    )
     return PART.sub(lambda part: f"{part[1]}\n{table(CLASSES[part[2]])}\n{part[3]}", page)
 
 

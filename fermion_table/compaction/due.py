@@ -14,7 +14,7 @@ from fermion_table.merging.sections import TreeFile
 from fermion_table.metadata.history import walk
 from fermion_table.metadata.snapshot import Kind, Snapshot
 from fermion_table.planning.trees import Tree
-from fermion_table.schema.compaction_settings import CompactionSettings
+from fermion_table.schema.key_options import CompactionSettings
 from fermion_table.storage.store import AtomicStore
 
 _WRITES: tuple[Kind, ...] = ("append", "overwrite", "delete", "upsert")

@@ -13,7 +13,7 @@ from fermion_table.schema.field_functions import (
     FieldFunction,
     SequenceGroup,
 )
-from fermion_table.schema.key_settings import KeySettings, MergeEngine, check_no_repeats, nearest
+from fermion_table.schema.properties import KeySettings, MergeEngine, check_no_repeats, nearest
 from fermion_table.schema.value_codec import has_plain_json
 
 
@@ -31,10 +31,10 @@ def field_functions(
     InvalidArgumentError
         A function that is unknown, does not fit its column or stands where none is taken.
     """
-    sequence = settings.names("sequence.field", ())
+    sequence = settings.value("sequence.field", ())
     default = "last_non_null_value"
     if engine == "aggregation":
-        default = settings.text("fields.default_aggregate_function", default)
+        default = settings.value("fields.default_aggregate_function", default)
     functions = {}
     grouped = {name for group in groups for name in group.columns}
     for name, dtype in columns.items():
@@ -51,12 +51,12 @@ def _function(
 ) -> FieldFunction:
     prefix = f"fields.{column}."
     function = FieldFunction(
-        name=settings.text(f"{prefix}aggregate_function", default),
-        delimiter=settings.text(f"{prefix}list_agg_delimiter", ","),
-        distinct=settings.flag(f"{prefix}distinct"),
-        nested_key=settings.names(f"{prefix}nested_key", ()),
-        count_limit=settings.optional_number(f"{prefix}count_limit", 1),
-        ignore_retract=settings.flag(f"{prefix}ignore_retract"),
+        name=settings.value(f"{prefix}aggregate_function", default),
+        delimiter=settings.value(f"{prefix}list_agg_delimiter"),
+        distinct=settings.value(f"{prefix}distinct"),
+        nested_key=settings.value(f"{prefix}nested_key", ()),
+        count_limit=settings.value(f"{prefix}count_limit"),
+        ignore_retract=settings.value(f"{prefix}ignore_retract"),
     )
     _check_function(settings, column, dtype, function)
     return function
@@ -84,7 +84,7 @@ def sequence_groups(
                 f"{setting}: sequence groups are for merge_engine=partial_update, found {engine}; "
                 "use sequence.field"
             )
-        members = settings.names(setting, ())
+        members = settings.value(setting, ())
         for name in (*sequence, *members):
             if name not in columns:
                 raise InvalidArgumentError(f"{setting}: column {name!r} is not in the schema")
@@ -106,7 +106,7 @@ def sequence_groups(
 def _functions_of_group(
     settings: KeySettings, columns: Mapping[str, pa.DataType], members: tuple[str, ...]
 ) -> dict[str, FieldFunction]:
-    default = settings.text("fields.default_aggregate_function", "")
+    default = settings.value("fields.default_aggregate_function", "")
     functions = {
         name: _function(settings, name, columns[name], default)
         for name in members
@@ -130,7 +130,7 @@ def removing_sequences(
     if engine != "partial_update":
         return frozenset()
     name = "partial_update.remove_record_on_sequence_group"
-    found = settings.names(name, ())
+    found = settings.value(name, ())
     known = [column for group in groups for column in group.sequence]
     for column in found:
         if column not in known:

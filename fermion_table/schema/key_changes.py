@@ -13,7 +13,7 @@ from fermion.errors import InvalidArgumentError
 from fermion_table.schema.field_functions import FieldFunction
 from fermion_table.schema.key_encoding import check_key_type, keeps_keys
 from fermion_table.schema.key_options import KeyOptions, parse_key_options
-from fermion_table.schema.key_settings import NUMBER_MAX, KeySettings, plain_name
+from fermion_table.schema.properties import KeySettings, plain_name
 from fermion_table.schema.required_columns import check_required
 from fermion_table.schema.schema import Field, TableSchema, field_to_arrow
 
@@ -45,7 +45,7 @@ def bucket_setting(schema: TableSchema) -> int:
     """
     named = schema.properties.items()
     found = {name: value for name, value in named if plain_name(name) == BUCKET}
-    return KeySettings(found).number(BUCKET, 1, 1, NUMBER_MAX)
+    return KeySettings(found).value(BUCKET)
 
 
 def with_bucket_counts(old: TableSchema, new: TableSchema) -> TableSchema:

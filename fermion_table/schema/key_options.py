@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 import pyarrow as pa
 
 from fermion.errors import InvalidArgumentError
-from fermion_table.schema.compaction_settings import CompactionSettings, compaction_settings
 from fermion_table.schema.field_functions import FieldFunction, SequenceGroup
 from fermion_table.schema.field_settings import (
     check_exact,
@@ -24,16 +24,57 @@ from fermion_table.schema.field_settings import (
     sequence_groups,
 )
 from fermion_table.schema.key_encoding import check_key_type
-from fermion_table.schema.key_settings import (
-    ENGINES,
+from fermion_table.schema.properties import (
     NUMBER_MAX,
-    PRODUCERS,
     ChangelogProducer,
     KeySettings,
     MergeEngine,
     check_no_repeats,
 )
 from fermion_table.schema.record_expiry import RecordExpiry, record_expiry
+
+STOP_RUNS = 3
+"""By default a writer that compacts waits at so many runs more than the trigger."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionSettings:
+    """What the settings say.
+
+    Attributes
+    ----------
+    trigger
+        Number of sorted runs from which on a tree is compacted.
+    stop_trigger
+        Number of sorted runs of a tree from which on a writer that compacts waits for compaction.
+    max_size_amplification_percent, size_ratio, pick_rule
+        How runs are picked: see `fermion_table.compaction.universal.UniversalOptions`.
+    total_size_threshold, incremental_size_threshold
+        Bytes, of the same; None: no such rule.
+    optimization_interval_ms
+        Milliseconds after which a tree is compacted fully; None: no such rule.
+    delta_commits
+        Number of commits after which a tree is compacted fully; None: no such rule.
+    force_lookup
+        Whether level 0 is to be compacted although there are few runs.
+    lookup_interval
+        Number of commits after which level 0 is compacted where it is to be.
+    is_inline
+        Whether a writer compacts the trees that its commit has changed.
+    """
+
+    trigger: int = 5
+    stop_trigger: int = 5 + STOP_RUNS
+    max_size_amplification_percent: int = 200
+    size_ratio: int = 1
+    pick_rule: Literal["current", "seed"] = "current"
+    total_size_threshold: int | None = None
+    incremental_size_threshold: int | None = None
+    optimization_interval_ms: int | None = None
+    delta_commits: int | None = None
+    force_lookup: bool = False
+    lookup_interval: int = 1
+    is_inline: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,39 +173,77 @@ def parse_key_options(
     settings = KeySettings(properties)
     columns = {each.name: each.type for each in schema}
     _check_key(columns, primary_key, partition_columns)
-    engine = settings.choice("merge_engine", ENGINES, "deduplicate")
+    engine: MergeEngine = settings.value("merge_engine")
     groups = sequence_groups(settings, columns, primary_key, engine)
-    producer = settings.choice("changelog_producer", PRODUCERS, "none")
-    deletion_vectors = settings.flag("deletion_vectors.enabled")
+    producer: ChangelogProducer = settings.value("changelog_producer")
+    deletion_vectors = settings.value("deletion_vectors.enabled")
     options = KeyOptions(
-        bucket=settings.number("bucket", 1, 1, NUMBER_MAX),
+        bucket=settings.value("bucket"),
         bucket_key=_bucket_key(settings, primary_key, partition_columns),
         merge_engine=engine,
-        ignore_delete=settings.flag("ignore_delete") or settings.flag(f"{engine}.ignore_delete"),
+        ignore_delete=settings.value("ignore_delete") or settings.value(f"{engine}.ignore_delete"),
         sequence_fields=_sequence_fields(settings, columns, engine),
-        sequence_descending=settings.choice(
-            "sequence.field.sort_order", ("ascending", "descending"), "ascending"
-        )
-        == "descending",
+        sequence_descending=settings.value("sequence.field.sort_order") == "descending",
         functions=field_functions(settings, columns, primary_key, engine, groups),
         sequence_groups=groups,
         remove_record_on_delete=engine in ("partial_update", "aggregation")
-        and settings.flag(f"{engine}.remove_record_on_delete"),
+        and settings.value(f"{engine}.remove_record_on_delete"),
         removing_sequences=removing_sequences(settings, engine, groups),
         changelog_producer=producer,
-        row_deduplicate=settings.flag("changelog_producer.row_deduplicate"),
-        changelogs_retained=settings.optional_number("changelog.num_retained", 1),
-        changelog_age_ms=settings.duration("changelog.time_retained"),
+        row_deduplicate=settings.value("changelog_producer.row_deduplicate"),
+        changelogs_retained=settings.value("changelog.num_retained"),
+        changelog_age_ms=settings.value("changelog.time_retained"),
         deletion_vectors=deletion_vectors,
-        merge_on_read=settings.flag("deletion_vectors.merge_on_read", default=True),
-        compaction=compaction_settings(
-            settings, needs_lookup=deletion_vectors or producer == "lookup"
-        ),
+        merge_on_read=settings.value("deletion_vectors.merge_on_read"),
+        compaction=_compaction(settings, needs_lookup=deletion_vectors or producer == "lookup"),
         record_expiry=record_expiry(settings, columns),
     )
     settings.refuse_the_rest(engine)
     _check_together(options)
     return options
+
+
+def _compaction(settings: KeySettings, *, needs_lookup: bool) -> CompactionSettings:
+    """Read the settings of compaction; ``needs_lookup``: another setting asks for lookups."""
+    trigger = settings.value("num_sorted_run.compaction_trigger")
+    stop = settings.value("num_sorted_run.stop_trigger", min(trigger + STOP_RUNS, NUMBER_MAX))
+    if stop < trigger:
+        raise InvalidArgumentError(
+            f"num_sorted_run.stop_trigger={str(stop)!r}: expected a number from {trigger} to "
+            f"{NUMBER_MAX}"
+        )
+    force_lookup = settings.value("force_lookup")
+    writes_only = settings.value("write_only")
+    return CompactionSettings(
+        trigger=trigger,
+        stop_trigger=stop,
+        max_size_amplification_percent=settings.value("compaction.max_size_amplification_percent"),
+        size_ratio=settings.value("compaction.size_ratio"),
+        pick_rule=settings.value("compaction.pick_rule"),
+        total_size_threshold=settings.value("compaction.total_size_threshold"),
+        incremental_size_threshold=settings.value("compaction.incremental_size_threshold"),
+        optimization_interval_ms=settings.value("compaction.optimization_interval"),
+        delta_commits=settings.value("full_compaction.delta_commits"),
+        force_lookup=force_lookup,
+        lookup_interval=_lookup_interval(
+            settings, trigger, needs_lookup=needs_lookup or force_lookup
+        ),
+        is_inline=settings.value("compaction") == "inline" and not writes_only,
+    )
+
+
+def _lookup_interval(settings: KeySettings, trigger: int, *, needs_lookup: bool) -> int:
+    mode, interval = "lookup_compact", "lookup_compact.max_interval"
+    is_gentle = settings.value(mode) == "gentle"
+    if settings.has(mode) and not needs_lookup:
+        raise InvalidArgumentError(
+            f"{mode}: says when level 0 is compacted for lookups: expected one of "
+            "force_lookup=true, deletion_vectors.enabled=true and changelog_producer=lookup with it"
+        )
+    if settings.has(interval) and not is_gentle:
+        raise InvalidArgumentError(f"{interval}: is for {mode}=gentle")
+    commits = settings.value(interval, min(2 * trigger, NUMBER_MAX))
+    return commits if is_gentle else 1
 
 
 def _check_together(options: KeyOptions) -> None:
@@ -233,7 +312,7 @@ def _bucket_key(
     settings: KeySettings, key: tuple[str, ...], partition: tuple[str, ...]
 ) -> tuple[str, ...]:
     default = tuple(name for name in key if name not in partition) or key
-    named = settings.names("bucket_key", default)
+    named = settings.value("bucket_key", default)
     for name in named:
         if name not in key or (name in partition and name not in default):
             raise InvalidArgumentError(
@@ -246,7 +325,7 @@ def _bucket_key(
 def _sequence_fields(
     settings: KeySettings, columns: Mapping[str, pa.DataType], engine: MergeEngine
 ) -> tuple[str, ...]:
-    fields = settings.names("sequence.field", ())
+    fields = settings.value("sequence.field", ())
     if not fields and settings.has("sequence.field.sort_order"):
         raise InvalidArgumentError("sequence.field.sort_order: there is no sequence.field")
     for name in fields:

@@ -1,31 +1,36 @@
-"""Settings kept in a table's schema: their names, defaults and how their texts are read."""
+"""Properties kept in a table's schema: one table of their names, kinds, defaults and meanings.
+
+`PROPERTIES` is that table; documentation, messages and parsing follow it. Names of tables with a
+primary key are those of Paimon with ``_`` for ``-``; the spelling with ``-`` is taken too.
+"""
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import fermion
 from fermion.arguments import integer
 from fermion.errors import InvalidArgumentError
 
-TARGET_FILE_SIZE = "target_file_size"
-STATISTICS_COLUMNS = "statistics_columns"
-PROFILE = "file.profile"
-WRITE_BUFFER_SIZE = "write_buffer_size"
-COLUMN_FILES_MAX = "column_files_max"
+MergeEngine = Literal["deduplicate", "partial_update", "aggregation", "first_row"]
+ChangelogProducer = Literal["none", "input", "lookup", "full_compaction"]
 
+ENGINES: tuple[MergeEngine, ...] = get_args(MergeEngine)
+PRODUCERS: tuple[ChangelogProducer, ...] = get_args(ChangelogProducer)
 RESERVED = ("file.", "fermion.")
-"""Beginnings of names that are kept for settings of ours."""
-
-TARGET_FILE_BYTES = 256 * 1024 * 1024
-WRITE_BUFFER_BYTES = 512 * 1024 * 1024
+"""Beginnings of names that are kept for properties of ours."""
+NUMBER_MAX = 2**31 - 1
+"""The greatest value of a property that is a number."""
 COLUMN_FILES_DEFAULT = 8
 STATISTICS_COLUMNS_MAX = 32
 """Leaf columns, beside partition, key and sort columns, whose statistics entries keep."""
-
+_LIKENESS = 0.85
+"""A name as like one of `PROPERTIES` as this is taken for a slip, and refused."""
 _SIZE = re.compile(r"\s*(\d{1,18})\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
 _DURATION = re.compile(r"\s*(\d{1,9})\s*([a-z]+)\s*", re.IGNORECASE)
 _MILLISECONDS = {
@@ -36,76 +41,6 @@ _MILLISECONDS = {
     **dict.fromkeys(("d", "day", "days"), 86_400_000),
 }
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableProperties:
-    """What a table's settings say.
-
-    Attributes
-    ----------
-    target_file_bytes
-        Size that data files should have.
-    statistics_columns
-        Columns whose statistics entries keep beyond the usual ones.
-    profile
-        Of `fermion.WriteOptions`; None for its default.
-    write_buffer_bytes
-        Arrow bytes that a writer keeps in memory before rows go to storage, all its files together.
-    column_files_max
-        Compaction rewrites a data file that has more column files.
-    """
-
-    target_file_bytes: int = TARGET_FILE_BYTES
-    statistics_columns: tuple[str, ...] = ()
-    profile: str | None = None
-    write_buffer_bytes: int = WRITE_BUFFER_BYTES
-    column_files_max: int = COLUMN_FILES_DEFAULT
-
-
-def parse_properties(properties: Mapping[str, str]) -> TableProperties:
-    """Read the settings; names that are not known here are left alone.
-
-    Raises
-    ------
-    InvalidArgumentError
-        A value that is not of its setting's form.
-    """
-    columns = properties.get(STATISTICS_COLUMNS, "")
-    return TableProperties(
-        target_file_bytes=parse_size(properties.get(TARGET_FILE_SIZE, TARGET_FILE_BYTES)),
-        statistics_columns=tuple(name.strip() for name in columns.split(",") if name.strip()),
-        profile=properties.get(PROFILE),
-        write_buffer_bytes=parse_size(properties.get(WRITE_BUFFER_SIZE, WRITE_BUFFER_BYTES)),
-        column_files_max=_parse_count(properties.get(COLUMN_FILES_MAX), COLUMN_FILES_DEFAULT),
-    )
-
-
-def check_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Settings that are to be stored, as texts by name; a copy.
-
-    Names that begin with ``file.`` or ``fermion.`` are ours: those that are not known are refused.
-    All others that are not known are the user's.
-
-    Raises
-    ------
-    InvalidArgumentError
-        A value that is not of its setting's form, or a name of ours that is not known.
-    """
-    for name, value in properties.items():
-        if name.startswith(RESERVED) and name != PROFILE:
-            raise InvalidArgumentError(
-                f"property {name!r}: names that begin with {' or '.join(map(repr, RESERVED))} are "
-                f"reserved; known is {PROFILE!r}"
-            )
-        try:
-            parsed = parse_properties({name: value})
-            if parsed.profile is not None:
-                profile: Any = parsed.profile
-                fermion.WriteOptions(profile=profile)
-        except ValueError as error:
-            raise InvalidArgumentError(f"property {name!r}: {error}") from None
-    return dict(properties)
 
 
 def parse_size(size: int | str, parameter: str = "") -> int:
@@ -130,14 +65,6 @@ def parse_size(size: int | str, parameter: str = "") -> int:
     return count
 
 
-def _parse_count(text: str | None, default: int) -> int:
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise InvalidArgumentError(f"{text!r} is not a count: expected a number from 0 on")
-    return int(text)
-
-
 def parse_duration(text: str, parameter: str) -> int:
     """Milliseconds from a text such as ``30 min``.
 
@@ -160,3 +87,549 @@ def parse_duration(text: str, parameter: str) -> int:
             "or d), as in '30 min'"
         )
     return duration
+
+
+class Kind(ABC):
+    """The form of a property's value."""
+
+    @abstractmethod
+    def parse(self, name: str, text: str) -> Any:
+        """Read a value; raises `InvalidArgumentError`, which names the property."""
+
+
+class Text(Kind):
+    """Any text, as it stands."""
+
+    def parse(self, name: str, text: str) -> str:
+        """Return the text."""
+        return text
+
+
+class Flag(Kind):
+    """``true`` or ``false``."""
+
+    def parse(self, name: str, text: str) -> bool:
+        """Return the flag; letters may be upper-case."""
+        plain = text.strip().lower()
+        if plain not in ("true", "false"):
+            raise InvalidArgumentError(f"{name}={plain!r}: expected true or false")
+        return plain == "true"
+
+
+@dataclass(frozen=True, slots=True)
+class Number(Kind):
+    """A whole number between two bounds, both included."""
+
+    least: int = 1
+    most: int = NUMBER_MAX
+
+    def parse(self, name: str, text: str) -> int:
+        """Return the number."""
+        plain = text.strip()
+        if not re.fullmatch(r"-?\d{1,10}", plain) or not self.least <= int(plain) <= self.most:
+            raise InvalidArgumentError(
+                f"{name}={plain!r}: expected a number from {self.least} to {self.most}"
+            )
+        return int(plain)
+
+
+class Size(Kind):
+    """A number of bytes, with a unit or without one."""
+
+    def parse(self, name: str, text: str) -> int:
+        """Return bytes."""
+        return parse_size(text, name)
+
+
+class Duration(Kind):
+    """A number with a unit of time."""
+
+    def parse(self, name: str, text: str) -> int:
+        """Return milliseconds."""
+        return parse_duration(text, name)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(Kind):
+    """One of some words, in upper or lower case, with ``_`` or ``-``."""
+
+    words: tuple[str, ...]
+
+    def parse(self, name: str, text: str) -> str:
+        """Return the word, in lower case with ``_``."""
+        word = text.strip().lower().replace("-", "_")
+        if word not in self.words:
+            raise InvalidArgumentError(
+                f"{name}={word!r}: expected one of {', '.join(self.words)}"
+                f"{nearest(word, self.words)}"
+            )
+        return word
+
+
+class Columns(Kind):
+    """Names of columns with commas between them, each once."""
+
+    def parse(self, name: str, text: str) -> tuple[str, ...]:
+        """Return the names."""
+        columns = tuple(column.strip() for column in text.split(","))
+        if not all(columns):
+            raise InvalidArgumentError(f"{name}={text!r}: expected names of columns")
+        check_no_repeats(name, columns)
+        return columns
+
+
+class AnyColumns(Kind):
+    """Names of columns as `Columns`, or none."""
+
+    def parse(self, name: str, text: str) -> tuple[str, ...]:
+        """Return the names; empty ones and repeated ones are left out."""
+        return tuple(dict.fromkeys(column.strip() for column in text.split(",") if column.strip()))
+
+
+class Profile(Kind):
+    """A profile of `fermion.WriteOptions`."""
+
+    def parse(self, name: str, text: str) -> str:
+        """Return the name."""
+        profile: Any = text
+        fermion.WriteOptions(profile=profile)
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """One property, or a family of properties with a part that varies.
+
+    Attributes
+    ----------
+    name
+        With ``_``. ``<column>``, ``<columns>`` and ``<engine>`` stand for the part that varies.
+    kind
+        The form of its value.
+    default
+        The value, as text, of a table that does not set it; None: there is none.
+    meaning
+        In Markdown, for the documentation.
+    shown_default
+        The default in words, where it is no fixed value.
+    """
+
+    name: str
+    kind: Kind
+    default: str | None
+    meaning: str
+    shown_default: str = ""
+
+    @property
+    def value(self) -> Any:
+        """The default, parsed; None where there is none."""
+        return None if self.default is None else self.kind.parse(self.name, self.default)
+
+
+OF_ALL_TABLES = (
+    Property(
+        *("target_file_size", Size(), "256MiB"),
+        "size of data files, for writers and compaction",
+    ),
+    Property(
+        *("write_buffer_size", Size(), "512MiB"),
+        "memory that a writer uses before it writes",
+    ),
+    Property(
+        *("column_files_max", Number(0), str(COLUMN_FILES_DEFAULT)),
+        "`compact()` rewrites a data file that has more "
+        "[column files](schema.md#add-columns-with-values)",
+    ),
+    Property(
+        *("statistics_columns", AnyColumns(), None),
+        "columns whose statistics the metadata keeps in addition to the first 32, with commas "
+        "between them",
+    ),
+    Property(
+        *("file.profile", Profile(), None),
+        "profile of the data files: `balanced`, `compact`, `fast` or `random`",
+        "`balanced`",
+    ),
+)
+OF_KEYED_TABLES = (
+    Property(
+        *("bucket", Number(), "1"),
+        "number of buckets of each partition that gets its first rows",
+    ),
+    Property(
+        *("bucket_key", Columns(), None),
+        "columns of the key that decide the bucket, with commas between them",
+        "the key without the partition columns",
+    ),
+    Property(
+        *("merge_engine", Choice(ENGINES), "deduplicate"),
+        "`deduplicate`, `partial_update`, `aggregation` or `first_row`",
+    ),
+    Property(
+        *("ignore_delete", Flag(), "false"),
+        "skip rows of kind `-D` and `-U`; `<merge engine>.ignore_delete` does the same",
+    ),
+    Property("<engine>.ignore_delete", Flag(), "false", ""),
+    Property("sequence.field", Columns(), None, "columns that order the rows of a key"),
+    Property(
+        *("sequence.field.sort_order", Choice(("ascending", "descending")), "ascending"),
+        "`ascending` or `descending`",
+    ),
+    Property("fields.<column>.aggregate_function", Text(), None, "function of a column"),
+    Property(
+        *("fields.default_aggregate_function", Text(), None),
+        "function of the other columns",
+        "`last_non_null_value`",
+    ),
+    Property(
+        *("fields.<column>.ignore_retract", Flag(), "false"),
+        "the function skips values that are taken back",
+    ),
+    Property("fields.<column>.list_agg_delimiter", Text(), ",", "of `listagg`"),
+    Property(
+        *("fields.<column>.distinct", Flag(), "false"),
+        "of `listagg` and `collect`: keep equal items once",
+    ),
+    Property(
+        *("fields.<column>.nested_key", Columns(), None),
+        "of `nested_update`: fields that identify an item",
+    ),
+    Property(
+        *("fields.<column>.count_limit", Number(), None),
+        "of `nested_update` without `nested_key`: items that a list may have for more to be "
+        "appended; the first list of a key stays as it is",
+    ),
+    Property(
+        *("fields.<columns>.sequence_group", Columns(), None),
+        "of `partial_update`: the columns that follow this sequence",
+    ),
+    Property(
+        *("partial_update.remove_record_on_delete", Flag(), "false"),
+        "a deletion removes the row",
+    ),
+    Property(
+        *("partial_update.remove_record_on_sequence_group", Columns(), None),
+        "sequences of groups: a deletion that is not older by one of them removes the row",
+    ),
+    Property(
+        *("aggregation.remove_record_on_delete", Flag(), "false"), "a deletion removes the row"
+    ),
+    Property(
+        *("changelog_producer", Choice(PRODUCERS), "none"),
+        "what [records changes](../primary_key.md#record-changes): `none`, `input`, `lookup` or "
+        "`full_compaction`; `first_row` takes `none` and `lookup`",
+    ),
+    Property(
+        *("changelog.num_retained", Number(), None),
+        "number of newest snapshots whose changelogs are kept",
+        "as many as snapshots",
+    ),
+    Property(
+        *("changelog.time_retained", Duration(), None),
+        "how long changelogs are kept, for example `7 d`",
+        "as long as snapshots",
+    ),
+    Property(
+        *("changelog_producer.row_deduplicate", Flag(), "false"),
+        "leave out rows that did not change, of `lookup` and `full_compaction`",
+    ),
+    Property(
+        *("deletion_vectors.enabled", Flag(), "false"),
+        "compaction marks replaced rows as deleted",
+    ),
+    Property(
+        *("deletion_vectors.merge_on_read", Flag(), "true"),
+        "of such a table: scans merge rows that were not compacted yet; otherwise they leave them "
+        "out",
+    ),
+    Property(
+        *("compaction", Choice(("none", "inline")), "none"),
+        "`inline`: writers compact the buckets that they changed; `none`",
+    ),
+    Property(
+        *("write_only", Flag(), "false"), "writers do not compact, whatever `compaction` says"
+    ),
+    Property(
+        *("num_sorted_run.stop_trigger", Number(), None),
+        "with `compaction=inline`: number of runs of a bucket from which on a writer waits",
+        "the trigger + 3",
+    ),
+    Property(
+        *("num_sorted_run.compaction_trigger", Number(), "5"),
+        "number of runs from which on `compact()` merges",
+    ),
+    Property(
+        *("compaction.max_size_amplification_percent", Number(0), "200"),
+        "merge all runs if the newer ones together are larger than this share of the oldest",
+    ),
+    Property(
+        *("compaction.size_ratio", Number(0), "1"),
+        "percent by which an older run may be larger and still be merged with newer ones",
+    ),
+    Property(
+        *("compaction.pick_rule", Choice(("current", "seed")), "current"),
+        "`current`, or `seed`: an older rule, which rewrites less at higher levels",
+    ),
+    Property(
+        *("compaction.total_size_threshold", Size(), None),
+        "merge all runs while a bucket is smaller",
+    ),
+    Property(
+        *("compaction.incremental_size_threshold", Size(), None),
+        "merge all runs if those above the oldest are larger",
+    ),
+    Property(
+        *("record_level.expire_time", Duration(), None),
+        "time after which compaction removes rows, such as `30 d`",
+    ),
+    Property(*("record_level.time_field", Text(), None), "the column that holds the time of a row"),
+    Property(
+        "record_level.time_field_type",
+        Choice(("seconds_int", "seconds_long", "millis_long", "timestamp", "date")),
+        None,
+        "`timestamp`, `date`, `seconds_int`, `seconds_long` or `millis_long`",
+        "by the column's type",
+    ),
+    Property(
+        *("compaction.optimization_interval", Duration(), None),
+        "merge all runs of a bucket if this time has passed since it was last done, such as `1 h`",
+    ),
+    Property(
+        *("full_compaction.delta_commits", Number(), None),
+        "merge all runs of a bucket after so many commits of rows; `1` is copy on write",
+    ),
+    Property(
+        *("force_lookup", Flag(), "false"),
+        "merge new runs although there are few (so it is with deletion vectors, too)",
+    ),
+    Property(
+        *("lookup_compact", Choice(("radical", "gentle")), "radical"),
+        "when these are merged: `radical`, by each `compact()`, or `gentle`, after some commits",
+    ),
+    Property(
+        *("lookup_compact.max_interval", Number(), None),
+        "of `gentle`: the number of commits",
+        "twice the trigger",
+    ),
+)
+_BY_NAME = {known.name: known for known in (*OF_ALL_TABLES, *OF_KEYED_TABLES)}
+_NAMES_OF_ALL = frozenset(known.name for known in OF_ALL_TABLES)
+_FAMILIES = tuple({f"{name.split('.')[0]}." for name in _BY_NAME if "." in name} - {*RESERVED})
+_FAMILIES = (*(family for family in _FAMILIES if "<" not in family), *(f"{e}." for e in ENGINES))
+"""Beginnings of names that tables with a primary key refuse where they are not known."""
+
+
+def property_of(name: str) -> Property | None:
+    """The property of a name with ``_``; None where there is none."""
+    first, _, rest = name.partition(".")
+    if first == "fields" and "." in rest:
+        last = rest.rpartition(".")[2]
+        pattern = "<columns>" if last == "sequence_group" else "<column>"
+        return _BY_NAME.get(f"fields.{pattern}.{last}")
+    if first in ENGINES and f"{first}.{rest}" not in _BY_NAME:
+        return _BY_NAME.get(f"<engine>.{rest}")
+    return _BY_NAME.get(name)
+
+
+def plain_name(name: str) -> str:
+    """A name with ``_``; the part that names a column of ``fields.<column>.`` stays as it is."""
+    if name.startswith("fields.") and name.count(".") >= 2:
+        first, rest = name.split(".", 1)
+        column, last = rest.rsplit(".", 1)
+        return f"{first}.{column}.{last.replace('-', '_')}"
+    return name.replace("-", "_")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of a message that names what is most alike; empty where nothing is."""
+    likes = difflib.get_close_matches(name, list(known), 1)
+    return f"; did you mean {likes[0]!r}?" if likes else ""
+
+
+def check_no_repeats(setting: str, names: tuple[str, ...]) -> None:
+    """Refuse a name that stands twice in a setting.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Names the setting and the column.
+    """
+    known: set[str] = set()
+    for name in names:
+        if name in known:
+            raise InvalidArgumentError(f"{setting}: column {name!r} is named twice")
+        known.add(name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableProperties:
+    """What the properties of all tables say.
+
+    Attributes
+    ----------
+    target_file_bytes
+        Size that data files should have.
+    statistics_columns
+        Columns whose statistics entries keep beyond the usual ones.
+    profile
+        Of `fermion.WriteOptions`; None for its default.
+    write_buffer_bytes
+        Arrow bytes that a writer keeps in memory before rows go to storage, all its files together.
+    column_files_max
+        Compaction rewrites a data file that has more column files.
+    """
+
+    target_file_bytes: int
+    statistics_columns: tuple[str, ...] = ()
+    profile: str | None = None
+    write_buffer_bytes: int
+    column_files_max: int = COLUMN_FILES_DEFAULT
+
+
+def parse_properties(properties: Mapping[str, str]) -> TableProperties:
+    """Read the properties that all tables have; other names are left alone.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A value that is not of its property's form.
+    """
+
+    def value(name: str) -> Any:
+        known = _BY_NAME[name]
+        text = properties.get(name)
+        return known.value if text is None else known.kind.parse(name, text)
+
+    return TableProperties(
+        target_file_bytes=value("target_file_size"),
+        statistics_columns=value("statistics_columns") or (),
+        profile=value("file.profile"),
+        write_buffer_bytes=value("write_buffer_size"),
+        column_files_max=value("column_files_max"),
+    )
+
+
+def check_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """Properties that are to be stored, as texts by name; a copy.
+
+    Names of a user's own have a dot (``team.owner``), and none of our beginnings. Other names that
+    are not known are refused, and so are those that are nearly a known one.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A value that is not of its property's form, or a name that is refused.
+    """
+    for name, value in properties.items():
+        plain = plain_name(name)
+        known = property_of(plain)
+        if known is None:
+            _check_own_name(name, plain)
+        elif known.name in _NAMES_OF_ALL:
+            try:
+                known.kind.parse(name, value)
+            except ValueError as error:
+                raise InvalidArgumentError(f"property {name!r}: {error}") from None
+    return dict(properties)
+
+
+def _check_own_name(name: str, plain: str) -> None:
+    """Refuse a name that is not known and can't be a user's own."""
+    if plain.startswith(_FAMILIES):
+        return  # what the schema's key says decides; a table without a key keeps it
+    likes = difflib.get_close_matches(plain, _BY_NAME, 1, _LIKENESS)
+    likes = likes or [known for known in _BY_NAME if known.endswith(f".{plain}")]
+    hint = f"; did you mean {likes[0]!r}?" if likes else nearest(plain, _BY_NAME)
+    if name.startswith(RESERVED):
+        raise InvalidArgumentError(
+            f"property {name!r} is not known: names that begin with "
+            f"{' or '.join(map(repr, RESERVED))} are reserved{hint}"
+        )
+    if likes or "." not in name:
+        raise InvalidArgumentError(
+            f"property {name!r} is not known{hint}; names of your own "
+            f"have a dot, as in 'team.{name}'"
+        )
+
+
+class KeySettings:
+    """Properties of a table with a primary key, by their names with ``_``; remembers which were
+    asked for.
+
+    All methods raise `InvalidArgumentError`, which names the property, for a value of another form.
+    """
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self._values: dict[str, str] = {}
+        self._asked: set[str] = set()
+        for name, value in properties.items():
+            plain = plain_name(name)
+            if not _is_of_family(plain):
+                continue
+            if self._values.get(plain, value) != value:
+                raise InvalidArgumentError(f"property {name!r}: {plain!r} has another value")
+            self._values[plain] = value
+
+    def has(self, name: str) -> bool:
+        """Whether a property is there; does not count as asking for it."""
+        return name in self._values
+
+    def value(self, name: str, default: Any = None) -> Any:
+        """The value of a property, as its kind says.
+
+        Parameters
+        ----------
+        default
+            Of a property that is not there, instead of the one in `OF_KEYED_TABLES`.
+        """
+        self._asked.add(name)
+        known = property_of(name)
+        if known is None:
+            raise KeyError(name)
+        text = self._values.get(name)
+        if text is not None:
+            return known.kind.parse(name, text)
+        return known.value if default is None else default
+
+    def sequence_groups(self) -> list[tuple[str, tuple[str, ...]]]:
+        """Names of the settings of sequence groups, and the sequence that each name holds."""
+        groups = []
+        for name in sorted(self._values):
+            if name.startswith("fields.") and name.endswith(".sequence_group"):
+                middle = name.removeprefix("fields.").removesuffix(".sequence_group")
+                sequence = tuple(column.strip() for column in middle.split(","))
+                check_no_repeats(name, sequence)
+                groups.append((name, sequence))
+        return groups
+
+    def refuse_functions(self, column: str, engine: str, *, is_key: bool) -> None:
+        """Refuse the function of a column that takes none."""
+        name = f"fields.{column}.aggregate_function"
+        if not self.has(name):
+            return
+        if is_key:
+            raise InvalidArgumentError(f"{name}: a column of the primary key takes no function")
+        raise InvalidArgumentError(
+            f"{name} with merge_engine={engine}: functions are for merge_engine=aggregation, and "
+            "for columns of a sequence group (fields.<sequence>.sequence_group)"
+        )
+
+    def refuse_the_rest(self, engine: str) -> None:
+        """Refuse names that nothing has asked for."""
+        for name in sorted(self._values.keys() - self._asked):
+            if name == "fields.default_aggregate_function":
+                hint = ": is for merge_engine=aggregation, and for sequence groups"
+            elif name.startswith("fields."):
+                hint = ": no such column, or no such setting of a column"
+            elif name.split(".")[0] in ENGINES:
+                hint = f": is not for merge_engine={engine}"
+            else:
+                hint = nearest(name, sorted(self._asked))
+            raise InvalidArgumentError(f"property {name!r} is not known here{hint}")
+
+
+def _is_of_family(name: str) -> bool:
+    if name.startswith(_FAMILIES):
+        return True
+    names = [known.name for known in OF_KEYED_TABLES if "." not in known.name]
+    return bool(difflib.get_close_matches(name, names, 1, _LIKENESS))

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion.errors import InvalidArgumentError
-from fermion_table.schema.key_settings import KeySettings, plain_name
+from fermion_table.schema.properties import KeySettings, plain_name
 
 EXPIRE_TIME = "record_level.expire_time"
 TIME_FIELD = "record_level.time_field"
@@ -73,7 +73,7 @@ def record_expiry(settings: KeySettings, columns: Mapping[str, pa.DataType]) -> 
         A value of another form, one setting without the other, or a column that is not there or
         holds no time.
     """
-    expire_ms, column = settings.duration(EXPIRE_TIME), settings.text(TIME_FIELD, "")
+    expire_ms, column = settings.value(EXPIRE_TIME), settings.value(TIME_FIELD, "")
     if expire_ms is None:
         for name in (TIME_FIELD, TIME_FIELD_TYPE):
             if settings.has(name):
@@ -89,7 +89,7 @@ def record_expiry(settings: KeySettings, columns: Mapping[str, pa.DataType]) -> 
             f"{TIME_FIELD}: column {column!r} is {columns[column]}, expected a timestamp, a date, "
             "or int32 or int64 that hold seconds"
         )
-    kind = settings.choice(TIME_FIELD_TYPE, tuple(_TYPES), known[0])
+    kind = settings.value(TIME_FIELD_TYPE, known[0])
     if kind not in known:
         raise InvalidArgumentError(
             f"{TIME_FIELD_TYPE}={kind}: column {column!r} is {columns[column]}, expected "

@@ -56,7 +56,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         partition_by=["name"],
         primary_key=["id", "name"],
         sort_by=["id"],
-        properties={"a": "b"},
+        properties={"a.b": "c"},
         mode="error",
         message="why",
     ),

@@ -122,7 +122,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         **_SPARK,
         source=Frame(),
         on=["id"],
-        properties={"a": "b"},
+        properties={"a.b": "c"},
         branch=None,
         **_WORDS,
         **_ACCESS,

@@ -49,7 +49,7 @@ OPERATIONS: dict[str, Callable[[Table], Snapshot]] = {
     "writer": from_writer,
     "add columns": lambda t: t.add_columns({"w": pa.int8()}),
     "rename": lambda t: t.rename_column("v", "w"),
-    "properties": lambda t: t.set_properties({"a": "b"}),
+    "properties": lambda t: t.set_properties({"a.b": "c"}),
     "restore": lambda t: t.restore(1),
 }
 

@@ -74,7 +74,7 @@ def test_a_table_is_merged_fully_after_so_many_commits(tmp_path, commits):
     table = written(tmp_path / "t", {"full_compaction.delta_commits": str(commits)})
     for n in range(1, 3 * commits + 1):
         write(table, n)
-        table.set_properties({"note": str(n)})
+        table.set_properties({"a.note": str(n)})
         is_full = n % commits == 0
         assert set(levels_after(table)) == ({4} if is_full else {0} if n < commits else {0, 4})
         assert table.compact().groups == 0

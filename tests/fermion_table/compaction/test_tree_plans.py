@@ -10,8 +10,7 @@ from fermion_table.compaction.tree import TreePlan, plan_tree, universal_options
 from fermion_table.compaction.universal import Run, UniversalOptions, pick
 from fermion_table.merging.sections import TreeFile, sorted_runs
 from fermion_table.metadata.manifest import Entry
-from fermion_table.schema.compaction_settings import CompactionSettings
-from fermion_table.schema.key_options import KeyOptions
+from fermion_table.schema.key_options import CompactionSettings, KeyOptions
 
 TARGET = 100
 OPTIONS = UniversalOptions(trigger=3, num_levels=4)

@@ -87,7 +87,7 @@ def test_a_comment_is_arrow_metadata_and_a_field_of_the_schema():
 
 
 def test_a_schema_pickles():
-    schema = schema_from_arrow(NESTED, partition_by="a", properties={"p": "q"})
+    schema = schema_from_arrow(NESTED, partition_by="a", properties={"p.p": "q"})
     assert pickle.loads(pickle.dumps(schema)) == schema
 
 

@@ -71,14 +71,14 @@ NEEDED_TEXTS: dict[str, Call] = {
     "branches.delete name": lambda t, x: t.branches.delete(x),
     "fast_forward name": lambda t, x: t.branches.fast_forward(x),
     "open branch": lambda t, x: Table.open(t.location, branch=x),
-    "set_properties updates": lambda t, x: t.set_properties({"keep": x}),
+    "set_properties updates": lambda t, x: t.set_properties({"to.keep": x}),
     "set_properties updates key": lambda t, x: t.set_properties({x: "keep"}),
     "set_properties remove": lambda t, x: t.set_properties({}, remove=[x]),
     "append properties": lambda t, x: t.append(ROWS, properties={"rows": x}),
     "append properties key": lambda t, x: t.append(ROWS, properties={x: "1"}),
     "overwrite properties": lambda t, x: t.overwrite(ROWS, properties={"rows": x}),
     "create properties": lambda t, x: Table.create(
-        t.location + "-other", SCHEMA, properties={"a": x}
+        t.location + "-other", SCHEMA, properties={"a.b": x}
     ),
     "create sort_by": lambda t, x: Table.create(t.location + "-other", SCHEMA, sort_by=[x]),
     "create primary_key": lambda t, x: Table.create(t.location + "-other", SCHEMA, primary_key=[x]),

@@ -34,7 +34,7 @@ WRITES: dict[str, Callable[[Table], Any]] = {
     "drop_columns": lambda t: t.drop_columns("b"),
     "rename_column": lambda t: t.rename_column("a", "b"),
     "alter_column": lambda t: t.alter_column("a", comment="c"),
-    "set_properties": lambda t: t.set_properties({"k": "v"}),
+    "set_properties": lambda t: t.set_properties({"k.k": "v"}),
     "compact": lambda t: t.compact(),
     "compact, dry run": lambda t: t.compact(dry_run=True),
     "commit_compaction": lambda t: t.commit_compaction([], t.snapshot),

@@ -207,9 +207,9 @@ def test_a_setting_that_no_writer_could_read_is_refused(tmp_path: Path, name: st
         table.refresh()
         with pytest.raises(InvalidArgumentError, match=name):
             created(tmp_path / "other", pa.int32(), properties={name: value})
-    table.set_properties({"target_file_size": "1MB", "file.profile": "compact", "owner": "me"})
+    table.set_properties({"target_file_size": "1MB", "file.profile": "compact", "team.owner": "me"})
     table.append({"x": [1]})
-    assert Table.open(table.location).properties["owner"] == "me"
+    assert Table.open(table.location).properties["team.owner"] == "me"
 
 
 def test_a_default_of_a_column_that_is_not_added_is_refused(tmp_path: Path) -> None:

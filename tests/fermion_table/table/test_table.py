@@ -18,7 +18,7 @@ def test_a_table_is_made_once(table_path):
     assert not Table.exists(table_path)
     with pytest.raises(TableNotFound):
         Table.open(table_path)
-    table = Table.create(table_path, SCHEMA, properties={"k": "v"})
+    table = Table.create(table_path, SCHEMA, properties={"k.k": "v"})
     assert Table.exists(table_path)
     assert (table.snapshot.id, table.snapshot.kind) == (0, "create")
     assert table.scan().to_arrow().equals(SCHEMA.empty_table())
@@ -26,7 +26,7 @@ def test_a_table_is_made_once(table_path):
         Table.create(table_path, SCHEMA)
     again = Table.create(table_path, pa.schema([("other", pa.int8())]), mode="ignore")
     assert again.schema == table.schema
-    assert again.properties == {"k": "v"}
+    assert again.properties == {"k.k": "v"}
 
 
 @pytest.mark.parametrize(
@@ -90,10 +90,10 @@ def test_history_says_who_did_what_newest_first(table_path):
 
 
 def test_settings_change_as_a_snapshot_and_are_read_back(table_path):
-    table = Table.create(table_path, SCHEMA, properties={"k": "v", "keep": "1"})
-    table.set_properties({"target_file_size": "1MB"}, remove=["k"])
+    table = Table.create(table_path, SCHEMA, properties={"k.k": "v", "to.keep": "1"})
+    table.set_properties({"target_file_size": "1MB"}, remove=["k.k"])
     again = Table.open(table_path)
-    assert again.properties == {"keep": "1", "target_file_size": "1MB"}
+    assert again.properties == {"to.keep": "1", "target_file_size": "1MB"}
     assert again.snapshot.kind == "schema"
 
 

@@ -37,13 +37,13 @@ def test_a_table_is_replaced_by_a_query_that_reads_it(spark, old):
     """By SQL, `writeTo` and `saveAsTable`: each is one snapshot, and the history goes on."""
     uuid, before = old.snapshot.table_uuid, old.snapshot.id
     spark.sql(
-        "CREATE OR REPLACE TABLE swap.t PARTITIONED BY (part) TBLPROPERTIES ('team' = 'us')"
+        "CREATE OR REPLACE TABLE swap.t PARTITIONED BY (part) TBLPROPERTIES ('a.team' = 'us')"
         " AS SELECT id * 10 AS ten, id % 2 AS part FROM swap.t"
     )
     table = old.refresh() and old
     assert (table.snapshot.id, table.snapshot.kind) == (before + 1, "overwrite")
     assert table.snapshot.table_uuid == uuid
-    assert table.properties == {"team": "us"}
+    assert table.properties == {"a.team": "us"}
     assert [each.name for each in table.schema.partition_by] == ["part"]
     assert ids(spark, "SELECT ten FROM swap.t WHERE part = 1") == [10, 30]
     assert ids(spark, f"SELECT id FROM swap.t VERSION AS OF {before}") == [0, 1, 2, 3, 4]

@@ -19,7 +19,7 @@ def test_a_definition_survives_its_text(table_path):
         partition_by=["bucket(4, a)"],
         primary_key=[],
         sort_by=[],
-        properties={"x": "y"},
+        properties={"x.x": "y"},
     )
     back = StagedDefinition.from_text(definition.to_text())
     assert back == definition
@@ -27,7 +27,7 @@ def test_a_definition_survives_its_text(table_path):
     back.stage(str(table_path), None).commit()
     table = Table.open(table_path)
     assert table.schema.fields[0].comment == "words"
-    assert (table.properties, len(table.schema.partition_by)) == ({"x": "y"}, 1)
+    assert (table.properties, len(table.schema.partition_by)) == ({"x.x": "y"}, 1)
 
 
 @pytest.mark.parametrize(
