@@ -17,6 +17,7 @@ from fermion_table.schema.key_changes import (
     has_buckets,
     key_options,
     newly_required,
+    undecided_defaults,
 )
 from fermion_table.schema.required_columns import made_null
 from fermion_table.schema.schema import Field, TableSchema
@@ -75,6 +76,12 @@ def _other_key(written: TableSchema, schema: TableSchema, entries: Sequence[Entr
     for field in newly_required(written, schema):
         if field.name in emptied and any(entry.retractions for entry in entries):
             return f"column {field.name!r} is NOT NULL now, and {emptied[field.name]}"
+    undecided = undecided_defaults(written, schema)
+    if undecided and any(entry.retractions for entry in entries):
+        return (
+            f"column {undecided[0]!r} was added with a default, and the new files take values back "
+            "without saying which of this column"
+        )
     known = {bucket_setting(schema), *schema.bucket_counts}
     for entry in entries:
         count = entry.total_buckets or bucket_setting(written)

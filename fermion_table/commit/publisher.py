@@ -27,9 +27,15 @@ from fermion_table.metadata.schema_store import load_table_schema, version_of
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.moments import now_ms
 from fermion_table.options import CommitOptions
+from fermion_table.scanning.live_values import LiveValues
 from fermion_table.schema.changes import Change, apply_changes, merge_columns
 from fermion_table.schema.field_widening import ranges_lost
-from fermion_table.schema.key_changes import check_key_change, with_bucket_counts
+from fermion_table.schema.key_changes import (
+    check_key_change,
+    has_buckets,
+    undecided_defaults,
+    with_bucket_counts,
+)
 from fermion_table.schema.schema import TableSchema, encode_schema
 from fermion_table.storage.paths import MAIN, snapshot_path
 from fermion_table.storage.store import AtomicStore
@@ -205,7 +211,7 @@ class Publisher:
                 metadata=metadata,
                 base=base,
                 schema=stored_schema(schema),
-                depends_on=_always if _requires_more(current, schema) else None,
+                depends_on=_depends_on(current, schema),
             )
 
         return self.publish(known, plan, metadata).snapshot
@@ -230,7 +236,12 @@ class Publisher:
         schema = self.changed_schema(base, changes)
         if schema is not None:
             current = load_table_schema(self.store, base.schema)
-            check_key_change(current, schema, has_rows=bool(base.totals.files))
+            check_key_change(
+                current,
+                schema,
+                has_rows=bool(base.totals.files),
+                has_retractions=LiveValues(self.store, base).take_back,
+            )
             schema = with_bucket_counts(current, schema)
         return schema
 
@@ -256,6 +267,17 @@ def stored_schema(schema: TableSchema | None) -> NewSchema | None:
 
 def _always(entry: Entry) -> bool:
     return True
+
+
+def _takes_back(entry: Entry) -> bool:
+    return entry.retractions > 0
+
+
+def _depends_on(old: TableSchema, new: TableSchema) -> Callable[[Entry], bool] | None:
+    """Which files that others add meanwhile matter to a change of the schema."""
+    if _requires_more(old, new):
+        return _always
+    return _takes_back if has_buckets(new) and undecided_defaults(old, new) else None
 
 
 def _requires_more(old: TableSchema, new: TableSchema) -> bool:

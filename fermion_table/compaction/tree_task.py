@@ -34,6 +34,7 @@ from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.store import AtomicStore
 from fermion_table.trees.section_reader import KeyedRows, merged_rows
 from fermion_table.writing.changelog_writer import ChangelogWriter
+from fermion_table.writing.deletions import without_nulls
 from fermion_table.writing.partition import partition_of
 from fermion_table.writing.settings import WriteSettings
 from fermion_table.writing.tree_writer import RunBatch, TreeWriter
@@ -161,6 +162,8 @@ class TreeTask(CompactionTask):
             )
             for each in filter(None, map(self._without_expired, merged)):
                 rows = type(each.rows).from_arrays(each.rows.columns, schema=arrow)
+                if each.kinds is not None:
+                    rows = without_nulls(rows, each.kinds, self.schema, self.key)
                 yield rows, each.keys, each.kinds
 
     def _without_expired(self, merged: KeyedRows) -> KeyedRows | None:

@@ -11,6 +11,7 @@ from fermion.errors import InvalidArgumentError
 from fermion_table.merging.merge_engines import aggregation, deduplicate, first_row, partial_update
 from fermion_table.merging.merge_engines.bitmap_functions import check_bitmaps
 from fermion_table.merging.merge_engines.key_groups import (
+    DELETE,
     UPDATE_BEFORE,
     Folded,
     KeyGroups,
@@ -136,6 +137,24 @@ def _check_required(key: PrimaryKey, taken_back: np.ndarray) -> None:
                 f"merge_engine=aggregation: found a delete or update_preimage, and column {name!r} "
                 f"is NOT NULL: {reason}; make the column nullable, or set ignore_delete=true"
             )
+
+
+def says_nothing(key: PrimaryKey, kinds: np.ndarray) -> np.ndarray:
+    """Which rows' values never count, but for those of the key and of sequences.
+
+    Parameters
+    ----------
+    kinds
+        Of the rows: ``int8``, shape (n,).
+
+    Returns
+    -------
+    np.ndarray
+        ``bool``, shape (n,).
+    """
+    if key.options.merge_engine != "aggregation":
+        return is_retraction(kinds)
+    return (kinds == DELETE) & key.options.remove_record_on_delete
 
 
 def check_values(key: PrimaryKey, rows: pa.RecordBatch) -> None:

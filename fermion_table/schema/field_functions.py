@@ -45,6 +45,11 @@ class FieldFunction:
     count_limit: int | None = None
     ignore_retract: bool = False
 
+    @property
+    def refuses_retractions(self) -> bool:
+        """Whether no row can be written that takes a value of the column back."""
+        return self.name not in RETRACTABLE and not self.ignore_retract
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequenceGroup:

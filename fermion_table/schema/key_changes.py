@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields, replace
 from typing import Any
 
 import msgspec
@@ -102,7 +102,9 @@ def with_key(schema: TableSchema) -> TableSchema:
     made = msgspec.structs.replace(schema, fields=fields)
     if not has_buckets(made):
         made = msgspec.structs.replace(made, properties={**made.properties, BUCKET: "1"})
-    check_required(made.fields, key_options(made))
+    options = key_options(made)
+    check_required(made.fields, options)
+    _check_functions(made.fields, options)
     _check_order(made)
     return made
 
@@ -119,7 +121,13 @@ def refuse_settings_of_keys(properties: Mapping[str, str]) -> None:
             raise InvalidArgumentError(f"property {name!r}: the table has no primary key")
 
 
-def check_key_change(old: TableSchema, new: TableSchema, *, has_rows: bool) -> None:
+def check_key_change(
+    old: TableSchema,
+    new: TableSchema,
+    *,
+    has_rows: bool,
+    has_retractions: Callable[[], bool] = lambda: False,
+) -> None:
     """Refuse a schema that would give a table's rows other keys, or merge them otherwise.
 
     Parameters
@@ -128,6 +136,8 @@ def check_key_change(old: TableSchema, new: TableSchema, *, has_rows: bool) -> N
         Two versions of a table's schema.
     has_rows
         Whether rows were written under the old one.
+    has_retractions
+        Whether some of them take values back. Asked only where that matters.
 
     Raises
     ------
@@ -151,9 +161,10 @@ def check_key_change(old: TableSchema, new: TableSchema, *, has_rows: bool) -> N
     for field_id in new.primary_key:
         _check_type(old.by_id[field_id], new.by_id[field_id])
     check_required(newly_required(old, new), after)
+    _check_functions([field for field in new.fields if field.id not in old.by_id], after)
     if not has_rows:
         return
-    _check_defaults(old, new, after)
+    _check_defaults(old, new, after, has_retractions)
     names = {field.name: new.by_id[field.id].name for field in old.fields if field.id in new.by_id}
     first = key_options(old)
     if after.deletion_vectors and not first.deletion_vectors:
@@ -165,7 +176,7 @@ def check_key_change(old: TableSchema, new: TableSchema, *, has_rows: bool) -> N
     functions = _functions(after)
     for column, function in _functions(first).items():
         name = names.get(column)
-        if name in functions:
+        if name in functions and not _may_ignore(new.by_name[name], function, functions[name]):
             before[f"fields.{name}.aggregate_function"] = function
             now[f"fields.{name}.aggregate_function"] = functions[name]
     for setting, value in before.items():
@@ -230,18 +241,72 @@ def _merging(options: KeyOptions, names: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _check_defaults(old: TableSchema, new: TableSchema, options: KeyOptions) -> None:
-    """Refuse a default that would count for every row that was stored before, folded or not."""
+def _may_ignore(field: Field, old: FieldFunction, new: FieldFunction) -> bool:
+    """Whether a function may ignore retractions from now on.
+
+    Those that it would have refused, and that are there all the same, were written before the
+    column was added, and have no value of it. Only ``first_value`` counts such rows.
+    """
+    return (
+        new == replace(old, ignore_retract=True)
+        and old.refuses_retractions
+        and old.name != "first_value"
+        and field.stored_initial_default is None
+    )
+
+
+def _new_defaults(
+    old: TableSchema, new: TableSchema, options: KeyOptions
+) -> Iterator[tuple[Field, FieldFunction]]:
+    """The columns that one version adds to another with a default and a function."""
     functions = _functions(options)
     for field in new.fields:
         function = functions.get(field.name)
-        if field.id in old.by_id or field.stored_initial_default is None or function is None:
-            continue
+        if field.id not in old.by_id and field.stored_initial_default is not None and function:
+            yield field, function
+
+
+def _check_defaults(
+    old: TableSchema, new: TableSchema, options: KeyOptions, has_retractions: Callable[[], bool]
+) -> None:
+    """Refuse a default that rows stored before would show or not, folded or not."""
+    for field, function in _new_defaults(old, new, options):
         if function.name in _COUNTING and not (function.distinct or function.nested_key):
             raise InvalidArgumentError(
                 f"column {field.name!r}: {function.name} would add its default once for every row "
                 "of a key that has not been merged yet, so the result would depend on compaction; "
                 "add the column without a default"
+            )
+    undecided = undecided_defaults(old, new)
+    if undecided and has_retractions():
+        compaction = "" if options.sequence_fields else "call compact(full=True) first, or "
+        raise InvalidArgumentError(
+            f"column {undecided[0]!r}: the table has rows that take values back and are not "
+            "compacted, and whether the default shows would depend on when they are; "
+            f"{compaction}add the column without a default"
+        )
+
+
+def undecided_defaults(old: TableSchema, new: TableSchema) -> list[str]:
+    """Columns that are new, and whose default older retractions would take back or leave out.
+
+    A compaction makes one row of the retractions of a key, and that has the default. With functions
+    that refuse retractions the older ones count as rows that have the default, too.
+    """
+    found = _new_defaults(old, new, key_options(new))
+    return [field.name for field, function in found if not function.refuses_retractions]
+
+
+def _check_functions(fields: Iterable[Field], options: KeyOptions) -> None:
+    """Refuse functions of new columns whose result would depend on when rows are merged."""
+    functions = _functions(options)
+    for field in fields:
+        function = functions.get(field.name)
+        if function and function.name == "first_value" and function.ignore_retract:
+            raise InvalidArgumentError(
+                f"column {field.name!r}: first_value with ignore_retract would take the null of a "
+                "key whose rows were all taken back for its first value, if a compaction came "
+                "before the next row; use first_non_null_value"
             )
 
 

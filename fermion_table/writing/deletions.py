@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from fermion.engine import one_batch, take_batch_rows
 from fermion.errors import InvalidArgumentError
+from fermion_table.merging.fold import says_nothing
 from fermion_table.merging.key_values import key_rows
 from fermion_table.merging.primary_key import PrimaryKey
+from fermion_table.schema.conversion import find_null, required_places
 from fermion_table.schema.key_changes import KIND_COLUMN
 from fermion_table.schema.repeated import nulls, zeros
 from fermion_table.schema.schema import TableSchema
@@ -50,6 +54,30 @@ def deletions(schema: TableSchema, key: PrimaryKey, keys: Any) -> pa.Table:
             columns[field.name] = make(field.type, given.num_rows)
     columns[KIND_COLUMN] = pa.nulls(given.num_rows, pa.string()).fill_null("-D")
     return pa.table(columns)
+
+
+def without_nulls(
+    rows: pa.RecordBatch, kinds: np.ndarray, schema: TableSchema, key: PrimaryKey
+) -> pa.RecordBatch:
+    """Rows whose deletions hold nulls in columns that became NOT NULL after them, without these.
+
+    Parameters
+    ----------
+    rows
+        All columns of the table.
+    kinds
+        Of the rows: ``int8``, shape (n,).
+    """
+    columns, count = list(rows.columns), rows.num_rows
+    for place in required_places(schema.fields):
+        field = rows.schema.field(place)
+        if field.name in key.options.sequence_fields or find_null(field, columns[place]) is None:
+            continue
+        parts = [columns[place], (nulls if field.nullable else zeros)(field.type, 1)]
+        both = one_batch([pa.RecordBatch.from_arrays([part], names=[""]) for part in parts])
+        chosen = np.where(says_nothing(key, kinds), count, np.arange(count))
+        columns[place] = take_batch_rows(both, chosen).column(0)
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
 
 
 def _check_engine(key: PrimaryKey) -> None:

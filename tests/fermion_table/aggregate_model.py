@@ -124,7 +124,10 @@ def _gathered(function: FieldFunction, state: Any, value: list) -> list:
 def aggregated(
     rows: list[Row], functions: dict[str, FieldFunction], *, removes: bool = False
 ) -> Row | None:
-    """Return one key's row, from its rows in order; None where it was removed."""
+    """Return one key's row, from its rows in order; None where it was removed.
+
+    Of columns that were added after a row (`_older`) it has the default, whatever its kind.
+    """
     state: Row = {}
     firsts = dict.fromkeys(functions, True)
     is_there = False
@@ -136,7 +139,7 @@ def aggregated(
         is_there = True
         for name, function in functions.items():
             value = row.get(name)
-            if kind[0] == "+":
+            if kind[0] == "+" or name in row.get("_older", ()):
                 state[name] = add(function, state.get(name), firsts[name], value)
                 firsts[name] = False
             elif not function.ignore_retract:

@@ -48,6 +48,10 @@ VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
 }
 ADDED: tuple[pa.DataType, list[Any]] = (pa.int64(), [None, 5, 6])
 """Columns that are added later."""
+ADDED_FUNCTIONS = [None, "last_value", "max", "first_value", "sum"]
+"""Their functions in aggregated tables; None: the default one."""
+BY_SEQUENCE = ("last_value", "max", "sum")
+"""Those that are exact where rows are in the order of a sequence."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from fermion_table.merging.merge_engines.key_groups import (
     is_retraction,
     one_by_one,
 )
-from fermion_table.schema.field_functions import RETRACTABLE, FieldFunction
+from fermion_table.schema.field_functions import FieldFunction
 
 Values = dict[str, np.ndarray | pa.Array]
 
@@ -63,12 +63,11 @@ def fold(
     Raises
     ------
     InvalidArgumentError
-        A sum or product out of range; a retraction for a function that takes none back, or of what
-        is not there: a product by 0, or that is no multiple. The message names the key.
+        A sum or product out of range; a retraction of what is not there: a product by 0, or that is
+        no multiple. The message names the key.
     """
     retracts = None
     if kinds is not None and is_retraction(kinds[groups.order]).any():
-        check_retractions(functions, kinds[groups.order], removes=remove_record_on_delete)
         retracts = is_retraction(kinds)
         if not is_oldest:
             groups, retracts = one_by_one(groups, retracts), None
@@ -109,11 +108,12 @@ def check_retractions(
     if not taken_back.any():
         return
     for name, function in functions.items():
-        if function.name not in RETRACTABLE and not function.ignore_retract:
+        if function.refuses_retractions:
             raise InvalidArgumentError(
                 f"merge_engine=aggregation: found a delete or update_preimage, and {function.name} "
-                f"of column {name!r} takes no value back; set fields.{name}.ignore_retract=true, "
-                "ignore_delete=true or aggregation.remove_record_on_delete=true"
+                f"of column {name!r} takes no value back; set fields.{name}.ignore_retract=true; "
+                "or make a table with ignore_delete=true or "
+                "aggregation.remove_record_on_delete=true"
             )
 
 
@@ -126,6 +126,10 @@ def aggregated(
 ) -> np.ndarray | pa.Array:
     """The aggregate of each key: numbers of rows to take it from, or the values.
 
+    Of a function that refuses retractions there are only those that were written before the column
+    was added. They hold its default, as all rows that are older than it, and count as these do: so
+    they do once a compaction has made one row of them.
+
     Parameters
     ----------
     retracts
@@ -137,6 +141,8 @@ def aggregated(
     ------
     GroupOverflow
     """
+    if function.refuses_retractions:
+        retracts = None
     taken_back = None if retracts is None else retracts[groups.order]
     grouped = GroupedColumn(column, groups, taken_back, ignores=function.ignore_retract)
     if used is not None:

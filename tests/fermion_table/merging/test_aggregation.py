@@ -6,6 +6,7 @@ import itertools
 import math
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -270,8 +271,11 @@ def test_products_are_taken_back_by_division():
 
 @pytest.mark.parametrize("name", ["max", "min", "first_value", "first_non_null_value"])
 def test_functions_that_take_nothing_back_refuse_or_ignore_it(name):
+    """What is stored all the same is older than the column: it has the default, and counts."""
+    functions = {"x": FieldFunction(name=name)}
     with pytest.raises(InvalidArgumentError, match=r"fields\.x\.ignore_retract=true"):
-        aggregate(name, pa.int64(), [1, 1], ["+I", "-D"])
+        aggregation.check_retractions(functions, np.array([0, 3], np.int8))
+    assert aggregate(name, pa.int64(), [7, 7], ["-D", "-U"]) == [7]
     assert aggregate(name, pa.int64(), [3, 9, -9], ["+I", "-D", "-U"], ignore_retract=True) == [3]
     assert aggregate(name, pa.int64(), [9], ["-D"], ignore_retract=True) == [None]
 

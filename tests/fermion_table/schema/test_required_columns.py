@@ -98,3 +98,65 @@ def test_columns_and_the_properties_that_name_them_change_together(table_path):
     assert table.scan().to_arrow().to_pylist() == [found]
     with pytest.raises(InvalidArgumentError, match="can't change from sum to max, as"):
         table.set_properties({"fields.total.aggregate_function": "max"})
+
+
+STAYING: dict[str, dict[str, str]] = {
+    "deduplicate": {"sequence__field": "g"},
+    "partial_update": {"fields__g__sequence_group": "w"},
+    "aggregation": {
+        "sequence__field": "g",
+        "fields__default_aggregate_function": "last_value",
+        "aggregation__remove_record_on_delete": "true",
+    },
+}
+"""Settings with which deletions stay, as late rows may follow."""
+
+
+@pytest.mark.parametrize("engine", STAYING)
+def test_deletions_that_hold_nulls_are_compacted_after_their_column_became_not_null(
+    engine, table_path
+):
+    """They stay: rows with a smaller sequence may follow. The null is in no row that is shown."""
+    table = make(table_path, nullable=True, merge_engine=engine, **STAYING[engine])
+    table.upsert({"id": [1, 2], "g": [1, 1], "w": [1, 1], "v": [5, 6]})
+    table.delete_keys([(1, 2)])
+    assert table.alter_column("v", nullable=False).kind == "schema"
+    wanted = table.scan().to_arrow().sort_by("id")
+    table.compact(full=True)
+    assert table.scan().to_arrow().sort_by("id").equals(wanted)
+    assert table.verify(data=True).ok
+    table.upsert({"id": [1], "g": [1], "w": [1], "v": [7]})  # late
+    assert table.scan(filter="id = 2").count() == 1
+
+
+def test_a_deletion_without_a_sequence_keeps_it_from_becoming_not_null(table_path):
+    """Any other value would be another place among the rows of its key."""
+    table = make(table_path, nullable=True, sequence__field="g")
+    table.upsert({"id": [1], "g": [None], "w": [1], "v": [5], "op": ["-D"]}, change_type="op")
+    table.upsert({"id": [2], "g": [-1], "w": [1], "v": [5]})
+    with pytest.raises(InvalidArgumentError, match="'g' can't become NOT NULL"):
+        table.alter_column("g", nullable=False)
+    table.compact(full=True)
+    assert table.scan().count() == 1
+
+
+def test_nulls_of_rows_that_stay_apart_keep_a_column_from_becoming_not_null(table_path):
+    """A retraction of the key keeps them as they are, until a compaction takes the oldest run."""
+    table = make(
+        table_path,
+        nullable=True,
+        merge_engine="aggregation",
+        num_sorted_run__compaction_trigger="2",
+    )
+    table.upsert({"id": list(range(1000)), "g": [1] * 1000, "w": [1] * 1000, "v": [1] * 1000})
+    table.compact(full=True)
+    table.upsert({"id": [1], "g": [None], "w": [1], "v": [None]})
+    table.upsert({"id": [1], "g": [1], "w": [1], "v": [1], "op": ["-D"]}, change_type="op")
+    table.upsert({"id": [1], "g": [1], "w": [1], "v": [5]})
+    assert table.scan(filter="v IS NULL").count() == 0
+    with pytest.raises(InvalidArgumentError, match="'v' can't become NOT NULL"):
+        table.alter_column("v", nullable=False)
+    table.compact(full=True)
+    table.alter_column("v", nullable=False)
+    table.compact(full=True)
+    assert table.scan(filter="id = 1", columns=["v"]).to_arrow()["v"].to_pylist() == [5]
