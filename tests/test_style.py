@@ -11,6 +11,7 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ LINES_MAX = 800  # a file holds one idea, and is not cut only to be short
 BANNED_WORDS = {"util", "utils", "common", "core", "helper", "helpers", "manager"}
 GATHERING = {"__init__.py", "__main__.py", "engine.py"}
 SOURCE_SUFFIXES = {".py", ".pyi", ".pyx", ".pxd", ".pxi", ".h", ".c"}
+ENTRY_POINTS = {"fermion.commands"}  # groups of pyproject.toml, which look like modules
 # Spelled in two pieces, so that this file does not match itself.
 MACHINE_PATHS = re.compile(r"(?<![\w.~-])/(?:" + r"work|home|root|Users|tmp)/" + r"\w")
 
@@ -57,6 +59,9 @@ def module_of(file: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+MODULE_NAMES = {module_of(file) for file in SOURCES if file.suffix in {".py", ".pyx", ".pyi"}}
+
+
 def parse(file: Path) -> ast.Module:
     """Return a module's syntax tree."""
     return ast.parse(file.read_text(encoding="utf-8"), filename=name_of(file))
@@ -71,22 +76,32 @@ def words_of(name: str) -> set[str]:
 class Facts:
     """What the tests here ask of a module; trees of all modules would take much memory.
 
-    Imports are (module, imported name or None, line), those within functions too.
+    Imports are (module, imported name or None, line), those within functions too. Docstrings are
+    all strings that are statements; names are the identifiers of the code, and words of its texts.
     """
 
     docstring: str | None
     classes: list[tuple[str, int]]
     imports: list[tuple[str, str | None, int]]
+    docstrings: list[tuple[str, int]]
+    names: set[str]
 
 
 @cache
 def facts_of(file: Path) -> Facts:
     """Return what a module says and has; each is parsed once."""
     tree = parse(file)
-    facts = Facts(ast.get_docstring(tree, clean=False), [], [])
+    facts = Facts(ast.get_docstring(tree, clean=False), [], [], [], set())
+    statements = set()  # strings that are statements
     for node in ast.walk(tree):
+        facts.names.update(identifiers(node))
         if isinstance(node, ast.ClassDef):
             facts.classes.append((node.name, node.lineno))
+        elif isinstance(node, ast.Expr) and is_text(node.value):
+            statements.add(node.value)
+            facts.docstrings.append((node.value.value, node.lineno))
+        elif is_text(node) and node not in statements:
+            facts.names.update(re.findall(r"\w+", node.value))
         elif isinstance(node, ast.Import):
             facts.imports.extend((alias.name, None, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -94,6 +109,47 @@ def facts_of(file: Path) -> Facts:
             source = ".".join([*folder, *([node.module] if node.module else [])])
             facts.imports.extend((source, alias.name, node.lineno) for alias in node.names)
     return facts
+
+
+def is_text(node: ast.AST) -> bool:
+    """Whether a node is a string."""
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def identifiers(node: ast.AST) -> list[str]:
+    """Return the names that a node itself has: of what it defines, reads, imports or is given."""
+    named = [getattr(node, field, None) for field in ("id", "attr", "arg", "name", "asname")]
+    return [part for name in named if isinstance(name, str) for part in name.split(".")]
+
+
+def prose_of(file: Path) -> list[tuple[str, int]]:
+    """Return the docstrings and comments of a source, and the lines where they begin."""
+    text = file.read_text(encoding="utf-8")
+    is_python = file.suffix in {".py", ".pyi"}
+    begins = r"#.*" if is_python else r'#.*|"""[\s\S]*?"""|/\*[\s\S]*?\*/|//.*'
+    comments = [
+        (comment[0], text.count("\n", 0, comment.start()) + 1)
+        for comment in re.finditer(begins, text)
+    ]
+    return comments + (facts_of(file).docstrings if is_python else [])
+
+
+def resolves(name: str) -> bool:
+    """Whether a dotted name of ours is a module, or leads from a module to what it has."""
+    parts = name.split(".")
+    depth = 0
+    while depth < len(parts) and ".".join(parts[: depth + 1]) in MODULE_NAMES:
+        depth += 1
+    if depth == len(parts):
+        return True
+    value: Any = importlib.import_module(".".join(parts[:depth]))
+    for part in parts[depth:]:
+        if part in getattr(value, "__annotations__", {}):  # a field without a default
+            return True
+        if not hasattr(value, part):
+            return False
+        value = getattr(value, part)
+    return True
 
 
 def for_type_checkers(node: ast.stmt) -> list[ast.stmt]:
@@ -320,6 +376,56 @@ def test_no_test_module_is_imported():
             if {f"{module.replace('.', '/')}.py" for module in imported} & TEST_MODULES:
                 shared.append(f"{name_of(file)}:{line}: {source}")
     assert shared == []
+
+
+def test_every_dotted_name_in_comments_and_docstrings_resolves():
+    """`fermion_table.commit.conflict`, `fermion.FermionFile.take`: what it names must exist."""
+    dotted = re.compile(rf"(?<![\w./-])(?:{'|'.join(PACKAGES)})(?:\.\w+)+")
+    gone = [
+        f"{name_of(file)}:{line}: {name}"
+        for file in SOURCES
+        for text, line in prose_of(file)
+        for name in dotted.findall(text)
+        if name not in ENTRY_POINTS and not resolves(name)
+    ]
+    assert gone == []
+
+
+def test_every_file_that_comments_and_docstrings_name_exists():
+    """`reading/flat.py`, `conflict.py`: the end of the path of a file."""
+    path = re.compile(r"(?<![\w./*<>{}-])(?:\.\./)*(\w[\w/]*\.(?:py|pyx|pxi|pyi|js|md))\b(?![\w(])")
+    ends = {
+        "/".join(parts[start:])
+        for parts in (file.relative_to(PROJECT).parts for file in FILES)
+        for start in range(len(parts))
+    }
+    gone = [
+        f"{name_of(file)}:{line}: {name}"
+        for file in SOURCES
+        for text, line in prose_of(file)
+        for name in path.findall(text)
+        if name not in ends
+    ]
+    assert gone == []
+
+
+def test_every_name_in_backticks_is_one_of_the_code():
+    """In docstrings and comments of the packages; values are in double backticks."""
+    known = {
+        part for file in MODULES for part in (*facts_of(file).names, *module_of(file).split("."))
+    }
+    for file in SOURCES:
+        if file.suffix not in {".py", ".pyi"}:
+            known |= {file.stem, *re.findall(r"\w+", re.sub(r"#.*", "", file.read_text()))}
+    gone = [
+        f"{name_of(file)}:{line}: {name}"
+        for file in SOURCES
+        if file.relative_to(PROJECT).parts[0] in PACKAGES
+        for text, line in prose_of(file)
+        for name in re.findall(r"(?<!`)`([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)`(?!`)", text)
+        if not known.issuperset(name.split("."))
+    ]
+    assert gone == []
 
 
 def test_no_module_imports_its_own_package_from_above():

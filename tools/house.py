@@ -296,7 +296,7 @@ def _exceptions(checkout: Checkout) -> Measure:
 
 
 def _tests(checkout: Checkout) -> Iterator[Measure]:
-    """`tests/PACKAGE/FOLDER/test_MODULE.py` is found from `PACKAGE/FOLDER/MODULE.py`."""
+    """A module's tests are found in its folder below ``tests``, after ``test_`` and its name."""
     tests = [name for name in checkout.names if re.fullmatch(r"tests/(?:.+/)?test_\w+\.py", name)]
     modules = {Path(name).with_suffix("") for name in checkout.sources(".py", ".pyx", ".pxi")}
     led = [

@@ -76,7 +76,7 @@ def mark_root(parts: list[Buffer], values: int) -> list[Buffer]:
     Parameters
     ----------
     parts
-        The node, as `protocol.node_parts` makes it.
+        The node, as `node_parts` makes it.
     values
         Values that it holds.
     """

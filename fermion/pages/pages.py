@@ -1,6 +1,6 @@
 """Pages: chunks of values as encoding trees in frames, both directions.
 
-`page_frame` says how a frame looks, `encodings.protocol` how a tree does, and
+`pages.frame` says how a frame looks, `encodings.encoding` how a tree does, and
 `encodings.removed_nulls` how a page leaves its null slots out.
 """
 

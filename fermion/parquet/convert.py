@@ -1,7 +1,7 @@
 """Parquet → Fermion and back, a piece at a time: no more than about a stripe is in memory.
 
 Kept are rows and their order, the exact Arrow schema with its metadata and field ids, key/value
-metadata, and every bit of a NaN. `parquet_types` says what becomes of types that Parquet lacks.
+metadata, and every bit of a NaN. `parquet.types` says what becomes of types that Parquet lacks.
 
 Parquet has one place for metadata. Its entries (but Arrow's own) come back both as the metadata of
 the schema, where pyarrow puts them, and as the key/value metadata of the file.

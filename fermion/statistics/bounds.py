@@ -1,6 +1,6 @@
 """Bounds and counts of a column's values, as the format keeps them: order-preserving int64.
 
-`bound_keys` maps values to keys. NaN and NULL never enter bounds. A zero counts as -0.0 in a
+`statistics.keys` maps values to keys. NaN and NULL never enter bounds. A zero counts as -0.0 in a
 minimum and as +0.0 in a maximum.
 """
 

@@ -117,7 +117,7 @@ class ColumnPlan:
         return any(key.name == self.node.name for key in self.options.sort_keys)
 
     def page_limits(self) -> dict[str, int]:
-        """Where a page of any stream of the column ends, as `paging` takes it."""
+        """Where a page of any stream of the column ends, as `cut_fixed` takes it."""
         options = self.options
         size = options.column_page_bytes.get(self.node.name, options.page_bytes)
         return {"page_bytes": size, "page_rows_max": options.page_rows_max}

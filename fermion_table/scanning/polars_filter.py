@@ -40,7 +40,7 @@ def filter_of_predicate(predicate: polars.Expr, schema: pa.Schema) -> Expression
     Parameters
     ----------
     predicate
-        As `polars.io.plugins.register_io_source` hands it over.
+        As ``polars.io.plugins.register_io_source`` hands it over.
     schema
         Of the rows.
     """

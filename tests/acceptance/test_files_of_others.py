@@ -88,7 +88,7 @@ def test_a_file_of_others_comes_back_equal_or_is_refused_by_type(name, shared_da
     found = fermion.read_table(path)
 
     assert info.num_rows == expected.num_rows
-    # In two steps, as `check_metadata` compares more: what a map calls its entries, {} and None.
+    # In two steps, as ``check_metadata`` compares more: what a map calls its entries, {} and None.
     assert found.schema.equals(expected.schema)
     assert (found.schema.metadata or {}) == (expected.schema.metadata or {})
     for index, field in enumerate(expected.schema):

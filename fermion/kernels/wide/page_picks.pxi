@@ -1,7 +1,7 @@
 # Single slots out of many pages of one stream, picked by one call that leaves Python's lock alone.
 #
 # A Python object a page, and a turn of the lock for each, would cost more than the few slots do.
-# `fermion.page_picks` drives this; as in trees.pxi, Python is asked for numbers of other encodings,
+# `fermion.reading.picks` drives this; as in trees.pxi, Python is asked for numbers of other encodings,
 # and what is not exactly as expected (other codecs, damage) is left to the way around.
 
 cdef int TREE_DICTIONARY = _EncodingId.DICTIONARY
