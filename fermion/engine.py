@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
         one_batch,
         take_batch_rows,
         take_table_rows,
+        unwrapped,
     )
     from fermion.columns.value_text import value_text
     from fermion.html.page import web_page
@@ -42,6 +43,7 @@ __getattr__ = load_when_asked_for(
         "take_batch_rows": "columns.rows",
         "take_table_rows": "columns.rows",
         "unknown_statistics": "statistics.bounds:unknown",
+        "unwrapped": "columns.rows",
         "value_text": "columns.value_text",
         "web_page": "html.page",
     },
@@ -63,6 +65,7 @@ __all__ = [
     "take_batch_rows",
     "take_table_rows",
     "unknown_statistics",
+    "unwrapped",
     "value_text",
     "web_page",
 ]

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
+from fermion.engine import unwrapped
 from spark_ext.errors import ConversionError
 
 BARE_BATCH_ROWS = 1024 * 1024
@@ -100,7 +101,7 @@ def convert(array: pa.Array, target: pa.DataType) -> pa.Array:
     """
     if array.type == target:
         return array
-    array = _unwrapped(array)
+    array = unwrapped(array)
     if isinstance(target, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(target, convert(array, target.storage_type))
     if pat.is_dictionary(target):
@@ -119,18 +120,6 @@ def convert(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 class _TooLong(ConversionError):
     """A batch holds more bytes of one column than 32-bit offsets can address."""
-
-
-def _unwrapped(array: pa.Array) -> pa.Array:
-    while True:
-        if isinstance(array, pa.ExtensionArray):
-            array = array.storage
-        elif pat.is_dictionary(array.type):
-            array = array.dictionary_decode()
-        elif pat.is_run_end_encoded(array.type):
-            array = pc.run_end_decode(array)
-        else:
-            return array
 
 
 def _encoded(values: pa.Array, target: pa.DictionaryType) -> pa.Array:

@@ -11,18 +11,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
+from fermion import arrow_compute as pc
 from fermion.columns import slots
 from fermion.columns.arrow_buffers import has_dictionary, is_same_memory
 from fermion.columns.assemble import assemble
 from fermion.columns.ordered_dictionaries import orders_of
 from fermion.columns.ranges import RowRanges
 from fermion.columns.shred import shred
-from fermion.columns.types import Node, column_node
+from fermion.columns.types import Node, column_node, strip_wrappers
 from fermion.columns.values import Bits
 from fermion.errors import InvalidArgumentError
 
@@ -122,6 +124,47 @@ def take_table_rows(table: pa.Table, rows: np.ndarray) -> pa.Table:
         for field, column in zip(table.schema, table.columns, strict=True)
     ]
     return pa.Table.from_arrays(columns, schema=table.schema)
+
+
+def unwrapped(column: Any) -> Any:
+    """A column without extension types, run ends and dictionaries around its values.
+
+    Parameters
+    ----------
+    column : pyarrow.Array or pyarrow.ChunkedArray
+
+    Returns
+    -------
+    pyarrow.Array or pyarrow.ChunkedArray
+        The column itself if nothing is around its values.
+    """
+    dtype = column.type
+    if isinstance(column, pa.ChunkedArray):
+        plain = strip_wrappers(dtype)
+        return column if dtype == plain else pa.chunked_array(map(unwrapped, column.chunks), plain)
+    if isinstance(dtype, pa.BaseExtensionType):
+        return unwrapped(column.storage)
+    if pat.is_run_end_encoded(dtype):
+
+        def repeated(values: pa.Array) -> pa.Array:
+            # Run ends count from the start of the array that this one may be a slice of.
+            whole = pa.RunEndEncodedArray.from_arrays(column.run_ends, values)
+            return pc.run_end_decode(whole.slice(column.offset, len(column)))
+
+        return _decoded(unwrapped(column.values), repeated)
+    if pat.is_dictionary(dtype):
+        return _decoded(unwrapped(column.dictionary), lambda values: values.take(column.indices))
+    return column
+
+
+def _decoded(values: pa.Array, decode: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    try:
+        return decode(values)
+    except pa.ArrowNotImplementedError:
+        if not (pat.is_string_view(values.type) or pat.is_binary_view(values.type)):
+            raise
+    wide = pa.large_string() if pat.is_string_view(values.type) else pa.large_binary()
+    return decode(values.cast(wide)).cast(values.type)
 
 
 def joined_batches(batches: Sequence[pa.RecordBatch]) -> Sequence[pa.RecordBatch]:

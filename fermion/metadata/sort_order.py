@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion import arrow_compute as pc
+from fermion.columns.rows import unwrapped
 from fermion.errors import InvalidArgumentError, InvalidFileError
 from fermion.layout import SORT_KEY, SortFlag
 from fermion.options import SortKey
@@ -137,20 +138,9 @@ def _shown(value: pa.Scalar) -> str:
 
 def _comparable(column: pa.ChunkedArray) -> pa.Array:
     """A column as one array of a type that Arrow compares."""
-    array = column.combine_chunks()
-    while True:
-        if isinstance(array, pa.ChunkedArray):
-            array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.nulls(0, array.type)
-        elif isinstance(array, pa.ExtensionArray):
-            array = array.storage
-        elif isinstance(array, pa.DictionaryArray):
-            array = array.dictionary_decode()
-        elif isinstance(array, pa.RunEndEncodedArray):
-            array = pc.run_end_decode(array)
-        elif pat.is_float16(array.type):
-            return array.cast(pa.float32())
-        else:
-            return array
+    plain = unwrapped(column)
+    array = pa.concat_arrays(plain.chunks) if plain.num_chunks else pa.nulls(0, plain.type)
+    return array.cast(pa.float32()) if pat.is_float16(array.type) else array
 
 
 def _first_wrong(arrays: Sequence[pa.Array], keys: Sequence[SortKey]) -> tuple[int, int] | None:
@@ -173,6 +163,7 @@ def _compare(array: pa.Array, key: SortKey) -> tuple[np.ndarray, np.ndarray]:
 
     Both ``bool``, shape (rows - 1,).
     """
+    array = pc.ordered_decimals(array)
     before, after = array.slice(0, len(array) - 1), array.slice(1)
     greater, less = (before, after) if not key.descending else (after, before)
     falls = _flags(pc.greater(greater, less))

@@ -48,6 +48,9 @@ from fermion.predicate.literals import normalize, raw_scalar, resolve
 
 Token = tuple[str, str]
 
+DIGITS_MAX = 76
+"""Of Arrow's widest decimals."""
+
 _COMPARISONS = {
     "equal": "==",
     "not_equal": "!=",
@@ -383,7 +386,14 @@ def _leaf_to_pyarrow(node: Expression, schema: pa.Schema | None) -> pc.Expressio
                 if pat.is_fixed_size_binary(storage):
                     # A literal of another length is no value of the type, but has its place.
                     field, storage = field.cast(pa.binary()), pa.binary()
-                return _apply(field, placed.operator, pc.scalar(raw_scalar(placed.raw, storage)))
+                raw, digits = placed.raw, 0
+                if pat.is_decimal(storage):
+                    digits = max(0, -storage.scale)
+                if 0 < digits <= DIGITS_MAX - storage.precision:
+                    # Arrow compares no decimals of a negative scale.
+                    storage = pa.decimal256(storage.precision + digits, 0)
+                    field, raw = field.cast(storage), raw * 10**digits
+                return _apply(field, placed.operator, pc.scalar(raw_scalar(raw, storage)))
             if placed.operator == "null":
                 return null
             return pc.if_else(field.is_valid(), pc.scalar(placed.operator == "always"), null)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion import arrow_compute as pc
+from fermion.columns.rows import unwrapped
 from fermion.columns.types import strip_wrappers
 from fermion.errors import InvalidArgumentError
 from fermion.predicate.computed import Computed
@@ -108,13 +109,13 @@ def column_of(data: Data, path: Path) -> pa.Array | pa.ChunkedArray:
         )
     column = data.column(ordinals[0])
     for name in path[1:]:
-        column = pc.struct_field(_unwrapped(column), [name])
+        column = pc.struct_field(unwrapped(column), [name])
     return column
 
 
 def _plain(column: Any) -> pa.Array:
     """A column without wrappers: Arrow can't combine chunks of all dictionaries."""
-    values = _unwrapped(column)
+    values = unwrapped(column)
     return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 
 
@@ -123,27 +124,7 @@ def comparable(column: pa.Array) -> pa.Array:
 
     Dictionaries, run ends and extension types are taken off; a view where possible.
     """
-    return _comparable(_unwrapped(column))
-
-
-def _unwrapped(column: Any) -> Any:
-    """A column without extension, run-end and, where it matters, dictionary wrappers."""
-    if isinstance(column, pa.ChunkedArray):
-        if column.type == strip_wrappers(column.type):
-            return column
-        return pa.chunked_array(
-            [_unwrapped(chunk) for chunk in column.chunks], strip_wrappers(column.type)
-        )
-    if isinstance(column.type, pa.BaseExtensionType):
-        return _unwrapped(column.storage)
-    if pat.is_run_end_encoded(column.type):
-        # The values first: `run_end_decode` knows no dictionaries. Run ends count from the start
-        # of the array that this one may be a slice of.
-        whole = pa.RunEndEncodedArray.from_arrays(column.run_ends, _unwrapped(column.values))
-        return pc.run_end_decode(whole.slice(column.offset, len(column)))
-    if pat.is_dictionary(column.type):
-        return _unwrapped(column.dictionary_decode())
-    return column
+    return _comparable(unwrapped(column))
 
 
 def _leaf(node: Expression, column: Any) -> Mask:
@@ -153,7 +134,7 @@ def _leaf(node: Expression, column: Any) -> Mask:
     elif pat.is_dictionary(column.type) and len(column.dictionary) <= len(column):
         matches = _leaf(node, column.dictionary).take(column.indices)
         return matches.fill_null(True) if isinstance(node, IsNull) else matches
-    values = _unwrapped(column)
+    values = unwrapped(column)
     if pat.is_null(values.type) and not isinstance(node, IsNull):
         return pa.nulls(len(values), pa.bool_())
     match node:
@@ -183,9 +164,9 @@ def _compare(values: Any, operator: str, value: Any) -> Mask:
         return pa.nulls(len(values), pa.bool_())
     if resolved.operator in ("always", "never"):
         return _constant(values, resolved.operator == "always")
-    comparable = _comparable(values)
+    ordered = pc.ordered_decimals(_comparable(values))
     compare = getattr(pc, _COMPARE[resolved.operator])
-    return compare(comparable, raw_scalar(resolved.raw, comparable.type))
+    return compare(ordered, raw_scalar(resolved.raw, ordered.type))
 
 
 def _comparable(values: Any) -> Any:

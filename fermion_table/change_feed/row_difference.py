@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from fermion.engine import take_batch_rows
+from fermion.engine import take_batch_rows, unwrapped
 
 NULL_CODE = -1
 _CODE = np.dtype("<i8")
@@ -88,12 +88,9 @@ def _dense(array: pa.Array) -> np.ndarray:
 def _codes(array: pa.Array) -> np.ndarray:
     """A number for each value, ``int64``; `NULL_CODE` for null."""
     dtype = array.type
-    if isinstance(dtype, pa.BaseExtensionType):
-        return _codes(array.storage)
-    if pat.is_dictionary(dtype):
-        return _codes(array.dictionary_decode())
-    if pat.is_run_end_encoded(dtype):
-        return _codes(pc.run_end_decode(array))
+    plain = unwrapped(array)
+    if plain is not array:
+        return _codes(plain)
     if pat.is_struct(dtype):
         return _nulled(array, _combined([_codes(child) for child in array.flatten()], len(array)))
     if pat.is_map(dtype):
