@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, NoReturn
@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from fermion.display import FILTER_LENGTH, shortened
 from fermion.errors import InvalidArgumentError
-from fermion.predicate.literals import nanoseconds, normalize
+from fermion.predicate.literals import TimestampText, meaning, nanoseconds, normalize
 
 Path = tuple[str, ...]
 
@@ -171,7 +171,7 @@ class Column(Expression):
                 f"starts_with: prefix={prefix!r}: expected text or bytes, found "
                 f"{type(prefix).__name__}"
             )
-        return StartsWith(self.path, prefix)
+        return StartsWith(self.path, normalize(prefix))
 
     def to_sql(self) -> str:
         """The column's name, quoted where SQL wants it."""
@@ -199,7 +199,7 @@ def literal_set(values: Iterable[Any]) -> tuple[Any, ...]:
         raise InvalidArgumentError(f"isin: values={values!r}: expected a collection of values")
     if isinstance(values, (set, frozenset)):
         values = sorted(values, key=lambda value: (type(value).__name__, repr(value)))
-    unique = {(type(value), value): value for value in map(normalize, values)}
+    unique = {meaning(value): value for value in map(normalize, values)}
     return tuple(unique.values())
 
 
@@ -225,13 +225,31 @@ class BooleanColumn(Expression):
         return column_text(self.path)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Comparison(Expression):
+class _OfLiterals(Expression):
+    """A leaf with literals; equal to one of the same meaning: 1, 1.0 and TRUE differ."""
+
+    __slots__ = ()
+
+    def _meaning(self) -> Hashable:
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _OfLiterals) and self._meaning() == other._meaning()
+
+    def __hash__(self) -> int:
+        return hash(self._meaning())
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Comparison(_OfLiterals):
     """A column compared with a literal; operator is one of ``== != < <= > >=``."""
 
     path: Path
     operator: str
     value: Any
+
+    def _meaning(self) -> Hashable:
+        return self.path, self.operator, meaning(self.value)
 
     def to_sql(self) -> str:
         """``column operator literal``."""
@@ -239,12 +257,15 @@ class Comparison(Expression):
         return f"{column_text(self.path)} {operator} {literal_text(self.value)}"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class IsIn(Expression):
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class IsIn(_OfLiterals):
     """``column = a OR column = b OR ...``; with NULL among the literals it is never FALSE."""
 
     path: Path
     values: tuple[Any, ...]
+
+    def _meaning(self) -> Hashable:
+        return self.path, tuple(map(meaning, self.values))
 
     def to_sql(self) -> str:
         """``column IN (...)``."""
@@ -439,6 +460,10 @@ ROW SELECT SET SOME STRUCT TABLE THEN TIME TIMESTAMP TRUE UNION UNIQUE USING VAL
 _RESERVED = frozenset(_RESERVED_WORDS.split())
 
 
+FLOAT_DIGITS = 15
+"""Integers of so many digits are floats without loss."""
+
+
 def literal_text(value: Any) -> str:
     """A literal as SQL."""
     if value is None or isinstance(value, bool):
@@ -446,7 +471,9 @@ def literal_text(value: Any) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return f"CAST('{value}' AS DOUBLE)"
     if isinstance(value, Decimal):
-        return format(value, "f") if -100 < value.adjusted() < 100 else str(value)
+        return _decimal_text(value)
+    if isinstance(value, TimestampText):
+        return f"TIMESTAMP '{value}'"
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
     if isinstance(value, bytes):
@@ -458,8 +485,16 @@ def literal_text(value: Any) -> str:
     if isinstance(value, datetime.time):
         return f"TIME '{value.isoformat()}'"
     if isinstance(value, (datetime.timedelta, pa.DurationScalar)):
-        return f"INTERVAL '{Decimal(nanoseconds(value)).scaleb(-9):f}' SECOND"
+        return f"INTERVAL '{Decimal(f'{nanoseconds(value)}e-9'):f}' SECOND"
     return _scalar_text(value) if isinstance(value, pa.Scalar) else str(value)
+
+
+def _decimal_text(value: Decimal) -> str:
+    """A decimal as SQL: all of its digits, which do not become those of a float or integer."""
+    if not -100 < value.adjusted() < 100:
+        return f"CAST('{value}' AS DECIMAL)"
+    text = format(value, "f")
+    return text if "." in text or value.adjusted() < FLOAT_DIGITS else f"{text}.0"
 
 
 def _scalar_text(scalar: pa.Scalar) -> str:

@@ -128,7 +128,7 @@ def text_range(expression: Comparison | StartsWith, dtype: pa.DataType) -> TextR
         return None
     if isinstance(expression, StartsWith):
         prefix = expression.prefix
-        low = prefix.encode(errors="surrogatepass") if isinstance(prefix, str) else prefix
+        low = prefix.encode() if isinstance(prefix, str) else prefix
         return TextRange(low, _behind(low))
     operator, raw = resolve(expression.operator, expression.value, storage)
     if operator in ("<", "<="):

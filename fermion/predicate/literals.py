@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -57,34 +57,103 @@ class Resolved(NamedTuple):
 def normalize(value: Any) -> Any:
     """A literal as a plain Python value; Arrow scalars only for what Python cannot hold.
 
+    Two results of one type that are equal mean the same, so that caches may have them as keys: a
+    datetime with a time zone comes back in UTC, as Python ignores ``fold`` where it compares two
+    of one zone.
+
     Raises
     ------
     InvalidArgumentError
         For values that no column can be compared with.
     """
+    if type(value) in _PLAIN_ALREADY:
+        return value
     if isinstance(value, np.generic):
         value = _from_numpy(value)
     if isinstance(value, pa.Scalar):
         value = _from_arrow(value)
-    if type(value).__module__.startswith("pandas"):
+    if any(base.__module__.startswith("pandas") for base in type(value).__mro__):
         value = _from_pandas(value)
     if isinstance(value, (bytearray, memoryview)):
         return bytes(value)
-    if isinstance(value, bool) or value is None or isinstance(value, TimestampText):
+    if type(value) in _PLAIN_ALREADY or isinstance(value, pa.Scalar):
         return value
-    plain: tuple[Any, ...] = (int, float, str, bytes)
-    for kind in plain:
+    for kind, plain in _PLAIN:
         if isinstance(value, kind):
-            return kind(value)  # a subclass (an enum, say) becomes the plain type
-    if isinstance(value, Decimal):
-        return float(value) if not value.is_finite() else value
-    if isinstance(value, (datetime.date, datetime.time, datetime.timedelta, pa.Scalar)):
-        return value
+            return plain(value)
     raise InvalidArgumentError(
         f"a filter cannot compare with {value!r} of type {type(value).__name__}; expected a "
         "number, string, bytes, bool, date, datetime, time, timedelta, Decimal, None, or a "
         "scalar of NumPy or Arrow"
     )
+
+
+def meaning(value: Any) -> Hashable:
+    """What two normalized literals share if they select the same rows of any column.
+
+    Python takes 1, 1.0 and True as one value, and NaN as two.
+    """
+    return type(value), "NaN" if isinstance(value, float) and math.isnan(value) else value
+
+
+def _plain_text(value: str) -> str:
+    # Not str(value): it gives the name of a member of `class Color(str, Enum)`.
+    text = str.__str__(value)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgumentError(
+            f"a filter cannot compare with {text!r}: the text has no UTF-8 form: {error.reason} "
+            f"at position {error.start}"
+        ) from None
+    return text
+
+
+def _plain_decimal(value: Decimal) -> Decimal | float:
+    if value.is_nan():  # also of a signaling NaN, of which float() makes none
+        return math.nan
+    return Decimal(value) if value.is_finite() else float(value)
+
+
+def _plain_datetime(value: datetime.datetime) -> datetime.datetime | pa.Scalar:
+    date, clock = value.date(), value.time()
+    local = datetime.datetime(
+        date.year, date.month, date.day, clock.hour, clock.minute, clock.second, clock.microsecond
+    )
+    offset = value.utcoffset()
+    if offset is None:
+        return local
+    try:
+        return (local - offset).replace(tzinfo=datetime.UTC)
+    except OverflowError:  # before year 1 or after year 9999 in UTC
+        ticks = (_delta_nanoseconds(local - _EPOCH) - _delta_nanoseconds(offset)) // 1000
+        return pa.scalar(ticks, pa.timestamp("us", "UTC"))
+
+
+def _plain_time(value: datetime.time) -> datetime.time:
+    if value.tzinfo is not None:
+        raise InvalidArgumentError(
+            f"a filter cannot compare with {value!r}: times of day have no time zone; drop it"
+        )
+    return datetime.time(value.hour, value.minute, value.second, value.microsecond)
+
+
+_PLAIN_ALREADY = {bool, int, float, bytes, type(None), TimestampText}
+# Subclasses (an enum, say) become the plain type, which compares and hashes by the value alone.
+_PLAIN: tuple[tuple[type, Callable[[Any], Any]], ...] = (
+    (int, int.__int__),
+    (float, float.__float__),
+    (str, _plain_text),
+    (bytes, bytes.__bytes__),
+    (Decimal, _plain_decimal),
+    (datetime.datetime, _plain_datetime),
+    (datetime.date, lambda value: datetime.date(value.year, value.month, value.day)),
+    (datetime.time, _plain_time),
+    (
+        datetime.timedelta,
+        lambda value: datetime.timedelta(value.days, value.seconds, value.microseconds),
+    ),
+)
 
 
 def _from_numpy(value: np.generic) -> Any:
@@ -270,7 +339,7 @@ def parse_moment(text: str) -> Any:
 def parse_time(text: str) -> Any:
     """A time of day, or, for digits below the microsecond, an Arrow time."""
     if not _is_finer_than_python(text):
-        return datetime.time.fromisoformat(text)
+        return normalize(datetime.time.fromisoformat(text))
     whole, _, fraction = text.partition(".")
     digits = int(fraction[:9].ljust(9, "0"))
     return pa.scalar(nanoseconds(datetime.time.fromisoformat(whole)) + digits, pa.time64("ns"))
@@ -398,13 +467,15 @@ def _position(value: Any, storage: pa.DataType) -> int | Fraction:
                 f"values of {storage} cannot be compared: expected a scale within "
                 f"{_EXPONENT_MAX} of 0"
             )
-        return _rational(value) * Fraction(10) ** storage.scale
+        return rational(value) * Fraction(10) ** storage.scale
     if pat.is_integer(storage) or pat.is_boolean(storage):
-        return _rational(value)
+        return rational(value)
     return Fraction(nanoseconds(value), _tick(storage))
 
 
-def _rational(value: Any) -> int | Fraction:
+def rational(value: Any) -> int | Fraction:
+    """The exact value of a number; that of a float by its shortest digits, and of one that is very
+    large or very small one that is on the same side of all values of columns."""
     if isinstance(value, float):
         # The shortest digits that give the float: 0.1 means one tenth, as in a decimal column.
         value = Decimal(repr(value))

@@ -30,6 +30,7 @@ from fermion.predicate.literals import (
     normalize,
     parse_moment,
     parse_time,
+    rational,
 )
 
 if TYPE_CHECKING:
@@ -195,14 +196,20 @@ def _path(node: exp.Expr, text: str) -> Path:
 
 
 def _literal(node: exp.Expr, text: str) -> Any:
+    return normalize(_value(node, text))
+
+
+def _value(node: exp.Expr, text: str) -> Any:
     from sqlglot import exp
 
     match node:
         case exp.Paren():
-            return _literal(node.this, text)
+            return _value(node.this, text)
         case exp.Neg():
-            value = _literal(node.this, text)
-            if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
+            value = _value(node.this, text)
+            if isinstance(value, Decimal):
+                return value.copy_negate()  # - rounds to the digits of the thread's context
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
                 return -value
         case exp.Null():
             return None
@@ -240,7 +247,9 @@ def _binary(node: exp.Expr, text: str) -> bytes:
 def _interval(amount: str, seconds: int, text: str) -> Any:
     """A duration: Python's where it is fine enough, else Arrow's."""
     try:
-        length = Decimal(amount) * seconds * 10**9
+        length = rational(Decimal(amount)) * seconds * 10**9
+        if length.denominator != 1:
+            raise ValueError("expected whole nanoseconds")
         if length % 1000:
             return pa.scalar(int(length), pa.duration("ns"))
         return datetime.timedelta(microseconds=int(length) // 1000)
@@ -262,7 +271,7 @@ def _typed(node: exp.Expr, text: str) -> Any:
         if kind in ("DOUBLE", "FLOAT"):
             return float(value)
         if kind == "DECIMAL":
-            return normalize(Decimal(value))
+            return Decimal(value)
     except (ValueError, ArithmeticError, pa.ArrowException) as error:
         raise InvalidArgumentError(f"filter {text!r}: {kind} {value!r}: {error}") from None
     _unsupported(node, text)
