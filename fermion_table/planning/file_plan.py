@@ -179,8 +179,8 @@ def plan_file(request: ReadRequest, schema: pa.Schema, split: FileSplit) -> File
     asked = [file_columns(fields, each) for each in sources]
     columns = [column for _, found_columns in asked for column in found_columns]
     if ROW_ID in columns:
-        asked[0][0].remove((ROW_ID.name,))
-    paths = [[path[0] if path[0] in _VIRTUAL else path for path in each] for each, _ in asked]
+        asked[0][0].remove(ROW_ID.name)
+    paths = [each for each, _ in asked]
     filters = [conjunction(each) for each in pushed]
     beside = tuple(
         ColumnPlan(place - 1, paths[place], filters[place])
@@ -207,9 +207,6 @@ def _fields_written(request: ReadRequest, split: FileSplit) -> list[list[Field]]
     if not layout:
         return [list(request.file_fields[split.schema_id])]
     return fields_by_file(request.file_fields, split.schema_id, layout)
-
-
-_VIRTUAL = {field.name for field in BATCH_COLUMNS}
 
 
 def _with_paths(

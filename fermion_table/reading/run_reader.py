@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+import msgspec
 import pyarrow as pa
 
 from fermion.predicate import RowRanges, candidate_names
@@ -17,11 +18,13 @@ from fermion_table.planning.filters import TableFilter, conjunction
 from fermion_table.reading.shared_file import FileAtHand, SharingReader
 from fermion_table.reading.split_reader import SplitReader
 from fermion_table.schema.key_changes import KEY_COLUMN
+from fermion_table.schema.schema import free_name
 from fermion_table.schema.selection import ROW_ID, ROW_KIND
 
 Runs = Sequence[Sequence[FileSplit]]
 """Sorted runs from the newest to the oldest; of each its files in the order of keys."""
-FILE_COLUMN = "_file"
+FILE_PLACE, ROW_PLACE = -1, -3
+"""Where batches have the number of their file and of the row there: a column may have any name."""
 HELD_BYTES = 32 * MIB
 """Rows of all runs that are held while they are merged, roughly, before they are folded."""
 STEP_ROWS_MIN, STEP_ROWS_MAX = 2_048, 131_072
@@ -68,7 +71,8 @@ def merging_reader(
     by_name = {field.name: field for field in request.table_fields}
     fields = [by_name[name] for name in names] + [ROW_KIND]
     if row_ids:
-        fields.append(ROW_ID)
+        taken = {field.name for field in fields}
+        fields.append(msgspec.structs.replace(ROW_ID, name=free_name(ROW_ID.name, taken)))
     merging = replace(
         request,
         fields=tuple(fields),
@@ -121,7 +125,7 @@ def run_batches(
                 if numbers is not None:
                     number = pa.scalar(numbers[split.location], pa.int32())
                     arrays.append(pa.repeat(number, batch.num_rows))
-                    names.append(FILE_COLUMN)
+                    names.append(free_name("_file", names))
                 yield pa.RecordBatch.from_arrays(arrays, names=names)
     finally:
         files.close()

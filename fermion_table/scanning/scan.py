@@ -45,7 +45,7 @@ from fermion_table.scanning.polars_source import lazy_frame
 from fermion_table.schema import type_codec
 from fermion_table.schema.conversion import empty_columns
 from fermion_table.schema.schema import Field, PathLike, TableSchema
-from fermion_table.schema.selection import ROW_ID, queryable_fields, select_columns
+from fermion_table.schema.selection import queryable_fields, select_columns
 from fermion_table.schema.value_codec import has_plain_json
 from fermion_table.storage.store import AtomicStore, access_of, in_time
 from fermion_table.trees.tree_splits import tree_splits
@@ -114,10 +114,10 @@ class Scan:
         paths = self.filter.paths if self.filter is not None else []
         names = {field.name for field in fields} | {path[0] for path in paths}
         if self.key is not None:
-            if ROW_ID.name in names - self.table_schema.by_name.keys():
+            if self.table_schema.row_id_name in names:
                 raise InvalidArgumentError(
                     f"{self.store.location}: rows of a table with a primary key have no "
-                    f"{ROW_ID.name!r}: its key tells them apart"
+                    f"{self.table_schema.row_id_name!r}: its key tells them apart"
                 )
             names.update(columns_to_merge(self.key, names & self.table_schema.by_name.keys()))
         metadata = type_codec.decode_metadata(self.table_schema.stored_metadata)

@@ -10,7 +10,7 @@ calls them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -246,6 +246,11 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
         """Names of the columns in their order."""
         return [field.name for field in self.fields]
 
+    @property
+    def row_id_name(self) -> str:
+        """The column of row ids in scans: ``_row_id``, and ``_`` as often as a column has it."""
+        return free_name("_row_id", self.by_name)
+
     @cached_property
     def by_name(self) -> dict[str, Field]:
         """The columns by name."""
@@ -370,6 +375,13 @@ _LISTS = {
     "list_view": pa.list_view,
     "large_list_view": pa.large_list_view,
 }
+
+
+def free_name(name: str, taken: Container[str]) -> str:
+    """A name with as many ``_`` at its end as it takes to be none of others."""
+    while name in taken:
+        name += "_"
+    return name
 
 
 def check_names(names: Sequence[str], where: str) -> None:

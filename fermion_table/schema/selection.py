@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from fermion.errors import InvalidArgumentError, column_not_found
 from fermion_table.schema.key_changes import KIND_COLUMN
 from fermion_table.schema.schema import Field, Path, PathLike, TableSchema
@@ -24,10 +26,14 @@ ROW_KIND = Field(
 
 
 def queryable_fields(schema: TableSchema) -> tuple[Field, ...]:
-    """The table's columns, and the virtual ones whose names are not taken."""
-    return schema.fields + tuple(
-        field for field in (*BATCH_COLUMNS, ROW_ID) if field.name not in schema.by_name
-    )
+    """The table's columns, and the virtual ones: of batches those whose names are not taken."""
+    batches = tuple(field for field in BATCH_COLUMNS if field.name not in schema.by_name)
+    return schema.fields + batches + (row_id_field(schema),)
+
+
+def row_id_field(schema: TableSchema) -> Field:
+    """`ROW_ID` under the name that it has in a table: see `TableSchema.row_id_name`."""
+    return msgspec.structs.replace(ROW_ID, name=schema.row_id_name)
 
 
 def select_columns(
@@ -100,7 +106,7 @@ def _pruned(field: Field, paths: Sequence[Path], where: str) -> Field:
 
 def file_columns(
     targets: Iterable[Field], sources: Sequence[Field]
-) -> tuple[list[Path], list[Field]]:
+) -> tuple[list[str | Path], list[Field]]:
     """What to read of a file for some fields of the table.
 
     Parameters
@@ -112,17 +118,18 @@ def file_columns(
 
     Returns
     -------
-    Paths to ask the file's reader for, and the fields that its batches then have, in order.
+    What to ask the file's reader for, and the fields that its batches then have, in order: paths,
+    and the names of columns that are not stored, which a column of the file may have too.
     """
     by_id = {source.id: source for source in sources}
-    paths: list[Path] = []
+    paths: list[str | Path] = []
     found: list[Field] = []
     for target in targets:
         source = by_id.get(target.id)
         if source is not None:
             pruned = _for_target(target, source)
             found.append(pruned)
-            paths += _paths(pruned, source)
+            paths += [source.name] if source.id < 0 else _paths(pruned, source)
     return paths, found
 
 

@@ -103,7 +103,8 @@ def scan(
     ----------
     columns
         Names, names joined by dots, or sequences of names; ``batch_id`` and
-        ``index_in_batch`` for files in batch mode; ``_row_id``. None: every column.
+        ``index_in_batch`` for files in batch mode; ``_row_id``, or `TableSchema.row_id_name` where
+        the table has a column of this name. None: every column.
     filter
         Anything that `fermion` takes as a filter. The result is exact.
     snapshot_id, tag, as_of, branch

@@ -18,10 +18,16 @@ from fermion.engine import filter_batch_rows, one_batch
 from fermion_table.merging.fold import groups_by_key
 from fermion_table.merging.merge_reader import shared_keys
 from fermion_table.merging.primary_key import PrimaryKey
-from fermion_table.reading.run_reader import FILE_COLUMN, Runs, key_of, merging_reader, run_batches
+from fermion_table.reading.run_reader import (
+    FILE_PLACE,
+    ROW_PLACE,
+    Runs,
+    key_of,
+    merging_reader,
+    run_batches,
+)
 from fermion_table.reading.split_reader import SplitReader
 from fermion_table.schema.key_changes import KEY_COLUMN
-from fermion_table.schema.selection import ROW_ID
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +107,7 @@ def _losers(
 
 def _by_file(rows: pa.RecordBatch) -> Iterator[tuple[int, BitMap64]]:
     """The numbers of files, and the rows of each."""
-    files = rows.column(FILE_COLUMN).to_numpy()
-    places = rows.column(ROW_ID.name).to_numpy().astype(np.uint64)
+    files = rows.column(FILE_PLACE).to_numpy()
+    places = rows.column(ROW_PLACE).to_numpy().astype(np.uint64)
     for number in np.unique(files).tolist():
         yield number, BitMap64(places[files == number])

@@ -19,8 +19,9 @@ from fermion_table.merging.merge_reader import hidden_rows, merge_runs
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.planning.file_split import FileSplit
 from fermion_table.reading.run_reader import (
-    FILE_COLUMN,
+    FILE_PLACE,
     HELD_BYTES,
+    ROW_PLACE,
     Runs,
     key_filter,
     key_of,
@@ -167,8 +168,8 @@ def _picked_by_folding(
         batch = each.batch
         kinds = batch.column(KIND_COLUMN).to_numpy()
         chosen = fold(batch, each.groups, key, kinds, is_oldest=True).rows
-        files = batch.column(FILE_COLUMN).to_numpy()[chosen]
-        places = batch.column(ROW_ID.name).to_numpy()[chosen]
+        files = batch.column(FILE_PLACE).to_numpy()[chosen]
+        places = batch.column(ROW_PLACE).to_numpy()[chosen]
         for number in np.unique(files).tolist():
             found[number].append(RowRanges.from_indices(places[files == number]))
     return [(split, _joined(ranges)) for split, ranges in zip(splits, found, strict=True) if ranges]

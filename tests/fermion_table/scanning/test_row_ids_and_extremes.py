@@ -140,3 +140,23 @@ def test_half_floats_have_extremes_too(table_path):
     assert [float(each.as_py()) for each in table.scan().min_max("h")] == [-2.0, 1.5]
     table.delete("h = -2")
     assert [float(each.as_py()) for each in table.scan().min_max("h")] == [1.5, 1.5]
+
+
+def test_a_column_named_like_row_ids_hides_no_ids(table_path):
+    """They get the next name that is free."""
+    table = Table.create(table_path, pa.schema([("_row_id", pa.int64()), ("_row_id_", pa.int64())]))
+    table.append({"_row_id": [7, 8], "_row_id_": [1, 2]})
+    assert table.schema.row_id_name == "_row_id__"
+    found = table.scan(columns=["_row_id__", "_row_id"], filter="_row_id__ = 1").to_arrow()
+    assert found.to_pylist() == [{"_row_id__": 1, "_row_id": 8}]
+    assert table.scan().to_arrow().column_names == ["_row_id", "_row_id_"]
+
+
+@pytest.mark.parametrize("name", ["batch_id", "index_in_batch", "_row_id"])
+def test_a_field_of_a_struct_named_like_a_virtual_column_is_read_alone(table_path, name):
+    """Its file was asked for the whole struct: another field came back under its name."""
+    struct = pa.struct({"a": pa.int64(), "b": pa.int64()})
+    table = Table.create(table_path, pa.schema([(name, struct)]))
+    table.append({name: [{"a": 1, "b": 2}, None]})
+    for path, value in (((name, "a"), {"a": 1}), ((name, "b"), {"b": 2})):
+        assert table.scan(columns=[path]).to_arrow().column(0).to_pylist() == [value, None]

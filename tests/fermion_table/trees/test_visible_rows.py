@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -95,3 +96,22 @@ def test_keys_of_a_partition_are_compared_without_its_columns(tmp_path, monkeypa
     bounds = {(entry.min_key[-16:], entry.partition) for entry in table.scan().entries[0]}
     assert len(bounds) == 2
     assert table.lookup([("a", 5), ("b", 5), ("a", 1)])["v"].to_pylist() == [8, 7]
+
+
+@pytest.mark.parametrize("name", ["_row_id", "_file", "_row_id_"])
+@pytest.mark.parametrize("place", [0, 1], ids=["key", "sequence"])
+def test_columns_may_have_the_names_that_reading_runs_gives_to_places_of_rows(
+    table_path, name, place
+):
+    """Keys and sequences are read beside the number of each row and of its file."""
+    names = ["k", "s", "v"]
+    names[place] = name
+    schema = pa.schema([(each, pa.int64()) for each in names])
+    properties = {"sequence.field": names[1], "deletion-vectors.enabled": "true"}
+    table = Table.create(table_path, schema, primary_key=names[:1], properties=properties)
+    for rows in ([(1, 5, 1), (2, 5, 2)], [(1, 4, 3), (2, 6, 4), (3, 1, 5)]):
+        table.upsert(pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows]))
+        shown = sorted(tuple(row.values()) for row in table.scan().to_arrow().to_pylist())
+        table.compact()
+        assert sorted(tuple(row.values()) for row in table.scan().to_arrow().to_pylist()) == shown
+    assert shown == [(1, 5, 1), (2, 6, 4), (3, 1, 5)]
