@@ -1,6 +1,8 @@
 # make demo    the whole path on real data, in about a minute after the first set-up
 # make test    style, types, import contracts and every test but the slow ones
 # make test-services  Spark with servers and executors of their own, killed drivers, HDFS, Ceph and Chromium
+# make setup   the environment without Spark and servers, for work on files and tables
+#              (make setup-spark: with them; the other targets do what they need)
 # make lint    style, types and import contracts alone
 # make soak    the slow tests, hours of them; writes the table of docs/reliability.md
 # make fuzz    readers under bytes of a coverage-guided fuzzer, SECONDS for each target
@@ -18,6 +20,7 @@
 VENV := .venv
 RUN := $(VENV)/bin
 READY := $(VENV)/ready
+SPARK_READY := $(VENV)/ready-spark
 BENCH := .venv-bench
 BENCH_READY := $(BENCH)/ready
 PAIMON := .venv-bench-paimon
@@ -28,25 +31,26 @@ DOCS_READY := $(DOCS)/ready
 SPARK35 := .venv-spark35
 PAIMON_READY := $(SPARK35)/paimon-ready
 PACKAGES := fermion fermion_table spark_ext
-EXTRAS := spark,polars,duckdb,pandas,s3,hdfs,cli
+EXTRAS := polars,duckdb,pandas,cli
+SPARK_EXTRAS := spark,s3,hdfs
 KERNELS := $(wildcard fermion/kernels/*.pyx fermion/kernels/*.h fermion/kernels/*/*.pxi)
 
 LINT := $(RUN)/ruff check . && $(RUN)/ruff format --check . && $(RUN)/mypy && $(RUN)/lint-imports
 
-.PHONY: help demo test test-services lint soak fuzz sanitize paimon test-paimon test-recipes bench bench-quick docs clean setup java
+.PHONY: help demo test test-services lint soak fuzz sanitize paimon test-paimon test-recipes bench bench-quick docs clean setup setup-spark java
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n 's/^# //p' Makefile | head -n 13
+	@sed -n 's/^# //p' Makefile | head -n 15
 
-demo: java setup
+demo: java setup-spark
 	@$(RUN)/python examples/quickstart.py $(TABLE)
 
 # Every part runs, so that a finding of style does not hide a failing test. Two processes share the
 # tests; of those with Spark each takes whole files, one after the other, and has a session of its
 # own: jobs this small mostly wait for one thread. (No recursive make: `make -n` runs those.)
 WITH_SPARK := tests/spark_ext tests/test_examples.py tests/test_readme.py
-test: java setup
+test: java setup-spark
 	@failed=; \
 	{ $(LINT); } || failed="$$failed lint"; \
 	$(RUN)/python -m pytest -q -m "not spark and not slow and not services" -n 2 tests || failed="$$failed tests"; \
@@ -56,7 +60,7 @@ test: java setup
 # A file after the other to each of two processes, too; then what shares one HDFS, and one Ceph.
 ON_HDFS := tests/spark_ext/test_hdfs.py
 ON_CEPH := tests/spark_ext/test_s3.py
-test-services: java setup
+test-services: java setup-spark
 	@failed=; \
 	$(RUN)/python -m pytest -q -m "services and not slow" -n 2 --dist loadfile tests/spark_ext --ignore=$(ON_HDFS) --ignore=$(ON_CEPH) || failed="$$failed spark"; \
 	$(RUN)/python -m pytest -q -m "services and not slow" tests/hdfs $(ON_HDFS) || failed="$$failed hdfs"; \
@@ -73,7 +77,7 @@ SOAKED := $(addprefix --ignore=tests/,fermion/test_corruption.py $(addprefix fer
 	metadata/test_hostile_metadata.py $(addprefix test_,\
 	simulation.py keyed_simulation.py killed_processes.py crowd.py resource_bounds.py)))
 
-soak: java setup
+soak: java setup-spark
 	@$(RUN)/python -m pip install -qq --disable-pip-version-check --group fuzz
 	@$(RUN)/python -m tests.soak
 	@HYPOTHESIS_PROFILE=soak $(RUN)/python -m pytest -q -m slow tests $(SOAKED)
@@ -107,7 +111,7 @@ HISTORIES := 4
 
 paimon: java $(PAIMON_READY)
 
-test-paimon: setup paimon
+test-paimon: setup-spark paimon
 	@PAIMON_HISTORIES=$(HISTORIES) $(RUN)/python -m pytest -q -m slow tests/paimon
 
 test-recipes: $(RECIPES_READY)
@@ -125,6 +129,8 @@ clean:
 
 setup: $(READY)
 
+setup-spark: $(SPARK_READY)
+
 java:
 	@tools/prerequisites java
 
@@ -136,6 +142,11 @@ $(READY): pyproject.toml setup.py $(KERNELS)
 	{ [ -x $(RUN)/python ] || "$$python" -m venv $(VENV); }
 	@$(RUN)/python -m pip install -qq --disable-pip-version-check --upgrade "pip>=25.1"
 	@$(RUN)/python -m pip install -qq --disable-pip-version-check --editable ".[$(EXTRAS)]" --group dev
+	@touch $@
+
+$(SPARK_READY): $(READY)
+	@echo "Adding Spark and the clients and servers of storages; PySpark alone is 450 MB"
+	@$(RUN)/python -m pip install -qq --disable-pip-version-check --no-build-isolation --editable ".[$(EXTRAS),$(SPARK_EXTRAS)]" --group services
 	@touch $@
 
 # The rivals live apart from the environment that the tests run in; pypaimon apart from these, as it

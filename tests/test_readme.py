@@ -74,6 +74,14 @@ def test_the_readme_has_code_for_each_package():
         assert any(re.search(rf"\b(import|from) {package}\b", code) for _, code in BLOCKS)
 
 
+def test_continuous_integration_calls_the_command_that_the_readme_names():
+    """The README's table has the command for the tests; `.ci/run` calls it first."""
+    named = re.findall(r"^\| `(make [a-z-]+)` \|", README.read_text(), re.M)
+    assert named == ["make demo", "make test"]
+    script = (PROJECT / ".ci" / "run").read_text()
+    assert re.findall(r"^make .+$", script, re.M) == [named[1], "make test-services"]
+
+
 def test_the_commands_of_the_readme_are_targets_of_the_makefile():
     targets = re.findall(r"^([a-z]+):", (PROJECT / "Makefile").read_text(), re.M)
     for command in re.findall(r"\bmake ([a-z]+)", README.read_text()):
