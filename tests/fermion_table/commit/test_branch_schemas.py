@@ -128,7 +128,7 @@ def test_both_sides_add_columns_with_defaults_and_change_those_of_others(tmp_pat
         lambda t: t.alter_column("v", type=pa.int64()),
         lambda t: t.rename_column("w", "x"),
         lambda t: t.drop_columns(["w"]),
-        lambda t: t.set_properties({"target_file_bytes": "1000000"}),
+        lambda t: t.set_properties({"target_file_size": "1000000"}),
     ],
     ids=["widens", "renames", "drops", "sets"],
 )
