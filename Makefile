@@ -32,7 +32,11 @@ SPARK35 := .venv-spark35
 PAIMON_READY := $(SPARK35)/paimon-ready
 PACKAGES := fermion fermion_table spark_ext
 EXTRAS := polars,duckdb,pandas,cli
-SPARK_EXTRAS := spark,s3,hdfs
+SPARK_EXTRAS := spark s3 hdfs
+# Printed for pip, which would compile the kernels again if it were asked for the extras themselves.
+PACKAGES_OF_EXTRAS := import sys, tomllib; \
+	extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; \
+	print(*(package for extra in sys.argv[1:] for package in extras[extra]), sep="\n")
 KERNELS := $(wildcard fermion/kernels/*.pyx fermion/kernels/*.h fermion/kernels/*/*.pxi)
 
 LINT := $(RUN)/ruff check . && $(RUN)/ruff format --check . && $(RUN)/mypy && $(RUN)/lint-imports
@@ -146,7 +150,8 @@ $(READY): pyproject.toml setup.py $(KERNELS)
 
 $(SPARK_READY): $(READY)
 	@echo "Adding Spark and the clients and servers of storages; PySpark alone is 450 MB"
-	@$(RUN)/python -m pip install -qq --disable-pip-version-check --no-build-isolation --editable ".[$(EXTRAS),$(SPARK_EXTRAS)]" --group services
+	@$(RUN)/python -c '$(PACKAGES_OF_EXTRAS)' $(SPARK_EXTRAS) | \
+		$(RUN)/python -m pip install -qq --disable-pip-version-check -r /dev/stdin --group services
 	@touch $@
 
 # The rivals live apart from the environment that the tests run in; pypaimon apart from these, as it
