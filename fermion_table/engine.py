@@ -36,9 +36,8 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion_table.operations.merge_source import check_on
     from fermion_table.operations.row_changes import check_overwrite
     from fermion_table.operations.transaction import Transaction
-    from fermion_table.planning.file_split import FileSplit
     from fermion_table.planning.plan import PruningStep
-    from fermion_table.planning.split import Split, task_bytes
+    from fermion_table.planning.split import FileSplit, Split, task_bytes
     from fermion_table.reading.split_reader import SplitReader
     from fermion_table.schema.difference import SchemaChange
     from fermion_table.schema.update import SchemaUpdate
@@ -72,7 +71,7 @@ __getattr__ = load_when_asked_for(
         "DATA_PATH": "catalog.names",
         "DataWriter": "writing.data_writer",
         "Effort": "metadata.snapshot",
-        "FileSplit": "planning.file_split",
+        "FileSplit": "planning.split",
         "FinishedColumns": "operations.computed_columns",
         "FinishedFile": "operations.column_task",
         "FoundRows": "operations.found_rows",

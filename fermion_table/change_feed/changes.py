@@ -24,13 +24,11 @@ from fermion_table.change_feed.change_plan import (
     ChangePlan,
     ChangePlanner,
     ChangeSplit,
-    without_files,
-)
-from fermion_table.change_feed.change_steps import (
     ChangeStep,
     shows_level0,
     step_of,
     step_without_files,
+    without_files,
 )
 from fermion_table.change_feed.keyed_changes import DELETE, INSERT, KeyedChanges, distinct_keys
 from fermion_table.change_feed.recorded_changes import RecordedChanges
@@ -44,7 +42,7 @@ from fermion_table.metadata.snapshot import PRIMARY_KEY, Producer, Snapshot
 from fermion_table.planning.filters import TableFilter
 from fermion_table.planning.plan import splits_of
 from fermion_table.reading.run_reader import key_filter
-from fermion_table.scanning.file_scan import FileScan
+from fermion_table.scanning.scan import FileScan
 from fermion_table.schema.key_changes import has_buckets
 from fermion_table.schema.schema import PathLike, TableSchema
 from fermion_table.storage.store import AtomicStore, in_time

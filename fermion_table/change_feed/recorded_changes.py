@@ -19,7 +19,7 @@ from fermion_table.planning.filters import TableFilter, selected
 from fermion_table.planning.plan import splits_of
 from fermion_table.reading.run_reader import key_filter
 from fermion_table.reading.split_reader import SplitReader
-from fermion_table.scanning.file_scan import FileScan
+from fermion_table.scanning.scan import FileScan
 from fermion_table.schema.conversion import convert_batch, plan_reading
 from fermion_table.schema.key_changes import KIND_COLUMN
 from fermion_table.schema.schema import PathLike, TableSchema, field_to_arrow

@@ -13,7 +13,7 @@ from fermion_table.compaction.universal import UniversalOptions, is_full_due
 from fermion_table.merging.sections import TreeFile
 from fermion_table.metadata.history import walk
 from fermion_table.metadata.snapshot import Kind, Snapshot
-from fermion_table.planning.trees import Tree
+from fermion_table.planning.tree_plan import Tree
 from fermion_table.schema.key_options import CompactionSettings
 from fermion_table.storage.store import AtomicStore
 

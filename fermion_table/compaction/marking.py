@@ -17,8 +17,8 @@ from fermion.predicate import RowRanges
 from fermion_table.merging.sections import TreeFile, level0_of, overlapping_files, section_of
 from fermion_table.metadata.deletion_vector import bitmap_of, ranges_of, write_vectors
 from fermion_table.metadata.manifest import Entry
-from fermion_table.planning.file_split import FileSplit
 from fermion_table.planning.plan import splits_of
+from fermion_table.planning.split import FileSplit
 from fermion_table.reading.run_reader import key_of
 from fermion_table.reading.split_reader import SplitReader
 from fermion_table.storage.store import AtomicStore

@@ -25,7 +25,7 @@ from fermion_table.merging.primary_key import PrimaryKey, required_key
 from fermion_table.metadata.bucket_counts import bucket_count
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.snapshot import Delta, Producer, Snapshot
-from fermion_table.scanning.file_scan import FileScan
+from fermion_table.scanning.scan import FileScan
 from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.store import AtomicStore
 from fermion_table.writing.changelog_writer import ChangelogWriter, Changes

@@ -27,7 +27,7 @@ from fermion_table.options import MIB
 from fermion_table.planning.filters import TableFilter
 from fermion_table.planning.partition_pruning import partitions_that_may_match
 from fermion_table.planning.plan import splits_of
-from fermion_table.planning.trees import Tree, trees_of
+from fermion_table.planning.tree_plan import Tree, trees_of
 from fermion_table.reading.split_reader import SplitReader
 from fermion_table.reading.whole_rows import column_reader
 from fermion_table.schema.schema import TableSchema

@@ -9,7 +9,7 @@ from typing import Any
 
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_columns
-from fermion_table.change_feed.change_steps import ChangeStep, commits_between
+from fermion_table.change_feed.change_plan import ChangeStep, commits_between
 from fermion_table.change_feed.changes import ChangeScan
 from fermion_table.change_feed.recorded_interval import RecordedInterval, producer_of
 from fermion_table.commit.fast_forward import difference

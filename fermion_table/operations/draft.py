@@ -39,8 +39,7 @@ from fermion_table.planning.partition_pruning import partitions_replaced
 from fermion_table.planning.plan import files_that_must_match, plan_scan, splits_of
 from fermion_table.reading.split_reader import SplitReader
 from fermion_table.reading.whole_rows import column_reader, whole_row_reader, write_again
-from fermion_table.scanning.file_scan import FileScan
-from fermion_table.scanning.scan import Scan
+from fermion_table.scanning.scan import FileScan, Scan
 from fermion_table.schema.schema import Field, TableSchema
 from fermion_table.storage.store import AtomicStore, access_of
 from fermion_table.writing.make_writer import TableWriter, make_writer

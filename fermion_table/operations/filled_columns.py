@@ -26,7 +26,7 @@ from fermion_table.planning.filters import table_filter
 from fermion_table.planning.plan import splits_of
 from fermion_table.reading.batch_stream import whole_batches
 from fermion_table.reading.whole_rows import column_reader
-from fermion_table.scanning.file_scan import FileScan
+from fermion_table.scanning.scan import FileScan
 from fermion_table.schema.changes import merge_columns
 from fermion_table.schema.conversion import convert, find_null, plan_column
 from fermion_table.schema.schema import TableSchema

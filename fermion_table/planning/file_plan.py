@@ -17,8 +17,8 @@ from fermion.predicate import Expression
 from fermion.remote import TIMEOUT_S
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.metadata.column_file import fields_by_file
-from fermion_table.planning.file_split import FileSplit
 from fermion_table.planning.filters import TableFilter, conjunction, push_down
+from fermion_table.planning.split import FileSplit
 from fermion_table.schema.conversion import Conversion, plan_reading
 from fermion_table.schema.schema import Field, Path, field_to_arrow
 from fermion_table.schema.selection import (

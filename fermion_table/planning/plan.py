@@ -31,14 +31,13 @@ from fermion_table.planning.bounds import (
     places_that_must_match,
     units_that_may_match,
 )
-from fermion_table.planning.file_split import FileSplit, beside, file_split
 from fermion_table.planning.filters import TableFilter, field_at, same_ids
 from fermion_table.planning.partition_pruning import (
     manifest_bounds,
     partitions_selected,
     partitions_that_may_match,
 )
-from fermion_table.planning.split import Split, mixed_tasks
+from fermion_table.planning.split import FileSplit, Split, beside, file_split, mixed_tasks
 from fermion_table.schema.schema import Field, Path, TableSchema, field_to_arrow
 from fermion_table.schema.selection import BATCH_ID, queryable_fields
 from fermion_table.storage.store import AtomicStore

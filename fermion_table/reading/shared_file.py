@@ -8,9 +8,8 @@ from itertools import accumulate
 
 import fermion
 from fermion_table.planning.file_plan import ReadRequest
-from fermion_table.planning.file_split import FileSplit
-from fermion_table.reading.io_totals import IoTotals, Uncounted
-from fermion_table.reading.split_reader import SplitReader
+from fermion_table.planning.split import FileSplit
+from fermion_table.reading.split_reader import IoTotals, SplitReader, Uncounted
 
 
 class FileAtHand:

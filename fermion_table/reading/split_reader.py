@@ -1,8 +1,12 @@
-"""Reads splits, file by file, as record batches of the schema that a query asked for."""
+"""Reads splits, file by file, as record batches of the schema that a query asked for.
+
+Columns of the same rows that several files hold are put together again; what the files were asked
+for is added up over threads.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -15,18 +19,76 @@ import fermion
 from fermion import FilePruning
 from fermion.display import short_repr
 from fermion.engine import filter_batch_rows
+from fermion.forks import Lock
 from fermion.predicate import RowRanges
 from fermion_table.errors import CorruptMetadata
 from fermion_table.metadata.deletion_vector import ranges_of, read_vector
 from fermion_table.metadata.file_identity import check_identity
 from fermion_table.planning.file_plan import FilePlan, ReadRequest, plan_file
-from fermion_table.planning.file_split import FileSplit
 from fermion_table.planning.filters import selected
-from fermion_table.planning.split import Split
+from fermion_table.planning.split import FileSplit, Split
 from fermion_table.reading.batch_stream import batches_left
-from fermion_table.reading.io_totals import IoTotals
-from fermion_table.reading.side_by_side import side_by_side
 from fermion_table.schema.conversion import convert_batch, empty_columns
+
+
+class IoTotals:
+    """Sums of the `io_stats` of files; safe to share between threads, empty when unpickled."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._files = self._requests = self._bytes_requested = self._bytes_used = 0
+
+    def __reduce__(self) -> tuple[type[IoTotals], tuple[()]]:
+        return IoTotals, ()
+
+    def add(self, file: fermion.FermionFile) -> None:
+        """Count a file that is about to be closed."""
+        stats = file.io_stats
+        with self._lock.get():
+            self._files += 1
+            self._requests += stats.requests
+            self._bytes_requested += stats.bytes_requested
+            self._bytes_used += stats.bytes_used
+
+    def as_dict(self) -> dict[str, Any]:
+        """``files``, ``requests``, ``bytes_requested`` and ``bytes_used`` so far."""
+        with self._lock.get():
+            return {
+                "files": self._files,
+                "requests": self._requests,
+                "bytes_requested": self._bytes_requested,
+                "bytes_used": self._bytes_used,
+            }
+
+
+class Uncounted(IoTotals):
+    """Counts nothing: for files that others count, or that stay open."""
+
+    def add(self, file: fermion.FermionFile) -> None:
+        """Do nothing."""
+
+
+def side_by_side(streams: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+    """Streams of the same rows as one, with the columns of the first, then of the second, ...
+
+    Batches end where one of any stream does; columns have no names. All streams end together, or
+    the shortest one ends it.
+    """
+    left: list[pa.RecordBatch | None] = [None] * len(streams)
+    while True:
+        for place, stream in enumerate(streams):
+            batch = left[place]
+            while batch is None or not batch.num_rows:
+                batch = next(stream, None)
+                if batch is None:
+                    return
+            left[place] = batch
+        batches = [batch for batch in left if batch is not None]
+        rows = min(batch.num_rows for batch in batches)
+        arrays = [column for batch in batches for column in batch.slice(0, rows).columns]
+        yield pa.RecordBatch.from_arrays(arrays, names=[""] * len(arrays))
+        left = [batch.slice(rows) for batch in batches]
+
 
 REMOTE_PREFETCH_BYTES = 512 * 1024
 LOCAL_PREFETCH_BYTES = 64 * 1024

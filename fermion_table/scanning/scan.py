@@ -38,9 +38,8 @@ from fermion_table.planning.plan import (
 )
 from fermion_table.planning.split import Split, first_rows
 from fermion_table.planning.tree_plan import TreePlan, plan_trees
-from fermion_table.reading.io_totals import IoTotals
 from fermion_table.reading.run_reader import key_filter
-from fermion_table.reading.split_reader import SplitReader
+from fermion_table.reading.split_reader import IoTotals, SplitReader
 from fermion_table.scanning.polars_source import lazy_frame
 from fermion_table.schema import type_codec
 from fermion_table.schema.conversion import empty_columns
@@ -48,7 +47,7 @@ from fermion_table.schema.schema import Field, PathLike, TableSchema
 from fermion_table.schema.selection import queryable_fields, select_columns
 from fermion_table.schema.value_codec import has_plain_json
 from fermion_table.storage.store import AtomicStore, access_of, in_time
-from fermion_table.trees.tree_splits import tree_splits
+from fermion_table.trees.section_split import tree_splits
 
 if TYPE_CHECKING:
     import duckdb
@@ -56,6 +55,7 @@ if TYPE_CHECKING:
     import polars
 
     from fermion_table.scanning.arrow_dataset import ScanDataset
+from fermion_table.planning.plan import plan_scan, splits_of
 
 _Result = TypeVar("_Result")
 ScanMode = Literal["snapshot", "read_optimized"]
@@ -494,3 +494,30 @@ def _map_ordered(
     """The results in order, computed by threads, only a few ahead of the one that is wanted."""
     tasks = (partial(function, split) for split in splits)
     return read_ahead(tasks, threads + FILES_AHEAD + 1, threads=threads)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileScan(Scan):
+    """A scan of some files that need not be live."""
+
+    files: tuple[Entry, ...] = ()
+    key = None  # rows as they are stored
+
+    @cached_property
+    def entries(self) -> tuple[list[Entry], list[PruningStep]]:
+        """The files that may hold rows, and how they were found."""
+        return plan_scan(self.files, self.schemas, self.table_schema, self.filter)
+
+    @property
+    def _schema_ids(self) -> set[int]:
+        return {schema_id for entry in self.entries[0] for schema_id in entry.schema_ids}
+
+    @property
+    def _layouts(self) -> set[Layout]:
+        return {entry.layout for entry in self.entries[0]}
+
+    @cached_property
+    def _plan(self) -> ScanPlan:
+        kept, steps = self.entries
+        splits = splits_of(kept, self.store)
+        return ScanPlan(snapshot_id=self.snapshot.id, splits=splits, steps=tuple(steps))

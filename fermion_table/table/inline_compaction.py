@@ -23,7 +23,7 @@ from fermion_table.metadata.manifest_store import added_entries, live_entries
 from fermion_table.metadata.snapshot import PRIMARY_KEY, Snapshot
 from fermion_table.moments import now_ms
 from fermion_table.planning.filters import TableFilter
-from fermion_table.planning.trees import Tree, trees_of
+from fermion_table.planning.tree_plan import Tree, trees_of
 from fermion_table.schema.properties import parse_properties, parse_size
 from fermion_table.storage.store import in_time
 from fermion_table.table.state import TableState

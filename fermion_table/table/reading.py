@@ -11,7 +11,7 @@ import pyarrow as pa
 from fermion.arguments import integer
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_columns
-from fermion_table.change_feed.change_steps import commits_between
+from fermion_table.change_feed.change_plan import commits_between
 from fermion_table.change_feed.changes import ChangeScan
 from fermion_table.inspection.history_log import HistoryLog, history_log
 from fermion_table.merging.key_values import key_rows

@@ -1,4 +1,4 @@
-"""A section of a tree as a split of a scan: files that have to be merged."""
+"""Splits of a scan of a primary-key table; a section: files of a tree that have to be merged."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from typing import cast
 
 import pyarrow as pa
 
-from fermion_table.options import FOLD_COST, OPEN_COST_BYTES
-from fermion_table.planning.file_split import FileReader, FileSplit
+from fermion_table.merging.primary_key import PrimaryKey
+from fermion_table.options import FOLD_COST, OPEN_COST_BYTES, PICK_COST
+from fermion_table.planning.plan import splits_of
+from fermion_table.planning.split import FileReader, FileSplit, Split
+from fermion_table.planning.tree_plan import TreePlan
 from fermion_table.reading.split_reader import SplitReader
+from fermion_table.storage.store import AtomicStore
 from fermion_table.trees.section_reader import count_section, read_section
+from fermion_table.trees.visible_rows import picks_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,3 +79,23 @@ class SectionSplit:
     def count(self, reader: FileReader, *, threads: int | None = None) -> int:
         """How many rows the query of a reader selects."""
         return count_section(self.runs, cast(SplitReader, reader), threads=threads)
+
+
+def tree_splits(plan: TreePlan, store: AtomicStore, key: PrimaryKey) -> tuple[Split, ...]:
+    """One split a file that needs no merging, then one a section that does.
+
+    Raises
+    ------
+    UnsafeStorage
+        See `splits_of`.
+    """
+    is_picked = picks_rows(key) and not key.options.sequence_fields
+    merge_cost = PICK_COST if is_picked else FOLD_COST
+    sections = [
+        SectionSplit(
+            tuple(splits_of((file.entry for file in run), store) for run in section.runs),
+            merge_cost,
+        )
+        for section in plan.merged
+    ]
+    return (*splits_of(plan.raw, store), *sections)

@@ -17,7 +17,7 @@ from fermion_table.merging.fold import fold
 from fermion_table.merging.merge_engines.key_groups import is_retraction
 from fermion_table.merging.merge_reader import hidden_rows, merge_runs
 from fermion_table.merging.primary_key import PrimaryKey
-from fermion_table.planning.file_split import FileSplit
+from fermion_table.planning.split import FileSplit
 from fermion_table.reading.run_reader import (
     FILE_PLACE,
     HELD_BYTES,

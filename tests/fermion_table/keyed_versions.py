@@ -13,7 +13,7 @@ from fermion_table.change_feed.changes import FileScan
 from fermion_table.merging.fold import keeps_retractions
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import live_entries
-from fermion_table.planning.trees import trees_of
+from fermion_table.planning.tree_plan import trees_of
 from fermion_table.scanning.scan import Scan
 from fermion_table.schema.key_options import KeyOptions
 from tests.fermion_table.keyed_model import merged

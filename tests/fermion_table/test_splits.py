@@ -13,8 +13,7 @@ import pytest
 from fermion_table import Scan, Table
 from fermion_table.engine import FileSplit, Split
 from fermion_table.options import OPEN_COST_BYTES
-from fermion_table.planning.file_split import FileReader
-from fermion_table.planning.split import first_rows, tasks
+from fermion_table.planning.split import FileReader, first_rows, tasks
 
 SCHEMA = pa.schema({"key": pa.int64(), "value": pa.string()})
 

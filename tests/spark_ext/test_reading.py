@@ -220,7 +220,7 @@ def test_a_big_file_is_read_by_several_tasks(spark, tmp_path, monkeypatch):
     """Each reads a range of rows: filters and deleted rows are as ever."""
     monkeypatch.setattr("fermion_table.planning.split.PIECE_ROWS", 100)
     monkeypatch.setattr("fermion_table.planning.split.OPEN_COST_BYTES", 0)
-    monkeypatch.setattr("fermion_table.planning.file_split.OPEN_COST_BYTES", 0)
+    monkeypatch.setattr("fermion_table.planning.split.OPEN_COST_BYTES", 0)
     table = Table.create(tmp_path / "t", SCHEMA)
     table.append(rows(0, 2_000))
     table.delete("id BETWEEN 490 AND 509")

@@ -12,7 +12,7 @@ from fermion_table import Table
 from fermion_table.merging.sections import TreeFile, sorted_runs
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import live_entries
-from fermion_table.planning.trees import Tree, trees_of
+from fermion_table.planning.tree_plan import Tree, trees_of
 from tests.fermion_table.keyed_model import merged
 from tests.fermion_table.writing.trees import key_of
 

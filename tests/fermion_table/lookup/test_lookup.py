@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 import fermion
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion_table import Table, VersionNotFound
-from fermion_table.lookup import held_rows
+from fermion_table.lookup import held_files
 from fermion_table.lookup import lookup as lookup_module
 from fermion_table.lookup.held_files import FileKeys, HeldFiles
 from fermion_table.merging.primary_key import primary_key_of
@@ -225,7 +225,7 @@ def never_decode(monkeypatch: pytest.MonkeyPatch, *, by_range: bool = False) -> 
     monkeypatch.setattr(lookup_module, "LISTED_KEYS_MAX", 0 if by_range else 1024)
     monkeypatch.setattr(lookup_module, "DECODED_BYTES_LOCAL", -1)
     monkeypatch.setattr(lookup_module, "ROWS_PER_KEY", 0)
-    monkeypatch.setattr(held_rows, "ROWS_PER_ASKED", 0)
+    monkeypatch.setattr(held_files, "ROWS_PER_ASKED", 0)
 
 
 ROWS = st.lists(

@@ -17,7 +17,7 @@ from fermion_table.commit import manifest_plan
 from fermion_table.errors import CorruptMetadata, UnsafeStorage, UnsupportedFeature
 from fermion_table.metadata import manifest_store, snapshot
 from fermion_table.metadata.schema_store import SchemaVersions
-from fermion_table.scanning.file_scan import FileScan
+from fermion_table.scanning.scan import FileScan
 
 ROWS, FILES = 40, 3
 SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.float64()), ("s", pa.struct([("x", pa.string())]))])

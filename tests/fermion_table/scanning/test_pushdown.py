@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table
-from fermion_table.scanning.polars_filter import filter_of_predicate
+from fermion_table.scanning.polars_source import filter_of_predicate
 from tests.equality import assert_logically_equal
 
 ROWS, FILES = 500, 6

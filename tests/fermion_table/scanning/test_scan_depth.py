@@ -15,8 +15,7 @@ import fermion
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table, WriteSettings
 from fermion_table.options import OPEN_COST_BYTES
-from fermion_table.planning.file_split import FileSplit
-from fermion_table.planning.split import PIECE_ROWS, first_rows, tasks
+from fermion_table.planning.split import PIECE_ROWS, FileSplit, first_rows, tasks
 
 NOISE = np.random.default_rng(5).bytes(8 * 300_000)
 DATA = pa.table(

@@ -17,7 +17,7 @@ import pytest
 import fermion
 from fermion import col
 from fermion_table import Table
-from fermion_table.scanning.file_scan import FileScan
+from fermion_table.scanning.scan import FileScan
 from fermion_table.storage.cache import shared_cache
 from tests.fermion_table.s3_servers import BUCKET, moto
 from tests.processes import in_fork, spawned

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import fermion
 from fermion_table import Table
 from fermion_table.merging import primary_key
-from fermion_table.planning.file_split import FileSplit
+from fermion_table.planning.split import FileSplit
 from fermion_table.trees.section_split import SectionSplit
 from fermion_table.trees.visible_rows import visible_rows
 from tests.fermion_table.tree_rows import put

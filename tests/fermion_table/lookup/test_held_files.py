@@ -6,8 +6,8 @@ import pyarrow as pa
 
 import fermion
 from fermion_table import Table
-from fermion_table.lookup import held_rows
-from fermion_table.lookup.held_rows import HeldRows
+from fermion_table.lookup import held_files
+from fermion_table.lookup.held_files import HeldRows
 from tests.fermion_table.tree_rows import put
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("s", pa.string())])
@@ -57,6 +57,6 @@ def test_what_is_held_is_not_read_again(tmp_path, monkeypatch):
     assert len(read) == first
     assert table.lookup([1], columns=["v"])["v"].to_pylist() == [1]
     assert len(read) == first + 1, "other columns"
-    monkeypatch.setattr(held_rows, "ROWS_PER_ASKED", 0)
+    monkeypatch.setattr(held_files, "ROWS_PER_ASKED", 0)
     put(table, [{"k": 3, "v": 0, "s": "new"}])
     assert table.lookup([3, 4], columns=["s"])["s"].to_pylist() == ["new", "4"]
