@@ -40,6 +40,11 @@ class Order(enum.Enum):
     BYTES = "bytes"
 
 
+Form = tuple[int, int]
+"""How a leaf lies in Arrow's buffers: the letter of its kind (see `kernels.decode_flat`), and the
+bytes of a value, or of an offset."""
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """One node of a column's tree.
@@ -58,6 +63,9 @@ class Node:
         One past the last stream ordinal of this subtree.
     physical, order
         For a leaf: its physical type, and how its values compare.
+    form
+        What the kernels over whole columns know a leaf as; None for any other node, and under
+        wrappers.
     """
 
     name: str
@@ -71,6 +79,7 @@ class Node:
     stop: int
     physical: PhysicalType | None = None
     order: Order = Order.NONE
+    form: Form | None = None
 
     def renamed(self, name: str) -> Node:
         """The same tree under another name: columns of one shape differ in nothing else."""
@@ -88,6 +97,7 @@ class Node:
             self.stop,
             self.physical,
             self.order,
+            self.form,
         )
 
     def walk(self) -> Iterator[Node]:
@@ -159,6 +169,7 @@ def _build(field: pa.Field, ordinal: int, depth: int, where: str) -> Node:
         stop=stop,
         physical=leaf[0] if leaf else None,
         order=leaf[1] if leaf else Order.NONE,
+        form=_form(leaf[0], storage) if leaf and storage is field.type else None,
     )
 
 
@@ -265,16 +276,8 @@ def is_text(dtype: pa.DataType) -> bool:
     return pat.is_string(dtype) or pat.is_large_string(dtype) or pat.is_string_view(dtype)
 
 
-Form = tuple[int, int]
-"""How a leaf lies in Arrow's buffers: the letter of its kind (see `kernels.decode_flat`), and the
-bytes of a value, or of an offset."""
-
-
-def flat_form(node: Node) -> Form | None:
-    """The form of a column that the kernels over whole columns know; None for any other."""
-    if node.kind is not NodeKind.LEAF or node.type is not node.storage or node.physical is None:
-        return None
-    kind, storage = node.physical.kind, node.storage
+def _form(physical: PhysicalType, storage: pa.DataType) -> Form | None:
+    kind = physical.kind
     if kind is PhysicalKind.BITS:
         return ord("b"), 1
     if kind is PhysicalKind.BINARY:
@@ -284,6 +287,5 @@ def flat_form(node: Node) -> Form | None:
             return ord("s"), 8
         return None
     if kind is PhysicalKind.FIXED:
-        return (ord("V"), node.physical.width) if node.physical.width else None
-    dtype = node.physical.dtype
-    return ord(dtype.kind), dtype.itemsize
+        return (ord("V"), physical.width) if physical.width else None
+    return ord(physical.dtype.kind), physical.dtype.itemsize

@@ -26,6 +26,16 @@ class PageChecks(NamedTuple):
     kind: ChecksumKind
     place_key: int = 0
 
+    @property
+    def is_crc32c(self) -> bool:
+        """Whether pages have the checksum that the kernels over pages verify."""
+        return self.kind is ChecksumKind.CRC32C
+
+    @property
+    def is_in_kernels(self) -> bool:
+        """Whether the kernels over pages verify all that is to be verified."""
+        return self.kind is ChecksumKind.CRC32C or self.kind is ChecksumKind.NONE
+
 
 UNBOUND_CRC32C = PageChecks(ChecksumKind.CRC32C)
 UNCHECKED = PageChecks(ChecksumKind.NONE)

@@ -95,6 +95,11 @@ def decompress(data: Buffer, raw_length: int, *, padded: bool = False, where: st
     return raw
 
 
+def decompress_padded(frame: memoryview, raw_length: int) -> bytes:
+    """`decompress` of a frame that padding may follow, as kernels call it."""
+    return decompress(frame, raw_length, padded=True)
+
+
 def pack(codec: Codec, data: Buffer, level: int) -> bytes:
     """Compress as a codec of pages and of pieces does: one zstd frame, or one LZ4 block.
 

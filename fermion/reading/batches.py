@@ -9,20 +9,21 @@ from fermion.columns.ranges import RowRanges
 from fermion.columns.values import INT64, UINT32, PhysicalType
 from fermion.errors import InvalidFileError
 from fermion.io.checksum import PageChecks
-from fermion.layout import PAGE_HEADER
 from fermion.metadata.cmb import ColumnBlock
 from fermion.metadata.file_info import BATCH_ID
 from fermion.pages.batches import ID_STREAM, LENGTH_STREAM
-from fermion.pages.pages import PageSlice, decode_pages
+from fermion.pages.global_dictionary import GlobalDictionaries
 from fermion.reading.index import FileIndex
-from fermion.reading.plan import StreamPlan, plan_stream
+from fermion.reading.plan import plan_stream
+from fermion.reading.stream import DecodeOptions, FetchedStream
 
 
 class BatchLookup:
     """The batch streams of one file, decoded stripe by stripe and kept."""
 
     def __init__(self, index: FileIndex, *, checks: PageChecks) -> None:
-        self._index, self._checks = index, checks
+        self._index = index
+        self._options = DecodeOptions(checks, index.where, GlobalDictionaries(index.where))
         self._stripes: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
     def _block(self) -> ColumnBlock:
@@ -69,26 +70,11 @@ class BatchLookup:
         places = [(span.offset, span.length) for span in plan.spans]
         if plan.dictionary is not None:
             places.insert(0, plan.dictionary)
-        return self._index.source.read_checked(
-            places, lambda buffers: self._decode(plan, buffers, physical)
-        )
-
-    def _decode(
-        self, plan: StreamPlan, buffers: list[memoryview], physical: PhysicalType
-    ) -> np.ndarray:
-        dictionary = None
-        if plan.dictionary is not None:
-            dictionary = PageSlice(buffers.pop(0), plan.dictionary[0], None, 0, 0)
-        slices = []
-        for span, buffer in zip(plan.spans, buffers, strict=True):
-            slots = span.slots if span.slots >= 0 else _page_slots(buffer)
-            slices.append(PageSlice(buffer, span.offset, slots, 0, slots))
-        values = decode_pages(
-            slices,
-            physical,
-            dictionary=dictionary,
-            checks=self._checks,
-            where=self._index.where,
+        values = self._index.source.read_checked(
+            places,
+            lambda pages: FetchedStream(plan, pages, physical, self._options, block.error).decode(
+                -1
+            ),
         )
         assert isinstance(values, np.ndarray)
         return values
@@ -118,10 +104,3 @@ class BatchLookup:
         if ranges is not None:
             values = values[ranges.to_indices()]
         return pa.array(values)
-
-
-def _page_slots(buffer: memoryview) -> int:
-    """Slots by the page's own header; decoding verifies the header before it believes this."""
-    if len(buffer) < PAGE_HEADER.itemsize:
-        return 0
-    return int(np.frombuffer(buffer, PAGE_HEADER, 1)["numSlots"][0])

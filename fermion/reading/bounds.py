@@ -11,15 +11,13 @@ import pyarrow as pa
 
 from fermion.columns.ranges import RowRanges
 from fermion.columns.types import Node, NodeKind, Order
+from fermion.forks import cached_property
 from fermion.layout import ALL_NULL_LENGTH, INT64_MAX, INT64_MIN, ChunkFlag, DescType, ExtTag
 from fermion.metadata.cmb import Chunk, ColumnBlock
 from fermion.metadata.file_info import BATCH_ID
-from fermion.predicate import (
-    Bounds,
-    Expression,
-    ranges_that_match,
-)
+from fermion.predicate import Bounds, ranges_that_match
 from fermion.reading.batches import BatchLookup
+from fermion.reading.bound_filter import BoundFilter
 from fermion.reading.index import FileIndex
 from fermion.reading.projection import Projected
 from fermion.statistics.bloom import (
@@ -54,35 +52,32 @@ class StripeBounds:
     ----------
     index
         The open file.
-    batches
-        The batches of its rows.
     """
 
-    def __init__(self, index: FileIndex, batches: BatchLookup) -> None:
-        self._index, self._batches = index, batches
+    def __init__(self, index: FileIndex) -> None:
+        self._index = index
         # By what is in the file: where the chunk is, and the tag of the record.
         self._blooms: dict[tuple[int, ExtTag], BloomFilters] = {}
 
-    def prune(
-        self, expression: Expression, columns: Sequence[Projected], stripe: int
-    ) -> PrunedRows:
-        """The rows of a stripe that may match a filter, and those that must.
+    @cached_property
+    def batches(self) -> BatchLookup:
+        """The batches of a file in batch mode."""
+        return BatchLookup(self._index, checks=self._index.page_checks)
 
-        Parameters
-        ----------
-        columns
-            Those that the filter reads.
-        """
+    def prune(self, filter: BoundFilter, stripe: int) -> PrunedRows:
+        """The rows of a stripe that may match a filter, and those that must."""
         rows = int(self._index.stripe_rows[stripe])
+        if filter.expression is None:
+            return PrunedRows(RowRanges.all(rows), RowRanges.all(rows))
         if not self._index.options.use_statistics:
             return PrunedRows(RowRanges.all(rows), RowRanges.empty())
-        by_name = {column.field.name: column for column in columns}
+        by_name = {column.field.name: column for column in filter.columns}
 
         def lookup(path: tuple[str, ...]) -> Bounds | None:
             column = by_name.get(path[0])
             return self._bounds(column, path, stripe, rows) if column is not None else None
 
-        return PrunedRows(*ranges_that_match(expression, lookup, rows))
+        return PrunedRows(*ranges_that_match(filter.expression, lookup, rows))
 
     def _bounds(
         self, column: Projected, path: tuple[str, ...], stripe: int, rows: int
@@ -158,7 +153,7 @@ class StripeBounds:
         """Those of the virtual column of batch ids: a batch is a page with one value."""
         if name != BATCH_ID:
             return None
-        ids, ends = self._batches.stripe(stripe)
+        ids, ends = self.batches.stripe(stripe)
         return Bounds(
             boundaries=ends,
             min=ids,

@@ -1,34 +1,177 @@
-"""The pages of a flat column's chunk, planned with a few array operations and no object a page.
+"""Pages of one stream that the kernels take many at a time, planned without an object a page.
 
-What the kernels over pages do not know (nulls, dictionaries that stripes share) has no plan here:
-it is left to `column.read_columns`, which reads everything and knows what to say of it.
+What the kernels over pages do not know is not planned here, or not decoded: nulls, booleans,
+dictionaries that stripes share, some encodings, damage. The general way (`column`) reads all of it,
+and says what is wrong with it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fermion.columns.types import Node
-from fermion.columns.values import BinaryValues, Values
+from fermion import kernels
+from fermion.columns.types import Form, Node
+from fermion.columns.values import BinaryValues, PhysicalKind, PhysicalType, Values
+from fermion.encodings.decoding import decode_numbers
+from fermion.encodings.tree import PageBuffer
 from fermion.errors import FermionError
 from fermion.io.checksum import PageChecks
+from fermion.io.compression import decompress_padded
 from fermion.layout import ChunkFlag, EncodingId
 from fermion.metadata.cmb import Chunk, ColumnBlock
 from fermion.pages.frame import root_encoding
 from fermion.pages.pages import PageSlice, decode_dictionary
-from fermion.reading.column import FetchedPages
 
+if TYPE_CHECKING:
+    from typing_extensions import Buffer  # no dependency of the installed package
+
+Wanted = Any
+"""Values that a filter asks for, as `kernels.wanted_numbers` and others make them."""
+
+FetchedPages = dict[tuple[int, int], memoryview]
+"""Bytes that are here already, by offset and length."""
+
+BITS, STRINGS = ord("b"), ord("s")
+"""Letters of a `Form`."""
+PICKED_RUN_MAX = 64
+"""Slots that lie in runs are longer named by their bounds: a list may claim any number of them."""
+PICKED_SLOTS_MIN = 2
+"""Of so many slots from the first wanted to the last of each page, one is wanted at most: then the
+wanted ones are decoded alone."""
+LONE_ROWS_MAX = 16
+"""So few rows are picked wherever they are: the general way costs more than to decode them."""
 _FIRST_PAGE_IS_DICT = int(ChunkFlag.FIRST_PAGE_IS_DICT)
+_OTHERS = int(ChunkFlag.DENSE_NO_NULL_SLOTS) | int(ChunkFlag.USES_GLOBAL_DICT)
 _NOTHING = np.empty(0, np.uint8)
 _NO_OFFSETS = np.empty(0, np.int64)
-_OTHERS = int(ChunkFlag.DENSE_NO_NULL_SLOTS) | int(ChunkFlag.USES_GLOBAL_DICT)
+_NO_BOUNDS = np.zeros(2, np.int64)
+
+
+class StreamPages(NamedTuple):
+    """Pages of one stream that were read, none of which leaves its null slots out.
+
+    Attributes
+    ----------
+    pages
+        Their bytes.
+    offsets
+        ``int64``: where each page lies in the file.
+    counts
+        ``int64``: the slots that each page must hold.
+    dictionary
+        What their DICTIONARY nodes refer to.
+    checks
+        How they are checked.
+    """
+
+    pages: Sequence[PageBuffer]
+    offsets: np.ndarray
+    counts: np.ndarray
+    dictionary: Values | None
+    checks: PageChecks
+
+    def decode(
+        self, form: Form, first: int, stop: int, out: np.ndarray, text: np.ndarray | None
+    ) -> Buffer | None:
+        """All slots of some pages; see `kernels.decode_pages`."""
+        entries, entry_offsets = self._entries()
+        return kernels.decode_pages(
+            list(self.pages[first:stop]),
+            self.counts[first:stop],
+            *form,
+            entries,
+            entry_offsets,
+            self.checks.is_crc32c,
+            decode_numbers,
+            decompress_padded,
+            out.view(np.uint8),
+            self.offsets[first:stop],
+            self.checks.place_key,
+            text,
+        )
+
+    def pick(self, picks: np.ndarray, cuts: np.ndarray, physical: PhysicalType) -> Values | None:
+        """Some slots of all pages, as new arrays; None where that has to be done otherwise.
+
+        Parameters
+        ----------
+        picks, cuts
+            ``int64``: slots of the pages, ascending in each, end to end; and which of them belong
+            to each page.
+        """
+        entries, entry_offsets = self._entries()
+        is_binary = physical.kind is PhysicalKind.BINARY
+        out = np.zeros(cuts[-1] + 1, np.int64) if is_binary else np.empty(cuts[-1], physical.dtype)
+        letter, width = (STRINGS, 8) if is_binary else (ord(out.dtype.kind), out.itemsize)
+        data = kernels.pick_pages(
+            list(self.pages),
+            self.counts,
+            picks,
+            cuts,
+            letter,
+            width,
+            entries,
+            entry_offsets,
+            self.checks.is_crc32c,
+            decode_numbers,
+            decompress_padded,
+            (out[1:] if is_binary else out).view(np.uint8),
+            self.offsets,
+            self.checks.place_key,
+        )
+        if data is None or not is_binary:
+            return None if data is None else out
+        return BinaryValues(out, np.frombuffer(memoryview(data), np.uint8))
+
+    def match(
+        self,
+        form: Form,
+        first: int,
+        stop: int,
+        wanted: np.ndarray | Wanted | None,
+        entries: np.ndarray,
+        out: np.ndarray,
+    ) -> bool:
+        """Whether slots of some pages are wanted; see `kernels.match_pages`.
+
+        Parameters
+        ----------
+        wanted
+            Bounds or a set, as the kernel takes them; None: only codes of the dictionary can be.
+        entries
+            ``uint8``: which entries of the dictionary are wanted.
+        """
+        bounds, values = (wanted, None) if isinstance(wanted, np.ndarray) else (_NO_BOUNDS, wanted)
+        return kernels.match_pages(
+            list(self.pages[first:stop]),
+            self.counts[first:stop],
+            STRINGS if wanted is None else form[0],
+            form[1],
+            bounds,
+            entries,
+            self.checks.is_crc32c,
+            decode_numbers,
+            decompress_padded,
+            out,
+            self.offsets[first:stop],
+            self.checks.place_key,
+            values,
+        )
+
+    def _entries(self) -> tuple[np.ndarray, np.ndarray]:
+        """The dictionary as the kernels take it: bytes, and ``int64`` offsets of strings."""
+        if isinstance(self.dictionary, BinaryValues):
+            return self.dictionary.data, self.dictionary.offsets
+        if isinstance(self.dictionary, np.ndarray):
+            return self.dictionary.view(np.uint8), _NO_OFFSETS
+        return _NOTHING, _NO_OFFSETS
 
 
 class ChunkPages(NamedTuple):
-    """The pages of a chunk without nulls.
+    """Where the pages of a flat column's chunk without nulls lie, or some of them.
 
     Attributes
     ----------
@@ -36,85 +179,124 @@ class ChunkPages(NamedTuple):
         Whether the first of ``ranges`` is the page of its dictionary.
     ranges
         ``int64``, shape (pages, 2): where they lie, that of the dictionary first if there is one.
-    cuts
-        ``int64``: slots before each page but the dictionary's, and the chunk's slots.
+    firsts, counts
+        ``int64``: slots of the chunk before each page but the dictionary's, and slots of each.
+    picks, cuts
+        ``int64``: the slots wanted, counted within their pages, and which of them each page has;
+        None: those wanted are not listed.
     """
 
     node: Node
+    form: Form
+    block: ColumnBlock
     chunk: Chunk
     has_dictionary: bool
     ranges: np.ndarray
-    cuts: np.ndarray
+    firsts: np.ndarray
+    counts: np.ndarray
+    picks: np.ndarray | None = None
+    cuts: np.ndarray | None = None
 
     def some(self, pages: np.ndarray) -> ChunkPages:
-        """The same with the places of some pages alone, ``int64``, and that of the dictionary."""
-        if len(pages) == len(self.cuts) - 1:
+        """Some of the pages, ``int64``, ascending, with that of the dictionary."""
+        if len(pages) == len(self.counts):
             return self
         places = np.concatenate(([0], pages + 1)) if self.has_dictionary else pages
-        return self._replace(ranges=self.ranges[places])
+        own = self.ranges[places], self.firsts[pages], self.counts[pages]
+        return ChunkPages(*self[:5], *own)
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of the pages."""
+        return int(self.ranges[:, 1].sum())
 
     def fetched(self, pages: Sequence[memoryview]) -> FetchedPages:
         """All pages by where they lie."""
         return dict(zip(map(tuple, self.ranges.tolist()), pages, strict=True))
 
-    def is_held(self, held: FetchedPages) -> bool:
-        """Whether all pages are among those that are here already."""
-        return bool(held) and all(map(held.__contains__, map(tuple, self.ranges.tolist())))
+    def among(self, held: FetchedPages) -> list[memoryview] | None:
+        """The pages, if all of them are among those that are here already."""
+        if not held:
+            return None
+        pages = [held.get((offset, length)) for offset, length in self.ranges.tolist()]
+        return None if None in pages else pages  # type: ignore[return-value]
+
+    def pick(self, wanted: np.ndarray) -> ChunkPages | None:
+        """The pages that hold wanted slots; None where most slots between these are wanted too.
+
+        Parameters
+        ----------
+        wanted
+            ``int64``, ascending, at least one.
+        """
+        count = len(wanted)
+        at = np.empty(len(self.firsts) + 1, np.int64)
+        at[:-1], at[-1] = wanted.searchsorted(self.firsts), count
+        touched = (at[1:] > at[:-1]).nonzero()[0]
+        cuts = np.empty(len(touched) + 1, np.int64)
+        cuts[:-1], cuts[-1] = at[touched], count
+        first, last = cuts[:-1], cuts[1:]
+        between = (wanted[last - 1] - wanted[first]).sum() + len(touched)
+        if count > LONE_ROWS_MAX and PICKED_SLOTS_MIN * count > between:
+            return None
+        some = self.some(touched)
+        picks = wanted - some.firsts.repeat(last - first)
+        return ChunkPages(*some[:-2], picks, cuts)
+
+    def open(self, pages: Sequence[memoryview], checks: PageChecks) -> StreamPages | None:
+        """The pages with the dictionary, if one of them refers to it; None where it is damaged.
+
+        Parameters
+        ----------
+        pages
+            That of the dictionary first if there is one.
+        """
+        first, others = int(self.has_dictionary), pages
+        dictionary = None
+        if self.has_dictionary:
+            others = pages[1:]
+            if any(root_encoding(page) == EncodingId.DICTIONARY for page in others):
+                assert self.node.physical is not None
+                stored = PageSlice(pages[0], int(self.ranges[0, 0]), None, 0, 0)
+                try:
+                    dictionary = decode_dictionary(stored, self.node.physical, checks=checks)
+                except FermionError:  # told by the general way, which names the file
+                    return None
+        offsets = np.ascontiguousarray(self.ranges[first:, 0])
+        return StreamPages(others, offsets, self.counts, dictionary, checks)
 
 
-def chunk_pages(node: Node, block: ColumnBlock, stripe: int, slots: int) -> ChunkPages | None:
-    """The pages of a column in a stripe of so many slots; None: it has to be read otherwise."""
+def chunk_pages(
+    node: Node, block: ColumnBlock | None, stripe: int, slots: int
+) -> ChunkPages | None:
+    """The pages of a column in a stripe of so many slots; None: it has to be read otherwise.
+
+    Parameters
+    ----------
+    block
+        The column's CMB; None: it is null in all rows.
+    """
+    form = node.form
+    if form is None or form[0] == BITS or block is None:
+        return None
     try:
         chunk = block.chunk(node.stream, stripe)
         is_known = not chunk.is_empty and not chunk.flags & _OTHERS
         if not is_known or block.chunk(node.validity, stripe).length:
             return None
         metas = block.pages(chunk)
-    except FermionError:  # told by the way around, when it comes to this column
+    except FermionError:  # told by the general way, when it comes to this column
         return None
     if metas is None:
         return None
     skip = int(bool(chunk.flags & _FIRST_PAGE_IS_DICT))
     sizes, counts = metas["pageSize"].astype(np.int64), metas["rowCount"].astype(np.int64)
-    cuts = np.zeros(len(metas) + 1 - skip, np.int64)
-    counts[skip:].cumsum(out=cuts[1:])
-    if cuts[-1] != slots or counts[:skip].any():
+    ends = counts.cumsum()
+    if ends[-1] != slots or counts[:skip].any():
         return None
     ranges = np.empty((len(metas), 2), np.int64)
     ranges[:, 1] = sizes
     sizes.cumsum(out=ranges[:, 0])
     ranges[:, 0] += chunk.offset - sizes
-    return ChunkPages(node, chunk, bool(skip), ranges, cuts)
-
-
-def entries_of(
-    plan: ChunkPages, pages: Sequence[memoryview], checks: PageChecks
-) -> tuple[Values | None, Sequence[memoryview]] | None:
-    """The chunk's dictionary if a page refers to it, and the other pages; None where it is damaged.
-
-    Parameters
-    ----------
-    pages
-        That of the dictionary first if there is one.
-    """
-    if not plan.has_dictionary:
-        return None, pages
-    first, others = pages[0], pages[1:]
-    if all(root_encoding(page) != EncodingId.DICTIONARY for page in others):
-        return None, others
-    physical = plan.node.physical
-    assert physical is not None
-    entries = PageSlice(first, int(plan.ranges[0, 0]), None, 0, 0)
-    try:
-        return decode_dictionary(entries, physical, checks=checks), others
-    except FermionError:  # told by the way around, which names the file
-        return None
-
-
-def dictionary_of(entries: Values | None) -> tuple[np.ndarray, np.ndarray]:
-    """A dictionary as the kernels over pages take it: bytes, and ``int64`` offsets of strings."""
-    if isinstance(entries, BinaryValues):
-        return entries.data, entries.offsets
-    if isinstance(entries, np.ndarray):
-        return entries.view(np.uint8), _NO_OFFSETS
-    return _NOTHING, _NO_OFFSETS
+    counts = counts[skip:]
+    return ChunkPages(node, form, block, chunk, bool(skip), ranges, ends[skip:] - counts, counts)

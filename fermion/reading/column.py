@@ -1,4 +1,4 @@
-"""Columns of one stripe: plan pages, fetch them together, decode them, assemble Arrow arrays."""
+"""The general way to read columns: plan pages, fetch them together, decode, assemble arrays."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ from fermion.columns.types import Node, NodeKind
 from fermion.columns.validity import Validity, settled, to_flags
 from fermion.columns.values import BITS, UINT32, Bits, PhysicalType, Values
 from fermion.errors import ChecksumError, InvalidFileError
+from fermion.forks import cached_property
 from fermion.io.source import CountingSource
 from fermion.layout import ALL_NULL_LENGTH
 from fermion.metadata.cmb import Chunk, ColumnBlock
-from fermion.pages.global_dictionary import DictionaryRecord, entries_array
+from fermion.pages.global_dictionary import DictionaryRecord, GlobalDictionaries, entries_array
+from fermion.reading.chunk_pages import FetchedPages
 from fermion.reading.plan import (
     PageSpan,
     StreamPlan,
@@ -30,11 +32,80 @@ from fermion.reading.plan import (
     times,
     validity_ranges,
 )
-from fermion.reading.spread import THREADED_BYTES_MIN, THREADED_SLOTS_MIN, run_each
+from fermion.reading.projection import Projected
+from fermion.reading.strategy import (
+    ReadRequest,
+    ReadResult,
+    ReadStrategy,
+    is_worth_threads,
+    run_by_size,
+    run_each,
+)
 from fermion.reading.stream import DecodeOptions, FetchedStream, PageValidity
 
-FetchedPages = dict[tuple[int, int], memoryview]
-"""Bytes that are here already, by offset and length."""
+
+class GeneralRead(ReadStrategy):
+    """Columns of every type and encoding, any rows of them: the last of the strategies.
+
+    It plans which pages hold the rows, fetches those of all columns together, and decodes and
+    assembles column by column. It says what is wrong with damaged ones.
+    """
+
+    @cached_property
+    def _options(self) -> DecodeOptions:
+        where = self._index.where
+        return DecodeOptions(self._checks, where, GlobalDictionaries(where))
+
+    def applies(self, request: ReadRequest) -> bool:
+        """See `ReadStrategy.applies`."""
+        return True
+
+    def read(self, request: ReadRequest) -> ReadResult:
+        """See `ReadStrategy.read`."""
+        tasks = self.tasks(request.columns, request.stripe, request.rows)
+        keep, pages = request.kept is not None, request.kept
+        if pages is None:
+            pages = request.verified | request.fetched
+        source, executor = self._index.source, request.executor
+        arrays = read_columns(source, tasks, executor, pages, keep=keep)
+        return ReadResult(
+            [
+                self._finished(column, task, array)
+                for column, task, array in zip(request.columns, tasks, arrays, strict=True)
+            ],
+            {},
+        )
+
+    def tasks(
+        self, columns: Sequence[Projected], stripe: int, rows: RowRanges | None
+    ) -> list[ColumnTask]:
+        """What reads some rows (None: all) of each of some stored columns."""
+        slots = int(self._index.stripe_rows[stripe])
+        blocks = self._index.blocks(column.ordinal for column in columns)
+        return [
+            ColumnTask(
+                node, block, stripe, slots, rows, self._options, as_dictionary=column.as_dictionary
+            )
+            for column, block in zip(columns, blocks, strict=True)
+            if (node := column.node) is not None
+        ]
+
+    def _finished(self, column: Projected, task: ColumnTask, array: pa.Array) -> pa.Array:
+        """A column's array, with the dictionary that it had when written, or that all its batches
+        share."""
+        node, record, dictionaries = task.node, column.shared, self._options.dictionaries
+        array = self._index.restored(node, column.ordinal, task.stripe, array)
+        if record is None or (physical := node.physical) is None:
+            return array
+        if not dictionaries.knows(record, physical):  # all is null so far
+            self._index.source.read_checked(
+                [record.place], lambda data: dictionaries.add(record, data[0], physical)
+            )
+        shared, wanted = dictionaries.share(array, record, node), column.field.type
+        if shared.type == wanted:
+            return shared
+        indices = shared.indices.cast(wanted.index_type)
+        return pa.DictionaryArray.from_arrays(indices, shared.dictionary, ordered=wanted.ordered)
 
 
 class ColumnTask:
@@ -392,37 +463,26 @@ def read_columns(
     decoded side by side where there is an executor. What ``pages`` holds is not fetched again;
     ``keep`` adds what is fetched.
     """
-    pending, is_worth_threads = list(tasks), False
+    pending, threads = list(tasks), None
     while pending := [task for task in pending if not task.is_done]:
         wanted = [task.plan() for task in pending]
-        flat = [each for ranges in wanted for each in ranges]
-        missing = [each for each in flat if each not in pages]
-        found = source.read_many(missing)
-        fetched = iter(found)
-        buffers = [pages[each] if each in pages else next(fetched) for each in flat]
+        missing = [place for ranges in wanted for place in ranges if place not in pages]
+        fetched = dict(zip(missing, source.read_many(missing), strict=True))
+        supplied = [
+            [pages[place] if place in pages else fetched[place] for place in ranges]
+            for ranges in wanted
+        ]
         if keep:
-            pages.update(zip(missing, found, strict=True))
-        supplied, at = [], 0
-        for ranges in wanted:
-            supplied.append(buffers[at : at + len(ranges)])
-            at += len(ranges)
+            pages.update(fetched)
         sizes = [sum([length for _, length in ranges]) for ranges in wanted]
         slots = sum([task.rows for task in pending])
-        is_worth_threads = slots >= THREADED_SLOTS_MIN or sum(sizes) >= THREADED_BYTES_MIN
-        others = executor if is_worth_threads else None
+        threads = executor if is_worth_threads(slots, sum(sizes)) else None
         if len(pending) == 1:
-            feed_checked(source, pages, pending[0], wanted[0], supplied[0], others)
-            continue
-        # The longest first: whoever comes last leaves the other threads with nothing to do.
-        order = sorted(range(len(pending)), key=sizes.__getitem__, reverse=True)
-        run_each(
-            others,
-            partial(feed_checked, source, pages),
-            [pending[place] for place in order],
-            [wanted[place] for place in order],
-            [supplied[place] for place in order],
-        )
-    return run_each(executor if is_worth_threads else None, ColumnTask.array, tasks)
+            feed_checked(source, pages, pending[0], wanted[0], supplied[0], threads)
+        else:
+            feed = partial(feed_checked, source, pages)
+            run_by_size(threads, feed, sizes, slots, pending, wanted, supplied)
+    return run_each(threads, ColumnTask.array, tasks)
 
 
 def feed_checked(

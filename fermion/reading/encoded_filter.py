@@ -9,7 +9,7 @@ decoded and the filter evaluated on it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -22,30 +22,30 @@ import pyarrow as pa
 from fermion import kernels
 from fermion.columns.arrow_buffers import booleans
 from fermion.columns.ranges import RowRanges
-from fermion.columns.types import Form
-from fermion.encodings.decoding import decode_numbers
-from fermion.io.compression import decompress
-from fermion.layout import INT64_MAX, INT64_MIN, ChecksumKind
+from fermion.columns.types import Form, Node
+from fermion.layout import INT64_MAX, INT64_MIN
 from fermion.pages.global_dictionary import entries_array
 from fermion.predicate import Expression, Interval, evaluate, interval, members, text_range
 from fermion.predicate.expression import And, Comparison, IsIn, Not, Or, StartsWith
-from fermion.reading.chunk_pages import ChunkPages, chunk_pages, entries_of
-from fermion.reading.column import FetchedPages
-from fermion.reading.flat import known_form
+from fermion.reading.chunk_pages import (
+    STRINGS,
+    ChunkPages,
+    FetchedPages,
+    StreamPages,
+    chunk_pages,
+)
 from fermion.reading.index import FileIndex
 from fermion.reading.projection import Projected
-from fermion.reading.spread import run_by_size
+from fermion.reading.strategy import run_by_size
 
 PART_SLOTS = 128 * 1024
 """Slots that one thread tests at once."""
 LEAVES_KNOWN_MAX = 16
 """Strings and lists of values that filters ask for, kept for the next stripe."""
 
-_BITS, _STRINGS = ord("b"), ord("s")
 _NOTHING = np.zeros(0, np.uint8)
-_NO_BOUNDS = np.zeros(2, np.int64)
-Wanted = Any
-"""What `kernels.match_pages` takes."""
+Wanted = np.ndarray | Any
+"""Bounds or values, as `kernels.match_pages` takes them."""
 
 
 class FoundRows(NamedTuple):
@@ -70,17 +70,24 @@ class _Column(NamedTuple):
 
     Attributes
     ----------
-    touched
-        ``int64``: which pages of the chunk they are, ascending.
     entries
         The chunk's dictionary, under the name that the filter knows; None where no page refers to
         one.
     """
 
     plan: ChunkPages
-    touched: np.ndarray
-    pages: Sequence[memoryview]
+    pages: StreamPages
     entries: pa.RecordBatch | None
+
+    def parts(self, slots_max: int) -> list[tuple[int, int]]:
+        """Pages that follow each other, as first and stop, of at most so many slots."""
+        starts = self.plan.firsts.tolist()
+        stops = (self.plan.firsts + self.plan.counts).tolist()
+        bounds = [0]
+        for at in range(1, len(starts)):
+            if starts[at] != stops[at - 1] or stops[at] - starts[bounds[-1]] > slots_max:
+                bounds.append(at)
+        return list(pairwise([*bounds, len(starts)]))
 
 
 class EncodedFilter:
@@ -90,14 +97,10 @@ class EncodedFilter:
     ----------
     index
         The open file.
-    executor
-        Tests parts of columns side by side; None: one after the other.
     """
 
-    def __init__(self, index: FileIndex, executor: Executor | None) -> None:
-        self._index, self._executor = index, executor
-        self._checks = index.footer.page_checks(index.options.verify_checksums)
-        self._is_known = self._checks.kind in (ChecksumKind.NONE, ChecksumKind.CRC32C)
+    def __init__(self, index: FileIndex) -> None:
+        self._index, self._checks = index, index.page_checks
         self._asked: dict[int, tuple[Expression, Wanted | None, bool]] = {}  # by a leaf's id
 
     def find(
@@ -105,7 +108,8 @@ class EncodedFilter:
         expression: Expression,
         columns: Sequence[Projected],
         stripe: int,
-        ranges: RowRanges | None,
+        rows: RowRanges | None,
+        executor: Executor | None,
     ) -> FoundRows | None:
         """Which of some rows (None: all) match; None where the filter has to be evaluated.
 
@@ -113,41 +117,42 @@ class EncodedFilter:
         ----------
         columns
             Those that the filter reads.
+        executor
+            Tests parts of columns side by side; None: one after the other.
         """
-        if not self._is_known or not self._index.source.source.is_local:
+        if not self._checks.is_in_kernels or not self._index.is_local:
             return None
         plans = self._plans(columns, stripe)
         if plans is None or not _is_known(expression, plans):
             return None
         slots = int(self._index.stripe_rows[stripe])
         try:
-            opened, fetched = self._fetch(plans, ranges)
-            mask = self._mask(expression, opened, slots)
+            opened, fetched = self._fetch(plans, rows)
+            mask = _Test(opened, slots, executor, self._wanted).mask(expression)
         except _Unknown:
             return None
-        return FoundRows(mask if ranges is None else _selected(mask, ranges), fetched)
+        return FoundRows(mask if rows is None else _selected(mask, rows), fetched)
 
     def _plans(self, columns: Sequence[Projected], stripe: int) -> dict[str, ChunkPages] | None:
         """The pages of each column by name; None where one of them is not known here."""
         slots = int(self._index.stripe_rows[stripe])
-        found: dict[str, ChunkPages] = {}
+        plans: dict[str, ChunkPages] = {}
         for column in columns:
-            form = None if column.tree is None else known_form(column.tree)
-            if form is None or form[0] == _BITS or column.tree is None:
+            node = column.tree
+            if node is None or node.form is None:
                 return None
             (block,) = self._index.blocks([column.ordinal])
-            plan = None if block is None else chunk_pages(column.tree, block, stripe, slots)
+            plan = chunk_pages(node, block, stripe, slots)
             if plan is None:
                 return None
-            found[column.field.name] = plan
-        return found
+            plans[column.field.name] = plan
+        return plans
 
     def _fetch(
-        self, plans: Mapping[str, ChunkPages], ranges: RowRanges | None
+        self, plans: Mapping[str, ChunkPages], rows: RowRanges | None
     ) -> tuple[dict[str, _Column], FetchedPages]:
         """The pages that hold some rows (None: all) of each column."""
-        touched = {name: _touched(plan.cuts, ranges) for name, plan in plans.items()}
-        parts = {name: plan.some(touched[name]) for name, plan in plans.items()}
+        parts = {name: plan.some(_touched(plan, rows)) for name, plan in plans.items()}
         if len(parts) == 1:
             (part,) = parts.values()
             views = iter(self._index.source.read_chunk(part.ranges) if len(part.ranges) else [])
@@ -155,22 +160,45 @@ class EncodedFilter:
             views = iter(self._index.source.read_views([part.ranges for part in parts.values()]))
         opened, fetched = {}, {}
         for name, part in parts.items():
-            pages = [next(views) for _ in part.ranges]
-            fetched.update(part.fetched(pages))
-            found = entries_of(part, pages, self._checks)
-            if found is None:
+            stored = [next(views) for _ in part.ranges]
+            fetched.update(part.fetched(stored))
+            pages = part.open(stored, self._checks)
+            if pages is None:
                 raise _Unknown
-            entries, others = found
             batch = None
-            if entries is not None:
-                array = entries_array(part.node, entries)
+            if pages.dictionary is not None:
+                array = entries_array(part.node, pages.dictionary)
                 batch = pa.RecordBatch.from_arrays([array], names=[name])
-            opened[name] = _Column(part, touched[name], others, batch)
+            opened[name] = _Column(part, pages, batch)
         return opened, fetched
 
-    def _mask(
-        self, expression: Expression, columns: Mapping[str, _Column], slots: int
-    ) -> np.ndarray:
+    def _wanted(self, leaf: Expression, node: Node) -> tuple[Wanted | None, bool]:
+        """As `_wanted_of`, made once for all stripes."""
+        known = self._asked.get(id(leaf))
+        if known is None:
+            while len(self._asked) >= LEAVES_KNOWN_MAX:
+                self._asked.pop(next(iter(self._asked)), None)
+            known = self._asked[id(leaf)] = (leaf, *_wanted_of(leaf, node))
+        return known[1:]
+
+
+class _Test(NamedTuple):
+    """A filter's test of the rows of one stripe.
+
+    Attributes
+    ----------
+    slots
+        Rows of the stripe.
+    wanted
+        What a leaf asks for other than an interval: see `_wanted_of`.
+    """
+
+    columns: Mapping[str, _Column]
+    slots: int
+    executor: Executor | None
+    wanted: Callable[[Expression, Node], tuple[Wanted | None, bool]]
+
+    def mask(self, expression: Expression) -> np.ndarray:
         """Whether rows of the stripe match: ``bool``; those that were not asked for may be either.
 
         Raises
@@ -179,93 +207,51 @@ class EncodedFilter:
         """
         match expression:
             case And(operands=operands):
-                masks = [self._mask(each, columns, slots) for each in _merged(operands, columns)]
-                return reduce(np.logical_and, masks)
+                return reduce(np.logical_and, map(self.mask, _merged(operands, self.columns)))
             case Or(operands=operands):
-                return reduce(
-                    np.logical_or, [self._mask(each, columns, slots) for each in operands]
-                )
+                return reduce(np.logical_or, map(self.mask, operands))
             case Not(operand=operand):
-                return ~self._mask(operand, columns, slots)
+                return ~self.mask(operand)
             case _Within(leaves=leaves, within=within):
-                return self._tested(columns[leaves[0].path[0]], leaves, within, slots)
+                return self._tested(self.columns[leaves[0].path[0]], leaves, within)
             case _:
-                column = columns[expression.path[0]]  # type: ignore[attr-defined]
-                return self._tested(column, (expression,), _interval(expression, column), slots)
+                column = self.columns[expression.path[0]]  # type: ignore[attr-defined]
+                return self._tested(column, (expression,), _interval(expression, column))
 
     def _tested(
-        self,
-        column: _Column,
-        leaves: Sequence[Expression],
-        within: Interval | None,
-        slots: int,
+        self, column: _Column, leaves: Sequence[Expression], within: Interval | None
     ) -> np.ndarray:
         """Which rows match all of some filters, which together ask for an interval (None: not)."""
-        node = column.plan.node
-        form = known_form(node)
-        assert form is not None
-        wanted, inverted = None, within is not None and within.is_inverted
+        wanted: Wanted | None = None
+        inverted = within is not None and within.is_inverted
         if within is None:
-            wanted, inverted = self._wanted(leaves[0], node.type, form)
+            wanted, inverted = self.wanted(leaves[0], column.plan.node)
+        else:
+            wanted = _bounds(within, column.plan.form)
         entries = _NOTHING
         if column.entries is not None:
             flags = reduce(np.logical_and, [_evaluated(leaf, column.entries) for leaf in leaves])
             entries = (flags ^ inverted).view(np.uint8)
-        bounds = _bounds(within, form)
-        if bounds is None and wanted is None and column.entries is None:
+        elif wanted is None:
             raise _Unknown
-        out = np.zeros(slots, np.uint8)
-        parts = _parts(column, PART_SLOTS if self._executor is not None else slots)
+        out = np.zeros(self.slots, np.uint8)
+        parts = column.parts(self.slots if self.executor is None else PART_SLOTS)
         sizes = [stop - first for first, stop in parts]
-        test = partial(self._test, column, bounds, wanted, entries, out)
-        if not all(run_by_size(self._executor, test, sizes, slots, *zip(*parts, strict=True))):
+        test = partial(_test, column, wanted, entries, out)
+        if not all(run_by_size(self.executor, test, sizes, self.slots, *zip(*parts, strict=True))):
             raise _Unknown
         mask: np.ndarray = out.view(bool)
         return ~mask if inverted else mask
 
-    def _wanted(
-        self, leaf: Expression, dtype: pa.DataType, form: Form
-    ) -> tuple[Wanted | None, bool]:
-        """As `_wanted_of`, made once for all stripes."""
-        known = self._asked.get(id(leaf))
-        if known is None:
-            while len(self._asked) >= LEAVES_KNOWN_MAX:
-                self._asked.pop(next(iter(self._asked)), None)
-            known = self._asked[id(leaf)] = (leaf, *_wanted_of(leaf, dtype, form))
-        return known[1:]
 
-    def _test(
-        self,
-        column: _Column,
-        bounds: np.ndarray | None,
-        wanted: Wanted | None,
-        entries: np.ndarray,
-        out: np.ndarray,
-        first: int,
-        stop: int,
-    ) -> bool:
-        """Test some of a column's pages, which follow each other; False: not known."""
-        form = known_form(column.plan.node)
-        assert form is not None
-        pages = column.touched[first:stop]
-        cuts = column.plan.cuts
-        start = int(column.plan.has_dictionary) + first
-        letter = _STRINGS if bounds is None and wanted is None else form[0]
-        return kernels.match_pages(
-            list(column.pages[first:stop]),
-            cuts[pages + 1] - cuts[pages],
-            letter,
-            form[1],
-            _NO_BOUNDS if bounds is None else bounds,
-            entries,
-            self._checks.kind is ChecksumKind.CRC32C,
-            decode_numbers,
-            _unzip,
-            out[cuts[pages[0]] : cuts[pages[-1] + 1]],
-            np.ascontiguousarray(column.plan.ranges[start : start + stop - first, 0]),
-            self._checks.place_key,
-            wanted,
-        )
+def _test(
+    column: _Column, wanted: Wanted | None, entries: np.ndarray, out: np.ndarray, *part: int
+) -> bool:
+    """Test some of a column's pages, which follow each other; False: not known."""
+    first, stop = part
+    plan = column.plan
+    own = out[plan.firsts[first] : plan.firsts[stop - 1] + plan.counts[stop - 1]]
+    return column.pages.match(plan.form, first, stop, wanted, entries, own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,12 +302,12 @@ def _interval(expression: Expression, column: _Column) -> Interval | None:
     return interval(expression, column.plan.node.type)
 
 
-def _bounds(within: Interval | None, form: Form) -> np.ndarray | None:
+def _bounds(within: Interval, form: Form) -> np.ndarray | None:
     """The bounds of an interval as the kernels take them; None where no value can lie within.
 
     Wide integers are tested where pages hold them as 64-bit ones.
     """
-    if within is None or within.is_empty:
+    if within.is_empty:
         return None
     letter, width = form
     if letter == ord("f"):
@@ -334,27 +320,28 @@ def _bounds(within: Interval | None, form: Form) -> np.ndarray | None:
     return np.array([low, high], np.uint64 if letter == ord("u") else np.int64)
 
 
-def _wanted_of(leaf: Expression, dtype: pa.DataType, form: Form) -> tuple[Wanted | None, bool]:
+def _wanted_of(leaf: Expression, node: Node) -> tuple[Wanted | None, bool]:
     """What a filter asks for other than an interval of numbers, and whether all else matches; None
     where the kernels cannot be asked."""
-    letter, width = form
-    if letter == _STRINGS and isinstance(leaf, (Comparison, StartsWith)):
-        limits = text_range(leaf, dtype)
+    assert node.form is not None
+    letter, width = node.form
+    if letter == STRINGS and isinstance(leaf, (Comparison, StartsWith)):
+        limits = text_range(leaf, node.type)
         if limits is not None:
             return kernels.wanted_text_range(*limits), False
-    found = members(leaf, dtype) if isinstance(leaf, (Comparison, IsIn)) else None
-    if found is None:
+    values = members(leaf, node.type) if isinstance(leaf, (Comparison, IsIn)) else None
+    if values is None:
         return None, False
-    if letter == _STRINGS:
-        return kernels.wanted_texts(found.values), found.is_inverted
-    values = [int(each) for each in found.values]
+    if letter == STRINGS:
+        return kernels.wanted_texts(values.values), values.is_inverted
+    numbers = [int(value) for value in values.values]
     if width > 8:
-        values = [each for each in values if INT64_MIN <= each <= INT64_MAX]
-    if not values:
+        numbers = [value for value in numbers if INT64_MIN <= value <= INT64_MAX]
+    if not numbers:
         return None, False
     kind = np.uint64 if letter == ord("u") else np.int64
-    numbers = np.sort(np.array(values, kind))
-    return kernels.wanted_numbers(numbers, min(width, 8)), found.is_inverted
+    wanted = kernels.wanted_numbers(np.sort(np.array(numbers, kind)), min(width, 8))
+    return wanted, values.is_inverted
 
 
 def _evaluated(leaf: Expression, entries: pa.RecordBatch) -> np.ndarray:
@@ -371,32 +358,17 @@ def _evaluated(leaf: Expression, entries: pa.RecordBatch) -> np.ndarray:
         raise _Unknown from error
 
 
-def _touched(cuts: np.ndarray, ranges: RowRanges | None) -> np.ndarray:
+def _touched(plan: ChunkPages, rows: RowRanges | None) -> np.ndarray:
     """The pages, ``int64``, that hold some rows (None: all)."""
-    if ranges is None:
-        return np.arange(len(cuts) - 1)
-    before = ranges.starts.searchsorted(cuts[1:], side="left")
-    after = ranges.stops.searchsorted(cuts[:-1], side="right")
-    return np.flatnonzero((before > after) & (cuts[1:] > cuts[:-1]))
+    if rows is None:
+        return np.arange(len(plan.counts))
+    before = rows.starts.searchsorted(plan.firsts + plan.counts, side="left")
+    after = rows.stops.searchsorted(plan.firsts, side="right")
+    return np.flatnonzero((before > after) & (plan.counts > 0))
 
 
-def _parts(column: _Column, slots_max: int) -> list[tuple[int, int]]:
-    """Pages that follow each other in the file, as first and stop, of at most so many slots."""
-    cuts, touched = column.plan.cuts, column.touched
-    bounds = [0]
-    for at in range(1, len(touched)):
-        is_apart = touched[at] != touched[at - 1] + 1
-        if is_apart or cuts[touched[at] + 1] - cuts[touched[bounds[-1]]] > slots_max:
-            bounds.append(at)
-    return list(pairwise([*bounds, len(touched)]))
-
-
-def _selected(mask: np.ndarray, ranges: RowRanges) -> np.ndarray:
+def _selected(mask: np.ndarray, rows: RowRanges) -> np.ndarray:
     """The mask of some rows of a stripe, out of that of all of them."""
-    if len(ranges) == 1:
-        return mask[ranges.starts[0] : ranges.stops[0]]
-    return mask[ranges.to_indices()]
-
-
-def _unzip(frame: memoryview, raw_length: int) -> bytes:
-    return decompress(frame, raw_length, padded=True)
+    if len(rows) == 1:
+        return mask[rows.starts[0] : rows.stops[0]]
+    return mask[rows.to_indices()]

@@ -21,7 +21,6 @@ from fermion.forks import ThreadPool
 from fermion.io.opening import open_source
 from fermion.io.source import CountingSource, FilesystemSource, IoStats, LocalSource, PathLike
 from fermion.options import ReadOptions, SortKey, read_options, thread_count
-from fermion.predicate import Expression
 from fermion.reading.bound_filter import bound_filter
 from fermion.reading.column_metadata import ColumnMetadata, describe_column
 from fermion.reading.index import FileIndex
@@ -30,7 +29,7 @@ from fermion.reading.projection import ColumnName, Projected, keep_dictionaries,
 from fermion.reading.projection import result_schema as schema_of
 from fermion.reading.pruning import FilePruning, prune_file
 from fermion.reading.row_batches import RowBatches, Rows
-from fermion.reading.stripe import StripeReader
+from fermion.reading.stripe import Query, StripeFilter, StripeReader
 from fermion.reading.verify import VerifyReport, verify_again
 
 # Of the page cache a request costs as much as copying some 10 kB, of a disk more than that.
@@ -38,9 +37,6 @@ LOCAL_GAP_AND_SPAN = 32 * 1024, 4 * 1024 * 1024  # bytes
 REMOTE_GAP_AND_SPAN = 1024 * 1024, 16 * 1024 * 1024
 # Requests side by side: they wait, so that there may be more of them than processors.
 REMOTE_THREADS = 32
-
-_Asked = tuple[list[Projected], Expression | None, Sequence[Projected], RowRanges | None]
-"""Columns, a filter with the columns that it reads, and rows."""
 
 
 class FermionFile:
@@ -105,7 +101,7 @@ class FermionFile:
                 f"{self._index.where}: a file that was opened from bytes can't be pickled; "
                 "expected one that was opened by its path or URL"
             )
-        place = Path(self._place) if self._index.source.source.is_local else self._place
+        place = Path(self._place) if self._index.is_local else self._place
         storage_options = self._storage_options
         opener = partial(type(self), place, options=self.options, storage_options=storage_options)
         return opener, ()
@@ -275,8 +271,8 @@ class FermionFile:
         ------
         ColumnNotFoundError, InvalidArgumentError, InvalidFileError, TruncatedFileError
         """
-        asked = self._ask(columns, filter, rows)
-        return self._table(asked[0], list(self._rows.stripes(*asked)), columns is None)
+        query = self._ask(columns, filter, rows)
+        return self._table(query.columns, list(self._rows.stripes(query)), columns is None)
 
     def iter_batches(
         self,
@@ -291,22 +287,22 @@ class FermionFile:
         Parameters and errors are those of `read`.
         """
         size = integer(batch_size, "batch_size", minimum=1)
-        asked = self._ask(columns, filter, rows)
-        return self._pieces(asked, self._result_schema(asked[0], columns is None), size)
+        query = self._ask(columns, filter, rows)
+        return self._pieces(query, self._result_schema(query.columns, columns is None), size)
 
-    def _pieces(self, asked: _Asked, schema: pa.Schema, size: int) -> Iterator[pa.RecordBatch]:
+    def _pieces(self, query: Query, schema: pa.Schema, size: int) -> Iterator[pa.RecordBatch]:
         """The batches of `iter_batches`, whose arguments were checked when it was called."""
-        for window in self._rows.windows(*asked):
-            named = _renamed(window, schema) if asked[0] else window
+        for window in self._rows.windows(query):
+            named = _renamed(window, schema) if query.columns else window
             for start in range(0, named.num_rows, size):
                 yield named.slice(start, size)
             self._check_open()
 
-    def _ask(self, columns: Sequence[ColumnName] | None, filter: Any, rows: Rows | None) -> _Asked:
+    def _ask(self, columns: Sequence[ColumnName] | None, filter: Any, rows: Rows | None) -> Query:
         """What `RowBatches` is asked for; raises what is wrong with the arguments."""
         self._check_open()
         wanted = None if rows is None else self._rows.wanted(rows)
-        return self._project(columns), *bound_filter(self._index, filter), wanted
+        return Query(self._project(columns), bound_filter(self._index, filter), wanted)
 
     def _table(
         self, projected: Sequence[Projected], batches: Sequence[pa.RecordBatch], everything: bool
@@ -341,14 +337,14 @@ class FermionFile:
         Parameters and errors are those of `read`.
         """
         self._check_open()
-        expression, columns = bound_filter(self._index, filter)
+        bound = bound_filter(self._index, filter)
         wanted = None if rows is None else self._rows.wanted(rows)
-        if expression is None:
+        if bound.expression is None:
             return RowRanges.all(self.num_rows) if wanted is None else wanted
         starts = self._index.stripe_starts.tolist()
         found = [RowRanges.empty()]
         for stripe, within in self._rows.by_stripe(wanted):
-            inside = self._stripes.find(expression, columns, stripe, within)
+            inside = StripeFilter(self._stripes, stripe, bound).find(within)
             found.append(inside.shift(starts[stripe]))
         return RowRanges.from_bounds(
             np.concatenate([each.starts for each in found]),
@@ -367,13 +363,12 @@ class FermionFile:
         Parameters and errors are those of `read`.
         """
         self._check_open()
-        expression, filter_columns = bound_filter(self._index, filter)
+        bound = bound_filter(self._index, filter)
         wanted = None if rows is None else self._rows.wanted(rows)
         return prune_file(
             self._index,
             self._stripes.bounds,
-            expression,
-            filter_columns,
+            bound,
             project(self._index, columns),
             list(self._rows.by_stripe(wanted)),
         )
@@ -419,7 +414,7 @@ class FermionFile:
             When the file was not written in batch mode.
         """
         self._check_in_batches()
-        found = [self._stripes.batches.stripe(stripe) for stripe in range(self.num_stripes)]
+        found = [self._stripes.bounds.batches.stripe(stripe) for stripe in range(self.num_stripes)]
         ids = [np.zeros(0, np.int64), *(each for each, _ in found)]
         return np.concatenate(ids), np.concatenate([ids[0], *(np.diff(ends) for _, ends in found)])
 
@@ -436,7 +431,7 @@ class FermionFile:
         projected = self._project(columns)
         batches = [
             self._stripes.batch(projected, stripe, ranges)
-            for stripe, ranges in self._stripes.batches.rows_of(number)
+            for stripe, ranges in self._stripes.bounds.batches.rows_of(number)
         ]
         return self._table(projected, batches, columns is None)
 

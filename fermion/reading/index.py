@@ -19,6 +19,7 @@ from fermion.errors import (
     column_not_found,
 )
 from fermion.forks import Lock, cached_property
+from fermion.io.checksum import PageChecks
 from fermion.io.source import CountingSource
 from fermion.layout import (
     FIELD_ID_NONE,
@@ -102,6 +103,16 @@ class FileIndex:
         self._block_buffers = [memoryview(b"")]
         self._block_lock = Lock()
         self._blocks: dict[int, ColumnBlock | None] = {}
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the file is local, so that a request costs next to nothing."""
+        return self.source.source.is_local
+
+    @cached_property
+    def page_checks(self) -> PageChecks:
+        """How pages are checked when they are read."""
+        return self.footer.page_checks(self.options.verify_checksums)
 
     def _read_footer(self, length: int) -> memoryview:
         """Read the end of the file, and the footer there."""
@@ -416,7 +427,7 @@ class FileIndex:
         footer = self.footer
         small = footer.cmb_length <= self.options.eager_load_threshold
         small = small and not footer.is_extended  # other CMBs lie before the area
-        if small and not self.source.source.is_local and len(ranges) > footer.num_columns // 10:
+        if small and not self.is_local and len(ranges) > footer.num_columns // 10:
             area = self.source.read(footer.cmb_offset, footer.cmb_length)
             return [area], _places_within(ranges, footer.cmb_offset)
         return self.source.read_places(ranges)

@@ -9,7 +9,8 @@ import numpy as np
 
 from fermion.columns.types import Node, NodeKind
 from fermion.layout import ChunkFlag
-from fermion.predicate import Expression, RowRanges
+from fermion.predicate import RowRanges
+from fermion.reading.bound_filter import BoundFilter
 from fermion.reading.bounds import StripeBounds
 from fermion.reading.index import FileIndex
 from fermion.reading.projection import Projected
@@ -42,8 +43,7 @@ class FilePruning:
 def prune_file(
     index: FileIndex,
     bounds: StripeBounds,
-    expression: Expression | None,
-    filter_columns: Sequence[Projected],
+    filter: BoundFilter,
     columns: Sequence[Projected],
     wanted: Sequence[tuple[int, RowRanges | None]],
 ) -> FilePruning:
@@ -53,23 +53,20 @@ def prune_file(
     ----------
     bounds
         The statistics of the file.
-    expression, filter_columns
-        The filter and the columns it reads; None selects every row.
+    filter
+        Without an expression it selects every row.
     columns
         Selected columns.
     wanted
         Stripes and the selected rows of each; None: all.
     """
-    read = {column.ordinal: column for column in (*columns, *filter_columns) if column.node}
+    read = {column.ordinal: column for column in (*columns, *filter.columns) if column.node}
     stripes = pages = pages_kept = rows_kept = certain = 0
     rows_wanted = dict(wanted)
     for stripe, total in enumerate(index.stripe_rows.tolist()):
         may, must = RowRanges.empty(), RowRanges.empty()
         if stripe in rows_wanted:
-            may = RowRanges.all(total)
-            must = may
-            if expression is not None:
-                may, must = bounds.prune(expression, filter_columns, stripe)
+            may, must = bounds.prune(filter, stripe)
             within = rows_wanted[stripe]
             if within is not None:
                 may, must = may & within, must & within

@@ -1,11 +1,19 @@
-"""Rows of a file as record batches: a stripe or a window of one at a time, filtered or not."""
+"""Rows of a file as record batches: a stripe or a window of one at a time, filtered or not.
+
+Of local files of which few rows of many stripes are wanted, each thread reads a stripe: it plans
+its pages while another decodes, and starts no threads for columns. Stripes of which many rows are
+wanted are read one after the other, their columns side by side: that needs the memory of one of
+them only.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
-from functools import cached_property, partial
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -15,15 +23,19 @@ from fermion.arguments import integer
 from fermion.columns.ranges import RowRanges, join_near
 from fermion.columns.rows import Matches
 from fermion.errors import InvalidArgumentError
-from fermion.forks import ThreadPool
+from fermion.forks import ThreadPool, cached_property
 from fermion.io.read_ahead import read_ahead
-from fermion.predicate import Expression
-from fermion.reading.bounds import PrunedRows
-from fermion.reading.column import FetchedPages
+from fermion.reading.chunk_pages import FetchedPages
 from fermion.reading.index import FileIndex
 from fermion.reading.projection import Projected
-from fermion.reading.side_by_side import SideBySide
-from fermion.reading.stripe import DENSE_FRACTION, JOIN_ROWS, StripeReader
+from fermion.reading.stripe import (
+    DENSE_FRACTION,
+    JOIN_ROWS,
+    Chosen,
+    Query,
+    StripeFilter,
+    StripeReader,
+)
 
 WINDOW_ROWS = 131_072
 SPAN_BYTES = 16 * 1024 * 1024
@@ -37,8 +49,17 @@ BLOCK_BYTES = 16 * 1024 * 1024
 # Of a remote file: one is decoded while the next is fetched.
 STRIPES_AT_ONCE = 2
 
+STRIPES_MIN = 4
+"""So many stripes are worth a thread each, however many threads there are."""
+STRIPE_ROWS_MIN = 16 * 1024
+"""Smaller stripes are read before another thread has begun."""
+
 Rows = tuple[int, int] | RowRanges
 """Rows by number: (start, stop), stop exclusive, or any set."""
+
+T = TypeVar("T")
+_Pieces = Sequence[tuple[int, RowRanges | None]]
+"""Stripes, and the rows of each to read; None: all."""
 
 
 def _bounds(rows: Any) -> tuple[int, int]:
@@ -63,8 +84,7 @@ class RowBatches:
     def __init__(
         self, index: FileIndex, stripes: StripeReader, executor: ThreadPool | None
     ) -> None:
-        self._index, self._stripes = index, stripes
-        self._side_by_side = SideBySide(index, stripes, executor)
+        self._index, self._stripes, self._executor = index, stripes, executor
 
     def wanted(self, rows: Rows) -> RowRanges:
         """A set of rows, checked to lie within the file."""
@@ -91,37 +111,23 @@ class RowBatches:
             if inside:
                 yield stripe, None if inside.total == high - low else inside.shift(-low)
 
-    def stripes(
-        self,
-        columns: Sequence[Projected],
-        expression: Expression | None,
-        filter_columns: Sequence[Projected],
-        rows: RowRanges | None,
-    ) -> Iterator[pa.RecordBatch]:
-        """Some columns of the rows that a filter selects: a batch for each stripe that has any.
+    def stripes(self, query: Query) -> Iterator[pa.RecordBatch]:
+        """The rows of a query: a batch for each stripe that has any."""
+        pieces, columns = self.by_stripe(query.rows), query.columns
+        if query.filter.expression is not None:
 
-        Parameters
-        ----------
-        expression, filter_columns
-            The filter, and the columns that it reads; None: all rows.
-        rows
-            To read; None: all.
-        """
-        pieces = self.by_stripe(rows)
-        if expression is None and not self._index.source.source.is_local:
-            tasks = [
-                partial(self._stripes.selected, columns, stripe, ranges)
-                for stripe, ranges in pieces
-            ]
-            yield from read_ahead(tasks, STRIPES_AT_ONCE)
+            def choose(reader: StripeReader, stripe: int, rows: RowRanges | None) -> Chosen:
+                return StripeFilter(reader, stripe, query.filter, columns).choose(rows)
+
+            batches = self._side_by_side(choose, list(pieces))
+            yield from (batch for batch in batches if batch is not None)
             return
-        if expression is not None:
-            yield from self._side_by_side.filtered(
-                expression, filter_columns, columns, list(pieces)
-            )
+        if self._index.is_local:
+            for stripe, rows in pieces:
+                yield self._stripes.selected(columns, stripe, rows)
             return
-        for stripe, ranges in pieces:
-            yield self._stripes.selected(columns, stripe, ranges)
+        tasks = [partial(self._stripes.selected, columns, *piece) for piece in pieces]
+        yield from read_ahead(tasks, STRIPES_AT_ONCE)
 
     def numbered(self, columns: Sequence[Projected], rows: np.ndarray) -> Iterator[pa.RecordBatch]:
         """Some columns of rows by number, ``int64``, ascending: a batch for each stripe."""
@@ -132,21 +138,47 @@ class RowBatches:
             for stripe, (low, high) in enumerate(itertools.pairwise(cuts))
             if low < high
         ]
-        return self._side_by_side.numbered(columns, pieces)
 
-    def windows(
-        self,
-        columns: Sequence[Projected],
-        expression: Expression | None,
-        filter_columns: Sequence[Projected],
-        rows: RowRanges | None,
-    ) -> Iterator[pa.RecordBatch]:
-        """The same with a batch for each window of rows, of which one is in memory at a time."""
-        for stripe, ranges in self.by_stripe(rows):
-            reader = _WindowReader(
-                self._stripes, columns, expression, filter_columns, stripe, ranges
-            )
-            total = int(self._index.stripe_rows[stripe])
+        def choose(_: StripeReader, stripe: int, rows: RowRanges | None) -> Chosen:
+            total = 0 if rows is None else rows.total
+            return Chosen(total, lambda reader: reader.batch(columns, stripe, rows))
+
+        for batch in self._side_by_side(choose, pieces):
+            assert batch is not None
+            yield batch
+
+    def _side_by_side(
+        self, choose: Callable[[StripeReader, int, RowRanges | None], Chosen], pieces: _Pieces
+    ) -> Iterator[pa.RecordBatch | None]:
+        """What is chosen of each stripe; on threads where few rows of many stripes are."""
+        executor = self._executor
+        if executor is None or not self._is_worth(executor.threads, pieces):
+            for stripe, rows in pieces:
+                yield choose(self._stripes, stripe, rows).read(self._stripes)
+            return
+        alone = self._stripes.alone()
+
+        def begin(stripe: int, rows: RowRanges | None) -> Callable[[], pa.RecordBatch | None]:
+            chosen = choose(alone, stripe, rows)
+            if chosen.rows > DENSE_FRACTION * self._stripes.rows(stripe):
+                return partial(chosen.read, self._stripes)
+            batch = chosen.read(alone)
+            return lambda: batch
+
+        tasks = [partial(begin, *piece) for piece in pieces]
+        for finish in _in_turn(executor, tasks):
+            yield finish()
+
+    def _is_worth(self, threads: int, pieces: _Pieces) -> bool:
+        rows = [self._stripes.rows(stripe) for stripe, _ in pieces]
+        is_many = len(pieces) >= min(threads, STRIPES_MIN)
+        return self._index.is_local and is_many and max(rows) >= STRIPE_ROWS_MIN
+
+    def windows(self, query: Query) -> Iterator[pa.RecordBatch]:
+        """The rows of a query: a batch for each window, of which one is in memory at a time."""
+        for stripe, rows in self.by_stripe(query.rows):
+            reader = _WindowReader(self._stripes, query, stripe, rows)
+            total = self._stripes.rows(stripe)
             if reader.is_empty:
                 continue
             if total <= WINDOW_ROWS:
@@ -157,7 +189,7 @@ class RowBatches:
             yield from self._windows(reader, total)
 
     def _windows(self, reader: _WindowReader, total: int) -> Iterator[pa.RecordBatch]:
-        local = self._index.source.source.is_local
+        local = self._index.is_local
         step = total if local else reader.block_rows(total)
         for first in range(0, total, step):
             last = min(first + step, total)
@@ -171,20 +203,13 @@ class _WindowReader:
     """Reads windows of one stripe. Of remote files pages are fetched for a block of windows."""
 
     def __init__(
-        self,
-        stripes: StripeReader,
-        columns: Sequence[Projected],
-        expression: Expression | None,
-        filter_columns: Sequence[Projected],
-        stripe: int,
-        ranges: RowRanges | None,
+        self, stripes: StripeReader, query: Query, stripe: int, rows: RowRanges | None
     ) -> None:
-        self._stripes, self._stripe, self._ranges = stripes, stripe, ranges
-        self._columns, self._filter_columns = columns, filter_columns
-        self._expression = expression
-        self._pruned: PrunedRows | None = None
-        if expression is not None:
-            self._pruned = stripes.bounds.prune(expression, filter_columns, stripe)
+        self._stripes, self._stripe, self._rows = stripes, stripe, rows
+        self._columns, self._filter_columns = query.columns, query.filter.columns
+        self._filter: StripeFilter | None = None
+        if query.filter.expression is not None:
+            self._filter = StripeFilter(stripes, stripe, query.filter, query.columns)
         self._kept: FetchedPages | None = None
         self._block_stop = 0  # up to which pages of columns beside the filter's are not fetched
         self._row_bytes = 0.0  # of those columns, stored
@@ -192,7 +217,7 @@ class _WindowReader:
     @property
     def is_empty(self) -> bool:
         """Whether statistics leave no row."""
-        return self._pruned is not None and not self._pruned.may_match
+        return self._filter is not None and not self._filter.pruned.may_match
 
     def block_rows(self, total: int) -> int:
         """Rows of the windows whose pages are fetched together, of so many of the stripe."""
@@ -206,16 +231,23 @@ class _WindowReader:
         """Fetch what is sure to be needed of some rows, and forget what was fetched before."""
         self._kept, self._block_stop = {}, 0
         wanted = self._wanted(start, stop)
-        pruned = self._pruned
-        if pruned is None or (pruned.may_match & wanted) == (pruned.must_match & wanted):
+        if self._filter is not None:
+            self._filter.kept = self._kept
+        if self._filter is None or self._is_decided(wanted):
             self._fetch(self._columns, wanted)
         else:
             self._fetch(self._filter_columns, wanted)
             self._block_stop = stop
 
+    def _is_decided(self, wanted: RowRanges) -> bool:
+        """Whether statistics say which of some rows match."""
+        assert self._filter is not None
+        may, must = self._filter.pruned
+        return may & wanted == must & wanted
+
     def span_rows(self) -> int:
         """Rows of the windows whose matches are looked for together."""
-        if self._expression is None or self._kept is not None:
+        if self._filter is None or self._kept is not None:
             return WINDOW_ROWS
         kinds = [column.field.type for column in self._filter_columns]
         if not all(map(pat.is_primitive, kinds)):
@@ -227,17 +259,15 @@ class _WindowReader:
     def read_span(self, start: int, stop: int) -> Iterator[pa.RecordBatch]:
         """The rows of some windows: together where few match, else of one after the other."""
         matches = self._matches(start, stop) if stop - start > WINDOW_ROWS else None
-        if matches is not None and matches.is_sparse(SPARSE_FRACTION) and self._is_narrow:
-            batch = self._matched(matches)
-            if batch is not None:
-                yield batch
-            return
-        for first in range(start, stop, WINDOW_ROWS):
-            last = min(first + WINDOW_ROWS, stop)
-            if matches is None:
-                batch = self.read((first, last))
+        spans = [(start, stop)]
+        if matches is None or not (matches.is_sparse(SPARSE_FRACTION) and self._is_narrow):
+            firsts = range(start, stop, WINDOW_ROWS)
+            spans = [(first, min(first + WINDOW_ROWS, stop)) for first in firsts]
+        for span in spans:
+            if matches is None or self._filter is None:
+                batch = self.read(span)
             else:
-                batch = self._matched(matches.within(first, last))
+                batch = self._filter.matched(matches.within(*span))
             if batch is not None:
                 yield batch
 
@@ -249,38 +279,21 @@ class _WindowReader:
 
     def _matches(self, start: int, stop: int) -> Matches | None:
         """Which rows of a span match; None where statistics say it."""
-        assert self._expression is not None
-        assert self._pruned is not None
         wanted = self._wanted(start, stop)
-        may, must = self._pruned
-        wanted_may = may & wanted
-        if wanted_may == must & wanted:
+        if self._filter is None or self._is_decided(wanted):
             return None
-        around = may & join_near(wanted, JOIN_ROWS)
-        return self._stripes.matches(
-            self._expression, self._filter_columns, self._stripe, wanted_may, around
-        )
-
-    def _matched(self, matches: Matches) -> pa.RecordBatch | None:
-        return self._stripes.matched(self._columns, self._filter_columns, self._stripe, matches)
+        may = self._filter.pruned.may_match
+        return self._filter.matches(may & wanted, may & join_near(wanted, JOIN_ROWS))
 
     def read(self, window: tuple[int, int] | None) -> pa.RecordBatch | None:
         """The rows of a window (None: of the stripe); None where there are none."""
-        wanted = self._ranges if window is None else self._wanted(*window)
-        if self._expression is None:
+        wanted = self._rows if window is None else self._wanted(*window)
+        if self._filter is None:
             if wanted is not None and not wanted:
                 return None
             return self._stripes.selected(self._columns, self._stripe, wanted, self._kept)
         before = self._kept_bytes()
-        batch = self._stripes.filtered(
-            self._expression,
-            self._filter_columns,
-            self._columns,
-            self._stripe,
-            wanted,
-            pruned=self._pruned,
-            kept=self._kept,
-        )
+        batch = self._filter.read(wanted)
         if batch is not None and window is not None and window[1] < self._block_stop:
             self._look_ahead(self._kept_bytes() - before, *window)
         return batch
@@ -296,11 +309,27 @@ class _WindowReader:
 
     def _wanted(self, start: int, stop: int) -> RowRanges:
         window = RowRanges.from_bounds([start], [stop])
-        return window if self._ranges is None else window & self._ranges
+        return window if self._rows is None else window & self._rows
 
     def _fetch(self, columns: Sequence[Projected], rows: RowRanges) -> None:
         assert self._kept is not None
-        if self._pruned is not None:
-            rows = rows & self._pruned.may_match
+        if self._filter is not None:
+            rows = rows & self._filter.pruned.may_match
         if rows:
             self._stripes.fetch(columns, self._stripe, rows, self._kept)
+
+
+def _in_turn(executor: ThreadPool, tasks: Sequence[Callable[[], T]]) -> Iterator[T]:
+    """What tasks return, in order; no more than the threads have to do are under way."""
+    under_way: deque[Future[T]] = deque()
+    try:
+        for task in tasks:
+            under_way.append(executor.submit(task))
+            if len(under_way) > executor.threads:
+                yield under_way.popleft().result()
+        while under_way:
+            yield under_way.popleft().result()
+    finally:
+        for future in under_way:  # after an error
+            future.cancel()
+        wait(under_way)

@@ -20,14 +20,10 @@ from fermion.layout import EncodingId
 from fermion.pages.frame import root_encoding
 from fermion.pages.global_dictionary import GlobalDictionaries
 from fermion.pages.pages import PageSlice, decode_codes, decode_dictionary, decode_pages
-from fermion.reading.picks import pick_slots
+from fermion.reading.chunk_pages import PICKED_RUN_MAX, PICKED_SLOTS_MIN, StreamPages
 from fermion.reading.plan import PageSpan, StreamPlan, places_within, positions
 
-# Of so many slots from the first wanted to the last of each page, one is wanted at most: then the
-# wanted ones are decoded alone.
-PICKED_SLOTS_MIN = 2
-# Slots that lie in runs are longer named by their bounds: a list may claim any number of them.
-PICKED_RUN_MAX = 64
+_SLOTS_MAX = 0xFFFF_FFFF
 
 ErrorMaker = Callable[[str], InvalidFileError]
 
@@ -126,8 +122,8 @@ class FetchedStream:
         options = self.options
         if isinstance(dictionary, PageSlice):
             dictionary = self._entries(slices, dictionary)
-        found = pick_slots(slices, self.physical, dictionary, options.checks)
-        return self._decoded(slices, dictionary) if found is None else found
+        values = _picked(slices, self.physical, dictionary, options.checks)
+        return self._decoded(slices, dictionary) if values is None else values
 
     def _entries(self, slices: Sequence[PageSlice], dictionary: PageSlice) -> Values | None:
         """The chunk's dictionary, where a page refers to it."""
@@ -253,6 +249,31 @@ class FetchedStream:
             )
         ]
         return slices, dictionary
+
+
+def _picked(
+    slices: Sequence[PageSlice],
+    physical: PhysicalType,
+    dictionary: Values | None,
+    checks: PageChecks,
+) -> Values | None:
+    """The slots picked of each page, by the kernels; None where they do not know the pages."""
+    picks = [page.picks for page in slices if page.picks is not None]
+    counts = [page.slot_count for page in slices if page.slot_count is not None]
+    if not checks.is_in_kernels or len(counts) < len(slices) or max(counts) > _SLOTS_MAX:
+        return None
+    if any(page.stop > count for page, count in zip(slices, counts, strict=True)):
+        return None  # metadata may say anything, of which the general way tells
+    cuts = np.zeros(len(picks) + 1, np.int64)
+    np.cumsum([len(own) for own in picks], out=cuts[1:])
+    pages = StreamPages(
+        [page.buffer for page in slices],
+        np.array([page.offset for page in slices], np.int64),
+        np.array(counts, np.int64),
+        dictionary,
+        checks,
+    )
+    return pages.pick(np.concatenate(picks), cuts, physical)
 
 
 def _closed(span: PageSpan, slots: int) -> PageSpan:

@@ -16,14 +16,18 @@ from fermion.columns.arrow_buffers import booleans
 from fermion.columns.ranges import RowRanges, join_near, mask_within
 from fermion.columns.rows import Matches, empty_columns, filter_arrays
 from fermion.errors import InvalidFileError
+from fermion.forks import cached_property
 from fermion.predicate import Expression, evaluate, without_opaque
-from fermion.reading.batches import BatchLookup
+from fermion.reading.bound_filter import BoundFilter
 from fermion.reading.bounds import PrunedRows, StripeBounds
-from fermion.reading.column import FetchedPages
+from fermion.reading.chunk_pages import FetchedPages
+from fermion.reading.column import GeneralRead
 from fermion.reading.encoded_filter import EncodedFilter
 from fermion.reading.index import FileIndex
+from fermion.reading.many_pages import PickedRead, WholeRead
+from fermion.reading.one_page import OnePageRead
 from fermion.reading.projection import Projected, read_by, result_schema
-from fermion.reading.stripe_columns import StripeColumns
+from fermion.reading.strategy import ReadRequest, ReadResult, ReadStrategy
 
 DENSE_FRACTION = 0.25
 FEW_ROWS, FEW_BYTES = 32 * 1024, 4 * 1024 * 1024
@@ -33,6 +37,154 @@ FEW_FRACTION = 1 / 32
 TOGETHER_COLUMNS_MAX = 16
 """Columns of such a stripe that are read at once, with those that the filter reads."""
 JOIN_ROWS = 512
+
+FAST_STRATEGIES = (OnePageRead, WholeRead, PickedRead)
+"""In the order in which they are asked; `GeneralRead` gets the columns that all of them leave."""
+
+
+class StripeReader:
+    """Reads columns of a file stripe by stripe, each in the way that fits it.
+
+    Parameters
+    ----------
+    index
+        The open file.
+    executor
+        Decodes columns side by side; None: one after the other.
+    """
+
+    def __init__(self, index: FileIndex, executor: Executor | None) -> None:
+        self.index, self.executor = index, executor
+        self._general = GeneralRead(index)
+        fast: list[ReadStrategy] = [strategy(index) for strategy in FAST_STRATEGIES]
+        self._strategies = [*fast, self._general]
+        self.bounds = StripeBounds(index)
+
+    @cached_property
+    def encoded(self) -> EncodedFilter:
+        """Tests filters on encoded pages."""
+        return EncodedFilter(self.index)
+
+    def alone(self) -> StripeReader:
+        """The same for one thread, while others read other stripes."""
+        reader = copy(self)
+        reader.executor = None
+        return reader
+
+    def rows(self, stripe: int) -> int:
+        """Rows of a stripe."""
+        return int(self.index.stripe_rows[stripe])
+
+    def batch(
+        self,
+        columns: Sequence[Projected],
+        stripe: int,
+        rows: RowRanges | None,
+        *,
+        kept: FetchedPages | None = None,
+        verified: FetchedPages | None = None,
+    ) -> pa.RecordBatch:
+        """Some rows (None: all) of some columns.
+
+        Parameters
+        ----------
+        kept, verified
+            See `ReadRequest`.
+        """
+        slots = self.rows(stripe)
+        if not columns:
+            return empty_columns(slots if rows is None else rows.total)
+        schema = result_schema(columns)
+        stored = [column for column in columns if column.tree is not None]
+        own = schema if len(stored) == len(columns) else None
+        result = self._read(
+            ReadRequest(stored, stripe, slots, rows, self.executor, own, kept, verified or {})
+        )
+        if result.batch is not None:
+            return result.batch
+        arrays = iter(result.arrays)
+        return pa.RecordBatch.from_arrays(
+            [
+                self.bounds.batches.column(column.field.name, stripe, rows)
+                if column.tree is None
+                else next(arrays)
+                for column in columns
+            ],
+            schema=schema,
+        )
+
+    def _read(self, request: ReadRequest) -> ReadResult:
+        """Ask the strategies in order, each for the columns that those before it have left."""
+        arrays: list[pa.Array | None] = [None] * len(request.columns)
+        left: Sequence[int] = range(len(arrays))
+        for strategy in self._strategies:
+            if not left:
+                break
+            if not strategy.applies(request):
+                continue
+            result = strategy.read(request)
+            if len(left) == len(arrays) and (result.batch is not None or None not in result.arrays):
+                return result
+            for place, array in zip(left, result.arrays, strict=True):
+                arrays[place] = array
+            missing = [at for at, array in enumerate(result.arrays) if array is None]
+            request = request.only(missing, result.fetched)
+            left = [left[at] for at in missing]
+        return ReadResult(arrays, {})
+
+    def selected(
+        self,
+        columns: Sequence[Projected],
+        stripe: int,
+        rows: RowRanges | None,
+        kept: FetchedPages | None = None,
+    ) -> pa.RecordBatch:
+        """`batch` where rows may be missing here and there: small gaps are read and left out."""
+        if rows is None or not rows:
+            return self.batch(columns, stripe, rows, kept=kept)
+        joined = join_near(rows, JOIN_ROWS)
+        if rows.total <= joined.total * DENSE_FRACTION:
+            return self.batch(columns, stripe, rows, kept=kept)
+        batch = self.batch(columns, stripe, self.unless_all(joined, stripe), kept=kept)
+        if joined.total == rows.total:
+            return batch
+        return _filtered(columns, batch.columns, mask_within(rows, joined))
+
+    def unless_all(self, rows: RowRanges, stripe: int) -> RowRanges | None:
+        """The rows; None where they are all rows of the stripe."""
+        return None if rows.total == self.rows(stripe) else rows
+
+    def fetch(
+        self, columns: Sequence[Projected], stripe: int, rows: RowRanges, kept: FetchedPages
+    ) -> None:
+        """Fetch pages that hold some rows of columns, together; of lists only the outer offsets."""
+        missing = self._places(columns, stripe, rows).difference(kept)
+        kept.update(zip(missing, self.index.source.read_many(list(missing)), strict=True))
+
+    def stored_bytes(self, columns: Sequence[Projected], stripe: int) -> int:
+        """Bytes of the pages of some columns of a stripe."""
+        return sum(length for _, length in self._places(columns, stripe, None))
+
+    def _places(
+        self, columns: Sequence[Projected], stripe: int, rows: RowRanges | None
+    ) -> set[tuple[int, int]]:
+        stored = [column for column in columns if column.tree is not None]
+        tasks = self._general.tasks(stored, stripe, rows)
+        return {page for task in tasks for page in task.plan()}
+
+
+class Query(NamedTuple):
+    """What is asked of a file: columns of the rows that a filter selects.
+
+    Attributes
+    ----------
+    rows
+        Of the file, before the filter; None: all.
+    """
+
+    columns: Sequence[Projected]
+    filter: BoundFilter
+    rows: RowRanges | None
 
 
 class Chosen(NamedTuple):
@@ -50,339 +202,213 @@ class Chosen(NamedTuple):
     read: Callable[[StripeReader], pa.RecordBatch | None]
 
 
-class StripeReader:
-    """Reads columns of a file stripe by stripe.
+class StripeFilter:
+    """The rows of one stripe that a filter selects.
 
     Parameters
     ----------
-    index
-        The open file.
-    executor
-        Decodes columns side by side; None: one after the other.
+    stripes
+        Reads the file.
+    filter
+        With an expression.
+    columns
+        Those to read.
     """
 
-    def __init__(self, index: FileIndex, executor: Executor | None) -> None:
-        self._index = index
-        checks = index.footer.page_checks(index.options.verify_checksums)
-        self.batches = BatchLookup(index, checks=checks)
-        self.bounds = StripeBounds(index, self.batches)
-        self._columns = StripeColumns(index, self.batches, executor)
-        self._encoded = EncodedFilter(index, executor)
-
-    def alone(self) -> StripeReader:
-        """The same for one thread, while others read other stripes."""
-        reader = copy(self)
-        reader._columns = self._columns.alone()
-        reader._encoded = EncodedFilter(self._index, None)
-        return reader
-
-    def fetch(
-        self, columns: Sequence[Projected], stripe: int, ranges: RowRanges, kept: FetchedPages
+    def __init__(
+        self,
+        stripes: StripeReader,
+        stripe: int,
+        filter: BoundFilter,
+        columns: Sequence[Projected] = (),
     ) -> None:
-        """Fetch pages that hold some rows of columns (see `StripeColumns.fetch`)."""
-        self._columns.fetch(columns, stripe, ranges, kept)
+        assert filter.expression is not None
+        self._stripes, self._stripe, self._columns = stripes, stripe, columns
+        self._filter = filter
+        self._expression, self._filter_columns = filter.expression, filter.columns
+        self._slots = stripes.rows(stripe)
+        self.kept: FetchedPages | None = None
+        """Pages that stay here from one call to the next; None: none do."""
 
-    def stored_bytes(self, columns: Sequence[Projected], stripe: int) -> int:
-        """Bytes of the pages of some columns of a stripe."""
-        return self._columns.stored_bytes(columns, stripe)
+    @cached_property
+    def pruned(self) -> PrunedRows:
+        """The rows that statistics leave."""
+        return self._stripes.bounds.prune(self._filter, self._stripe)
 
-    def batch(
-        self,
-        columns: Sequence[Projected],
-        stripe: int,
-        ranges: RowRanges | None,
-        kept: FetchedPages | None = None,
-    ) -> pa.RecordBatch:
-        """The same as a record batch, which knows its length without any column."""
-        if not columns:
-            rows = int(self._index.stripe_rows[stripe]) if ranges is None else ranges.total
-            return empty_columns(rows)
-        schema = result_schema(columns)
-        arrays, batch = self._columns.arrays_or_batch(columns, stripe, ranges, kept, schema)
-        return pa.RecordBatch.from_arrays(arrays, schema=schema) if batch is None else batch
-
-    def selected(
-        self,
-        columns: Sequence[Projected],
-        stripe: int,
-        ranges: RowRanges | None,
-        kept: FetchedPages | None = None,
-    ) -> pa.RecordBatch:
-        """The same where rows may be missing here and there: small gaps are read and left out."""
-        joined = ranges and join_near(ranges, JOIN_ROWS)
-        if ranges and joined and ranges.total <= joined.total * DENSE_FRACTION:
-            return self.batch(columns, stripe, ranges, kept)
-        batch = self.batch(columns, stripe, joined and self._whole(joined, stripe), kept)
-        if ranges is None or joined is None or joined.total == ranges.total:
-            return batch
-        if not columns:
-            return empty_columns(ranges.total)
-        arrays = _filtered(columns, batch.columns, mask_within(ranges, joined))
-        return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
-
-    def find(
-        self,
-        expression: Expression,
-        columns: Sequence[Projected],
-        stripe: int,
-        within: RowRanges | None = None,
-    ) -> RowRanges:
-        """Which rows of a stripe match; reads only rows that statistics do not decide."""
-        rows = int(self._index.stripe_rows[stripe])
-        may, must = self.bounds.prune(expression, columns, stripe)
-        undecided = may & must.complement(rows)
+    def find(self, within: RowRanges | None) -> RowRanges:
+        """Which rows of a set (None: all) match; reads only rows that statistics do not decide."""
+        may, must = self.pruned
+        undecided = may & must.complement(self._slots)
         if within is not None:
             undecided = undecided & join_near(within, JOIN_ROWS)
-        mask = self._matches(expression, columns, stripe, undecided).mask
+        mask = self._tested(undecided).mask
         matching = must | RowRanges.from_indices(undecided.to_indices()[mask])
         return matching if within is None else matching & within
 
-    def _matches(
-        self,
-        expression: Expression,
-        columns: Sequence[Projected],
-        stripe: int,
-        ranges: RowRanges,
-        kept: FetchedPages | None = None,
-    ) -> Matches:
-        """Which of some rows match, and the filter's columns over them, or their pages."""
-        if not ranges:
-            return Matches(ranges, np.zeros(0, bool), None)
-        if kept is None:
-            found = self._found(expression, columns, stripe, ranges)
-            if found is not None:
-                return found
-        batch = self.batch(columns, stripe, self._whole(ranges, stripe), kept)
-        return Matches(ranges, self._mask(expression, batch, stripe), batch.columns)
+    def read(self, within: RowRanges | None) -> pa.RecordBatch | None:
+        """The rows of a set (None: all) that match; None where there are none."""
+        return self.choose(within).read(self._stripes)
 
-    def _found(
-        self,
-        expression: Expression,
-        columns: Sequence[Projected],
-        stripe: int,
-        ranges: RowRanges,
-    ) -> Matches | None:
-        """The same, where it needs no decoding but of what opaque parts read, in the rows that the
-        other parts select; else None."""
-        easy, rest = without_opaque(expression)
-        if easy is None:
-            return None
-        read = read_by(easy, columns)
-        found = self._encoded.find(easy, read, stripe, self._whole(ranges, stripe))
-        if found is None:
-            return None
-        mask = found.mask
-        if rest is not None and mask.any():
-            rows = RowRanges.from_indices(ranges.to_indices()[mask])
-            batch = self.selected(read_by(rest, columns), stripe, self._whole(rows, stripe))
-            mask = mask.copy()
-            mask[mask] = self._mask(rest, batch, stripe)
-        return Matches(ranges, mask, None, found.pages)
-
-    def _mask(self, expression: Expression, rows: pa.RecordBatch, stripe: int) -> np.ndarray:
-        """Whether each of some rows of a stripe matches: ``bool``."""
-        try:
-            mask = evaluate(expression, rows)
-            mask = pc.fill_null(mask, False) if mask.null_count else mask
-        except pa.ArrowException as error:  # such as decimals with more digits than their type
-            raise InvalidFileError(
-                f"{self._index.where}: stripe {stripe}: values that cannot be compared: {error}"
-            ) from error
-        found: np.ndarray = booleans(mask).unpack()
-        return found
-
-    def _whole(self, ranges: RowRanges, stripe: int) -> RowRanges | None:
-        return None if ranges.total == int(self._index.stripe_rows[stripe]) else ranges
-
-    def filtered(
-        self,
-        expression: Expression,
-        filter_columns: Sequence[Projected],
-        columns: Sequence[Projected],
-        stripe: int,
-        within: RowRanges | None = None,
-        *,
-        pruned: PrunedRows | None = None,
-        kept: FetchedPages | None = None,
-    ) -> pa.RecordBatch | None:
-        """The rows of a stripe that a filter selects; None where there are none.
-
-        Parameters
-        ----------
-        within
-            Rows of the stripe to read; None: all.
-        pruned
-            The rows that statistics leave; None: prune here.
-        kept
-            See `arrays`.
-        """
-        chosen = self.choose(
-            expression, filter_columns, columns, stripe, within, pruned=pruned, kept=kept
-        )
-        return chosen.read(self)
-
-    def choose(
-        self,
-        expression: Expression,
-        filter_columns: Sequence[Projected],
-        columns: Sequence[Projected],
-        stripe: int,
-        within: RowRanges | None = None,
-        *,
-        pruned: PrunedRows | None = None,
-        kept: FetchedPages | None = None,
-    ) -> Chosen:
-        """The rows of a stripe that a filter selects, not read yet; parameters as of `filtered`."""
-        may, must = pruned or self.bounds.prune(expression, filter_columns, stripe)
+    def choose(self, within: RowRanges | None) -> Chosen:
+        """The rows of a set (None: all) that match, not read yet."""
+        may, must = self.pruned
         wanted, certain = (may, must) if within is None else (may & within, must & within)
         if wanted == certain:
-            rows = self._whole(wanted, stripe)
+            columns, stripe, kept = self._columns, self._stripe, self.kept
+            rows = self._stripes.unless_all(wanted, stripe)
             return Chosen(
                 wanted.total,
                 lambda reader: reader.selected(columns, stripe, rows, kept) if wanted else None,
             )
-        count = len(columns) + len(filter_columns)
-        is_open = bool(filter_columns) and kept is None and not certain
-        if is_open and self._is_read_together(count, stripe, may):
-            return Chosen(
-                0,
-                lambda reader: reader._together(
-                    expression, filter_columns, columns, stripe, within
-                ),
-            )
-        if within is not None:
-            may = may & join_near(within, JOIN_ROWS)
-        matches = self.matches(expression, filter_columns, stripe, wanted, may, kept)
+        if not certain and self._is_read_together(may):
+            return Chosen(0, lambda reader: self._together(reader, within))
+        around = may if within is None else may & join_near(within, JOIN_ROWS)
+        matches = self.matches(wanted, around)
         count = matches.count()
-        return Chosen(
-            count,
-            lambda reader: reader.matched(columns, filter_columns, stripe, matches, kept, count),
+        return Chosen(count, lambda reader: self._matched(reader, matches, count))
+
+    def _is_read_together(self, may: RowRanges) -> bool:
+        """Whether all columns of the stripe are read before the filter is looked at."""
+        count = len(self._columns) + len(self._filter_columns)
+        return (
+            count <= TOGETHER_COLUMNS_MAX
+            and len(self._filter_columns) > 0
+            and self.kept is None
+            and self._stripes.index.is_local
+            and self._is_small
+            and may.total == self._slots
         )
 
-    def _together(
-        self,
-        expression: Expression,
-        filter_columns: Sequence[Projected],
-        columns: Sequence[Projected],
-        stripe: int,
-        within: RowRanges | None,
-    ) -> pa.RecordBatch | None:
-        """The same of a small stripe: all columns are read at once, then rows are chosen."""
-        read, count = list(filter_columns), len(filter_columns)
-        own = {_key(column): place for place, column in enumerate(filter_columns)}
+    @property
+    def _is_small(self) -> bool:
+        """Whether picking rows of the stripe costs more than to decode all of them."""
+        return self._slots <= FEW_ROWS and self._stripes.index.footer.cmb_offset <= FEW_BYTES
+
+    def _together(self, reader: StripeReader, within: RowRanges | None) -> pa.RecordBatch | None:
+        """The rows that match, of a small stripe: all columns are read, then rows are chosen."""
+        read, count = list(self._filter_columns), len(self._filter_columns)
+        own = {_key(column): place for place, column in enumerate(read)}
         places = []
-        for column in columns:
+        for column in self._columns:
             place = own.get(_key(column))
             if place is None or not _is_reusable(read[place].field.type, column):
                 place = len(read)
                 read.append(column)
             places.append(place)
-        arrays = self._columns.arrays(read, stripe, None)
-        tested = pa.RecordBatch.from_arrays(arrays[:count], schema=result_schema(filter_columns))
-        mask = self._mask(expression, tested, stripe)
+        arrays = reader.batch(read, self._stripe, None).columns
+        tested = pa.RecordBatch.from_arrays(
+            arrays[:count], schema=result_schema(self._filter_columns)
+        )
+        mask = self._mask(self._expression, tested)
         if within is not None:
             mask &= within.to_mask(len(mask))
         if not mask.any():
             return None
-        if not columns:
-            return empty_columns(int(np.count_nonzero(mask)))
-        chosen = _filtered(columns, [arrays[place] for place in places], mask)
-        return pa.RecordBatch.from_arrays(chosen, schema=result_schema(columns))
+        return _filtered(self._columns, [arrays[place] for place in places], mask)
 
-    def matches(
-        self,
-        expression: Expression,
-        filter_columns: Sequence[Projected],
-        stripe: int,
-        wanted: RowRanges,
-        around: RowRanges,
-        kept: FetchedPages | None = None,
-    ) -> Matches:
+    def matches(self, wanted: RowRanges, around: RowRanges) -> Matches:
         """Which of the wanted rows match; ``around`` holds them, and is read."""
-        found = self._matches(expression, filter_columns, stripe, around, kept)
+        matches = self._tested(around)
         if wanted.total < around.total:
-            found = replace(found, mask=found.mask & mask_within(wanted, around))
-        return found
+            matches = replace(matches, mask=matches.mask & mask_within(wanted, around))
+        return matches
 
-    def matched(
-        self,
-        columns: Sequence[Projected],
-        filter_columns: Sequence[Projected],
-        stripe: int,
-        matches: Matches,
-        kept: FetchedPages | None = None,
-        count: int | None = None,
-    ) -> pa.RecordBatch | None:
-        """The rows that match, without reading the filter's columns again; None where none do.
+    def _tested(self, around: RowRanges) -> Matches:
+        """Which of some rows match, and the filter's columns over them, or their pages."""
+        if not around:
+            return Matches(around, np.zeros(0, bool), None)
+        if self.kept is None:
+            matches = self._tested_encoded(around)
+            if matches is not None:
+                return matches
+        rows = self._stripes.unless_all(around, self._stripe)
+        batch = self._stripes.batch(self._filter_columns, self._stripe, rows, kept=self.kept)
+        return Matches(around, self._mask(self._expression, batch), batch.columns)
 
-        Parameters
-        ----------
-        count
-            How many they are; None: they are counted here.
-        """
-        mask, count = matches.mask, matches.count() if count is None else count
+    def _tested_encoded(self, around: RowRanges) -> Matches | None:
+        """The same, where it needs no decoding but of what opaque parts read, in the rows that the
+        other parts select; else None."""
+        easy, rest = without_opaque(self._expression)
+        if easy is None:
+            return None
+        reader, stripe = self._stripes, self._stripe
+        result = reader.encoded.find(
+            easy,
+            read_by(easy, self._filter_columns),
+            stripe,
+            reader.unless_all(around, stripe),
+            reader.executor,
+        )
+        if result is None:
+            return None
+        mask = result.mask
+        if rest is not None and mask.any():
+            rows = RowRanges.from_indices(around.to_indices()[mask])
+            columns = read_by(rest, self._filter_columns)
+            batch = reader.selected(columns, stripe, reader.unless_all(rows, stripe))
+            mask = mask.copy()
+            mask[mask] = self._mask(rest, batch)
+        return Matches(around, mask, None, result.pages)
+
+    def _mask(self, expression: Expression, rows: pa.RecordBatch) -> np.ndarray:
+        """Whether each of some rows matches: ``bool``."""
+        try:
+            flags = evaluate(expression, rows)
+            flags = pc.fill_null(flags, False) if flags.null_count else flags
+        except pa.ArrowException as error:  # such as decimals with more digits than their type
+            raise InvalidFileError(
+                f"{self._stripes.index.where}: stripe {self._stripe}: values that cannot be "
+                f"compared: {error}"
+            ) from error
+        mask: np.ndarray = booleans(flags).unpack()
+        return mask
+
+    def matched(self, matches: Matches) -> pa.RecordBatch | None:
+        """The rows that match, without reading the filter's columns again; None where none do."""
+        return self._matched(self._stripes, matches, matches.count())
+
+    def _matched(self, reader: StripeReader, matches: Matches, count: int) -> pa.RecordBatch | None:
         if not count:
             return None
-        candidates = self._whole(matches.around, stripe)
-        of_filter = {
-            _key(column): array
-            for column, array in zip(
-                filter_columns if matches.arrays else (), matches.arrays or (), strict=True
-            )
-        }
-        known = [
-            array if array is not None and _is_reusable(array.type, column) else None
-            for column in columns
-            for array in [of_filter.get(_key(column))]
-        ]
-        others = [column for column, array in zip(columns, known, strict=True) if array is None]
-        rest = iter(
-            self._survivors(others, stripe, matches, count, candidates, kept) if others else ()
-        )
-        at_hand = [place for place, array in enumerate(known) if array is not None]
-        mine = [columns[place] for place in at_hand]
-        chosen = iter(_filtered(mine, [known[place] for place in at_hand], mask) if mine else ())
-        arrays = [next(rest) if array is None else next(chosen) for array in known]
+        columns = self._columns
         if not columns:
             return empty_columns(count)
-        schema = pa.schema([column.field for column in columns])
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+        arrays = dict(zip(map(_key, self._filter_columns), matches.arrays or (), strict=False))
+        at_hand: list[Projected] = []
+        others: list[Projected] = []
+        for column in columns:
+            array = arrays.get(_key(column))
+            is_at_hand = array is not None and _is_reusable(array.type, column)
+            (at_hand if is_at_hand else others).append(column)
+        rest = self._survivors(reader, others, matches, count) if others else []
+        mine = [arrays[_key(column)] for column in at_hand]
+        if at_hand:
+            mine = _filtered_arrays(at_hand, mine, matches.mask)
+        places = {
+            id(column): array
+            for column, array in zip((*at_hand, *others), (*mine, *rest), strict=True)
+        }
+        return pa.RecordBatch.from_arrays(
+            [places[id(column)] for column in columns], schema=result_schema(columns)
+        )
 
     def _survivors(
-        self,
-        columns: Sequence[Projected],
-        stripe: int,
-        matches: Matches,
-        count: int,
-        candidates: RowRanges | None,
-        kept: FetchedPages | None,
+        self, reader: StripeReader, columns: Sequence[Projected], matches: Matches, count: int
     ) -> list[pa.Array]:
         """Columns the filter did not read: only the selected rows, unless they are many."""
-        mask = matches.mask
-        if count > self._dense_fraction(stripe, kept) * len(mask):
-            return _filtered(columns, self._columns.arrays(columns, stripe, candidates, kept), mask)
+        mask, around, stripe = matches.mask, matches.around, self._stripe
+        is_few = self.kept is None and self._is_small
+        if count > (FEW_FRACTION if is_few else DENSE_FRACTION) * len(mask):
+            rows = reader.unless_all(around, stripe)
+            batch = reader.batch(columns, stripe, rows, kept=self.kept)
+            return _filtered_arrays(columns, batch.columns, mask)
         wanted = np.flatnonzero(mask)
-        if candidates is not None and len(candidates) == 1:
-            wanted = wanted + candidates.starts[0]
-        elif candidates is not None:
-            wanted = candidates.to_indices()[wanted]
+        if len(around) == 1:
+            wanted = wanted + around.starts[0]
+        else:
+            wanted = around.to_indices()[wanted]
         rows = RowRanges.from_listed(wanted)
-        return self._columns.arrays(columns, stripe, rows, kept, matches.pages)
-
-    def _dense_fraction(self, stripe: int, kept: FetchedPages | None) -> float:
-        """Of a stripe's rows: if more are selected, all are decoded and the others left out."""
-        return FEW_FRACTION if kept is None and self._is_small(stripe) else DENSE_FRACTION
-
-    def _is_read_together(self, columns: int, stripe: int, rows: RowRanges) -> bool:
-        """Whether all of so many columns are read before the filter is looked at."""
-        is_local = self._index.source.source.is_local
-        is_few = columns <= TOGETHER_COLUMNS_MAX and self._is_small(stripe)
-        return is_local and is_few and self._whole(rows, stripe) is None
-
-    def _is_small(self, stripe: int) -> bool:
-        """Whether picking rows of a stripe costs more than to decode all of them."""
-        rows, end = self._index.stripe_rows[stripe], self._index.footer.cmb_offset
-        return bool(rows <= FEW_ROWS and end <= FEW_BYTES)
+        return reader.batch(columns, stripe, rows, kept=self.kept, verified=matches.pages).columns
 
 
 def _key(column: Projected) -> int | str:
@@ -396,6 +422,15 @@ def _is_reusable(dtype: pa.DataType, column: Projected) -> bool:
 
 
 def _filtered(
+    columns: Sequence[Projected], arrays: Sequence[pa.Array], mask: np.ndarray
+) -> pa.RecordBatch:
+    if not columns:
+        return empty_columns(int(np.count_nonzero(mask)))
+    chosen = _filtered_arrays(columns, arrays, mask)
+    return pa.RecordBatch.from_arrays(chosen, schema=result_schema(columns))
+
+
+def _filtered_arrays(
     columns: Sequence[Projected], arrays: Sequence[pa.Array], mask: np.ndarray
 ) -> list[pa.Array]:
     return filter_arrays(arrays, mask, lambda place: columns[place].node)

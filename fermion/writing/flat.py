@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from fermion import kernels
-from fermion.columns.types import Form, Node, Order, flat_form
+from fermion.columns.types import Form, Node, Order
 from fermion.columns.values import PhysicalKind
 from fermion.encodings.alp import SAMPLE_PART_MIN, SAMPLE_VALUES
 from fermion.encodings.choice.choose import SMALL_LZ_BYTES_MIN, SMALL_SPLIT_SLOTS_MIN
@@ -207,7 +207,7 @@ def _entropy_coded(block_slots: int, data: memoryview, letter: str, width: int) 
 
 def _form(node: Node) -> Form:
     """The form of a column that the kernel may take; it may still leave it."""
-    form = flat_form(node)
+    form = node.form
     if form is None or node.physical is None or node.order is Order.NONE:
         return _NO_FORM
     if node.physical.kind is not PhysicalKind.FIXED:

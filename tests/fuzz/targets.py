@@ -14,7 +14,7 @@ import fermion
 from fermion.errors import FermionError
 from fermion.io.checksum import crc32c
 from fermion.predicate import Expression, parse_filter
-from fermion.reading import stripe, stripe_columns
+from fermion.reading import many_pages, stripe
 from fermion_table.checks.verify import verify
 from fermion_table.metadata import history, manifest_store
 from fermion_table.metadata.deletion_vector import unpack
@@ -76,7 +76,7 @@ def _as_large(read: Callable[[], object]) -> None:
     """Read a small file by the ways of large ones."""
     with (
         mock.patch.object(stripe, "TOGETHER_COLUMNS_MAX", 0),
-        mock.patch.object(stripe_columns, "RUN_ROWS_MIN", 1),
+        mock.patch.object(many_pages, "RUN_ROWS_MIN", 1),
     ):
         read()
 

@@ -1,4 +1,4 @@
-"""Columns of many pages, and what makes readers leave them to the general way."""
+"""Columns of many pages."""
 
 from __future__ import annotations
 
@@ -9,13 +9,6 @@ import pyarrow as pa
 
 import fermion
 from fermion import WriteOptions
-from fermion.reading.flat import FlatRead
-
-
-def nothing_read(_, columns, *__) -> FlatRead:
-    """What `FlatColumns.read` gives where it leaves all columns to the way around."""
-    return FlatRead([None] * len(columns), {})
-
 
 ROWS = 6_000
 WORDS = ["", "a", "final deposits", "x" * 70, "carefully ironic requests sleep"]
@@ -25,11 +18,6 @@ def written(table: pa.Table, **options) -> bytes:
     sink = pa.BufferOutputStream()
     fermion.write_table(table, sink, options=WriteOptions(**options))
     return sink.getvalue().to_pybytes()
-
-
-def nothing_picked(_, columns, *__) -> tuple[list[None], dict]:
-    """What `PickedColumns.arrays` gives where it leaves all columns to the way around."""
-    return [None] * len(columns), {}
 
 
 def comments(random: np.random.Generator, rows: int = ROWS) -> list[str]:

@@ -19,17 +19,12 @@ import fermion
 from fermion import ReadOptions, kernels
 from fermion.errors import FermionError
 from fermion.layout import FULL_CHUNK_DESC, NODE_HEADER, PAGE_HEADER, PAGE_META
-from fermion.reading import stripe, stripe_columns
-from fermion.reading.encoded_filter import EncodedFilter
-from fermion.reading.flat import FlatColumns
-from fermion.reading.picked import PickedColumns
-from fermion.reading.stream import FetchedStream
-from fermion.reading.whole import WholeColumns
+from fermion.reading import many_pages, stripe
 from tests.equality import assert_logically_equal, is_logically_equal
 from tests.fermion.encoded_columns import ENCODED, trees_of
 from tests.fermion.file_anatomy import Anatomy, put, repair
 from tests.fermion.mutations import check_arrow, memory_limit
-from tests.kit.paged_columns import nothing_picked, nothing_read
+from tests.kit.read_strategies import only_general
 
 OPTIONS = ReadOptions(threads=1, use_statistics=False)
 CODES = OPTIONS.with_overrides({"keep_dictionaries": True})
@@ -67,7 +62,7 @@ def ways_of(name: str) -> dict[str, Way]:
 
     def in_runs(file: fermion.FermionFile) -> pa.Table:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(stripe_columns, "RUN_ROWS_MIN", 1)
+            patch.setattr(many_pages, "RUN_ROWS_MIN", 1)
             return file.read(rows=part)
 
     def tested_encoded(file: fermion.FermionFile) -> pa.Table:
@@ -141,22 +136,6 @@ def opened(name: str, checksum: str, folder: Path) -> Iterator[OpenFile]:
         yield OpenFile(name, checksum, folder / "x.fermion", stack)
 
 
-@contextmanager
-def around() -> Iterator[None]:
-    """Without the kernels over pages: `column.read_columns` reads all."""
-
-    def picked(self, slots, picks):
-        return self._decoded(*self._slices(slots, None, picks))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FlatColumns, "read", nothing_read)
-        patch.setattr(WholeColumns, "arrays", nothing_picked)
-        patch.setattr(PickedColumns, "arrays", nothing_picked)
-        patch.setattr(EncodedFilter, "find", lambda *_: None)
-        patch.setattr(FetchedStream, "_picked", picked)
-        yield
-
-
 @cache
 def pages_of(name: str, checksum: str) -> list[tuple[int, int]]:
     """Where pages lie, without dictionaries of all stripes: a file reads those once."""
@@ -187,7 +166,7 @@ def test_the_columns_are_stored_as_they_are_named(name):
     whole = column.table()
     with fermion.open(stored) as file:
         found = {way: read(file) for way, read in ways_of(name).items()}
-        with around():
+        with only_general():
             for way, read in ways_of(name).items():
                 assert_logically_equal(found[way], read(file))
     for way in ("all", "batches", "verify"):
@@ -280,7 +259,7 @@ def in_a_short_run(start: int, length: int) -> list[int]:
 def compare(way: Way, file: fermion.FermionFile, what: str, *, is_take: bool) -> None:
     """``is_take``: where rows are picked, damage that only other rows show need not be noticed."""
     result = outcome(way, file)
-    with around():
+    with only_general():
         expected = outcome(way, file)
     if isinstance(result, pa.Table) and isinstance(expected, pa.Table):
         assert is_same(result, expected) or has_impossible_values(file), what

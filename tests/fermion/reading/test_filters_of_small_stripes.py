@@ -13,7 +13,9 @@ import pytest
 import fermion
 from fermion import ReadOptions, col
 from fermion.predicate import RowRanges
-from fermion.reading import bound_filter, stripe, stripe_columns
+from fermion.reading import bound_filter, stripe
+from fermion.reading.one_page import OnePageRead
+from fermion.reading.strategy import ReadRequest, ReadResult
 from fermion_table import Table
 from tests.equality import assert_logically_equal
 
@@ -81,13 +83,13 @@ def test_all_columns_of_a_small_stripe_are_read_at_once(
 ) -> None:
     """The kernels for flat columns are called once, for the filter's columns and the others."""
     path, calls = stored(tmp_path / "rows.fermion"), []
-    read = stripe_columns.FlatColumns.read
+    read = OnePageRead.read
 
-    def counted(self: Any, columns: Any, *rest: Any) -> Any:
-        calls.append([ordinal for ordinal, _ in columns])
-        return read(self, columns, *rest)
+    def counted(self: OnePageRead, request: ReadRequest) -> ReadResult:
+        calls.append([column.ordinal for column in request.columns])
+        return read(self, request)
 
-    monkeypatch.setattr(stripe_columns.FlatColumns, "read", counted)
+    monkeypatch.setattr(OnePageRead, "read", counted)
     with fermion.open(path) as file:
         file.read(["id", "number", "word"], filter=col("number") > 60)
     assert calls == [[1, 0, 2]]

@@ -17,10 +17,10 @@ import fermion
 from fermion import ReadOptions, WriteOptions, kernels
 from fermion.errors import FermionError
 from fermion.io.source import CountingSource
-from fermion.reading import flat as flat_columns
-from fermion.reading.flat import FlatColumns
+from fermion.reading import one_page
+from fermion.reading.one_page import OnePageRead
 from tests.equality import assert_logically_equal
-from tests.kit.paged_columns import nothing_read
+from tests.kit.read_strategies import without
 from tests.strategies import random_array, scalar_types
 
 ROWS = 600
@@ -34,10 +34,8 @@ def written(table: pa.Table, options: WriteOptions | None = None) -> bytes:
 
 def around(data: bytes) -> pa.Table:
     """The file read column by column, without the short way."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FlatColumns, "read", nothing_read)
-        with fermion.open(data) as file:
-            return file.read()
+    with without(OnePageRead), fermion.open(data) as file:
+        return file.read()
 
 
 def assert_told_alike(data: bytes) -> None:
@@ -67,7 +65,7 @@ def assert_told_alike(data: bytes) -> None:
 def small_rows(few: int) -> Iterator[None]:
     """Stripes of so many rows are handed to Arrow as batches, longer ones column by column."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(flat_columns, "SMALL_ROWS_MAX", few)
+        patch.setattr(one_page, "SMALL_ROWS_MAX", few)
         yield
 
 
@@ -135,8 +133,8 @@ def test_decimals_are_read_by_the_kernels_alone(
     data = written(table, WriteOptions(encodings=dict.fromkeys(table.column_names, "alp")))
     expected = around(data)
     assert_logically_equal(expected, table)
-    monkeypatch.setattr(flat_columns, "decode_numbers", None)
-    monkeypatch.setattr("fermion.reading.stripe_columns.read_columns", None)
+    monkeypatch.setattr(one_page, "decode_numbers", None)
+    monkeypatch.setattr("fermion.reading.column.read_columns", None)
     with fermion.open(data) as file:
         found = file.read()
     for name in table.column_names:
@@ -179,12 +177,10 @@ def test_a_wide_file_takes_one_decoding_call_for_many_columns(
 
         return call
 
-    monkeypatch.setattr(flat_columns, "SMALL_ROWS_MAX", few)
+    monkeypatch.setattr(one_page, "SMALL_ROWS_MAX", few)
     for name in ("decode_flat", "pick_flat", "flat_chunks"):
-        monkeypatch.setattr(flat_columns.kernels, name, counted(name))
-    monkeypatch.setattr(
-        "fermion.reading.stripe_columns.read_columns", None
-    )  # nothing is left for it
+        monkeypatch.setattr(one_page.kernels, name, counted(name))
+    monkeypatch.setattr("fermion.reading.column.read_columns", None)  # nothing is left for it
     with fermion.open(written(table)) as file:
         assert_logically_equal(file.read(), table)
     assert sorted(calls) == sorted(["flat_chunks", kernel])
@@ -219,7 +215,7 @@ def test_checksums_of_other_kinds_are_verified_before_the_kernels_see_a_page(
         )
     )
     at = bytes(data).index(np.arange(50)[1:9].tobytes())
-    found, read = [], FlatColumns.read
+    found, read = [], OnePageRead.read
 
     def seen(self, *arguments):
         result = read(self, *arguments)
@@ -227,7 +223,7 @@ def test_checksums_of_other_kinds_are_verified_before_the_kernels_see_a_page(
         found.extend(array is not None for array in arrays)
         return result
 
-    monkeypatch.setattr(FlatColumns, "read", seen)
+    monkeypatch.setattr(OnePageRead, "read", seen)
     with fermion.open(bytes(data)) as file:
         assert_logically_equal(file.read(), table)
     assert found == [True] * 6
@@ -258,7 +254,7 @@ def test_an_interrupt_while_decoding_goes_through(monkeypatch: pytest.MonkeyPatc
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(flat_columns, "decode_numbers", interrupted)
+    monkeypatch.setattr(one_page, "decode_numbers", interrupted)
     table = pa.table({"x": np.random.default_rng(0).standard_normal(5_000)})
     data = written(table, WriteOptions(encodings={"x": "pcodec"}))
     with fermion.open(data) as file, pytest.raises(KeyboardInterrupt):

@@ -15,13 +15,13 @@ import fermion
 from fermion import ReadOptions, WriteOptions, kernels
 from fermion.columns.ranges import RowRanges
 from fermion.reading import column as columns_read
-from fermion.reading import flat as flat_columns
-from fermion.reading.flat import FlatColumns
-from fermion.reading.picked import PickedColumns
+from fermion.reading import one_page
+from fermion.reading.many_pages import PickedRead
+from fermion.reading.one_page import OnePageRead
 from tests.equality import assert_logically_equal
 from tests.fermion.forced_encodings import forced_encodings
 from tests.fermion.reading.damage import outcome
-from tests.kit.paged_columns import nothing_picked, nothing_read
+from tests.kit.read_strategies import without
 from tests.strategies import random_array, scalar_types
 
 ROWS = 600
@@ -41,9 +41,7 @@ def some(data: bytes, rows: RowRanges) -> pa.Table:
 
 def around(data: bytes, rows: RowRanges) -> pa.Table:
     """The rows column by column, without the short way."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FlatColumns, "read", nothing_read)
-        patch.setattr(PickedColumns, "arrays", nothing_picked)
+    with without(OnePageRead, PickedRead):
         return some(data, rows)
 
 
@@ -107,9 +105,9 @@ def test_these_encodings_are_read_by_the_kernels_alone(encoding, nulls, level, m
     encodings = dict.fromkeys(table.column_names, encoding)
     data = written(table, encodings=encodings, compression_level=level)
     rows = RowRanges.from_bounds([1, 70, 599], [5, 71, 600])
-    monkeypatch.setattr("fermion.reading.stripe_columns.read_columns", None)
+    monkeypatch.setattr("fermion.reading.column.read_columns", None)
     if encoding != "byte_stream_split":  # whose bytes are compressed
-        monkeypatch.setattr(flat_columns, "decode_numbers", None)
+        monkeypatch.setattr(one_page, "decode_numbers", None)
     found = some(data, rows)
     found.validate(full=True)
     expected = picked(table, rows)
@@ -172,7 +170,7 @@ def test_rows_of_a_few_large_columns_are_decoded_side_by_side(monkeypatch):
     """Many rows of three columns of one page each are left to the way around, with its threads."""
     table = pa.table({name: np.random.default_rng(1).integers(0, 2**40, 9_000) for name in "abc"})
     data = written(table)
-    monkeypatch.setattr(flat_columns.kernels, "pick_flat", None)
+    monkeypatch.setattr(one_page.kernels, "pick_flat", None)
     with fermion.open(data) as file:
         assert file.read(rows=(1, 8_999)).equals(table.slice(1, 8_998))
 

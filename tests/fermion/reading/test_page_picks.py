@@ -11,16 +11,14 @@ from hypothesis import strategies as st
 import fermion
 from fermion import kernels
 from fermion.errors import InvalidFileError
-from fermion.reading import picks as page_picks
+from fermion.reading import chunk_pages
 from fermion.reading import stream as stream_decoder
-from fermion.reading.flat import FlatColumns
-from fermion.reading.picked import PickedColumns
-from fermion.reading.stream import FetchedStream
 from fermion.writing.metadata import FileContents
 from tests.equality import assert_logically_equal
 from tests.fermion.forced_encodings import forced_encodings
 from tests.fermion.reading.damage import flipped_bits, outcome
-from tests.kit.paged_columns import COLUMNS, ROWS, comments, nothing_picked, nothing_read, written
+from tests.kit.paged_columns import COLUMNS, ROWS, comments, written
+from tests.kit.read_strategies import only_general
 from tests.strategies import random_array, scalar_types
 
 
@@ -31,14 +29,7 @@ def taken(data: bytes, rows: np.ndarray) -> pa.Table:
 
 def around(data: bytes, rows: np.ndarray) -> pa.Table:
     """The rows without the short way."""
-
-    def picked(self, slots, picks):
-        return self._decoded(*self._slices(slots, None, picks))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FetchedStream, "_picked", picked)
-        patch.setattr(FlatColumns, "read", nothing_read)
-        patch.setattr(PickedColumns, "arrays", nothing_picked)
+    with only_general():
         return taken(data, rows)
 
 
@@ -80,7 +71,7 @@ def test_pages_of_these_encodings_are_read_by_one_call(name, level, monkeypatch)
         calls.append(len(pages))
         return pick_pages(pages, *arguments)
 
-    monkeypatch.setattr(page_picks.kernels, "pick_pages", counted)
+    monkeypatch.setattr(chunk_pages.kernels, "pick_pages", counted)
     monkeypatch.setattr(stream_decoder, "decode_pages", None)
     rows = np.arange(3, ROWS, 250)
     assert_logically_equal(taken(data, rows), table.take(pa.array(rows)))
@@ -139,7 +130,7 @@ def test_an_interrupt_while_decompressing_goes_through(monkeypatch):
     with fermion.open(data) as file:
         (chunk,) = file.column("pieces").streams[1].chunks
     assert chunk.length < table.nbytes / 2  # there is something to decompress
-    monkeypatch.setattr(page_picks, "_unzip", interrupted)
+    monkeypatch.setattr(chunk_pages, "decompress_padded", interrupted)
     with pytest.raises(KeyboardInterrupt):
         taken(data, np.array([5, 900]))
 

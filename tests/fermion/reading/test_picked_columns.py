@@ -16,9 +16,9 @@ from fermion.errors import FermionError
 from fermion.io.source import CountingSource
 from fermion.reading import column as columns_read
 from fermion.reading import plan as plans
-from fermion.reading.picked import PickedColumns
+from fermion.reading.many_pages import PickedRead
 from tests.equality import assert_logically_equal
-from tests.kit.paged_columns import nothing_picked
+from tests.kit.read_strategies import without
 
 ROWS = 6_000
 WORDS = np.array(["", "a", "final deposits", "carefully ironic requests sleep"])
@@ -52,8 +52,7 @@ def taken(data: bytes, rows: np.ndarray = TAKEN) -> tuple[pa.Table, fermion.IoSt
 
 
 def around(data: bytes, rows: np.ndarray = TAKEN) -> tuple[pa.Table, fermion.IoStats]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PickedColumns, "arrays", nothing_picked)
+    with without(PickedRead):
         return taken(data, rows)
 
 
@@ -97,7 +96,7 @@ def test_a_row_alone_is_picked_too(rows, monkeypatch):
     """Also a few that lie side by side: no page is planned as an object."""
     data = written(table())
     monkeypatch.setattr(plans, "plan_stream", None)
-    monkeypatch.setattr("fermion.reading.stripe_columns.read_columns", None)
+    monkeypatch.setattr("fermion.reading.column.read_columns", None)
     found = taken(data, np.array(rows))[0]
     assert_logically_equal(found, table().take(pa.array(rows)))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,8 @@ import pytest
 import fermion
 from fermion import ReadOptions, WriteOptions
 from fermion.errors import FermionError
-from fermion.reading import side_by_side, stripe
-from fermion.reading.stripe import StripeReader
+from fermion.reading import row_batches, stripe
+from fermion.reading.stripe import StripeFilter, StripeReader
 from tests.equality import assert_logically_equal
 
 STRIPES, STRIPE_ROWS = 6, 20_000
@@ -44,7 +45,15 @@ def opened(path: str, threads: int = 2, **options) -> fermion.FermionFile:
     return fermion.open(path, options=ReadOptions(threads=threads, **options))
 
 
-def counted_calls(monkeypatch: pytest.MonkeyPatch, *names: str) -> Counter:
+READERS: dict[str, Callable[..., StripeReader]] = {
+    "_matched": lambda _, reader, *__: reader,
+    "choose": lambda chosen, *_: chosen._stripes,
+    "batch": lambda reader, *_: reader,
+}
+"""Of methods that read or choose rows: which reader they use."""
+
+
+def counted_calls(monkeypatch: pytest.MonkeyPatch, name: str) -> Counter:
     """How many stripes a thread reads alone, and how many with columns side by side, by calls."""
     monkeypatch.setattr(stripe, "FEW_ROWS", 0)  # no stripe is small
     counts: Counter = Counter()
@@ -55,18 +64,16 @@ def counted_calls(monkeypatch: pytest.MonkeyPatch, *names: str) -> Counter:
         readers_alone.append(reader)
         return reader
 
-    def count(name: str) -> None:
-        plain = getattr(StripeReader, name)
+    home = StripeReader if name == "batch" else StripeFilter
+    plain = getattr(home, name)
 
-        def called(self, *arguments, **named):
-            counts["alone" if any(self is each for each in readers_alone) else "together"] += 1
-            return plain(self, *arguments, **named)
-
-        monkeypatch.setattr(StripeReader, name, called)
+    def called(*arguments, **named):
+        used = READERS[name](*arguments)
+        counts["alone" if any(used is reader for reader in readers_alone) else "together"] += 1
+        return plain(*arguments, **named)
 
     monkeypatch.setattr(StripeReader, "alone", counted)
-    for name in names:
-        count(name)
+    monkeypatch.setattr(home, name, called)
     return counts
 
 
@@ -105,7 +112,7 @@ def test_rows_by_number_are_the_same(stored, threads):
 
 
 def test_few_rows_of_many_stripes_are_read_a_stripe_a_thread(stored, monkeypatch):
-    readers = counted_calls(monkeypatch, "matched")
+    readers = counted_calls(monkeypatch, "_matched")
     with opened(stored) as file:
         file.read(filter=FILTERS["few"])
     assert readers == {"alone": STRIPES}
@@ -115,7 +122,7 @@ def test_stripes_of_which_many_rows_are_wanted_are_read_with_columns_side_by_sid
     stored, monkeypatch
 ):
     """Only one of them is in memory decoded."""
-    readers = counted_calls(monkeypatch, "matched")
+    readers = counted_calls(monkeypatch, "_matched")
     with opened(stored) as file:
         file.read(["id", "text"], filter=FILTERS["many"])
     assert readers["together"] == STRIPES
@@ -131,7 +138,7 @@ def test_few_stripes_of_many_threads_are_read_with_columns_side_by_side(stored, 
 def test_stripes_come_in_order_while_few_are_under_way(stored, monkeypatch):
     """No more than the threads and one that is waited for."""
     under_way, most, lock = 0, 0, threading.Lock()
-    plain = StripeReader.choose
+    plain = StripeFilter.choose
 
     def choose(self, *arguments, **named):
         nonlocal under_way, most
@@ -143,7 +150,7 @@ def test_stripes_come_in_order_while_few_are_under_way(stored, monkeypatch):
             under_way -= 1
         return found
 
-    monkeypatch.setattr(StripeReader, "choose", choose)
+    monkeypatch.setattr(StripeFilter, "choose", choose)
     with opened(stored) as file:
         found = file.read(["id"], filter=FILTERS["few"])
     assert most <= 2
@@ -178,7 +185,7 @@ def test_damage_of_one_stripe_is_told_as_with_one_thread(stored, tmp_path, way):
 
 def test_small_stripes_start_no_threads(stored, monkeypatch):
     readers = counted_calls(monkeypatch, "choose")
-    monkeypatch.setattr(side_by_side, "STRIPE_ROWS_MIN", STRIPE_ROWS + 1)
+    monkeypatch.setattr(row_batches, "STRIPE_ROWS_MIN", STRIPE_ROWS + 1)
     with opened(stored) as file:
         file.read(filter=FILTERS["few"])
     assert set(readers) == {"together"}

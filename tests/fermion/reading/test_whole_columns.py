@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 
 import fermion
 from fermion import ReadOptions, kernels
-from fermion.reading import stripe_columns, whole
-from fermion.reading.whole import WholeColumns
+from fermion.reading import many_pages
+from fermion.reading.many_pages import WholeRead
 from tests.equality import assert_logically_equal
 from tests.fermion.forced_encodings import forced_encodings
 from tests.fermion.reading.damage import flipped_bits, outcome
 from tests.kit.paged_columns import (
     COLUMNS,
     ROWS,
-    nothing_picked,
     written,
 )
+from tests.kit.read_strategies import without
 from tests.strategies import random_array, scalar_types
 
 ENCODINGS = {
@@ -37,8 +37,7 @@ def read(data: bytes) -> pa.Table:
 
 
 def around(data: bytes) -> pa.Table:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(WholeColumns, "arrays", nothing_picked)
+    with without(WholeRead):
         return read(data)
 
 
@@ -50,14 +49,14 @@ def test_rows_without_gaps_are_read_by_the_pages_around_them(rows, page_rows, mo
     table = pa.table({name: make(random) for name, (make, _) in ENCODINGS.items()})
     encodings = {name: encoding for name, (_, encoding) in ENCODINGS.items()}
     data = written(table, encodings=encodings, page_rows_max=page_rows)
-    monkeypatch.setattr(stripe_columns, "RUN_ROWS_MIN", 1)
-    monkeypatch.setattr("fermion.reading.stripe_columns.read_columns", None)
+    monkeypatch.setattr(many_pages, "RUN_ROWS_MIN", 1)
+    monkeypatch.setattr("fermion.reading.column.read_columns", None)
     with fermion.open(data, options=ReadOptions(threads=2)) as file:
         found = file.read(rows=rows)
     found.validate(full=True)
     assert_logically_equal(found, table.slice(rows[0], rows[1] - rows[0]))
     held = sum(buffer.size for buffer in found["sorted"].chunk(0).buffers() if buffer)
-    assert held <= 8 * max(rows[1] - rows[0], 1) / whole.VIEW_FRACTION
+    assert held <= 8 * max(rows[1] - rows[0], 1) / many_pages.VIEW_FRACTION
 
 
 def filled(array: pa.Array) -> pa.Array:
@@ -99,8 +98,8 @@ def test_a_column_of_these_encodings_is_read_by_one_call(name, level, monkeypatc
         calls.append(len(pages))
         return decode_pages(pages, *arguments)
 
-    monkeypatch.setattr(whole.kernels, "decode_pages", counted)
-    monkeypatch.setattr("fermion.reading.stripe_columns.read_columns", None)
+    monkeypatch.setattr(kernels, "decode_pages", counted)
+    monkeypatch.setattr("fermion.reading.column.read_columns", None)
     assert_logically_equal(read(data), table)
     assert calls == [12]
 
@@ -117,8 +116,8 @@ def test_parts_of_a_long_column_are_decoded_side_by_side(monkeypatch):
         pages.append(len(given_))
         return decode_pages(given_, *arguments)
 
-    monkeypatch.setattr(whole, "PART_BYTES", 4 * 500 * 8)
-    monkeypatch.setattr(whole.kernels, "decode_pages", counted)
+    monkeypatch.setattr(many_pages, "PART_BYTES", 4 * 500 * 8)
+    monkeypatch.setattr(kernels, "decode_pages", counted)
     assert_logically_equal(read(data), table)
     assert sorted(pages) == [4, 4, 4, 12]
 
@@ -128,7 +127,7 @@ def test_the_number_of_bytes_that_metadata_say_is_not_trusted(said, monkeypatch)
     """Too few: the way around reads the column; far too many: memory for them is not asked for."""
     table = pa.table({"text": [f"text {n % 7}" for n in range(ROWS)]})
     data = written(table, page_rows_max=500)
-    monkeypatch.setattr(whole, "decoded_bytes", lambda _: said)
+    monkeypatch.setattr(many_pages, "decoded_bytes", lambda _: said)
     assert_logically_equal(read(data), table)
 
 

@@ -14,11 +14,10 @@ import fermion
 from fermion import col
 from fermion.columns import slots
 from fermion.columns.ranges import RowRanges
-from fermion.reading import row_batches, stripe_columns
+from fermion.reading import column, many_pages, row_batches
 from fermion.reading.bounds import StripeBounds
-from fermion.reading.picked import PickedColumns
+from fermion.reading.many_pages import WholeRead
 from fermion.reading.row_batches import WINDOW_ROWS
-from fermion.reading.whole import WholeColumns
 
 ROWS = 5 * WINDOW_ROWS + 17
 SMALL_ROWS, SMALL_WINDOW = 800, 64
@@ -62,33 +61,33 @@ FILTERS = {
 def decoded_rows(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
     """Of each column, how many rows each call decodes from here on."""
     decoded: dict[str, list[int]] = {"n": [], "v": [], "w": []}
-    read = stripe_columns.read_columns
+    read = column.read_columns
 
     def counting(source: Any, tasks: Any, *arguments: Any, **options: Any) -> Any:
         for task in tasks:
             decoded[task.node.name].append(task.rows)
         return read(source, tasks, *arguments, **options)
 
-    pick = PickedColumns._picked
+    pick = many_pages._picked
 
-    def picking(self: PickedColumns, plan: Any, *arguments: Any) -> Any:
-        array = pick(self, plan, *arguments)
+    def picking(plan: Any, *arguments: Any) -> Any:
+        array = pick(plan, *arguments)
         if array is not None:  # else it is left to `read_columns`
-            decoded[plan.pages.node.name].append(len(array))
+            decoded[plan.node.name].append(len(array))
         return array
 
-    whole = WholeColumns._open
+    whole = WholeRead._open
 
-    def opening(self: WholeColumns, place: int, plan: Any, *arguments: Any) -> Any:
-        column = whole(self, place, plan, *arguments)
+    def opening(self: WholeRead, plan: Any, *arguments: Any) -> Any:
+        column = whole(self, plan, *arguments)
         if column is not None:
             start, stop = column.rows
             decoded[plan.node.name].append(stop - start)
         return column
 
-    monkeypatch.setattr(WholeColumns, "_open", opening)
-    monkeypatch.setattr(stripe_columns, "read_columns", counting)
-    monkeypatch.setattr(PickedColumns, "_picked", picking)
+    monkeypatch.setattr(WholeRead, "_open", opening)
+    monkeypatch.setattr(column, "read_columns", counting)
+    monkeypatch.setattr(many_pages, "_picked", picking)
     return decoded
 
 
