@@ -1,8 +1,8 @@
 # Flat columns whose chunks are single pages, many at once: their pages decoded (CMBs: blocks.pxi).
 #
 # A wide table is thousands of such columns with a few kilobytes each, where a Python object a
-# stream would cost more than the values. `fermion.reading.flat` drives these, and reads what they
-# leave out the way around, which also tells what is wrong with damaged columns.
+# stream would cost more than the values. `fermion.reading.one_page` drives these; what they leave
+# is read the general way, which also tells what is wrong with damaged columns.
 
 from cpython.buffer cimport PyBuffer_FillInfo
 

@@ -1,8 +1,8 @@
 # Single slots out of many pages of one stream, picked by one call that leaves Python's lock alone.
 #
 # A Python object a page, and a turn of the lock for each, would cost more than the few slots do.
-# `fermion.reading.picks` drives this; as in trees.pxi, Python is asked for numbers of other encodings,
-# and what is not exactly as expected (other codecs, damage) is left to the way around.
+# `fermion.reading.chunk_pages` drives this; as in trees.pxi, Python is asked for numbers of other encodings,
+# and what is not exactly as expected (other codecs, damage) is left to the general way.
 
 cdef int TREE_DICTIONARY = _EncodingId.DICTIONARY
 cdef int TREE_GLOBAL_DICTIONARY = _EncodingId.GLOBAL_DICTIONARY

@@ -2,7 +2,7 @@
 #
 # `fermion.encodings` says how every node lies and how it is read slot by slot; these are shortcuts
 # for whole trees of small pages. What they do not know (an encoding, a codec) is asked of Python
-# where that fits, and everything that is not exactly as expected is left to the way around, which
+# where that fits, and everything that is not exactly as expected is left to the general way, which
 # either reads it or knows the words for what is wrong.
 
 from cython cimport floating

@@ -178,7 +178,7 @@ def test_the_columns_are_stored_as_they_are_named(name):
 
 @pytest.mark.parametrize("name", ENCODED)
 def test_the_kernels_over_pages_read_these_columns(name: str, monkeypatch: pytest.MonkeyPatch):
-    """Kernels that give an answer, instead of leaving the column to the way around."""
+    """Kernels that give an answer, instead of leaving the column to the general way."""
     answered = set()
 
     def counted(kernel: str):

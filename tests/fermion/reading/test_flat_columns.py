@@ -1,4 +1,4 @@
-"""The short way through flat columns gives what the way around gives, and does so in few calls."""
+"""The short way through flat columns gives what the general way gives, and does so in few calls."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_a_wide_file_takes_one_decoding_call_for_many_columns(
 
 
 def test_what_the_short_way_leaves_out_is_not_fetched_again(monkeypatch: pytest.MonkeyPatch):
-    """Requests are the same with and without it, for pages that only the way around can read."""
+    """Requests are the same with and without it, for pages that only the general way can read."""
     table = pa.table({"text": [f"https://example.org/{i % 97}/{i}" for i in range(ROWS)]})
     data = written(table, WriteOptions(encodings={"text": "fsst"}))
     asked: list[int] = []
@@ -207,7 +207,7 @@ def test_what_the_short_way_leaves_out_is_not_fetched_again(monkeypatch: pytest.
 def test_checksums_of_other_kinds_are_verified_before_the_kernels_see_a_page(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ):
-    """One page of six is damaged, and only its column left to the way around."""
+    """One page of six is damaged, and only its column left to the general way."""
     table = pa.table({f"c{each}": np.arange(50) * each for each in range(1, 7)})
     data = bytearray(
         written(
@@ -249,7 +249,7 @@ def test_damage_is_told_in_the_same_words_both_ways(seed: int, kind: str):
 
 
 def test_an_interrupt_while_decoding_goes_through(monkeypatch: pytest.MonkeyPatch):
-    """Only errors send a column the way around."""
+    """Only errors send a column the general way."""
 
     def interrupted(*_):
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""Some rows of flat columns: the short way gives what the way around gives, and in few calls."""
+"""Some rows of flat columns: the short way gives what the general way gives, and in few calls."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_some_rows_of_a_wide_file_take_one_decoding_call_for_many_columns(monkey
 
 
 def test_rows_of_a_few_large_columns_are_decoded_side_by_side(monkeypatch):
-    """Many rows of three columns of one page each are left to the way around, with its threads."""
+    """Many rows of three columns of one page each are left to the general way, with its threads."""
     table = pa.table({name: np.random.default_rng(1).integers(0, 2**40, 9_000) for name in "abc"})
     data = written(table)
     monkeypatch.setattr(one_page.kernels, "pick_flat", None)

@@ -1,4 +1,4 @@
-"""Rows that lie apart: the short way through their pages gives what the way around gives."""
+"""Rows that lie apart: the short way through their pages gives what the general way gives."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_both_ways_give_the_same_rows(data, types, seed):
 @pytest.mark.parametrize("name", COLUMNS)
 @pytest.mark.parametrize("level", [0, 6])
 def test_pages_of_these_encodings_are_read_by_one_call(name, level, monkeypatch):
-    """One call of the kernels for all pages of a stripe, and none of the way around."""
+    """One call of the kernels for all pages of a stripe, and none of the general way."""
     random = np.random.default_rng(3)
     make, encoding = COLUMNS[name]
     table = pa.table({name: make(random)})

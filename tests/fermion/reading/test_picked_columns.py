@@ -65,7 +65,7 @@ def outcome(read, *arguments) -> object:
 
 @pytest.mark.parametrize("profile", ["balanced", "fast", "random"])
 def test_a_take_is_one_kernel_call_a_column_and_stripe(profile, monkeypatch):
-    """Counts kernel calls, pages given to them, and the objects of the way around."""
+    """Counts kernel calls, pages given to them, and the objects of the general way."""
     data, calls = written(table(), profile=profile), Counter()
     expected, asked = around(data)
     pick_pages = kernels.pick_pages

@@ -1,4 +1,4 @@
-"""All rows of columns of many pages: the short way gives what the way around gives."""
+"""All rows of columns of many pages: the short way gives what the general way gives."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def around(data: bytes) -> pa.Table:
 @pytest.mark.parametrize("rows", [(0, 700), (500, 1_500), (433, 4_999), (1_234, ROWS)])
 @pytest.mark.parametrize("page_rows", [500, 100])
 def test_rows_without_gaps_are_read_by_the_pages_around_them(rows, page_rows, monkeypatch):
-    """All encodings, without the way around; numbers of which few are wanted are a copy."""
+    """All encodings, without the general way; numbers of which few are wanted are a copy."""
     random = np.random.default_rng(3)
     table = pa.table({name: make(random) for name, (make, _) in ENCODINGS.items()})
     encodings = {name: encoding for name, (_, encoding) in ENCODINGS.items()}
@@ -88,7 +88,7 @@ def test_both_ways_give_the_same_columns(data, types, seed):
 @pytest.mark.parametrize("name", ENCODINGS)
 @pytest.mark.parametrize("level", [0, 6])
 def test_a_column_of_these_encodings_is_read_by_one_call(name, level, monkeypatch):
-    """One call of the kernels for all pages of a stripe, and none of the way around."""
+    """One call of the kernels for all pages of a stripe, and none of the general way."""
     make, encoding = ENCODINGS[name]
     table = pa.table({name: make(np.random.default_rng(3))})
     data = written(table, encodings={name: encoding}, page_rows_max=500, compression_level=level)
@@ -124,7 +124,7 @@ def test_parts_of_a_long_column_are_decoded_side_by_side(monkeypatch):
 
 @pytest.mark.parametrize("said", [None, 0, 10, 10**9])
 def test_the_number_of_bytes_that_metadata_say_is_not_trusted(said, monkeypatch):
-    """Too few: the way around reads the column; far too many: memory for them is not asked for."""
+    """Too few: the general way reads the column; far too many: memory for them is not asked for."""
     table = pa.table({"text": [f"text {n % 7}" for n in range(ROWS)]})
     data = written(table, page_rows_max=500)
     monkeypatch.setattr(many_pages, "decoded_bytes", lambda _: said)
