@@ -392,7 +392,7 @@ def test_every_dotted_name_in_comments_and_docstrings_resolves():
 
 
 def test_every_file_that_comments_and_docstrings_name_exists():
-    """`reading/flat.py`, `conflict.py`: the end of the path of a file."""
+    """`reading/stripe.py`, `conflict.py`: the end of the path of a file."""
     path = re.compile(r"(?<![\w./*<>{}-])(?:\.\./)*(\w[\w/]*\.(?:py|pyx|pxi|pyi|js|md))\b(?![\w(])")
     ends = {
         "/".join(parts[start:])
