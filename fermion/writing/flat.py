@@ -1,4 +1,4 @@
-"""Small flat columns of a stripe → pages, hundreds in one call; `flat_columns` is the way back.
+"""Small flat columns of a stripe → pages, hundreds in one call; `reading.one_page` reads them.
 
 A wide table is thousands of columns with a few kilobytes each, where looking for the best encoding
 in Python takes far longer than encoding. The kernel does both for what such columns mostly are,
