@@ -18,7 +18,7 @@ import msgspec
 from fermion.arguments import integer
 from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
-from fermion_table.change_feed.recorded_interval import producer_of, replaces_unrecorded
+from fermion_table.change_feed.recorded_interval import replaces_unrecorded
 from fermion_table.errors import VersionNotFound
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.metadata.bucket_counts import bucket_count
@@ -30,7 +30,7 @@ from fermion_table.metadata.manifest_store import (
     live_entries,
     removed_entries,
 )
-from fermion_table.metadata.snapshot import Changelog, Delta, Snapshot, Touched
+from fermion_table.metadata.snapshot import Changelog, Delta, Producer, Snapshot, Touched
 from fermion_table.options import OPEN_COST_BYTES, TASK_BYTES
 from fermion_table.planning.split import tasks
 from fermion_table.schema.schema import TableSchema
@@ -51,6 +51,9 @@ class ChangeStep:
         The states that it leads from and to; of an append table its files tell enough.
     touched
         Fewer files that hold all keys whose rows differ; None: those added and removed do.
+    shows_others
+        Whether the states have other columns of those asked for, as some were dropped or came back:
+        then all rows of files that stay have changed, too, and all files are added and removed.
     """
 
     snapshot_id: int
@@ -60,6 +63,7 @@ class ChangeStep:
     before: Snapshot | None = None
     after: Snapshot | None = None
     touched: tuple[Entry, ...] | None = None
+    shows_others: bool = False
 
     @property
     def bytes(self) -> int:
@@ -125,8 +129,10 @@ def step_of(store: AtomicStore, snapshot: Snapshot, *, shows_level0: bool = True
 
 SPLIT_BYTES = OPEN_COST_BYTES
 """Small files, or trees, are put together in a split until they have so many bytes."""
-Prune = Callable[[Sequence[Entry]], Sequence[Entry]]
-"""The files that may hold rows, or keys, that the query selects."""
+Prune = Callable[[Sequence[Entry], Snapshot], Sequence[Entry]]
+"""The files of a state that may hold rows, or keys, that the query selects."""
+Differ = Callable[[Snapshot, Snapshot], bool]
+"""Whether two states have other columns of those that the query asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +205,10 @@ class ChangePlanner:
         The state before, and the commits.
     prune
         See `Prune`; of a primary-key table by the key's columns.
+    shows_others
+        See `ChangeStep`.
+    producer
+        What has recorded changes that are read instead of states.
     """
 
     store: AtomicStore
@@ -207,11 +217,13 @@ class ChangePlanner:
     start: Snapshot
     snapshots: tuple[Snapshot, ...]
     prune: Prune
+    shows_others: Differ
+    producer: Producer | None = None
 
     def splits(self) -> Iterator[ChangeSplit]:
         """The splits, in the order of the commits."""
-        if self.key is not None and producer_of(self.snapshots) is not None:
-            yield from self._interval()
+        if self.producer is not None:
+            yield from self._interval(self.producer)
             return
         for before, after in pairwise((self.start, *self.snapshots)):
             with until_expiry(self.store, before), until_expiry(self.store, after):
@@ -224,11 +236,10 @@ class ChangePlanner:
             return
         told = after.changelog
         if told is not None and told.producer == "input":
-            files = _Files(changelog=self._kept(changelog_entries(self.store, after)))
+            files = _Files(changelog=self._kept(changelog_entries(self.store, after), after))
             yield from self._parts([(before, _Files()), (after, files)])
             return
-        step = step_of(self.store, after, shows_level0=shows_level0(self.key))
-        added, removed = self._kept(step.added), self._kept(step.removed)
+        added, removed = self._changed(before, after)
         if added or removed:
             states = [
                 _Files(live=_bare(live_entries(self.store, each))) for each in (before, after)
@@ -236,10 +247,19 @@ class ChangePlanner:
             states[1].added, states[1].removed = added, removed
             yield from self._parts([(before, states[0]), (after, states[1])])
 
+    def _changed(self, before: Snapshot, after: Snapshot) -> tuple[list[Entry], list[Entry]]:
+        """The files that a commit added, and those that it removed."""
+        if self.shows_others(before, after):
+            added, removed = (tuple(live_entries(self.store, each)) for each in (after, before))
+        else:
+            step = step_of(self.store, after, shows_level0=shows_level0(self.key))
+            added, removed = step.added, step.removed
+        return self._kept(added, after), self._kept(removed, before)
+
     def _append_commit(self, before: Snapshot, after: Snapshot) -> Iterator[ChangeSplit]:
         """Files of a partition that rows may have been carried over between stay together."""
-        step = step_of(self.store, after)
-        files = _Files(added=self._kept(step.added), removed=self._kept(step.removed))
+        added, removed = self._changed(before, after)
+        files = _Files(added=added, removed=removed)
         stay = {entry.file for entry in files.added} & {entry.file for entry in files.removed}
         partitions = [
             {entry.partition for entry in entries if entry.file not in stay}
@@ -251,12 +271,11 @@ class ChangePlanner:
             is_alone = entry.file in stay or entry.partition not in rewritten
             return entry.file if is_alone else entry.partition
 
-        yield from self._parts([(before, _Files()), (after, files)], place_of)
+        old = _Files(live=removed if self.shows_others(before, after) else ())
+        yield from self._parts([(before, old), (after, files)], place_of)
 
-    def _interval(self) -> Iterator[ChangeSplit]:
+    def _interval(self, producer: Producer) -> Iterator[ChangeSplit]:
         """Trees that some commit changed, with all commits."""
-        producer = producer_of(self.snapshots)
-        assert producer is not None
         wanted = {self.start.hash, self.snapshots[-1].hash}
         for before, after in pairwise((self.start, *self.snapshots)):
             if replaces_unrecorded(self.store, after, producer):
@@ -268,14 +287,14 @@ class ChangePlanner:
                 if snapshot.hash in wanted:
                     files.live = _bare(live_entries(self.store, snapshot))
                 if snapshot is not self.start:
-                    files.added = self._kept(added_entries(self.store, snapshot))
-                    files.removed = self._kept(removed_entries(self.store, snapshot))
-                    files.changelog = self._kept(changelog_entries(self.store, snapshot))
+                    files.added = self._kept(added_entries(self.store, snapshot), snapshot)
+                    files.removed = self._kept(removed_entries(self.store, snapshot), snapshot)
+                    files.changelog = self._kept(changelog_entries(self.store, snapshot), snapshot)
             states.append((snapshot, files))
         yield from self._parts(states)
 
-    def _kept(self, entries: Sequence[Entry]) -> list[Entry]:
-        return _bare(self.prune(entries)) if entries else []
+    def _kept(self, entries: Sequence[Entry], state: Snapshot) -> list[Entry]:
+        return _bare(self.prune(entries, state)) if entries else []
 
     def _parts(
         self,

@@ -37,7 +37,8 @@ from fermion_table.change_feed.row_difference import pick_rows, rows_apart
 from fermion_table.merging.primary_key import PrimaryKey, primary_key_of
 from fermion_table.metadata.history import until_expiry
 from fermion_table.metadata.manifest import Entry
-from fermion_table.metadata.manifest_store import changelog_entries
+from fermion_table.metadata.manifest_store import changelog_entries, live_entries
+from fermion_table.metadata.schema_store import dropped_fields
 from fermion_table.metadata.snapshot import PRIMARY_KEY, Producer, Snapshot
 from fermion_table.planning.filters import TableFilter
 from fermion_table.planning.plan import splits_of
@@ -137,6 +138,8 @@ class ChangeScan:
             start=self.start,
             snapshots=self.snapshots,
             prune=self._that_may_match,
+            shows_others=self._show_others,
+            producer=self._producer,
         )
         with in_time(self.store):
             return ChangePlan((*given, *planner.splits()))
@@ -152,9 +155,8 @@ class ChangeScan:
         keyed = self._keyed_changes()
         for step in self.steps:
             yield from self._step(step, keyed)
-        producer = None if keyed is None else producer_of(self.snapshots)
-        if keyed is not None and producer is not None:
-            yield from self._recorded(keyed, producer)
+        if keyed is not None and self._producer is not None:
+            yield from self._recorded(keyed, self._producer)
             return
         for before, snapshot in pairwise((self.start, *self.snapshots)):
             assert snapshot is not None
@@ -166,6 +168,31 @@ class ChangeScan:
                 if batch is None:
                     break
                 yield batch
+
+    @cached_property
+    def _producer(self) -> Producer | None:
+        """What has recorded the changes that are read; None: states are compared."""
+        if self.start is None or not has_buckets(self._table_schema):
+            return None
+        if any(self._show_others(*pair) for pair in pairwise((self.start, *self.snapshots))):
+            return None  # what was recorded lacks columns that were there before, or come later
+        return producer_of(self.snapshots)
+
+    def _show_others(self, before: Snapshot, after: Snapshot) -> bool:
+        """Whether a column that is asked for was dropped between two states, or came back."""
+        if before.schema == after.schema:
+            return False
+        old, new = (
+            dropped_fields(self._asked_ids, self.schemas[each.schema.id])
+            for each in (before, after)
+        )
+        return old != new
+
+    @cached_property
+    def _asked_ids(self) -> frozenset[int]:
+        """The fields of the columns that are asked for, or that the filter reads."""
+        tops = self._files(()).reader.request.table_fields
+        return frozenset(each.id for top in tops for _, each in top.walk())
 
     def _recorded(self, keyed: KeyedChanges, producer: Producer) -> Iterator[pa.RecordBatch]:
         """The changes of all commits, from changelog files of compactions where these tell them."""
@@ -242,10 +269,11 @@ class ChangeScan:
     def _table_schema(self) -> TableSchema:
         return self.schemas[self.snapshot.schema.id]
 
-    def _files(self, entries: Sequence[Entry]) -> FileScan:
+    def _files(self, entries: Sequence[Entry], state: Snapshot | None = None) -> FileScan:
+        """What reads files of a state; None: of the last one."""
         return FileScan(
             store=self.store,
-            snapshot=self.snapshot,
+            snapshot=self.snapshot if state is None else state,
             schemas=self.schemas,
             table_schema=self._table_schema,
             columns=self.columns,
@@ -262,6 +290,10 @@ class ChangeScan:
         return KeyedChanges(self.store, self.schemas, schema, self.columns, self.filter)
 
     def _step(self, step: ChangeStep, keyed: KeyedChanges | None) -> Iterator[pa.RecordBatch]:
+        before, after = step.before, step.after
+        if before is not None and after is not None and self._show_others(before, after):
+            removed, added = (tuple(live_entries(self.store, each)) for each in (before, after))
+            step = replace(step, added=added, removed=removed, touched=None, shows_others=True)
         self._check_key(step)
         if keyed is None:
             yield from self._file_step(step)
@@ -290,10 +322,11 @@ class ChangeScan:
         columns = tuple((name,) for name in key.names)
         return replace(self._files(entries), columns=columns, filter=key_filter(self.filter, key))
 
-    def _that_may_match(self, entries: Sequence[Entry]) -> Sequence[Entry]:
-        """The files that may hold rows that the filter selects, or their keys."""
-        is_keyed = has_buckets(self._table_schema)
-        return (self._key_files if is_keyed else self._files)(entries).entries[0]
+    def _that_may_match(self, entries: Sequence[Entry], state: Snapshot) -> Sequence[Entry]:
+        """The files of a state that may hold rows that the filter selects, or their keys."""
+        if has_buckets(self._table_schema):
+            return self._key_files(entries).entries[0]
+        return self._files(entries, state).entries[0]
 
     def _changelog_reader(self, key: PrimaryKey) -> RecordedChanges:
         return RecordedChanges(
@@ -332,13 +365,16 @@ class ChangeScan:
             if removed and added:
                 yield from self._rewritten(removed, added, step)
                 continue
-            for entries, change in ((removed, DELETE), (added, INSERT)):
-                for batch in self._files(entries).to_batches() if entries else ():
+            for entries, state, change in (
+                (removed, step.before, DELETE),
+                (added, step.after, INSERT),
+            ):
+                for batch in self._files(entries, state).to_batches() if entries else ():
                     yield self._labelled(batch, change, step)
 
     def _same_file(self, before: Entry, after: Entry, step: ChangeStep) -> Iterator[pa.RecordBatch]:
         """The rows of a file that became deleted, and those that came back."""
-        scan = self._files([after])
+        scan = self._files([after], step.after)
         if not scan.plan().splits:  # no row of the file can match
             return
         old, new = splits_of([before, after], self.store)
@@ -355,7 +391,8 @@ class ChangeScan:
     ) -> Iterator[pa.RecordBatch]:
         """The rows that only the files removed have, and those that only the files added have."""
         removed_batches, added_batches = (
-            list(self._files(entries).to_batches()) for entries in (removed, added)
+            list(self._files(entries, state).to_batches())
+            for entries, state in ((removed, step.before), (added, step.after))
         )
         rows_gone, rows_new = rows_apart(removed_batches, added_batches)
         for batch in pick_rows(removed_batches, rows_gone):
@@ -426,7 +463,11 @@ def _sorted_out(step: ChangeStep) -> tuple[list[tuple[Entry, Entry]], list[_Grou
     after = {entry.file: entry for entry in step.added}
     kept = [(entry, after[entry.file]) for entry in step.removed if entry.file in after]
     stays = {entry.file for entry, _ in kept}
-    kept = [(old, new) for old, new in kept if old.column_files == new.column_files]
+    kept = [
+        (old, new)
+        for old, new in kept
+        if old.column_files == new.column_files and not step.shows_others
+    ]
     same = {entry.file for entry, _ in kept}
     groups: dict[Any, _Group] = {}
     for place, entries in enumerate((step.removed, step.added)):

@@ -32,7 +32,7 @@ EXPANSION = 8
 """A guess: bytes of Arrow data for a byte of a file, at most."""
 
 Choice = tuple[str, bytes]
-"""A file's location, and the columns that are read of it."""
+"""A file's location, and what is read of it."""
 
 
 class HeldRows:
@@ -220,7 +220,7 @@ class HeldReader(SplitReader):
     def __init__(self, request: ReadRequest, reader: SplitReader, held: HeldFiles) -> None:
         super().__init__(request, io=Uncounted(), guard=reader.guard)
         self.held = held
-        self._columns = msgspec.json.encode(request.fields)
+        self._columns: dict[int, bytes] = {}
 
     def some_rows(self, split: FileSplit, rows: np.ndarray) -> list[pa.RecordBatch]:
         """Some rows of a file, deleted or not; all are decoded where that is worth it.
@@ -230,7 +230,7 @@ class HeldReader(SplitReader):
         rows
             ``int64``, ascending.
         """
-        choice, held = (split.location, self._columns), self.held.rows
+        choice, held = (split.location, self._read_of(split.schema_id)), self.held.rows
         whole, is_local = held.get(choice), "://" not in split.location
         if whole is None and is_local and held.is_worth(choice, len(rows), split.rows, split.size):
             everything = RowRanges.all(split.rows)
@@ -239,6 +239,14 @@ class HeldReader(SplitReader):
         if whole is not None:
             return [take_batch_rows(whole, rows)]
         return list(self.read_file(split, rows=RowRanges.from_indices(rows), threads=1))
+
+    def _read_of(self, schema_id: int) -> bytes:
+        """What is read of files of a schema version: columns, of those that count of the files."""
+        known = self._columns.get(schema_id)
+        if known is None:
+            asked = self.request.fields, self.request.file_fields[schema_id]
+            known = self._columns[schema_id] = msgspec.json.encode(asked)
+        return known
 
     def _open(
         self, split: FileSplit, threads: int | None

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+import msgspec
 
 from fermion_table.errors import CorruptMetadata
 from fermion_table.metadata.history import load_schema
 from fermion_table.metadata.snapshot import PRIMARY_KEY, SchemaReference, Snapshot
 from fermion_table.schema.key_changes import has_buckets
-from fermion_table.schema.schema import SchemaVersion, TableSchema, decode_schema
+from fermion_table.schema.schema import Field, SchemaVersion, TableSchema, decode_schema
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.store import AtomicStore
 
@@ -88,3 +90,52 @@ class SchemaVersions(Mapping[int, TableSchema]):
 
     def __len__(self) -> int:
         return len(self._ancestors) + 1
+
+
+class KeptVersions(Mapping[int, TableSchema]):
+    """Schema versions of files, in which fields that another version had dropped have no id.
+
+    A state that is read under a later schema is read so: what its own schema had dropped is in some
+    of its files still, and not in others, as compactions leave it out.
+
+    Parameters
+    ----------
+    versions
+        By id.
+    own
+        The schema of the state.
+    """
+
+    def __init__(self, versions: Mapping[int, TableSchema], own: TableSchema) -> None:
+        self._versions, self._own = versions, own
+        self._known: dict[int, TableSchema] = {}
+
+    def __getitem__(self, schema_id: int) -> TableSchema:
+        known = self._known.get(schema_id)
+        if known is None:
+            known = self._versions[schema_id]
+            dropped = dropped_fields(known.paths, self._own)
+            if dropped:
+                fields = tuple(_without_ids(each, dropped) for each in known.fields)
+                known = msgspec.structs.replace(known, fields=fields)
+            self._known[schema_id] = known
+        return known
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._versions)
+
+    def __len__(self) -> int:
+        return len(self._versions)
+
+
+def dropped_fields(ids: Iterable[int], schema: TableSchema) -> frozenset[int]:
+    """Of some ids of fields those that a schema version has no more."""
+    known, last = schema.paths, schema.last_field_id
+    return frozenset(each for each in ids if each not in known and each <= last)
+
+
+def _without_ids(field: Field, dropped: Collection[int]) -> Field:
+    """A field, and those inside, some with the id 0: no field of a table has it."""
+    if field.children:
+        field = field.with_children(_without_ids(each, dropped) for each in field.children)
+    return msgspec.structs.replace(field, id=0) if field.id in dropped else field

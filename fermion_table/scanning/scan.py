@@ -25,6 +25,7 @@ from fermion_table.merging.primary_key import PrimaryKey, scanned_key
 from fermion_table.metadata.column_file import Layout, check_layouts
 from fermion_table.metadata.history import expiry_guard, until_expiry
 from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.schema_store import KeptVersions
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.planning.file_plan import BATCH_ROWS, ReadRequest
 from fermion_table.planning.filters import TableFilter, both, field_at, table_filter
@@ -109,6 +110,12 @@ class Scan:
         return scanned_key(self.table_schema, stored, merges_level0=self.merges_level0)
 
     @cached_property
+    def _versions(self) -> Mapping[int, TableSchema]:
+        """What files were written with, without fields that the snapshot had dropped."""
+        own = self.schemas[self.snapshot.schema.id]
+        return self.schemas if own is self.table_schema else KeptVersions(self.schemas, own)
+
+    @cached_property
     def _request(self) -> ReadRequest:
         fields = select_columns(self.table_schema, self.columns, where=self.store.location)
         paths = self.filter.paths if self.filter is not None else []
@@ -146,7 +153,7 @@ class Scan:
                 request,
                 file_fields={
                     schema_id: tuple(
-                        field for field in self.schemas[schema_id].fields if field.id in ids
+                        field for field in self._versions[schema_id].fields if field.id in ids
                     )
                     for schema_id in self._schema_ids
                 },
@@ -182,7 +189,7 @@ class Scan:
         references, step = prune_manifests(snapshot.manifests, wanted, self.table_schema)
         with in_time(self.store), until_expiry(self.store, snapshot):
             files = LiveFiles(self.store, snapshot.tail, references)
-            steps = files.prune(self.schemas, self.table_schema, wanted)
+            steps = files.prune(self._versions, self.table_schema, wanted)
         return files, [step, *steps] if snapshot.manifests else steps
 
     @cached_property
@@ -200,7 +207,7 @@ class Scan:
         assert self.key is not None
         files, steps = self._files
         plan = plan_trees(
-            files.entries(), self.key, self.schemas, self.table_schema, self.filter, self.mode
+            files.entries(), self.key, self._versions, self.table_schema, self.filter, self.mode
         )
         return replace(plan, steps=[*steps, *plan.steps])
 
@@ -337,7 +344,7 @@ class Scan:
         else:
             reader = self.select(()).reader  # only what the filter reads
             entries = self._unmerged
-            decided = files_that_must_match(entries, self.schemas, self.table_schema, self.filter)
+            decided = files_that_must_match(entries, self._versions, self.table_schema, self.filter)
             raw, merged = plan.splits[: len(entries)], plan.splits[len(entries) :]
             undecided = [split for split, certain in zip(raw, decided, strict=True) if not certain]
             total = sum(
@@ -361,7 +368,7 @@ class Scan:
         min_max = MinMax(chain[-1].type)
         scan = replace(self, columns=(path,))
         if self.filter is None and self.limit is None:
-            undecided = add_exact_bounds(self._unmerged, self.schemas, chain, min_max)
+            undecided = add_exact_bounds(self._unmerged, self._versions, chain, min_max)
             undecided += self.entries[0][len(self._unmerged) :]
             files = msgspec.structs.replace(self.snapshot, manifests=(), tail=tuple(undecided))
             scan = replace(scan, snapshot=files)
@@ -382,7 +389,7 @@ class Scan:
             return None
         min_max = MinMax(chain[-1].type)
         if len(self._unmerged) < len(self.entries[0]) or add_exact_bounds(
-            self._unmerged, self.schemas, chain, min_max
+            self._unmerged, self._versions, chain, min_max
         ):
             return None
         return min_max.result()
@@ -506,7 +513,7 @@ class FileScan(Scan):
     @cached_property
     def entries(self) -> tuple[list[Entry], list[PruningStep]]:
         """The files that may hold rows, and how they were found."""
-        return plan_scan(self.files, self.schemas, self.table_schema, self.filter)
+        return plan_scan(self.files, self._versions, self.table_schema, self.filter)
 
     @property
     def _schema_ids(self) -> set[int]:

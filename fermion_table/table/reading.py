@@ -117,7 +117,8 @@ def scan(
         At most so many rows.
     schema
         What the rows of another snapshot are read under: its own schema, or this table's
-        ``current`` one, under whose names and types history looks as if written today.
+        ``current`` one, under whose names and types history looks as if written today. What a
+        snapshot had dropped is null there, or has its default, though its files may hold it still.
     mode
         Of a table with a primary key: ``snapshot``, the rows that its merge engine makes, or
         ``read_optimized``, only what was compacted to the highest level of each tree (with
