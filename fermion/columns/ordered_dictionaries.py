@@ -37,6 +37,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion.columns import distinct, slots
+from fermion.columns.arrow_buffers import dictionary_indices, run_indices
 from fermion.columns.assemble import assemble
 from fermion.columns.shred import shred
 from fermion.columns.types import Node, column_node, is_list_view, strip_wrappers
@@ -164,7 +165,14 @@ class OrderedDictionaries:
                 own.append((stripe, values))
 
     def restore(
-        self, column: int, node: Node, stripe: int, array: pa.Array, *, where: str
+        self,
+        column: int,
+        node: Node,
+        stripe: int,
+        array: pa.Array,
+        *,
+        where: str,
+        seen: np.ndarray | None = None,
     ) -> pa.Array:
         """A column's array of a stripe, its ordered dictionaries as they were when written.
 
@@ -174,6 +182,9 @@ class OrderedDictionaries:
             As `assemble` makes it; its dictionaries have the values that rows have.
         where
             The file, for messages.
+        seen
+            ``bool``, shape (n,): values below no null, which need not be in the dictionary; None:
+            all.
 
         Raises
         ------
@@ -183,23 +194,26 @@ class OrderedDictionaries:
         if not has_ordered(node):
             return array
         if isinstance(array, pa.ExtensionArray):
-            storage = self.restore(column, node, stripe, array.storage, where=where)
+            storage = self.restore(column, node, stripe, array.storage, where=where, seen=seen)
             return pa.ExtensionArray.from_storage(array.type, storage)
         if isinstance(array, pa.RunEndEncodedArray):
-            values = self.restore(column, node, stripe, array.values, where=where)
+            inside = _entries_seen(array, seen)
+            values = self.restore(column, node, stripe, array.values, where=where, seen=inside)
             return pa.RunEndEncodedArray.from_arrays(array.run_ends, values, array.type)
         if isinstance(array, pa.DictionaryArray) and not array.type.ordered:
-            values = self.restore(column, node, stripe, array.dictionary, where=where)
+            inside = _entries_seen(array, seen)
+            values = self.restore(column, node, stripe, array.dictionary, where=where, seen=inside)
             return pa.DictionaryArray.from_arrays(array.indices, values)
         if isinstance(array, pa.DictionaryArray):
             entries = self._values((column, node.validity), stripe)
             return (
                 array
                 if entries is None
-                else _renumbered(array, entries, f"{where}: column {node.name!r}")
+                else _renumbered(array, entries, f"{where}: column {node.name!r}", seen)
             )
+        inside = _seen_below(array, seen)
         children = [
-            self.restore(column, child, stripe, below, where=where)
+            self.restore(column, child, stripe, below, where=where, seen=inside)
             for child, below in zip(node.children, _children(array), strict=True)
         ]
         own = array.buffers()[: _own_buffers(array.type)]
@@ -376,14 +390,47 @@ def _own_buffers(dtype: pa.DataType) -> int:
     return 3 if is_list_view(dtype) else 2
 
 
-def _renumbered(array: pa.DictionaryArray, entries: pa.Array, where: str) -> pa.DictionaryArray:
-    """The same values with another dictionary."""
+def _seen_below(array: pa.Array, seen: np.ndarray | None) -> np.ndarray | None:
+    """Which values of an array's children are below no null; None: all of them."""
+    is_fixed = pat.is_fixed_size_list(array.type)
+    if not is_fixed and not pat.is_struct(array.type):
+        return None  # null lists have no elements
+    if array.null_count:
+        valid = array.is_valid().to_numpy(zero_copy_only=False)
+        seen = valid if seen is None else valid & seen
+    return seen if seen is None or not is_fixed else np.repeat(seen, array.type.list_size)
+
+
+def _entries_seen(
+    array: pa.DictionaryArray | pa.RunEndEncodedArray, seen: np.ndarray | None
+) -> np.ndarray | None:
+    """Which entries of a dictionary, or runs, stand for a value that is seen; None: all."""
+    if seen is None:
+        return None
+    if isinstance(array, pa.RunEndEncodedArray):
+        indices, count = run_indices(array), len(array.values)
+    else:
+        indices, count = dictionary_indices(array), len(array.dictionary)
+    found = np.zeros(count + 1, bool)
+    found[indices[seen]] = True  # nulls, -1, are the last
+    return found[:-1]
+
+
+def _renumbered(
+    array: pa.DictionaryArray, entries: pa.Array, where: str, seen: np.ndarray | None
+) -> pa.DictionaryArray:
+    """The same values with another dictionary; those that are not seen may become others."""
     places = positions(entries, array.dictionary)
+    shown = _entries_seen(array, seen)
+    if shown is not None:
+        places = np.where(shown, places, np.maximum(places, 0))
     if (places < 0).any():
         raise InvalidFileError(
             f"{where}: expected the {len(entries)} values of its ordered dictionary, found "
             f"another: {array.dictionary[int(np.argmin(places))]}"
         )
+    if not len(entries):
+        return array  # no value is seen
     indices = pa.array(places).take(array.indices).cast(array.type.index_type)
     return pa.DictionaryArray.from_arrays(indices, entries, ordered=True)
 

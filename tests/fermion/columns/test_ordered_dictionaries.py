@@ -276,3 +276,21 @@ def test_a_damaged_section_is_an_error_or_values(tmp_path):
             messages.append(str(error))
     assert len(messages) > len(damaged) // 4
     assert all(message.startswith("x: ordered dictionaries") for message in messages)
+
+
+@pytest.mark.parametrize("hidden", [[True, False, True], [True, True, True], [False, False, False]])
+@pytest.mark.parametrize("form", ["plain", "runs", "fixed list"])
+def test_a_required_dictionary_below_null_structs_is_read(form, hidden):
+    """A file has fillers below null, which are no values of the dictionary."""
+    values: pa.Array = ordered([2, 1, 2])
+    if form == "runs":
+        values = pa.RunEndEncodedArray.from_arrays(pa.array([1, 2, 3], pa.int32()), values)
+    elif form == "fixed list":
+        pair = pa.field("item", DTYPE, nullable=False)
+        values = pa.FixedSizeListArray.from_arrays(ordered([2, 1] * 3), type=pa.list_(pair, 2))
+    fields = [pa.field("level", values.type, nullable=False)]
+    structs = pa.StructArray.from_arrays([values], fields=fields, mask=pa.array(hidden))
+    table = pa.table({"a": structs})
+    found = read(written(table))
+    assert found.schema == table.schema
+    assert found["a"].to_pylist() == structs.to_pylist()
