@@ -17,10 +17,12 @@ from fermion_table.merging.merge_engines.key_groups import (
     KeyGroups,
     group_rows,
     is_retraction,
+    order_numbers,
 )
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.schema.key_encoding import key_ranks
 from fermion_table.schema.required_columns import made_null
+from fermion_table.schema.transforms import plain
 
 
 def groups_by_key(rows: pa.RecordBatch, keys: pa.Array | np.ndarray, key: PrimaryKey) -> KeyGroups:
@@ -137,6 +139,32 @@ def _check_required(key: PrimaryKey, taken_back: np.ndarray) -> None:
                 f"merge_engine=aggregation: found a delete or update_preimage, and column {name!r} "
                 f"is NOT NULL: {reason}; make the column nullable, or set ignore_delete=true"
             )
+
+
+def is_not_older(rows: pa.RecordBatch, others: pa.RecordBatch, key: PrimaryKey) -> np.ndarray:
+    """Which rows come after others of their keys, by the sequence fields.
+
+    Parameters
+    ----------
+    rows, others
+        With the sequence fields; as many rows, in the same order of keys. These come later in time.
+
+    Returns
+    -------
+    np.ndarray
+        ``bool``, shape (n,).
+    """
+    is_later, is_equal = np.zeros(rows.num_rows, bool), np.ones(rows.num_rows, bool)
+    for name in key.options.sequence_fields:
+        both = pa.concat_arrays([plain(each.column(name)) for each in (others, rows)])
+        numbers, valid = order_numbers(both), both.is_valid().to_numpy(zero_copy_only=False)
+        if key.options.sequence_descending:
+            numbers = ~numbers
+        for level in (valid.astype(np.int64), np.where(valid, numbers, 0)):
+            old, new = np.split(level, 2)
+            is_later |= is_equal & (new > old)
+            is_equal &= new == old
+    return is_later | is_equal
 
 
 def says_nothing(key: PrimaryKey, kinds: np.ndarray) -> np.ndarray:

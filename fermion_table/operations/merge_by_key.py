@@ -7,16 +7,18 @@ those that change: new values, or retractions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fermion.engine import take_batch_rows
+from fermion.engine import filter_batch_rows, one_batch, take_batch_rows
 from fermion.errors import InvalidArgumentError
 from fermion.predicate import Column
+from fermion_table.merging.fold import is_not_older
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.metadata.manifest import Entry
 from fermion_table.operations.draft import Draft
@@ -67,31 +69,36 @@ def check_by_key(clause: BoundClause, key: PrimaryKey) -> None:
         )
 
 
-def merge_by_key(
-    draft: Draft, key: PrimaryKey, merge: BoundMerge
-) -> MergeCounts | Callable[[], MergeCounts]:
+def merge_by_key(draft: Draft, key: PrimaryKey, merge: BoundMerge) -> Callable[[], MergeCounts]:
     """Write what rows become.
 
     Returns
     -------
-    The rows that changed; of an upsert, which reads nothing, what counts them.
+    What counts the rows that changed: an upsert reads nothing; and a row that is inserted need not
+    show, as a deletion of a later sequence hides it.
 
     Raises
     ------
     InvalidArgumentError
         Rows of the source have one key, and are to change the same row of the table.
     """
-    counts: MergeCounts | Callable[[], MergeCounts]
     with draft.writer() as writer:
         if is_upsert(merge, key):
-            _upsert(merge, writer)
-            keys = draft.scan(merge.chosen).select([(name,) for name in merge.sides.on])
-            counts = partial(_counted, keys, merge)
+            before = _key_scan(draft, key, merge)
+            sequences = _upsert(merge, key, writer)
+            counted = partial(_counted, before, merge, key, sequences)
         else:
-            counts = _merge(draft, key, merge, writer)
+            counts, keys = _merge(draft, key, merge, writer)
+            counted = partial(_with_inserted, counts, key, keys)
         (message,) = writer.prepare_commit()
     draft.add_written(message.entries)
-    return counts
+    return partial(counted, _key_scan(draft, key, merge) if key.options.sequence_fields else None)
+
+
+def _key_scan(draft: Draft, key: PrimaryKey, merge: BoundMerge) -> Scan:
+    """What reads the keys of the rows that a merge is about, and their sequences."""
+    names = (*key.names, *key.options.sequence_fields)
+    return draft.scan(merge.chosen).select([(name,) for name in dict.fromkeys(names)])
 
 
 def by_key_concerns(entry: Entry, draft: Draft, key: PrimaryKey, merge: BoundMerge) -> bool:
@@ -114,20 +121,65 @@ def is_upsert(merge: BoundMerge, key: PrimaryKey) -> bool:
     )
 
 
-def _upsert(merge: BoundMerge, writer: TableWriter) -> None:
+def _upsert(merge: BoundMerge, key: PrimaryKey, writer: TableWriter) -> pa.RecordBatch | None:
+    """Write all rows; their sequences come back, in the order of the source, if they have any."""
     if merge.keys.repeated is not None:
         _refuse_twice(merge, *merge.keys.repeated)
+    names, sequences = list(key.options.sequence_fields), []
     for clause, rows in rows_to_insert(merge, np.arange(merge.source.num_rows)):
-        writer.write(clause.made_of(merge.seen_by_insert(clause, rows), None))
+        new = clause.fitting(merge.seen_by_insert(clause, rows), None)
+        writer.write(new)
+        sequences.append(new.select(names))
+    return one_batch(sequences) if names and sequences else None
 
 
-def _counted(keys: Scan, merge: BoundMerge) -> MergeCounts:
-    """Which rows of an upsert were there before, by a scan of the keys as they were."""
-    updated = sum(len(merge.pairs(piece.data)[0]) for piece in _pieces(keys.to_batches(), merge))
-    return MergeCounts(merge.source.num_rows - updated, updated)
+def _counted(
+    before: Scan,
+    merge: BoundMerge,
+    key: PrimaryKey,
+    sequences: pa.RecordBatch | None,
+    after: Scan | None,
+) -> MergeCounts:
+    """Which rows of an upsert show, and were there before, by scans of the keys.
+
+    Parameters
+    ----------
+    sequences
+        Of the rows, in the order of the source.
+    after
+        None: all show.
+    """
+    known = updated = 0
+    for piece in _pieces(before.to_batches(), merge):
+        rows, source_rows = merge.pairs(piece.data)
+        known += len(rows)
+        if sequences is not None:
+            old, new = take_batch_rows(piece.data, rows), take_batch_rows(sequences, source_rows)
+            updated += int(is_not_older(new, old, key).sum())
+    if after is None:
+        return MergeCounts(merge.source.num_rows - known, known)
+    there = sum(len(merge.pairs(piece.data)[0]) for piece in _pieces(after.to_batches(), merge))
+    return MergeCounts(there - known, updated)
 
 
-def _merge(draft: Draft, key: PrimaryKey, merge: BoundMerge, writer: TableWriter) -> MergeCounts:
+def _with_inserted(
+    counts: MergeCounts, key: PrimaryKey, keys: Sequence[pa.Array], after: Scan | None
+) -> MergeCounts:
+    """Counts with those of the rows inserted that show; `after` as of `_counted`."""
+    if after is None or not keys:
+        return counts
+    inserted = pa.chunked_array(keys)
+    found = (pc.is_in(key.keys(batch), value_set=inserted) for batch in after.to_batches())
+    return replace(counts, inserted=sum(each.true_count for each in found))
+
+
+def _merge(
+    draft: Draft, key: PrimaryKey, merge: BoundMerge, writer: TableWriter
+) -> tuple[MergeCounts, list[pa.Array]]:
+    """Write what rows become; the counts, and the keys of the rows inserted.
+
+    An update by which a row would come before the one that it is to replace changes nothing.
+    """
     has_partner = np.zeros(merge.source.num_rows, bool)
     is_replacing = key.options.merge_engine == "deduplicate"
     updated = deleted = 0
@@ -139,19 +191,26 @@ def _merge(draft: Draft, key: PrimaryKey, merge: BoundMerge, writer: TableWriter
         for number in np.unique(clauses).tolist():
             clause, mask = merge.clauses[number], clauses == number
             old = take_batch_rows(piece.data, places[mask])
-            if clause.clause.action == "delete" or not is_replacing:
-                write_changes(writer, of_kind(old, "-D"), KIND_COLUMN)
             if clause.clause.action == "delete":
+                write_changes(writer, of_kind(old, "-D"), KIND_COLUMN)
                 deleted += old.num_rows
                 continue
             new = clause.fitting(merge.seen_by_update(clause, old, partners[mask]), old)
+            if key.options.sequence_fields:
+                shown = is_not_older(new, old, key)
+                old, new = filter_batch_rows(old, shown), filter_batch_rows(new, shown)
+            if not is_replacing:
+                write_changes(writer, of_kind(old, "-D"), KIND_COLUMN)
             write_changes(writer, of_kind(new, "+U"), KIND_COLUMN)
             updated += new.num_rows
-    inserted = _insert(merge, key, np.flatnonzero(~has_partner), writer)
-    return MergeCounts(inserted, updated, deleted)
+    keys = _insert(merge, key, np.flatnonzero(~has_partner), writer)
+    return MergeCounts(sum(map(len, keys)), updated, deleted), keys
 
 
-def _insert(merge: BoundMerge, key: PrimaryKey, unmatched: np.ndarray, writer: TableWriter) -> int:
+def _insert(
+    merge: BoundMerge, key: PrimaryKey, unmatched: np.ndarray, writer: TableWriter
+) -> list[pa.Array]:
+    """Write rows that have no partner; their keys."""
     keys, rows = [], []
     for clause, some in rows_to_insert(merge, unmatched):
         new = clause.fitting(merge.seen_by_insert(clause, some), None)
@@ -159,14 +218,14 @@ def _insert(merge: BoundMerge, key: PrimaryKey, unmatched: np.ndarray, writer: T
         keys.append(key.keys(new))
         rows.append(some)
     if not keys:
-        return 0
+        return []
     codes = pc.index_in(pa.chunked_array(keys), value_set=pc.unique(pa.chunked_array(keys)))
     order = np.argsort(codes.to_numpy(), kind="stable")
     again = np.flatnonzero(np.diff(codes.to_numpy()[order]) == 0)
     if len(again):
         numbers = np.concatenate(rows)[order]
         _refuse_twice(merge, int(numbers[again[0]]), int(numbers[again[0] + 1]))
-    return len(order)
+    return keys
 
 
 def _refuse_twice(merge: BoundMerge, first: int, second: int) -> None:
@@ -184,7 +243,8 @@ def _columns(merge: BoundMerge, key: PrimaryKey) -> list[str]:
     is_replacing = key.options.merge_engine == "deduplicate"
     if () in asked or not is_replacing or any(c.clause.action == "delete" for c in merge.clauses):
         return names
-    wanted = {*key.names, *merge.sides.on, *(path[0] for path in asked)}
+    fixed = (*key.names, *key.options.sequence_fields)
+    wanted = {*fixed, *merge.sides.on, *(path[0] for path in asked)}
     for clause in merge.clauses:
         if clause.clause.action == "update":
             wanted.update(field.name for field in clause.carried)

@@ -254,6 +254,65 @@ def test_an_older_row_loses_where_rows_have_a_sequence(table_path):
     assert 1 not in rows(table)
 
 
+SEQUENCE = pa.schema(
+    [("id", pa.int64()), ("at", pa.int64()), ("v", pa.int64()), ("s", pa.string())]
+)
+AGGREGATED = {
+    "merge_engine": "aggregation",
+    "fields.default_aggregate_function": "last_value",
+    "aggregation.remove_record_on_delete": "true",
+}
+
+
+def by_sequence(path: object, **properties: str) -> Table:
+    """Ids 1 to 4 with the sequence 5; 5 was deleted then; the sequence of 4 is null."""
+    named = {"sequence.field": "at", **properties}
+    table = Table.create(path, SEQUENCE, primary_key="id", properties=named, durability="fast")
+    rows = {"id": [1, 2, 3, 4], "at": [5, 5, 5, None], "v": [0] * 4, "s": ["old"] * 4}
+    table.upsert(pa.table(rows, SEQUENCE))
+    table.delete_keys([(5, 5)])
+    return table
+
+
+@pytest.mark.parametrize("is_upsert", [True, False])
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("properties", [{}, AGGREGATED])
+def test_a_merge_counts_the_rows_that_show_where_rows_have_a_sequence(
+    properties, descending, is_upsert, table_path
+):
+    """Others change nothing: a late update, and a row that a later deletion hides."""
+    order = {"sequence.field.sort_order": "descending"} if descending else {}
+    table = by_sequence(table_path, **properties, **order)
+    before = rows(table)
+    source = pa.table(
+        {
+            "id": [1, 2, 3, 4, 5, 6],
+            "at": pa.array([4, 5, 6, 1, 4, None], pa.int64()),
+            "v": [1] * 6,
+            "s": ["new"] * 6,
+        }
+    )
+    builder = table.merge(source, ["id"]).when_matched_update(
+        condition=None if is_upsert else "source.v = 1"
+    )
+    result = builder.when_not_matched_insert().execute()
+    after = rows(table)
+    updated = {key for key in before if after[key] != before[key]}
+    assert updated == ({1, 2, 4} if descending else {2, 3, 4})
+    assert after.keys() - before.keys() == ({5, 6} if descending else {6})
+    assert before.keys() <= after.keys()
+    assert counts(result) == (len(after.keys() - before.keys()), len(updated), 0)
+    table.compact(full=True)
+    assert rows(table) == after
+
+
+def test_an_update_of_a_merge_that_sets_no_sequence_shows(table_path):
+    table = by_sequence(table_path)
+    result = table.merge({"id": [1, 4]}, ["id"]).when_matched_update({"s": "new"}).execute()
+    assert counts(result) == (0, 2, 0)
+    assert {key for key, (_, s) in rows(table).items() if s == "new"} == {1, 4}
+
+
 def test_steps_of_a_transaction_see_a_merge_by_key(table_path):
     table = make(table_path)
     with table.transaction() as tx:
