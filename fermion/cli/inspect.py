@@ -14,11 +14,15 @@ from fermion.cli.wording import counted, size_text
 from fermion.layout import ALIGNMENT
 from fermion.options import SortKey
 from fermion.pages.description import PageDescription
-from fermion.reading.column_metadata import ChunkMetadata, SharedDictionary, StreamMetadata
+from fermion.reading.column_metadata import (
+    ChunkMetadata,
+    ColumnMetadata,
+    SharedDictionary,
+    StreamMetadata,
+)
 from fermion.reading.file import FermionFile, open_file
 from fermion.reading.index import FileIndex
 from fermion.reading.inspection import (
-    ColumnLayout,
     FileLayout,
     describe_file,
     describe_pages,
@@ -128,22 +132,19 @@ def _stripe_lines(layout: FileLayout, limit: int | None) -> Iterator[str]:
         yield f"  ... and {rest:,} more (--all shows them)"
 
 
-def _column_lines(index: FileIndex, column: ColumnLayout, pages: bool) -> Iterator[str]:
-    metadata = column.metadata
-    parts = [size_text(metadata.stored_bytes)]
-    if column.ratio is not None:
-        times, than = (
-            max(column.ratio, 1 / column.ratio),
-            "smaller" if column.ratio >= 1 else "larger",
-        )
-        parts.append(f"{times:,.1f} times {than} than in Arrow")
+def _column_lines(index: FileIndex, column: ColumnMetadata, pages: bool) -> Iterator[str]:
+    stored, in_arrow = column.stored_bytes, column.arrow_bytes
+    parts = [size_text(stored)]
+    if stored and in_arrow:
+        times, than = max(stored, in_arrow) / min(stored, in_arrow), "smaller"
+        parts.append(f"{times:,.1f} times {than if in_arrow >= stored else 'larger'} than in Arrow")
     if column.null_count:
         parts.append(counted(column.null_count, "null"))
-    if not metadata.streams:
+    if not column.streams:
         parts.append("no metadata block")
-    required = "" if metadata.nullable else " not null"
-    yield f"  {metadata.name}: {metadata.type}{required}, {', '.join(parts)}"
-    for stream in metadata.streams:
+    required = "" if column.nullable else " not null"
+    yield f"  {column.name}: {column.type}{required}, {', '.join(parts)}"
+    for stream in column.streams:
         if stream.length or pages:
             yield from _stream_lines(index, stream, pages)
 
@@ -218,19 +219,18 @@ def _file_json(file: FermionFile, layout: FileLayout, pages: bool) -> dict[str, 
     }
 
 
-def _column_json(index: FileIndex, column: ColumnLayout, pages: bool) -> dict[str, Any]:
-    metadata = column.metadata
+def _column_json(index: FileIndex, column: ColumnMetadata, pages: bool) -> dict[str, Any]:
     return {
-        "name": metadata.name,
-        "ordinal": metadata.ordinal,
-        "type": str(metadata.type),
-        "nullable": metadata.nullable,
-        "stored_bytes": metadata.stored_bytes,
-        "metadata_bytes": metadata.cmb_length,
+        "name": column.name,
+        "ordinal": column.ordinal,
+        "type": str(column.type),
+        "nullable": column.nullable,
+        "stored_bytes": column.stored_bytes,
+        "metadata_bytes": column.cmb_length,
         "arrow_bytes": column.arrow_bytes,
         "null_count": column.null_count,
-        "encodings": list(metadata.encodings),
-        "streams": [_stream_json(index, stream, pages) for stream in metadata.streams],
+        "encodings": list(column.encodings),
+        "streams": [_stream_json(index, stream, pages) for stream in column.streams],
     }
 
 

@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
+import pyarrow.types as pat
 
 from fermion.columns.types import Node, NodeKind
+from fermion.columns.values import PhysicalKind
 from fermion.display import short_repr
 from fermion.encodings.registry import encoding_label
 from fermion.errors import ChecksumError, InvalidFileError
 from fermion.io.checksum import PageChecks
-from fermion.layout import PAGE_HEADER, ChecksumKind, ChunkFlag, DescType, StreamType
+from fermion.layout import (
+    ALL_NULL_LENGTH,
+    INT64_MAX,
+    INT64_MIN,
+    PAGE_HEADER,
+    ChecksumKind,
+    ChunkFlag,
+    DescType,
+    ExtTag,
+    StreamType,
+)
 from fermion.metadata.cmb import Chunk, ColumnBlock
 from fermion.options import MIB
 from fermion.pages.frame import HEADER_SIZE, page_checksums
 from fermion.pages.global_dictionary import dictionary_record
 from fermion.reading.index import FileIndex
 from fermion.reading.projection import Projected
-from fermion.statistics.bounds import ColumnStatistics
+from fermion.statistics.bloom import parse_bloom_record
+from fermion.statistics.bounds import ColumnStatistics, chunk_statistics
+from fermion.statistics.details import decoded_bytes
 
 VERIFIED_AT_ONCE_BYTES = 32 * MIB
 """Bytes of pages that are in memory at once to be verified."""
 DICTIONARY_PAGE = "dictionary page: "
+_NO_VALUES = int(ChunkFlag.HAS_MINMAX | ChunkFlag.NAN_KNOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +64,8 @@ class ChunkMetadata:
         ``default`` (nothing stored), ``all_null`` (nothing stored) or ``stored``.
     statistics
         Of a scalar leaf's DATA; None elsewhere.
+    arrow_bytes
+        Bytes of the same slots in Arrow; None where strings make that unknown.
     """
 
     stripe: int
@@ -56,6 +74,7 @@ class ChunkMetadata:
     length: int
     pages: tuple[PageMetadata, ...]
     statistics: ColumnStatistics | None = None
+    arrow_bytes: int | None = 0
 
     __repr__ = short_repr
 
@@ -98,6 +117,10 @@ class ColumnMetadata:
         Bytes of its metadata block; 0 for a column that is null in every row.
     streams
         Depth first; empty without a CMB.
+    null_counts
+        NULLs at the top level in each stripe; None where only reading would tell.
+    bloom_filters
+        Offset and length of each of its Bloom filters.
     """
 
     name: str
@@ -107,8 +130,20 @@ class ColumnMetadata:
     cmb_length: int
     stripe_rows: tuple[int, ...]
     streams: tuple[StreamMetadata, ...]
+    null_counts: tuple[int | None, ...] = ()
+    bloom_filters: tuple[tuple[int, int], ...] = ()
 
     __repr__ = short_repr
+
+    @property
+    def null_count(self) -> int | None:
+        """NULLs at the top level; None where only reading would tell."""
+        return known_sum(self.null_counts)
+
+    @property
+    def arrow_bytes(self) -> int | None:
+        """Bytes of the same streams in Arrow; None where strings make that unknown."""
+        return known_sum(chunk.arrow_bytes for stream in self.streams for chunk in stream.chunks)
 
     @property
     def stored_bytes(self) -> int:
@@ -127,6 +162,16 @@ class ColumnMetadata:
             for page in chunk.pages
         )
         return tuple(dict.fromkeys(names))
+
+
+def known_sum(parts: Iterable[int | None]) -> int | None:
+    """The sum of some numbers; None where one of them is not known."""
+    total = 0
+    for part in parts:
+        if part is None:
+            return None
+        total += part
+    return total
 
 
 def describe_column(index: FileIndex, column: Projected) -> ColumnMetadata:
@@ -161,26 +206,55 @@ def describe_columns(
     ]
     headers = _page_headers(index, places, index.footer.page_checks(verify))
     stripe_rows = tuple(index.stripe_rows.tolist())
-    found = []
+    described = []
     for column, block, length in zip(columns, blocks, lengths, strict=True):
+        field, ordinal = column.field, column.ordinal
         streams: tuple[StreamMetadata, ...] = ()
+        nulls: tuple[int | None, ...] = stripe_rows
+        blooms: tuple[tuple[int, int], ...] = ()
         if block is not None:
-            node = index.node(column.ordinal)
-            paths = stream_paths(node, (node.name,))
-            streams = tuple(_stream(block, headers, *each) for each in paths)
-        field = column.field
-        found.append(
+            node = index.node(ordinal)
+            streams = tuple(
+                _stream(block, headers, *stream) for stream in stream_paths(node, (node.name,))
+            )
+            nulls = tuple(
+                _null_count(block, node, stripe, rows) for stripe, rows in enumerate(stripe_rows)
+            )
+            blooms = tuple(dict.fromkeys(_bloom_places(index, block, node)))
+        described.append(
             ColumnMetadata(
                 field.name,
-                column.ordinal,
+                ordinal,
                 field.type,
                 field.nullable,
                 length,
                 stripe_rows,
                 streams,
+                nulls,
+                blooms,
             )
         )
-    return found
+    return described
+
+
+def _null_count(block: ColumnBlock, node: Node, stripe: int, rows: int) -> int | None:
+    """NULLs of a top-level column in a stripe of ``rows`` rows; None where that is not known."""
+    validity = block.chunk(node.validity, stripe)
+    if validity.is_empty:
+        return rows if validity.length == ALL_NULL_LENGTH else 0
+    if node.kind is NodeKind.LEAF:
+        return block.chunk(node.stream, stripe).null_count
+    # A stream of one page has the shorter descriptor, which does not count.
+    return validity.null_count if block.desc_type(node.validity) is DescType.FULL else None
+
+
+def _bloom_places(index: FileIndex, block: ColumnBlock, node: Node) -> Iterator[tuple[int, int]]:
+    for stream, stripe in itertools.product(range(node.stop), range(block.num_stripes)):
+        chunk = block.chunk(stream, stripe)
+        records = block.extension(chunk) if chunk.extension_offset and not chunk.is_empty else {}
+        for tag in (ExtTag.BLOOM, ExtTag.PAGE_BLOOM):
+            if tag in records:
+                yield parse_bloom_record(records[tag], index.footer.cmb_offset, index.where)[:2]
 
 
 def _page_headers(
@@ -280,18 +354,50 @@ def _chunk(
         state = "default" if chunk.length == 0 else "all_null"
         return ChunkMetadata(stripe, state, 0, 0, ())
     pages = tuple(_with_header(page, next(headers)) for page in _pages(block, chunk))
-    statistics = None
+    slots, statistics = sum(page.slots for page in pages), None
     if stream_type is StreamType.DATA and chunk.flags & ChunkFlag.HAS_MINMAX:
-        statistics = ColumnStatistics(
-            min=chunk.minimum,
-            max=chunk.maximum,
-            flags=ChunkFlag(chunk.flags),
-            null_count=chunk.null_count,
-            nan_count=None,
-            rows=sum(page.slots for page in pages),
-            order=node.order,
-        )
-    return ChunkMetadata(stripe, "stored", chunk.offset, chunk.length, pages, statistics)
+        statistics = stored_statistics(block, node, stripe, slots)
+    size = _arrow_bytes(block, chunk, slots, stream_type, node)
+    return ChunkMetadata(stripe, "stored", chunk.offset, chunk.length, pages, statistics, size)
+
+
+def stored_statistics(block: ColumnBlock, leaf: Node, stripe: int, slots: int) -> ColumnStatistics:
+    """What metadata says of a leaf's values in a stripe; ``slots`` is -1 where it does not say."""
+    chunk = block.chunk(leaf.stream, stripe)
+    if chunk.is_empty:
+        is_null = block.chunk(leaf.validity, stripe).length == ALL_NULL_LENGTH
+        nulls = slots if is_null else 0
+        return chunk_statistics(INT64_MAX, INT64_MIN, _NO_VALUES, nulls, 0, slots, leaf.order)
+    known = bool(chunk.flags & ChunkFlag.HAS_MINMAX)
+    return ColumnStatistics(
+        min=chunk.minimum if known else INT64_MIN,
+        max=chunk.maximum if known else INT64_MAX,
+        flags=ChunkFlag(chunk.flags),
+        null_count=chunk.null_count,
+        nan_count=None,
+        rows=slots,
+        order=leaf.order,
+    )
+
+
+def _arrow_bytes(
+    block: ColumnBlock, chunk: Chunk, slots: int, stream_type: StreamType, owner: Node
+) -> int | None:
+    """Bytes of a chunk's slots in Arrow; None where strings make that unknown."""
+    if stream_type is StreamType.VALIDITY:
+        return -(-slots // 8)
+    storage, physical = owner.storage, owner.physical
+    if stream_type is StreamType.OFFSETS:
+        return slots * (8 if pat.is_large_list(storage) or pat.is_large_list_view(storage) else 4)
+    assert physical is not None
+    if physical.kind is PhysicalKind.BITS:
+        return -(-slots // 8)
+    if physical.kind is not PhysicalKind.BINARY:
+        return slots * physical.width
+    size = decoded_bytes(block.extension(chunk))
+    if size is None:
+        return None
+    return size + slots * (8 if pat.is_large_string(storage) or pat.is_large_binary(storage) else 4)
 
 
 def _pages(block: ColumnBlock, chunk: Chunk) -> Iterator[PageMetadata]:

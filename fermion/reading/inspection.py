@@ -14,33 +14,27 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion.columns.types import Node, NodeKind, Order
-from fermion.columns.values import PhysicalKind
 from fermion.encodings.decoding import NodeDescription
 from fermion.layout import (
-    ALL_NULL_LENGTH,
-    INT64_MAX,
-    INT64_MIN,
     ChunkFlag,
     DescType,
     ExtTag,
-    StreamType,
 )
 from fermion.metadata.cmb import ColumnBlock
 from fermion.pages.description import PageDescription, describe_page
 from fermion.pages.pages import PageSlice
 from fermion.reading.column_metadata import (
-    ChunkMetadata,
     ColumnMetadata,
     StreamMetadata,
     describe_columns,
-    stream_paths,
+    known_sum,
+    stored_statistics,
 )
 from fermion.reading.index import FileIndex
 from fermion.reading.projection import ColumnName, Projected, project
-from fermion.statistics.bounds import ColumnStatistics, merge_columns
+from fermion.statistics.bounds import merge_columns
 from fermion.statistics.details import (
     ChunkBounds,
-    decoded_bytes,
     distinct_count,
     merged_long_bounds,
     nan_count,
@@ -56,31 +50,6 @@ class StripeLayout:
     first_row: int
     rows: int
     stored_bytes: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnLayout:
-    """A top-level column.
-
-    Attributes
-    ----------
-    metadata
-        Its streams, chunks and pages.
-    null_count
-        NULLs at the top level; None where only reading would tell.
-    arrow_bytes
-        Bytes of the same streams in Arrow; None where strings make that unknown.
-    """
-
-    metadata: ColumnMetadata
-    null_count: int | None
-    arrow_bytes: int | None
-
-    @property
-    def ratio(self) -> float | None:
-        """How many times smaller than in Arrow."""
-        stored = self.metadata.stored_bytes
-        return self.arrow_bytes / stored if self.arrow_bytes and stored else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +73,7 @@ class FileLayout:
     num_rows: int
     num_columns: int
     stripes: tuple[StripeLayout, ...]
-    columns: tuple[ColumnLayout, ...]
+    columns: tuple[ColumnMetadata, ...]
     num_left_out: int
 
 
@@ -173,10 +142,7 @@ def describe_file(
         stripe_bytes, chosen = _largest(index, limit)
     else:
         chosen = [column for column in project(index, columns) if column.node is not None]
-    layouts = tuple(
-        _column(index, column, metadata)
-        for column, metadata in zip(chosen, describe_columns(index, chosen), strict=True)
-    )
+    described = describe_columns(index, chosen)
     starts = index.stripe_starts.tolist()
     return FileLayout(
         path=index.where,
@@ -189,8 +155,8 @@ def describe_file(
             StripeLayout(starts[each], rows, stripe_bytes[each] if stripe_bytes else None)
             for each, rows in enumerate(index.stripe_rows.tolist())
         ),
-        columns=layouts,
-        num_left_out=footer.num_columns - len(layouts),
+        columns=tuple(described),
+        num_left_out=footer.num_columns - len(described),
     )
 
 
@@ -213,80 +179,6 @@ def _largest(index: FileIndex, limit: int | None) -> tuple[list[int], list[Proje
         return stripe_bytes, everything
     order = sorted(range(len(sizes)), key=lambda ordinal: (-sizes[ordinal], ordinal))
     return stripe_bytes, [everything[ordinal] for ordinal in order[:limit]]
-
-
-def _column(index: FileIndex, column: Projected, metadata: ColumnMetadata) -> ColumnLayout:
-    node = index.node(column.ordinal)
-    (block,) = index.blocks([column.ordinal])
-    if block is None:
-        return ColumnLayout(metadata, index.footer.num_rows, 0)
-    nodes = [each for *_, each in stream_paths(node, ())]
-    sizes = [
-        _arrow_bytes(stream, owner, block)
-        for stream, owner in zip(metadata.streams, nodes, strict=True)
-        if stream.length
-    ]
-    known = [size for size in sizes if size is not None]
-    arrow_bytes = sum(known) if len(known) == len(sizes) else None
-    return ColumnLayout(metadata, _null_count(index, block, node), arrow_bytes)
-
-
-def _arrow_bytes(stream: StreamMetadata, owner: Node, block: ColumnBlock) -> int | None:
-    sizes = [chunk_arrow_bytes(stream, chunk, owner, block) for chunk in stream.chunks]
-    known = [size for size in sizes if size is not None]
-    return sum(known) if len(known) == len(sizes) else None
-
-
-def chunk_arrow_bytes(
-    stream: StreamMetadata, chunk: ChunkMetadata, owner: Node, block: ColumnBlock
-) -> int | None:
-    """Bytes of a chunk in Arrow; None where strings make that unknown.
-
-    Parameters
-    ----------
-    owner
-        The node that the stream belongs to.
-    """
-    slots = sum(page.slots for page in chunk.pages)
-    if stream.type is StreamType.VALIDITY:
-        return -(-slots // 8)
-    if stream.type is StreamType.OFFSETS:
-        wide = pat.is_large_list(owner.storage) or pat.is_large_list_view(owner.storage)
-        return slots * (8 if wide else 4)
-    assert owner.physical is not None
-    if owner.physical.kind is PhysicalKind.BINARY:
-        size = 0
-        if chunk.pages:
-            found = decoded_bytes(block.extension(block.chunk(stream.ordinal, chunk.stripe)))
-            if found is None:
-                return None
-            size = found
-        wide = pat.is_large_string(owner.storage) or pat.is_large_binary(owner.storage)
-        return size + slots * (8 if wide else 4)
-    if owner.physical.kind is PhysicalKind.BITS:
-        return -(-slots // 8)
-    return slots * owner.physical.width
-
-
-def _null_count(index: FileIndex, block: ColumnBlock, node: Node) -> int | None:
-    total = 0
-    for stripe, rows in enumerate(index.stripe_rows.tolist()):
-        found = stripe_null_count(block, node, stripe, rows)
-        if found is None:
-            return None
-        total += found
-    return total
-
-
-def stripe_null_count(block: ColumnBlock, node: Node, stripe: int, rows: int) -> int | None:
-    """NULLs of a top-level column in a stripe of ``rows`` rows; None where that is not known."""
-    validity = block.chunk(node.validity, stripe)
-    if validity.is_empty:
-        return rows if validity.length == ALL_NULL_LENGTH else 0
-    if node.kind is NodeKind.LEAF:
-        return block.chunk(node.stream, stripe).null_count
-    # A stream of one page has the shorter descriptor, which does not count.
-    return validity.null_count if block.desc_type(node.validity) is DescType.FULL else None
 
 
 def describe_pages(index: FileIndex, stream: StreamMetadata) -> Iterator[PageDescription]:
@@ -363,7 +255,7 @@ def _leaf_statistics(
     )
     stripe_rows = [-1] * block.num_stripes if in_list else index.stripe_rows.tolist()
     merged = merge_columns(
-        [_chunk_statistics(block, leaf, stripe, slots) for stripe, slots in enumerate(stripe_rows)]
+        [stored_statistics(block, leaf, stripe, slots) for stripe, slots in enumerate(stripe_rows)]
     )
     flags = merged.flags
     stored = _stored_chunks(block, leaf)
@@ -419,31 +311,6 @@ def _sortedness(flags: ChunkFlag) -> str | None:
     return "descending" if flags & ChunkFlag.SORTED_DESC else None
 
 
-def _chunk_statistics(block: ColumnBlock, leaf: Node, stripe: int, slots: int) -> ColumnStatistics:
-    """Statistics of one chunk; ``slots`` is -1 where the metadata does not say how many it has."""
-    chunk = block.chunk(leaf.stream, stripe)
-    if not chunk.is_empty:
-        known = bool(chunk.flags & ChunkFlag.HAS_MINMAX)
-        return ColumnStatistics(
-            min=chunk.minimum if known else INT64_MIN,
-            max=chunk.maximum if known else INT64_MAX,
-            flags=ChunkFlag(chunk.flags),
-            null_count=chunk.null_count,
-            nan_count=None,
-            rows=slots,
-            order=leaf.order,
-        )
-    return ColumnStatistics(
-        min=INT64_MAX,
-        max=INT64_MIN,
-        flags=ChunkFlag.HAS_MINMAX | ChunkFlag.NAN_KNOWN,
-        null_count=slots if block.chunk(leaf.validity, stripe).length == ALL_NULL_LENGTH else 0,
-        nan_count=0,
-        rows=slots,
-        order=leaf.order,
-    )
-
-
 def _stored_chunks(block: ColumnBlock, leaf: Node) -> list[ChunkBounds]:
     """Bounds and extension records of a leaf's chunks that are stored."""
     chunks = [block.chunk(leaf.stream, stripe) for stripe in range(block.num_stripes)]
@@ -461,13 +328,10 @@ def _stored_chunks(block: ColumnBlock, leaf: Node) -> list[ChunkBounds]:
 
 def _sum(leaf: Node, chunks: Sequence[ChunkBounds]) -> int | decimal.Decimal | None:
     """The sum of all values, where every stored chunk has one."""
-    sums = [recorded_sum(chunk.records) for chunk in chunks]
-    known = [each for each in sums if each is not None]
-    if not sums or len(known) < len(sums):
-        return None
-    if pat.is_decimal(leaf.storage):
-        return decimal.Decimal(f"{sum(known)}e{-leaf.storage.scale}")
-    return sum(known)
+    total = known_sum(recorded_sum(chunk.records) for chunk in chunks) if chunks else None
+    if total is None or not pat.is_decimal(leaf.storage):
+        return total
+    return decimal.Decimal(f"{total}e{-leaf.storage.scale}")
 
 
 def _extensions(chunks: Sequence[ChunkBounds]) -> tuple[int | None, bool]:
@@ -482,8 +346,6 @@ def _nan_count(leaf: Node, flags: ChunkFlag, chunks: Sequence[ChunkBounds]) -> i
     """NaNs of all chunks; None where one that has some does not say how many."""
     if _has_nan(leaf, flags) is not True:
         return 0 if _has_nan(leaf, flags) is False else None
-    counts = [
+    return known_sum(
         nan_count(chunk.records) if chunk.flags & ChunkFlag.HAS_NAN else 0 for chunk in chunks
-    ]
-    known = [count for count in counts if count is not None]
-    return sum(known) if len(known) == len(counts) else None
+    )

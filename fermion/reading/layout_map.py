@@ -19,32 +19,26 @@ from typing import Any
 
 import pyarrow as pa
 
-from fermion.columns.types import Node, NodeKind
+from fermion.columns.types import NodeKind
 from fermion.columns.value_text import value_text
 from fermion.display import shortened, type_text
 from fermion.html.page import LAYOUT, web_page
-from fermion.layout import FOOTER, HEAD, ExtTag, SectionKind
-from fermion.metadata.cmb import Chunk, ColumnBlock
+from fermion.layout import FOOTER, HEAD, SectionKind
 from fermion.pages.description import PageDescription
-from fermion.pages.global_dictionary import dictionary_record
 from fermion.reading.column_metadata import (
     DICTIONARY_PAGE,
     ColumnMetadata,
     StreamMetadata,
     describe_columns,
-    stream_paths,
 )
 from fermion.reading.index import FileIndex
 from fermion.reading.inspection import (
-    chunk_arrow_bytes,
     describe_pages,
     describe_statistics,
-    stripe_null_count,
     tree_label,
 )
-from fermion.reading.projection import Projected, project
+from fermion.reading.projection import project
 from fermion.redaction import redacted
-from fermion.statistics.bloom import parse_bloom_record
 
 CELLS_MAX = 200_000
 """Of the map: columns, or groups of them, times stripes."""
@@ -132,6 +126,13 @@ class _Map:
     places: set[tuple[int, int]] = field(default_factory=set)
     """Of dictionaries and Bloom filters, which several chunks may share."""
 
+    def new_bytes(self, offset: int, length: int) -> int:
+        """The bytes of a dictionary or a Bloom filter; 0 if its place was counted before."""
+        if (offset, length) in self.places:
+            return 0
+        self.places.add((offset, length))
+        return length
+
 
 def layout_page(index: FileIndex, *, pages: bool = False) -> str:
     """A web page with the map of a file; arguments and errors as of `layout_map`."""
@@ -164,9 +165,9 @@ def layout_map(index: FileIndex, *, pages: bool = False) -> dict[str, Any]:
     types = []
     count = 0
     for start in range(0, len(chosen), COLUMNS_AT_ONCE):
-        for column in _described(index, chosen[start : start + COLUMNS_AT_ONCE]):
-            types.append(drawn.types.place(type_text(column[0].type, TYPE_LENGTH)))
-            count += _add_column(index, drawn, *column, whole=pages)
+        for column in describe_columns(index, chosen[start : start + COLUMNS_AT_ONCE]):
+            types.append(drawn.types.place(type_text(column.type, TYPE_LENGTH)))
+            count += _add_column(index, drawn, column, whole=pages)
     if drawn.pages is not None and len(drawn.pages["bytes"]) < count:
         drawn.pages = None
     names = [shortened(name, NAME_LENGTH) for name in index.all_names]
@@ -209,42 +210,24 @@ def _empty(index: FileIndex, num_columns: int) -> _Map:
     )
 
 
-def _described(
-    index: FileIndex, chosen: Sequence[Projected]
-) -> Iterator[tuple[ColumnMetadata, ColumnBlock | None]]:
-    metadata = describe_columns(index, chosen)
-    yield from zip(metadata, index.blocks(each.ordinal for each in chosen), strict=True)
-
-
-def _add_column(
-    index: FileIndex,
-    drawn: _Map,
-    metadata: ColumnMetadata,
-    block: ColumnBlock | None,
-    *,
-    whole: bool,
-) -> int:
+def _add_column(index: FileIndex, drawn: _Map, metadata: ColumnMetadata, *, whole: bool) -> int:
     """Add a column's bytes to the map; how many pages it has."""
     place = metadata.ordinal // drawn.columns_each
     column, cells = drawn.columns[place], drawn.cells[place]
     column.metadata_bytes += metadata.cmb_length
-    node = index.node(metadata.ordinal)
-    for stripe, rows in enumerate(index.stripe_rows.tolist()):
-        nulls = rows if block is None else stripe_null_count(block, node, stripe, rows)
+    for stripe, nulls in enumerate(metadata.null_counts):
         cells[stripe // drawn.stripes_each].add_nulls(nulls)
-    if block is None:
-        return 0
-    owners = [owner for *_, owner in stream_paths(node, ())]
-    before = len(drawn.pages["bytes"]) if drawn.pages is not None else 0
     listed: list[list[tuple[int, int, int, int]]] = [[] for _ in cells]
-    count = 0
-    for stream, owner in zip(metadata.streams, owners, strict=True):
-        found = _add_stream(index, drawn, cells, block, stream, owner, whole=whole)
-        for stripe, page in found:
-            count += 1
+    for stream in metadata.streams:
+        for stripe, page in _add_stream(index, drawn, cells, stream, whole=whole):
             listed[stripe // drawn.stripes_each].append(page)
-        _add_shared(index, drawn, column, block, stream.ordinal)
-    if drawn.pages is not None and before + count <= PAGES_MAX:
+        if stream.dictionary is not None:
+            shared = stream.dictionary
+            column.dictionary_bytes += drawn.new_bytes(shared.offset, shared.length)
+    for bloom in metadata.bloom_filters:
+        column.bloom_bytes += drawn.new_bytes(*bloom)
+    count = sum(map(len, listed))
+    if drawn.pages is not None and len(drawn.pages["bytes"]) + count <= PAGES_MAX:
         for values, part in zip(drawn.pages.values(), range(4), strict=True):
             values.extend(page[part] for cell in listed for page in cell)
     return count
@@ -254,9 +237,7 @@ def _add_stream(
     index: FileIndex,
     drawn: _Map,
     cells: Sequence[_Cell],
-    block: ColumnBlock,
     stream: StreamMetadata,
-    owner: Node,
     *,
     whole: bool,
 ) -> Iterator[tuple[int, tuple[int, int, int, int]]]:
@@ -274,43 +255,14 @@ def _add_stream(
             roots[name.removeprefix(DICTIONARY_PAGE)] += page.length * (page.slots > 0)
             if trees is not None:
                 name = _whole_label(name, next(trees))
-            place = drawn.encodings.place(name)
-            yield chunk.stripe, (label, page.length, page.slots, place)
-        arrow = chunk_arrow_bytes(stream, chunk, owner, block)
-        cell.add(chunk.length, arrow, roots.most_common(1)[0][0], len(chunk.pages))
+            yield chunk.stripe, (label, page.length, page.slots, drawn.encodings.place(name))
+        cell.add(chunk.length, chunk.arrow_bytes, roots.most_common(1)[0][0], len(chunk.pages))
 
 
 def _whole_label(root: str, page: PageDescription) -> str:
     """The tree of a page's encodings, where its header says only the root."""
     kind = DICTIONARY_PAGE if root.startswith(DICTIONARY_PAGE) else ""
     return f"{kind}{tree_label(page.tree)}" + ("" if page.codec == "none" else f" in {page.codec}")
-
-
-def _add_shared(
-    index: FileIndex, drawn: _Map, column: _Column, block: ColumnBlock, stream: int
-) -> None:
-    """Add the dictionary that stripes share, and Bloom filters: each place once."""
-    for stripe in range(block.num_stripes):
-        chunk = block.chunk(stream, stripe)
-        if chunk.is_empty:
-            continue
-        record = dictionary_record(block, chunk)
-        if record is not None and (record.offset, record.length) not in drawn.places:
-            drawn.places.add((record.offset, record.length))
-            column.dictionary_bytes += record.length
-        for offset, length in _bloom_places(index, block, chunk):
-            if (offset, length) not in drawn.places:
-                drawn.places.add((offset, length))
-                column.bloom_bytes += length
-
-
-def _bloom_places(index: FileIndex, block: ColumnBlock, chunk: Chunk) -> Iterator[tuple[int, int]]:
-    if not chunk.extension_offset:
-        return
-    records = block.extension(chunk)
-    for tag in (ExtTag.BLOOM, ExtTag.PAGE_BLOOM):
-        if tag in records:
-            yield parse_bloom_record(records[tag], index.footer.cmb_offset, index.where)[:2]
 
 
 def _cells(drawn: _Map) -> dict[str, list[int]]:

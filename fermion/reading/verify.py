@@ -39,6 +39,7 @@ from fermion.pages.batches import STREAM_TYPES
 from fermion.pages.global_dictionary import GlobalDictionaries, dictionary_record
 from fermion.reading.batches import BatchLookup
 from fermion.reading.column import ColumnTask, feed_planned
+from fermion.reading.column_metadata import stored_statistics
 from fermion.reading.index import FileIndex
 from fermion.reading.stream import DecodeOptions
 from fermion.statistics.bloom import parse_bloom_record, parse_page_bloom_record, read_filters
@@ -46,6 +47,7 @@ from fermion.statistics.bounds import (
     EXACT_FLAGS,
     ColumnStatistics,
     PageStatistics,
+    chunk_statistics,
     merge,
     merge_columns,
     page_statistics,
@@ -61,7 +63,6 @@ from fermion.statistics.details import (
 
 GAP_BYTES, SPAN_BYTES = 64 * 1024, 4 * 1024 * 1024
 _CLAIMS = ChunkFlag.MIN_EXACT | ChunkFlag.MAX_EXACT | ChunkFlag.SORTED_ASC | ChunkFlag.SORTED_DESC
-_NO_VALUES = ChunkFlag(EXACT_FLAGS)
 
 
 class _FileClaim(NamedTuple):
@@ -468,7 +469,15 @@ def _check_file_claim(index: FileIndex, ordinal: int, claim: _FileClaim) -> None
     node = index.node(ordinal)
     if node.kind is not NodeKind.LEAF:
         raise _column_error(index, node.name, "has file statistics, but is nested")
-    found = merge_columns(_chunk_statistics(index, ordinal, node))
+    (block,) = index.blocks([ordinal])
+    stripes = index.stripe_rows.tolist()
+    if block is None:
+        rows = sum(stripes)
+        found = chunk_statistics(INT64_MAX, INT64_MIN, EXACT_FLAGS, rows, 0, rows, node.order)
+    else:
+        found = merge_columns(
+            [stored_statistics(block, node, stripe, rows) for stripe, rows in enumerate(stripes)]
+        )
     known = bool(claim.flags & ChunkFlag.HAS_MINMAX)
     same = not known or (found.min, found.max) == (claim.min, claim.max)
     if not same or found.null_count != claim.null_count:
@@ -478,23 +487,3 @@ def _check_file_claim(index: FileIndex, ordinal: int, claim: _FileClaim) -> None
             f"has file statistics {claim.min} to {claim.max} and {claim.null_count} nulls; "
             f"its chunks have {found.min} to {found.max} and {found.null_count}",
         )
-
-
-def _chunk_statistics(index: FileIndex, ordinal: int, node: Node) -> list[ColumnStatistics]:
-    (block,) = index.blocks([ordinal])
-    found = []
-    for stripe, rows in enumerate(index.stripe_rows.tolist()):
-        chunk = block.chunk(node.stream, stripe) if block is not None else None
-        empty = chunk is None or chunk.is_empty
-        found.append(
-            ColumnStatistics(
-                min=INT64_MAX if chunk is None or empty else chunk.minimum,
-                max=INT64_MIN if chunk is None or empty else chunk.maximum,
-                flags=_NO_VALUES if chunk is None or empty else ChunkFlag(chunk.flags),
-                null_count=rows if chunk is None or empty else chunk.null_count,
-                nan_count=None,
-                rows=rows,
-                order=node.order,
-            )
-        )
-    return found
