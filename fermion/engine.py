@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from fermion.exports import load_when_asked_for
 
 if TYPE_CHECKING:  # for type checkers and editors; a running program follows the table below
+    from fermion.bounded_cache import BoundedCache
     from fermion.columns.arrow_input import is_of_pandas, record_batch_reader
     from fermion.columns.rows import (
         drop_batch_rows,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
 __getattr__ = load_when_asked_for(
     "fermion",
     {
+        "BoundedCache": "bounded_cache",
         "EXACT_FLAGS": "statistics.bounds",
         "ParquetSource": "parquet.source",
         "crc32c": "io.checksum",
@@ -52,6 +54,7 @@ __getattr__ = load_when_asked_for(
 
 __all__ = [
     "EXACT_FLAGS",
+    "BoundedCache",
     "ParquetSource",
     "crc32c",
     "drop_batch_rows",

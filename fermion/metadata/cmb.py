@@ -465,6 +465,25 @@ class ColumnBlock:
             )
         return metas
 
+    def data_pages(self, chunk: Chunk) -> np.ndarray | None:
+        """The records of `pages` without that of the dictionary's page."""
+        metas = self.pages(chunk)
+        skip = metas is not None and chunk.flags & ChunkFlag.FIRST_PAGE_IS_DICT
+        return metas[1:] if metas is not None and skip else metas
+
+    def page_cuts(self, chunk: Chunk, slots: int) -> np.ndarray:
+        """Slots before each page but the dictionary's, and the chunk's: ``int64``.
+
+        Parameters
+        ----------
+        slots
+            Of the chunk, for one that has a single page.
+        """
+        metas = self.data_pages(chunk)
+        if metas is None:
+            return np.array([0, slots], np.int64)
+        return np.concatenate(([0], np.cumsum(metas["rowCount"], dtype=np.int64)))
+
     def extension(self, chunk: Chunk) -> dict[int, bytes]:
         """Extension records of a chunk by tag."""
         records: dict[int, bytes] = {}

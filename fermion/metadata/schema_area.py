@@ -30,6 +30,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 import zstandard
 
+from fermion.bounded_cache import BoundedCache
 from fermion.errors import InvalidFileError, UnsupportedTypeError
 from fermion.forks import cached_property
 from fermion.io.compression import decompress
@@ -79,17 +80,16 @@ class Shapes:
 
 
 SCHEMAS_KNOWN_MAX = 8
-_known: dict[int, tuple[pa.Schema, Shapes]] = {}
+_known = BoundedCache(SCHEMAS_KNOWN_MAX)
 """By identity of the schema, which is kept alive here: a table writes many files of one schema."""
 
 
 def shapes_of(schema: pa.Schema) -> Shapes:
     """The shapes of a schema's columns, in the order in which they come first."""
-    known = _known.get(id(schema))
+    known: tuple[pa.Schema, Shapes] | None = _known.get(id(schema))
     if known is None:
-        while len(_known) >= SCHEMAS_KNOWN_MAX:
-            _known.pop(next(iter(_known)), None)
-        known = _known[id(schema)] = schema, _shapes_of(schema)
+        known = schema, _shapes_of(schema)
+        _known.put(id(schema), known)
     return known[1]
 
 

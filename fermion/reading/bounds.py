@@ -17,9 +17,8 @@ from fermion.metadata.cmb import Chunk, ColumnBlock
 from fermion.metadata.file_info import BATCH_ID
 from fermion.predicate import Bounds, ranges_that_match
 from fermion.reading.batches import BatchLookup
-from fermion.reading.bound_filter import BoundFilter
 from fermion.reading.index import FileIndex
-from fermion.reading.projection import Projected
+from fermion.reading.projection import BoundFilter, Projected
 from fermion.statistics.bloom import (
     BloomFilters,
     parse_bloom_record,
@@ -170,14 +169,12 @@ def _child(node: Node, name: str) -> Node:
 
 def _page_bounds(block: ColumnBlock, chunk: Chunk, node: Node, rows: int, nulls: int) -> Bounds:
     """Those of the chunk's pages; of the chunk where pages have none."""
-    pages = block.pages(chunk)
+    pages = block.data_pages(chunk)
     if pages is None or not chunk.flags & ChunkFlag.HAS_MINMAX:
         return _chunk_bounds(node, rows, chunk.minimum, chunk.maximum, nulls, chunk.flags)
-    pages = pages[1:] if chunk.flags & ChunkFlag.FIRST_PAGE_IS_DICT else pages
-    boundaries = np.concatenate(([0], np.cumsum(pages["rowCount"], dtype=np.int64)))
     minima, maxima = pages["minVal"].astype(np.int64), pages["maxVal"].astype(np.int64)
     return Bounds(
-        boundaries=boundaries,
+        boundaries=block.page_cuts(chunk, rows),
         min=minima,
         max=maxima,
         null_count=_null_counts(block, chunk, len(pages), nulls),

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from fermion import kernels
+from fermion.bounded_cache import BoundedCache
 from fermion.columns.arrow_buffers import booleans
 from fermion.columns.ranges import RowRanges
 from fermion.columns.types import Form, Node
@@ -101,7 +102,7 @@ class EncodedFilter:
 
     def __init__(self, index: FileIndex) -> None:
         self._index, self._checks = index, index.page_checks
-        self._asked: dict[int, tuple[Expression, Wanted | None, bool]] = {}  # by a leaf's id
+        self._asked = BoundedCache(LEAVES_KNOWN_MAX)  # by a leaf's id
 
     def find(
         self,
@@ -174,11 +175,10 @@ class EncodedFilter:
 
     def _wanted(self, leaf: Expression, node: Node) -> tuple[Wanted | None, bool]:
         """As `_wanted_of`, made once for all stripes."""
-        known = self._asked.get(id(leaf))
+        known: tuple[Expression, Wanted | None, bool] | None = self._asked.get(id(leaf))
         if known is None:
-            while len(self._asked) >= LEAVES_KNOWN_MAX:
-                self._asked.pop(next(iter(self._asked)), None)
-            known = self._asked[id(leaf)] = (leaf, *_wanted_of(leaf, node))
+            known = (leaf, *_wanted_of(leaf, node))
+            self._asked.put(id(leaf), known)
         return known[1:]
 
 

@@ -21,11 +21,16 @@ from fermion.forks import ThreadPool
 from fermion.io.opening import open_source
 from fermion.io.source import CountingSource, FilesystemSource, IoStats, LocalSource, PathLike
 from fermion.options import ReadOptions, SortKey, read_options, thread_count
-from fermion.reading.bound_filter import bound_filter
 from fermion.reading.column_metadata import ColumnMetadata, describe_column
 from fermion.reading.index import FileIndex
 from fermion.reading.notebook import file_html
-from fermion.reading.projection import ColumnName, Projected, keep_dictionaries, project
+from fermion.reading.projection import (
+    ColumnName,
+    Projected,
+    bound_filter,
+    keep_dictionaries,
+    project,
+)
 from fermion.reading.projection import result_schema as schema_of
 from fermion.reading.pruning import FilePruning, prune_file
 from fermion.reading.row_batches import RowBatches, Rows

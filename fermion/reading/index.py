@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from fermion.bounded_cache import BoundedCache
 from fermion.columns.ordered_dictionaries import OrderedDictionaries, has_ordered, parse_ordered
 from fermion.columns.types import Node, column_node
 from fermion.errors import (
@@ -53,7 +54,7 @@ LAYOUT_BYTES_MAX = 8 * 1024
 LAYOUTS_KNOWN_MAX = 128
 _STRIPE = struct.Struct("<QII")
 _LAYOUT = struct.Struct("<I???")
-_schema_metadata: dict[bytes, tuple[dict[bytes, bytes] | None]] = {}
+_schema_metadata = BoundedCache(LAYOUTS_KNOWN_MAX)
 """The schema's own metadata, by the layout of the file."""
 
 
@@ -303,11 +304,10 @@ class FileIndex:
         layout = self.layout
         if layout is None:
             return self.schema_area.metadata()
-        known = _schema_metadata.get(layout)
+        known: tuple[dict[bytes, bytes] | None] | None = _schema_metadata.get(layout)
         if known is None:
-            while len(_schema_metadata) >= LAYOUTS_KNOWN_MAX:
-                _schema_metadata.pop(next(iter(_schema_metadata)), None)
-            known = _schema_metadata[layout] = (self.schema_area.metadata(),)
+            known = (self.schema_area.metadata(),)
+            _schema_metadata.put(layout, known)
         return known[0]
 
     def find(self, name: str) -> int:

@@ -154,11 +154,9 @@ def validity_ranges(block: ColumnBlock, chunk: Chunk, ranges: RowRanges | None) 
     """
     if ranges is None or chunk.is_empty or not chunk.flags & _DENSE_NO_NULL_SLOTS:
         return ranges
-    metas = block.pages(chunk)
-    if metas is None:
+    if block.pages(chunk) is None:
         return None
-    skip = int(bool(chunk.flags & _FIRST_PAGE_IS_DICT))
-    cuts = np.concatenate(([0], np.cumsum(metas["rowCount"][skip:], dtype=np.int64)))
+    cuts = block.page_cuts(chunk, -1)
     wanted = np.zeros(len(cuts) - 1, bool)
     wanted[[page for page, _, _ in _touched(cuts, ranges)]] = True
     return RowRanges.from_units(cuts, wanted)

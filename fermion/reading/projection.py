@@ -1,22 +1,28 @@
-"""Which columns a caller asked for: names and paths → column trees, pruned below structs."""
+"""Which columns a caller asked for, and which a filter reads; what is found is remembered.
+
+Names and paths become column trees, pruned below structs; filters are bound to the columns.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion.arguments import integer, several
+from fermion.bounded_cache import BoundedCache
 from fermion.columns.types import Node, NodeKind
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError, column_not_found
 from fermion.layout import ChunkFlag
 from fermion.metadata.cmb import ColumnBlock
 from fermion.metadata.file_info import VIRTUAL_COLUMNS
 from fermion.pages.global_dictionary import DictionaryRecord, dictionary_record
-from fermion.predicate import Expression
+from fermion.predicate import Expression, bind, candidate_names, parse_filter
+from fermion.predicate.expression import IsIn
 from fermion.reading.index import FileIndex
 
 ColumnName = str | tuple[str, ...] | int
@@ -80,12 +86,12 @@ def project(index: FileIndex, columns: Sequence[ColumnName] | None) -> list[Proj
         return _project(index, columns)
     key = layout, None if columns is None else tuple(columns)
     try:
-        known = _known.get(key)
+        known: tuple[Projected, ...] | None = _known.get(key)
     except TypeError:  # a name that can't be hashed is none
         return _project(index, columns)
     if known is None:
         known = tuple(_project(index, columns))
-        _keep(key, known)
+        _known.put(key, known, max(len(known), COLUMNS_KNOWN_MAX // FILES_KNOWN_MAX))
     return list(known)
 
 
@@ -94,18 +100,8 @@ COLUMNS_KNOWN_MAX = 64 * 1024
 MOST_COLUMNS_MIN = 64
 MOST_COLUMNS_PART = 16
 """Of a file of which a query asks for at least this part of the columns, all names are read."""
-_known: dict[tuple[bytes, tuple[ColumnName, ...] | None], tuple[Projected, ...]] = {}
+_known = BoundedCache(COLUMNS_KNOWN_MAX)
 """Results of `project`, by the layout of the file: a table's files are mostly alike."""
-
-
-def _keep(key: tuple[bytes, tuple[ColumnName, ...] | None], found: tuple[Projected, ...]) -> None:
-    """Remember a result; forget the oldest where there are too many, or of too many columns."""
-    if len(found) > COLUMNS_KNOWN_MAX:
-        return
-    columns = sum(map(len, list(_known.values())))
-    while _known and (len(_known) >= FILES_KNOWN_MAX or columns + len(found) > COLUMNS_KNOWN_MAX):
-        columns -= len(_known.pop(next(iter(_known)), ()))
-    _known[key] = found
 
 
 def _is_most(index: FileIndex, columns: Sequence[ColumnName] | None) -> bool:
@@ -118,7 +114,7 @@ def _is_most(index: FileIndex, columns: Sequence[ColumnName] | None) -> bool:
 
 SCHEMA_COLUMNS_MAX = 64
 """Of a result whose schema is remembered."""
-_schemas: dict[tuple[bool | int, ...], tuple[Sequence[Projected], pa.Schema]] = {}
+_schemas = BoundedCache(FILES_KNOWN_MAX)
 """By the identity of the columns, which are kept alive here: files alike share theirs."""
 
 
@@ -135,12 +131,11 @@ def result_schema(
     if len(columns) > SCHEMA_COLUMNS_MAX:
         return pa.schema([column.field for column in columns], metadata=metadata)
     key = (metadata is None, *map(id, columns))
-    known = _schemas.get(key)
+    known: tuple[Sequence[Projected], pa.Schema] | None = _schemas.get(key)
     if known is None or known[1].metadata != metadata:
-        while len(_schemas) >= FILES_KNOWN_MAX:
-            _schemas.pop(next(iter(_schemas)), None)
         schema = pa.schema([column.field for column in columns], metadata=metadata)
-        known = _schemas[key] = tuple(columns), schema
+        known = tuple(columns), schema
+        _schemas.put(key, known)
     return known[1]
 
 
@@ -291,3 +286,60 @@ class KnownNames:
         yield from self._index.all_names
         if self._index.footer.is_batch:
             yield from VIRTUAL_COLUMNS
+
+
+FILTERS_KNOWN_MAX = 64
+VALUES_KNOWN_MAX = 1000
+"""Of the lists in a filter that is remembered."""
+
+
+class BoundFilter(NamedTuple):
+    """A filter, and the columns that it reads; None and none: all rows."""
+
+    expression: Expression | None
+    columns: Sequence[Projected]
+
+
+_known_filters = BoundedCache(FILTERS_KNOWN_MAX)
+"""By the layout of the file and the identity of the filter, which is kept alive here."""
+
+
+def bound_filter(index: FileIndex, given: Any) -> BoundFilter:
+    """A filter resolved against only the columns that it names.
+
+    Raises
+    ------
+    ColumnNotFoundError, InvalidArgumentError
+    """
+    expression = parse_filter(given)
+    if expression is None:
+        return BoundFilter(None, ())
+    layout = index.layout if expression is given else None
+    if layout is None:
+        return _bound(index, expression)
+    known: tuple[Expression, BoundFilter] | None = _known_filters.get((layout, id(expression)))
+    if known is None:
+        known = expression, _bound(index, expression)
+        if _values(expression) <= VALUES_KNOWN_MAX:
+            _known_filters.put((layout, id(expression)), known)
+    return known[1]
+
+
+def _values(expression: Expression) -> int:
+    """How many values the lists of a filter have."""
+    return sum(len(node.values) for node in expression.walk() if isinstance(node, IsIn))
+
+
+def _bound(index: FileIndex, expression: Expression) -> BoundFilter:
+    names = candidate_names(expression)
+    if names is None:
+        columns = project(index, None)
+    else:
+        batch = VIRTUAL_COLUMNS if index.footer.is_batch else ()
+        found: list[ColumnName] = [name for name in batch if name in names]
+        found += [(name,) for name in sorted(names.difference(batch)) if index.names.find(name)]
+        columns = project(index, found)
+    schema = pa.schema([column.field for column in columns])
+    bound = bind(expression, schema, where=index.where, known=KnownNames(index))
+    used = {path[0] for path in bound.columns()} if names is not None else set(schema.names)
+    return BoundFilter(bound, tuple(each for each in columns if each.field.name in used))

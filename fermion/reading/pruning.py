@@ -8,12 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from fermion.columns.types import Node, NodeKind
-from fermion.layout import ChunkFlag
 from fermion.predicate import RowRanges
-from fermion.reading.bound_filter import BoundFilter
 from fermion.reading.bounds import StripeBounds
 from fermion.reading.index import FileIndex
-from fermion.reading.projection import Projected
+from fermion.reading.projection import BoundFilter, Projected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,19 +93,8 @@ def _page_boundaries(
     (block,) = index.blocks([column.ordinal])
     if block is None or column.node is None:
         return []
-    boundaries = []
-    for leaf in _flat_leaves(column.node):
-        chunk = block.chunk(leaf.stream, stripe)
-        if chunk.is_empty:
-            continue
-        metas = block.pages(chunk)
-        if metas is None:
-            boundaries.append(np.array([0, rows], np.int64))
-            continue
-        skip = int(bool(chunk.flags & ChunkFlag.FIRST_PAGE_IS_DICT))
-        counts = metas["rowCount"][skip:].astype(np.int64)
-        boundaries.append(np.concatenate(([0], np.cumsum(counts))))
-    return boundaries
+    chunks = [block.chunk(leaf.stream, stripe) for leaf in _flat_leaves(column.node)]
+    return [block.page_cuts(chunk, rows) for chunk in chunks if not chunk.is_empty]
 
 
 def _flat_leaves(node: Node) -> list[Node]:

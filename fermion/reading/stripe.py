@@ -18,7 +18,6 @@ from fermion.columns.rows import Matches, empty_columns, filter_arrays
 from fermion.errors import InvalidFileError
 from fermion.forks import cached_property
 from fermion.predicate import Expression, evaluate, without_opaque
-from fermion.reading.bound_filter import BoundFilter
 from fermion.reading.bounds import PrunedRows, StripeBounds
 from fermion.reading.chunk_pages import FetchedPages
 from fermion.reading.column import GeneralRead
@@ -26,7 +25,7 @@ from fermion.reading.encoded_filter import EncodedFilter
 from fermion.reading.index import FileIndex
 from fermion.reading.many_pages import PickedRead, WholeRead
 from fermion.reading.one_page import OnePageRead
-from fermion.reading.projection import Projected, read_by, result_schema
+from fermion.reading.projection import BoundFilter, Projected, read_by, result_schema
 from fermion.reading.strategy import ReadRequest, ReadResult, ReadStrategy
 
 DENSE_FRACTION = 0.25

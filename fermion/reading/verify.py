@@ -307,7 +307,7 @@ def _check_node(
     _check_contents(block, chunk, node, streams)
     if chunk.flags & ChunkFlag.HAS_MINMAX:
         values, validity = streams.data[node.stream], streams.validity[node.validity]
-        cuts = _cuts(block, chunk, len(values))
+        cuts = block.page_cuts(chunk, len(values))
         found = page_statistics(values, validity, cuts, node, sortedness=True)
         _check_bounds(block, chunk, found, len(values), stripe)
         _check_nulls(block, chunk, int(found.null_count.sum()), stripe)
@@ -362,7 +362,7 @@ def _check_validity(block: ColumnBlock, node: Node, stripe: int, streams: Column
     _check_nulls(block, chunk, slots - int(flags.sum()), stripe)
     pages = block.pages(chunk)
     if pages is not None:
-        cuts = _cuts(block, chunk, slots)
+        cuts = block.page_cuts(chunk, slots)
         ones = np.add.reduceat(flags, cuts[:-1], dtype=np.int64)
         if (pages["minVal"] != np.diff(cuts) - ones).any():
             raise block.error(f"stripe {stripe}: pages of validity miscount their nulls")
@@ -398,7 +398,7 @@ def _check_bloom(
         records[ExtTag.PAGE_BLOOM], chunk.num_data_pages, stop, index.where
     )
     filters = read_filters(index.source, (offset, length), crc, index.where, blocks)
-    for page, (start, end) in enumerate(pairwise(_cuts(block, chunk, len(values)).tolist())):
+    for page, (start, end) in enumerate(pairwise(block.page_cuts(chunk, len(values)).tolist())):
         own = slice_values(validity, start, end) if isinstance(validity, Bits) else validity
         assert own is None or isinstance(own, (bool, Bits))
         if not filters.contains_all(slice_values(values, start, end), own, leaf, page):
@@ -410,16 +410,6 @@ def _column_error(index: FileIndex, name: str, what: str) -> InvalidFileError:
     return InvalidFileError(f"{index.where}: column {name!r} {what}")
 
 
-def _cuts(block: ColumnBlock, chunk: Chunk, slots: int) -> np.ndarray:
-    pages = block.pages(chunk)
-    if pages is None:
-        return np.array([0, slots], np.int64)
-    rows = (
-        pages["rowCount"][1:] if chunk.flags & ChunkFlag.FIRST_PAGE_IS_DICT else pages["rowCount"]
-    )
-    return np.concatenate(([0], np.cumsum(rows, dtype=np.int64)))
-
-
 def _check_bounds(
     block: ColumnBlock, chunk: Chunk, found: PageStatistics, rows: int, stripe: int
 ) -> None:
@@ -427,11 +417,10 @@ def _check_bounds(
     if whole.has_values and not chunk.minimum <= whole.min <= whole.max <= chunk.maximum:
         raise block.error(f"stripe {stripe}: values lie outside the chunk's bounds")
     _check_claims(block, chunk, whole, stripe)
-    pages = block.pages(chunk)
+    pages = block.data_pages(chunk)
     if pages is None:
         return
-    skip = int(bool(chunk.flags & ChunkFlag.FIRST_PAGE_IS_DICT))
-    outside = (found.min < pages["minVal"][skip:]) | (found.max > pages["maxVal"][skip:])
+    outside = (found.min < pages["minVal"]) | (found.max > pages["maxVal"])
     outside &= found.min <= found.max
     if outside.any():
         page = int(np.flatnonzero(outside)[0])

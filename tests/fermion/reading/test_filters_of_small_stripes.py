@@ -13,7 +13,7 @@ import pytest
 import fermion
 from fermion import ReadOptions, col
 from fermion.predicate import RowRanges
-from fermion.reading import bound_filter, stripe
+from fermion.reading import projection, stripe
 from fermion.reading.one_page import OnePageRead
 from fermion.reading.strategy import ReadRequest, ReadResult
 from fermion_table import Table
@@ -100,12 +100,12 @@ def test_a_filter_is_bound_once_for_files_alike(
 ) -> None:
     """A long list is not remembered: it could be large. Text is parsed anew each time."""
     bound: list[Any] = []
-    bind = bound_filter.bind
+    bind = projection.bind
     monkeypatch.setattr(
-        bound_filter, "bind", lambda *given, **more: bound.append(given) or bind(*given, **more)
+        projection, "bind", lambda *given, **more: bound.append(given) or bind(*given, **more)
     )
     paths = [stored(tmp_path / f"{n}.fermion", ROWS + n) for n in range(3)]
-    many = bound_filter.VALUES_KNOWN_MAX + 1
+    many = projection.VALUES_KNOWN_MAX + 1
     for chosen, times in ((col("number") > 7, 1), (col("id").isin(range(many)), 3), ("id > 3", 3)):
         bound.clear()
         counts = [fermion.open(path).count(chosen) for path in paths]

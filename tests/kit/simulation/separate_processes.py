@@ -20,7 +20,7 @@ _delete_own = pending_files._delete_own
 def separate_processes() -> Iterator[None]:
     """No cache or lock is shared, since the processes would not share one; tails are short."""
     with (
-        mock.patch.object(shared_cache, "bytes_max", -1),
+        mock.patch.object(shared_cache, "size_max", -1),
         mock.patch.object(cached_property, "__get__", _get_without_lock),
         mock.patch.object(manifest_plan, "INLINE_ENTRIES_MAX", 3),
         mock.patch.object(pending_files, "_delete_own", _delete_unless_killed),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fermion_table.storage.cache import MetadataCache
+from fermion.bounded_cache import BoundedCache
 
 
 def test_what_was_used_last_stays() -> None:
-    cache = MetadataCache(30)
+    cache = BoundedCache(30)
     for key in "abc":
         cache.put(key, key.upper(), 10)
     assert cache.get("a") == "A"
@@ -19,26 +19,26 @@ def test_what_was_used_last_stays() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 40)), max_size=30))
 def test_it_never_holds_more_than_its_bound(puts: list[tuple[int, int]]) -> None:
-    cache = MetadataCache(50)
+    cache = BoundedCache(50)
     sizes: dict[int, int] = {}
     for key, size in puts:
         cache.put(key, (key, size), size)
         sizes[key] = size
-        assert cache.bytes <= 50
+        assert cache.size <= 50
         assert cache.get(key) == (key, size)
     held = [key for key in sizes if cache.get(key) is not None]
-    assert cache.bytes == sum(sizes[key] for key in held)
+    assert cache.size == sum(sizes[key] for key in held)
 
 
 def test_a_value_beyond_the_bound_is_not_kept() -> None:
-    cache = MetadataCache(50)
+    cache = BoundedCache(50)
     cache.put("small", 1, 10)
     cache.put("large", 2, 51)
     assert (cache.get("small"), cache.get("large")) == (1, None)
 
 
 def test_cleared_it_is_empty() -> None:
-    cache = MetadataCache(50)
+    cache = BoundedCache(50)
     cache.put("a", 1, 10)
     cache.clear()
-    assert (cache.get("a"), cache.bytes) == (None, 0)
+    assert (cache.get("a"), cache.size) == (None, 0)

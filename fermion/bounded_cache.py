@@ -1,0 +1,60 @@
+"""A bounded cache of results, the only one that is written by hand."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Any
+
+from fermion.forks import Lock
+
+
+class BoundedCache:
+    """Least recently used first out; safe to share between threads.
+
+    Parameters
+    ----------
+    size_max
+        Sum of the sizes that values were put in with.
+    """
+
+    def __init__(self, size_max: int) -> None:
+        self.size_max = size_max
+        self._size = 0
+        self._values: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: Hashable) -> Any:
+        """The value of a key, None if it is not (or no longer) here."""
+        with self._lock.get():
+            entry = self._values.get(key)
+            if entry is None:
+                return None
+            self._values.move_to_end(key)
+            return entry[0]
+
+    def put(self, key: Hashable, value: Any, size: int = 1) -> None:
+        """Keep a value; one that alone exceeds the bound is not kept."""
+        if size > self.size_max:
+            return
+        with self._lock.get():
+            replaced = self._values.pop(key, None)
+            self._size += size - (replaced[1] if replaced else 0)
+            self._values[key] = (value, size)
+            while self._size > self.size_max:
+                _, (_, dropped) = self._values.popitem(last=False)
+                self._size -= dropped
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock.get():
+            self._values.clear()
+            self._size = 0
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    @property
+    def size(self) -> int:
+        """Sum of the sizes of what is kept."""
+        return self._size
