@@ -153,6 +153,8 @@ def _fitting(column: Any, dtype: pa.DataType, where: str) -> pa.Array:
     array = _typed_array(column, dtype, where)
     if array.type == dtype:
         return array
+    if pat.is_decimal(array.type) and pat.is_integer(dtype):
+        return _whole_numbers(array, dtype, where)
     if len(array) > array.null_count and not can_cast_checked(array.type, dtype):
         raise InvalidArgumentError(f"{where} is {dtype}, found values of {array.type}")
     try:
@@ -161,6 +163,20 @@ def _fitting(column: Any, dtype: pa.DataType, where: str) -> pa.Array:
         raise InvalidArgumentError(
             f"{where} is {dtype}: a value of {array.type} does not fit: {error}"
         ) from None
+
+
+def _whole_numbers(decimals: pa.Array, dtype: pa.DataType, where: str) -> pa.Array:
+    """Decimals as integers; Arrow casts none to ``uint64``."""
+    values = plain(decimals).to_pylist()
+    try:
+        numbers = pa.array([None if each is None else int(each) for each in values], dtype)
+    except (pa.ArrowException, OverflowError) as error:
+        raise InvalidArgumentError(
+            f"{where} is {dtype}: a value of {decimals.type} does not fit: {error}"
+        ) from None
+    if numbers.to_pylist() != values:
+        raise InvalidArgumentError(f"{where} is {dtype}: found a value that is no whole number")
+    return numbers
 
 
 def _typed_array(column: Any, dtype: pa.DataType, where: str) -> pa.Array:

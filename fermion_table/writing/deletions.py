@@ -31,8 +31,8 @@ def deletions(schema: TableSchema, key: PrimaryKey, keys: Any) -> pa.Table:
     ----------
     keys
         See `key_rows`. Where sequence fields order the rows of a key, their values are given with
-        the keys, in tuples after the key's. A sequence of a group may be null: the deletion does
-        not concern this group.
+        the keys, in tuples after the key's. They may be null where the column may, which is the
+        oldest. So may a sequence of a group: the deletion does not concern this group.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def deletions(schema: TableSchema, key: PrimaryKey, keys: Any) -> pa.Table:
     roles = _sequences(key)
     names = tuple(dict.fromkeys((*key.names, *roles)))
     types = tuple(arrow.field(name).type for name in names)
-    nullable = [name for name in roles if arrow.field(name).nullable and roles[name] != FIELD]
+    nullable = [name for name in roles if arrow.field(name).nullable]
     wanted = replace(key, names=names, types=types)
     given = key_rows(keys, wanted, roles=roles, nullable=nullable)
     columns = dict(zip(names, given.columns, strict=True))

@@ -194,6 +194,21 @@ def test_keys_of_several_columns(table_path):
             table.lookup(keys)
 
 
+@pytest.mark.parametrize("dtype", [pa.int64(), pa.uint64(), pa.int8()])
+def test_whole_decimals_are_keys_of_integers(table_path, dtype):
+    """As floats are; others are refused, as no key equals them."""
+    table = made(table_path, pa.schema([("k", dtype), ("v", pa.int64())]))
+    put(table, [{"k": 1, "v": 10}, {"k": 100, "v": 20}])
+    keys = [Decimal("1"), Decimal("100.00"), Decimal("7"), Decimal("1e2")]
+    wanted = [10, 20, 20]
+    assert table.lookup(keys)["v"].to_pylist() == wanted
+    assert table.lookup(pa.array(keys))["v"].to_pylist() == wanted
+    assert table.lookup([1.0])["v"].to_pylist() == [10]
+    for bad, message in [("1.5", "no whole number"), ("1e30", "does not fit"), ("NaN", "is ")]:
+        with pytest.raises(InvalidArgumentError, match=message):
+            table.lookup([Decimal(bad)])
+
+
 @pytest.mark.parametrize(
     ("dtype", "values"),
     [

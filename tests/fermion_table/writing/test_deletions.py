@@ -21,7 +21,6 @@ def make(path: Path, **properties: str) -> Table:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ([(1, None)], "column 'g' of sequence.field: expected no nulls, found 1"),
         ([(1, "x")], "column 'g' of sequence.field is int64, found values of string"),
         ([(None, 1)], "column 'id' of the primary key: expected no nulls"),
         ({"id": [1]}, "expected one column 'g', found id"),
@@ -33,6 +32,20 @@ def test_a_sequence_is_told_from_the_key(table_path, keys, message):
     with pytest.raises(InvalidArgumentError, match=message):
         table.delete_keys(keys)
     assert table.snapshot.id == 0
+
+
+def test_a_deletion_without_a_sequence_is_the_oldest_as_an_upsert_of_one_is(table_path):
+    table = make(table_path, sequence__field="g")
+    table.upsert({"id": [1, 2], "g": [None, -5], "v": [1, 2]})
+    table.delete_keys([(1, None), (2, None)])
+    assert table.scan(columns=["id"]).to_arrow()["id"].to_pylist() == [2]
+    changes = {"id": [2], "g": [None], "op": ["-D"]}
+    table.upsert(pa.table(changes), change_type="op")
+    assert table.scan().count() == 1
+    required = make(table_path.with_name("required"), sequence__field="g")
+    required.alter_column("g", nullable=False)
+    with pytest.raises(InvalidArgumentError, match=r"'g' of sequence\.field: expected no nulls"):
+        required.delete_keys([(1, None)])
 
 
 def test_a_deletion_may_have_the_sequences_of_some_groups(table_path):
