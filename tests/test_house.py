@@ -36,9 +36,9 @@ def read(a, b, c, d, e, f, g, h, i: str): ...
     "fermion/history.js": "let a = 1;\n",
     "fermion/picture.svg": "<svg/>\n",
     "fermion_table/__init__.py": '__all__ = ["Table", "Catalog"]\n',
-    "fermion_table/merging/merge_engines/first_row.py": 'IS = engine == "first_row"\n',
+    "fermion_table/merge_engines/first_row.py": 'IS = engine == "first_row"\n',
     "fermion_table/changes/rows.py": """
-from fermion_table.merging.merge_engines.first_row import FirstRow
+from fermion_table.merge_engines.first_row import FirstRow
 REMOVING = ("aggregation", "partial_update")
 HANDLERS = {"deduplicate": 1}
 def ways(engine, name):

@@ -9,7 +9,7 @@ import pytest
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table
-from fermion_table.schema.key_options import parse_key_options
+from fermion_table.keys.settings import parse_key_options
 from fermion_table.schema.properties import (
     OF_ALL_TABLES,
     OF_KEYED_TABLES,

@@ -27,7 +27,7 @@ from fermion_table.operations.draft import Draft
 from fermion_table.operations.keyed_rows import keys_may_match
 from fermion_table.operations.transaction import commit_change
 from fermion_table.planning.filters import conjunction, table_filter
-from fermion_table.schema.key_changes import KIND_COLUMN
+from fermion_table.schema.schema import KIND_COLUMN
 from fermion_table.storage.store import AtomicStore
 from fermion_table.table.table import Table
 from fermion_table.writing.make_writer import write_changes

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from fermion_table.errors import CorruptMetadata
-from fermion_table.schema.key_changes import KIND_COLUMN
+from fermion_table.schema.schema import KIND_COLUMN
 
 RowKind = Literal["table", "namespace", "unused"]
 TIME = pa.timestamp("us", tz="UTC")

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from fermion_table.catalog.rows import TIME
 from fermion_table.errors import CorruptMetadata
-from fermion_table.schema.key_changes import KIND_COLUMN
+from fermion_table.schema.schema import KIND_COLUMN
 
 State = Literal["creating", "ready", "deleting"]
 SNAPSHOT_KEY = ("snapshot", "namespace", "name")

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fermion.engine import filter_batch_rows, one_batch
+from fermion_table.merge_engines.key_groups import DELETE, INSERT, UPDATE_BEFORE
 from fermion_table.merging.change_types import CHANGE_NAMES
-from fermion_table.merging.merge_engines.key_groups import DELETE, INSERT, UPDATE_BEFORE
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.snapshot import Producer, Snapshot
@@ -21,8 +21,7 @@ from fermion_table.reading.run_reader import key_filter
 from fermion_table.reading.split_reader import SplitReader
 from fermion_table.scanning.scan import FileScan
 from fermion_table.schema.conversion import convert_batch, plan_reading
-from fermion_table.schema.key_changes import KIND_COLUMN
-from fermion_table.schema.schema import PathLike, TableSchema, field_to_arrow
+from fermion_table.schema.schema import KIND_COLUMN, PathLike, TableSchema, field_to_arrow
 from fermion_table.schema.selection import ROW_KIND, select_columns
 from fermion_table.storage.store import AtomicStore
 

@@ -9,9 +9,7 @@ import pyarrow as pa
 
 from fermion.errors import InvalidArgumentError
 from fermion_table.errors import CommitConflict
-from fermion_table.metadata.manifest import Entry, field_id_runs
-from fermion_table.schema.field_widening import narrowed, ranges_lost
-from fermion_table.schema.key_changes import (
+from fermion_table.keys.key_changes import (
     bucket_setting,
     check_key_change,
     has_buckets,
@@ -19,6 +17,8 @@ from fermion_table.schema.key_changes import (
     newly_required,
     undecided_defaults,
 )
+from fermion_table.metadata.manifest import Entry, field_id_runs
+from fermion_table.schema.field_widening import narrowed, ranges_lost
 from fermion_table.schema.required_columns import made_null
 from fermion_table.schema.schema import Field, TableSchema
 

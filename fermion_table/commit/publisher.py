@@ -20,6 +20,12 @@ from fermion_table.commit.request import (
     NewSchema,
 )
 from fermion_table.errors import CommitConflict, SchemaMismatch
+from fermion_table.keys.key_changes import (
+    check_key_change,
+    has_buckets,
+    undecided_defaults,
+    with_bucket_counts,
+)
 from fermion_table.metadata.history import latest
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import added_entries, changelog_entries
@@ -30,12 +36,6 @@ from fermion_table.options import CommitOptions
 from fermion_table.scanning.live_values import LiveValues
 from fermion_table.schema.changes import Change, apply_changes, merge_columns
 from fermion_table.schema.field_widening import ranges_lost
-from fermion_table.schema.key_changes import (
-    check_key_change,
-    has_buckets,
-    undecided_defaults,
-    with_bucket_counts,
-)
 from fermion_table.schema.schema import TableSchema, encode_schema
 from fermion_table.storage.paths import MAIN, snapshot_path
 from fermion_table.storage.store import AtomicStore

@@ -23,6 +23,7 @@ from fermion_table.commit.request import (
     WrittenFiles,
     recorded,
 )
+from fermion_table.keys.key_changes import with_key
 from fermion_table.metadata.history import table_exists
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import live_entries
@@ -67,7 +68,7 @@ class TableDefinition:
         arrow = given.to_arrow(field_ids=False) if isinstance(given, TableSchema) else given
         if not isinstance(arrow, pa.Schema):
             raise TypeError(f"schema: expected a pyarrow.Schema, found {described(arrow)}")
-        return schema_from_arrow(
+        plain = schema_from_arrow(
             arrow,
             partition_by=self.partition_by,
             primary_key=self.primary_key,
@@ -76,6 +77,7 @@ class TableDefinition:
             last_field_id=last_field_id,
             time_ms=now_ms(),
         )
+        return with_key(plain)
 
 
 def create_defined(

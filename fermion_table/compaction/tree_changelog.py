@@ -134,7 +134,7 @@ def tree_changelog(
         settled=tuple(msgspec.structs.replace(entry, stats={}) for entry in settled),
         fresh=tuple(msgspec.structs.replace(entry, stats={}) for entry in fresh),
         bucket=entries[0].bucket or 0,
-        keeps_equal=not key.options.row_deduplicate and key.options.merge_engine != "first_row",
+        keeps_equal=not key.options.row_deduplicate and key.engine.rows_change,
     )
     return producer, changelog
 

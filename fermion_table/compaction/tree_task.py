@@ -17,7 +17,7 @@ from fermion_table.compaction.marking import Marking, OlderRows
 from fermion_table.compaction.task import CompactionGroup, CompactionMessage, CompactionTask, slim
 from fermion_table.compaction.tree import Runs, TreePlan, plan_tree, universal_options
 from fermion_table.compaction.tree_changelog import TreeChangelog, tree_changelog
-from fermion_table.merging.fold import keeps_retractions, replaces_whole
+from fermion_table.merging.fold import keeps_retractions
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.merging.sections import Section, TreeFile, section_of, sorted_runs
 from fermion_table.metadata.bucket_counts import bucket_counts
@@ -234,7 +234,7 @@ def tree_tasks(
             is_full=is_full or due[tree].is_full,
             keeps_retractions=keeps_retractions(key),
             marks_replaced=key.options.deletion_vectors,
-            replaces_whole=replaces_whole(key),
+            replaces_whole=key.engine.replaces_whole(key.options),
             has_expired=has_expired,
         )
         if plan is None:

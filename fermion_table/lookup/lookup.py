@@ -18,8 +18,8 @@ from fermion.engine import one_batch, take_batch_rows, take_table_rows
 from fermion.forks import Lock
 from fermion.predicate import RowRanges, col
 from fermion_table.lookup.held_files import FileKeys, HeldFiles, HeldReader
+from fermion_table.merge_engines.key_groups import is_retraction
 from fermion_table.merging.fold import columns_to_merge, fold, groups_by_key
-from fermion_table.merging.merge_engines.key_groups import is_retraction
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.merging.sections import SortedRun, TreeFile, sorted_runs
 from fermion_table.metadata.bucket_counts import BucketCounts, bucket_counts
@@ -33,8 +33,7 @@ from fermion_table.planning.tree_plan import Tree, trees_of
 from fermion_table.scanning.scan import Scan
 from fermion_table.schema import value_codec
 from fermion_table.schema.conversion import convert_batch, empty_columns, plan_reading
-from fermion_table.schema.key_changes import KIND_COLUMN
-from fermion_table.schema.schema import TableSchema
+from fermion_table.schema.schema import KIND_COLUMN, TableSchema
 from fermion_table.schema.selection import ROW_KIND
 from fermion_table.schema.transforms import plain, transformed
 from fermion_table.storage.store import AtomicStore, in_time
@@ -222,17 +221,11 @@ def _readers(scan: Scan, held: HeldFiles) -> _Readers:
     names = tuple(by_name[name] for name in key.names)
     keys = replace(request, fields=(*names, ROW_KIND), metadata=None)
     rows = request
-    if not _picks(key):
+    if not key.engine.picks_by_time(key.options):
         wanted = columns_to_merge(key, [each.name for each in request.fields])
         fields = (*(by_name[name] for name in wanted), ROW_KIND)
         rows = replace(request, fields=fields, metadata=None)
     return _Readers(*(HeldReader(each, scan.reader, held) for each in (keys, rows)))
-
-
-def _picks(key: PrimaryKey) -> bool:
-    """Whether the place of a run in time alone tells which row of a key counts."""
-    options = key.options
-    return options.merge_engine in ("deduplicate", "first_row") and not options.sequence_fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +251,8 @@ class _Lookup:
 
     def found(self) -> tuple[pa.Table, np.ndarray]:
         """The rows, in the order of the keys that were asked for, and the places of those."""
-        batches, numbers = self._picked() if _picks(self._key) else self._folded()
+        picks = self._key.engine.picks_by_time(self._key.options)
+        batches, numbers = self._picked() if picks else self._folded()
         rows = np.full(len(self._keys), -1)
         rows[numbers] = np.arange(len(numbers))
         wanted = rows[self._numbered]
@@ -280,7 +274,7 @@ class _Lookup:
 
     def _picked(self) -> tuple[list[pa.RecordBatch], np.ndarray]:
         """The rows of the first runs that have the keys, and the keys' numbers."""
-        is_first = self._key.options.merge_engine == "first_row"
+        is_first = self._key.engine.oldest_wins
         batches: list[pa.RecordBatch] = []
         numbers = [np.zeros(0, np.int64)]
         for tree, wanted in self._trees():

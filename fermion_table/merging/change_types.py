@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from fermion.errors import InvalidArgumentError
-from fermion_table.merging.merge_engines.key_groups import (
+from fermion_table.merge_engines.key_groups import (
     DELETE,
     INSERT,
     UPDATE_AFTER,

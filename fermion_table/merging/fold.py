@@ -8,11 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.errors import InvalidArgumentError
-from fermion_table.merging.merge_engines import aggregation, deduplicate, first_row, partial_update
-from fermion_table.merging.merge_engines.bitmap_functions import check_bitmaps
-from fermion_table.merging.merge_engines.key_groups import (
-    DELETE,
-    UPDATE_BEFORE,
+from fermion_table.merge_engines.bitmap_functions import check_bitmaps
+from fermion_table.merge_engines.key_groups import (
     Folded,
     KeyGroups,
     group_rows,
@@ -78,32 +75,9 @@ def fold(
     InvalidArgumentError
         A retraction that the engine does not take, or a sum that is out of range.
     """
-    options = key.options
     if kinds is not None and not is_retraction(kinds).any():
         kinds = None
-    if options.merge_engine == "deduplicate":
-        return deduplicate.fold(groups, kinds, is_oldest=is_oldest)
-    if options.merge_engine == "first_row":
-        return first_row.fold(groups, kinds)
-    if options.merge_engine == "partial_update":
-        return partial_update.fold(
-            rows,
-            groups,
-            key.names,
-            kinds,
-            is_oldest=is_oldest,
-            remove_record_on_delete=options.remove_record_on_delete,
-            sequence_groups=options.sequence_groups,
-            removing=options.removing_sequences,
-        )
-    return aggregation.fold(
-        rows,
-        groups,
-        options.functions,
-        kinds,
-        is_oldest=is_oldest,
-        remove_record_on_delete=options.remove_record_on_delete,
-    )
+    return key.engine.fold(rows, groups, key.options, key.names, kinds, is_oldest=is_oldest)
 
 
 def check_retractions(key: PrimaryKey, kinds: np.ndarray) -> None:
@@ -119,25 +93,15 @@ def check_retractions(key: PrimaryKey, kinds: np.ndarray) -> None:
     InvalidArgumentError
         Names the settings that take them; or a NOT NULL column would become null.
     """
-    options, removes = key.options, key.options.remove_record_on_delete
-    if options.merge_engine == "first_row":
-        first_row.check_retractions(kinds)
-    elif options.merge_engine == "partial_update":
-        partial_update.check_retractions(kinds, removes, options.sequence_groups)
-    elif options.merge_engine == "aggregation":
-        aggregation.check_retractions(options.functions, kinds, removes=removes)
-        _check_required(key, (kinds == UPDATE_BEFORE) if removes else is_retraction(kinds))
-
-
-def _check_required(key: PrimaryKey, taken_back: np.ndarray) -> None:
-    """Refuse rows that take back the value of a NOT NULL column and leave none."""
-    if not key.required or not taken_back.any():
+    key.engine.check_retractions(key.options, kinds)
+    if not key.required or not key.engine.without_value(key.options, kinds).any():
         return
     for name, reason in made_null(key.options.functions).items():
         if name in key.required:
             raise InvalidArgumentError(
-                f"merge_engine=aggregation: found a delete or update_preimage, and column {name!r} "
-                f"is NOT NULL: {reason}; make the column nullable, or set ignore_delete=true"
+                f"merge_engine={key.engine.name}: found a delete or update_preimage, and column "
+                f"{name!r} is NOT NULL: {reason}; make the column nullable, or set "
+                "ignore_delete=true"
             )
 
 
@@ -180,9 +144,7 @@ def says_nothing(key: PrimaryKey, kinds: np.ndarray) -> np.ndarray:
     np.ndarray
         ``bool``, shape (n,).
     """
-    if key.options.merge_engine != "aggregation":
-        return is_retraction(kinds)
-    return (kinds == DELETE) & key.options.remove_record_on_delete
+    return key.engine.says_nothing(key.options, kinds)
 
 
 def check_values(key: PrimaryKey, rows: pa.RecordBatch) -> None:
@@ -223,8 +185,3 @@ def columns_to_merge(key: PrimaryKey, wanted: Iterable[str]) -> list[str]:
 def keeps_retractions(key: PrimaryKey) -> bool:
     """Whether retractions stay in the oldest run: a row with a smaller sequence may come later."""
     return bool(key.options.sequence_fields or key.options.sequence_groups)
-
-
-def replaces_whole(key: PrimaryKey) -> bool:
-    """Whether a newer row takes the place of an older one of its key, whatever both hold."""
-    return key.options.merge_engine == "deduplicate" and not key.options.sequence_fields

@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 from fermion.engine import filter_batch_rows, one_batch
 from fermion.errors import InvalidArgumentError
 from fermion_table.errors import CorruptMetadata
-from fermion_table.merging.merge_engines.key_groups import KeyGroups, group_rows, is_retraction
-from fermion_table.schema.key_changes import KEY_COLUMN, KIND_COLUMN
+from fermion_table.merge_engines.key_groups import KeyGroups, group_rows, is_retraction
 from fermion_table.schema.key_encoding import key_ranks
+from fermion_table.schema.schema import KEY_COLUMN, KIND_COLUMN
 
 FEW = 4
 """A window is not given away while it has less than this part of the bytes of one batch."""

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fermion_table.errors import CorruptMetadata
+from fermion_table.keys.key_changes import bucket_setting
 from fermion_table.metadata.manifest import Entry
-from fermion_table.schema.key_changes import bucket_setting
 from fermion_table.schema.schema import TableSchema
 
 BucketCounts = Mapping[tuple[Any, ...], int]

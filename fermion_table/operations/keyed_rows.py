@@ -20,12 +20,9 @@ from fermion_table.planning.filters import TableFilter
 from fermion_table.planning.partition_pruning import partitions_replaced
 from fermion_table.planning.plan import plan_scan
 from fermion_table.reading.run_reader import key_filter
-from fermion_table.schema.key_changes import KIND_COLUMN
 from fermion_table.schema.repeated import repeat
+from fermion_table.schema.schema import KIND_COLUMN
 from fermion_table.writing.make_writer import write_changes
-
-_REMOVING = ("partial_update", "aggregation")
-"""Engines that can be told to remove the row of a key that is deleted."""
 
 
 def delete_rows(draft: Draft, key: PrimaryKey, chosen: TableFilter) -> None:
@@ -36,7 +33,7 @@ def delete_rows(draft: Draft, key: PrimaryKey, chosen: TableFilter) -> None:
     InvalidArgumentError
         The table's merge engine keeps deleted rows.
     """
-    check_removes(key, "delete")
+    key.engine.check_removes(key.options, "delete")
     _write(draft, (of_kind(rows, "-D") for rows in draft.scan(chosen).to_batches()))
 
 
@@ -89,9 +86,9 @@ def update_rows(
                 f"update: column {name!r} is of {fixed[name]}: upsert the new rows, and delete "
                 "those of the old keys"
             )
-    is_replacing = key.options.merge_engine == "deduplicate"
+    is_replacing = key.engine.replaces
     if not is_replacing:
-        check_removes(key, "update")
+        key.engine.check_removes(key.options, "update")
 
     def changed() -> Iterator[pa.RecordBatch]:
         for rows in draft.scan(chosen).to_batches():
@@ -109,32 +106,6 @@ def keys_may_match(entry: Entry, draft: Draft, key: PrimaryKey, chosen: TableFil
         return True
     kept, _ = plan_scan([entry], draft.schemas, draft.schema, wanted)
     return bool(kept)
-
-
-def check_removes(key: PrimaryKey, action: str) -> None:
-    """Refuse what a merge engine would not carry out.
-
-    Parameters
-    ----------
-    action
-        ``delete``, or another one that takes rows away.
-
-    Raises
-    ------
-    InvalidArgumentError
-    """
-    options = key.options
-    engine = options.merge_engine
-    if options.ignore_delete and (action == "delete" or engine != "deduplicate"):
-        raise InvalidArgumentError(f"{action}: the table drops deletions (ignore_delete=true)")
-    if engine == "deduplicate" or (engine in _REMOVING and options.remove_record_on_delete):
-        return
-    hint = f"set {engine}.remove_record_on_delete=true when the table is made"
-    if engine == "first_row" or options.sequence_groups:
-        hint = "overwrite the rows instead"
-    raise InvalidArgumentError(
-        f"{action}: rows of merge_engine={engine} can't be removed or replaced; {hint}"
-    )
 
 
 def of_kind(rows: pa.RecordBatch, kind: str) -> pa.RecordBatch:

@@ -22,7 +22,7 @@ from fermion_table.merging.fold import is_not_older
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.metadata.manifest import Entry
 from fermion_table.operations.draft import Draft
-from fermion_table.operations.keyed_rows import check_removes, keys_may_match, of_kind
+from fermion_table.operations.keyed_rows import keys_may_match, of_kind
 from fermion_table.operations.merge_clauses import SOURCE, TARGET, BoundClause, below
 from fermion_table.operations.merge_matching import (
     BoundMerge,
@@ -33,7 +33,7 @@ from fermion_table.operations.merge_matching import (
     rows_to_insert,
 )
 from fermion_table.scanning.scan import Scan
-from fermion_table.schema.key_changes import KIND_COLUMN
+from fermion_table.schema.schema import KIND_COLUMN
 from fermion_table.writing.make_writer import TableWriter, write_changes
 
 
@@ -48,11 +48,11 @@ def check_by_key(clause: BoundClause, key: PrimaryKey) -> None:
     """
     action, method = clause.clause.action, f"merge: {clause.clause.method}"
     if action == "delete":
-        check_removes(key, "delete")
+        key.engine.check_removes(key.options, "delete")
         return
     if action == "update":
-        if key.options.merge_engine != "deduplicate":
-            check_removes(key, "update")
+        if not key.engine.replaces:
+            key.engine.check_removes(key.options, "update")
         for name in key.names:
             if name in clause.values and not _is_partners(clause, name):
                 raise InvalidArgumentError(
@@ -114,7 +114,7 @@ def is_upsert(merge: BoundMerge, key: PrimaryKey) -> bool:
         if clause.clause.takes_all and clause.condition is None
     }
     return (
-        key.options.merge_engine == "deduplicate"
+        key.engine.replaces
         and set(merge.sides.on) == set(key.names)
         and len(merge.clauses) == 2
         and taken == {("matched", "update"), ("not_matched", "insert")}
@@ -181,7 +181,7 @@ def _merge(
     An update by which a row would come before the one that it is to replace changes nothing.
     """
     has_partner = np.zeros(merge.source.num_rows, bool)
-    is_replacing = key.options.merge_engine == "deduplicate"
+    is_replacing = key.engine.replaces
     updated = deleted = 0
     scan = draft.scan(merge.chosen).select([(name,) for name in _columns(merge, key)])
     for piece in _pieces(scan.to_batches(), merge):
@@ -240,7 +240,7 @@ def _columns(merge: BoundMerge, key: PrimaryKey) -> list[str]:
     """Columns that are read of the rows that a merge is about."""
     names = merge.sides.schema.names
     asked = below(merge.asked, TARGET)
-    is_replacing = key.options.merge_engine == "deduplicate"
+    is_replacing = key.engine.replaces
     if () in asked or not is_replacing or any(c.clause.action == "delete" for c in merge.clauses):
         return names
     fixed = (*key.names, *key.options.sequence_fields)

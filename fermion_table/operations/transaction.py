@@ -47,7 +47,7 @@ from fermion_table.operations.row_changes import (
     addition_of,
     check_overwrite,
 )
-from fermion_table.schema.key_changes import KIND_COLUMN
+from fermion_table.schema.schema import KIND_COLUMN
 from fermion_table.storage.pending_files import PendingFiles
 from fermion_table.writing.data_writer import check_batches
 from fermion_table.writing.deletions import deletions

@@ -17,8 +17,7 @@ from fermion_table.planning.filters import TableFilter, conjunction
 from fermion_table.planning.split import FileSplit
 from fermion_table.reading.shared_file import FileAtHand, SharingReader
 from fermion_table.reading.split_reader import SplitReader
-from fermion_table.schema.key_changes import KEY_COLUMN
-from fermion_table.schema.schema import free_name
+from fermion_table.schema.schema import KEY_COLUMN, free_name
 from fermion_table.schema.selection import ROW_ID, ROW_KIND
 
 Runs = Sequence[Sequence[FileSplit]]

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from fermion import col
+from fermion_table.merge_engines.key_groups import is_retraction
 from fermion_table.merging.fold import says_nothing
-from fermion_table.merging.merge_engines.key_groups import is_retraction
 from fermion_table.merging.primary_key import primary_key_of
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import live_entries
@@ -22,8 +22,7 @@ from fermion_table.planning.plan import splits_of
 from fermion_table.reading.whole_rows import column_reader
 from fermion_table.scanning.scan import Scan
 from fermion_table.schema.field_widening import beyond
-from fermion_table.schema.key_changes import KIND_COLUMN
-from fermion_table.schema.schema import Field, Path, TableSchema
+from fermion_table.schema.schema import KIND_COLUMN, Field, Path, TableSchema
 from fermion_table.schema.selection import ROW_KIND
 from fermion_table.storage.store import AtomicStore
 from fermion_table.trees.visible_rows import picks_rows

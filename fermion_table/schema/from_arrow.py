@@ -17,7 +17,6 @@ import pyarrow.types as pat
 from fermion.errors import InvalidArgumentError, UnsupportedTypeError
 from fermion_table.argument_checks import check_text, check_text_map, check_texts, described
 from fermion_table.schema import type_codec
-from fermion_table.schema.key_changes import with_key
 from fermion_table.schema.properties import check_properties
 from fermion_table.schema.schema import (
     COMMENT_KEY,
@@ -149,7 +148,7 @@ def schema_from_arrow(
     last_field_id: int = 0,
     time_ms: int = 0,
 ) -> TableSchema:
-    """The first schema of a table.
+    """The first schema of a table, to which a primary key adds more: see `keys.key_changes`.
 
     Parameters
     ----------
@@ -188,13 +187,11 @@ def schema_from_arrow(
     keys = [made.find((name,), where="primary_key").id for name in _key_names(primary_key)]
     order = [made.find((name,), where="sort_by") for name in _names(sort_by, "sort_by")]
     RowOrder(tuple(each.name for each in order)).check(schema)
-    return with_key(
-        msgspec.structs.replace(
-            made,
-            partition_by=tuple(partitions),
-            primary_key=tuple(keys),
-            sort_by=tuple(each.id for each in order),
-        )
+    return msgspec.structs.replace(
+        made,
+        partition_by=tuple(partitions),
+        primary_key=tuple(keys),
+        sort_by=tuple(each.id for each in order),
     )
 
 

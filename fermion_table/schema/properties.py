@@ -17,10 +17,8 @@ import fermion
 from fermion.arguments import integer
 from fermion.errors import InvalidArgumentError
 
-MergeEngine = Literal["deduplicate", "partial_update", "aggregation", "first_row"]
 ChangelogProducer = Literal["none", "input", "lookup", "full_compaction"]
 
-ENGINES: tuple[MergeEngine, ...] = get_args(MergeEngine)
 PRODUCERS: tuple[ChangelogProducer, ...] = get_args(ChangelogProducer)
 RESERVED = ("file.", "fermion.")
 """Beginnings of names that are kept for properties of ours."""
@@ -149,15 +147,23 @@ class Duration(Kind):
         return parse_duration(text, name)
 
 
+class Word(Kind):
+    """A word, in upper or lower case, with ``_`` or ``-``."""
+
+    def parse(self, name: str, text: str) -> str:
+        """Return the word, in lower case with ``_``."""
+        return text.strip().lower().replace("-", "_")
+
+
 @dataclass(frozen=True, slots=True)
 class Choice(Kind):
-    """One of some words, in upper or lower case, with ``_`` or ``-``."""
+    """One of some words, as `Word` takes them."""
 
     words: tuple[str, ...]
 
     def parse(self, name: str, text: str) -> str:
         """Return the word, in lower case with ``_``."""
-        word = text.strip().lower().replace("-", "_")
+        word = Word().parse(name, text)
         if word not in self.words:
             raise InvalidArgumentError(
                 f"{name}={word!r}: expected one of {', '.join(self.words)}"
@@ -262,7 +268,7 @@ OF_KEYED_TABLES = (
         "the key without the partition columns",
     ),
     Property(
-        *("merge_engine", Choice(ENGINES), "deduplicate"),
+        *("merge_engine", Word(), "deduplicate"),
         "`deduplicate`, `partial_update`, `aggregation` or `first_row`",
     ),
     Property(
@@ -415,7 +421,7 @@ OF_KEYED_TABLES = (
 _BY_NAME = {known.name: known for known in (*OF_ALL_TABLES, *OF_KEYED_TABLES)}
 _NAMES_OF_ALL = frozenset(known.name for known in OF_ALL_TABLES)
 _FAMILIES = tuple({f"{name.split('.')[0]}." for name in _BY_NAME if "." in name} - {*RESERVED})
-_FAMILIES = (*(family for family in _FAMILIES if "<" not in family), *(f"{e}." for e in ENGINES))
+_FAMILIES = tuple(family for family in _FAMILIES if "<" not in family)
 """Beginnings of names that tables with a primary key refuse where they are not known."""
 
 
@@ -426,9 +432,7 @@ def property_of(name: str) -> Property | None:
         last = rest.rpartition(".")[2]
         pattern = "<columns>" if last == "sequence_group" else "<column>"
         return _BY_NAME.get(f"fields.{pattern}.{last}")
-    if first in ENGINES and f"{first}.{rest}" not in _BY_NAME:
-        return _BY_NAME.get(f"<engine>.{rest}")
-    return _BY_NAME.get(name)
+    return _BY_NAME.get(name) or (_BY_NAME.get(f"<engine>.{rest}") if rest else None)
 
 
 def plain_name(name: str) -> str:
@@ -556,15 +560,21 @@ class KeySettings:
     """Properties of a table with a primary key, by their names with ``_``; remembers which were
     asked for.
 
+    Parameters
+    ----------
+    engines
+        Names of merge engines; names that begin with one and a dot are of this family.
+
     All methods raise `InvalidArgumentError`, which names the property, for a value of another form.
     """
 
-    def __init__(self, properties: Mapping[str, str]) -> None:
+    def __init__(self, properties: Mapping[str, str], engines: Iterable[str] = ()) -> None:
+        self._engines = tuple(engines)
         self._values: dict[str, str] = {}
         self._asked: set[str] = set()
         for name, value in properties.items():
             plain = plain_name(name)
-            if not _is_of_family(plain):
+            if not (_is_of_family(plain) or plain.split(".")[0] in self._engines):
                 continue
             if self._values.get(plain, value) != value:
                 raise InvalidArgumentError(f"property {name!r}: {plain!r} has another value")
@@ -621,7 +631,7 @@ class KeySettings:
                 hint = ": is for merge_engine=aggregation, and for sequence groups"
             elif name.startswith("fields."):
                 hint = ": no such column, or no such setting of a column"
-            elif name.split(".")[0] in ENGINES:
+            elif name.split(".")[0] in self._engines:
                 hint = f": is not for merge_engine={engine}"
             else:
                 hint = nearest(name, sorted(self._asked))

@@ -25,6 +25,10 @@ from fermion_table.schema import type_codec, value_codec
 from fermion_table.schema.transforms import PartitionTransform, TransformKind, check_column
 from fermion_table.storage import json_codec
 
+KIND_COLUMN = "_row_kind"
+"""The column of row kinds in data files with retractions."""
+KEY_COLUMN = "_merge_key"
+"""The column of keys in memory, while rows are merged."""
 SCHEMA_FORMAT = "fermion-schema"
 SCHEMA_FORMAT_VERSION = 1
 FIELD_ID_KEY = b"PARQUET:field_id"

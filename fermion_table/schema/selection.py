@@ -10,8 +10,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from fermion.errors import InvalidArgumentError, column_not_found
-from fermion_table.schema.key_changes import KIND_COLUMN
-from fermion_table.schema.schema import Field, Path, PathLike, TableSchema
+from fermion_table.schema.schema import KIND_COLUMN, Field, Path, PathLike, TableSchema
 
 BATCH_ID = Field(id=-1, name="batch_id", stored_type="int64")
 INDEX_IN_BATCH = Field(id=-2, name="index_in_batch", stored_type="int64")

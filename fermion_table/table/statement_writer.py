@@ -11,9 +11,8 @@ import pyarrow.compute as pc
 
 from fermion.errors import InvalidArgumentError
 from fermion_table.merging.primary_key import required_key
-from fermion_table.operations.keyed_rows import check_removes
 from fermion_table.operations.merge_matching import MergeCounts
-from fermion_table.schema.key_changes import KIND_COLUMN
+from fermion_table.schema.schema import KIND_COLUMN
 from fermion_table.table.table import Table
 from fermion_table.writing.deletions import deletions
 from fermion_table.writing.make_writer import TableWriter, write_changes
@@ -64,12 +63,12 @@ class StatementWriter:
                 continue
             keys.append(chosen.select(self._key.names))
             if kind == DELETION:
-                check_removes(self._key, "delete")
+                self._key.engine.check_removes(self._key.options, "delete")
                 gone = deletions(self._table.schema, self._key, pa.table(chosen))
                 write_changes(self._writer, gone, KIND_COLUMN)
                 continue
-            if kind == UPDATE and self._key.options.merge_engine != "deduplicate":
-                check_removes(self._key, "update")
+            if kind == UPDATE and not self._key.engine.replaces:
+                self._key.engine.check_removes(self._key.options, "update")
             kind_column = pa.nulls(chosen.num_rows, pa.string()).fill_null(kind)
             changed = chosen.append_column(KIND_COLUMN, kind_column)
             write_changes(self._writer, changed, KIND_COLUMN)
@@ -89,7 +88,7 @@ class StatementWriter:
         inserted = self._comparable(INSERTION)
         written = pa.chunked_array(inserted.chunks + self._comparable(UPDATE).chunks, inserted.type)
         updated, deleted = self._comparable(UPDATE), self._comparable(DELETION)
-        is_replacing = self._key.options.merge_engine == "deduplicate"
+        is_replacing = self._key.engine.replaces
         both = is_replacing and pc.any(pc.is_in(updated, value_set=deleted)).as_py()
         if len(pc.unique(written)) < len(written) or both:
             raise InvalidArgumentError(
@@ -117,7 +116,7 @@ class StatementWriter:
             sum(rows.num_rows for rows in self._keys[kind])
             for kind in (DELETION, UPDATE, INSERTION)
         )
-        if self._key.options.merge_engine != "deduplicate":  # each update is a deletion before
+        if not self._key.engine.replaces:  # each update is a deletion before
             deleted -= updated
         return MergeCounts(inserted, updated, deleted)
 

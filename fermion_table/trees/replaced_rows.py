@@ -27,7 +27,7 @@ from fermion_table.reading.run_reader import (
     run_batches,
 )
 from fermion_table.reading.split_reader import SplitReader
-from fermion_table.schema.key_changes import KEY_COLUMN
+from fermion_table.schema.schema import KEY_COLUMN
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +90,9 @@ def _losers(
     The keys are in both.
     """
     options = key.options
-    if options.merge_engine == "first_row":
+    if key.engine.oldest_wins:
         return new, old.slice(0, 0)
-    if options.merge_engine != "deduplicate" or not options.sequence_fields:
+    if not key.engine.picks or not options.sequence_fields:
         return new.slice(0, 0), old
     rows = one_batch([old, new])
     groups = groups_by_key(rows, rows.column(KEY_COLUMN), key)

@@ -24,7 +24,7 @@ from fermion_table.planning.filters import conjunction, selected
 from fermion_table.reading.run_reader import HELD_BYTES, Runs, key_of, merging_reader, run_batches
 from fermion_table.reading.split_reader import SplitReader
 from fermion_table.schema.conversion import convert_batch, plan_reading
-from fermion_table.schema.key_changes import KEY_COLUMN, KIND_COLUMN
+from fermion_table.schema.schema import KEY_COLUMN, KIND_COLUMN
 from fermion_table.trees.shown_rows import holds_few_keys, read_shown
 from fermion_table.trees.visible_rows import picks_rows, visible_rows
 

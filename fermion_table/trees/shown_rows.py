@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.engine import drop_batch_rows
-from fermion_table.merging.merge_engines.key_groups import is_retraction
+from fermion_table.merge_engines.key_groups import is_retraction
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.options import MIB
 from fermion_table.planning.file_plan import ReadRequest
@@ -97,7 +97,7 @@ def read_shown(
 
 def _in_order(runs: Runs, key: PrimaryKey) -> Runs:
     """The runs, the one whose rows hide those of all others first."""
-    return runs[::-1] if key.options.merge_engine == "first_row" else runs
+    return runs[::-1] if key.engine.oldest_wins else runs
 
 
 def _hidden(

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.predicate import RowRanges
+from fermion_table.merge_engines.key_groups import is_retraction
 from fermion_table.merging.fold import fold
-from fermion_table.merging.merge_engines.key_groups import is_retraction
 from fermion_table.merging.merge_reader import hidden_rows, merge_runs
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.planning.split import FileSplit
@@ -29,7 +29,7 @@ from fermion_table.reading.run_reader import (
     run_batches,
 )
 from fermion_table.reading.split_reader import SplitReader
-from fermion_table.schema.key_changes import KEY_COLUMN, KIND_COLUMN
+from fermion_table.schema.schema import KEY_COLUMN, KIND_COLUMN
 from fermion_table.schema.selection import ROW_ID, ROW_KIND
 
 KEY_BATCH_ROWS = 131_072
@@ -38,7 +38,7 @@ KEY_BATCH_ROWS = 131_072
 
 def picks_rows(key: PrimaryKey) -> bool:
     """Whether a key's result is one of its rows as it is stored."""
-    return key.options.merge_engine in ("deduplicate", "first_row")
+    return key.engine.picks
 
 
 def visible_rows(
@@ -56,7 +56,7 @@ def visible_rows(
     if key.options.sequence_fields or is_repeated:
         return _picked_by_folding(runs, reader, key, threads)
     read = [_RunKeys(run, reader, key, threads) for run in runs]
-    hidden = hidden_rows(read, oldest_wins=key.options.merge_engine == "first_row")
+    hidden = hidden_rows(read, oldest_wins=key.engine.oldest_wins)
     return [shown for run, rows in zip(read, hidden, strict=True) for shown in run.shown(rows)]
 
 

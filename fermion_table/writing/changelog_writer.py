@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from fermion_table.merging.merge_engines.key_groups import is_retraction
+from fermion_table.merge_engines.key_groups import is_retraction
 from fermion_table.metadata.manifest import Entry
 from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.store import AtomicStore

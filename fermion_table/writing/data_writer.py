@@ -16,8 +16,8 @@ import pyarrow as pa
 from fermion.arguments import INT64_MAX, INT64_MIN, integer, several
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_kind
+from fermion_table.keys.key_changes import has_buckets
 from fermion_table.metadata.manifest import Entry
-from fermion_table.schema.key_changes import has_buckets
 from fermion_table.schema.properties import parse_properties
 from fermion_table.schema.schema import TableSchema
 from fermion_table.schema.sorting import RowOrder

@@ -9,14 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.engine import one_batch, take_batch_rows
-from fermion.errors import InvalidArgumentError
 from fermion_table.merging.fold import says_nothing
 from fermion_table.merging.key_values import key_rows
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.schema.conversion import find_null, required_places
-from fermion_table.schema.key_changes import KIND_COLUMN
 from fermion_table.schema.repeated import nulls, zeros
-from fermion_table.schema.schema import TableSchema
+from fermion_table.schema.schema import KIND_COLUMN, TableSchema
 
 FIELD, GROUP = "sequence.field", "a sequence group"
 """What messages call columns of sequences."""
@@ -39,7 +37,7 @@ def deletions(schema: TableSchema, key: PrimaryKey, keys: Any) -> pa.Table:
     TypeError, InvalidArgumentError
         See `key_rows`; or the merge engine deletes no rows by their keys.
     """
-    _check_engine(key)
+    key.engine.check_deletes_by_key(key.options)
     arrow = schema.to_arrow()
     roles = _sequences(key)
     names = tuple(dict.fromkeys((*key.names, *roles)))
@@ -78,18 +76,6 @@ def without_nulls(
         chosen = np.where(says_nothing(key, kinds), count, np.arange(count))
         columns[place] = take_batch_rows(both, chosen).column(0)
     return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
-
-
-def _check_engine(key: PrimaryKey) -> None:
-    options = key.options
-    if options.ignore_delete or options.remove_record_on_delete:
-        return
-    if options.merge_engine == "aggregation":
-        raise InvalidArgumentError(
-            "delete_keys with merge_engine=aggregation takes no values back: set "
-            "aggregation.remove_record_on_delete=true, or write the rows to be taken back by "
-            "upsert(data, change_type=...)"
-        )
 
 
 def _sequences(key: PrimaryKey) -> dict[str, str]:

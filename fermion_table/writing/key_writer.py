@@ -18,8 +18,8 @@ import pyarrow as pa
 from fermion.engine import filter_batch_rows, take_batch_rows
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_kind
+from fermion_table.merge_engines.key_groups import is_retraction
 from fermion_table.merging.fold import check_retractions, check_values
-from fermion_table.merging.merge_engines.key_groups import is_retraction
 from fermion_table.merging.primary_key import PrimaryKey, required_key
 from fermion_table.metadata.bucket_counts import BucketCounts
 from fermion_table.metadata.manifest import Entry
@@ -91,8 +91,7 @@ class KeyWriter:
         self.schema = schema
         self._key = key
         self._origin = Origin.of(store, schema, table_uuid, base_id, branch)
-        is_partial = key.options.merge_engine == "partial_update"
-        self._incoming = IncomingRows(schema, fills_defaults=not is_partial)
+        self._incoming = IncomingRows(schema, fills_defaults=key.engine.fills_defaults)
         self._partitions = partition_columns(schema)
         trees = TreeWriter(store, schema, key, settings=settings, begun=begun)
         is_logged = key.options.changelog_producer == "input"

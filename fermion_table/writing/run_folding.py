@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fermion.engine import one_batch
+from fermion_table.merge_engines.key_groups import Folded, is_retraction
 from fermion_table.merging.fold import fold, groups_by_key
-from fermion_table.merging.merge_engines.key_groups import Folded, is_retraction
 from fermion_table.merging.primary_key import PrimaryKey
-from fermion_table.schema.key_changes import KIND_COLUMN
+from fermion_table.schema.schema import KIND_COLUMN
 from fermion_table.writing.tree_writer import RunBatch
 
 PIECE_BYTES = 32 * 1024 * 1024
@@ -44,7 +44,7 @@ def sorted_run(
         See `fold`.
     """
     parts = [split_kinds(batch) for batch in batches]
-    if key.options.merge_engine in ("deduplicate", "first_row"):
+    if key.engine.picks:
         keys = [key.tree_keys(rows) for rows, _ in parts]
         if _is_ascending(keys):
             found = [kinds for _, kinds in parts if kinds is not None]

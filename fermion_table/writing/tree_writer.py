@@ -18,12 +18,11 @@ import pyarrow.compute as pc
 from fermion.arguments import integer
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_kind
-from fermion_table.merging.merge_engines.key_groups import is_retraction
+from fermion_table.merge_engines.key_groups import is_retraction
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.metadata.manifest import Entry, Source
 from fermion_table.options import MIB
-from fermion_table.schema.key_changes import KIND_COLUMN
-from fermion_table.schema.schema import TableSchema
+from fermion_table.schema.schema import KIND_COLUMN, TableSchema
 from fermion_table.storage.store import AtomicStore
 from fermion_table.writing.data_files import DataFiles, OpenFile, OwningWriter
 from fermion_table.writing.partition import Partition

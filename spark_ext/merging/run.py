@@ -214,7 +214,7 @@ def is_upsert(merge: FrameMerge, clauses: Sequence[Clause]) -> bool:
         if clause.takes_all and clause.condition is None
     }
     return (
-        key.options.merge_engine == "deduplicate"
+        key.engine.replaces
         and set(merge.on) == set(key.names)
         and len(clauses) == 2
         and taken == {("matched", "update"), ("not_matched", "insert")}

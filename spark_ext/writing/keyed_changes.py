@@ -163,7 +163,7 @@ def _kinds(table: Table, action: str) -> Column:
         fields = [name for name in key.options.sequence_fields if name not in key.names]
     else:
         moved, refused, fields = _texts("moved key"), _texts("moved key"), []
-    is_replacing = key.options.merge_engine == "deduplicate"
+    is_replacing = key.engine.replaces
     operation = functions.col(OPERATION)
     return (
         functions.when(operation == DELETE, gone)

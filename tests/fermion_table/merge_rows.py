@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fermion_table.merging.merge_engines.key_groups import Folded, KeyGroups, group_rows
+from fermion_table.merge_engines.key_groups import Folded, KeyGroups, group_rows
 
 KINDS = {"+I": 0, "-U": 1, "+U": 2, "-D": 3}
 Row = dict[str, Any]

@@ -12,8 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from fermion_table.keys.settings import parse_key_options
 from fermion_table.schema.field_functions import FUNCTIONS
-from fermion_table.schema.key_options import KeyOptions, parse_key_options
+from fermion_table.schema.key_options import KeyOptions
 from tests.fermion_table.merge_rows import Row
 
 FILES = ["deduplicate", "sequence-field", "partial-update", "aggregation", "first-row"]

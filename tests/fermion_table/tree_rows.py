@@ -11,8 +11,8 @@ from fermion.columns.rows import take_batch_rows
 from fermion_table import Table
 from fermion_table.commit.commit import commit
 from fermion_table.commit.request import CommitRequest
+from fermion_table.merge_engines.key_groups import group_rows
 from fermion_table.merging.fold import fold
-from fermion_table.merging.merge_engines.key_groups import group_rows
 from fermion_table.merging.primary_key import primary_key_of
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.snapshot import Kind, Snapshot

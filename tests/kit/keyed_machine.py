@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table
-from fermion_table.schema.key_changes import key_options
+from fermion_table.keys.key_changes import key_options
 from tests.fermion_table.crash_operations import AT_ONCE
 from tests.fermion_table.keyed_strategies import (
     ADDED,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from fermion.errors import InvalidArgumentError
-from fermion_table.merging.merge_engines import aggregation, partial_update
+from fermion_table.merge_engines import aggregation
 from fermion_table.schema.field_functions import COMMUTATIVE, RETRACTABLE, FieldFunction
 from tests.fermion_table.aggregate_model import aggregated
 from tests.fermion_table.merge_rows import (
@@ -29,6 +29,7 @@ from tests.fermion_table.merge_rows import (
     runs_folded,
 )
 from tests.fermion_table.partial_update_model import updated
+from tests.kit import folds
 
 TEXTS = st.sampled_from(["", "a", "b", "é", "a,b", "b,,c", ","])
 FLOATS = st.sampled_from([0.0, -0.0, 0.5, -2.0, math.nan, math.inf])
@@ -120,7 +121,7 @@ def test_additions_aggregate_as_in_the_model_however_they_are_grouped(case):
     schema, functions = pa.schema({"k": pa.int64(), "x": dtype}), {"x": function}
 
     def fold(batch, groups, kinds, *, is_oldest=True):
-        return aggregation.fold(batch, groups, functions, kinds, is_oldest=is_oldest)
+        return folds.aggregation(batch, groups, functions, kinds, is_oldest=is_oldest)
 
     @given(rows_of(values, ["+I", "+U"]), st.lists(st.integers(0, 14), max_size=3))
     def run(rows, cuts):
@@ -146,7 +147,7 @@ def test_retractions_take_back_as_in_the_model_however_they_are_grouped(case, re
     schema, functions = pa.schema({"k": pa.int64(), "x": dtype}), {"x": function}
 
     def fold(batch, groups, kinds, *, is_oldest=True):
-        return aggregation.fold(
+        return folds.aggregation(
             batch, groups, functions, kinds, is_oldest=is_oldest, remove_record_on_delete=removes
         )
 
@@ -179,7 +180,7 @@ def test_commutative_functions_do_not_depend_on_the_order(case):
         mixed = random.sample(rows, len(rows))
         found = [
             as_rows(
-                aggregation.fold(batch_of(each, schema), groups_of(each), functions).gather(
+                folds.aggregation(batch_of(each, schema), groups_of(each), functions).gather(
                     batch_of(each, schema)
                 )
             )
@@ -197,7 +198,7 @@ def aggregate(name, dtype, values, kinds=None, **options) -> list:
     schema = pa.schema({"k": pa.int64(), "x": dtype})
     function = FieldFunction(name=name, **options)
     batch = batch_of(rows, schema)
-    found = aggregation.fold(batch, groups_of(rows), {"x": function}, kinds_of(rows))
+    found = folds.aggregation(batch, groups_of(rows), {"x": function}, kinds_of(rows))
     return found.gather(batch).column("x").to_pylist()
 
 
@@ -249,7 +250,7 @@ def test_rows_stay_apart_where_an_early_sum_would_be_out_of_range():
     ]
     functions = {"x": FieldFunction(name="sum")}
     batch = batch_of(rows, schema)
-    found = aggregation.fold(batch, groups_of(rows), functions, is_oldest=False)
+    found = folds.aggregation(batch, groups_of(rows), functions, is_oldest=False)
     assert found.gather(batch).column("x").to_pylist() == [5, 100, 100, 3]
 
 
@@ -274,7 +275,7 @@ def test_functions_that_take_nothing_back_refuse_or_ignore_it(name):
     """What is stored all the same is older than the column: it has the default, and counts."""
     functions = {"x": FieldFunction(name=name)}
     with pytest.raises(InvalidArgumentError, match=r"fields\.x\.ignore_retract=true"):
-        aggregation.check_retractions(functions, np.array([0, 3], np.int8))
+        aggregation.check_taken_back(functions, np.array([0, 3], np.int8))
     assert aggregate(name, pa.int64(), [7, 7], ["-D", "-U"]) == [7]
     assert aggregate(name, pa.int64(), [3, 9, -9], ["+I", "-D", "-U"], ignore_retract=True) == [3]
     assert aggregate(name, pa.int64(), [9], ["-D"], ignore_retract=True) == [None]
@@ -297,7 +298,7 @@ PARTIAL_ROWS = st.lists(
 @given(PARTIAL_ROWS, st.lists(st.integers(0, 14), max_size=3))
 def test_partial_update_fills_rows_as_in_the_model_however_they_are_grouped(rows, cuts):
     def fold(batch, groups, kinds, *, is_oldest=True):
-        return partial_update.fold(
+        return folds.partial_update(
             batch, groups, ["k"], kinds, is_oldest=is_oldest, remove_record_on_delete=True
         )
 
@@ -313,4 +314,4 @@ def test_partial_update_fills_rows_as_in_the_model_however_they_are_grouped(rows
 def test_partial_update_refuses_retractions_and_names_the_options():
     rows = [{"k": 1, "x": 1}, {"k": 1, "x": 1, "_kind": "-U"}]
     with pytest.raises(InvalidArgumentError, match=r"remove_record_on_delete=true"):
-        partial_update.fold(batch_of(rows, PARTIAL), groups_of(rows), ["k"], kinds_of(rows))
+        folds.partial_update(batch_of(rows, PARTIAL), groups_of(rows), ["k"], kinds_of(rows))

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fermion.errors import InvalidArgumentError
-from fermion_table.merging.merge_engines import deduplicate, first_row
-from fermion_table.merging.merge_engines.key_groups import group_rows, is_retraction, order_numbers
+from fermion_table.merge_engines.key_groups import group_rows, is_retraction, order_numbers
 from tests.fermion_table.merge_rows import KINDS, batch_of, by_key, groups_of, kinds_of
+from tests.kit import folds
 
 SCHEMA = pa.schema({"k": pa.int64(), "v": pa.int64(), "s": pa.float64()})
 FLOATS = st.none() | st.sampled_from([0.0, -0.0, 1.5, -1.5, math.nan, math.inf, -math.inf])
@@ -63,16 +63,16 @@ def test_deduplicate_keeps_the_last_row_unless_it_is_a_retraction(rows):
     batch, kinds, groups = batch_of(rows, SCHEMA), kinds_of(rows), groups_of(rows)
     last = [group[-1] for group in by_key(rows).values()]
     expected = [row for row in last if row["_kind"][0] == "+"]
-    found = deduplicate.fold(groups, kinds)
+    found = folds.deduplicate(groups, kinds)
     assert repr(found.gather(batch).to_pylist()) == repr(batch_of(expected, SCHEMA).to_pylist())
     assert found.kinds is None
-    assert deduplicate.fold(groups).rows.tolist() == groups.order[groups.ends - 1].tolist()
+    assert folds.deduplicate(groups).rows.tolist() == groups.order[groups.ends - 1].tolist()
 
 
 @given(ROWS)
 def test_first_row_keeps_the_first_row(rows):
     expected = [group[0]["v"] for group in by_key(rows).values()]
-    found = first_row.fold(groups_of(rows)).gather(batch_of(rows, SCHEMA), ["v"])
+    found = folds.first_row(groups_of(rows)).gather(batch_of(rows, SCHEMA), ["v"])
     assert found.column("v").to_pylist() == expected
 
 
@@ -86,7 +86,7 @@ def test_folding_runs_first_changes_no_result(rows, cuts, sequenced):
         sequence = [batch.column("s").take(pa.array(numbers))] if sequenced else []
         keys = batch.column("k").to_numpy()[numbers]
         groups = group_rows(keys, np.arange(len(keys)), sequence=sequence)
-        return numbers[deduplicate.fold(groups, kinds[numbers], is_oldest=is_oldest).rows]
+        return numbers[folds.deduplicate(groups, kinds[numbers], is_oldest=is_oldest).rows]
 
     every = np.arange(len(rows))
     runs = np.split(every, sorted(min(cut, len(rows)) for cut in cuts))
@@ -96,7 +96,7 @@ def test_folding_runs_first_changes_no_result(rows, cuts, sequenced):
 
 def test_retractions_stay_while_older_rows_exist():
     rows = [{"k": 1, "v": 1}, {"k": 1, "v": 2, "_kind": "-D"}, {"k": 2, "v": 3}]
-    found = deduplicate.fold(groups_of(rows), kinds_of(rows), is_oldest=False)
+    found = folds.deduplicate(groups_of(rows), kinds_of(rows), is_oldest=False)
     assert (found.rows.tolist(), found.kinds.tolist()) == ([1, 2], [3, 0])
     assert is_retraction(found.kinds).tolist() == [True, False]
 
@@ -104,13 +104,13 @@ def test_retractions_stay_while_older_rows_exist():
 def test_first_row_refuses_retractions_and_names_the_options():
     rows = [{"k": 1, "v": 1}, {"k": 1, "v": 1, "_kind": "-U"}]
     with pytest.raises(InvalidArgumentError, match=r"ignore_delete=true.*merge_engine=deduplicate"):
-        first_row.fold(groups_of(rows), kinds_of(rows))
+        folds.first_row(groups_of(rows), kinds_of(rows))
 
 
 def test_no_rows_make_no_groups():
     groups = groups_of([])
-    assert deduplicate.fold(groups, kinds_of([])).rows.tolist() == []
-    assert first_row.fold(groups).gather(batch_of([], SCHEMA)).num_rows == 0
+    assert folds.deduplicate(groups, kinds_of([])).rows.tolist() == []
+    assert folds.first_row(groups).gather(batch_of([], SCHEMA)).num_rows == 0
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_every_plain_type_has_an_order(values):
 
 def test_rows_of_which_no_column_is_wanted_are_still_counted():
     rows = [{"k": 1, "v": 1}, {"k": 1, "v": 2}, {"k": 2, "v": 3}]
-    found = deduplicate.fold(groups_of(rows)).gather(batch_of(rows, SCHEMA), [])
+    found = folds.deduplicate(groups_of(rows)).gather(batch_of(rows, SCHEMA), [])
     assert (found.num_rows, found.num_columns) == (2, 0)
 
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from fermion.errors import InvalidArgumentError
 from fermion_table.errors import CorruptMetadata
-from fermion_table.merging.merge_engines import deduplicate, first_row
 from fermion_table.merging.merge_reader import hidden_rows, merge_runs
-from fermion_table.schema.key_changes import KEY_COLUMN
+from fermion_table.schema.schema import KEY_COLUMN
+from tests.kit import folds
 
 
 def batch_of(rows: list[tuple], is_direct: bool) -> pa.RecordBatch:
@@ -85,7 +85,7 @@ def test_deduplicating_while_merging_keeps_the_newest_row(drawn):
         newest[key] = max(newest.get(key, (-9, -1)), (run, number))
     found = []
     for part in merge_runs(runs):
-        found += deduplicate.fold(part.groups).gather(part.batch, ["id"]).column("id").to_pylist()
+        found += folds.deduplicate(part.groups).gather(part.batch, ["id"]).column("id").to_pylist()
     assert sorted(found) == sorted(number for _, number in newest.values())
 
 
@@ -182,8 +182,8 @@ def test_picking_rows_takes_those_that_folding_gives(drawn, oldest_wins):
         unique.append(kept)
     expected = []
     for part in merge_runs(unique):
-        engine = first_row if oldest_wins else deduplicate
-        expected += engine.fold(part.groups).gather(part.batch, ["id"])["id"].to_pylist()
+        fold = folds.first_row if oldest_wins else folds.deduplicate
+        expected += fold(part.groups).gather(part.batch, ["id"])["id"].to_pylist()
     found = []
     for run, hidden in zip(unique, hidden_rows(unique, oldest_wins=oldest_wins), strict=True):
         ids = [number for batch in run for number in batch["id"].to_pylist()]

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 
 from fermion.errors import InvalidArgumentError
-from fermion_table.merging.merge_engines import aggregation, deduplicate, first_row, partial_update
-from fermion_table.merging.merge_engines.key_groups import Folded, group_rows, is_retraction
+from fermion_table.merge_engines.key_groups import Folded, group_rows, is_retraction
 from fermion_table.schema.key_encoding import encode_keys, key_ranks
 from fermion_table.schema.key_options import KeyOptions
 from tests.fermion_table.keyed_model import merged
@@ -25,6 +24,7 @@ from tests.fermion_table.paimon_histories import (
     rows_of,
     shown,
 )
+from tests.kit import folds
 
 
 def folded(rows: list[dict], schema: pa.Schema, key: list[str], options: KeyOptions) -> list[dict]:
@@ -47,12 +47,12 @@ def folded(rows: list[dict], schema: pa.Schema, key: list[str], options: KeyOpti
 def fold_by(options: KeyOptions, batch, groups, kinds, key) -> Folded:
     engine, removes = options.merge_engine, options.remove_record_on_delete
     if engine == "deduplicate":
-        return deduplicate.fold(groups, kinds)
+        return folds.deduplicate(groups, kinds)
     if engine == "first_row":
-        return first_row.fold(groups, kinds)
+        return folds.first_row(groups, kinds)
     if engine == "partial_update":
-        return partial_update.fold(batch, groups, key, kinds, remove_record_on_delete=removes)
-    return aggregation.fold(
+        return folds.partial_update(batch, groups, key, kinds, remove_record_on_delete=removes)
+    return folds.aggregation(
         batch, groups, options.functions, kinds, remove_record_on_delete=removes
     )
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fermion_table.merging.merge_engines import aggregation, deduplicate
-from fermion_table.merging.merge_engines.key_groups import group_rows
+from fermion_table.merge_engines.key_groups import group_rows
 from fermion_table.schema.field_functions import FieldFunction
 from tests.fermion_table.merge_rows import KINDS, Row, batch_of, kinds_of
+from tests.kit import folds
 
 NAMES = ("sum", "product", "max", "min", "last_value")
 SCHEMA = pa.schema({name: pa.int64() for name in ("k", "s", *NAMES)})
@@ -51,7 +51,7 @@ def grouped(rows: list[Row], batch: pa.RecordBatch):
 def test_aggregates_of_late_rows_do_not_depend_on_when_runs_were_folded(is_oldest):
     def fold(rows: list[Row], is_oldest: bool = is_oldest) -> list[Row]:
         batch = batch_of(rows, SCHEMA)
-        found = aggregation.fold(batch, grouped(rows, batch), FUNCTIONS, is_oldest=is_oldest)
+        found = folds.aggregation(batch, grouped(rows, batch), FUNCTIONS, is_oldest=is_oldest)
         return found.gather(batch).to_pylist()
 
     @given(rows_of(["+I"]), CUTS)
@@ -69,7 +69,7 @@ def test_late_rows_stay_deleted_as_long_as_the_deletion_is_kept(rows, cuts):
 
     def fold(rows: list[Row], is_oldest: bool = False) -> list[Row]:
         batch, kinds = batch_of(rows, SCHEMA), kinds_of(rows)
-        found = deduplicate.fold(grouped(rows, batch), kinds, is_oldest=is_oldest)
+        found = folds.deduplicate(grouped(rows, batch), kinds, is_oldest=is_oldest)
         kept = [names[int(kinds[row])] for row in found.rows]
         left = found.gather(batch).to_pylist()
         return [row | {"_kind": kind} for row, kind in zip(left, kept, strict=True)]
@@ -85,7 +85,7 @@ def test_a_late_row_comes_back_where_the_deletion_was_dropped_too_early():
 
     def fold(rows: list[Row]) -> list[Row]:
         batch = batch_of(rows, SCHEMA)
-        return [rows[at] for at in deduplicate.fold(grouped(rows, batch), kinds_of(rows)).rows]
+        return [rows[at] for at in folds.deduplicate(grouped(rows, batch), kinds_of(rows)).rows]
 
     assert fold(rows + late) == []
     assert fold(fold(rows) + late) == late

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fermion_table.merging.fold import columns_to_merge, fold
-from fermion_table.merging.merge_engines import partial_update
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.schema.field_functions import FieldFunction, SequenceGroup
 from fermion_table.schema.key_options import KeyOptions
@@ -27,6 +26,7 @@ from tests.fermion_table.merge_rows import (
 )
 from tests.fermion_table.paimon_histories import histories, options_of
 from tests.fermion_table.partial_update_model import updated
+from tests.kit import folds
 
 COLUMNS = ("k", "s", "t", "a", "sum", "u", "b", "last", "c")
 SCHEMA = pa.schema({name: pa.int64() for name in COLUMNS})
@@ -54,7 +54,7 @@ ROWS = st.lists(
 @given(rows=ROWS, cuts=st.lists(st.integers(0, 14), max_size=3))
 def test_groups_are_merged_as_in_the_model_however_rows_are_grouped(removing, rows, cuts):
     def fold(batch, groups, kinds, *, is_oldest=True):
-        return partial_update.fold(
+        return folds.partial_update(
             batch,
             groups,
             ["k"],
@@ -87,7 +87,7 @@ def test_the_examples_of_paimons_documentation(shared_data):
         for commit, expected in zip(history["commits"], history["documented_after"], strict=True):
             rows += commit
             batch = batch_of(rows, schema)
-            found = partial_update.fold(
+            found = folds.partial_update(
                 batch, groups_of(rows, "id"), ["id"], sequence_groups=options.sequence_groups
             )
             if expected is not None:
@@ -101,7 +101,7 @@ def test_a_late_row_changes_sums_but_not_columns(kind):
     first = {"k": 1, "s": 5, "t": 1, "a": 1, "sum": 10, "_kind": "+I"}
     late = {"k": 1, "s": 4, "t": 9, "a": 2, "sum": 3, "_kind": kind}
     batch = batch_of([first, late], SCHEMA)
-    found = partial_update.fold(
+    found = folds.partial_update(
         batch, groups_of([first, late]), ["k"], kinds_of([first, late]), sequence_groups=GROUPS
     )
     (row,) = found.gather(batch).to_pylist()

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fermion_table.merging.merge_engines.key_groups import ABSENT, Folded
+from fermion_table.merge_engines.key_groups import ABSENT, Folded
 
 LONG = "a text that no view holds itself"
 

@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from fermion.errors import InvalidArgumentError
-from fermion_table.schema.key_options import KeyOptions, parse_key_options
+from fermion_table.keys.settings import parse_key_options
+from fermion_table.schema.key_options import KeyOptions
 
 SCHEMA = pa.schema(
     {

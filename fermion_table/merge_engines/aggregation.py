@@ -8,13 +8,16 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.errors import InvalidArgumentError
-from fermion_table.merging.merge_engines import (
+from fermion_table.merge_engines import (
     bitmap_functions,
     item_functions,
     number_functions,
     pick_functions,
 )
-from fermion_table.merging.merge_engines.key_groups import (
+from fermion_table.merge_engines.engine import MergeEngine
+from fermion_table.merge_engines.key_groups import (
+    DELETE,
+    UPDATE_BEFORE,
     Folded,
     GroupedColumn,
     GroupOverflow,
@@ -24,6 +27,7 @@ from fermion_table.merging.merge_engines.key_groups import (
     one_by_one,
 )
 from fermion_table.schema.field_functions import FieldFunction
+from fermion_table.schema.key_options import KeyOptions
 
 Values = dict[str, np.ndarray | pa.Array]
 
@@ -35,60 +39,81 @@ _FUNCTIONS: Mapping[str, Callable[[GroupedColumn, FieldFunction], np.ndarray | p
 }
 
 
-def fold(
-    batch: pa.RecordBatch,
-    groups: KeyGroups,
-    functions: Mapping[str, FieldFunction],
-    kinds: np.ndarray | None = None,
-    *,
-    is_oldest: bool = True,
-    remove_record_on_delete: bool = False,
-) -> Folded:
-    """The aggregated row of each key. Folding some newest rows first changes no result.
+class Aggregation(MergeEngine):
+    """Each column by a function of its values."""
 
-    But for rounding: sums and products of floats and products of decimals are rounded each time.
+    name = "aggregation"
+    can_remove_rows = True
+    has_functions = True
 
-    Parameters
-    ----------
-    functions
-        By name of every column that is no key.
-    kinds
-        Of all rows: ``int8``, shape (n,); None: no retraction is among them.
-    is_oldest
-        Whether no older rows of these keys exist. Otherwise rows of a key with retractions, and of
-        one whose sum or product is out of range, stay as they are, in order.
-    remove_record_on_delete
-        Whether a deletion removes what came before it; else it takes its values back.
+    def fold(
+        self,
+        rows: pa.RecordBatch,
+        groups: KeyGroups,
+        options: KeyOptions,
+        key_columns: Sequence[str],
+        kinds: np.ndarray | None,
+        *,
+        is_oldest: bool,
+    ) -> Folded:
+        """The aggregated row of each key.
 
-    Raises
-    ------
-    InvalidArgumentError
-        A sum or product out of range; a retraction of what is not there: a product by 0, or that is
-        no multiple. The message names the key.
-    """
-    retracts = None
-    if kinds is not None and is_retraction(kinds[groups.order]).any():
-        retracts = is_retraction(kinds)
-        if not is_oldest:
-            groups, retracts = one_by_one(groups, retracts), None
-        elif remove_record_on_delete:
-            groups = after_deletions(groups, kinds)
+        A later fold changes no result, but for rounding: sums and products of floats and products
+        of decimals are rounded each time. A retraction takes its values back, or a deletion removes
+        what came before it. Rows of a key with retractions, and of one whose sum or product is out
+        of range, stay as they are where older rows may exist.
+        """
+        retracts, functions = None, options.functions
+        if kinds is not None and is_retraction(kinds[groups.order]).any():
+            retracts = is_retraction(kinds)
+            if not is_oldest:
+                groups, retracts = one_by_one(groups, retracts), None
+            elif options.remove_record_on_delete:
+                groups = after_deletions(groups, kinds)
 
-    def computed(found: KeyGroups) -> Values:
-        return {
-            name: aggregated(batch.column(name), found, retracts, function)
-            for name, function in functions.items()
-            if name in batch.schema.names
-        }
+        def computed(some: KeyGroups) -> Values:
+            return {
+                name: aggregated(rows.column(name), some, retracts, function)
+                for name, function in functions.items()
+                if name in rows.schema.names
+            }
 
-    key_columns = [name for name in batch.schema.names if name not in functions]
-    groups, values = values_in_range(computed, batch, groups, key_columns, is_oldest=is_oldest)
+        named = [name for name in rows.schema.names if name not in functions]
+        groups, values = values_in_range(computed, rows, groups, named, is_oldest=is_oldest)
+        return folded_rows(groups, values, None if is_oldest else kinds)
+
+    def check_retractions(self, options: KeyOptions, kinds: np.ndarray) -> None:
+        """Refuse those of functions that take nothing back."""
+        check_taken_back(options.functions, kinds, removes=options.remove_record_on_delete)
+
+    def without_value(self, options: KeyOptions, kinds: np.ndarray) -> np.ndarray:
+        """Retractions, unless a deletion removes the row."""
+        if options.remove_record_on_delete:
+            return kinds == UPDATE_BEFORE
+        return is_retraction(kinds)
+
+    def says_nothing(self, options: KeyOptions, kinds: np.ndarray) -> np.ndarray:
+        """Deletions that remove the row; other retractions hold what is taken back."""
+        return (kinds == DELETE) & options.remove_record_on_delete
+
+    def check_deletes_by_key(self, options: KeyOptions) -> None:
+        """Refuse them where values are taken back."""
+        if not (options.ignore_delete or options.remove_record_on_delete):
+            raise InvalidArgumentError(
+                "delete_keys with merge_engine=aggregation takes no values back: set "
+                "aggregation.remove_record_on_delete=true, or write the rows to be taken back by "
+                "upsert(data, change_type=...)"
+            )
+
+
+def folded_rows(groups: KeyGroups, values: Values, kinds: np.ndarray | None) -> Folded:
+    """The last row of each key with other values; ``kinds``: of all rows, if any has to stay."""
     rows = groups.order[groups.ends - 1]
-    found = None if kinds is None or is_oldest else kinds[rows]
-    return Folded(rows, values, found if found is not None and is_retraction(found).any() else None)
+    stay = None if kinds is None else kinds[rows]
+    return Folded(rows, values, stay if stay is not None and is_retraction(stay).any() else None)
 
 
-def check_retractions(
+def check_taken_back(
     functions: Mapping[str, FieldFunction], kinds: np.ndarray, *, removes: bool = False
 ) -> None:
     """Refuse retractions that a function does not take back.

@@ -10,19 +10,22 @@ import msgspec
 import pyarrow as pa
 
 from fermion.errors import InvalidArgumentError
+from fermion_table.keys.settings import parse_key_options
 from fermion_table.schema.field_functions import FieldFunction
 from fermion_table.schema.key_encoding import check_key_type, keeps_keys
-from fermion_table.schema.key_options import KeyOptions, parse_key_options
+from fermion_table.schema.key_options import KeyOptions
 from fermion_table.schema.properties import KeySettings, plain_name
 from fermion_table.schema.required_columns import check_required
-from fermion_table.schema.schema import Field, TableSchema, field_to_arrow
+from fermion_table.schema.schema import (
+    KEY_COLUMN,
+    KIND_COLUMN,
+    Field,
+    TableSchema,
+    field_to_arrow,
+)
 
 BUCKET = "bucket"
 """The setting that tells a primary-key table from an append table whose key is only recorded."""
-KIND_COLUMN = "_row_kind"
-"""The column of row kinds in data files with retractions."""
-KEY_COLUMN = "_merge_key"
-"""The column of keys in memory, while rows are merged."""
 _COUNTING = ("sum", "product", "listagg", "collect", "nested_update")
 """Functions whose result changes where a value comes twice, unless it is told not to."""
 NEEDS_KEY = ("bucket", "bucket_key", "merge_engine", "changelog_producer")

@@ -8,8 +8,8 @@ from collections.abc import Set as AbstractSet
 import numpy as np
 import pyarrow as pa
 
-from fermion_table.merging.merge_engines.aggregation import Values, aggregated
-from fermion_table.merging.merge_engines.key_groups import (
+from fermion_table.merge_engines.aggregation import Values, aggregated
+from fermion_table.merge_engines.key_groups import (
     ABSENT,
     DELETE,
     GroupedColumn,

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from fermion.errors import InvalidArgumentError
-from fermion_table.merging.merge_engines.key_groups import ABSENT, GroupedColumn
+from fermion_table.merge_engines.key_groups import ABSENT, GroupedColumn
 from fermion_table.schema.field_functions import FieldFunction
 
 NAME = "rbm64"

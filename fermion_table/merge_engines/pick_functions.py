@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fermion_table.merging.merge_engines.key_groups import ABSENT, GroupedColumn, order_numbers
+from fermion_table.merge_engines.key_groups import ABSENT, GroupedColumn, order_numbers
 from fermion_table.schema.field_functions import FieldFunction
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from fermion_table.merging.merge_engines.key_groups import GroupedColumn
+from fermion_table.merge_engines.key_groups import GroupedColumn
 from fermion_table.schema.field_functions import FieldFunction
 
 

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from fermion.errors import InvalidArgumentError
+from fermion_table.merge_engines.engine import MergeEngine
 from fermion_table.schema.field_functions import (
     COMMUTATIVE,
     FUNCTIONS,
     FieldFunction,
     SequenceGroup,
 )
-from fermion_table.schema.properties import KeySettings, MergeEngine, check_no_repeats, nearest
+from fermion_table.schema.properties import KeySettings, check_no_repeats, nearest
 from fermion_table.schema.value_codec import has_plain_json
 
 
@@ -33,16 +34,16 @@ def field_functions(
     """
     sequence = settings.value("sequence.field", ())
     default = "last_non_null_value"
-    if engine == "aggregation":
+    if engine.has_functions:
         default = settings.value("fields.default_aggregate_function", default)
     functions = {}
     grouped = {name for group in groups for name in group.columns}
     for name, dtype in columns.items():
-        if engine == "aggregation" and name not in key:
+        if engine.has_functions and name not in key:
             chosen = "last_value" if name in sequence else default
             functions[name] = _function(settings, name, dtype, chosen)
         elif name not in grouped:
-            settings.refuse_functions(name, engine, is_key=name in key)
+            settings.refuse_functions(name, engine.name, is_key=name in key)
     return functions
 
 
@@ -79,10 +80,10 @@ def sequence_groups(
     groups: list[SequenceGroup] = []
     taken: dict[str, str] = {}
     for setting, sequence in settings.sequence_groups():
-        if engine != "partial_update":
+        if not engine.has_sequence_groups:
             raise InvalidArgumentError(
-                f"{setting}: sequence groups are for merge_engine=partial_update, found {engine}; "
-                "use sequence.field"
+                f"{setting}: sequence groups are for merge_engine=partial_update, found "
+                f"{engine.name}; use sequence.field"
             )
         members = settings.value(setting, ())
         for name in (*sequence, *members):
@@ -97,7 +98,7 @@ def sequence_groups(
             taken[name] = setting
         for name in sequence:
             check_ordered(setting, name, columns[name])
-            settings.refuse_functions(name, engine, is_key=False)
+            settings.refuse_functions(name, engine.name, is_key=False)
         functions = _functions_of_group(settings, columns, members)
         groups.append(SequenceGroup(sequence=sequence, columns=members, functions=functions))
     return tuple(groups)
@@ -127,7 +128,7 @@ def removing_sequences(
     InvalidArgumentError
         A column that is the sequence of no group.
     """
-    if engine != "partial_update":
+    if not engine.has_sequence_groups:
         return frozenset()
     name = "partial_update.remove_record_on_sequence_group"
     found = settings.value(name, ())

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
-from fermion_table.merging.merge_engines.key_groups import GroupedColumn, GroupOverflow
+from fermion_table.merge_engines.key_groups import GroupedColumn, GroupOverflow
 from fermion_table.schema.field_functions import FieldFunction
 from fermion_table.schema.transforms import plain
 
