@@ -43,7 +43,7 @@ PICKED_ROWS_MAX = 1 << 20
 
 _INT32_MAX = 2**31 - 1
 _Decoded = tuple[pa.Array | None, Sequence[memoryview]]
-"""A column's array, None where it has to be read otherwise; and its pages."""
+"""A column's array; or None where it has to be read otherwise, and its pages."""
 
 
 class _PagedRead(ReadStrategy):
@@ -235,7 +235,9 @@ class PickedRead(_PagedRead):
             else:
                 checks = checks._replace(kind=ChecksumKind.NONE)
         pages = plan.open(fetched, checks)
-        return (None if pages is None else _picked(plan, pages)), fetched
+        array = None if pages is None else _picked(plan, pages)
+        # Pages that are let go leave their memory to those of the next column.
+        return array, (fetched if array is None else ())
 
 
 def _picked(plan: ChunkPages, pages: StreamPages) -> pa.Array | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+import weakref
 from collections import Counter
 
 import fsspec
@@ -89,6 +90,25 @@ def test_a_take_is_one_kernel_call_a_column_and_stripe(profile, monkeypatch):
     # A column that lies in the end of the file, which is here already, is not asked for.
     assert requested.bytes_requested <= asked.bytes_requested
     assert requested.bytes_used <= asked.bytes_used
+
+
+def test_pages_of_a_column_are_let_go_before_those_of_the_next_are_read(tmp_path, monkeypatch):
+    """So that their memory, which is next to the processor, is used again."""
+    path = tmp_path / "rows.fmn"
+    path.write_bytes(written(table()))
+    read, held, most = CountingSource.read_chunk, [], 0
+
+    def counted(self, ranges):
+        nonlocal most
+        most = max(most, sum(page() is not None for page in held))
+        pages = read(self, ranges)
+        held.extend(map(weakref.ref, pages))
+        return pages
+
+    monkeypatch.setattr(CountingSource, "read_chunk", counted)
+    with fermion.open(path, options=ReadOptions(threads=1)) as file:
+        assert_logically_equal(file.take(TAKEN), table().take(pa.array(TAKEN)))
+    assert len(held) > most == 0
 
 
 @pytest.mark.parametrize("rows", [[777], [777, 778, 779], [499, 500]])
