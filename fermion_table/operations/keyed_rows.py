@@ -40,14 +40,14 @@ def delete_rows(draft: Draft, key: PrimaryKey, chosen: TableFilter) -> None:
 def replace_rows(draft: Draft, key: PrimaryKey, chosen: TableFilter) -> None:
     """Take away the rows that a filter selects, for others to take their place.
 
-    A filter on partition columns removes the partitions' files: nothing is left of their rows'
-    history, and the partitions get the number of buckets that the settings say. Other rows are
-    deleted.
+    Of a filter that selects whole partitions (see `partitions_replaced`) their files are removed:
+    nothing is left of their rows' history, and the partitions get the number of buckets that the
+    settings say. Other rows are deleted.
 
     Raises
     ------
     InvalidArgumentError
-        The filter reads other columns, and the table's merge engine keeps deleted rows; or it has
+        The filter selects others, and the table's merge engine keeps deleted rows; or it has
         sequence fields, by which a new row could be older than the deletion, and not show.
     """
     live = draft.live()
@@ -56,7 +56,7 @@ def replace_rows(draft: Draft, key: PrimaryKey, chosen: TableFilter) -> None:
     if gone is None:
         if key.options.sequence_fields:
             raise InvalidArgumentError(
-                "overwrite: with sequence.field a filter reads partition columns only, as a new "
+                "overwrite: with sequence.field a filter selects whole partitions only, as a new "
                 "row with a smaller sequence than the deleted one would not show; upsert the "
                 "rows, or overwrite whole partitions"
             )

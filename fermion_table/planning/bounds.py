@@ -85,6 +85,13 @@ def places_that_may_match(
     return inside & (starts < boundaries[1:])
 
 
+def units_that_must_match(
+    expression: Expression, known: Mapping[Path, Bounds], units: Sequence[Unit]
+) -> np.ndarray:
+    """Which units hold only rows that a filter selects, and some: ``bool``, shape (u,)."""
+    return places_that_must_match(expression, known, _boundaries(units))
+
+
 def places_that_must_match(
     expression: Expression, known: Mapping[Path, Bounds], boundaries: np.ndarray
 ) -> np.ndarray:

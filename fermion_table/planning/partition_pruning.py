@@ -19,7 +19,13 @@ from fermion import ChunkFlag
 from fermion.predicate import Bounds, Expression, bound_key, evaluate
 from fermion_table.errors import CorruptMetadata
 from fermion_table.metadata.manifest import ManifestReference
-from fermion_table.planning.bounds import Unit, all_null, bounds_of, units_that_may_match
+from fermion_table.planning.bounds import (
+    Unit,
+    all_null,
+    bounds_of,
+    units_that_may_match,
+    units_that_must_match,
+)
 from fermion_table.planning.filters import TableFilter
 from fermion_table.schema import value_codec
 from fermion_table.schema.schema import Field, PartitionField, Path, TableSchema
@@ -69,15 +75,37 @@ def partitions_replaced(
 ) -> frozenset[Partition] | None:
     """The partitions all of whose rows a filter selects; it selects no rows of others.
 
-    None for a filter that reads anything but columns whose values partitions are made of.
+    Of a partition only the values count that its rows may have, whatever rows there are: a filter
+    from the begin of a month to the end of another one selects whole partitions of months.
+
+    None for a filter that may select some rows of a partition, or that reads anything but columns
+    that the table is partitioned by.
     """
-    kept = np.ones(len(partitions), bool)
+    names = {(schema.by_id[each.source_id].name,) for each in schema.partition_by}
+    if not all(part.columns() and part.columns() <= names for part in chosen.parts):
+        return None
+    whole, some = np.ones(len(partitions), bool), np.ones(len(partitions), bool)
+    units, known = [Unit(1)] * len(partitions), _bounds(_units(partitions, schema), schema)
     for part in chosen.parts:
         selected = partitions_selected(part, partitions, schema)
-        if selected is None:
-            return None
-        kept &= selected
-    return frozenset(each for each, is_kept in zip(partitions, kept, strict=True) if is_kept)
+        if selected is not None:
+            whole, some = whole & selected, some & selected
+            continue
+        whole &= units_that_must_match(part, known, units)
+        some &= units_that_may_match(part, known, units)
+    if (some & ~whole).any():
+        return None
+    return frozenset(each for each, is_whole in zip(partitions, whole, strict=True) if is_whole)
+
+
+def _units(partitions: Sequence[Partition], schema: TableSchema) -> dict[Path, list[Unit]]:
+    """What partition values say of a row of each partition, by column."""
+    known: dict[Path, list[Unit]] = {}
+    for place, partition_field in enumerate(schema.partition_by):
+        column = schema.by_id[partition_field.source_id]
+        units = [_unit(partition_field, column, each[place], each[place]) for each in partitions]
+        known[column.name,] = _narrowed(known.get((column.name,)), units)
+    return known
 
 
 def manifest_bounds(
