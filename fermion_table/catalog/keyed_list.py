@@ -53,11 +53,14 @@ class ListChange:
         The columns of the key.
     decide
         See `Decide`.
+    also
+        What other rows it is about. Then it depends on all rows that others write.
     """
 
     keys: Rows | None
     names: Sequence[str]
     decide: Decide
+    also: Expression | None = None
     kind: Kind = "upsert"
     scope: Partitions | None = None
     _chosen: Expression | None = field(init=False)
@@ -66,6 +69,8 @@ class ListChange:
         self._chosen = None
         if self.keys and len(self.keys) <= KEYS_ASKED_MAX:
             self._chosen = filter_of(self.names, self.keys)
+            if self.also is not None:
+                self._chosen = self._chosen | self.also
 
     def apply(self, draft: Draft) -> None:
         """Read the rows of a draft, decide, and write."""
@@ -80,7 +85,7 @@ class ListChange:
 
     def concerns(self, entry: Entry, draft: Draft) -> bool:
         """Whether a file that another commit added may hold rows of the keys."""
-        if self._chosen is None or draft.key is None:
+        if self._chosen is None or self.also is not None or draft.key is None:
             return True
         chosen = table_filter(self._chosen, draft.schema, where=draft.store.location)
         assert chosen is not None
@@ -129,13 +134,15 @@ class KeyedList:
             return self._definition.first_schema().to_arrow(field_ids=False).empty_table()
         return table.lookup([tuple(key) for key in keys])
 
-    def change(self, keys: Rows | None, decide: Decide, message: str) -> None:
+    def change(
+        self, keys: Rows | None, decide: Decide, message: str, *, also: Expression | None = None
+    ) -> None:
         """Change rows, as one commit, or none if nothing changes.
 
         Parameters
         ----------
-        keys
-            That the change is about; None: all.
+        keys, also
+            That the change is about, and other rows that it is about; no keys: all rows.
         decide
             What to write where these rows are as given; called again where others come first. What
             it raises ends the change, with nothing written.
@@ -147,7 +154,8 @@ class KeyedList:
         CommitConflict, CommitStateUnknown
         """
         table = self._known() or self._made()
-        commit_change(table.transaction(message=message), ListChange(keys, self._key, decide))
+        change = ListChange(keys, self._key, decide, also)
+        commit_change(table.transaction(message=message), change)
 
     def _known(self) -> Table | None:
         """The list at its newest snapshot, None if there is none."""

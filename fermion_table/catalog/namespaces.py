@@ -8,7 +8,12 @@ from fermion.errors import InvalidArgumentError
 from fermion.redaction import redacted
 from fermion_table.catalog.names import quoted
 from fermion_table.catalog.rows import CatalogRow, Key
-from fermion_table.catalog.table_list import TableList, namespace_rows
+from fermion_table.catalog.table_list import (
+    TableList,
+    keys_of_namespace,
+    namespace_rows,
+    within,
+)
 from fermion_table.catalog.warehouse import Warehouse
 from fermion_table.errors import TableNotFound
 
@@ -52,7 +57,8 @@ class Namespaces:
                 raise InvalidArgumentError(f"namespace {quoted(parts)}: it exists already")
             yield from namespace_rows(parts, there)
 
-        self._names.change(None, decide, f"create namespace {quoted(parts)}")
+        message = f"create namespace {quoted(parts)}"
+        self._names.change(keys_of_namespace(parts), decide, message, also=within(parts))
         self._warehouse.make_folder("/".join(parts))
 
     def drop(self, parts: tuple[str, ...]) -> None:
@@ -60,9 +66,9 @@ class Namespaces:
         path, name = "/".join(parts), quoted(parts)
 
         def decide(there: dict[Key, CatalogRow]) -> Iterable[CatalogRow | Key]:
-            within = [row for row in there.values() if _is_in(row, parts)]
-            others = [row for row in within if row.key != (name, "")]
-            if not within and not self._has_folder(parts):
+            inside = [row for row in there.values() if _is_in(row, parts)]
+            others = [row for row in inside if row.key != (name, "")]
+            if not inside and not self._has_folder(parts):
                 raise self._missing(parts)
             held = sorted(".".join(filter(None, row.key)) for row in others if _holds(row))
             if held:
@@ -74,10 +80,11 @@ class Namespaces:
                 raise InvalidArgumentError(
                     f"namespace {name}: its directory is not empty; repair() lists the tables in it"
                 )
-            for row in within:
+            for row in inside:
                 yield row.key
 
-        self._names.change(None, decide, f"drop namespace {name}")
+        keys = keys_of_namespace(parts)
+        self._names.change(keys, decide, f"drop namespace {name}", also=within(parts))
         self._warehouse.remove_folder(path)
 
     def _has_folder(self, parts: tuple[str, ...]) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fermion.predicate import Expression, col
 from fermion_table.catalog.keyed_list import KeyedList
 from fermion_table.catalog.names import TABLES_PATH, TableName, parts_of, quoted
 from fermion_table.catalog.rows import (
@@ -24,6 +26,45 @@ from fermion_table.catalog.warehouse import Warehouse
 
 DecideRows = Callable[[dict[Key, CatalogRow]], Iterable[CatalogRow | Key] | None]
 """What to write, given the rows that there are: rows, and keys whose rows go; None: nothing."""
+
+
+def _all(data: pa.Table) -> pa.ChunkedArray:
+    return pa.chunked_array([[True] * len(data)], pa.bool_())
+
+
+@dataclass(frozen=True, slots=True)
+class OtherRows:
+    """Rows of the list that a change is about, but not because of their keys.
+
+    Attributes
+    ----------
+    filter
+        A filter that selects them, and may select more.
+    chosen
+        Which of the rows that it selects they are: bool, one a row.
+    """
+
+    filter: Expression
+    chosen: Callable[[pa.Table], pa.ChunkedArray] = _all
+
+
+def naming(uuid: str) -> OtherRows:
+    """The rows that name a table, as one that is there or as one that was dropped."""
+
+    def chosen(data: pa.Table) -> pa.ChunkedArray:
+        dropped = data["dropped"].combine_chunks()
+        uuids = pc.struct_field(pc.list_flatten(dropped), "table_uuid")
+        places = pc.list_parent_indices(dropped).filter(pc.equal(uuids, uuid))
+        was_here = pc.is_in(pa.array(range(len(data))), value_set=places)
+        return pc.or_(pc.fill_null(pc.equal(data["table_uuid"], uuid), False), was_here)
+
+    return OtherRows((col("table_uuid") == uuid) | col("dropped").is_valid(), chosen)
+
+
+def within(parts: tuple[str, ...]) -> OtherRows:
+    """The rows of a namespace, and of what lies in it and below it."""
+    name = quoted(parts)
+    return OtherRows((col("namespace") == name) | col("namespace").starts_with(f"{name}."))
 
 
 class TableList:
@@ -56,6 +97,16 @@ class TableList:
         if table is None:
             return list(listed(walk(self._warehouse)))
         return rows_of(table.scan().to_arrow())
+
+    def has_named(self, uuid: str) -> bool:
+        """Whether the list names a table, as one that is there or that was dropped."""
+        rows = naming(uuid)
+        table = self._list.latest()
+        if table is None:
+            data = self._listed_now()
+        else:
+            data = table.scan(filter=rows.filter).to_arrow()
+        return bool(pc.any(rows.chosen(data)).as_py())
 
     def tables(self, namespace: str | None, pattern: str | None) -> list[str]:
         """The names of tables, ascending.
@@ -92,13 +143,15 @@ class TableList:
         keys: Sequence[Key] | None,
         decide: DecideRows,
         message: str,
+        *,
+        also: OtherRows | None = None,
     ) -> None:
         """Change rows, as one commit.
 
         Parameters
         ----------
-        keys
-            Of the rows that the change is about; None: all.
+        keys, also
+            Of the rows that the change is about, and other rows that it is about; None: all.
         decide
             See `DecideRows`. Called again where others have changed these rows meanwhile; what it
             raises ends the change, with nothing written.
@@ -111,6 +164,8 @@ class TableList:
         """
 
         def made(data: pa.Table, is_new: bool) -> pa.RecordBatch | None:
+            if keys is not None and also is not None:
+                data = data.filter(pc.or_(_have_keys(data, keys), also.chosen(data)))
             there = {row.key: row for row in rows_of(data)}
             if is_new:
                 there = {row.key: row for row in listed(walk(self._warehouse))}
@@ -129,14 +184,18 @@ class TableList:
                 [key for key, row in changed.items() if row is None],
             )
 
-        self._list.change(keys, made, message)
+        filter = None if also is None else also.filter
+        self._list.change(keys, made, message, also=filter)
 
     def _scanned(self, columns: Sequence[str]) -> pa.Table:
         table = self._list.latest()
         if table is not None:
             return table.scan(columns=list(columns)).to_arrow()
-        rows = listed(walk(self._warehouse))
-        return changes_of(rows, ()).select(list(columns))
+        return self._listed_now().select(list(columns))
+
+    def _listed_now(self) -> pa.Table:
+        """What a new list would hold."""
+        return pa.Table.from_batches([changes_of(listed(walk(self._warehouse)), ())])
 
 
 def listed(found: Found) -> list[CatalogRow]:
@@ -160,6 +219,13 @@ def namespace_rows(parts: tuple[str, ...], there: Mapping[Key, CatalogRow]) -> I
 def keys_of_namespace(parts: tuple[str, ...]) -> list[Key]:
     """The keys of the rows of a namespace, and of those above it."""
     return [(quoted(parts[:count]), "") for count in range(1, len(parts) + 1)]
+
+
+def _have_keys(data: pa.Table, keys: Iterable[Key]) -> pa.ChunkedArray:
+    """Which rows have one of some keys: bool, one a row."""
+    wanted = set(keys)
+    names = zip(data["namespace"].to_pylist(), data["name"].to_pylist(), strict=True)
+    return pa.chunked_array([[name in wanted for name in names]], pa.bool_())
 
 
 def _as_sql(pattern: str) -> str:

@@ -19,7 +19,12 @@ from fermion.redaction import redacted
 from fermion_table.catalog.names import TableName, directory_of
 from fermion_table.catalog.rows import CatalogRow, DroppedFiles, Key, time_now
 from fermion_table.catalog.snapshot_list import SnapshotList
-from fermion_table.catalog.table_list import TableList, keys_of_namespace, namespace_rows
+from fermion_table.catalog.table_list import (
+    TableList,
+    keys_of_namespace,
+    namespace_rows,
+    naming,
+)
 from fermion_table.catalog.walking import NAME_PROPERTY, uuid_of
 from fermion_table.catalog.warehouse import Warehouse
 from fermion_table.commit.publisher import Publisher
@@ -213,7 +218,8 @@ class Tables:
                     yield replace(other, dropped=_others(other, uuid))
             yield from namespace_rows(name.namespace, there)
 
-        self._names.change(None, decide, f"register {name}")
+        keys = [name.key, *keys_of_namespace(name.namespace)]
+        self._names.change(keys, decide, f"register {name}", also=naming(uuid))
 
     def drop(self, name: TableName, *, purge: bool) -> DroppedTable | None:
         """Drop a table (see `Catalog.drop_table`); what was deleted, None without `purge`."""
@@ -321,7 +327,7 @@ class Tables:
                 return  # a repair was faster
             is_mine = uuid_of(self._warehouse.store(path)) == uuid
             is_simple = not row.is_table and row.directories == number and not row.dropped
-            if is_mine and not is_simple and self._is_listed(uuid):
+            if is_mine and not is_simple and self._names.has_named(uuid):
                 return  # it was renamed, or dropped, before it was in the list
             is_going = any(each.path == path for each in row.dropped)
             if is_mine and not row.is_table and not is_going:
@@ -349,13 +355,6 @@ class Tables:
         if row is not None and any(each == lost[0] for each in row.dropped):
             self._purge(name, lost[0])
         return False
-
-    def _is_listed(self, uuid: str) -> bool:
-        """Whether the list names a table, as one that is there or that was dropped."""
-        return any(
-            row.table_uuid == uuid or any(each.table_uuid == uuid for each in row.dropped)
-            for row in self._names.rows()
-        )
 
     def _purge(self, name: TableName, files: DroppedFiles) -> DroppedTable:
         """Delete the files of a table that the list says was dropped."""

@@ -20,7 +20,7 @@ def interfere(monkeypatch: pytest.MonkeyPatch, act: Any) -> None:
     """Let another client act once, after the first read of this one and before its commit."""
     change, done = KeyedList.change, []
 
-    def late(self: KeyedList, keys: Any, decide: Any, message: str) -> None:
+    def late(self: KeyedList, keys: Any, decide: Any, message: str, **words: Any) -> None:
         def decided(data: pa.Table, is_new: bool) -> Any:
             made = decide(data, is_new)
             if not done:
@@ -28,7 +28,7 @@ def interfere(monkeypatch: pytest.MonkeyPatch, act: Any) -> None:
                 act()
             return made
 
-        change(self, keys, decided, message)
+        change(self, keys, decided, message, **words)
 
     monkeypatch.setattr(KeyedList, "change", late)
 
