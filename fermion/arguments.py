@@ -7,7 +7,7 @@ value or text with digits, as in pyarrow.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,6 +19,7 @@ from fermion.layout import INT64_MAX as INT64_MAX
 from fermion.layout import INT64_MIN as INT64_MIN
 
 _Several = TypeVar("_Several", bound=Iterable[Any])
+_Hashable = TypeVar("_Hashable", bound=Hashable)
 
 
 def flag(value: Any, name: str) -> bool:
@@ -64,6 +65,16 @@ def several(values: _Several, name: str, expected: str) -> _Several:
     if wrong or getattr(values, "ndim", 1) == 0:  # a scalar of NumPy
         raise TypeError(f"{name}={values!r}: expected {expected}, found {type(values).__name__}")
     return values
+
+
+def first_repeated(values: Iterable[_Hashable]) -> _Hashable | None:
+    """The first value that was there before; None if each is there once."""
+    seen: set[_Hashable] = set()
+    for value in values:
+        if value in seen:
+            return value
+        seen.add(value)
+    return None
 
 
 def mapping(value: Any, name: str) -> None:

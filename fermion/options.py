@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, TypedDict, TypeVar
 
 from fermion.arguments import flag, integer, mapping, text
@@ -28,6 +29,17 @@ COLUMNS_PER_TASK = 32
 """Of many columns: a task for each would cost more time than the work in it."""
 
 _Options = TypeVar("_Options", "WriteOptions", "ReadOptions")
+
+
+class _ColumnNames(tuple[Any, ...]):
+    """What an option names; whether it names a column does not take a look at all of them."""
+
+    @cached_property
+    def _found(self) -> frozenset[Any]:
+        return frozenset(self)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._found
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,7 +407,7 @@ def _names(value: Any, name: str, kinds: tuple[type, ...] = (str,)) -> tuple[Any
     """Names of columns; one name alone is no list of its letters."""
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
         raise TypeError(f"{name}={value!r}: expected a list of names, found {type(value).__name__}")
-    found = tuple(value)
+    found = _ColumnNames(value)
     for each in found:
         if not isinstance(each, kinds):
             raise TypeError(f"{name}: expected names, found {each!r} of {type(each).__name__}")

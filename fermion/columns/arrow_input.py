@@ -107,10 +107,11 @@ def _from_columns(data: dict[str, Any], schema: pa.Schema | None) -> pa.Table:
     try:
         return pa.table(data, schema=schema)
     except (pa.ArrowException, TypeError, ValueError, KeyError) as error:
+        fields = {each.name: each for each in schema or ()}
         for name, values in data.items():  # Arrow does not say which one it was
             wanted = None
-            if schema is not None and isinstance(name, str) and name in schema.names:
-                wanted = pa.schema([schema.field(name)])
+            if name in fields:
+                wanted = pa.schema([fields[name]])
             try:
                 pa.table({name: values}, schema=wanted)
             except (pa.ArrowException, TypeError, ValueError, KeyError) as wrong:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion import arrow_compute as pc
+from fermion.arguments import first_repeated
 from fermion.columns.rows import unwrapped
 from fermion.errors import InvalidArgumentError, InvalidFileError
 from fermion.layout import SORT_KEY, SortFlag
@@ -29,17 +30,19 @@ def sort_ordinals(names: Sequence[str], keys: Sequence[SortKey], where: str) -> 
     InvalidArgumentError
         For a column that is not there, is there twice, or has a name that several have.
     """
-    ordinals = []
-    for key in keys:
-        found = [ordinal for ordinal, name in enumerate(names) if name == key.name]
+    places: dict[str, list[int]] = {key.name: [] for key in keys}
+    for ordinal, name in enumerate(names) if keys else ():
+        if name in places:
+            places[name].append(ordinal)
+    for name, found in places.items():
         if len(found) != 1:
             raise InvalidArgumentError(
-                f"{where}: sorted_by: expected one column {key.name!r}, found {len(found)}"
+                f"{where}: sorted_by: expected one column {name!r}, found {len(found)}"
             )
-        if found[0] in ordinals:
-            raise InvalidArgumentError(f"{where}: sorted_by: column {key.name!r} comes twice")
-        ordinals.append(found[0])
-    return ordinals
+    repeated = first_repeated(key.name for key in keys)
+    if repeated is not None:
+        raise InvalidArgumentError(f"{where}: sorted_by: column {repeated!r} comes twice")
+    return [places[key.name][0] for key in keys]
 
 
 def build_sort_order(ordinals: Sequence[int], keys: Sequence[SortKey]) -> bytes:

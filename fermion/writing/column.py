@@ -68,6 +68,8 @@ class ColumnPlan:
         What was chosen for each stream in the stripe before.
     dictionaries
         What the stripes of some DATA streams share, by ordinal.
+    is_sorted_by
+        Whether the rows are sorted by the column.
     """
 
     node: Node
@@ -76,14 +78,15 @@ class ColumnPlan:
     names: dict[int, str]
     memories: dict[int, ChoiceMemory] = field(default_factory=dict)
     dictionaries: dict[int, GrowingDictionary] = field(default_factory=dict)
+    is_sorted_by: bool = False
 
     @classmethod
-    def of(cls, node: Node, options: WriteOptions) -> ColumnPlan:
+    def of(cls, node: Node, options: WriteOptions, *, is_sorted_by: bool = False) -> ColumnPlan:
         """The plan of a top-level column."""
         found = list(_leaf_paths(node, (node.name,)))
         paths = {leaf.stream: path for leaf, path, in_list in found if not in_list}
         names = {leaf.stream: ".".join(path) for leaf, path, _ in found}
-        plan = cls(node, options, paths, names)
+        plan = cls(node, options, paths, names, is_sorted_by=is_sorted_by)
         for leaf, *_ in found if options.global_dictionaries else ():
             named = names[leaf.stream] in options.global_dictionaries
             if named and leaf.physical is not None and leaf.physical != BITS:
@@ -111,10 +114,6 @@ class ColumnPlan:
         """Whether a leaf that is below no list is one of some columns that the options name."""
         path = self.paths.get(ordinal)
         return path is not None and ".".join(path) in names
-
-    def is_sorted_by(self) -> bool:
-        """Whether the rows are sorted by the column."""
-        return any(key.name == self.node.name for key in self.options.sort_keys)
 
     def page_limits(self) -> dict[str, int]:
         """Where a page of any stream of the column ends, as `cut_fixed` takes it."""
@@ -164,6 +163,7 @@ class ColumnPlans:
         self.shapes = shapes.ids
         self.nodes = [column_node(field, where=where) for field in shapes.columns]
         self._options = options
+        self._sorted_by = {key.name for key in options.sort_keys}
         self._made: dict[int, ColumnPlan] = {}
 
     def __len__(self) -> int:
@@ -172,7 +172,9 @@ class ColumnPlans:
     def __getitem__(self, ordinal: int) -> ColumnPlan:
         plan = self._made.get(ordinal)
         if plan is None:
-            plan = self._made[ordinal] = ColumnPlan.of(self.node(ordinal), self._options)
+            is_sorted_by = self.names[ordinal] in self._sorted_by
+            plan = ColumnPlan.of(self.node(ordinal), self._options, is_sorted_by=is_sorted_by)
+            self._made[ordinal] = plan
         return plan
 
     def __iter__(self) -> Iterator[ColumnPlan]:
@@ -324,7 +326,7 @@ class _Encoder:
             unknown = np.full(len(cuts) - 1, INT64_MIN), np.full(len(cuts) - 1, INT64_MAX)
             nulls = len(values) - validity.count() if isinstance(validity, Bits) else 0
             return encoded_stream(chunk, cuts, *unknown, null_count=nulls)
-        sortedness = plan.is_sorted_by()
+        sortedness = plan.is_sorted_by
         pages = page_statistics(values, validity, cuts, node, sortedness=sortedness)
         merged = merge(pages, len(values))
         if node.stream in plan.paths:

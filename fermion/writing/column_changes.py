@@ -15,7 +15,7 @@ from typing import Any, Unpack
 import numpy as np
 import pyarrow as pa
 
-from fermion.arguments import integer, several
+from fermion.arguments import first_repeated, integer, several
 from fermion.columns.arrow_input import record_batch_reader
 from fermion.errors import InvalidArgumentError, InvalidFileError, UnsupportedVersionError
 from fermion.io.opening import open_source
@@ -200,9 +200,10 @@ def _ordinals(index: FileIndex, columns: Sequence[ColumnName]) -> list[int]:
                 f"{index.where}: expected a top-level column by name, or an ordinal below "
                 f"{index.footer.num_columns}; found {column!r}"
             )
-        if column in found:
-            raise InvalidArgumentError(f"{index.where}: column {column} comes twice")
         found.append(column)
+    repeated = first_repeated(found)
+    if repeated is not None:
+        raise InvalidArgumentError(f"{index.where}: column {repeated} comes twice")
     return found
 
 
@@ -349,10 +350,11 @@ class _ColumnAppender(Writer):
     def _sort_order(self) -> bytes:
         """What the rows are still known to be sorted by: the keys before the first that is gone."""
         ordinals, keys = [], []
+        places = {ordinal: place for place, ordinal in enumerate(self._kept)}
         for ordinal, key in self._index.sort_order:
-            if ordinal not in self._kept:
+            if ordinal not in places:
                 break
-            ordinals.append(self._kept.index(ordinal))
+            ordinals.append(places[ordinal])
             keys.append(key)
         return build_sort_order(ordinals, keys)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from fermion.arguments import first_repeated
 from fermion.columns.types import Node, Order
 from fermion.encodings.choice.choose import check_forced
 from fermion.encodings.choice.policy import policy_for
@@ -55,9 +57,9 @@ def check_option_columns(options: WriteOptions, plans: ColumnPlans) -> None:
             raise InvalidArgumentError(f"options name column {name!r}, which the schema lacks")
     _check_encodings(options, leaves)
     scalars = {".".join(path) for plan in plans for path in plan.paths.values()}
+    unordered = {name for name, leaf in leaves if leaf.order is Order.NONE}
     for option, name in [(option, name) for option, names in filtered.items() for name in names]:
-        orders = [leaf.order for each, leaf in leaves if each == name]
-        if name not in scalars or Order.NONE in orders:
+        if name not in scalars or name in unordered:
             raise InvalidArgumentError(
                 f"{option}: column {name!r} is not a scalar of a type with equality"
             )
@@ -83,16 +85,19 @@ def _check_sort_keys(options: WriteOptions, plans: ColumnPlans) -> None:
 
 
 def _check_encodings(options: WriteOptions, leaves: Leaves) -> None:
+    physical: dict[str, list[Any]] = {}
+    for name, leaf in leaves if options.encodings else ():
+        physical.setdefault(name, []).append(leaf.physical)
     for name, encoding in options.encodings.items():
-        held = [leaf.physical for each, leaf in leaves if each == name]
+        held = physical.get(name)
         if not held:
             raise InvalidArgumentError(
                 f"encodings: column {name!r} has no values of its own; name a field within it"
             )
-        for physical in held:
-            assert physical is not None
+        for each in held:
+            assert each is not None
             try:
-                check_forced(encoding, physical)
+                check_forced(encoding, each)
             except InvalidArgumentError as error:
                 raise InvalidArgumentError(f"encodings: column {name!r}: {error}") from None
         _check_edition(options, selectable(encoding), f"encodings: column {name!r}")
@@ -128,13 +133,14 @@ def physical_order(names: Sequence[str], first: Sequence[str], where: str) -> Se
     for ordinal, name in enumerate(names):
         known[name].append(ordinal)
     ordinals: list[int] = []
-    for place, name in enumerate(first):
+    repeated = first_repeated(first)
+    if repeated is not None:
+        raise InvalidArgumentError(f"{where}: column_order names column {repeated!r} twice")
+    for name in first:
         if name not in known:
             raise InvalidArgumentError(
                 f"{where}: column_order names column {name!r}, which the schema lacks"
             )
-        if name in first[:place]:
-            raise InvalidArgumentError(f"{where}: column_order names column {name!r} twice")
         ordinals += known[name]
     chosen = set(ordinals)
     return [*ordinals, *(each for each in range(len(names)) if each not in chosen)]

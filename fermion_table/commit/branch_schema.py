@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
 
-from fermion_table.metadata.column_file import Runs
+from fermion_table.metadata.column_file import Runs, ids_in
 from fermion_table.metadata.manifest import Entry, field_id_runs
 from fermion_table.schema.schema import Field, Path, TableSchema
 
@@ -82,7 +81,7 @@ class NewIds:
         stored
             The ids that those of them got that the parent does not have.
         """
-        known = sorted({field.id for each in entry.schema_ids for field in versions[each].fields})
+        known = {field.id for each in entry.schema_ids for field in versions[each].fields}
         return msgspec.structs.replace(
             entry,
             schema_id=stored.get(entry.schema_id, entry.schema_id),
@@ -98,12 +97,8 @@ class NewIds:
             ),
         )
 
-    def _runs(self, runs: Runs, known: Sequence[int]) -> Runs:
-        return field_id_runs(
-            self[number]
-            for first, last in runs
-            for number in known[bisect_left(known, first) : bisect_right(known, last)]
-        )
+    def _runs(self, runs: Runs, known: Iterable[int]) -> Runs:
+        return field_id_runs(self[number] for number in ids_in(runs, known))
 
 
 def new_ids(base: TableSchema, branch: TableSchema, target: TableSchema) -> NewIds:

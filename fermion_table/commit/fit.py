@@ -177,7 +177,7 @@ def restated(
             entry,
             schema_id=schema.id,
             total_buckets=entry.total_buckets or count,
-            columns=field_id_runs(ids[each] for each in present if entry.has_column(each)),
+            columns=field_id_runs(ids[each] for each in entry.with_data(present)),
             stats={ids[each]: statistics for each, statistics in entry.stats.items()},
         )
         for entry in entries

@@ -71,14 +71,16 @@ class Aggregation(MergeEngine):
             elif options.remove_record_on_delete:
                 groups = after_deletions(groups, kinds)
 
+        names = dict.fromkeys(rows.schema.names)
+
         def computed(some: KeyGroups) -> Values:
             return {
                 name: aggregated(rows.column(name), some, retracts, function)
                 for name, function in functions.items()
-                if name in rows.schema.names
+                if name in names
             }
 
-        named = [name for name in rows.schema.names if name not in functions]
+        named = [name for name in names if name not in functions]
         groups, values = values_in_range(computed, rows, groups, named, is_oldest=is_oldest)
         return folded_rows(groups, values, None if is_oldest else kinds)
 

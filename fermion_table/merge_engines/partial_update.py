@@ -75,14 +75,17 @@ class PartialUpdate(MergeEngine):
                     )
                 groups = _with_additions(groups, retracts)
 
+        names = dict.fromkeys(rows.schema.names)
+
         def computed(some: KeyGroups) -> Values:
             values: Values = {}
             for group in sequence_groups:
-                if not set(group.sequence).issubset(rows.schema.names):
+                if not all(name in names for name in group.sequence):
                     continue  # none of its columns is wanted
-                values |= fold_group(rows, some, group, retracts)
+                values.update(fold_group(rows, some, group, retracts, names=names))
             additions = some if retracts is None else some.rows_where(~retracts[some.order])
-            plain = [name for name in rows.schema.names if name not in {*key_columns, *values}]
+            done = {*key_columns, *values}
+            plain = [name for name in names if name not in done]
             return values | {name: last_non_null(rows.column(name), additions) for name in plain}
 
         groups, values = values_in_range(computed, rows, groups, key_columns, is_oldest=is_oldest)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from collections.abc import Set as AbstractSet
 
 import numpy as np
@@ -25,6 +25,8 @@ def fold_group(
     groups: KeyGroups,
     group: SequenceGroup,
     retracts: np.ndarray | None = None,
+    *,
+    names: Container[str],
 ) -> Values:
     """The values of a group's columns for each key, of those that the batch has.
 
@@ -36,6 +38,8 @@ def fold_group(
     ----------
     retracts
         Which rows are retractions: ``bool``, by row number; None: none is.
+    names
+        Of the batch's columns.
 
     Raises
     ------
@@ -52,7 +56,7 @@ def fold_group(
     values: Values = dict.fromkeys(group.sequence, last)
     plain = last if retracts is None else np.where(retracts[last] & (last != ABSENT), ABSENT, last)
     for name in group.columns:
-        if name not in batch.schema.names:
+        if name not in names:
             continue
         function = group.functions.get(name)
         values[name] = (

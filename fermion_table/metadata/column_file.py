@@ -7,10 +7,13 @@ others; the data file comes first.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 
 import msgspec
 
+from fermion.arguments import first_repeated
 from fermion_table.errors import CorruptMetadata
 from fermion_table.schema.schema import Field, TableSchema
 from fermion_table.storage.json_codec import Natural
@@ -58,6 +61,14 @@ def is_in(runs: Runs, field_id: int) -> bool:
     return any(first <= field_id <= last for first, last in runs)
 
 
+def ids_in(runs: Runs, field_ids: Iterable[int]) -> set[int]:
+    """Those of many field ids that runs have, which may be in any order, and overlap."""
+    ordered = sorted(runs)
+    firsts = [first for first, _ in ordered]
+    lasts = [-1, *accumulate((last for _, last in ordered), max)]
+    return {each for each in field_ids if lasts[bisect_right(firsts, each)] >= each}
+
+
 def layout_of(files: Iterable[ColumnFile]) -> Layout:
     """What the column files of an entry have in common with those of entries like it."""
     return tuple((file.schema_id, file.fields) for file in files)
@@ -93,15 +104,12 @@ def problem_beside(
         return "no column files in a primary-key table", f"{len(files)}"
     if len(files) > COLUMN_FILES_LIMIT:
         return f"at most {COLUMN_FILES_LIMIT} column files", f"{len(files)}"
-    names = [each.file for each in files]
     for each in files:
         if each.rows != rows:
             return f"column files of {rows} rows", f"{each.file} of {each.rows} rows"
-        if names.count(each.file) > 1:
-            return (
-                "column files with different paths",
-                f"{each.file} {names.count(each.file)} times",
-            )
+    repeated = first_repeated(each.file for each in files)
+    if repeated is not None:
+        return "column files with different paths", f"{repeated} more than once"
     return None
 
 
@@ -154,13 +162,11 @@ def fields_by_file(
     schema_id, layout
         As of `schema_holding`.
     """
-    found = [list(file_fields[schema_id])]
-    found += [
-        [each for each in file_fields[version] if is_in(fields, each.id)]
-        for version, fields in layout
-    ]
-    hidden: list[Runs] = [fields for _, fields in layout]
-    for place, fields in enumerate(found[:-1]):
-        later = hidden[place:]
-        found[place] = [each for each in fields if not any(is_in(runs, each.id) for runs in later)]
-    return found
+    found: list[list[Field]] = []
+    hidden: set[int] = set()
+    for version, fields in reversed(layout):
+        ids = ids_in(fields, (each.id for each in file_fields[version]))
+        shown = ids - hidden
+        found.append([each for each in file_fields[version] if each.id in shown])
+        hidden |= ids
+    return [[each for each in file_fields[schema_id] if each.id not in hidden], *found[::-1]]

@@ -21,7 +21,7 @@ from fermion import ChunkFlag, ColumnStatistics
 from fermion.display import short_repr
 from fermion.engine import unknown_statistics
 from fermion_table.errors import CorruptMetadata, UnsupportedFeature
-from fermion_table.metadata.column_file import ColumnFile, Layout, layout_of
+from fermion_table.metadata.column_file import ColumnFile, Layout, ids_in, layout_of
 from fermion_table.storage import json_codec
 from fermion_table.storage.json_codec import Natural, Plain, Whole
 
@@ -250,6 +250,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
         if self.columns is None:
             return True
         return any(first <= field_id <= last for first, last in self.columns)
+
+    def with_data(self, field_ids: Iterable[int]) -> set[int]:
+        """Those of many fields of which the file, or a column file, may hold data."""
+        return set(field_ids) if self.columns is None else ids_in(self.columns, field_ids)
 
     def is_all_null(self, field_id: int) -> bool:
         """Whether statistics prove that a field is null in every row; so it is without rows."""

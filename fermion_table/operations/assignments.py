@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 
 from fermion.engine import one_batch, take_batch_rows
 from fermion.errors import InvalidArgumentError
-from fermion.predicate import Column
+from fermion.predicate import Column, pyarrow_columns
 from fermion_table.operations.whole_tables import whole_table
 from fermion_table.schema.conversion import convert_batch, plan_writing
 from fermion_table.schema.repeated import nulls, repeat
-from fermion_table.schema.schema import Field, TableSchema
+from fermion_table.schema.schema import Field, Path, TableSchema
 
 Assignment = Any
 """A value (None is null), `fermion.col`, a ``pyarrow.compute.Expression``, or a function from a
@@ -52,12 +52,12 @@ def assigned(
     SchemaMismatch
         A value does not fit its column.
     """
-    names = schema.names
-    rows, others = batch.select(range(len(names))), range(len(names), batch.num_columns)
+    places = {name: place for place, name in enumerate(schema.names)}
+    rows, others = batch.select(range(len(places))), range(len(places), batch.num_columns)
     arrays, fields = list(rows.columns), list(rows.schema)
     for name, value in assignments.items():
         array = evaluated(value, batch, schema.by_name[name])
-        place = names.index(name)
+        place = places[name]
         arrays[place], fields[place] = array, pa.field(name, array.type)
     changed = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
     conversions = plan_writing(schema, changed.schema)
@@ -105,13 +105,23 @@ def evaluated(
     """
     shown = f"{where}: column {field.name!r}"
     if isinstance(value, Column):
-        found: Any = batch.column(value.path[0])
-        return pc.struct_field(found, list(value.path[1:])) if value.path[1:] else found
+        return _at(value.path, batch)
     if isinstance(value, pc.Expression):
         return _computed(value, batch, field.name, shown)
     if isinstance(value, Callable):  # type: ignore[arg-type]
         return _called(value, batch, shown)
     return _repeated(value, batch.num_rows, field, shown)
+
+
+def _at(path: Path, batch: pa.RecordBatch) -> pa.Array:
+    """The values at a path; null where a struct above is."""
+    found = batch.column(path[0])
+    for name in path[1:]:
+        if found.null_count or not isinstance(found, pa.StructArray):
+            found = pc.struct_field(found, [name])  # takes a look at all fields of the struct
+        else:
+            found = found.field(name)
+    return found
 
 
 def _called(function: Callable[..., Any], batch: pa.RecordBatch, shown: str) -> pa.Array:
@@ -126,6 +136,11 @@ def _called(function: Callable[..., Any], batch: pa.RecordBatch, shown: str) -> 
 def _computed(value: pc.Expression, batch: pa.RecordBatch, name: str, shown: str) -> pa.Array:
     from pyarrow import acero  # slow to import, and only expressions need it
 
+    paths = pyarrow_columns(value)
+    if paths is not None:  # every column of the source costs time, used or not
+        used = {path[0] for path in paths}
+        places = [at for at, each in enumerate(batch.schema.names) if each in used]
+        batch = batch.select(places or range(min(1, batch.num_columns)))
     source = acero.Declaration("table_source", acero.TableSourceNodeOptions(pa.table(batch)))
     try:
         project = acero.Declaration("project", acero.ProjectNodeOptions([value], [name]), [source])

@@ -18,11 +18,13 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from fermion.arguments import first_repeated
 from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
 from fermion_table.commit.publisher import Publisher
 from fermion_table.commit.request import CommitMetadata
 from fermion_table.errors import ColumnFunctionError
+from fermion_table.metadata.column_file import ids_in
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.snapshot import Snapshot
@@ -277,11 +279,10 @@ def _side_by_side(
 
 def _holders(entry: Entry, ids: Sequence[int]) -> list[str]:
     """Which files of an entry hold the values of some top-level columns."""
-    found = []
-    for each in ids:
-        holding = (file.file for file in reversed(entry.column_files) if file.has_field(each))
-        found.append(next(holding, entry.file))
-    return found
+    holders = dict.fromkeys(ids, entry.file)
+    for file in entry.column_files:
+        holders.update(dict.fromkeys(ids_in(file.fields, ids), file.file))
+    return list(holders.values())
 
 
 def _is_stored(store: AtomicStore, made: Entry) -> bool:
@@ -302,10 +303,10 @@ def check_new_columns(columns: pa.Schema, action: str, where: str) -> pa.Schema:
     """
     if not len(columns):
         raise InvalidArgumentError(f"{where}: {action}: schema: expected at least one column")
-    names = columns.names
+    repeated = first_repeated(columns.names)
+    if repeated is not None:
+        raise InvalidArgumentError(f"{where}: {action}: schema: {repeated!r} is there twice")
     for each in columns:
-        if names.count(each.name) > 1:
-            raise InvalidArgumentError(f"{where}: {action}: schema: {each.name!r} is there twice")
         if not each.nullable:
             raise InvalidArgumentError(
                 f"{where}: {action}: schema: column {each.name!r} is NOT NULL: expected a nullable "

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from fermion.arguments import first_repeated
 from fermion.engine import one_batch, record_batch_reader, take_batch_rows
 from fermion.errors import InvalidArgumentError, column_not_found
 from fermion.predicate import RowRanges
@@ -77,11 +78,16 @@ class FilledColumns(ColumnChange):
             self._names = columns
         if not self._names:
             raise InvalidArgumentError(f"{where}: expected a column to fill")
+        known = set(names)
         for name in (*keys, *self._names):
-            if name not in names:
+            if name not in known:
                 raise column_not_found(name, names, where=where)
-            if names.count(name) > 1 or (*keys, *self._names).count(name) > 1:
-                raise InvalidArgumentError(f"{where}: column {name!r} is there twice")
+        wanted = {*keys, *self._names}
+        repeated = first_repeated((*keys, *self._names)) or first_repeated(
+            name for name in names if name in wanted
+        )
+        if repeated is not None:
+            raise InvalidArgumentError(f"{where}: column {repeated!r} is there twice")
         self._rows = whole_table(rows.select([*keys, *self._names]), where)
 
     def schema_on(self, base: Snapshot) -> TableSchema | None:

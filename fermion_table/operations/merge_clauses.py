@@ -304,9 +304,10 @@ def _all_values(clause: Clause, sides: MergeSides) -> dict[str, Assignment]:
     Columns that the source lacks are an error of an update, and left to defaults by an insert.
     """
     values: dict[str, Assignment] = {}
+    names = set(sides.source.names)
     for name in sides.schema.names:
         found = sides.source_name(name)
-        if found in sides.source.names:
+        if found in names:
             values[name] = Column((SOURCE, found))
         elif clause.action == "update":
             raise SchemaMismatch(
@@ -343,7 +344,8 @@ def _checked_values(
 
 
 def _condition_columns(condition: Expression, seen: pa.Schema) -> Iterable[Path]:
-    return [path if path[0] in seen.names else (path[0],) for path in condition.columns()]
+    names = set(seen.names)
+    return [path if path[0] in names else (path[0],) for path in condition.columns()]
 
 
 def _value_columns(value: Assignment, seen: pa.Schema) -> Iterable[Path]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from fermion.arguments import first_repeated
 from fermion.engine import record_batch_reader
 from fermion.errors import InvalidArgumentError, column_not_found
 from fermion_table.argument_checks import check_columns, check_text
@@ -75,10 +76,10 @@ class MergeSource:
             raise InvalidArgumentError(f"source: {reason}") from error
         self._rows: pa.RecordBatch | None = None
         self.schema = self._reader.schema
-        names = self.schema.names
-        if len(set(names)) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise InvalidArgumentError(f"source: more than one column is named {twice!r}")
+        names = dict.fromkeys(self.schema.names)
+        repeated = first_repeated(self.schema.names)
+        if repeated is not None:
+            raise InvalidArgumentError(f"source: more than one column is named {repeated!r}")
         for name in on.values():
             if name not in names:
                 raise column_not_found(name, names, where="merge: on: the source")

@@ -71,7 +71,8 @@ class SqlExpressions:
             paths.update(dict.fromkeys(tree.paths))
         self.paths = tuple(paths)
         self._names = tuple(dict.fromkeys(path[0] for path in paths))
-        self._query = _query([tree.renamed(self._names) for tree in trees])
+        aliases = {name: _alias(at) for at, name in enumerate(self._names)}
+        self._query = _query([tree.renamed(aliases) for tree in trees])
 
     def compute(self, batch: pa.RecordBatch) -> list[pa.Array]:
         """The values of some rows, of the types that DuckDB gives, in the order of the texts.
@@ -101,7 +102,7 @@ class SqlExpressions:
 
     def _given(self, batch: pa.RecordBatch) -> tuple[pa.Schema, list[pa.RecordBatch]]:
         """The columns as DuckDB takes them, under names that no text holds."""
-        names, arrays = batch.schema.names, []
+        names, arrays = dict.fromkeys(batch.schema.names), []
         for name in self._names:
             if name not in names:
                 raise column_not_found(name, names, where=f"{self._where}: SQL")
@@ -177,10 +178,10 @@ class _Tree:
             raise self._wrong("it is nested too deep") from None
         self.paths = tuple(tuple(each) for each in self._columns)
 
-    def renamed(self, names: Sequence[str]) -> Mapping[str, Any]:
+    def renamed(self, aliases: Mapping[str, str]) -> Mapping[str, Any]:
         """The tree with our names of the columns. Changes this object, once."""
         for path in self._columns:
-            path[0] = _alias(names.index(path[0]))
+            path[0] = aliases[path[0]]
         return self._root
 
     def _parsed(self, text: str) -> dict[str, Any]:

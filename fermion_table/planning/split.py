@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Any, Protocol, Self, TypeVar
 
 import pyarrow as pa
 
 from fermion.display import short_repr
 from fermion_table.errors import CorruptMetadata
-from fermion_table.metadata.column_file import Runs, problem_beside
+from fermion_table.metadata.column_file import Runs, ids_in, problem_beside
 from fermion_table.metadata.manifest import DeletionVector, Entry, as_data_file
 from fermion_table.metadata.shared_files import SharedFiles
 from fermion_table.options import OPEN_COST_BYTES, TASK_BYTES
@@ -131,10 +130,9 @@ class FileSplit:
         """Those of its top-level fields of which the file holds data."""
         if self.columns is None:
             return list(fields)
-        runs = sorted(self.columns)
-        firsts = [first for first, _ in runs]
-        lasts = [-1, *accumulate((last for _, last in runs), max)]
-        return [each for each in fields if lasts[bisect_right(firsts, each.id)] >= each.id]
+        listed = list(fields)
+        held = ids_in(self.columns, (each.id for each in listed))
+        return [each for each in listed if each.id in held]
 
     def part(self, start: int, stop: int) -> FileSplit:
         """The same with some of its rows, by their numbers in the file, stop exclusive."""

@@ -150,24 +150,43 @@ def _new_field(field: pa.Field, default: Any, last: int, path: Path) -> tuple[Fi
     return new, last
 
 
-def drop_column(schema: TableSchema, path: Path) -> TableSchema:
-    """Drop a field; its id is never used again.
+def drop_columns(schema: TableSchema, paths: Sequence[Path]) -> TableSchema:
+    """Drop fields, one after the other; their ids are never used again.
 
     Raises
     ------
+    ColumnNotFoundError
+        A field is not there, or was named before.
     InvalidArgumentError
         A partition, key or sort column, or the last of its siblings.
     """
-    field = schema.find(path)
-    _refuse_role(schema, field, path, "drop column")
+    for parent, group in groupby(paths, lambda path: path[:-1]):
+        schema = _without(schema, parent, list(group))
+    return schema
+
+
+def _without(schema: TableSchema, parent: Path, paths: Sequence[Path]) -> TableSchema:
+    """A schema without some siblings."""
+    left, gone = dict(schema.by_name), set[int]()
+    if parent:
+        above = schema.find(parent)
+        left = dict(zip(above.child_names(), above.children, strict=True))
+    for path in paths:
+        field = left.pop(path[-1], None)
+        if field is None:
+            raise column_not_found(dotted(path), left, where="table")
+        _refuse_role(schema, field, path, "drop column")
+        gone.add(field.id)
 
     def edit(siblings: tuple[Field, ...]) -> tuple[Field, ...]:
-        if len(siblings) == 1:
-            where = f"struct {dotted(path[:-1])!r}" if path[1:] else "the table"
-            raise InvalidArgumentError(f"drop column {dotted(path)!r}: it is the last of {where}")
-        return tuple(sibling for sibling in siblings if sibling.id != field.id)
+        if len(gone) == len(siblings):
+            where = f"struct {dotted(parent)!r}" if parent else "the table"
+            raise InvalidArgumentError(
+                f"drop column {dotted(paths[-1])!r}: it is the last of {where}"
+            )
+        return tuple(sibling for sibling in siblings if sibling.id not in gone)
 
-    return _edit_siblings(schema, path, edit, "drop column")
+    return _edit_siblings(schema, paths[0], edit, "drop column")
 
 
 def rename_column(schema: TableSchema, path: Path, name: str) -> TableSchema:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
+from fermion.arguments import first_repeated
 from fermion_table.errors import SchemaMismatch
 from fermion_table.schema.repeated import nulls, repeat
 from fermion_table.schema.schema import ELEMENT, KEY, VALUE, Field, TableSchema, field_to_arrow
@@ -332,10 +333,10 @@ def _match_names(
 ) -> list[Conversion]:
     """``fields`` are the targets as Arrow's, with field ids."""
     ordinals = {field.name: ordinal for ordinal, field in enumerate(found)}
-    if len(ordinals) < len(found):
-        given = [field.name for field in found]
-        twice = next(name for name in given if given.count(name) > 1)
-        problems.append(f"+ {_text(path, twice)}: the data has more than one column of this name")
+    repeated = first_repeated(field.name for field in found) if len(ordinals) < len(found) else None
+    if repeated is not None:
+        where = _text(path, repeated)
+        problems.append(f"+ {where}: the data has more than one column of this name")
     names = {target.name for target in targets}
     conversions = []
     for target, field in zip(targets, fields, strict=True):

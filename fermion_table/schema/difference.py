@@ -56,13 +56,13 @@ def schema_changes(before: TableSchema, after: TableSchema) -> tuple[SchemaChang
     old, new = _walked(before), _walked(after)
     changes: list[SchemaChange] = []
     for field_id, (path, field, parent) in old.items():
-        if field_id not in new and parent in (None, *new):
+        if field_id not in new and (parent is None or parent in new):
             changes.append(SchemaChange("drop", path, before=_type_text(field)))
     for field_id, (path, field, parent) in new.items():
         if field_id in old:
             old_path, old_field, _ = old[field_id]
             changes += _field_changes(old_path, old_field, path, field)
-        elif parent in (None, *old):
+        elif parent is None or parent in old:
             changes.append(SchemaChange("add", path, after=_type_text(field)))
     changes += _order_changes(before, after)
     changes += _setting_changes(before, after)

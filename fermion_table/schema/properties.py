@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import fermion
-from fermion.arguments import integer
+from fermion.arguments import first_repeated, integer
 from fermion.errors import InvalidArgumentError
 
 ChangelogProducer = Literal["none", "input", "lookup", "full_compaction"]
@@ -458,11 +458,9 @@ def check_no_repeats(setting: str, names: tuple[str, ...]) -> None:
     InvalidArgumentError
         Names the setting and the column.
     """
-    known: set[str] = set()
-    for name in names:
-        if name in known:
-            raise InvalidArgumentError(f"{setting}: column {name!r} is named twice")
-        known.add(name)
+    repeated = first_repeated(names)
+    if repeated is not None:
+        raise InvalidArgumentError(f"{setting}: column {repeated!r} is named twice")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

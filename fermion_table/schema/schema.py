@@ -16,6 +16,7 @@ from typing import Any, Literal
 import msgspec
 import pyarrow as pa
 
+from fermion.arguments import first_repeated
 from fermion.display import LINE_LENGTH, html_table, more, shortened, type_text
 from fermion.errors import InvalidArgumentError, column_not_found
 from fermion.forks import cached_property
@@ -300,7 +301,9 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
         fermion.errors.ColumnNotFoundError
             Names the closest matches.
         """
-        return find_field(self.fields, self.resolve(path, where=where), where)
+        names = self.resolve(path, where=where)
+        top = self.by_name.get(names[0]) if names else None
+        return find_field(self.fields if top is None else (top,), names, where)
 
     def resolve(self, path: PathLike, *, where: str = "table") -> Path:
         """A path as names: ``"s.a"`` is the column of that very name, or else field a of s."""
@@ -395,9 +398,9 @@ def check_names(names: Sequence[str], where: str) -> None:
     ------
     InvalidArgumentError
     """
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidArgumentError(f"{where}: more than one column is called {twice!r}")
+    repeated = first_repeated(names)
+    if repeated is not None:
+        raise InvalidArgumentError(f"{where}: more than one column is called {repeated!r}")
 
 
 def describe_field(field: Field) -> str:

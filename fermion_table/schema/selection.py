@@ -92,14 +92,14 @@ def _pruned(field: Field, paths: Sequence[Path], where: str) -> Field:
         raise column_not_found(
             paths[0][0], field.child_names(), where=f"{where}: column {field.name!r}"
         )
-    names = {path[0] for path in paths}
+    below: dict[str, list[Path]] = {}
+    for path in paths:
+        below.setdefault(path[0], []).append(path[1:])
     known = [child.name for child in field.children]
-    for name in names.difference(known):
+    for name in below.keys() - set(known):
         raise column_not_found(name, known, where=f"{where}: column {field.name!r}")
     return field.with_children(
-        _pruned(child, [path[1:] for path in paths if path[0] == child.name], where)
-        for child in field.children
-        if child.name in names
+        _pruned(child, below[child.name], where) for child in field.children if child.name in below
     )
 
 

@@ -153,7 +153,7 @@ class SchemaUpdate:
         if defaults is not None and not isinstance(defaults, Mapping):
             raise TypeError(f"defaults: expected a mapping by name, found {described(defaults)}")
         known = dict(defaults or {})
-        names = [field.name for field in listed]
+        names = dict.fromkeys(field.name for field in listed)
         for name in known:
             if name not in names:
                 raise column_not_found(name, names, where="defaults of the new columns")
@@ -163,7 +163,7 @@ class SchemaUpdate:
 
     def drop_column(self, path: PathLike) -> SchemaUpdate:
         """Drop a column; a new column of the same name does not get its values."""
-        return self.apply(partial(schema_update.drop_column, path=self._draft.resolve(path)))
+        return self.apply(partial(schema_update.drop_columns, paths=[self._draft.resolve(path)]))
 
     def rename_column(self, path: PathLike, name: str) -> SchemaUpdate:
         """Give a column another name."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Unpack
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from fermion_table.argument_checks import (
 from fermion_table.commit.request import CommitMetadata
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.scanning.live_values import LiveValues
+from fermion_table.schema import changes
 from fermion_table.schema.changes import Change, FieldChanges
 from fermion_table.schema.schema import PathLike, TableSchema
 from fermion_table.schema.update import SchemaUpdate
@@ -63,8 +65,8 @@ def drop_columns(self: HasState, columns: Sequence[PathLike] | str) -> Snapshot:
     """Drop columns. No data file is rewritten; a new column of the same name starts empty."""
     with update_schema(self) as update:
         paths = (columns,) if isinstance(columns, str) else check_columns(columns, "columns")
-        for path in paths:
-            update.drop_column(path)
+        resolved = [update.schema.resolve(path) for path in paths]
+        update.apply(partial(changes.drop_columns, paths=resolved))
     return self._state.snapshot
 
 

@@ -117,11 +117,8 @@ def read_section(
             yield from reader.read_file(split, rows=rows, threads=threads)
         return
     wanted = {field.id for field in request.fields}
-    wanted.update(
-        field.id
-        for field in request.table_fields
-        if request.filter is not None and field.name in {path[0] for path in request.filter.paths}
-    )
+    filtered = set() if request.filter is None else {path[0] for path in request.filter.paths}
+    wanted.update(field.id for field in request.table_fields if field.name in filtered)
     fields = tuple(field for field in request.table_fields if field.id in wanted and field.id > 0)
     folding = SplitReader(replace(request, fields=fields), io=reader.io, guard=reader.guard)
     conversions = plan_reading(request.fields, fields)

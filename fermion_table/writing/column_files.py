@@ -100,7 +100,7 @@ def placed(
         fields=field_id_runs(each.id for each in tops),
         file_id=made.file_id,
     )
-    filled = {ids[field.id] for field in columns.fields if made.has_column(field.id)}
+    filled = {ids[each] for each in made.with_data(field.id for field in columns.fields)}
     hidden = {each.id for each in tops}
     stale = {each for top in tops for each in _ids_below(entry, top, schemas)}
     properties = parse_properties(schema.properties)
@@ -114,7 +114,7 @@ def placed(
         known = (
             each.id for some in fields_by_file(fields, entry.schema_id, layout) for each in some
         )
-        present = {each for each in known if entry.has_column(each)}
+        present = entry.with_data(known)
         runs = field_id_runs((present - hidden) | filled)
     return msgspec.structs.replace(
         entry, column_files=(*entry.column_files, file), stats=stats, columns=runs

@@ -405,10 +405,10 @@ class WarehouseDirectory:
         ordered: list[list[str]] = []
         while plans:
             left = {plan.location for _, plan in plans}
-            free = [table for table, plan in plans if left.isdisjoint(plan.clones)]
-            free = free or [table for table, _ in plans]
-            ordered += free
-            plans = [each for each in plans if each[0] not in free]
+            free = [left.isdisjoint(plan.clones) for _, plan in plans]
+            free = free if any(free) else [True] * len(plans)
+            ordered += [table for (table, _), is_free in zip(plans, free, strict=True) if is_free]
+            plans = [each for each, is_free in zip(plans, free, strict=True) if not is_free]
         return ordered
 
     def _contents(self, parts: Sequence[str]) -> tuple[list[list[str]], list[list[str]], list[str]]:
@@ -417,7 +417,8 @@ class WarehouseDirectory:
         listed = [name for name in self._listed() if name[: len(start)] == start]
         places = {self.find(name) for name in listed}
         tables, spaces, other_files = self._stored(parts, places)
-        spaces += [[*name] for name in self._listed_namespaces(parts) if [*name] not in spaces]
+        known = {tuple(name) for name in spaces}
+        spaces += [[*name] for name in self._listed_namespaces(parts) if tuple(name) not in known]
         return [*tables, *map(list, sorted(listed))], sorted(spaces, key=len), other_files
 
     def _stored(

@@ -81,7 +81,7 @@ class FrameMerge:
             raise InvalidArgumentError(f"source: more than one column is named {twice[0]!r}")
         object.__setattr__(self, "source_names", frozenset(names))
         for name in self.on.values():
-            if name not in names:
+            if name not in self.source_names:
                 raise column_not_found(name, names, where="merge: on: the source")
 
     @property
@@ -144,8 +144,9 @@ def check_clause(merge: FrameMerge, clause: Clause) -> None:
         mapping(clause.values, parameter)
         if not clause.values:
             raise InvalidArgumentError(f"{method}: {parameter}: expected a column to set")
+        by_name = merge.table.schema.by_name
         for name in clause.values:
-            if name not in known:
+            if name not in by_name:
                 raise column_not_found(name, known, where=method)
     elif clause.action == "update":
         for name in known:
