@@ -310,15 +310,13 @@ OF_KEYED_TABLES = (
         "of `partial_update`: the columns that follow this sequence",
     ),
     Property(
-        *("partial_update.remove_record_on_delete", Flag(), "false"),
-        "a deletion removes the row",
+        *("<engine>.remove_record_on_delete", Flag(), "false"),
+        "a deletion removes the row, of `partial_update` and `aggregation`, with the name of the "
+        "merge engine before it",
     ),
     Property(
         *("partial_update.remove_record_on_sequence_group", Columns(), None),
         "sequences of groups: a deletion that is not older by one of them removes the row",
-    ),
-    Property(
-        *("aggregation.remove_record_on_delete", Flag(), "false"), "a deletion removes the row"
     ),
     Property(
         *("changelog_producer", Choice(PRODUCERS), "none"),
