@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion_table.reading.split_reader import SplitReader
     from fermion_table.schema.difference import SchemaChange
     from fermion_table.schema.update import SchemaUpdate
+    from fermion_table.storage.owned_files import OwnedFiles
     from fermion_table.storage.paths import MAIN
     from fermion_table.table.staged import StagedTable, stage_table
     from fermion_table.table.statement_writer import StatementWriter
@@ -81,6 +82,7 @@ __getattr__ = load_when_asked_for(
         "MergeBuilder": "operations.merge_builder",
         "MergeCounts": "operations.merge_matching",
         "MergeDescription": "operations.merge_description",
+        "OwnedFiles": "storage.owned_files",
         "PinnedTable": "catalog.snapshots",
         "PrimaryKey": "merging.primary_key",
         "PruningStep": "planning.plan",
@@ -141,6 +143,7 @@ __all__ = [
     "MergeBuilder",
     "MergeCounts",
     "MergeDescription",
+    "OwnedFiles",
     "PinnedTable",
     "PrimaryKey",
     "PruningStep",

@@ -31,7 +31,7 @@ from fermion_table.commit.conflict import Mine, Theirs
 from fermion_table.commit.fast_forward import fast_forward, identities_of
 from fermion_table.commit.fit import misfit
 from fermion_table.commit.publisher import Publisher, stored_schema
-from fermion_table.commit.request import CommitMetadata, CommitOutcome, CommitRequest
+from fermion_table.commit.request import CommitMetadata, CommitRequest
 from fermion_table.errors import CommitConflict
 from fermion_table.merging.primary_key import primary_key_of
 from fermion_table.metadata.history import latest, walk
@@ -126,17 +126,16 @@ def merge_branch(store: AtomicStore, name: str, *, message: str | None = None) -
         properties={MERGED_PROPERTY: sides.head.hash},
         began=time.monotonic(),
     )
-    versions, outcome = _StoredVersions(store), CommitOutcome()
+    versions = _StoredVersions(store)
 
     def plan(target: Snapshot) -> CommitRequest | None:
         now = _sides(store, branch, target, head=sides.head)
         return _request(store, now, metadata, versions) if now.own else None
 
     try:
-        merged = publisher.publish(sides.target, plan, metadata, outcome=outcome).snapshot
+        merged = publisher.publish(sides.target, plan, metadata).snapshot
     except BaseException:
-        if not outcome.may_be_published:
-            versions.discard(are_published=False)
+        versions.discard(are_published=False)
         raise
     versions.discard(are_published=True)
     return merged
@@ -153,7 +152,8 @@ class _StoredVersions:
 
     def __init__(self, store: AtomicStore) -> None:
         self._writer = MetadataWriter(store)
-        self._last: frozenset[str] = frozenset()
+        self.last: frozenset[str] = frozenset()
+        """The paths of those that the last try stored."""
 
     def followed_by(
         self,
@@ -182,15 +182,15 @@ class _StoredVersions:
                 *ancestors,
                 version_of(self._writer.write_schema(made.id, encode_schema(made))),
             )
-        self._last = frozenset(each.path for each in ancestors[len(schema.ancestors) + 1 :])
+        self.last = frozenset(each.path for each in ancestors[len(schema.ancestors) + 1 :])
         made = msgspec.structs.replace(
             schema, id=ancestors[-1].id + 1, ancestors=ancestors, time_ms=now_ms()
         )
         return made, ids
 
     def discard(self, *, are_published: bool) -> None:
-        """Delete what was stored: for an earlier try only, or at all."""
-        self._writer.discard(keep=self._last if are_published else ())
+        """Delete what was stored: for an earlier try only, or all that no snapshot may name."""
+        self._writer.discard(keep=self.last if are_published else ())
 
 
 def _is_linear(sides: _Sides) -> bool:
@@ -276,6 +276,7 @@ def _request(
         metadata=metadata,
         reader_features=sides.head.reader_features,
         writer_features=sides.head.writer_features,
+        unsure=versions.last,
         branch_commits=identities_of(sides.own[::-1]),
         name=f"merge of branch {sides.branch.name!r}",
     )

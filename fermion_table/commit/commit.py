@@ -16,7 +16,7 @@ import msgspec
 
 from fermion.redaction import logger
 from fermion_table.commit.bucket_check import bucket_conflict
-from fermion_table.commit.committed_files import refuse_committed
+from fermion_table.commit.committed_files import refuse_committed, refuse_missing
 from fermion_table.commit.concurrent import commits_since
 from fermion_table.commit.conflict import Fail, Ok, Redo, Verdict, conflict
 from fermion_table.commit.create_if_absent import (
@@ -33,7 +33,6 @@ from fermion_table.commit.next_snapshot import (
 )
 from fermion_table.commit.request import (
     CommitMetadata,
-    CommitOutcome,
     CommitRequest,
     NewSchema,
     WrittenFiles,
@@ -41,7 +40,7 @@ from fermion_table.commit.request import (
 )
 from fermion_table.errors import CommitConflict, CommitStateUnknown, TableExists
 from fermion_table.metadata import pointers
-from fermion_table.metadata.file_columns import data_paths_of
+from fermion_table.metadata.file_columns import data_paths_of, paths_of
 from fermion_table.metadata.history import latest, latest_listed, table_exists
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import Located, MetadataWriter, locate, manifests_of
@@ -55,6 +54,7 @@ from fermion_table.metadata.snapshot import (
 )
 from fermion_table.moments import now_ms
 from fermion_table.options import CommitOptions
+from fermion_table.storage import owned_files
 from fermion_table.storage.paths import MAIN, snapshot_path, unique_name
 from fermion_table.storage.store import AtomicStore
 
@@ -136,10 +136,13 @@ def commit(
     branch: str = MAIN,
     redo: RedoFunction | None = None,
     options: CommitOptions = CommitOptions(),  # noqa: B008 - immutable
-    outcome: CommitOutcome | None = None,
     seen_at: float | None = None,
+    uuid: str | None = None,
 ) -> Snapshot:
-    """Publish a commit and return its snapshot.
+    """Publish a commit and return its snapshot, or that of an earlier try of the same commit.
+
+    The files that it has published, or may have published, are not their owner's to delete any
+    more (see `OwnedFiles`).
 
     Parameters
     ----------
@@ -154,11 +157,11 @@ def commit(
         the snapshot given; without it that is a conflict.
     options
         How hard to try.
-    outcome
-        Told whether anything may be published, for whoever owns the data files.
     seen_at
         When, by ``time.monotonic``, the request's base was last known to be the latest: a commit
         soon after creates the snapshot behind it without looking first. None: it looks.
+    uuid
+        Of the snapshot, which tells it from that of an earlier try; None: a new one.
 
     Raises
     ------
@@ -166,7 +169,8 @@ def commit(
         Another commit came first and this one can't follow it; nothing was published, the
         metadata is deleted, the data files are the caller's.
     InvalidArgumentError
-        A file is named twice, or another commit has added it before; nothing was published.
+        A file is named twice, another commit has added it before, or it is gone; nothing was
+        published.
     CommitStateUnknown
         The reply was lost, and whether the commit was published can't be told; nothing was
         deleted.
@@ -177,8 +181,7 @@ def commit(
     UnsupportedFeature
         The table needs a newer writer.
     """
-    outcome = outcome or CommitOutcome()
-    return _Commit(store, request, branch, redo, options, outcome, seen_at).run()
+    return _Commit(store, request, branch, redo, options, seen_at, uuid or unique_name()).run()
 
 
 class _Commit:
@@ -191,8 +194,8 @@ class _Commit:
         branch: str,
         redo: RedoFunction | None,
         options: CommitOptions,
-        outcome: CommitOutcome,
         seen_at: float | None,
+        uuid: str,
     ) -> None:
         self.store = store
         self.request = request
@@ -200,15 +203,16 @@ class _Commit:
         self.redo = redo
         self.options = options
         self.writer = MetadataWriter(store)
-        self.uuid = unique_name()
+        self.uuid = uuid
         self.seen = request.base
         self.dropped: frozenset[int] = frozenset()
         self.fsynced: set[str] = set()
-        self.outcome = outcome
+        self.may_be_published = False
         self.seen_at = seen_at
         self.retries = 0
         self.lists = False
         self.written: WrittenFiles | None = None
+        self.looked: frozenset[str] = frozenset()
 
     def run(self) -> Snapshot:
         """Try until published, proven impossible, or unknown."""
@@ -220,7 +224,8 @@ class _Commit:
             effort = Effort(retries=self.retries, seconds=seconds)
             return msgspec.structs.replace(snapshot, effort=effort)
         except BaseException:
-            if not self.outcome.may_be_published:
+            if not self.may_be_published:
+                owned_files.hold(self.request.unsure, False)
                 self.writer.discard()
             raise
 
@@ -259,7 +264,6 @@ class _Commit:
             identity = self.request.metadata.identity
             earlier = committed_before(self.store, base, identity, branch=self.branch)
             if earlier is not None:
-                self.outcome.is_earlier = True
                 self.writer.discard()
                 return earlier
             published = self._attempt(base, began)
@@ -296,6 +300,7 @@ class _Commit:
         self._refuse_committed(base)
         self._follow(base)
         changes = self._changes(base)
+        self._refuse_missing((*changes.added, *changes.changelog))
         snapshot = next_snapshot(
             self.store,
             base,
@@ -308,9 +313,14 @@ class _Commit:
         self._fsync(
             path for entry in (*changes.added, *changes.changelog) for path in data_paths_of(entry)
         )
-        self.outcome.may_be_published = True
+        self.may_be_published = True
+        owned_files.hold(self.request.unsure)
         stored = self._publish(snapshot, base, began)
-        self.outcome.may_be_published = stored is not None
+        if stored is not None:
+            published = (*changes.added, *changes.changelog)
+            owned_files.leave(path for entry in published for path in paths_of(entry))
+        owned_files.hold(self.request.unsure, False)
+        self.may_be_published = stored is not None
         return stored
 
     def _refuse_committed(self, base: Snapshot) -> None:
@@ -319,12 +329,18 @@ class _Commit:
         if written is not None:
             self.written = refuse_committed(self.store, base, written, self.branch)
 
+    def _refuse_missing(self, entries: Sequence[Entry]) -> None:
+        """Refuse files that are gone, each looked for once however often the commit is tried."""
+        unsure = self.request.unsure - self.looked
+        refuse_missing(self.store, entries, unsure)
+        self.looked |= unsure
+
     def _publish(self, snapshot: Snapshot, base: Snapshot, began: float) -> Snapshot | None:
         try:
             creation = create_snapshot_file(self.store, snapshot, self.branch, self.options)
         except BaseException as error:
             absent = proves_absence(self.store, snapshot, self.branch, error)
-            self.outcome.may_be_published = not absent
+            self.may_be_published = not absent
             raise
         slow = time.monotonic() - began > self.options.fence_s
         may_be_expired = slow or now_ms() - base.time_ms > self.options.fence_s * 1000

@@ -6,7 +6,8 @@ snapshot up to that one can name them, so the commits after it tell whether one 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 
 import msgspec
 
@@ -15,13 +16,15 @@ from fermion_table.argument_checks import described
 from fermion_table.commit.request import WrittenFiles, check_names_once
 from fermion_table.errors import CorruptMetadata
 from fermion_table.metadata import pointers
+from fermion_table.metadata.file_columns import data_paths_of, paths_of
 from fermion_table.metadata.history import latest, load_parent
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import locate, manifest_files
 from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.storage import owned_files
+from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.paths import check_path
 from fermion_table.storage.store import AtomicStore
-from fermion_table.writing.data_files import delete_files
 from fermion_table.writing.writer_message import WriterMessage
 
 
@@ -48,9 +51,21 @@ def written_files(messages: Sequence[WriterMessage]) -> WrittenFiles:
         for entry in each.entries:
             if entry.external_path is None:
                 check_path(entry.path)
-        files = WrittenFiles(files=frozenset(names), since=each.base_id, branch=each.branch)
+        files = WrittenFiles(
+            files=frozenset(names),
+            beside=frozenset(path for entry in each.entries for path in paths_of(entry)).difference(
+                names
+            ),
+            since=each.base_id,
+            branch=each.branch,
+        )
         found = files.and_also(found)
     return found or WrittenFiles(files=frozenset())
+
+
+def paths_in(written: WrittenFiles | None) -> frozenset[str]:
+    """The paths of files that came in messages."""
+    return frozenset() if written is None else written.paths
 
 
 def refuse_committed(
@@ -114,7 +129,7 @@ def committed_since(
     return found
 
 
-def unpublished(store: AtomicStore, written: WrittenFiles, branch: str) -> frozenset[str]:
+def _unpublished(store: AtomicStore, written: WrittenFiles, branch: str) -> frozenset[str]:
     """Those of a writer's files that may be deleted, as a commit of them is proven to have failed.
 
     What another commit has published stays; where that can't be read, all do.
@@ -129,22 +144,76 @@ def unpublished(store: AtomicStore, written: WrittenFiles, branch: str) -> froze
 
 
 def delete_unpublished(
-    store: AtomicStore, entries: Sequence[Entry], written: WrittenFiles | None, branch: str
+    owned: OwnedFiles,
+    written: WrittenFiles | None,
+    branch: str,
+    keep: AbstractSet[str] = frozenset(),
 ) -> None:
     """Delete files whose commit is proven to have failed, but what others have published.
 
-    Changelog files go where all data files do.
+    Changelog files of writers go where all of their data files do.
 
     Parameters
     ----------
+    owned
+        The files; nobody owns them afterwards.
     written
-        Those of the files that others may know of.
+        Those that others may know of, as they came in messages.
+    keep
+        Files that are published.
     """
-    keep: frozenset[str] = frozenset()
-    if written is not None and entries:
-        keep = written.files - unpublished(store, written, branch)
-    going = [entry for entry in entries if entry.file not in keep]
-    delete_files(store, (entry for entry in going if not (keep and entry.is_changelog)))
+    shared = (owned.paths - keep) & written.files if written is not None else frozenset()
+    if written is not None and shared:
+        mine = _unpublished(owned.store, msgspec.structs.replace(written, files=shared), branch)
+        if mine < shared:
+            keep = keep | (shared - mine) | written.beside
+    owned.delete(keep)
+
+
+def discard_messages(store: AtomicStore, messages: Sequence[WriterMessage], branch: str) -> None:
+    """Delete the files of messages that are not to be committed, but what has been."""
+    written, owned = written_files(messages), OwnedFiles(store)
+    owned.take(written.paths)
+    delete_unpublished(owned, written, branch)
+
+
+def refuse_missing(store: AtomicStore, entries: Iterable[Entry], unsure: Container[str]) -> None:
+    """Refuse to publish files that are gone.
+
+    Parameters
+    ----------
+    entries
+        That are added.
+    unsure
+        Paths of those of their files that are looked for, with a request for each; those that this
+        process has made just now, without.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Names a file that its writer has deleted, or that is not stored any more.
+    """
+    whole = {path: size for entry in entries for path, size in data_paths_of(entry).items()}
+    asked = {path for entry in entries for path in paths_of(entry) if path in unsure}
+    deleted = owned_files.deleted(store, asked)
+    if deleted:
+        raise InvalidArgumentError(
+            f"{store.location}: {_several(deleted)}: the writer was aborted, and has deleted its "
+            "files; nothing was published"
+        )
+    found = owned_files.sizes(store, owned_files.unsure(store, asked))
+    gone = [path for path, size in found.items() if size is None or whole.get(path, size) != size]
+    if gone:
+        raise InvalidArgumentError(
+            f"{store.location}: {_several(gone)}: not stored any more, as the writer has given up, "
+            "or orphan files were removed; write the rows again. Nothing was published"
+        )
+
+
+def _several(paths: Sequence[str]) -> str:
+    """The first of some files, and how many others there are."""
+    others = f" (and {len(paths) - 1:,} other files)" if len(paths) > 1 else ""
+    return f"{min(paths)}{others}"
 
 
 def _added_names(store: AtomicStore, snapshot: Snapshot, files: frozenset[str]) -> set[str]:

@@ -15,7 +15,6 @@ from fermion_table.commit.conflict import Redo
 from fermion_table.commit.identities import committed_before
 from fermion_table.commit.request import (
     CommitMetadata,
-    CommitOutcome,
     CommitRequest,
     NewSchema,
 )
@@ -37,7 +36,8 @@ from fermion_table.scanning.live_values import LiveValues
 from fermion_table.schema.changes import Change, apply_changes, merge_columns
 from fermion_table.schema.field_widening import ranges_lost
 from fermion_table.schema.schema import TableSchema, encode_schema
-from fermion_table.storage.paths import MAIN, snapshot_path
+from fermion_table.storage import owned_files
+from fermion_table.storage.paths import MAIN, snapshot_path, unique_name
 from fermion_table.storage.store import AtomicStore
 
 Plan = Callable[[Snapshot], CommitRequest | None]
@@ -79,11 +79,14 @@ class Published:
         What the commit added; None: not known, as it could not be read.
     seen_at
         When, by ``time.monotonic``, the snapshot was known to be the latest; None: not known.
+    is_earlier
+        Whether an earlier try of the same commit was found.
     """
 
     snapshot: Snapshot
     entries: Sequence[Entry] | None = ()
     seen_at: float | None = None
+    is_earlier: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +130,6 @@ class Publisher:
         *,
         looks: bool = True,
         seen_at: float | None = None,
-        outcome: CommitOutcome | None = None,
     ) -> Published:
         """Commit what a plan makes of the latest snapshot; made again where others come first.
 
@@ -144,8 +146,6 @@ class Publisher:
             Whether to plan on the latest snapshot; else on `known`, which the plan was decided on.
         seen_at
             When, by ``time.monotonic``, `known` was the newest, if that is known.
-        outcome
-            See `commit`: after an error the caller deletes its files if they can't be published.
 
         Raises
         ------
@@ -174,20 +174,22 @@ class Publisher:
                 earlier = committed_before(self.store, base, identity, branch=self.branch)
                 if earlier is None:
                     raise
-                if outcome is not None:
-                    outcome.is_earlier = True
-                return Published(earlier)
+                return Published(earlier, is_earlier=True)
+            uuid = unique_name()
             snapshot = commit(
-                self.store, first, branch=self.branch, redo=redo, outcome=outcome, seen_at=seen_at
+                self.store, first, branch=self.branch, redo=redo, seen_at=seen_at, uuid=uuid
             )
         except _NothingToDo as done:
             return Published(done.base, seen_at=seen_at)
-        if metadata.identity is None:
+        if snapshot.uuid == uuid:
             return Published(snapshot, made[0].added, began)
-        return Published(snapshot, self._added(snapshot, made[0]))
+        entries = self._added(snapshot, made[0])
+        if entries is None:
+            owned_files.hold(made[0].unsure)  # perhaps the earlier try has published them
+        return Published(snapshot, entries, is_earlier=True)
 
     def _added(self, snapshot: Snapshot, request: CommitRequest) -> Sequence[Entry] | None:
-        """What an identified commit, which may be an earlier try, has added."""
+        """What an earlier try of a commit has added; None if it can't be read."""
         if not request.added:
             return ()
         try:

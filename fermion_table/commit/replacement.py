@@ -12,18 +12,18 @@ import pyarrow as pa
 from fermion.display import short_repr
 from fermion_table.argument_checks import described
 from fermion_table.commit.commit import create_table
-from fermion_table.commit.committed_files import delete_unpublished
+from fermion_table.commit.committed_files import delete_unpublished, paths_in
 from fermion_table.commit.fit import restated
 from fermion_table.commit.publisher import Publisher, stored_schema
 from fermion_table.commit.request import (
     CommitMetadata,
-    CommitOutcome,
     CommitRequest,
     NewSchema,
     WrittenFiles,
     recorded,
 )
 from fermion_table.keys.key_changes import with_key
+from fermion_table.metadata.file_columns import paths_of
 from fermion_table.metadata.history import table_exists
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import live_entries
@@ -33,6 +33,7 @@ from fermion_table.moments import now_ms
 from fermion_table.schema.from_arrow import PartitionBy, schema_from_arrow
 from fermion_table.schema.schema import TableSchema, encode_schema
 from fermion_table.storage.location import refuse_nested
+from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.store import AtomicStore
 
 
@@ -184,22 +185,19 @@ def replace_table(
             base=base,
             metadata=metadata,
             reader_features=reader_features(schema),
-            written=None if rows is None else rows.written,
+            written=written,
+            unsure=owned.paths | paths_in(written),
         )
 
-    def delete(files: Sequence[Entry]) -> None:
-        written = None if rows is None else rows.written
-        delete_unpublished(publisher.store, files, written, publisher.branch)
-
-    outcome = CommitOutcome()
+    written = None if rows is None else rows.written
+    owned = OwnedFiles(publisher.store)
+    owned.take(path for entry in entries for path in paths_of(entry))
     try:
-        published = publisher.publish(known, plan, metadata, outcome=outcome)
+        published = publisher.publish(known, plan, metadata)
     except BaseException:  # an interrupt too
-        if not outcome.may_be_published:
-            delete(entries)
+        delete_unpublished(owned, written, publisher.branch)
         raise
-    if published.entries is not None:  # else an earlier try of the same commit is there
-        kept = {entry.file for entry in published.entries}
-        with contextlib.suppress(OSError):  # published is published; at worst orphans stay
-            delete([entry for entry in entries if entry.file not in kept])
+    kept = {path for entry in published.entries or () for path in paths_of(entry)}
+    with contextlib.suppress(OSError):  # published is published; at worst orphans stay
+        delete_unpublished(owned, written, publisher.branch, kept)
     return published.snapshot

@@ -116,14 +116,22 @@ class WrittenFiles(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     files
-        Their paths.
+        The paths of data files.
+    beside
+        Paths of files that belong to them: changelog files, column files and deletion vectors.
     since, branch
         A snapshot of a branch that was there before any of them was made; None: not known.
     """
 
     files: frozenset[str]
+    beside: frozenset[str] = frozenset()
     since: int | None = None
     branch: str = MAIN
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """Of all files."""
+        return self.files | self.beside
 
     def and_also(self, other: WrittenFiles | None) -> WrittenFiles:
         """These and others.
@@ -139,6 +147,7 @@ class WrittenFiles(msgspec.Struct, frozen=True, kw_only=True):
         both = None not in (self.since, other.since) and self.branch == other.branch
         return WrittenFiles(
             files=self.files | other.files,
+            beside=self.beside | other.beside,
             since=min(self.since or 0, other.since or 0) if both else None,
             branch=self.branch,
         )
@@ -193,6 +202,9 @@ class CommitRequest:
     written
         Those of the files added that somebody else may have committed already; None: nobody but
         this call knows of any.
+    unsure
+        Paths of objects that no snapshot names yet. Files that are added are looked for before
+        anything is published, unless this process has made them just now.
     branch_commits
         Identifiers, by user, of the commits of a branch that come with this one.
     name
@@ -213,6 +225,7 @@ class CommitRequest:
     reader_features: Sequence[str] = ()
     writer_features: Sequence[str] = ()
     written: WrittenFiles | None = None
+    unsure: frozenset[str] = frozenset()
     branch_commits: Mapping[str, tuple[int | str, ...]] = field(default_factory=dict)
     name: str = ""
 
@@ -241,23 +254,6 @@ class CommitRequest:
             depends_on=self.depends_on,
             accepts_schema=self.accepts_schema,
         )
-
-
-@dataclass(slots=True)
-class CommitOutcome:
-    """What `commit` has come to, for a caller whom an error or an interrupt reaches.
-
-    Attributes
-    ----------
-    may_be_published
-        Whether a snapshot may name the commit's files. As long as none may, nothing was published,
-        and the files can be deleted.
-    is_earlier
-        Whether the snapshot is that of an earlier try of the same commit.
-    """
-
-    may_be_published: bool = False
-    is_earlier: bool = False
 
 
 RECORDED_KINDS = ("append", "delete", "upsert")

@@ -21,6 +21,7 @@ from fermion_table.planning.plan import splits_of
 from fermion_table.planning.split import FileSplit
 from fermion_table.reading.run_reader import key_of
 from fermion_table.reading.split_reader import SplitReader
+from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.store import AtomicStore
 from fermion_table.trees.replaced_rows import replaced_rows
 from fermion_table.trees.visible_rows import picks_rows
@@ -93,10 +94,15 @@ class Marking:
         merged = {location: ranges_of(rows) for location, rows in found.replaced.items()}
         return OlderRows(tuple(run for run in runs if run), left | merged)
 
-    def entries(self) -> tuple[list[Entry], list[Entry]]:
+    def entries(self, owned: OwnedFiles) -> tuple[list[Entry], list[Entry]]:
         """The files with rows that are replaced, as they are, and with these marked as deleted.
 
         Files that lose all rows have no second entry. What is written is one file of vectors.
+
+        Parameters
+        ----------
+        owned
+            Gets that file.
         """
         listed = [file.entry for run in self._older for file in run]
         placed = zip(listed, splits_of(listed, self._store), strict=True)
@@ -111,6 +117,7 @@ class Marking:
             self._store,
             {file: gone[file] for file in left},
             {file: entry.rows for file, entry in left.items()},
+            owned,
         )
         marked = [
             msgspec.structs.replace(

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from fermion_table.commit.commit import commit
 from fermion_table.commit.committed_files import delete_unpublished
-from fermion_table.commit.request import CommitMetadata, CommitOutcome, CommitRequest, WrittenFiles
+from fermion_table.commit.request import CommitMetadata, CommitRequest, WrittenFiles
 from fermion_table.compaction.task import (
     CompactionMessage,
     CompactionResult,
@@ -20,9 +20,9 @@ from fermion_table.compaction.task import (
 from fermion_table.errors import CommitConflict
 from fermion_table.metadata.manifest_store import removed_entries
 from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.paths import MAIN
 from fermion_table.storage.store import AtomicStore
-from fermion_table.writing.data_files import delete_files
 
 Progress = Callable[[int, int], None]
 """Called with the groups done and the groups in all."""
@@ -52,36 +52,33 @@ def run_compaction(
     started = time.monotonic()
     result = CompactionResult(groups=len(tasks))
     waiting: list[CompactionMessage] = []
-    outcome = CommitOutcome()
 
     def publish() -> None:
-        commit_groups(waiting, base, store=store, branch=branch, result=result, outcome=outcome)
+        commit_groups(waiting, base, store=store, branch=branch, result=result)
         waiting.clear()
-        outcome.may_be_published = False
 
-    with _rewriting(tasks, threads or os.cpu_count() or 1) as rewritten:
-        try:
-            for done, message in enumerate(rewritten, start=1):
-                waiting.append(message)
-                if max_groups_per_commit is not None and len(waiting) >= max_groups_per_commit:
-                    publish()
-                if progress is not None:
-                    progress(done, len(tasks))
-            if waiting:
+    with (
+        OwnedFiles(store) as owned,
+        _rewriting(tasks, threads or os.cpu_count() or 1, owned) as rewritten,
+    ):
+        for done, message in enumerate(rewritten, start=1):
+            owned.take(message.paths)
+            waiting.append(message)
+            if max_groups_per_commit is not None and len(waiting) >= max_groups_per_commit:
                 publish()
-        except BaseException:
-            if not outcome.may_be_published:
-                _delete_added(store, waiting)
-            raise
+            if progress is not None:
+                progress(done, len(tasks))
+        if waiting:
+            publish()
     result.seconds = time.monotonic() - started
     return result
 
 
 @contextlib.contextmanager
 def _rewriting(
-    tasks: Sequence[CompactionTask], threads: int
+    tasks: Sequence[CompactionTask], threads: int, owned: OwnedFiles
 ) -> Iterator[Iterator[CompactionMessage]]:
-    """The groups rewritten, as they come; after an error, the files of those never asked for go."""
+    """The groups rewritten, as they come; after an error the others' files are owned, too."""
     if threads == 1 or len(tasks) < 2:
         yield map(compact_group, tasks)
         return
@@ -101,22 +98,8 @@ def _rewriting(
             running = [future for future in left if not future.cancel()]
             for future in running:
                 if future.exception() is None:
-                    _delete_added(futures[future].store, [future.result()])
+                    owned.take(future.result().paths)
             raise
-
-
-def _delete_added(store: AtomicStore, messages: Iterable[CompactionMessage]) -> None:
-    listed = list(messages)
-    for message in listed:
-        delete_files(store, message.written)
-    _delete_vectors(store, listed)
-
-
-def _delete_vectors(store: AtomicStore, messages: Iterable[CompactionMessage]) -> None:
-    for message in messages:
-        for path in message.vectors:
-            with contextlib.suppress(OSError):  # an orphan then
-                store.delete(path)
 
 
 def commit_groups(
@@ -126,7 +109,6 @@ def commit_groups(
     store: AtomicStore,
     result: CompactionResult,
     branch: str = MAIN,
-    outcome: CommitOutcome | None = None,
 ) -> Snapshot | None:
     """Publish rewritten groups as one snapshot; add to `result` what became of them.
 
@@ -136,8 +118,6 @@ def commit_groups(
     ----------
     base
         The snapshot that the groups were planned on.
-    outcome
-        See `commit`.
 
     Returns
     -------
@@ -151,37 +131,36 @@ def commit_groups(
     listed = list(messages)
     if not listed:
         return None
-    written = WrittenFiles(
-        files=frozenset(
-            entry.file for message in listed for entry in message.written if not entry.is_changelog
-        ),
-        since=base.id,
-        branch=branch,
-    )
+    new = [entry for message in listed for entry in message.written]
+    paths = frozenset(path for message in listed for path in message.paths)
+    files = frozenset(entry.file for entry in new if not entry.is_changelog)
+    written = WrittenFiles(files=files, beside=paths - files, since=base.id, branch=branch)
     request = CommitRequest(
         kind="compact",
         groups=[message.file_group() for message in listed],
         base=base,
         written=written,
+        unsure=paths,
         metadata=CommitMetadata(
             message=f"compact {sum(len(message.removed) for message in listed)} files"
         ),
     )
+    owned = OwnedFiles(store)
     try:
-        snapshot = commit(store, request, branch=branch, outcome=outcome)
+        snapshot = commit(store, request, branch=branch)
     except CommitConflict:
-        new = [entry for message in listed for entry in message.written]
-        delete_unpublished(store, new, written, branch)
-        _delete_vectors(store, listed)
+        owned.take(paths)
+        delete_unpublished(owned, written, branch)
         result.groups_dropped += len(listed)
         return None
     replaced = {entry.file for entry in removed_entries(store, snapshot)}
     for message in listed:
         if message.removed[0].file not in replaced:
-            _delete_added(store, [message])
+            owned.take(message.paths)
             result.groups_dropped += 1
             continue
         _count(result, message)
+    owned.delete()
     result.retries += snapshot.effort.retries
     result.snapshots.append(snapshot.id)
     return snapshot

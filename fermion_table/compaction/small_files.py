@@ -30,6 +30,7 @@ from fermion_table.reading.whole_rows import whole_row_reader, write_again
 from fermion_table.schema.properties import COLUMN_FILES_DEFAULT
 from fermion_table.schema.schema import TableSchema
 from fermion_table.schema.sorting import parse_order, sorted_rows
+from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.store import AtomicStore
 from fermion_table.writing.data_writer import DataWriter
 from fermion_table.writing.settings import WriteSettings
@@ -138,7 +139,12 @@ class SmallFilesTask(CompactionTask):
     def rewrite(self) -> CompactionMessage:
         """Write the group's rows again."""
         entries = self.group.entries
-        with DataWriter(self.store, self.schema, settings=self.settings, base_id=0) as writer:
+        with (
+            OwnedFiles(self.store) as owned,
+            DataWriter(
+                self.store, self.schema, settings=self.settings, base_id=0, owned=owned
+            ) as writer,
+        ):
             batches = _rows(self)
             if entries[0].batch is not None:
                 for split in splits_of(entries, self.store):
@@ -151,13 +157,15 @@ class SmallFilesTask(CompactionTask):
             else:
                 for batch in joined(batches):
                     writer.write(batch)
-            (message,) = writer.prepare_commit()
-        # The place of the rows in a scan is that of the first file they come from.
-        start = min(entry.sequence_number for entry in entries)
-        added = tuple(
-            msgspec.structs.replace(entry, sequence_start=start) for entry in message.entries
-        )
-        return CompactionMessage(added=added, removed=entries)
+            (written,) = writer.prepare_commit()
+            # The place of the rows in a scan is that of the first file they come from.
+            start = min(entry.sequence_number for entry in entries)
+            added = tuple(
+                msgspec.structs.replace(entry, sequence_start=start) for entry in written.entries
+            )
+            message = CompactionMessage(added=added, removed=entries)
+            owned.release(message)
+        return message
 
 
 def compaction_tasks(

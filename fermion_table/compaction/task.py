@@ -10,6 +10,7 @@ import msgspec
 from fermion.display import short_repr
 from fermion_table.argument_checks import check_kind
 from fermion_table.commit.request import FileGroup
+from fermion_table.metadata.file_columns import paths_of
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.snapshot import Producer
 from fermion_table.storage.store import AtomicStore
@@ -61,7 +62,7 @@ class CompactionTask(ABC):
         """Write the group's rows again. What it has written goes if it fails."""
 
 
-class CompactionMessage(msgspec.Struct, frozen=True, kw_only=True):
+class CompactionMessage(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     """What became of a group: its new files, and those they replace.
 
     Attributes
@@ -94,6 +95,12 @@ class CompactionMessage(msgspec.Struct, frozen=True, kw_only=True):
         known = {entry.deletion_vector for entry in self.removed}
         found = {entry.deletion_vector for entry in self.added} - known - {None}
         return {vector.path for vector in found if vector is not None}
+
+    @property
+    def paths(self) -> set[str]:
+        """All files that were written for the group."""
+        written = {path for entry in self.written for path in paths_of(entry)}
+        return written | self.vectors
 
     @property
     def upgraded(self) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -31,6 +30,7 @@ from fermion_table.planning.tree_plan import Tree, trees_of
 from fermion_table.reading.split_reader import SplitReader
 from fermion_table.reading.whole_rows import column_reader
 from fermion_table.schema.schema import TableSchema
+from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.store import AtomicStore
 from fermion_table.trees.section_reader import KeyedRows, merged_rows
 from fermion_table.writing.changelog_writer import ChangelogWriter
@@ -99,32 +99,24 @@ class TreeTask(CompactionTask):
         written: list[Entry] = []
         recorded: list[Entry] = []
         marking = Marking(self.older, self.reader, self.store)
-        with (
-            TreeWriter(self.store, self.schema, self.key, settings=self.settings) as writer,
-            self._recording() as changes,
-        ):
+        with OwnedFiles(self.store) as owned:
+            writer = TreeWriter(owned, self.schema, self.key, settings=self.settings)
             for sections in self.rewrites:
                 files = [file for section in sections for file in section.files]
                 written += self._write(writer, sections, marking.find(files))
-            if self.changelog is not None and changes is not None:
+            if self.changelog is not None:
+                changes = ChangelogWriter(owned, self.schema, settings=self.settings)
                 recorded = self.changelog.record(changes)
             marking.find(self.upgrades)
-            hidden, marked = marking.entries()
-            if changes is not None:
-                changes.release()
-            writer.release()
-        return CompactionMessage(
-            added=(*written, *moved, *marked, *recorded),
-            removed=(*self.group.entries, *self.upgraded, *hidden),
-            snapshot_id=self.snapshot_id,
-            producer=self.producer,
-        )
-
-    def _recording(self) -> AbstractContextManager[ChangelogWriter | None]:
-        """What writes changelog files, if there is anything to record."""
-        if self.changelog is None:
-            return nullcontext()
-        return ChangelogWriter(self.store, self.schema, settings=self.settings)
+            hidden, marked = marking.entries(owned)
+            message = CompactionMessage(
+                added=(*written, *moved, *marked, *recorded),
+                removed=(*self.group.entries, *self.upgraded, *hidden),
+                snapshot_id=self.snapshot_id,
+                producer=self.producer,
+            )
+            owned.release(message)
+        return message
 
     def _write(
         self, writer: TreeWriter, sections: Sequence[Section], older: OlderRows

@@ -19,12 +19,14 @@ from fermion_table.metadata.history import table_exists
 from fermion_table.metadata.references import list_branches
 from fermion_table.moments import now_ms
 from fermion_table.options import ORPHAN_MS_DEFAULT
+from fermion_table.storage import owned_files
 from fermion_table.storage.fsspec import FsspecStore
 from fermion_table.storage.paths import (
     BRANCH_DIRECTORY,
     EXPIRED_DIRECTORY,
     MAIN,
     TAG_DIRECTORY,
+    final_path,
     is_made_by_writers,
     is_temporary,
     snapshot_directory,
@@ -63,7 +65,8 @@ def remove_orphan_files(
 
     Files that crashed or lost writers left behind, known by their place and unique name. Snapshot
     files, tags, branches and pointer files are never touched, nor are files under other names, nor
-    is anything younger than 3 days. On S3, uploads of such files that were begun before that and
+    is anything younger than 3 days, nor what a writer, a message or a transaction of this process
+    holds. On S3, uploads of such files that were begun before that and
     never completed are aborted, if they may be listed; they count as files of no bytes.
 
     Parameters
@@ -105,11 +108,12 @@ def remove_orphan_files(
             pointers.check_marks(store, 0, name)
             pointers.follow_markers(store, name)
     # The listing first: whatever a commit publishes after it is live, or too young to be in it.
+    in_use = _in_use(item.path for item in listing)
     live, retries = despite_expiry(
         store, lambda: live_objects(store, schema_paths=schema_paths, now=moment)
     )
     alive = live.among(item.path for item in listing if is_made_by_writers(item.path))
-    going = plan_orphans(listing, live=alive, older_than_ms=limit)
+    going = plan_orphans(listing, live=alive | in_use, older_than_ms=limit)
     uploads = _left_uploads(store, limit)
     if not dry_run:
         for item in going:
@@ -129,6 +133,13 @@ def remove_orphan_files(
     )
 
 
+def _in_use(paths: Iterable[str]) -> set[str]:
+    """Those of some files that somebody in this process owns, or is writing."""
+    final = {path: final_path(path) for path in paths}
+    owned = owned_files.owned(final.values())
+    return {path for path, name in final.items() if name in owned}
+
+
 def _left_uploads(store: AtomicStore, limit_ms: int) -> list[UnfinishedUpload]:
     """Uploads of files that writers begin to write, and began before a time."""
     if not isinstance(store, FsspecStore):
@@ -137,7 +148,9 @@ def _left_uploads(store: AtomicStore, limit_ms: int) -> list[UnfinishedUpload]:
         return [
             upload
             for upload in store.unfinished_uploads()
-            if is_made_by_writers(upload.path) and upload.begun_ms < limit_ms
+            if is_made_by_writers(upload.path)
+            and upload.begun_ms < limit_ms
+            and not _in_use([upload.path])
         ]
     except OSError as error:  # to list them takes a right of its own, and not every server can
         _log.warning("%s: uploads that were not completed stay: %s", store.location, error)

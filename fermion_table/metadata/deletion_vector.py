@@ -28,6 +28,7 @@ from fermion_table.metadata.manifest import DeletionVector
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.json_codec import content_hash
 from fermion_table.storage.metadata_check import check_readable
+from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.paths import deletion_path, unique_name
 from fermion_table.storage.store import AtomicStore
 
@@ -97,7 +98,7 @@ def write_vectors(
     store: AtomicStore,
     bitmaps: Mapping[str, BitMap64],
     num_rows: Mapping[str, int],
-    begun: set[str] | None = None,
+    owned: OwnedFiles | None = None,
 ) -> dict[str, DeletionVector]:
     """Store bitmaps, by data file, as one new file; durable on return.
 
@@ -105,8 +106,8 @@ def write_vectors(
     ----------
     num_rows
         Of each data file.
-    begun
-        Where the file's path is noted before it is made.
+    owned
+        Whose the file is; None: nobody owns it.
 
     Raises
     ------
@@ -116,8 +117,8 @@ def write_vectors(
     if not bitmaps:
         return {}
     path = deletion_path(unique_name())
-    if begun is not None:
-        begun.add(path)
+    if owned is not None:
+        owned.add(path)
     data, places = pack(list(bitmaps.values()))
     vectors = {
         file: DeletionVector(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -41,6 +40,7 @@ from fermion_table.storage import json_codec
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.checked_reads import read_hashed
 from fermion_table.storage.metadata_check import check_readable
+from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.paths import manifest_index_path, manifest_path, schema_path, unique_name
 from fermion_table.storage.store import METADATA_BYTES_MAX, AtomicStore, access_of
 
@@ -103,6 +103,8 @@ class MetadataWriter:
 
     def __init__(self, store: AtomicStore) -> None:
         self._store = store
+        self._owned = OwnedFiles(store)
+        self._owned.release()  # whether a snapshot names them, only the commit can tell
         self._manifests: dict[str, StoredManifest] = {}
         self._schemas: dict[str, SchemaReference] = {}
 
@@ -133,6 +135,7 @@ class MetadataWriter:
             path = path_of(unique_name())
             check_readable(data, path, decode)
             self._manifests[content] = StoredManifest(path, content, len(data), kind)
+            self._owned.add(path)
             self._store.write(path, data)
         return self._manifests[content]
 
@@ -146,6 +149,7 @@ class MetadataWriter:
             self._schemas[content] = SchemaReference(
                 id=schema_id, path=path, hash=content, size=len(data)
             )
+            self._owned.add(path)
             self._store.write(path, data)
         return self._schemas[content]
 
@@ -154,12 +158,7 @@ class MetadataWriter:
 
         An object that can't be deleted is left for the removal of orphan files.
         """
-        written = [manifest.path for manifest in self._manifests.values()]
-        written += [schema.path for schema in self._schemas.values()]
-        for path in written:
-            if path not in keep:
-                with contextlib.suppress(OSError):
-                    self._store.delete(path)
+        self._owned.delete(keep)
 
 
 def read_stored(store: AtomicStore, path: str, hash: str, size: int) -> bytes:

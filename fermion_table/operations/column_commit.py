@@ -13,18 +13,18 @@ from collections.abc import Mapping, Sequence
 
 from fermion.errors import InvalidArgumentError
 from fermion_table.commit.publisher import Publisher, stored_schema
-from fermion_table.commit.request import CommitMetadata, CommitOutcome, CommitRequest
+from fermion_table.commit.request import CommitMetadata, CommitRequest
 from fermion_table.errors import CommitConflict
 from fermion_table.keys.key_changes import has_buckets
 from fermion_table.metadata.column_file import COLUMN_FILES_LIMIT
-from fermion_table.metadata.file_columns import data_paths_of
+from fermion_table.metadata.file_columns import paths_of
 from fermion_table.metadata.history import until_expiry
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.snapshot import COLUMN_FILES, Snapshot
 from fermion_table.schema.schema import TableSchema
-from fermion_table.storage.pending_files import PendingFiles
+from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.writing.column_files import placed
 
 Made = Mapping[str, tuple[Entry, TableSchema]]
@@ -49,7 +49,7 @@ class ColumnChange(ABC):
         self.store = publisher.store
         self.action = action
         self.metadata = metadata
-        self.files = PendingFiles(publisher.store, self)
+        self.files = OwnedFiles(publisher.store)
 
     @abstractmethod
     def schema_on(self, base: Snapshot) -> TableSchema | None:
@@ -71,13 +71,6 @@ class ColumnChange(ABC):
             The data files with rows.
         """
 
-    def drop_made(self) -> None:
-        """Delete the files that were made so far."""
-        for path in list(self.files.paths):
-            with contextlib.suppress(OSError):  # an orphan then
-                self.store.delete(path)
-            self.files.paths.discard(path)
-
     def publish(self, known: Snapshot) -> Snapshot:
         """Make the files, and commit them.
 
@@ -90,21 +83,14 @@ class ColumnChange(ABC):
         ------
         InvalidArgumentError, CommitConflict, CommitStateUnknown
         """
-        outcome = CommitOutcome()
         try:
-            published = self.publisher.publish(known, self._plan, self.metadata, outcome=outcome)
+            published = self.publisher.publish(known, self._plan, self.metadata)
         except BaseException:  # an interrupt too
-            if outcome.may_be_published:
-                self.files.release()
-            else:
-                self.files.delete()
+            self.files.delete()
             raise
-        if published.entries is not None:
-            with contextlib.suppress(OSError):  # published is published; at worst orphans stay
-                self.files.delete(
-                    {path for each in published.entries for path in data_paths_of(each)}
-                )
-        self.files.release()
+        kept = {path for each in published.entries or () for path in paths_of(each)}
+        with contextlib.suppress(OSError):  # published is published; at worst orphans stay
+            self.files.delete(kept)
         return published.snapshot
 
     def _plan(self, base: Snapshot) -> CommitRequest | None:
@@ -134,6 +120,9 @@ class ColumnChange(ABC):
             depends_on=_on_nothing,
             metadata=self.metadata,
             reader_features=(COLUMN_FILES,) if added else (),
+            unsure=frozenset(
+                path for column_file, _ in made.values() for path in paths_of(column_file)
+            ),
         )
 
 

@@ -24,6 +24,7 @@ from fermion_table.reading.split_reader import SplitReader
 from fermion_table.schema.conversion import find_null
 from fermion_table.schema.repeated import nulls
 from fermion_table.schema.schema import TableSchema
+from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.store import AtomicStore
 from fermion_table.writing.column_files import write_column_file
 
@@ -79,7 +80,7 @@ class ColumnTask:
         entry: Entry,
         *,
         threads: int = 1,
-        begun: set[str] | None = None,
+        owned: OwnedFiles | None = None,
         stop: threading.Event | None = None,
     ) -> FinishedFile:
         """Compute the columns of one file; what it has written goes if that fails.
@@ -90,8 +91,8 @@ class ColumnTask:
             The file.
         threads
             For decoding it.
-        begun
-            Where the path of the new file is noted before it is made.
+        owned
+            Those of the operation; None: the caller takes the file.
         stop
             Set when the columns are of no use any more.
 
@@ -104,14 +105,13 @@ class ColumnTask:
         """
         reader = SplitReader(self.request)
         rows = self._rows(entry, reader, threads, stop)
-        noted: set[str] = set() if begun is None else begun
         if entry.batch is None:
-            made = write_column_file(self.store, self.written, rows, None, noted)
+            made = write_column_file(self.store, self.written, rows, None, owned)
             return FinishedFile(source=entry, made=made)
         (split,) = splits_of([entry], self.store)
         known = reader.batches(split, rows=RowRanges.all(entry.rows))
         batches = whole_batches(rows, known, self.columns)
-        made = write_column_file(self.store, self.written, None, batches, noted)
+        made = write_column_file(self.store, self.written, None, batches, owned)
         return FinishedFile(source=entry, made=made)
 
     def _rows(

@@ -37,6 +37,7 @@ from fermion_table.reading.whole_rows import column_reader
 from fermion_table.schema.changes import merge_columns
 from fermion_table.schema.schema import PathLike, TableSchema
 from fermion_table.schema.selection import queryable_fields, select_columns
+from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.store import AtomicStore
 from fermion_table.writing.column_files import schema_of_columns
 
@@ -44,7 +45,7 @@ RESUME_MS_MAX = 24 * 3600 * 1000
 """Finished files older than this are made again: they may be removed as orphans while it runs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class FinishedColumns:
     """The column files that an `add_columns_with` that failed has made. Picklable.
 
@@ -82,8 +83,9 @@ class FinishedColumns:
         store
             Of the table (`Table.store`).
         """
-        for each in self.files:
-            store.delete(each.made.path)
+        owned = OwnedFiles(store)
+        owned.take(each.made.path for each in self.files)
+        owned.delete()
 
 
 class ComputedColumns(ColumnChange):
@@ -214,12 +216,12 @@ class ComputedColumns(ColumnChange):
     ) -> None:
         """Compute files; what is finished when one fails is handed to the error."""
         done = total - len(entries)
-        run = self._runner or partial(_side_by_side, threads=self._threads, begun=self.files.paths)
+        run = self._runner or partial(_side_by_side, threads=self._threads, owned=self.files)
         try:
             slim = [msgspec.structs.replace(each, stats={}) for each in entries]
             with closing(run(task, slim)) as finished:
                 for each in finished:
-                    self.files.paths.add(each.made.path)
+                    self.files.take([each.made.path])
                     self._done[each.source.file] = each
                     done += 1
                     if self._progress is not None:
@@ -232,8 +234,6 @@ class ComputedColumns(ColumnChange):
         """Give the files that are finished to the error."""
         assert self._written is not None
         files = tuple(self._done.values())
-        for each in files:
-            self.files.paths.discard(each.made.path)
         error.finished = FinishedColumns(
             table_uuid=base.table_uuid,
             read=self._read,
@@ -241,20 +241,23 @@ class ComputedColumns(ColumnChange):
             schema=self._written,
             files=files,
         )
+        kept = OwnedFiles(self.store)
+        kept.take(each.made.path for each in files)
+        kept.release(error.finished)
 
 
 def _side_by_side(
-    task: ColumnTask, entries: Sequence[Entry], *, threads: int, begun: set[str]
+    task: ColumnTask, entries: Sequence[Entry], *, threads: int, owned: OwnedFiles
 ) -> Generator[FinishedFile]:
     """Compute files on threads; the first failure stops the others after their next batch."""
     if threads == 1:
         for entry in entries:
-            yield task.compute(entry, begun=begun)
+            yield task.compute(entry, owned=owned)
         return
     stop, failed = threading.Event(), None
     decoders = max(1, threads // max(len(entries), 1))
     with ThreadPoolExecutor(threads) as pool:
-        compute = partial(task.compute, threads=decoders, begun=begun, stop=stop)
+        compute = partial(task.compute, threads=decoders, owned=owned, stop=stop)
         futures = [pool.submit(compute, entry) for entry in entries]
 
         def cancel() -> None:

@@ -41,6 +41,7 @@ from fermion_table.reading.split_reader import SplitReader
 from fermion_table.reading.whole_rows import column_reader, whole_row_reader, write_again
 from fermion_table.scanning.scan import FileScan, Scan
 from fermion_table.schema.schema import Field, TableSchema
+from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.store import AtomicStore, access_of
 from fermion_table.writing.make_writer import TableWriter, make_writer
 from fermion_table.writing.settings import WriteSettings
@@ -109,11 +110,11 @@ class Draft:
     base
         The snapshot.
     cache, written
-        What the drafts of one transaction share: rows found, and paths of files begun.
+        What the drafts of one transaction share: rows found, and the files written for it.
     """
 
     def __init__(
-        self, store: AtomicStore, base: Snapshot, cache: FindingCache, written: set[str]
+        self, store: AtomicStore, base: Snapshot, cache: FindingCache, written: OwnedFiles
     ) -> None:
         self.store = store
         self.base = base
@@ -268,7 +269,7 @@ class Draft:
             settings=settings,
             table_uuid=self.base.table_uuid,
             base_id=self.base.id,
-            begun=self.written,
+            owned=self.written,
             bucket_counts=self.bucket_counts(replaced),
         )
 

@@ -101,7 +101,7 @@ class FilledColumns(ColumnChange):
         self, base: Snapshot, schemas: SchemaVersions, schema: TableSchema, entries: list[Entry]
     ) -> Made:
         """Write the columns of the files that have rows of the data."""
-        self.drop_made()  # of an earlier try: other commits may have changed what it has read
+        self.files.delete()  # of an earlier try: other commits may have changed what it has read
         columns = schema_of_columns(schema, self._names)
         values = self._values(columns)
         if self._on:
@@ -218,8 +218,7 @@ class FilledColumns(ColumnChange):
                 start += batch.num_rows
                 yield batch
 
-        begun = self.files.paths
         if entry.batch is None:
-            return write_column_file(self.store, columns, filled(), None, begun)
+            return write_column_file(self.store, columns, filled(), None, self.files)
         batches = whole_batches(filled(), reader.batches(split, rows=every), values.schema)
-        return write_column_file(self.store, columns, None, batches, begun)
+        return write_column_file(self.store, columns, None, batches, self.files)

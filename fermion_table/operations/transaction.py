@@ -9,19 +9,17 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, NoReturn
 
-import msgspec
 import pyarrow as pa
 
 from fermion.engine import record_batch_reader
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_kind, check_kinds
-from fermion_table.commit.committed_files import unpublished, written_files
+from fermion_table.commit.committed_files import delete_unpublished, paths_in, written_files
 from fermion_table.commit.conflict import Partitions
 from fermion_table.commit.fit import misfit
 from fermion_table.commit.publisher import Publisher, SchemaMerge, stored_schema
 from fermion_table.commit.request import (
     CommitMetadata,
-    CommitOutcome,
     CommitRequest,
     WrittenFiles,
     recorded,
@@ -48,7 +46,7 @@ from fermion_table.operations.row_changes import (
     check_overwrite,
 )
 from fermion_table.schema.schema import KIND_COLUMN
-from fermion_table.storage.pending_files import PendingFiles
+from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.writing.data_writer import check_batches
 from fermion_table.writing.deletions import deletions
 from fermion_table.writing.make_writer import TableWriter, write_changes
@@ -92,9 +90,9 @@ class Transaction:
         self._published = published
         self._changes: list[RowChange] = []
         self._cache = FindingCache()
-        self._files = PendingFiles(publisher.store, self)
+        self._files = OwnedFiles(publisher.store)
         self._handed_over: WrittenFiles | None = None
-        self._given: set[str] = set()
+        self._offered: set[str] = set()
         self._draft = self._draft_of(base)
         self._applied = 0
         self._seen_at = seen_at
@@ -210,27 +208,26 @@ class Transaction:
         CommitConflict, CommitStateUnknown
         """
         self._enter()
-        outcome = CommitOutcome()
         self._is_over = True
         try:
-            self._files.release()
             published = self._publisher.publish(
                 self._draft.base,
                 self._plan,
                 self._metadata,
                 looks=bool(self._changes) and kind_of(self._changes) == "append",
                 seen_at=self._seen_at,
-                outcome=outcome,
             )
         except BaseException as error:
-            if not outcome.may_be_published:
-                is_lost = isinstance(error, (CommitConflict, UnreadableMetadata))
-                self._clean(frozenset(), messages_too=self._owns_messages or is_lost)
+            if isinstance(error, (CommitConflict, UnreadableMetadata)):
+                self._files.take(self._offered)
+            self._give_up()
             raise
-        self._is_earlier = outcome.is_earlier
+        self._is_earlier = published.is_earlier
         if published.entries is not None:
+            kept = {path for entry in published.entries for path in paths_of(entry)}
             with contextlib.suppress(OSError):  # published is published; at worst orphans stay
-                self._clean({path for entry in published.entries for path in paths_of(entry)})
+                self._files.take(self._offered - kept)
+                self._give_up(kept)
         if self._published is not None:
             self._published(published.snapshot, published.seen_at)
         return published.snapshot
@@ -239,7 +236,7 @@ class Transaction:
         """Discard the transaction; its files are deleted."""
         self._enter()
         self._is_over = True
-        self._clean(frozenset())
+        self._give_up()
 
     def _plan(self, base: Snapshot) -> CommitRequest | None:
         """All changes on a snapshot; None if they change nothing there."""
@@ -273,6 +270,7 @@ class Transaction:
             accepts_schema=self._misfit if kind == "append" else None,
             metadata=metadata,
             written=self._handed_over,
+            unsure=self._files.paths | paths_in(self._handed_over),
             reader_features=(COLUMN_FILES,) if any(each.column_files for each in added) else (),
         )
 
@@ -287,7 +285,7 @@ class Transaction:
         return None
 
     def _draft_of(self, base: Snapshot) -> Draft:
-        return Draft(self._publisher.store, base, self._cache, self._files.paths)
+        return Draft(self._publisher.store, base, self._cache, self._files)
 
     def _make(self, change: RowChange) -> None:
         self._enter()
@@ -324,9 +322,12 @@ class Transaction:
     def _additions(
         self, messages: Sequence[WriterMessage], merge: SchemaMerge | None = None
     ) -> list[RowChange]:
-        """What adds the files of messages, which belong to the transaction from here on."""
-        self._handed_over = written_files(messages).and_also(self._handed_over)
-        self._given.update(entry.path for message in messages for entry in message.entries)
+        """What adds the files of messages, which belong to the transaction from here on.
+
+        Those of `commit_written` do so when the commit has succeeded, or has certainly lost.
+        """
+        handed_over = written_files(messages)
+        everything = handed_over.and_also(self._handed_over)
         uuid, where = self._draft.base.table_uuid, self._publisher.store.location
         additions: list[RowChange] = []
         for message in messages:
@@ -339,6 +340,11 @@ class Transaction:
         if merge is not None:
             entries = tuple(numbered_in_order(message.entries for message in messages))
             additions.append(addition_of(entries, merge, self._publisher))
+        self._handed_over = everything
+        if self._owns_messages:
+            self._files.take(handed_over.paths)
+        else:
+            self._offered |= handed_over.paths
         return additions
 
     def _writer(self, replaced: Replaced = False) -> TableWriter:
@@ -364,21 +370,9 @@ class Transaction:
             silent.add("append")
         return draft.is_empty and all(change.kind in silent for change in self._changes)
 
-    def _clean(self, keep: AbstractSet[str], *, messages_too: bool = True) -> None:
-        """Delete files that were written, but for some, and for those that others committed."""
-        self._files.delete(keep)
-        files = self._given - keep
-        if not messages_too or not files or self._handed_over is None:
-            return
-        self._given.clear()
-        store, branch = self._publisher.store, self._publisher.branch
-        given = msgspec.structs.replace(self._handed_over, files=self._handed_over.files & files)
-        going = unpublished(store, given, branch)
-        if going == given.files:  # changelog files too, which go with all data files
-            going |= files - self._handed_over.files
-        for path in going:
-            with contextlib.suppress(OSError):  # an orphan then
-                store.delete(path)
+    def _give_up(self, keep: AbstractSet[str] = frozenset()) -> None:
+        """Delete what the transaction owns, but for some files, and for what others committed."""
+        delete_unpublished(self._files, self._handed_over, self._publisher.branch, keep)
 
 
 def append_merging(transaction: Transaction, data: Any, change_type: str | None = None) -> None:

@@ -76,7 +76,7 @@ def set_beside(draft: Draft, entry: Entry, assignments: Mapping[str, Assignment]
         action="update",
     )
     try:
-        made = task.compute(entry, begun=draft.written).made
+        made = task.compute(entry, owned=draft.written).made
     except ColumnFunctionError as error:
         raise error.__cause__ or error from None
     draft.set_columns(entry, placed(entry, made, columns, schema, draft.schemas))

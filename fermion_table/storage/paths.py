@@ -288,6 +288,14 @@ def is_temporary(path: str) -> bool:
     return path.endswith(TEMPORARY_SUFFIX)
 
 
+def final_path(path: str) -> str:
+    """The object that a temporary file is to become; any other path as it is."""
+    if not is_temporary(path):
+        return path
+    folder, _, name = path.removesuffix(TEMPORARY_SUFFIX).rpartition("/")
+    return f"{folder}/{name.rpartition('.')[0].removeprefix('.')}"
+
+
 def is_made_by_writers(path: str) -> bool:
     """Whether a writer of tables could have made this object, by its folder and unique name.
 

@@ -14,6 +14,7 @@ from fermion_table.commit.request import CommitMetadata
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.operations.draft import Draft, FindingCache
 from fermion_table.operations.transaction import Transaction, append_merging, commit_written
+from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.table.inline_compaction import finished
 from fermion_table.table.state import HasState, TableState
 from fermion_table.writing.make_writer import TableWriter, make_writer
@@ -147,7 +148,7 @@ def writer_factory(
     state = self._state
     state.check_writable()
     overwrites = check_bool(overwrites, "overwrites")
-    draft = Draft(state.store, state.snapshot, FindingCache(), set())
+    draft = Draft(state.store, state.snapshot, FindingCache(), OwnedFiles(state.store))
     replaced = draft.replaced(filter) if overwrites else False
     if settings is not None:
         check_kind(settings, WriteSettings, "settings")

@@ -18,7 +18,7 @@ from fermion.display import short_repr
 from fermion.engine import record_batch_reader
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_kind, check_kinds, described
-from fermion_table.commit.committed_files import delete_unpublished, written_files
+from fermion_table.commit.committed_files import discard_messages, written_files
 from fermion_table.commit.publisher import Publisher
 from fermion_table.commit.replacement import (
     NewRows,
@@ -319,8 +319,7 @@ class StagedTable:
 
     def _delete(self, messages: Sequence[WriterMessage]) -> None:
         """Delete what writers made, but for what has been committed."""
-        entries = [entry for message in messages for entry in message.entries]
-        delete_unpublished(self.store, entries, written_files(messages), MAIN)
+        discard_messages(self.store, messages, MAIN)
 
     def _take_back(self, created: Snapshot) -> None:
         """Remove a table that was created a moment ago, unless somebody has used it since."""

@@ -12,8 +12,8 @@ import pyarrow as pa
 from fermion_table.merge_engines.key_groups import is_retraction
 from fermion_table.metadata.manifest import Entry
 from fermion_table.schema.schema import TableSchema
-from fermion_table.storage.store import AtomicStore
-from fermion_table.writing.data_files import DataFiles, OpenFile, OwningWriter
+from fermion_table.storage.owned_files import OwnedFiles
+from fermion_table.writing.data_files import DataFiles, OpenFile
 from fermion_table.writing.partition import Partition
 from fermion_table.writing.settings import WriteSettings
 from fermion_table.writing.tree_writer import KIND_FIELD
@@ -22,32 +22,28 @@ Changes = tuple[pa.RecordBatch, np.ndarray | None]
 """Rows with all of the table's columns, and their kinds; None: all are insertions."""
 
 
-class ChangelogWriter(OwningWriter):
+class ChangelogWriter:
     """Writes changelog files.
 
     Parameters
     ----------
-    store
-        Of the table.
+    owned
+        Whose the files are, to delete after an error.
     schema
         What the files are written with.
     settings
         How.
-    begun
-        Where the paths of its files are noted, each before the file is made, for a caller that
-        deletes them if it gives up.
     """
 
     def __init__(
         self,
-        store: AtomicStore,
+        owned: OwnedFiles,
         schema: TableSchema,
         *,
         settings: WriteSettings | None = None,
-        begun: set[str] | None = None,
     ) -> None:
         changes = replace(settings or WriteSettings(), source="changelog")
-        super().__init__(DataFiles(store, schema, changes, begun))
+        self._files = DataFiles(owned, schema, changes)
 
     def write(
         self,

@@ -11,6 +11,7 @@ from fermion_table.metadata.column_file import ColumnFile, fields_by_file, schem
 from fermion_table.metadata.manifest import Entry, field_id_runs
 from fermion_table.schema.properties import parse_properties
 from fermion_table.schema.schema import Field, TableSchema
+from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.store import AtomicStore
 from fermion_table.writing.data_files import DataFiles
 from fermion_table.writing.entry_maker import statistics_fields
@@ -34,7 +35,7 @@ def write_column_file(
     columns: TableSchema,
     rows: Iterable[pa.RecordBatch] | None,
     batches: Iterable[tuple[int, pa.Table]] | None,
-    begun: set[str],
+    owned: OwnedFiles | None,
 ) -> Entry:
     """Write a column file; it is deleted if that fails.
 
@@ -44,25 +45,22 @@ def write_column_file(
         See `schema_of_columns`.
     rows, batches
         All rows of the data file, or all its batches with their ids, in its order.
-    begun
-        Where the path is noted before the file is made.
+    owned
+        Those of the operation, which has the file, too; None: nobody owns it in the end.
 
     Returns
     -------
     The file as if it were a data file by itself.
     """
-    files = DataFiles(store, columns, WriteSettings(threads=1), begun)
-    try:
+    with OwnedFiles(store, owned) as own:
+        files = DataFiles(own, columns, WriteSettings(threads=1))
         file = files.open(UNPARTITIONED, is_columns=True)
         for batch in rows or ():
             file.writer.write(batch)
         for batch_id, data in batches or ():
             file.writer.append_batch(batch_id, data)
         entry = files.close(file)
-    except BaseException:
-        files.abort()
-        raise
-    files.release()
+        own.release()
     return entry
 
 

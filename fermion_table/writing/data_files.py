@@ -1,16 +1,13 @@
-"""The data files of one writer: their names, options and sizes, and what deletes them.
+"""The data files of one writer: their names, options and sizes.
 
-A file has a unique name that is noted before the file is made. Until `DataFiles.release` says that
-a commit decides on them, all of them are deleted when their writer gives up or is lost.
+A file has a unique name, which its owner notes before the file is made (see `OwnedFiles`).
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any
 
 import pyarrow as pa
 
@@ -20,9 +17,9 @@ from fermion_table.moments import now_ms
 from fermion_table.schema.properties import parse_properties
 from fermion_table.schema.record_expiry import time_field
 from fermion_table.schema.schema import TableSchema
+from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.paths import data_path, unique_name
-from fermion_table.storage.pending_files import PendingFiles
-from fermion_table.storage.store import AtomicStore, is_durable
+from fermion_table.storage.store import is_durable
 from fermion_table.writing.entry_maker import EntryMaker
 from fermion_table.writing.partition import Partition
 from fermion_table.writing.settings import WriteSettings
@@ -57,15 +54,12 @@ class DataFiles:
 
     Parameters
     ----------
-    store
-        Of the table.
+    owned
+        Whose the files are.
     schema
-        What the files are written with.
+        What they are written with.
     settings
         How.
-    begun
-        Where the paths of the files are noted, each before the file is made, for a caller that
-        deletes them if it gives up.
     stripe_bytes
         Of a stripe, where the file options do not say it; None: their default.
 
@@ -79,10 +73,9 @@ class DataFiles:
 
     def __init__(
         self,
-        store: AtomicStore,
+        owned: OwnedFiles,
         schema: TableSchema,
         settings: WriteSettings,
-        begun: set[str] | None = None,
         *,
         stripe_bytes: int | None = None,
     ) -> None:
@@ -90,15 +83,14 @@ class DataFiles:
         target = settings.target_file_bytes
         self.arrow = schema.to_arrow()
         self.target_bytes = properties.target_file_bytes if target is None else target
-        self._store = store
-        self._begun = begun if begun is not None else set()
-        self._written = PendingFiles(store, self)
+        self._owned = owned
+        self._store = owned.store
         self._source = settings.source
         profile: Any = properties.profile
         default = fermion.WriteOptions(profile=profile) if profile else fermion.WriteOptions()
         options = settings.file_options or default
         threads = settings.threads or options.threads
-        durable = options.durable and is_durable(store)
+        durable = options.durable and is_durable(self._store)
         if options.stripe_bytes is not None:
             stripe_bytes = options.stripe_bytes
         self._options = replace(
@@ -107,7 +99,6 @@ class DataFiles:
         time = time_field(schema.properties)
         columns = (*properties.statistics_columns, *([] if time is None else [time]))
         self._entries = EntryMaker(schema, columns)
-        self._open: list[OpenFile] = []
         self._raw_bytes = 0
         self._file_bytes = 0
 
@@ -142,8 +133,7 @@ class DataFiles:
             is_changelog=is_changelog,
             is_columns=is_columns,
         )
-        self._written.paths.add(path)  # before: an interrupt must not lose it
-        self._begun.add(path)
+        self._owned.add(path)
         options = self._options
         more = [each for each in bloom_filters if each not in options.bloom_filters]
         if more:
@@ -154,9 +144,8 @@ class DataFiles:
             options=options,
             storage_options=self._store.storage_options,
         )
-        file = OpenFile(writer, path, partition)
-        self._open.append(file)
-        return file
+        self._owned.add(path, writer)
+        return OpenFile(writer, path, partition)
 
     def room(self, file: OpenFile, rows: pa.RecordBatch, raw_bytes: int | None = None) -> int:
         """How many rows like these still go into a file; 0 or less: it has its size.
@@ -194,7 +183,7 @@ class DataFiles:
     def close(self, file: OpenFile) -> Entry:
         """Finish a file, and describe it."""
         info = file.writer.close()
-        self._open.remove(file)
+        self._owned.add(file.path)
         self._raw_bytes += file.raw_bytes
         self._file_bytes += info.size
         return self._entries.entry(
@@ -204,67 +193,3 @@ class DataFiles:
             source=self._source,
             created_ms=now_ms(),
         )
-
-    def release(self) -> None:
-        """Leave the files alone from here on: a commit may name them."""
-        self._written.release()
-
-    def abort(self) -> None:
-        """Delete all files."""
-        for file in self._open:
-            file.writer.abort()
-        self._open.clear()
-        self._begun -= self._written.paths
-        self._written.delete()
-
-
-class OwningWriter:
-    """Writes data files, and owns them.
-
-    Until `release` says that a commit decides on the files, `abort` deletes them, and so does
-    leaving the context manager, or forgetting the writer.
-
-    Parameters
-    ----------
-    files
-        Makes the files.
-    """
-
-    def __init__(self, files: DataFiles) -> None:
-        self._files = files
-        self._is_released = False
-
-    def __reduce__(self) -> NoReturn:
-        """Refuse a copy: both would own, and delete, the same files."""
-        name = type(self).__name__
-        raise TypeError(f"a {name} can't be pickled or copied: make one in each process")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if not self._is_released:
-            self.abort()
-
-    def release(self) -> None:
-        """Leave the files alone from here on: a commit may name them."""
-        self._is_released = True
-        self._files.release()
-
-    def abort(self) -> None:
-        """Delete every file of this writer. Not allowed after an attempt to commit them."""
-        self._is_released = True
-        self._files.abort()
-
-
-def delete_files(store: AtomicStore, entries: Iterable[Entry]) -> None:
-    """Delete data files that nothing refers to; what can't be deleted is left as an orphan."""
-    for entry in entries:
-        if entry.path:
-            with contextlib.suppress(OSError):
-                store.delete(entry.path)

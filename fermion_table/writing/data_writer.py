@@ -21,6 +21,7 @@ from fermion_table.metadata.manifest import Entry
 from fermion_table.schema.properties import parse_properties
 from fermion_table.schema.schema import TableSchema
 from fermion_table.schema.sorting import RowOrder
+from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.paths import MAIN
 from fermion_table.storage.store import AtomicStore
 from fermion_table.writing.data_files import DataFiles, OpenFile
@@ -28,7 +29,7 @@ from fermion_table.writing.incoming_rows import IncomingRows
 from fermion_table.writing.partition import UNPARTITIONED, Partition, partition_columns, split_batch
 from fermion_table.writing.settings import WriteSettings
 from fermion_table.writing.sort_buffer import WriteBuffer
-from fermion_table.writing.writer_message import Origin, WriterMessage
+from fermion_table.writing.writer_message import Origin, WriterMessage, aborted
 
 OPEN_FILES_MAX = 64
 """Partitions that are written to at once; more close the one not written to for longest."""
@@ -67,9 +68,8 @@ class DataWriter:
         Goes into the message.
     base_id, branch
         The snapshot that the files are written for; None: the latest one is looked up.
-    begun
-        Where the paths of its files are noted, each before the file is made, for a caller that
-        deletes them if it gives up.
+    owned
+        Those of a larger operation, which has the files of the writer, too.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class DataWriter:
         table_uuid: str = "",
         base_id: int | None = None,
         branch: str = MAIN,
-        begun: set[str] | None = None,
+        owned: OwnedFiles | None = None,
     ) -> None:
         if settings is not None:
             check_kind(settings, WriteSettings, "settings")
@@ -93,14 +93,15 @@ class DataWriter:
         self.schema = schema
         self._origin = Origin.of(store, schema, table_uuid, base_id, branch)
         self._settings = settings or WriteSettings()
-        self._files = DataFiles(store, schema, self._settings, begun)
+        self._owned = OwnedFiles(store, owned)
+        self._files = DataFiles(self._owned, schema, self._settings)
         self._incoming = IncomingRows(schema)
         self._arrow = self._files.arrow
         self._partitions = partition_columns(schema)
         self._entries: list[Entry] = []
         self._open: OrderedDict[tuple[Any, ...], OpenFile] = OrderedDict()
         self._batch_mode: bool | None = None
-        self._finished = False
+        self._finished = self._is_aborted = False
         self._memory = parse_properties(schema.properties).write_buffer_bytes
         self._buffer = self._sorting_buffer()
 
@@ -168,22 +169,31 @@ class DataWriter:
             self._write_batch(partition, number, batches)
 
     def prepare_commit(self) -> list[WriterMessage]:
-        """Finish all files and return the messages for `Table.commit`."""
+        """Finish all files and return the messages for `Table.commit`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The writer was aborted.
+        """
         if not self._finished:
             if self._buffer is not None:
                 self._write_sorted(self._buffer)
             for key in list(self._open):
                 self._close(key)
             self._finished = True
-            self._files.release()
-        return [self._origin.message(self._entries)]
+        elif self._is_aborted:
+            raise aborted()
+        message = self._origin.message(self._entries)
+        self._owned.release(message)
+        return [message]
 
     def abort(self) -> None:
-        """Delete every file of this writer. Not allowed after an attempt to commit its messages."""
-        self._finished = True
+        """Delete the files of this writer, but for those that were committed."""
+        self._finished = self._is_aborted = True
         self._buffer = None
         self._open.clear()
-        self._files.abort()
+        self._owned.delete()
         self._entries.clear()
 
     def _enter_mode(self, *, batches: bool) -> None:

@@ -26,6 +26,7 @@ from fermion_table.metadata.manifest import Entry
 from fermion_table.schema.properties import parse_properties
 from fermion_table.schema.schema import TableSchema
 from fermion_table.schema.type_kinds import shares_memory
+from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.paths import MAIN
 from fermion_table.storage.store import AtomicStore
 from fermion_table.writing.buffer_pool import Buffer, BufferPool, Tree
@@ -35,7 +36,7 @@ from fermion_table.writing.partition import partition_columns, split_batch
 from fermion_table.writing.run_folding import sorted_run, split_kinds
 from fermion_table.writing.settings import WriteSettings
 from fermion_table.writing.tree_writer import KIND_FIELD, TreeWriter
-from fermion_table.writing.writer_message import Origin, WriterMessage
+from fermion_table.writing.writer_message import Origin, WriterMessage, aborted
 
 SHARE_MAX = 4
 """A batch with more than the pool's bytes divided by this is added in parts."""
@@ -59,9 +60,8 @@ class KeyWriter:
         Goes into the message.
     base_id, branch
         The snapshot that the files are written for; None: the latest one is looked up.
-    begun
-        Where the paths of its files are noted, each before the file is made, for a caller that
-        deletes them if it gives up.
+    owned
+        Those of a larger operation, which has the files of the writer, too.
     bucket_counts
         Numbers of buckets of partitions that have another one than the table's settings say (see
         `metadata.bucket_counts`).
@@ -81,7 +81,7 @@ class KeyWriter:
         table_uuid: str = "",
         base_id: int | None = None,
         branch: str = MAIN,
-        begun: set[str] | None = None,
+        owned: OwnedFiles | None = None,
         bucket_counts: BucketCounts | None = None,
     ) -> None:
         if settings is not None:
@@ -93,18 +93,19 @@ class KeyWriter:
         self._origin = Origin.of(store, schema, table_uuid, base_id, branch)
         self._incoming = IncomingRows(schema, fills_defaults=key.engine.fills_defaults)
         self._partitions = partition_columns(schema)
-        trees = TreeWriter(store, schema, key, settings=settings, begun=begun)
+        self._owned = OwnedFiles(store, owned)
+        trees = TreeWriter(self._owned, schema, key, settings=settings)
         is_logged = key.options.changelog_producer == "input"
         changes = None
         if is_logged:
-            changes = ChangelogWriter(store, schema, settings=settings, begun=begun)
+            changes = ChangelogWriter(self._owned, schema, settings=settings)
         self._counts: BucketCounts = bucket_counts or {}
         self._runs = _Runs(trees, key, self._counts, changes)
         size = parse_properties(schema.properties).write_buffer_bytes
         self._pool = settings.buffer_pool or BufferPool(size)
         self._buffers: dict[Tree, Buffer] = {}
         self._shares_memory = any(shares_memory(field.type) for field in self._incoming.arrow)
-        self._finished = False
+        self._finished = self._is_aborted = False
 
     def __reduce__(self) -> NoReturn:
         """Refuse a copy: both would own, and delete, the same files."""
@@ -177,21 +178,25 @@ class KeyWriter:
         Raises
         ------
         InvalidArgumentError
-            A sum or product is out of range, or the writer has failed before.
+            A sum or product is out of range, or the writer has failed before or was aborted.
         """
         if not self._finished:
             self._runs.check()
             self._pool.flush(list(self._buffers.values()))
             self._runs.check()
             self._finished = True
-            self._runs.release()
-        return [self._origin.message(self._runs.entries)]
+        elif self._is_aborted:
+            raise aborted()
+        message = self._origin.message(self._runs.entries)
+        self._owned.release(message)
+        return [message]
 
     def abort(self) -> None:
-        """Delete every file of this writer. Not allowed after an attempt to commit its messages."""
-        self._finished = True
+        """Delete the files of this writer, but for those that were committed."""
+        self._finished = self._is_aborted = True
         self._pool.discard(self._buffers.values())
-        self._runs.abort()
+        self._owned.delete()
+        self._runs.entries.clear()
 
     def _enter(self) -> None:
         if self._finished:
@@ -295,19 +300,6 @@ class _Runs:
             sequence_offset=number,
             total_buckets=self._counts.get(tree.partition.values),
         )
-
-    def release(self) -> None:
-        """Leave the files alone from here on: a commit may name them."""
-        self._trees.release()
-        if self._changes is not None:
-            self._changes.release()
-
-    def abort(self) -> None:
-        """Delete all files."""
-        self._trees.abort()
-        if self._changes is not None:
-            self._changes.abort()
-        self.entries.clear()
 
     def fail(self, error: BaseException) -> None:
         """Learn that rows were lost: nothing can be committed any more."""

@@ -9,6 +9,7 @@ from typing import Any
 from fermion_table.keys.key_changes import has_buckets
 from fermion_table.metadata.bucket_counts import BucketCounts
 from fermion_table.schema.schema import TableSchema
+from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.paths import MAIN
 from fermion_table.storage.store import AtomicStore
 from fermion_table.writing.data_writer import DataWriter
@@ -27,14 +28,14 @@ def make_writer(
     table_uuid: str = "",
     base_id: int | None = None,
     branch: str = MAIN,
-    begun: set[str] | None = None,
+    owned: OwnedFiles | None = None,
     bucket_counts: BucketCounts | None = None,
 ) -> TableWriter:
     """Make the writer of a table.
 
     Parameters
     ----------
-    store, schema, settings, table_uuid, base_id, branch, begun
+    store, schema, settings, table_uuid, base_id, branch, owned
         See `DataWriter`.
     bucket_counts
         See `KeyWriter`.
@@ -49,7 +50,7 @@ def make_writer(
         table_uuid=table_uuid,
         base_id=base_id,
         branch=branch,
-        begun=begun,
+        owned=owned,
     )
 
 

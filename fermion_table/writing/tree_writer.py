@@ -23,8 +23,8 @@ from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.metadata.manifest import Entry, Source
 from fermion_table.options import MIB
 from fermion_table.schema.schema import KIND_COLUMN, TableSchema
-from fermion_table.storage.store import AtomicStore
-from fermion_table.writing.data_files import DataFiles, OpenFile, OwningWriter
+from fermion_table.storage.owned_files import OwnedFiles
+from fermion_table.writing.data_files import DataFiles, OpenFile
 from fermion_table.writing.partition import Partition
 from fermion_table.writing.settings import WriteSettings
 
@@ -60,38 +60,34 @@ class _RunFile:
     retractions: int = 0
 
 
-class TreeWriter(OwningWriter):
+class TreeWriter:
     """Writes sorted runs.
 
     Parameters
     ----------
-    store
-        Of the table.
+    owned
+        Whose the files are, to delete after an error.
     schema
         What the files are written with.
     key
         Of the table.
     settings
         How.
-    begun
-        Where the paths of its files are noted, each before the file is made, for a caller that
-        deletes them if it gives up.
     """
 
     def __init__(
         self,
-        store: AtomicStore,
+        owned: OwnedFiles,
         schema: TableSchema,
         key: PrimaryKey,
         *,
         settings: WriteSettings | None = None,
-        begun: set[str] | None = None,
     ) -> None:
         if settings is not None:
             check_kind(settings, WriteSettings, "settings")
         stripe_bytes = STRIPE_BYTES if len(schema.fields) < WIDE_COLUMNS_MIN else None
         settings = settings or WriteSettings()
-        super().__init__(DataFiles(store, schema, settings, begun, stripe_bytes=stripe_bytes))
+        self._files = DataFiles(owned, schema, settings, stripe_bytes=stripe_bytes)
         self._key = key
 
     def write_run(
@@ -134,7 +130,7 @@ class TreeWriter(OwningWriter):
         ------
         InvalidArgumentError
             Rows that are not sorted, columns that are not the table's, or retractions without a
-            column of kinds. The files begun are `abort`'s to delete.
+            column of kinds. The owner deletes the files that were begun.
         """
         bucket = integer(bucket, "bucket", minimum=0)
         level = integer(level, "level", minimum=0)

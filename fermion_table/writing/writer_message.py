@@ -16,7 +16,7 @@ from fermion_table.storage.paths import MAIN
 from fermion_table.storage.store import AtomicStore
 
 
-class WriterMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class WriterMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, weakref=True):
     """The files of one writer; small and picklable. `Table.commit` commits it.
 
     Attributes
@@ -89,6 +89,13 @@ class Origin:
             branch=self.branch,
             schema_digest=self.schema.digest,
         )
+
+
+def aborted() -> InvalidArgumentError:
+    """The error for a writer that was aborted, and is asked for its messages."""
+    return InvalidArgumentError(
+        "the writer was aborted, and has deleted its files: create a new one"
+    )
 
 
 def check_same_schema(message: WriterMessage, schema: TableSchema, branch: str, where: str) -> None:

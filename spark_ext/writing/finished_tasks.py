@@ -6,7 +6,6 @@ The files that they name are deleted, because no commit names them.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -14,7 +13,7 @@ from typing import TypeVar
 from pyspark import Accumulator, AccumulatorParam, SparkContext
 
 from fermion_table import Table
-from fermion_table.engine import StagedTable
+from fermion_table.engine import OwnedFiles, StagedTable
 
 _Message = TypeVar("_Message")
 
@@ -46,9 +45,9 @@ def finished_messages(
 
 def delete_files(table: Table | StagedTable, paths: Iterable[str]) -> None:
     """Delete data files that no commit names; a file that cannot be deleted becomes an orphan."""
-    for path in paths:
-        with contextlib.suppress(OSError):
-            table.store.delete(path)
+    owned = OwnedFiles(table.store)
+    owned.take(paths)
+    owned.delete()
 
 
 class _Gathering(AccumulatorParam[list[_Message]]):

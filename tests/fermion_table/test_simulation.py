@@ -13,7 +13,7 @@ import pytest
 
 from fermion_table.commit import commit
 from fermion_table.errors import CommitStateUnknown
-from fermion_table.storage.pending_files import PendingFiles
+from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.store import CreateResult
 from tests.kit.simulation import (
     Faults,
@@ -64,10 +64,6 @@ def test_a_seed_repeats_itself(project_environment: dict[str, str]) -> None:
         assert there.stdout.strip() == here
 
 
-class Writer:
-    """Owns a file that nothing refers to yet."""
-
-
 @pytest.mark.parametrize("killed", [0.0, 1.0])
 def test_a_dead_process_deletes_nothing_and_reports_nothing(
     killed: float, monkeypatch: pytest.MonkeyPatch
@@ -80,11 +76,11 @@ def test_a_dead_process_deletes_nothing_and_reports_nothing(
     storage.write("data/x", b"lost")
 
     def lose_a_writer() -> None:
-        writer = Writer()
-        PendingFiles(SimulatedStore(storage, "table"), writer).paths.add("data/x")
+        owned = OwnedFiles(SimulatedStore(storage, "table"))
+        owned.add("data/x")
         if not killed:
             scheduler.kill("p")
-        del writer
+        del owned
         scheduler.pause()
         pytest.fail("the process goes on")
 

@@ -17,6 +17,7 @@ from fermion_table.merging.primary_key import primary_key_of
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.snapshot import Kind, Snapshot
 from fermion_table.schema.key_encoding import key_ranks
+from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.writing.partition import partition_columns, split_batch
 from fermion_table.writing.settings import WriteSettings
 from fermion_table.writing.tree_writer import TreeWriter
@@ -47,7 +48,8 @@ def put(
     """
     arrow = table.schema.to_arrow()
     added: list[Entry] = []
-    with TreeWriter(table.store, table.schema, _key(table), settings=WriteSettings()) as writer:
+    with OwnedFiles(table.store) as owned:
+        writer = TreeWriter(owned, table.schema, _key(table), settings=WriteSettings())
         numbered = [{**row, "_kind": row.get("_kind") or "+I"} for row in rows]
         batch, kinds = batch_of(numbered, arrow), kinds_of(numbered)
         places = dict.fromkeys(range(len(numbered)))
@@ -67,7 +69,7 @@ def put(
                     is_oldest,
                 )
         assert not places
-        writer.release()
+        owned.release()
     base = table.refresh()
     request = CommitRequest(kind=kind, added=added, removed=list(removed), base=base)
     commit(table.store, request, branch=table.branch)

@@ -15,6 +15,7 @@ from hypothesis import assume, given, settings
 
 from fermion.errors import InvalidArgumentError, UnsupportedTypeError
 from fermion_table import CommitConflict, CommitStateUnknown, SchemaMismatch, Table, WriteSettings
+from fermion_table.storage import owned_files
 from fermion_table.writing.data_writer import DataWriter
 from tests.arrow_limits import message_can_hold
 from tests.equality import assert_logically_equal
@@ -199,8 +200,8 @@ def test_the_same_commit_twice_is_one_commit_and_leaves_no_second_file(table_pat
 def test_files_stay_unless_it_is_proven_that_nobody_names_them(table_path, monkeypatch, error):
     table = Table.create(table_path, SCHEMA)
 
-    def fail(*args, outcome, **options):
-        outcome.may_be_published = True
+    def fail(store, request, **options):
+        owned_files.hold(request.unsure)
         raise error
 
     monkeypatch.setattr("fermion_table.commit.publisher.commit", fail)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -300,9 +301,11 @@ def test_snapshots_of_a_branch_expire(source: Table) -> None:
 def test_files_of_lost_writers_go_once_they_are_old(source: Table) -> None:
     with source.writer() as writer:
         writer.write(pa.table({"a": [1], "p": ["x"]}))
-        messages = writer.prepare_commit()
+        path = writer.prepare_commit()[0].entries[0].path
+    del writer
+    gc.collect()
     assert source.remove_orphan_files().paths == ()
     planned = source.remove_orphan_files(older_than=AT_ONCE, dry_run=True)
-    assert planned.paths == (messages[0].entries[0].path,)
+    assert planned.paths == (path,)
     assert source.remove_orphan_files(older_than=AT_ONCE).paths == planned.paths
     assert rows(source) == [1, 2, 3, 4, 5]

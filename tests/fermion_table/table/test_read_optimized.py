@@ -11,6 +11,7 @@ from fermion.errors import InvalidArgumentError
 from fermion_table import Table
 from fermion_table.commit.commit import commit
 from fermion_table.commit.request import CommitRequest
+from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.writing.partition import UNPARTITIONED
 from fermion_table.writing.tree_writer import TreeWriter
 from tests.fermion_table.writing.trees import SCHEMA, key_of, keyed_table
@@ -26,10 +27,11 @@ def write_level(table: Table, level: int, rows: dict[int, str]) -> None:
         [pa.array(rows, pa.int64()), pa.array(rows.values(), pa.string())], schema=STORED
     )
     key = key_of(table)
-    with TreeWriter(table.store, table.schema, key) as writer:
+    with OwnedFiles(table.store) as owned:
+        writer = TreeWriter(owned, table.schema, key)
         run = [(batch, key.keys(batch), None)]
         added = writer.write_run(UNPARTITIONED, 0, level, run, has_kinds=False)
-        writer.release()
+        owned.release()
     commit(table.store, CommitRequest(kind="upsert", added=added))
     table.refresh()
 

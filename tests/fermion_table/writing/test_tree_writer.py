@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import itertools
 import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +18,7 @@ import fermion
 from fermion.errors import InvalidArgumentError
 from fermion.reading.inspection import describe_statistics
 from fermion_table import Table
+from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.writing.partition import UNPARTITIONED, Partition
 from fermion_table.writing.settings import WriteSettings
 from fermion_table.writing.tree_writer import TreeWriter
@@ -29,9 +32,15 @@ from tests.fermion_table.writing.trees import (
 )
 
 
-def writer_of(table: Table, *, begun: set[str] | None = None, **options: object) -> TreeWriter:
-    settings = WriteSettings(**options)
-    return TreeWriter(table.store, table.schema, key_of(table), settings=settings, begun=begun)
+def tree_writer(owned: OwnedFiles, table: Table, **options: object) -> TreeWriter:
+    return TreeWriter(owned, table.schema, key_of(table), settings=WriteSettings(**options))
+
+
+@contextmanager
+def writer_of(table: Table, **options: object) -> Iterator[TreeWriter]:
+    """A writer whose files are deleted in the end."""
+    with OwnedFiles(table.store) as owned:
+        yield tree_writer(owned, table, **options)
 
 
 def batch_of(table: Table, keys: list, kinds: list[int] | None = None):
@@ -51,12 +60,13 @@ def table(tmp_path) -> Table:
 
 
 def test_the_entry_says_what_the_file_holds(table):
-    with writer_of(table) as writer:
+    with OwnedFiles(table.store) as owned:
+        writer = tree_writer(owned, table)
         batches = [batch_of(table, [-5, 1, 1], [0, 1, 2]), batch_of(table, [1, 7], [3, 0])]
         (entry,) = writer.write_run(
             UNPARTITIONED, 3, 0, batches, has_kinds=True, sequence_offset=6, source="upsert"
         )
-        writer.release()
+        owned.release()
     assert rows_of(table, entry) == [
         *((-5, "-5", 0), (1, "1", 1), (1, "1", 2), (1, "1", 3), (7, "7", 0))
     ]
@@ -177,14 +187,13 @@ def test_no_rows_make_no_file(table):
     ],
 )
 def test_bad_batches_are_refused_and_leave_no_file(table, batches, message):
-    begun: set[str] = set()
     made = [batch_of(table, keys, kinds) for keys, kinds in batches]
     with (
-        writer_of(table, begun=begun) as writer,
+        OwnedFiles(table.store) as owned,
         pytest.raises(InvalidArgumentError, match=message),
     ):
-        writer.write_run(UNPARTITIONED, 0, 0, made, has_kinds=False)
-    assert data_files(table) == set() == begun
+        tree_writer(owned, table).write_run(UNPARTITIONED, 0, 0, made, has_kinds=False)
+    assert data_files(table) == set() == owned.paths
 
 
 def test_other_columns_than_the_tables_are_refused(table):
@@ -204,30 +213,31 @@ def test_a_run_that_fails_halfway_leaves_no_file(table):
         yield batch_of(table, list(range(5000, 9000)))
         raise OSError("gone")
 
-    begun: set[str] = set()
-    with writer_of(table, begun=begun, target_file_bytes=3000) as writer:
+    with OwnedFiles(table.store) as owned:
+        writer = tree_writer(owned, table, target_file_bytes=3000)
         with pytest.raises(OSError, match="gone"):
             writer.write_run(UNPARTITIONED, 0, 0, failing(), has_kinds=False)
-        seen = len(begun)
+        seen = len(owned.paths)
     assert seen > 1
-    assert data_files(table) == set() == begun
+    assert data_files(table) == set() == owned.paths
 
 
 def test_files_of_a_forgotten_writer_are_deleted_and_released_ones_stay(table):
-    writer = writer_of(table)
+    writer = tree_writer(OwnedFiles(table.store), table)
     writer.write_run(UNPARTITIONED, 0, 0, [batch_of(table, [1])], has_kinds=False)
     assert len(data_files(table)) == 1
     del writer
     gc.collect()
     assert data_files(table) == set()
-    with writer_of(table) as writer:
+    with OwnedFiles(table.store) as owned:
+        writer = tree_writer(owned, table)
         (entry,) = writer.write_run(UNPARTITIONED, 0, 0, [batch_of(table, [1])], has_kinds=False)
-        writer.release()
-    del writer
+        owned.release()
+    del writer, owned
     gc.collect()
     assert data_files(table) == {entry.path}
 
 
 def test_a_tree_writer_is_not_pickled(table):
-    with pytest.raises(TypeError, match="can't be pickled"), writer_of(table) as writer:
+    with writer_of(table) as writer, pytest.raises(TypeError, match="can't be pickled"):
         pickle.dumps(writer)

@@ -5,15 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
+from threading import local
 from typing import Any
 from unittest import mock
+from weakref import WeakValueDictionary
 
 from fermion_table.commit import manifest_plan
-from fermion_table.storage import pending_files
+from fermion_table.storage import owned_files
 from fermion_table.storage.cache import shared_cache
+from fermion_table.storage.owned_files import OwnedFiles
 from tests.kit.simulation.scheduler import Killed
 
-_delete_own = pending_files._delete_own
+_delete_own = owned_files._delete_own
+
+
+class _Owners(local):
+    """The owners of files that a process knows, which is a thread here."""
+
+    def __init__(self) -> None:
+        self.known: WeakValueDictionary[str, OwnedFiles] = WeakValueDictionary()
+
+    def get(self, path: str) -> OwnedFiles | None:
+        return self.known.get(path)
+
+    def pop(self, path: str, default: None) -> OwnedFiles | None:
+        return self.known.pop(path, default)
+
+    def __setitem__(self, path: str, owner: OwnedFiles) -> None:
+        self.known[path] = owner
 
 
 @contextmanager
@@ -23,7 +42,8 @@ def separate_processes() -> Iterator[None]:
         mock.patch.object(shared_cache, "size_max", -1),
         mock.patch.object(cached_property, "__get__", _get_without_lock),
         mock.patch.object(manifest_plan, "INLINE_ENTRIES_MAX", 3),
-        mock.patch.object(pending_files, "_delete_own", _delete_unless_killed),
+        mock.patch.object(owned_files, "_delete_own", _delete_unless_killed),
+        mock.patch.object(owned_files, "_owners", _Owners()),
     ):
         shared_cache.clear()
         yield
